@@ -1,0 +1,76 @@
+"""The advantages of a set of tokens, one a sequence or one a token, in the forms that rules and sums need.
+
+Shapes: T packed tokens, N non-empty sequences. A sequence's advantage stands at each of its tokens.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from offpolicy_monitor.core.divergences import indicator_above, indicator_below
+from offpolicy_monitor.core.ragged import Segments
+
+
+@dataclass(frozen=True, eq=False)
+class Advantages:
+    """values [N] or [T] float, finite; `a_token` says which, since N may equal T."""
+
+    values: Tensor
+    a_token: bool
+    segments: Segments
+
+    def __post_init__(self) -> None:
+        expected = self.segments.tokens if self.a_token else self.segments.sequences
+        if self.values.shape != (expected,):
+            raise ValueError(f"advantages have shape {tuple(self.values.shape)}, expected ({expected},)")
+
+    @cached_property
+    def tokens(self) -> Tensor:
+        """[T]: the advantage at each token."""
+        return self.values if self.a_token else self.segments.spread(self.values)
+
+    @cached_property
+    def positive(self) -> Tensor:
+        """1.0 where A > 0, shaped as `values`."""
+        return indicator_above(self.values, 0.0)
+
+    @cached_property
+    def negative(self) -> Tensor:
+        """1.0 where A < 0 (so not for -0.0), shaped as `values`."""
+        return indicator_below(self.values, 0.0)
+
+    @cached_property
+    def positive_tokens(self) -> Tensor:
+        """[T]: 1.0 where A > 0."""
+        return self.positive if self.a_token else self.segments.spread(self.positive)
+
+    @cached_property
+    def negative_tokens(self) -> Tensor:
+        """[T]: 1.0 where A < 0."""
+        return self.negative if self.a_token else self.segments.spread(self.negative)
+
+    @cached_property
+    def magnitude_tokens(self) -> Tensor:
+        """[T]: |A| at each token."""
+        return self.tokens.abs()
+
+    @cached_property
+    def mass(self) -> Tensor:
+        """[N] float64: sum of |A| over each sequence's tokens."""
+        if self.a_token:
+            return self.segments.sum(self.magnitude_tokens)
+        return self.values.abs().double() * self.segments.counts
+
+    @cached_property
+    def sign_groups(self) -> Tensor:
+        """[T] int64: 0 where A < 0, 1 where A == 0, 2 where A > 0."""
+        signs = torch.sign(self.values).long().add_(1)
+        return signs if self.a_token else self.segments.spread(signs)
+
+    @cached_property
+    def sequence_sign_groups(self) -> Tensor:
+        """[N] int64 as `sign_groups`, by the sign of the sequence's mean advantage."""
+        means = self.segments.sum(self.values) if self.a_token else self.values
+        return torch.sign(means).long().add_(1)

@@ -1,0 +1,67 @@
+"""Every error this project raises on purpose, one base per decision the caller can take.
+
+    OffpolicyMonitorError
+    ├── ConfigurationError      the operator mends the setup; the process does not start
+    ├── FrameError              bytes that are no frame; the server turns it into a Refusal with status 400
+    ├── Refusal                 the request is at fault; sending it again unchanged is pointless (4xx)
+    └── Unavailable             the service is at fault or busy; send it again later (429, 503, 507)
+
+Refusal and Unavailable carry what the problem document (RFC 9457) shows. This module imports nothing of the project.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+
+class OffpolicyMonitorError(Exception):
+    """Base of all errors of this project."""
+
+
+class ConfigurationError(OffpolicyMonitorError):
+    """The setup is wrong: a setting, a missing extra, a database that cannot be used. Says what to change."""
+
+
+class FrameError(OffpolicyMonitorError):
+    """Bytes that do not hold a well-formed safetensors frame."""
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """One field at fault: its name on the wire, and what is wrong with it."""
+
+    field: str
+    message: str
+
+
+class Problem(OffpolicyMonitorError):
+    """What a problem document shows: HTTP status, stable `kind` (the last part of `type`), detail, fields at fault."""
+
+    def __init__(self, status: int, kind: str, detail: str, errors: Sequence[FieldError] = ()) -> None:
+        super().__init__(detail)
+        self.status = HTTPStatus(status)
+        self.kind = kind
+        self.detail = detail
+        self.errors = tuple(errors)
+
+
+class Refusal(Problem):
+    """The request is wrong as it stands (4xx)."""
+
+    @classmethod
+    def of_field(cls, status: int, kind: str, field: str, message: str) -> "Refusal":
+        """Refuse because of one field; the detail repeats the field and the message."""
+        return cls(status, kind, f"{field}: {message}", [FieldError(field, message)])
+
+    @classmethod
+    def over_limit(cls, status: int, kind: str, field: str, got: object, limit: int | float, setting: str) -> "Refusal":
+        """Refuse because a limit is exceeded; names the limit and the setting that raises it."""
+        return cls.of_field(status, kind, field, f"{got} is over the limit of {limit}; raise {setting} to allow it")
+
+
+class Unavailable(Problem):
+    """The request may be fine; the service cannot take it now (429, 503, 507). `retry_after` in seconds."""
+
+    def __init__(self, status: int, kind: str, detail: str, retry_after: int = 1) -> None:
+        super().__init__(status, kind, detail)
+        self.retry_after = retry_after

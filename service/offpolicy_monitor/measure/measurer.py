@@ -1,0 +1,123 @@
+"""Measurer: owns the device, and measures batches on it whatever happens to the device.
+
+Where memory runs out it goes on in smaller blocks, and where the device fails it goes on, for good, on the CPU; the
+figures are the same, and each such step back is counted.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, TypeVar
+
+import numpy as np
+import torch
+
+from offpolicy_monitor.batch import RaggedBatch
+from offpolicy_monitor.errors import ConfigurationError
+from offpolicy_monitor.measure.blocks import DeviceBatch
+from offpolicy_monitor.measure.detail import method_details, sequence_figures
+from offpolicy_monitor.measure.summarise import lag_sums, summarise
+from offpolicy_monitor.methods import PRESETS, MethodRow
+from offpolicy_monitor.summary.step import StepSummary
+
+Detail = Literal["none", "sequence", "token"]
+Result = TypeVar("Result")
+
+#: Tokens a block: on a CPU a block's columns should stay in its caches; on a GPU launches should be few.
+CPU_BLOCK_TOKENS: Final = 1 << 17
+GPU_BLOCK_TOKENS: Final = 1 << 24
+SMALLEST_BLOCK_TOKENS: Final = 1 << 14
+
+
+class Measurer:
+    """Turns batches into summaries on one device. Not thread-safe: one thread calls it."""
+
+    def __init__(self, device: str = "auto", threads: int = 1) -> None:
+        torch.set_num_threads(threads)
+        self.device = choose_device(device)
+        self.fallbacks = 0
+        self._block_tokens = CPU_BLOCK_TOKENS if self.device.type == "cpu" else GPU_BLOCK_TOKENS
+
+    @property
+    def device_name(self) -> str:
+        """The device as a person would name it: `cpu`, or the GPU's model."""
+        return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
+
+    def warm_up(self) -> None:
+        """Measure a small batch, so that the first real one pays for no initialisation."""
+        values = np.linspace(-2.0, -0.1, 64, dtype=np.float32)
+        names = ("sampling_logprobs", "old_logprobs", "logprobs")
+        columns = {name: values - np.float32(0.01 * place) for place, name in enumerate(names)}
+        lengths = np.full(4, 16, np.int64)
+        advantages = np.array([-1.0, 0.0, 1.0, 2.0], np.float32)
+        self.measure(RaggedBatch.from_positions(lengths, columns, {"advantages": advantages}), PRESETS)
+
+    def measure(self, batch: RaggedBatch, rows: Sequence[MethodRow], policy_version: int | None = None) -> StepSummary:
+        """The summary of a batch, with what each row would do to it. Rows whose inputs were not sent are left out."""
+
+        def run(block_tokens: int) -> StepSummary:
+            return summarise(batch, DeviceBatch.load(batch, self.device), rows, block_tokens)
+
+        return self._with_fallback(run).merge(StepSummary(batch=lag_sums(batch, policy_version)))
+
+    def evaluate(
+        self,
+        batch: RaggedBatch,
+        rows: Sequence[MethodRow] | None = None,
+        detail: Detail = "none",
+        policy_version: int | None = None,
+    ) -> dict[str, Any]:
+        """The answer of /v1/evaluate: figures, `methods` as a list in the order asked, and the detail asked for.
+
+        The list of sequences is `sequences` with detail `sequence`. With detail `token` that name keeps the number of
+        sequences, which the conformance data ask for, and the list is `per_sequence`.
+        """
+        wanted = PRESETS if rows is None else rows
+        numbered = [dataclasses.replace(row, name=str(place)) for place, row in enumerate(wanted)]
+        figures = self.measure(batch, numbered, policy_version).figures()
+        figures["methods"] = [{"name": wanted[int(place)].name, **f} for place, f in figures["methods"].items()]
+        if detail == "none":
+            return figures
+
+        def run(block_tokens: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+            loaded = DeviceBatch.load(batch, self.device)
+            details = method_details(batch, loaded, wanted, block_tokens, by_token=detail == "token")
+            return sequence_figures(batch, loaded, block_tokens), details
+
+        sequences, details = self._with_fallback(run)
+        figures["methods"] = [{**f, **more} for f, more in zip(figures["methods"], details, strict=True)]
+        return {**figures, "sequences" if detail == "sequence" else "per_sequence": sequences}
+
+    def _with_fallback(self, run: Callable[[int], Result]) -> Result:
+        block_tokens = self._block_tokens
+        while True:
+            try:
+                return run(block_tokens)
+            except torch.OutOfMemoryError:
+                self.fallbacks += 1
+                if block_tokens <= SMALLEST_BLOCK_TOKENS:
+                    self._give_up_device()
+                else:
+                    block_tokens //= 4
+            except RuntimeError:
+                if self.device.type == "cpu":
+                    raise
+                self.fallbacks += 1
+                self._give_up_device()
+
+    def _give_up_device(self) -> None:
+        if self.device.type == "cpu":
+            raise MemoryError("out of memory on the CPU")
+        self.device = torch.device("cpu")
+        self._block_tokens = CPU_BLOCK_TOKENS
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is CUDA where there is one; ConfigurationError where the named device is not there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigurationError(f"OFFPOLICY_DEVICE={name}: {error}. Use auto or cpu.") from error
+    return device

@@ -1,0 +1,84 @@
+"""Rows as a caller sent them -> MethodRow, or a refusal that names the field at fault."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from offpolicy_monitor.errors import FieldError, Refusal
+from offpolicy_monitor.methods.catalogue import METHODS
+from offpolicy_monitor.methods.model import GAPS, REQUIRED, Choice, Method, MethodRow, Parameter
+
+
+def parse_row(row: Mapping[str, Any], field: str = "methods") -> MethodRow:
+    """Check one row as it came; a Refusal (422) names the field at fault, prefixed by `field`."""
+    method = METHODS.get(_text(row, "method", field, tuple(METHODS), None))
+    assert method is not None
+    known = {"name", "method", "gap", "level", *method.parameters}
+    for key in row:
+        if key not in known:
+            raise _refusal(f"{field}.{key}", f"method {method.name} has no parameter {key!r}; it has {sorted(known)}")
+    name = row.get("name", method.name)
+    if not isinstance(name, str) or not 0 < len(name) <= 128:
+        raise _refusal(f"{field}.name", "must be a string of 1 to 128 characters")
+    gap = _text(row, "gap", field, GAPS, method.gap)
+    level = _text(row, "level", field, method.levels, method.levels[0])
+    parameters = {key: _parameter(row, key, parameter, field) for key, parameter in method.parameters.items()}
+    _check_bounds(method, parameters, field)
+    if method.name == "mask":
+        parameters = _mask_parameters(row, level, parameters, field)
+    return MethodRow(name, method, gap, level, parameters)
+
+
+def parse_rows(rows: Sequence[Mapping[str, Any]]) -> tuple[MethodRow, ...]:
+    """Check rows in order; the field of a refusal is `methods[i].key`."""
+    parsed = []
+    for index, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise _refusal(f"methods[{index}]", "must be an object")
+        parsed.append(parse_row(row, f"methods[{index}]"))
+    return tuple(parsed)
+
+
+def _refusal(field: str, message: str) -> Refusal:
+    return Refusal(422, "invalid-method", f"{field}: {message}", [FieldError(field, message)])
+
+
+def _text(row: Mapping[str, Any], key: str, field: str, options: tuple[str, ...], default: str | None) -> str:
+    value = row.get(key, default)
+    if value not in options:
+        raise _refusal(f"{field}.{key}", f"must be one of {', '.join(options)}; got {value!r}")
+    return str(value)
+
+
+def _parameter(row: Mapping[str, Any], key: str, parameter: Parameter, field: str) -> Any:
+    if isinstance(parameter, Choice):
+        return _text(row, key, field, parameter.options, parameter.options[0])
+    value = row.get(key, parameter.default)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _refusal(f"{field}.{key}", "is required" if value == REQUIRED else "must be a number")
+    low, high = parameter.within
+    if not math.isfinite(value) or not low <= value <= high:
+        raise _refusal(f"{field}.{key}", f"must be a finite number from {low} to {high}; got {value}")
+    return float(value)
+
+
+def _check_bounds(method: Method, parameters: Mapping[str, Any], field: str) -> None:
+    lower, upper = parameters.get("lower"), parameters.get("upper")
+    if method.bounds and lower is None and upper is None:
+        raise _refusal(f"{field}.upper", f"method {method.name} needs lower, upper or both")
+    if method.bounds and lower is not None and upper is not None and lower > upper:
+        raise _refusal(f"{field}.lower", f"is above upper ({lower} > {upper})")
+
+
+def _mask_parameters(row: Mapping[str, Any], level: str, parameters: dict[str, Any], field: str) -> dict[str, Any]:
+    """`reduce` means something for k-statistics of whole sequences alone; ratios are never negative."""
+    if parameters["statistic"] == "ratio":
+        for key in ("lower", "upper"):
+            if (parameters[key] or 0.0) < 0:
+                raise _refusal(f"{field}.{key}", f"a bound on a ratio must not be negative; got {parameters[key]}")
+    reducible = parameters["statistic"] != "ratio" and level != "token"
+    if "reduce" in row and not (reducible and (level == "sequence" or row["reduce"] == "mean")):
+        raise _refusal(f"{field}.reduce", "goes with statistic k1, k2 or k3 at level sequence")
+    return parameters if reducible else {**parameters, "reduce": None}

@@ -1,0 +1,78 @@
+"""All settings of the service, read once from the environment (prefix `OFFPOLICY_`).
+
+A setting is a field here and nowhere else: `offpolicy-monitor settings` and docs/settings.md list this class.
+Refusals name the variable that raises a limit; `Settings.variable` makes that name.
+"""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+MEBIBYTE = 1 << 20
+
+
+def user_data_dir() -> Path:
+    """The directory for this program's data by the XDG base directory rules."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "offpolicy-monitor"
+
+
+def default_database_url() -> str:
+    """The embedded database: one SQLite file under the user's data directory."""
+    return f"sqlite:///{user_data_dir() / 'offpolicy.db'}"
+
+
+class Settings(BaseSettings):
+    """Every setting with its type, default and meaning. Immutable once read."""
+
+    model_config = SettingsConfigDict(env_prefix="OFFPOLICY_", frozen=True, extra="ignore")
+
+    host: str = Field("127.0.0.1", description="Address the service binds.")
+    port: int = Field(8900, ge=0, le=65535, description="Port the service binds; 0 takes a free one.")
+    database_url: str = Field(
+        default_factory=default_database_url, description="SQLAlchemy URL: sqlite:///FILE or postgresql+psycopg://..."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe log line shown.")
+    log_format: Literal["auto", "console", "json"] = Field(
+        "auto", description="json writes one object a line; auto is console on a terminal and json elsewhere."
+    )
+
+    device: str = Field("auto", description="Where torch computes: auto (CUDA if present), cpu, cuda, cuda:1 ...")
+    torch_threads: int = Field(1, ge=1, description="Intra-op threads of torch; more than one hurts on small machines.")
+
+    max_body_bytes: int = Field(256 * MEBIBYTE, ge=1, description="Largest request body as received, bytes.")
+    max_decoded_bytes: int = Field(512 * MEBIBYTE, ge=1, description="Largest body after Content-Encoding, bytes.")
+    max_decoded_ratio: int = Field(64, ge=1, description="Largest decoded over received size of a compressed body.")
+    max_json_bytes: int = Field(64 * MEBIBYTE, ge=1, description="Largest JSON body after Content-Encoding, bytes.")
+    max_frame_header_bytes: int = Field(MEBIBYTE, ge=1, description="Largest JSON header of a safetensors body, bytes.")
+    max_tensors: int = Field(32, ge=1, description="Most arrays in one body.")
+    max_tokens: int = Field(64_000_000, ge=1, description="Most token positions in one body, padding included.")
+    max_sequences: int = Field(1_000_000, ge=1, description="Most sequences in one body.")
+    max_sequence_length: int = Field(4_000_000, ge=1, description="Most positions in one sequence.")
+    max_label_length: int = Field(64, ge=1, description="Longest label key or value, characters.")
+    max_sequence_id_length: int = Field(256, ge=1, description="Longest entry of sequence_ids, characters.")
+    max_methods: int = Field(4096, ge=1, description="Most method rows in one /v1/evaluate request.")
+
+    inflight_bytes: int = Field(
+        1024 * MEBIBYTE, ge=1, description="Bytes of request bodies admitted at once; later ones wait unread."
+    )
+    admission_timeout: float = Field(30.0, gt=0, description="Longest wait for admission before 503, seconds.")
+    body_timeout: float = Field(60.0, gt=0, description="Longest time for a body to arrive before 408, seconds.")
+    step_timeout: float = Field(
+        600.0, gt=0, description="Age at which a step that still lacks shards counts as it is, seconds."
+    )
+    rollout_ttl: float = Field(3600.0, gt=0, description="How long a two-phase post's first half is kept, seconds.")
+    rollout_bytes: int = Field(256 * MEBIBYTE, ge=0, description="Bytes of first halves kept; the oldest go first.")
+
+    max_exported_runs: int = Field(200, ge=1, description="Most runs in /metrics, the most recently active first.")
+    run_expiry: float = Field(86_400.0, gt=0, description="Silence after which a run leaves /metrics, seconds.")
+
+    @classmethod
+    def variable(cls, field: str) -> str:
+        """The environment variable of a field: `max_tokens` -> `OFFPOLICY_MAX_TOKENS`."""
+        if field not in cls.model_fields:
+            raise KeyError(field)
+        return f"OFFPOLICY_{field.upper()}"

@@ -1,0 +1,220 @@
+"""GapSummary: what one gap (mismatch, staleness or total) keeps of a batch, and the figures it answers.
+
+Sums over tokens and over non-empty sequences, extremes, and histograms; each figure of the contract is a function of
+them. `d` is the per-token log-ratio of the gap, `a` and `b` the log-probs of its numerator and denominator policy,
+`D` and `L` the sum and the mean of d over a sequence. It knows neither torch nor HTTP.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from offpolicy_monitor.summary.histogram import Histogram, Histograms, merge_histograms
+from offpolicy_monitor.summary.sums import Reduction, Sums, merge_sums
+
+QUANTILES: Final = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
+EXPONENT_CLAMP: Final = 80.0  # float32 overflows at exp(88.7)
+
+#: What is summed over valid tokens; r = exp(d), p = exp(a), q = exp(b), w = exp(clip(d, +-20)).
+TOKEN_SUMS: Final[Mapping[str, Reduction]] = {
+    "tokens": "sum",
+    "log_ratio": "sum",  # d
+    "log_ratio_abs": "sum",  # |d|
+    "log_ratio_square": "sum",  # d^2
+    "log_ratio_min": "min",
+    "log_ratio_max": "max",
+    "k3": "sum",
+    "k3_reverse": "sum",
+    "js": "sum",
+    "ratio_excess": "sum",  # r - 1
+    "multiplicative_excess": "sum",  # exp|d| - 1
+    "weight_excess": "sum",  # w - 1
+    "weight_excess_square": "sum",  # (w - 1)^2
+    "tail_tokens": "sum",  # |d| > ln 2
+    "exact_tokens": "sum",  # d == 0
+    "clamped_tokens": "sum",  # |d| > 80
+    "probability_diff": "sum",  # |p - q|
+    "probability_diff_square": "sum",
+    "probability_diff_max": "max",
+    "p": "sum",
+    "q": "sum",
+    "p_square": "sum",
+    "q_square": "sum",
+    "p_q": "sum",
+}
+
+#: What is summed over sequences with at least one valid token; g = exp(L), v = exp(clip(D, +-20)).
+SEQUENCE_SUMS: Final[Mapping[str, Reduction]] = {
+    "sequences": "sum",
+    "sequence_k3": "sum",
+    "sequence_log_ratio_abs": "sum",
+    "log_geometric": "sum",  # L
+    "log_geometric_abs": "sum",
+    "log_geometric_min": "min",
+    "log_geometric_max": "max",
+    "geometric_excess": "sum",  # g - 1
+    "geometric_excess_square": "sum",  # (g - 1)^2
+    "inverse_geometric": "sum",  # exp(-L)
+    "log_product": "sum",  # D
+    "log_product_min": "min",
+    "log_product_max": "max",
+    "product_excess": "sum",  # v - 1
+    "product_excess_square": "sum",
+    "perplexity_numerator": "sum",
+    "perplexity_denominator": "sum",
+    "log_perplexity_numerator": "sum",
+    "log_perplexity_denominator": "sum",
+}
+
+GAP_SUMS: Final[Mapping[str, Reduction]] = {**TOKEN_SUMS, **SEQUENCE_SUMS}
+
+
+@dataclass(frozen=True)
+class GapSummary:
+    """Sums by name (GAP_SUMS), and histograms by `quantity/advantage sign`."""
+
+    sums: Sums = field(default_factory=dict)
+    histograms: Histograms = field(default_factory=dict)
+
+    def merge(self, other: "GapSummary") -> "GapSummary":
+        """The summary of both batches."""
+        return GapSummary(
+            merge_sums(GAP_SUMS, self.sums, other.sums), merge_histograms(self.histograms, other.histograms)
+        )
+
+    def histogram(self, quantity: str) -> Histogram:
+        """The histogram of `log_ratio`, `log_geometric_ratio` or `log_product_ratio` over all advantage signs."""
+        merged = Histogram.empty()
+        for name, histogram in self.histograms.items():
+            if name.split("/")[0] == quantity:
+                merged = merged.merge(histogram)
+        return merged
+
+    def figures(self) -> dict[str, Any]:
+        """The fields of a gap as protocol.md names them; a figure without a denominator is None."""
+        sums = self.sums
+        if not sums.get("tokens"):
+            return {"tokens": 0, "sequences": 0, "clamped_tokens": 0, "sequence": {}}
+        return {
+            "tokens": int(sums["tokens"]),
+            "sequences": int(sums["sequences"]),
+            **_token_means(sums),
+            **_token_spread(sums),
+            **_probability_figures(sums),
+            "quantiles": self._quantiles("log_ratio", sums["log_ratio_min"], sums["log_ratio_max"]),
+            "sequence": {
+                **_sequence_figures(sums),
+                "quantiles": self._quantiles(
+                    "log_geometric_ratio", sums["log_geometric_min"], sums["log_geometric_max"]
+                ),
+            },
+        }
+
+    def _quantiles(self, quantity: str, lowest: float, highest: float) -> dict[str, float]:
+        values = self.histogram(quantity).quantiles(QUANTILES, lowest, highest)
+        return {str(q): value for q, value in zip(QUANTILES, values, strict=True)}
+
+
+def bounded_exp(x: float) -> float:
+    """exp(clip(x, +-80))."""
+    return math.exp(max(-EXPONENT_CLAMP, min(EXPONENT_CLAMP, x)))
+
+
+def variance(total: float, total_square: float, count: float) -> float:
+    """Population variance from sums; rounding cannot make it negative."""
+    average = total / count
+    return max(0.0, total_square / count - average * average)
+
+
+def weight_figures(excess: float, excess_square: float, count: float) -> tuple[float, float]:
+    """chi2 = mean(w^2) - 1 and ESS = mean(w)^2 / mean(w^2), from the sums of w - 1 and (w - 1)^2.
+
+    Sums of w - 1 keep their precision where w is close to 1, which is where a healthy run lives.
+    """
+    chi2 = (excess_square + 2 * excess) / count
+    return chi2, (1 + excess / count) ** 2 / (1 + chi2)
+
+
+def _token_means(sums: Sums) -> dict[str, Any]:
+    count = sums["tokens"]
+    chi2, ess = weight_figures(sums["weight_excess"], sums["weight_excess_square"], count)
+    return {
+        "k1": -sums["log_ratio"] / count,
+        "k2": sums["log_ratio_square"] / (2 * count),
+        "k3": sums["k3"] / count,
+        "k3_reverse": sums["k3_reverse"] / count,
+        "js": sums["js"] / count,
+        "log_ratio_mean": sums["log_ratio"] / count,
+        "abs_log_ratio_mean": sums["log_ratio_abs"] / count,
+        "ratio_mean": 1 + sums["ratio_excess"] / count,
+        "multiplicative_error": 1 + sums["multiplicative_excess"] / count,
+        "tail_fraction": sums["tail_tokens"] / count,
+        "exact_fraction": sums["exact_tokens"] / count,
+        "chi2": chi2,
+        "ess": ess,
+    }
+
+
+def _token_spread(sums: Sums) -> dict[str, Any]:
+    lowest, highest = sums["log_ratio_min"], sums["log_ratio_max"]
+    return {
+        "log_ratio_std": math.sqrt(variance(sums["log_ratio"], sums["log_ratio_square"], sums["tokens"])),
+        "log_ratio_min": lowest,
+        "log_ratio_max": highest,
+        "abs_log_ratio_max": max(-lowest, highest),
+        "ratio_min": bounded_exp(lowest),
+        "ratio_max": bounded_exp(highest),
+        "clamped_tokens": int(sums["clamped_tokens"]),
+    }
+
+
+def _probability_figures(sums: Sums) -> dict[str, Any]:
+    count = sums["tokens"]
+    spread = variance(sums["probability_diff"], sums["probability_diff_square"], count)
+    return {
+        "probability_diff_mean": sums["probability_diff"] / count,
+        "probability_diff_max": sums["probability_diff_max"],
+        "probability_diff_std": math.sqrt(spread),
+        "probability_correlation": _correlation(sums),
+    }
+
+
+def _correlation(sums: Sums) -> float | None:
+    """Pearson correlation of p and q; None where one of them does not vary beyond rounding."""
+    count = sums["tokens"]
+    p_variance = variance(sums["p"], sums["p_square"], count)
+    q_variance = variance(sums["q"], sums["q_square"], count)
+    if p_variance <= 1e-14 * sums["p_square"] / count or q_variance <= 1e-14 * sums["q_square"] / count:
+        return None
+    covariance = sums["p_q"] / count - sums["p"] / count * (sums["q"] / count)
+    return max(-1.0, min(1.0, covariance / math.sqrt(p_variance * q_variance)))
+
+
+def _sequence_figures(sums: Sums) -> dict[str, Any]:
+    count = sums["sequences"]
+    chi2, ess = weight_figures(sums["product_excess"], sums["product_excess_square"], count)
+    spread = variance(sums["geometric_excess"], sums["geometric_excess_square"], count)
+    return {
+        "k1": -sums["log_geometric"] / count,
+        "k3": sums["sequence_k3"] / count,
+        "abs_log_ratio_mean": sums["sequence_log_ratio_abs"] / count,
+        "geometric_ratio_mean": 1 + sums["geometric_excess"] / count,
+        "geometric_ratio_min": bounded_exp(sums["log_geometric_min"]),
+        "geometric_ratio_max": bounded_exp(sums["log_geometric_max"]),
+        "geometric_ratio_std": math.sqrt(spread),
+        "log_geometric_ratio_mean": sums["log_geometric"] / count,
+        "log_geometric_ratio_abs_mean": sums["log_geometric_abs"] / count,
+        "log_geometric_ratio_min": sums["log_geometric_min"],
+        "log_geometric_ratio_max": sums["log_geometric_max"],
+        "log_product_ratio_mean": sums["log_product"] / count,
+        "log_product_ratio_min": sums["log_product_min"],
+        "log_product_ratio_max": sums["log_product_max"],
+        "chi2": chi2,
+        "ess": ess,
+        "perplexity_numerator": sums["perplexity_numerator"] / count,
+        "perplexity_denominator": sums["perplexity_denominator"] / count,
+        "log_perplexity_numerator": sums["log_perplexity_numerator"] / count,
+        "log_perplexity_denominator": sums["log_perplexity_denominator"] / count,
+        "perplexity_ratio": sums["inverse_geometric"] / count,
+    }

@@ -1,0 +1,155 @@
+"""Signed log-ratio histograms that merge by addition, with bounded relative error and some exact edges.
+
+A magnitude from 2**-24 to 2**8 falls into one of 32 equal parts of its power of two (the top bits of its float32
+pattern, so no logarithm is needed); smaller ones count as zero, larger ones share an outermost bin. Whole powers of
+two are edges, which is what Prometheus native histograms of schema 0 need. A bin that contains one of `EXACT_BOUNDS`
+is split there, so counts at those bounds are exact. This module reads counts; core.histogram makes them.
+
+Bins are numbered in the order of their values: 2 * (LARGEST_KEY + signed key), plus 1 above the split.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+MANTISSA_BITS: Final = 5
+SMALLEST_EXPONENT: Final = -24
+LARGEST_EXPONENT: Final = 8
+LARGEST_KEY: Final = 1 + ((LARGEST_EXPONENT - SMALLEST_EXPONENT) << MANTISSA_BITS)
+BINS: Final = 2 * (2 * LARGEST_KEY + 1)
+
+#: |estimate - value| <= RELATIVE_ERROR * |value| for any single value of magnitude 2**-24 .. 2**8.
+RELATIVE_ERROR: Final = 2.0**-MANTISSA_BITS
+
+_MAGNITUDES: Final = tuple(m * 10.0**e for e in range(-6, 2) for m in (1, 2, 5) if m * 10.0**e <= 10)
+_THRESHOLDS: Final = tuple(math.log(ratio) for ratio in (0.5, 0.8, 1.2, 1.28, 2.0, 5.0))
+
+#: Counts at or below each of these are exact: 1-2-5 from 1e-6 to 10 on both sides, 0, and default thresholds as logs.
+EXACT_BOUNDS: Final = tuple(sorted({0.0, *_MAGNITUDES, *(-m for m in _MAGNITUDES), *_THRESHOLDS}))
+
+Counts = NDArray[np.int64]
+
+
+def _magnitude_edges() -> NDArray[np.float64]:
+    """Lower edges of the keys 1..LARGEST_KEY, ascending."""
+    parts = 1 + np.arange(1 << MANTISSA_BITS) / (1 << MANTISSA_BITS)
+    powers = 2.0 ** np.arange(SMALLEST_EXPONENT, LARGEST_EXPONENT)
+    return np.append((powers[:, None] * parts).ravel(), 2.0**LARGEST_EXPONENT)
+
+
+@cache
+def splits() -> NDArray[np.float32]:
+    """[2 * LARGEST_KEY + 1] float32: the exact bound inside each unsplit bin, or +inf."""
+    edges = _magnitude_edges()
+    table = np.full(2 * LARGEST_KEY + 1, np.inf, np.float32)
+    for bound in EXACT_BOUNDS:
+        key = int(np.searchsorted(edges, abs(np.float32(bound)), side="right"))
+        table[LARGEST_KEY + (key if bound >= 0 else -key)] = bound
+    return table
+
+
+@cache
+def bin_edges() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Lower and upper edge of each of the BINS bins, ascending; the second half of an unsplit bin is empty."""
+    lower_magnitude = np.concatenate([[0.0], _magnitude_edges()])
+    upper_magnitude = np.append(_magnitude_edges(), np.inf)
+    low = np.concatenate([-upper_magnitude[:0:-1], [-_magnitude_edges()[0]], lower_magnitude[1:]])
+    high = np.concatenate([-lower_magnitude[:0:-1], [_magnitude_edges()[0]], upper_magnitude[1:]])
+    split = np.minimum(splits().astype(np.float64), high)
+    return np.stack([low, split], 1).ravel(), np.stack([split, high], 1).ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Counts of a signed quantity. `counts` [BINS] int64, never changed after construction."""
+
+    counts: Counts
+
+    @classmethod
+    def empty(cls) -> "Histogram":
+        """No values."""
+        return cls(np.zeros(BINS, np.int64))
+
+    @property
+    def total(self) -> int:
+        """How many values were counted."""
+        return int(self.counts.sum())
+
+    def merge(self, other: "Histogram") -> "Histogram":
+        """The histogram of both sets of values."""
+        return Histogram(self.counts + other.counts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Histogram) and bool((self.counts == other.counts).all())
+
+    def count_at_most(self, bounds: Iterable[float]) -> list[int]:
+        """Values <= each bound; the bounds must be among EXACT_BOUNDS (ValueError), so the counts are exact."""
+        upper = bin_edges()[1]
+        cumulative = np.concatenate([[0], np.cumsum(self.counts)])
+        known = {float(np.float32(bound)) for bound in EXACT_BOUNDS}
+        wanted = [float(np.float32(bound)) for bound in bounds]
+        if not known.issuperset(wanted):
+            raise ValueError(f"not an exact bound: {sorted(set(wanted) - known)}")
+        return [int(cumulative[np.searchsorted(upper, bound, side="right")]) for bound in wanted]
+
+    def quantiles(self, fractions: Iterable[float], lowest: float, highest: float) -> list[float]:
+        """Quantiles by linear interpolation between order statistics, each within RELATIVE_ERROR of its value.
+
+        `lowest` and `highest` are the exact extremes, which bound every estimate. Needs at least one value.
+        """
+        filled = np.flatnonzero(self.counts)
+        last_rank = np.cumsum(self.counts[filled]) - 1
+        ranks = np.asarray(list(fractions), np.float64) * (self.total - 1)
+        below, above = np.floor(ranks), np.ceil(ranks)
+        low, high = (self._order_statistics(filled, last_rank, r, lowest, highest) for r in (below, above))
+        return [float(x) for x in low + (high - low) * (ranks - below)]
+
+    def _order_statistics(
+        self, filled: Counts, last_rank: Counts, ranks: NDArray[np.float64], lowest: float, highest: float
+    ) -> NDArray[np.float64]:
+        """Estimate the values of the given ranks (0 is the smallest), values spread evenly within a bin."""
+        lower, upper = bin_edges()
+        place = np.searchsorted(last_rank, ranks)
+        chosen = filled[place]
+        inside = (ranks - (last_rank[place] - self.counts[chosen])) / (self.counts[chosen] + 1)
+        low, high = np.maximum(lower[chosen], lowest), np.minimum(upper[chosen], highest)
+        values = np.where(np.abs(chosen // 2 - LARGEST_KEY) == 0, 0.0, low + (high - low) * inside)
+        return np.where(ranks == 0, lowest, np.where(ranks == self.total - 1, highest, values))
+
+    def to_stored(self) -> list[int]:
+        """A flat list: for each run of filled bins the empty bins skipped before it, its length, its counts."""
+        filled = np.flatnonzero(self.counts)
+        stored: list[int] = []
+        end = 0
+        for run in np.split(filled, np.flatnonzero(np.diff(filled) > 1) + 1) if len(filled) else []:
+            stored += [int(run[0]) - end, len(run), *self.counts[run].tolist()]
+            end = int(run[-1]) + 1
+        return stored
+
+    @classmethod
+    def from_stored(cls, stored: list[int]) -> "Histogram":
+        """Read what `to_stored` wrote."""
+        counts = np.zeros(BINS, np.int64)
+        at = start = 0
+        while at < len(stored):
+            skipped, length = stored[at : at + 2]
+            start += skipped
+            counts[start : start + length] = stored[at + 2 : at + 2 + length]
+            start, at = start + length, at + 2 + length
+        return cls(counts)
+
+
+Histograms = Mapping[str, Histogram]
+
+
+def merge_histograms(left: Histograms, right: Histograms) -> dict[str, Histogram]:
+    """Merge two sets of histograms by name; a missing one is empty."""
+    merged = dict(left)
+    for name, histogram in right.items():
+        merged[name] = merged[name].merge(histogram) if name in merged else histogram
+    return merged

@@ -1,0 +1,133 @@
+"""StepSummary: everything that is kept of a shard, and, merged, of a gradient step.
+
+A monoid: `StepSummary()` is the identity, `merge` is associative and commutative up to the rounding of float64 sums
+(counts exactly), and the figures are a function of the value. It knows neither torch nor the database.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, Final
+
+from offpolicy_monitor.summary.gap import GapSummary
+from offpolicy_monitor.summary.method import MethodSummary
+from offpolicy_monitor.summary.sums import Reduction, Sums, fraction, merge_sums
+
+#: Counts and sums over the whole batch, whatever the gap.
+BATCH_SUMS: Final[Mapping[str, Reduction]] = {
+    "tokens": "sum",  # positions under the mask
+    "sequences": "sum",  # as sent
+    "empty_sequences": "sum",  # without a position under the mask
+    "nonfinite_tokens": "sum",
+    "positive_tokens": "sum",
+    "exact_zero_tokens": "sum",
+    "lag_tokens": "sum",  # tokens whose policy version is known
+    "lag": "sum",
+    "lag_max": "max",
+    "entropy_tokens": "sum",
+    "entropy": "sum",
+    "reward_sequences": "sum",
+    "reward": "sum",
+}
+
+#: Second moments over tokens that are valid for all three gaps; m = mismatch, s = staleness.
+CROSS_SUMS: Final[Mapping[str, Reduction]] = {
+    "tokens": "sum",
+    "mismatch_square": "sum",
+    "staleness_square": "sum",
+    "mismatch_staleness": "sum",
+}
+
+
+@dataclass(frozen=True)
+class StepSummary:
+    """Sums over the batch (BATCH_SUMS), per gap, per method by name, and cross terms between gaps (CROSS_SUMS)."""
+
+    batch: Sums = field(default_factory=dict)
+    gaps: Mapping[str, GapSummary] = field(default_factory=dict)
+    methods: Mapping[str, MethodSummary] = field(default_factory=dict)
+    cross: Sums = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls) -> "StepSummary":
+        """The summary of nothing: the identity of `merge`."""
+        return cls()
+
+    def merge(self, other: "StepSummary") -> "StepSummary":
+        """The summary of both batches taken together."""
+        gaps = dict(self.gaps)
+        for name, gap in other.gaps.items():
+            gaps[name] = gaps[name].merge(gap) if name in gaps else gap
+        methods = dict(self.methods)
+        for name, method in other.methods.items():
+            methods[name] = methods[name].merge(method) if name in methods else method
+        return StepSummary(
+            merge_sums(BATCH_SUMS, self.batch, other.batch),
+            gaps,
+            methods,
+            merge_sums(CROSS_SUMS, self.cross, other.cross),
+        )
+
+    def figures(self) -> dict[str, Any]:
+        """Every figure that protocol.md names for a merged step, JSON-ready; absent figures are None or left out."""
+        methods = {name: method.figures() for name, method in self.methods.items()}
+        return {
+            name: finite(value)
+            for name, value in {
+                **{name: int(self.batch.get(name, 0)) for name in ("tokens", "sequences", "empty_sequences")},
+                "excluded_tokens": {"nonfinite": int(self.batch.get("nonfinite_tokens", 0))},
+                "suspect_tokens": {
+                    "positive": int(self.batch.get("positive_tokens", 0)),
+                    "exact_zero": int(self.batch.get("exact_zero_tokens", 0)),
+                },
+                "gaps": {name: gap.figures() for name, gap in self.gaps.items()},
+                "methods": {name: figures for name, figures in methods.items() if figures is not None},
+                "attribution": attribution(self.cross),
+                **_batch_means(self.batch),
+            }.items()
+        }
+
+
+def merge_all(summaries: Iterable[StepSummary]) -> StepSummary:
+    """Merge from left to right in the order given, so that equal orders give bit-equal sums."""
+    return reduce(StepSummary.merge, summaries, StepSummary.empty())
+
+
+def attribution(cross: Sums) -> dict[str, float] | None:
+    """The exact second-moment split E[total^2] = E[m^2] + E[s^2] + 2 E[m s] as three shares that sum to one.
+
+    m is mismatch and s is staleness, over tokens valid for both. None where nothing is off-policy, so there is nothing
+    to share out.
+    """
+    if not cross.get("tokens"):
+        return None
+    parts = {
+        "mismatch": cross["mismatch_square"],
+        "staleness": cross["staleness_square"],
+        "interaction": 2 * cross["mismatch_staleness"],
+    }
+    total = math.fsum(parts.values())
+    return {name: part / total for name, part in parts.items()} if total > 0 else None
+
+
+def _batch_means(batch: Sums) -> dict[str, Any]:
+    """Figures of the batch that belong to no gap; each is left out where its array was not sent."""
+    filled = batch.get("sequences", 0) - batch.get("empty_sequences", 0)
+    figures: dict[str, Any] = {"sequence_length_mean": fraction(batch.get("tokens", 0), filled)}
+    if batch.get("lag_tokens"):
+        figures["policy_lag"] = {"mean": batch["lag"] / batch["lag_tokens"], "max": batch["lag_max"]}
+    if batch.get("entropy_tokens"):
+        figures["entropy_mean"] = batch["entropy"] / batch["entropy_tokens"]
+    if batch.get("reward_sequences"):
+        figures["reward_mean"] = batch["reward"] / batch["reward_sequences"]
+    return {name: value for name, value in figures.items() if value is not None}
+
+
+def finite(value: Any) -> Any:
+    """The same JSON value with None for every number that JSON cannot hold."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
