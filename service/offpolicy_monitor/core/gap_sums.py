@@ -37,7 +37,7 @@ def token_sums(gap: GapTokens) -> dict[str, Tensor]:
         "weight_excess": total(weight),
         "weight_excess_square": total(weight.square()),
         "tail_tokens": total(indicator_above(gap.log_ratio_abs, LN2)),
-        "exact_tokens": total(gap.log_ratio.clone().eq_(0.0)),
+        "exact_tokens": gap.segments.tokens - total(indicator_above(gap.log_ratio_abs, 0.0)),
         "clamped_tokens": total(indicator_above(gap.log_ratio_abs, EXPONENT_CLAMP)),
         **_probability_sums(gap),
     }

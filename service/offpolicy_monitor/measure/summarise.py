@@ -187,19 +187,21 @@ def _finite_sum(name: str, a_token: bool, values: Any) -> dict[str, float]:
     return {count: len(finite), name: float(finite.sum(dtype=np.float64))} if len(finite) else {}
 
 
-def _suspects(loaded: DeviceBatch) -> dict[str, float]:
-    """Tokens with a non-finite log-prob (excluded); with a positive one, or with log mu exactly 0 (kept, but odd)."""
+def _suspects(loaded: DeviceBatch) -> dict[str, int]:
+    """Tokens with a non-finite log-prob (excluded); with a positive one, or with log mu exactly 0 (kept, but odd).
+
+    Where every column's largest value is negative, which is the rule, nothing has to be counted.
+    """
     columns = [loaded.columns[name] for name in LOGPROB_COLUMNS if name in loaded.columns]
-    if not columns or not len(columns[0]):
-        return {"nonfinite_tokens": 0, "positive_tokens": 0, "exact_zero_tokens": 0}
-    finite = torch.stack(list(loaded.finite.values())).all(0) if loaded.finite else None
-    positive = _positive(columns) if finite is not None or any(float(c.amax()) > 0 for c in columns) else None
-    sampling = loaded.columns.get("sampling_logprobs")
-    return {
-        "nonfinite_tokens": 0 if finite is None else len(finite) - int(finite.sum()),
-        "positive_tokens": 0 if positive is None else int(positive.sum()),
-        "exact_zero_tokens": 0 if sampling is None else int((sampling == 0).sum()),
-    }
+    counts = {"nonfinite_tokens": 0, "positive_tokens": 0, "exact_zero_tokens": 0}
+    if not loaded.finite and all(not len(column) or float(column.amax()) < 0 for column in columns):
+        return counts
+    if loaded.finite:
+        finite = torch.stack(list(loaded.finite.values())).all(0)
+        counts["nonfinite_tokens"] = len(finite) - int(finite.sum())
+    if "sampling_logprobs" in loaded.columns:
+        counts["exact_zero_tokens"] = int((loaded.columns["sampling_logprobs"] == 0).sum())
+    return {**counts, "positive_tokens": int(_positive(columns).sum())}
 
 
 def _positive(columns: Sequence[Tensor]) -> Tensor:

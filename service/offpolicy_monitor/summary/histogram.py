@@ -121,26 +121,17 @@ class Histogram:
         values = np.where(np.abs(chosen // 2 - LARGEST_KEY) == 0, 0.0, low + (high - low) * inside)
         return np.where(ranks == 0, lowest, np.where(ranks == self.total - 1, highest, values))
 
-    def to_stored(self) -> list[int]:
-        """A flat list: for each run of filled bins the empty bins skipped before it, its length, its counts."""
+    def to_stored(self) -> list[list[int]]:
+        """Two lists of equal length: steps from one filled bin to the next (the first from -1), and their counts."""
         filled = np.flatnonzero(self.counts)
-        stored: list[int] = []
-        end = 0
-        for run in np.split(filled, np.flatnonzero(np.diff(filled) > 1) + 1) if len(filled) else []:
-            stored += [int(run[0]) - end, len(run), *self.counts[run].tolist()]
-            end = int(run[-1]) + 1
-        return stored
+        return [np.diff(filled, prepend=-1).tolist(), self.counts[filled].tolist()]
 
     @classmethod
-    def from_stored(cls, stored: list[int]) -> "Histogram":
+    def from_stored(cls, stored: list[list[int]]) -> "Histogram":
         """Read what `to_stored` wrote."""
         counts = np.zeros(BINS, np.int64)
-        at = start = 0
-        while at < len(stored):
-            skipped, length = stored[at : at + 2]
-            start += skipped
-            counts[start : start + length] = stored[at + 2 : at + 2 + length]
-            start, at = start + length, at + 2 + length
+        steps, filled = stored
+        counts[np.cumsum(np.asarray(steps, np.int64)) - 1] = filled
         return cls(counts)
 
 

@@ -15,6 +15,7 @@ from offpolicy_monitor.summary.method import MethodSummary
 from offpolicy_monitor.summary.step import StepSummary
 
 VERSION: Final = 1
+COMPRESSION_LEVEL: Final = 3  # level 6 saves another 10 % of the bytes for three times the time
 
 
 class StoredSummaryError(OffpolicyMonitorError):
@@ -33,7 +34,7 @@ def to_bytes(summary: StepSummary) -> bytes:
         },
         "methods": {name: {"spec": m.spec, "sums": m.sums} for name, m in summary.methods.items()},
     }
-    return zlib.compress(json.dumps(content, separators=(",", ":"), allow_nan=False).encode(), 6)
+    return zlib.compress(json.dumps(content, separators=(",", ":"), allow_nan=False).encode(), COMPRESSION_LEVEL)
 
 
 def from_bytes(stored: bytes) -> StepSummary:

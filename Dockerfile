@@ -1,0 +1,31 @@
+# The service with its embedded database. Until it checks tokens, publish the port to this machine alone:
+#   docker build -t offpolicy-monitor .
+#   docker run -p 127.0.0.1:8900:8900 -v offpolicy:/var/lib/offpolicy-monitor offpolicy-monitor
+
+FROM python:3.11-slim AS build
+# A further index for pip, e.g. one that holds a CPU build of torch: --build-arg PIP_EXTRA_INDEX_URL=...
+ARG PIP_EXTRA_INDEX_URL
+ENV PIP_CONSTRAINT=/src/constraints.txt \
+    PIP_BUILD_CONSTRAINT=/src/constraints.txt \
+    PIP_NO_CACHE_DIR=1 \
+    PIP_DISABLE_PIP_VERSION_CHECK=1
+WORKDIR /src
+COPY . .
+RUN python -m pip wheel --no-deps --wheel-dir /dist .
+RUN python -m venv /opt/offpolicy-monitor \
+    && /opt/offpolicy-monitor/bin/python -m pip install "$(echo /dist/*.whl)[server,postgres]"
+
+FROM python:3.11-slim
+COPY --from=build /opt/offpolicy-monitor /opt/offpolicy-monitor
+RUN useradd --system --uid 10001 --home-dir /var/lib/offpolicy-monitor --create-home offpolicy
+ENV PATH=/opt/offpolicy-monitor/bin:$PATH \
+    OFFPOLICY_HOST=0.0.0.0 \
+    OFFPOLICY_PORT=8900 \
+    OFFPOLICY_DATABASE_URL=sqlite:////var/lib/offpolicy-monitor/offpolicy.db
+USER 10001
+VOLUME /var/lib/offpolicy-monitor
+EXPOSE 8900
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["python", "-c", \
+    "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ['OFFPOLICY_PORT'] + '/healthz', timeout=4)"]
+# --insecure: inside the container the service binds every address; who reaches it is decided where the port is published.
+CMD ["sh", "-c", "offpolicy-monitor db upgrade && exec offpolicy-monitor serve --insecure"]

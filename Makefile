@@ -1,0 +1,69 @@
+# The commands of this repository; CI calls only these. `make help` lists them.
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
+PORT ?= 8900
+URL ?= http://127.0.0.1:$(PORT)
+ARGS ?=
+# Tests run in this many processes; 0 is one, without the overhead.
+JOBS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+DEPENDS := pyproject.toml setup.py constraints.txt service/offpolicy_monitor/_version.py
+SOURCES := service tests scripts migrations setup.py
+TYPED := service tests scripts migrations
+
+.PHONY: help run demo test lint format bench conformance build lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+run: $(VENV)/.installed-run ## install, migrate, start the service on 127.0.0.1:8900 and the demo trainer; Ctrl-C ends both
+	@OFFPOLICY_PORT=$(PORT) $(BIN)/python scripts/launch.py $(ARGS)
+
+demo: $(VENV)/.installed-run ## the demo trainer alone, against a running service (URL=..., ARGS=--forever)
+	@$(BIN)/offpolicy-monitor demo --url $(URL) $(ARGS)
+
+test: $(VENV)/.installed-dev lint ## lint and all tests (ARGS="-k name" chooses some)
+	@scripts/system-tools.sh $(VENV)/system-tools.log
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+
+lint: $(VENV)/.installed-dev ## formatting, ruff, types, import contracts, Dockerfile
+	@$(BIN)/ruff check --quiet $(SOURCES)
+	@$(BIN)/ruff format --check --quiet $(SOURCES)
+	@$(BIN)/mypy $(TYPED)
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/hadolint Dockerfile
+
+format: $(VENV)/.installed-dev ## rewrite the sources in the one format
+	@$(BIN)/ruff check --quiet --fix $(SOURCES)
+	@$(BIN)/ruff format $(SOURCES)
+
+bench: $(VENV)/.installed-dev ## measure the speed of the service and of the core
+	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+conformance: $(VENV)/.installed-run ## check a running service against the conformance vectors (URL=...)
+	@$(BIN)/python tests/conformance/vectors/check.py --url $(URL) $(ARGS)
+
+build: $(VENV)/.installed-dev ## sdist and wheel in dist/
+	@rm -rf build dist
+	@PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m build >/dev/null
+	@ls dist
+
+lock: $(VENV)/.installed-run ## rewrite constraints.txt from what the extras resolve to
+	@$(BIN)/python scripts/lock.py
+
+clean: ## remove everything that make has made, the demo's database included
+	rm -rf $(VENV) .data build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf service/*.egg-info
+	find service tests scripts -name __pycache__ -prune -exec rm -rf {} +
+
+$(VENV)/.installed-run: $(DEPENDS)
+	@$(PYTHON) scripts/install.py .installed-run server postgres
+
+$(VENV)/.installed-dev: $(DEPENDS)
+	@$(PYTHON) scripts/install.py .installed-dev server postgres dev
+	@touch $(VENV)/.installed-run

@@ -1,0 +1,109 @@
+"""Install this checkout into .venv, saying what goes on: `python3 scripts/install.py STAMP EXTRA...`
+
+Creates the environment where it is missing, installs the project in editable form with the extras, every version
+held by constraints.txt, and touches STAMP inside .venv, which make compares with what the installation depends on.
+Runs on the user's own Python before anything is installed, so it imports the standard library alone.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+LOG = VENV / "install.log"
+CONSTRAINTS = "constraints.txt"  # relative: pip splits a path with spaces when it comes by the environment
+OLDEST_PYTHON = (3, 11)
+HEARTBEAT = 10.0  # seconds between two signs of life where the output is no terminal
+
+NO_VENV = """This Python ({python}) cannot create virtual environments: its modules venv or ensurepip are missing.
+On Debian and Ubuntu:  apt-get install python3-venv
+Or use another Python: make {goal} PYTHON=/path/to/python3.11"""
+OLD_PYTHON = """Python {oldest} or newer is needed; {python} is {found}.
+Name another one:  make run PYTHON=/path/to/python3.11"""
+
+
+def main(stamp: str, *extras: str) -> None:
+    """Create .venv if need be, install, touch the stamp."""
+    require_python()
+    os.chdir(ROOT)
+    if not environment_works():
+        create_environment()
+    print(
+        f"Installing into .venv ({', '.join(extras)}). The first time takes 1 to 5 minutes: torch is large.", flush=True
+    )
+    install(f".[{','.join(extras)}]")
+    (VENV / stamp).touch()
+
+
+def require_python() -> None:
+    """Stop with what to do where this Python is too old or cannot create environments."""
+    if sys.version_info < OLDEST_PYTHON:
+        oldest, found = (".".join(map(str, version[:3])) for version in (OLDEST_PYTHON, tuple(sys.version_info)))
+        sys.exit(OLD_PYTHON.format(oldest=oldest, python=sys.executable, found=found))
+    try:
+        import ensurepip  # noqa: F401  Debian splits these two from python3
+        import venv  # noqa: F401
+    except ImportError:
+        sys.exit(NO_VENV.format(python=sys.executable, goal="run"))
+
+
+def environment_works() -> bool:
+    """Whether .venv holds a Python with pip; one that was copied from elsewhere or cut off half-way does not."""
+    if not PYTHON.exists():
+        return False
+    return subprocess.run([PYTHON, "-m", "pip", "--version"], capture_output=True).returncode == 0
+
+
+def create_environment() -> None:
+    """Create .venv from this Python, replacing a broken one."""
+    print(f"Creating .venv with Python {sys.version.split()[0]}", flush=True)
+    import venv
+
+    venv.create(VENV, with_pip=True, clear=True)
+
+
+def install(requirement: str) -> None:
+    """Run pip quietly into a log, with a sign of life; on failure show the end of the log and stop."""
+    # The build's own requirements are constrained too: older pip reads the first name for that, newer the second.
+    environment = {**os.environ, "PIP_CONSTRAINT": CONSTRAINTS, "PIP_BUILD_CONSTRAINT": CONSTRAINTS}
+    command = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--editable", requirement]
+    started = time.monotonic()
+    with LOG.open("w") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            status = watch(process, started)
+        finally:
+            process.terminate()
+    if status != 0:
+        sys.exit(f"{tail(LOG, 20)}\n\npip failed with status {status}; all of its output is in {LOG}")
+    print(f"Installed in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def watch(process: "subprocess.Popen[bytes]", started: float) -> int:
+    """Wait for the process, showing the time that passed and the last line of the log."""
+    live, shown = sys.stdout.isatty(), started
+    while True:
+        try:
+            status = process.wait(timeout=0.5)
+        except subprocess.TimeoutExpired:
+            now = time.monotonic()
+            if live or now - shown >= HEARTBEAT:
+                line = f"  {now - started:4.0f} s  {tail(LOG, 1).strip()[:90]}"
+                print(f"\r\033[K{line}" if live else line, end="" if live else "\n", flush=True)
+                shown = now
+        else:
+            print("\r\033[K" if live else "", end="", flush=True)
+            return status
+
+
+def tail(path: Path, lines: int) -> str:
+    """The last lines of a text file."""
+    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,32 @@
+#!/bin/sh
+# Install the system programs that some tests need, where apt and root are at hand; elsewhere say so and go on:
+# those tests are then skipped, and with CI=true they fail (tests/fixtures/tools.py).
+set -eu
+
+LOG=${1:-system-tools.log}
+PATH=$PATH:/usr/sbin
+
+missing=""
+command -v promtool >/dev/null || missing="$missing prometheus"
+ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || missing="$missing postgresql"
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    echo "Some tests will be skipped: they need the programs of the Debian packages$missing (or the same from elsewhere)."
+    exit 0
+fi
+
+echo "Installing with apt what some tests need:$missing (about a minute; log in $LOG)"
+# No service may start just because its package is installed for tests: 101 is "action forbidden by policy".
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 130' INT TERM
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+fi
+export DEBIAN_FRONTEND=noninteractive
+# shellcheck disable=SC2086  # one word a package
+if ! { apt-get update && apt-get install --yes --no-install-recommends $missing; } >"$LOG" 2>&1; then
+    echo "apt could not install$missing: the tests that need them will be skipped. The reason is at the end of $LOG."
+fi

@@ -1,0 +1,41 @@
+"""The real service answers every conformance case, in both formats, as the peers' functions and the definitions do."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.fixtures.service import running_service
+
+VECTORS = Path(__file__).with_name("vectors")
+CASES = sorted(path.stem for path in (VECTORS / "expected").glob("*.json"))
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_service(tmp_path_factory.mktemp("service")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def checker() -> ModuleType:
+    """The checker that travels with the vectors, as it stands."""
+    spec = importlib.util.spec_from_file_location("conformance_check", VECTORS / "check.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_all_thirty_cases_are_in_the_repository() -> None:
+    assert len(CASES) == 30
+
+
+@pytest.mark.parametrize("form", ["json", "safetensors"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_service_gives_the_expected_figures(service: str, checker: ModuleType, case: str, form: str) -> None:
+    passed, failures = checker.run_case(VECTORS / "expected" / f"{case}.json", VECTORS, form, service, None)
+    assert failures == []
+    assert passed > 0

@@ -1,0 +1,40 @@
+"""The commands of the Makefile are listed, and an unfit Python is told what to do."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+INSTALL = ROOT / "scripts" / "install.py"
+
+
+def test_make_help_lists_the_promised_targets() -> None:
+    text = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    promised = {"help", "run", "test", "lint", "bench", "build", "conformance", "demo", "clean"}
+    listed = {line.split()[1] for line in text.splitlines() if line.startswith("  make ")}
+    assert promised - listed == set()
+
+
+def test_ci_runs_make_test_and_nothing_else() -> None:
+    script = ROOT / ".ci" / "run"
+    lines = [line for line in script.read_text().splitlines() if line and not line.startswith("#")]
+    assert script.stat().st_mode & 0o111
+    assert lines == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "exec make test"]
+
+
+def test_a_python_without_ensurepip_is_told_which_package_to_install(tmp_path: Path) -> None:
+    # None in sys.modules makes `import ensurepip` fail just as it does where Debian has split it off.
+    code = f"import runpy, sys; sys.modules['ensurepip'] = None; sys.argv = ['install.py', '.stamp', 'server']; \
+runpy.run_path({str(INSTALL)!r}, run_name='__main__')"
+    answer = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert "apt-get install python3-venv" in answer.stderr
+
+
+def test_an_old_python_is_told_the_version_that_is_needed(tmp_path: Path) -> None:
+    code = f"import runpy, sys; sys.version_info = (3, 9, 2); sys.argv = ['install.py', '.stamp', 'server']; \
+runpy.run_path({str(INSTALL)!r}, run_name='__main__')"
+    answer = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert "Python 3.11 or newer is needed" in answer.stderr
+    assert "is 3.9.2" in answer.stderr
