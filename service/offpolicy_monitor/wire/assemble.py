@@ -1,0 +1,109 @@
+"""Assemble: sent arrays and their layout become a RaggedBatch.
+
+Knows which column takes which dtype and which values are refused once the mask has said what counts. What lies beyond a
+length or under a zero of the mask may be anything: it is gone before values are looked at.
+
+Shapes: S sequences; P positions within the lengths; T tokens, the positions under the mask.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from offpolicy_monitor.batch import LOGPROB_COLUMNS, Array, RaggedBatch
+from offpolicy_monitor.wire.layout import Layout
+from offpolicy_monitor.wire.schema import ARRAYS, ArrayRow, Envelope, invalid
+from offpolicy_monitor.wire.sent import SentArray
+from offpolicy_monitor.wire.values import booleans, floats, integers
+
+
+def assemble(arrays: Mapping[str, SentArray], layout: Layout, mask: Array | None, envelope: Envelope) -> RaggedBatch:
+    """The batch of these arrays under a mask [P] bool (None: all ones).
+
+    Log-probs, and with them all float columns, are float64 if any log-prob came as float64, else float32.
+    Raises Refusal 422 for arrays that do not agree, a non-finite advantage of a token, an integer out of range.
+    """
+    dtypes = {name: arrays[name].dtype for name in LOGPROB_COLUMNS if name in arrays}
+    per_token, per_sequence = _columns(arrays, layout, float_dtype(dtypes))
+    ids = None if envelope.sequence_ids is None else tuple(envelope.sequence_ids)
+    rest: dict[str, Any] = {"sequence_ids": ids, "dtypes": dtypes}
+    batch = _settled(RaggedBatch.from_positions(layout.lengths, per_token, per_sequence, mask, **rest))
+    check(batch)
+    return batch
+
+
+def float_dtype(dtypes: Mapping[str, str]) -> np.dtype[np.floating]:
+    """The one dtype of all float columns, from the wire dtypes of the log-probs."""
+    return np.dtype(np.float64 if "float64" in dtypes.values() else np.float32)
+
+
+def read_mask(arrays: Mapping[str, SentArray], layout: Layout) -> Array | None:
+    """`mask` as [P] bool, or None where absent. Raises Refusal 422 for any other value than 0 and 1."""
+    if "mask" not in arrays:
+        return None
+    sent = arrays["mask"]
+    layout.check(sent)
+    return booleans(sent.name, sent.dtype, layout.cut(sent.values))
+
+
+def check(batch: RaggedBatch) -> None:
+    """Refuse columns that do not fit together or hold values that no column may hold."""
+    if batch.sequence_ids is not None and len(batch.sequence_ids) != batch.sequences:
+        raise invalid("sequence_ids", f"has {len(batch.sequence_ids)} entries for {batch.sequences} sequences")
+    inner: tuple[int, ...] = ()
+    for name, values in batch.columns.items():
+        _check_range(ARRAYS[name], values)
+        if ARRAYS[name].inner_rank and len(values):
+            inner = inner or values.shape[1:]
+            if values.shape[1:] != inner:
+                raise invalid(name, f"[layers, k] is {list(values.shape[1:])}, but another has {list(inner)}")
+
+
+def _columns(
+    arrays: Mapping[str, SentArray], layout: Layout, dtype: np.dtype[np.floating]
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The columns per position [P, ...] and those per sequence [S], in their dtypes."""
+    per_position: dict[str, Array] = {}
+    per_sequence: dict[str, Array] = {}
+    for name, sent in arrays.items():
+        if name in ("lengths", "mask"):
+            continue
+        layout.check(sent)
+        if layout.per_sequence(sent):
+            per_sequence[name] = _typed(sent, dtype)
+        else:
+            per_position[name] = layout.cut(_typed(sent, dtype))
+    return per_position, per_sequence
+
+
+def _typed(sent: SentArray, dtype: np.dtype[np.floating]) -> Array:
+    if sent.row.kind == "experts":
+        return sent.values
+    return integers(sent) if sent.row.kind == "int" else floats(sent, dtype)
+
+
+def _settled(batch: RaggedBatch) -> RaggedBatch:
+    """Give columns that may be per token or per sequence their one form.
+
+    Neutral for a sequence without a token, whose value stands for nothing; per sequence where none has two tokens.
+    """
+    counts = np.diff(batch.offsets)
+    filled, single = bool((counts > 0).all()), not (counts > 1).any()
+    settled: dict[str, Array] = {}
+    for name, values in batch.columns.items():
+        per_token = name in batch.a_token
+        if ARRAYS[name].per == "either" and (single if per_token else not filled):
+            settled[name] = np.full(len(counts), ARRAYS[name].neutral, values.dtype)
+            settled[name][counts > 0] = values if per_token else values[counts > 0]
+    if not settled:
+        return batch
+    return replace(batch, columns={**batch.columns, **settled}, a_token=batch.a_token - settled.keys())
+
+
+def _check_range(row: ArrayRow, values: Array) -> None:
+    if row.finite and not np.isfinite(values).all():
+        raise invalid(row.name, f"an entry under the mask is not finite as {values.dtype}")
+    if row.least is not None and len(values) and values.min() < row.least:
+        raise invalid(row.name, f"an entry under the mask is less than {row.least}")

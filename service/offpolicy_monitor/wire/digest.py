@@ -1,0 +1,77 @@
+"""Digest: sixteen bytes that tell whether two messages say the same.
+
+Taken over the decoded content, so that layout, media type and encoding do not matter, and neither does what lies at
+positions that do not count. The key of a shard is not in it: the digest is compared among posts under one key.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import orjson
+import xxhash
+
+from offpolicy_monitor.batch import Array, RaggedBatch
+from offpolicy_monitor.wire.message import Message
+
+KEY_FIELDS = {"step", "attempt", "minibatch", "shard"}
+# A block is searched for NaN and hashed while it is still in the cache.
+BLOCK = 1 << 17
+
+
+def content_digest(message: Message) -> bytes:
+    """The xxh3_128 of a message's content.
+
+    In it: the envelope but for the shard's key, the wire dtypes of the log-probs, which tokens each sequence has and at
+    which of its positions, and every column. Any NaN is the same NaN.
+    """
+    batch = message.batch
+    head = message.envelope.model_dump(exclude=KEY_FIELDS) | {
+        "dtypes": dict(batch.dtypes),
+        "a_token": sorted(batch.a_token),
+    }
+    digest = xxhash.xxh3_128(orjson.dumps(head, option=orjson.OPT_SORT_KEYS))
+    _add(digest, "offsets", batch.offsets)
+    for name, values in zip(("jumping", "jumps"), _jumps(batch), strict=True):
+        _add(digest, name, values)
+    # A signalling NaN makes a comparison an "invalid operation", of which numpy warns.
+    with np.errstate(invalid="ignore"):
+        for name in sorted(batch.columns):
+            column = batch.columns[name]
+            _add(digest, name, column.astype(np.uint16) if column.dtype == np.uint8 else column)
+    return digest.digest()
+
+
+def _add(digest: "xxhash.xxh3_128", name: str, column: Array) -> None:
+    """Hash a column with its name, dtype and shape, so that no two lists of columns spell the same bytes."""
+    # JSON without a position cannot say how many layers there would have been.
+    shape = column.shape if column.size else (0,)
+    digest.update(f"{name} {column.dtype.str} {shape}\n".encode())
+    flat = np.ascontiguousarray(column).reshape(-1)
+    for block in _blocks(flat) if column.dtype.kind == "f" else (flat,):
+        digest.update(block.view(np.uint8).data)
+
+
+def _blocks(flat: Array) -> Iterator[Array]:
+    for start in range(0, len(flat), BLOCK):
+        block = flat[start : start + BLOCK]
+        # The minimum is NaN if any value is, and costs a fraction of looking at each.
+        if np.isnan(np.minimum.reduce(block)):
+            block = np.where(np.isnan(block), block.dtype.type(np.nan), block)
+        yield block
+
+
+def _jumps(batch: RaggedBatch) -> tuple[Array, Array]:
+    """Which tokens do not directly follow the one before (or do not begin their sequence), and by how far.
+
+    Empty for sequences without holes in their mask, however much padding follows: so padded equals packed.
+    """
+    if batch.positions is None:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    steps = np.empty_like(batch.positions)
+    np.subtract(batch.positions[1:], batch.positions[:-1], out=steps[1:])
+    filled = np.flatnonzero(np.diff(batch.offsets))
+    first_tokens = batch.offsets[filled]
+    starts = (np.cumsum(batch.lengths) - batch.lengths)[filled]
+    steps[first_tokens] = batch.positions[first_tokens] - starts + 1
+    jumping = np.flatnonzero(steps != 1)
+    return jumping, steps[jumping]

@@ -1,0 +1,222 @@
+"""The binary body: a safetensors file whose metadata holds the envelope as a JSON string under the key `batch`.
+
+Knows the format and nothing of what the tensors mean. Trainers import it, so it needs numpy and the standard library
+alone. Decoding copies nothing: a tensor is a view of the body given, and every offset is checked before it is used.
+
+A body is the header's length (8 bytes, little-endian), the header (JSON), and the data (tensors back to back).
+"""
+
+import json
+import math
+import struct
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offpolicy_monitor.errors import FrameError
+
+MEDIA_TYPE = "application/vnd.safetensors"
+METADATA_KEY = "__metadata__"
+ENVELOPE_KEY = "batch"
+ALIGNMENT = 8
+
+# numpy has no bfloat16 and no 8-bit floats: those tensors are carried as their bit patterns.
+CODES: Mapping[str, str] = {
+    "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8",
+    "I64": "<i8", "F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8", "F8_E4M3": "u1", "F8_E5M2": "u1",
+}  # fmt: skip
+STORAGE = {name: np.dtype(code) for name, code in CODES.items()}
+WRITTEN = {dtype: name for name, dtype in STORAGE.items() if name not in ("BF16", "F8_E4M3", "F8_E5M2")}
+
+# numpy takes 32 dimensions in all its versions; the contract needs four.
+MAX_RANK = 8
+# More than any machine can address. Bounds [0, 2**60] too, whose product of zero hides a size that overflows numpy.
+MAX_TENSOR_BYTES = 1 << 48
+QUOTED_CHARACTERS = 64
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor: its safetensors dtype and its values. BF16 comes as uint16 bit patterns."""
+
+    dtype: str
+    array: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A decoded body. `envelope` is empty where the metadata has none."""
+
+    envelope: dict[str, object]
+    tensors: dict[str, Tensor]
+
+
+class FrameLimitError(FrameError):
+    """A frame that may be well-formed but is over a limit: `what` is 'header' (bytes) or 'tensors' (count)."""
+
+    def __init__(self, what: str, got: int, limit: int) -> None:
+        super().__init__(f"{what}: {got} is over the limit of {limit}")
+        self.what = what
+        self.got = got
+        self.limit = limit
+
+
+def encode(
+    envelope: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], bfloat16: Collection[str] = ()
+) -> list[bytes | memoryview]:
+    """Lay a body out as buffers to be sent one after the other; contiguous little-endian arrays are not copied.
+
+    Arrays named in `bfloat16` hold uint16 bit patterns and are written as BF16. Wider items come first, so that each
+    tensor starts at a multiple of its item size without holes, which the format forbids.
+    Raises FrameError for a dtype that the format lacks, ValueError or TypeError for an envelope that is no JSON.
+    """
+    ordered = sorted(arrays.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
+    header: dict[str, object] = {METADATA_KEY: {ENVELOPE_KEY: json.dumps(dict(envelope), allow_nan=False)}}
+    buffers: list[bytes | memoryview] = []
+    end = 0
+    for name, array in ordered:
+        start, end = end, end + array.nbytes
+        dtype = _written_dtype(name, array, name in bfloat16)
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [start, end]}
+        if array.nbytes:
+            buffers.append(_buffer(array))
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % ALIGNMENT)
+    return [struct.pack("<Q", len(text)) + text, *buffers]
+
+
+def decode(body: memoryview, max_header_bytes: int, max_tensors: int) -> Frame:
+    """Read a body without copying it; only a tensor that is not aligned for its dtype is copied.
+
+    Raises FrameError for anything malformed: each offset must lie inside the data, tensors must follow one another
+    without hole or overlap, and a size must be the product of its shape. FrameLimitError where a limit is exceeded.
+    """
+    body = body.cast("B") if body.format != "B" or body.ndim != 1 else body
+    header, data = _split(body, max_header_bytes)
+    envelope = _envelope(header.pop(METADATA_KEY, {}))
+    if len(header) > max_tensors:
+        raise FrameLimitError("tensors", len(header), max_tensors)
+    entries = [_Entry.parse(name, description) for name, description in header.items()]
+    _check_contiguous(entries, len(data))
+    return Frame(envelope, {entry.name: Tensor(entry.dtype, entry.view(data)) for entry in entries})
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One row of the header's table, checked by itself."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+    @classmethod
+    def parse(cls, name: str, description: object) -> "_Entry":
+        if not isinstance(description, dict) or description.keys() != {"dtype", "shape", "data_offsets"}:
+            raise FrameError(f"{_quote(name)} must have exactly dtype, shape and data_offsets")
+        dtype = description["dtype"]
+        if not isinstance(dtype, str) or dtype not in STORAGE:
+            raise FrameError(f"{_quote(name)} has the unknown dtype {_quote(dtype)}")
+        shape = _naturals(name, "shape", description["shape"], MAX_RANK)
+        offsets = _naturals(name, "data_offsets", description["data_offsets"], 2)
+        if len(offsets) != 2:
+            raise FrameError(f"data_offsets of {_quote(name)} must be two integers")
+        itemsize = STORAGE[dtype].itemsize
+        if math.prod(max(extent, 1) for extent in shape) * itemsize > MAX_TENSOR_BYTES:
+            raise FrameError(f"{_quote(name)} has a shape that no memory can hold")
+        if offsets[1] - offsets[0] != math.prod(shape) * itemsize:
+            raise FrameError(f"data_offsets of {_quote(name)} do not span the bytes of its shape")
+        return cls(name, dtype, shape, offsets[0], offsets[1])
+
+    def view(self, data: memoryview) -> NDArray[Any]:
+        array = np.frombuffer(data[self.start : self.end], STORAGE[self.dtype]).reshape(self.shape)
+        return array if array.flags.aligned else array.copy()
+
+
+def _split(body: memoryview, max_header_bytes: int) -> tuple[dict[str, object], memoryview]:
+    if len(body) < 8:
+        raise FrameError("shorter than the eight bytes of the header's length")
+    (length,) = struct.unpack_from("<Q", body)
+    if length > len(body) - 8:
+        raise FrameError("the header is said to be longer than the body")
+    if length > max_header_bytes:
+        raise FrameLimitError("header", length, max_header_bytes)
+    return _object("the header", bytes(body[8 : 8 + length])), body[8 + length :]
+
+
+def _envelope(metadata: object) -> dict[str, object]:
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise FrameError(f"{METADATA_KEY} must be an object of strings")
+    text = metadata.get(ENVELOPE_KEY)
+    return {} if text is None else _object(f"{METADATA_KEY}.{ENVELOPE_KEY}", text)
+
+
+def _object(what: str, text: bytes | str) -> dict[str, object]:
+    """Parse JSON strictly: UTF-8, one object, no repeated key, no NaN or Infinity."""
+    try:
+        decoded = text if isinstance(text, str) else text.decode()
+        value = STRICT.decode(decoded)
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"{what} is not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise FrameError(f"{what} is not a JSON object")
+    return value
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
+        raise ValueError("a key is repeated")
+    return unique
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+
+
+def _naturals(name: str, what: str, value: object, most: int) -> tuple[int, ...]:
+    # type() and not isinstance(): True is an int to Python, but not a size.
+    if not isinstance(value, list) or len(value) > most or any(type(entry) is not int for entry in value):
+        raise FrameError(f"{what} of {_quote(name)} must be at most {most} integers")
+    if any(not 0 <= entry <= MAX_TENSOR_BYTES for entry in value):
+        raise FrameError(f"{what} of {_quote(name)} is out of range")
+    return tuple(value)
+
+
+def _check_contiguous(entries: Iterable[_Entry], size: int) -> None:
+    reached = 0
+    for entry in sorted(entries, key=lambda entry: (entry.start, entry.end)):
+        if entry.start != reached:
+            raise FrameError(f"{_quote(entry.name)} leaves a hole or overlaps another tensor")
+        reached = entry.end
+    if reached != size:
+        raise FrameError(f"the tensors take {reached} bytes and the data has {size}")
+
+
+def _written_dtype(name: str, array: NDArray[Any], bfloat16: bool) -> str:
+    dtype = array.dtype.newbyteorder("<")
+    if bfloat16:
+        if dtype != np.dtype("<u2"):
+            raise FrameError(f"{_quote(name)} is to be written as bfloat16 and must hold uint16 bit patterns")
+        return "BF16"
+    if dtype not in WRITTEN:
+        raise FrameError(f"{_quote(name)} has the dtype {array.dtype}, which safetensors lacks")
+    return WRITTEN[dtype]
+
+
+def _buffer(array: NDArray[Any]) -> memoryview:
+    little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    return little.reshape(-1).view(np.uint8).data
+
+
+def _quote(value: object) -> str:
+    """A value of the client's for a message: bounded, control characters escaped."""
+    text = value if isinstance(value, str) else type(value).__name__
+    return repr(text[:QUOTED_CHARACTERS])

@@ -1,0 +1,187 @@
+"""What a body may hold: the envelope as a strict model, and the arrays as a table of rows.
+
+Knows names, types, ranges and which combinations are allowed; not how either media type spells them, and not how the
+arrays fit together (layout). A body's envelope is refused with every field at fault, not with the first one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from offpolicy_monitor.errors import FieldError, Refusal
+from offpolicy_monitor.wire.limits import Limits
+
+MAX_INTEGER = (1 << 63) - 1  # the database's widest integer is signed, 64 bits
+MAX_LABELS = 8
+MAX_ROLLOUT_LENGTH = 256
+MAX_LAYERS = 1024
+MAX_TOP_K = 256
+MAX_ERRORS = 32
+QUOTED_CHARACTERS = 64
+# PostgreSQL has no text with NUL, and no log line or page wants the rest.
+NO_CONTROL_CHARACTERS = r"^[^\x00-\x1f\x7f-\x9f]*$"
+
+Natural = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+Text = Annotated[str, StringConstraints(pattern=NO_CONTROL_CHARACTERS)]
+Name = Annotated[str, StringConstraints(pattern=NO_CONTROL_CHARACTERS, min_length=1, max_length=MAX_ROLLOUT_LENGTH)]
+
+
+class Envelope(BaseModel):
+    """The envelope of one shard. Integers are JSON integers of at most 64 bits; unknown fields are refused.
+
+    `step`, `minibatch`, `minibatches`, `attempt`, `shard` and `shards` place the shard; `policy_version` is that of the
+    current policy; `rollout` names the rollout of a two-phase post; `labels` and `sequence_ids` are for finding again.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    step: Natural
+    minibatch: Natural = 0
+    minibatches: Positive | None = None
+    attempt: Natural = 0
+    shard: Natural = 0
+    shards: Positive = 1
+    policy_version: Annotated[int, Field(ge=-MAX_INTEGER - 1, le=MAX_INTEGER)] | None = None
+    rollout: Name | None = None
+    labels: dict[Text, Text] = {}
+    sequence_ids: Annotated[list[Text], Field(fail_fast=True)] | None = None
+
+
+class EvaluateEnvelope(Envelope):
+    """The envelope of a stateless evaluation: `step` may be left out, `methods` may be given."""
+
+    step: Natural = 0
+    methods: Annotated[list[dict[str, Any]], Field(fail_fast=True)] | None = None
+
+
+AnyEnvelope = TypeVar("AnyEnvelope", bound=Envelope)
+
+
+def parse_envelope(model: type[AnyEnvelope], fields: Mapping[str, object], limits: Limits) -> AnyEnvelope:
+    """Validate the envelope's fields. Raises Refusal 422 naming all fields at fault (the first 32)."""
+    try:
+        envelope = model.model_validate(dict(fields))
+    except ValidationError as error:
+        raise all_invalid(_field_errors(error)) from error
+    errors = _disagreements(envelope)
+    if errors:
+        raise all_invalid(errors)
+    _check_limits(envelope, limits)
+    return envelope
+
+
+def invalid(field: str, message: str) -> Refusal:
+    """The 422 of one envelope field or array."""
+    return all_invalid([FieldError(field, message)])
+
+
+def all_invalid(errors: Sequence[FieldError]) -> Refusal:
+    """One 422 for all fields at fault, the first 32 of them."""
+    errors = [FieldError(quotable(error.field), error.message) for error in errors[:MAX_ERRORS]]
+    return Refusal(422, "invalid-field", "; ".join(f"{error.field}: {error.message}" for error in errors), errors)
+
+
+def quotable(text: str) -> str:
+    """Client text fit for an answer: bounded, and encodable (JSON may hold half of a surrogate pair)."""
+    return text[:QUOTED_CHARACTERS].encode(errors="replace").decode()
+
+
+# pydantic's wording for these speaks of "inputs", which a reader of a problem document has not heard of.
+WORDING = {
+    "missing": "required",
+    "extra_forbidden": "unknown field",
+    "string_pattern_mismatch": "must not hold control characters",
+}
+
+
+def _field_errors(error: ValidationError) -> list[FieldError]:
+    """One FieldError per problem: the envelope's own field, and in the message where inside it."""
+    found = []
+    for problem in error.errors(include_url=False, include_context=False, include_input=False):
+        field, *inside = (quotable(str(part)) for part in problem["loc"] or ("envelope",))
+        message = WORDING.get(problem["type"], problem["msg"])
+        found.append(FieldError(field, f"{'.'.join(inside)}: {message}" if inside else message))
+    return found
+
+
+def _disagreements(envelope: Envelope) -> list[FieldError]:
+    """Fields that are each in range but not together."""
+    errors = []
+    if envelope.shard >= envelope.shards:
+        errors.append(FieldError("shard", f"{envelope.shard} must be less than shards ({envelope.shards})"))
+    if envelope.minibatches is not None and envelope.minibatch >= envelope.minibatches:
+        message = f"{envelope.minibatch} must be less than minibatches ({envelope.minibatches})"
+        errors.append(FieldError("minibatch", message))
+    if len(envelope.labels) > MAX_LABELS:
+        errors.append(FieldError("labels", f"{len(envelope.labels)} pairs, but at most {MAX_LABELS} are allowed"))
+    return errors
+
+
+def _check_limits(envelope: Envelope, limits: Limits) -> None:
+    for text in (*envelope.labels.keys(), *envelope.labels.values()):
+        limits.check("max_label_length", "labels", len(text))
+    ids = envelope.sequence_ids or ()
+    limits.check("max_sequences", "sequence_ids", len(ids))
+    limits.check("max_sequence_id_length", "sequence_ids", max(map(len, ids), default=0))
+    if isinstance(envelope, EvaluateEnvelope):
+        limits.check("max_methods", "methods", len(envelope.methods or ()))
+
+
+Kind = Literal["log-prob", "float", "int", "mask", "experts"]
+Per = Literal["token", "sequence", "either"]
+
+
+@dataclass(frozen=True)
+class ArrayRow:
+    """One array of the contract: what its entries are, and whether it has one per position or per sequence."""
+
+    name: str
+    kind: Kind
+    per: Per
+    least: int | None = None
+    """Smallest value allowed, for kind int."""
+    neutral: int = 0
+    """What stands for a sequence without a token, for arrays given per sequence or per token."""
+    finite: bool = False
+    """Whether a value that is not finite is refused."""
+
+    @property
+    def inner_rank(self) -> int:
+        """Dimensions behind the position: 2 for [T, layers, k], else 0."""
+        return 2 if self.kind == "experts" else 0
+
+
+ARRAYS: Mapping[str, ArrayRow] = {
+    row.name: row
+    for row in (
+        ArrayRow("sampling_logprobs", "log-prob", "token"),
+        ArrayRow("old_logprobs", "log-prob", "token"),
+        ArrayRow("logprobs", "log-prob", "token"),
+        ArrayRow("lengths", "int", "sequence", least=0),
+        ArrayRow("mask", "mask", "token"),
+        ArrayRow("advantages", "float", "either", finite=True),
+        ArrayRow("policy_versions", "int", "either", least=-1, neutral=-1),
+        ArrayRow("rewards", "float", "sequence"),
+        ArrayRow("group_ids", "int", "sequence"),
+        ArrayRow("turns", "int", "token"),
+        ArrayRow("entropy", "float", "token"),
+        ArrayRow("sampling_experts", "experts", "token"),
+        ArrayRow("old_experts", "experts", "token"),
+        ArrayRow("experts", "experts", "token"),
+    )
+}
+
+FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
+
+# The dtypes each kind takes, by their names on the wire.
+DTYPES: Mapping[Kind, frozenset[str]] = {
+    "log-prob": FLOATS,
+    "float": FLOATS,
+    "int": INTEGERS,
+    "mask": FLOATS | INTEGERS | {"bool"},
+    "experts": frozenset({"uint8", "uint16"}),
+}
