@@ -1,0 +1,11 @@
+"""The durable side of the service: each shard once, each step merged, every reader's question answered.
+
+Queries live here and nowhere else. Knows summaries; knows neither HTTP nor torch.
+"""
+
+from offpolicy_monitor.store.exported import ExportedRun
+from offpolicy_monitor.store.paging import Page
+from offpolicy_monitor.store.records import Receipt, ShardKey, ShardRecord
+from offpolicy_monitor.store.store import Store
+
+__all__ = ["ExportedRun", "Page", "Receipt", "ShardKey", "ShardRecord", "Store"]

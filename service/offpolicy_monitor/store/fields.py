@@ -1,0 +1,141 @@
+"""Names of figures as data: which are kept narrow for plots (HEADLINE), and which exist though a step may lack them.
+
+A path names a figure in the nested figures of a step: `gaps.mismatch.k3`. In a pattern `*` stands for any one key.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from offpolicy_monitor.summary.gap import QUANTILES
+
+GAPS: Final = ("mismatch", "staleness", "total")
+
+#: Stored in `metrics` for each step that counts: what pages and dashboards plot. About 60 rows a step.
+HEADLINE: Final = (
+    "tokens",
+    "sequences",
+    "sequence_length_mean",
+    "entropy_mean",
+    "reward_mean",
+    "policy_lag.mean",
+    "policy_lag.max",
+    "attribution.*",
+    "gaps.*.k1",
+    "gaps.*.k3",
+    "gaps.*.abs_log_ratio_mean",
+    "gaps.*.abs_log_ratio_max",
+    "gaps.*.ratio_mean",
+    "gaps.*.ratio_max",
+    "gaps.*.chi2",
+    "gaps.*.ess",
+    "gaps.*.probability_diff_mean",
+    "gaps.*.exact_fraction",
+    "gaps.*.sequence.geometric_ratio_mean",
+    "gaps.*.sequence.ess",
+    "methods.*.masked_token_fraction",
+)
+
+BATCH_FIELDS: Final = (
+    "tokens",
+    "sequences",
+    "empty_sequences",
+    "excluded_tokens.nonfinite",
+    "suspect_tokens.positive",
+    "suspect_tokens.exact_zero",
+    "sequence_length_mean",
+    "entropy_mean",
+    "reward_mean",
+    "policy_lag.mean",
+    "policy_lag.max",
+    *(f"attribution.{component}" for component in ("mismatch", "staleness", "interaction")),
+)
+
+TOKEN_FIELDS: Final = (
+    *("tokens", "sequences", "k1", "k2", "k3", "k3_reverse", "js"),
+    *("log_ratio_mean", "log_ratio_std", "log_ratio_min", "log_ratio_max"),
+    *("abs_log_ratio_mean", "abs_log_ratio_max", "ratio_mean", "ratio_min", "ratio_max"),
+    *("multiplicative_error", "tail_fraction", "chi2", "ess"),
+    *("probability_diff_mean", "probability_diff_max", "probability_diff_std", "probability_correlation"),
+    *("exact_fraction", "clamped_tokens"),
+    *(f"quantiles.{q}" for q in QUANTILES),
+)
+
+SEQUENCE_FIELDS: Final = (
+    *("k1", "k3", "abs_log_ratio_mean"),
+    *("geometric_ratio_mean", "geometric_ratio_min", "geometric_ratio_max", "geometric_ratio_std"),
+    *("log_geometric_ratio_mean", "log_geometric_ratio_abs_mean"),
+    *("log_geometric_ratio_min", "log_geometric_ratio_max"),
+    *("log_product_ratio_mean", "log_product_ratio_min", "log_product_ratio_max"),
+    *("chi2", "ess", "perplexity_ratio"),
+    *("perplexity_numerator", "perplexity_denominator", "log_perplexity_numerator", "log_perplexity_denominator"),
+    *(f"quantiles.{q}" for q in QUANTILES),
+)
+
+METHOD_FIELDS: Final = (
+    *("tokens", "sequences", "masked_tokens", "masked_low_tokens", "masked_high_tokens", "masked_token_fraction"),
+    *("masked_sequences", "masked_sequence_fraction", "touched_sequences", "masked_advantage_mass"),
+    *("weight_mean", "weight_std", "weight_max", "weight_ess", "truncated_token_fraction"),
+    *("k3_kept", "k3_masked", "k2_kept"),
+)
+
+#: Figures that a step may have. Names of methods are the catalogue's business, so any name stands here.
+KNOWN: Final = frozenset(
+    (
+        *BATCH_FIELDS,
+        *(f"gaps.{gap}.{name}" for gap in GAPS for name in TOKEN_FIELDS),
+        *(f"gaps.{gap}.sequence.{name}" for gap in GAPS for name in SEQUENCE_FIELDS),
+        *(f"methods.*.{name}" for name in METHOD_FIELDS),
+    )
+)
+
+
+def headline(figures: Mapping[str, Any]) -> dict[str, float]:
+    """The headline figures of a step that are present, by path."""
+    found: dict[str, float] = {}
+    for pattern in HEADLINE:
+        found.update(_matches(figures, pattern.split("."), ""))
+    return found
+
+
+def is_headline(path: str) -> bool:
+    """Whether a figure of this path would be in `metrics`."""
+    parts = path.split(".")
+    return any(_fits(pattern.split("."), parts) for pattern in HEADLINE)
+
+
+def is_known(path: str) -> bool:
+    """Whether a step may have a figure of this path, though none has it now."""
+    parts = path.split(".")
+    if parts[0] == "methods" and len(parts) == 3:
+        parts[1] = "*"
+    return ".".join(parts) in KNOWN
+
+
+def lookup(figures: Any, path: str) -> float | None:
+    """The number at `path`, None where there is none. A key may hold dots itself: `quantiles.0.001`."""
+    if not isinstance(figures, Mapping):
+        return None
+    if path in figures:
+        return number(figures[path])
+    first, _, rest = path.partition(".")
+    return lookup(figures.get(first), rest) if rest else None
+
+
+def number(value: Any) -> float | None:
+    """The value if it is a number that can be plotted."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _matches(node: Any, parts: list[str], prefix: str) -> Iterator[tuple[str, float]]:
+    if not parts:
+        value = number(node)
+        if value is not None:
+            yield prefix[1:], value
+    elif isinstance(node, Mapping):
+        for key in node if parts[0] == "*" else parts[:1]:
+            if key in node:
+                yield from _matches(node[key], parts[1:], f"{prefix}.{key}")
+
+
+def _fits(pattern: list[str], parts: list[str]) -> bool:
+    return len(pattern) == len(parts) and all(a in ("*", b) for a, b in zip(pattern, parts, strict=True))

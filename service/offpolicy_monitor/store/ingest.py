@@ -1,0 +1,136 @@
+"""Stores a group of shards in the caller's one transaction: hold their runs, load what they touch, decide, write.
+
+Few statements a group, whatever its size: decisions are made by the Ledger on what was loaded at once. A record that
+cannot be stored comes back as its Refusal and leaves no trace; the others are not disturbed.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
+
+from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.store.ledger import GradientStep, Ledger
+from offpolicy_monitor.store.locking import HeldRun, hold_runs
+from offpolicy_monitor.store.paging import LARGEST_INTEGER
+from offpolicy_monitor.store.records import Receipt, ShardKey, ShardRecord
+from offpolicy_monitor.store.saving import save_steps
+from offpolicy_monitor.store.tables import runs, shards, steps
+from offpolicy_monitor.summary import stored
+from offpolicy_monitor.summary.step import StepSummary
+
+INTEGERS = ("attempt", "step", "minibatch", "shard")
+
+# Everything of a step's row but its merge, which is large and not needed to decide.
+LEDGER_COLUMNS = (
+    *(steps.c.id, steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.shards, steps.c.received),
+    *(steps.c.state, steps.c.minibatches, steps.c.policy_version),
+    *(steps.c.first_received_at, steps.c.last_received_at),
+)
+
+
+def prepare(record: ShardRecord) -> bytes | Refusal:
+    """The summary in its stored form, or why this record cannot be stored; needs no transaction."""
+    for name in INTEGERS:
+        if not 0 <= getattr(record.key, name) <= LARGEST_INTEGER:
+            return Refusal.of_field(422, "out-of-range", name, f"must be between 0 and {LARGEST_INTEGER}")
+    for name in ("policy_version", "minibatches"):
+        if abs(getattr(record, name) or 0) > LARGEST_INTEGER:
+            return Refusal.of_field(422, "out-of-range", name, f"must not be beyond {LARGEST_INTEGER}")
+    if not record.key.shard < record.shards <= LARGEST_INTEGER:
+        return Refusal.of_field(422, "out-of-range", "shards", f"must be more than shard, which is {record.key.shard}")
+    try:
+        return stored.to_bytes(record.summary)
+    except ValueError:
+        return Refusal(422, "figures-overflow", "a sum over this batch is too large for a 64-bit float")
+
+
+def ingest(
+    connection: Connection, records: Sequence[ShardRecord], prepared: Sequence[bytes | Refusal], now: float
+) -> list[Receipt | Refusal]:
+    """Store each record once; answers in the order given."""
+    storable = [record for record, blob in zip(records, prepared, strict=True) if not isinstance(blob, Refusal)]
+    if not storable:
+        return [blob for blob in prepared if isinstance(blob, Refusal)]
+    held = hold_runs(connection, [record.key.run for record in storable], now)
+    ledger = load_ledger(connection, held, storable)
+    answers: list[Receipt | Refusal] = []
+    blobs: dict[ShardKey, bytes] = {}
+    for record, blob in zip(records, prepared, strict=True):
+        answer = blob if isinstance(blob, Refusal) else ledger.enter(record)
+        if isinstance(blob, bytes) and isinstance(answer, Receipt) and not answer.duplicate:
+            blobs[record.key] = blob
+        answers.append(answer)
+    _write(connection, held, ledger, blobs)
+    return answers
+
+
+def load_ledger(connection: Connection, held: Mapping[str, HeldRun], records: Sequence[ShardRecord]) -> Ledger:
+    """What is stored of the steps and of the very shards that the records name."""
+    ids = {name: run.id for name, run in held.items()}
+    names = {run.id: name for name, run in held.items()}
+    places = {(ids[record.key.run], record.key.step) for record in records}
+    keys = {_row_key(ids, record.key): record.key for record in records}
+    ledger = Ledger(stored_summary=lambda key: _stored_summary(connection, _row_key(ids, key)))
+    of_steps = tuple_(steps.c.run_id, steps.c.step).in_(places) & ~steps.c.superseded
+    for row in connection.execute(select(*LEDGER_COLUMNS).where(of_steps)):
+        name = names[row.run_id]
+        ledger.steps.setdefault((name, row.step), {})[row.minibatch] = gradient_step(name, row)
+    columns = list(shards.primary_key)
+    for *key, digest in connection.execute(select(*columns, shards.c.digest).where(tuple_(*columns).in_(keys))):
+        ledger.digests[keys[tuple(key)]] = digest
+    return ledger
+
+
+def gradient_step(run: str, row: Any) -> GradientStep:
+    """A row of LEDGER_COLUMNS as a value."""
+    values = {name: value for name, value in row._mapping.items() if name != "run_id"}
+    return GradientStep(run=run, **values)
+
+
+def _write(
+    connection: Connection, held: Mapping[str, HeldRun], ledger: Ledger, blobs: Mapping[ShardKey, bytes]
+) -> None:
+    if not ledger.accepted:
+        return
+    ids = {name: run.id for name, run in held.items()}
+    records = ledger.accepted.values()
+    connection.execute(insert(shards), [_shard_row(ids, record, blobs[record.key]) for record in records])
+    save_steps(connection, ids, list(ledger.touched.values()), records)
+    latest = {name: run.last_batch_at for name, run in held.items()}
+    for record in records:
+        latest[record.key.run] = max(latest[record.key.run] or 0.0, record.received_at)
+    touched = {record.key.run for record in records}
+    statement = update(runs).where(runs.c.id == bindparam("key"))
+    rows = [{"key": ids[name], "last_batch_at": latest[name], "finished_at": None} for name in sorted(touched)]
+    connection.execute(statement, rows)
+
+
+def _row_key(ids: Mapping[str, int], key: ShardKey) -> tuple[int, ...]:
+    """The key in the order of the primary key of `shards`."""
+    return ids[key.run], key.step, key.minibatch, key.attempt, key.shard
+
+
+def _stored_summary(connection: Connection, row_key: tuple[int, ...]) -> StepSummary:
+    blob = connection.execute(select(shards.c.summary).where(tuple_(*shards.primary_key) == row_key)).scalar_one()
+    return stored.from_bytes(blob)
+
+
+def _shard_row(ids: Mapping[str, int], record: ShardRecord, blob: bytes) -> dict[str, object]:
+    key, counts = record.key, record.summary.batch
+    return {
+        "run_id": ids[key.run],
+        "step": key.step,
+        "minibatch": key.minibatch,
+        "attempt": key.attempt,
+        "shard": key.shard,
+        "shards": record.shards,
+        "digest": record.digest,
+        "tokens": int(counts.get("tokens", 0)),
+        "sequences": int(counts.get("sequences", 0)),
+        "policy_version": record.policy_version,
+        "labels": record.labels,
+        "dtypes": record.dtypes,
+        "received_at": record.received_at,
+        "summary": blob,
+    }

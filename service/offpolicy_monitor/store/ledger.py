@@ -1,0 +1,144 @@
+"""Decides what a group of shards does to their steps: a pure function of what is stored and of what arrives.
+
+Each shard is stored once, refused or known already; a refusal leaves no trace. All minibatches of a step share one
+attempt (the newest) and one number of shards. Knows no database: `ingest` loads a Ledger and writes what it decided.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.store.records import Receipt, ShardKey, ShardRecord
+from offpolicy_monitor.store.tables import CLOSED, COMPLETE, OPEN
+from offpolicy_monitor.summary.step import StepSummary
+
+
+@dataclass
+class GradientStep:
+    """One row of `steps`: a gradient step under one attempt. `id` is None until it is stored.
+
+    `changed`: shards or state are not those of the stored row, so a merge of it is out of date.
+    """
+
+    run: str
+    step: int
+    minibatch: int
+    attempt: int
+    shards: int
+    first_received_at: float
+    last_received_at: float
+    received: int = 0
+    minibatches: int | None = None
+    policy_version: int | None = None
+    state: str = OPEN
+    superseded: bool = False
+    id: int | None = None
+    changed: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Whether its merge is kept and may be shown as the run's last step."""
+        return self.state in (CLOSED, COMPLETE)
+
+    @property
+    def forgotten(self) -> bool:
+        """Superseded before it counted: nothing will ever show it."""
+        return self.superseded and not self.counts
+
+    def close(self) -> None:
+        """Let it count with the shards that are there."""
+        self.state, self.changed = CLOSED, True
+
+    def add(self, record: ShardRecord) -> None:
+        """Count one more shard."""
+        self.received += 1
+        self.changed = True
+        self.first_received_at = min(self.first_received_at, record.received_at)
+        self.last_received_at = max(self.last_received_at, record.received_at)
+        self.minibatches = _largest(self.minibatches, record.minibatches)
+        self.policy_version = _largest(self.policy_version, record.policy_version)
+        if self.received == self.shards:
+            self.state = COMPLETE
+
+
+@dataclass
+class Ledger:
+    """What is stored of the steps that a group touches, brought up to date shard by shard by `enter`."""
+
+    steps: dict[tuple[str, int], dict[int, GradientStep]] = field(default_factory=dict)
+    digests: dict[ShardKey, bytes] = field(default_factory=dict)
+    stored_summary: Callable[[ShardKey], StepSummary] | None = None
+    accepted: dict[ShardKey, ShardRecord] = field(default_factory=dict)
+    touched: dict[int, GradientStep] = field(default_factory=dict)
+
+    def enter(self, record: ShardRecord) -> Receipt | Refusal:
+        """Decide about one shard."""
+        place = (record.key.run, record.key.step)
+        minibatches = self.steps.setdefault(place, {})
+        known = next(iter(minibatches.values()), None)
+        if known is not None and record.key.attempt < known.attempt:
+            return _stale(record, known.attempt)
+        if known is not None and record.key.attempt > known.attempt:
+            self._supersede(minibatches)
+        elif known is not None and record.shards != known.shards:
+            return _disagreeing(record, known.shards)
+        if record.key in self.digests:
+            return self._again(record, minibatches[record.key.minibatch])
+        return self._accept(record, minibatches)
+
+    def _accept(self, record: ShardRecord, minibatches: dict[int, GradientStep]) -> Receipt:
+        key = record.key
+        step = minibatches.get(key.minibatch)
+        if step is None:
+            step = GradientStep(
+                key.run, key.step, key.minibatch, key.attempt, record.shards, record.received_at, record.received_at
+            )
+            minibatches[key.minibatch] = step
+        step.add(record)
+        self.touched[id(step)] = step
+        self.digests[key] = record.digest
+        self.accepted[key] = record
+        return _receipt(step, record.summary, duplicate=False)
+
+    def _again(self, record: ShardRecord, step: GradientStep) -> Receipt | Refusal:
+        key = record.key
+        if self.digests[key] != record.digest:
+            return Refusal.of_field(
+                409, "shard-conflict", "shard", f"shard {key.shard} of step {key.step} was stored with other content"
+            )
+        if key in self.accepted:
+            return _receipt(step, self.accepted[key].summary, duplicate=True)
+        assert self.stored_summary is not None
+        return _receipt(step, self.stored_summary(key), duplicate=True)
+
+    def _supersede(self, minibatches: dict[int, GradientStep]) -> None:
+        for step in minibatches.values():
+            step.superseded = True
+            self.touched[id(step)] = step
+        minibatches.clear()
+
+
+def _receipt(step: GradientStep, summary: StepSummary, duplicate: bool) -> Receipt:
+    return Receipt(
+        duplicate=duplicate,
+        received_shards=step.received,
+        shards=step.shards,
+        complete=step.state == COMPLETE,
+        step_completed=not duplicate and step.counts,
+        summary=summary,
+    )
+
+
+def _stale(record: ShardRecord, newest: int) -> Refusal:
+    key = record.key
+    message = f"{key.attempt} is older than attempt {newest}, which step {key.step} was seen under"
+    return Refusal.of_field(409, "stale-attempt", "attempt", message)
+
+
+def _disagreeing(record: ShardRecord, shards: int) -> Refusal:
+    message = f"{record.shards} disagrees with the {shards} shards that step {record.key.step} began with"
+    return Refusal.of_field(409, "shards-disagree", "shards", message)
+
+
+def _largest(left: int | None, right: int | None) -> int | None:
+    return max((value for value in (left, right) if value is not None), default=None)

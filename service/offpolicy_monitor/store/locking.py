@@ -1,0 +1,65 @@
+"""Holds runs for the length of a transaction, making those that do not exist yet.
+
+Everything that changes the steps of a run holds its row first, so that two processes that meet in PostgreSQL cannot
+both miss that a step is complete. On SQLite the one writing transaction is lock enough.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from offpolicy_monitor.errors import Refusal, Unavailable
+from offpolicy_monitor.store.tables import DEFAULT_PROFILE, runs
+
+INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+# A run may be deleted by another process between our making it and our holding it; that cannot go on for long.
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class HeldRun:
+    """A run whose row this transaction holds."""
+
+    id: int
+    name: str
+    last_batch_at: float | None
+
+
+def hold_runs(connection: Connection, names: Iterable[str], now: float) -> dict[str, HeldRun]:
+    """Hold the rows of these runs, made where missing, in the order of their names so that nobody waits in a ring."""
+    wanted = sorted(set(names))
+    for _ in range(ATTEMPTS):
+        held = _hold(connection, wanted)
+        missing = [name for name in wanted if name not in held]
+        if not missing:
+            return held
+        _make(connection, missing, now)
+    raise Unavailable(503, "store-busy", "a run is being deleted; send the shard again")
+
+
+def hold_run(connection: Connection, name: str) -> HeldRun:
+    """Hold the row of a run that must exist; Refusal 404 where it does not."""
+    held = _hold(connection, [name])
+    if name not in held:
+        raise unknown_run(name)
+    return held[name]
+
+
+def unknown_run(name: str) -> Refusal:
+    """There is no such run."""
+    return Refusal(404, "unknown-run", f"there is no run named {name}")
+
+
+def _hold(connection: Connection, names: list[str]) -> dict[str, HeldRun]:
+    query = select(runs.c.id, runs.c.name, runs.c.last_batch_at).where(runs.c.name.in_(names))
+    rows = connection.execute(query.order_by(runs.c.name).with_for_update())
+    return {row.name: HeldRun(row.id, row.name, row.last_batch_at) for row in rows}
+
+
+def _make(connection: Connection, names: list[str], now: float) -> None:
+    rows = [{"name": name, "profile": DEFAULT_PROFILE, "labels": {}, "created_at": now} for name in names]
+    insert = INSERT[connection.dialect.name]
+    connection.execute(insert(runs).on_conflict_do_nothing(), rows)

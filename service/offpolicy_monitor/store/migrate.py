@@ -1,0 +1,97 @@
+"""The schema's life: upgrade a database to the newest revision, and say whether one is there.
+
+One chain of migrations serves SQLite and PostgreSQL; a whole upgrade is one transaction, so that a killed one leaves
+the database as it was. Configured in code: there is no alembic.ini. Knows no table.
+"""
+
+from contextlib import ExitStack, closing
+
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from offpolicy_monitor import resources
+from offpolicy_monitor.errors import ConfigurationError
+from offpolicy_monitor.store.lock import WriterLock
+from offpolicy_monitor.store.session import Database, parse_url, sqlite_file
+from offpolicy_monitor.store.tables import metadata
+
+# Any constant will do, so long as every process of this package asks PostgreSQL for the same one.
+MIGRATION_LOCK = 0x6F66_6670
+
+
+def head() -> str:
+    """The newest revision this package knows."""
+    revision = ScriptDirectory.from_config(_config()).get_current_head()
+    assert revision is not None
+    return revision
+
+
+def upgrade(url: str) -> str:
+    """Bring the database to the newest revision, making it if need be; answers the revision.
+
+    Raises ConfigurationError where a SQLite file is in use or the database is newer than this package.
+    """
+    parsed = parse_url(url)
+    path = sqlite_file(parsed)
+    with ExitStack() as stack:
+        if path is not None:
+            stack.enter_context(WriterLock(path))
+        database = stack.enter_context(closing(Database(parsed)))
+        connection = stack.enter_context(database.writing())
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+        _refuse_unknown(connection)
+        command.upgrade(_config(connection), "head")
+    return head()
+
+
+def current(url: str) -> str | None:
+    """The revision the database is at; None where it has none yet."""
+    parsed = parse_url(url)
+    path = sqlite_file(parsed)
+    if path is not None and not path.exists():
+        return None
+    with closing(Database(parsed)) as database, database.reading() as connection:
+        return revision_of(connection)
+
+
+def check(url: str) -> list[str]:
+    """What keeps the database from being right: not at the newest revision, or unlike the tables. Empty when right."""
+    revision, newest = current(url), head()
+    if revision != newest:
+        return [f"the database is at revision {revision}, not {newest}: run 'offpolicy-monitor db upgrade'"]
+    with closing(Database(parse_url(url))) as database, database.reading() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        differences = compare_metadata(context, metadata)
+    return [f"the database differs from the tables: {difference}" for difference in differences]
+
+
+def revise(url: str, message: str) -> None:
+    """For developers: write the next migration from the difference between a database at head and the tables."""
+    with closing(Database(parse_url(url))) as database, database.writing() as connection:
+        command.revision(_config(connection), message, autogenerate=True)
+
+
+def revision_of(connection: Connection) -> str | None:
+    """The revision recorded in the database; None where none is."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(resources.path("migrations")).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+def _refuse_unknown(connection: Connection) -> None:
+    revision = revision_of(connection)
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    if revision is not None and revision not in known:
+        message = f"the database is at revision {revision}, which this version does not know; install a newer one"
+        raise ConfigurationError(message)

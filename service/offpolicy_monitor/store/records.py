@@ -1,0 +1,50 @@
+"""What goes into the store and what comes back: plain values, no database.
+
+A shard is known by its key alone; its digest says whether the same key brings the same content again.
+"""
+
+from dataclasses import dataclass, field
+
+from offpolicy_monitor.summary.step import StepSummary
+
+
+@dataclass(frozen=True, order=True)
+class ShardKey:
+    """(run, attempt, step, minibatch, shard): what makes a shard the same shard."""
+
+    run: str
+    attempt: int
+    step: int
+    minibatch: int
+    shard: int
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """One measured shard. `shards`: how many its gradient step has; `digest`: 16 bytes; `received_at`: unix seconds."""
+
+    key: ShardKey
+    shards: int
+    digest: bytes
+    summary: StepSummary
+    received_at: float
+    minibatches: int | None = None
+    policy_version: int | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    dtypes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The answer to a stored shard.
+
+    `received_shards`, `shards`, `complete` are of its gradient step as the shard left it. `summary` is the stored one:
+    for a duplicate that of the first arrival. `step_completed`: this write merged the step, complete or closed.
+    """
+
+    duplicate: bool
+    received_shards: int
+    shards: int
+    complete: bool
+    step_completed: bool
+    summary: StepSummary

@@ -1,0 +1,115 @@
+"""Runs as readers see them: newest first, with the last step, the state and the verdict; and their few settings.
+
+Every function takes the caller's connection.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from sqlalchemy import Connection, Select, delete, func, select, update
+
+from offpolicy_monitor.store.locking import hold_run, unknown_run
+from offpolicy_monitor.store.paging import Page, cut, decode_cursor, encode_cursor
+from offpolicy_monitor.store.tables import runs, steps
+
+#: A run is silent after this many times its usual step time without a batch, but never before LEAST_SILENCE seconds.
+SILENT_STEPS = 3
+LEAST_SILENCE = 600.0
+RECENT_STEPS = 32
+
+
+def list_runs(connection: Connection, limit: int, cursor: str | None, now: float) -> Page:
+    """Runs by the time they were first seen, newest first."""
+    query = _with_last_step().order_by(runs.c.id.desc()).limit(limit + 1)
+    if cursor is not None:
+        query = query.where(runs.c.id < decode_cursor(cursor, 1)[0])
+    rows, more = cut(connection.execute(query).all(), limit)
+    return Page([_run(connection, row, now) for row in rows], encode_cursor(rows[-1].id) if more else None)
+
+
+def read_run(connection: Connection, name: str, now: float) -> dict[str, Any]:
+    """One run; Refusal 404 where there is none."""
+    row = connection.execute(_with_last_step().where(runs.c.name == name)).one_or_none()
+    if row is None:
+        raise unknown_run(name)
+    return _run(connection, row, now)
+
+
+def run_id(connection: Connection, name: str) -> int:
+    """The id of a run; Refusal 404 where there is none."""
+    found: int | None = connection.execute(select(runs.c.id).where(runs.c.name == name)).scalar_one_or_none()
+    if found is None:
+        raise unknown_run(name)
+    return found
+
+
+def update_run(connection: Connection, name: str, values: Mapping[str, Any]) -> None:
+    """Change columns of a run; Refusal 404 where there is none."""
+    run = hold_run(connection, name)
+    if values:
+        connection.execute(update(runs).where(runs.c.id == run.id).values(**values))
+
+
+def delete_run(connection: Connection, name: str) -> None:
+    """Remove a run with all of its history; Refusal 404 where there is none."""
+    connection.execute(delete(runs).where(runs.c.id == hold_run(connection, name).id))
+
+
+def _with_last_step() -> Select[Any]:
+    """Runs, each with the last gradient step seen of it, by attempt before step."""
+    newest = (
+        select(steps.c.id)
+        .where(steps.c.run_id == runs.c.id, ~steps.c.superseded)
+        .order_by(steps.c.attempt.desc(), steps.c.step.desc(), steps.c.minibatch.desc())
+        .limit(1)
+        .correlate(runs)
+        .scalar_subquery()
+    )
+    last = (steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.policy_version)
+    return select(runs, *last).select_from(runs.outerjoin(steps, steps.c.id == newest))
+
+
+def _run(connection: Connection, row: Any, now: float) -> dict[str, Any]:
+    return {
+        "run": row.name,
+        "profile": row.profile,
+        "labels": row.labels,
+        "state": _state(connection, row, now),
+        "verdict": "accept",
+        "last_step": row.step,
+        "last_minibatch": row.minibatch,
+        "attempt": row.attempt,
+        "policy_version": row.policy_version,
+        "created_at": timestamp(row.created_at),
+        "last_batch_at": timestamp(row.last_batch_at),
+    }
+
+
+def timestamp(seconds: float | None) -> str | None:
+    """Unix seconds as RFC 3339 in UTC."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _state(connection: Connection, row: Any, now: float) -> str:
+    if row.finished_at is not None:
+        return "finished"
+    silence = now - (row.last_batch_at or row.created_at)
+    if silence <= LEAST_SILENCE:
+        return "live"
+    return "live" if silence <= SILENT_STEPS * _median_step_time(connection, row.id) else "silent"
+
+
+def _median_step_time(connection: Connection, run: int) -> float:
+    """Seconds from one step's first shard to the next one's, over the most recent steps; 0 where there are too few."""
+    query = (
+        select(func.min(steps.c.first_received_at))
+        .where(steps.c.run_id == run, ~steps.c.superseded)
+        .group_by(steps.c.step)
+        .order_by(steps.c.step.desc())
+        .limit(RECENT_STEPS + 1)
+    )
+    times = sorted(connection.execute(query).scalars())
+    return median([later - earlier for earlier, later in pairwise(times)]) if len(times) > 1 else 0.0

@@ -1,0 +1,98 @@
+"""Writes gradient steps back: their rows, and for those that count the merge, its figures and the headline metrics.
+
+The one writer of `steps` and `metrics`, for shards that arrive and for deadlines that pass. Bulk statements only. The
+caller holds the locks of the runs.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, insert, update
+
+from offpolicy_monitor.store.codec import pack
+from offpolicy_monitor.store.fields import headline
+from offpolicy_monitor.store.ledger import GradientStep
+from offpolicy_monitor.store.merging import merge_steps
+from offpolicy_monitor.store.records import ShardRecord
+from offpolicy_monitor.store.tables import metrics, steps
+from offpolicy_monitor.summary import stored
+
+# What a step's arrival or deadline can change in its row; the rest is its identity.
+CHANGING = (
+    *("superseded", "state", "received", "minibatches", "policy_version"),
+    *("first_received_at", "last_received_at"),
+)
+MERGED = ("summary", "figures")
+
+
+def save_steps(
+    connection: Connection,
+    run_ids: Mapping[str, int],
+    touched: Sequence[GradientStep],
+    records: Iterable[ShardRecord] = (),
+) -> None:
+    """Bring the rows of the touched steps up to date; `records` are shards of this group, so need no reading back."""
+    kept = [step for step in touched if not step.forgotten]
+    recounted = [step for step in kept if step.counts and step.changed]
+    merged = dict(zip(map(id, recounted), merge_steps(connection, run_ids, recounted, records), strict=True))
+    figures = {key: summary.figures() for key, summary in merged.items()}
+    columns = {
+        key: {"summary": stored.to_bytes(summary), "figures": pack(figures[key])} for key, summary in merged.items()
+    }
+    known = [step for step in kept if step.id is not None]
+    _delete(connection, [step.id for step in touched if step.forgotten and step.id is not None])
+    _update(connection, [step for step in known if id(step) in merged], columns)
+    _update(connection, [step for step in known if id(step) not in merged], {})
+    _drop_metrics(connection, [step.id for step in known if id(step) in merged])
+    _insert(connection, run_ids, [step for step in kept if step.id is None], columns)
+    _insert_metrics(connection, {step.id: figures[id(step)] for step in recounted})
+
+
+def _insert(
+    connection: Connection, run_ids: Mapping[str, int], new: Sequence[GradientStep], merged: Mapping[int, Any]
+) -> None:
+    """Insert the rows and let each step know its id."""
+    if not new:
+        return
+    absent = dict.fromkeys(MERGED)
+    rows = [
+        {"run_id": run_ids[step.run], "step": step.step, "minibatch": step.minibatch, "attempt": step.attempt}
+        | {"shards": step.shards, **_changing(step), **merged.get(id(step), absent)}
+        for step in new
+    ]
+    place = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
+    ids = {tuple(row[1:]): row[0] for row in connection.execute(insert(steps).returning(steps.c.id, *place), rows)}
+    for step in new:
+        step.id = ids[run_ids[step.run], step.step, step.minibatch, step.attempt]
+
+
+def _update(connection: Connection, stored_steps: Sequence[GradientStep], merged: Mapping[int, Any]) -> None:
+    if stored_steps:
+        names = (*CHANGING, *(MERGED if merged else ()))
+        statement = update(steps).where(steps.c.id == bindparam("key")).values({n: bindparam(n) for n in names})
+        rows = [{"key": step.id, **_changing(step), **merged.get(id(step), {})} for step in stored_steps]
+        connection.execute(statement, rows)
+
+
+def _changing(step: GradientStep) -> dict[str, Any]:
+    return {name: getattr(step, name) for name in CHANGING}
+
+
+def _delete(connection: Connection, ids: Sequence[int | None]) -> None:
+    if ids:
+        connection.execute(delete(steps).where(steps.c.id.in_(ids)))
+
+
+def _drop_metrics(connection: Connection, ids: Sequence[int | None]) -> None:
+    if ids:
+        connection.execute(delete(metrics).where(metrics.c.step_id.in_(ids)))
+
+
+def _insert_metrics(connection: Connection, figures: Mapping[int | None, dict[str, Any]]) -> None:
+    rows = [
+        {"step_id": step_id, "metric": metric, "value": value}
+        for step_id, of_step in figures.items()
+        for metric, value in headline(of_step).items()
+    ]
+    if rows:
+        connection.execute(insert(metrics), rows)

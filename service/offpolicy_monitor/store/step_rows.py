@@ -1,0 +1,95 @@
+"""Steps as readers see them: figures of the merge, and how many shards it is of.
+
+A step that does not count yet is merged as it is read. Superseded attempts are not shown. Every function takes the
+caller's connection.
+"""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, func, select
+
+from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.store.codec import unpack
+from offpolicy_monitor.store.merging import merge_stored
+from offpolicy_monitor.store.paging import Page, cut, decode_cursor, encode_cursor
+from offpolicy_monitor.store.run_rows import run_id
+from offpolicy_monitor.store.tables import COMPLETE, steps
+
+BY = ("step", "minibatch")
+
+ROW_COLUMNS = (
+    *(steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.policy_version),
+    *(steps.c.shards, steps.c.received, steps.c.state, steps.c.figures),
+)
+
+
+def list_steps(
+    connection: Connection,
+    run: str,
+    first: int | None,
+    last: int | None,
+    limit: int,
+    cursor: str | None,
+    by: str,
+) -> Page:
+    """Merged rows from step `first` to `last`, ascending: the last gradient step of each step, or every one."""
+    if by not in BY:
+        raise Refusal.of_field(422, "unknown-value", "by", f"must be one of {', '.join(BY)}")
+    query = select(*ROW_COLUMNS).where(*in_range(run_id(connection, run), first, last))
+    if by == "step":
+        query = query.where(_is_last_minibatch())
+    if cursor is not None:
+        step, minibatch = decode_cursor(cursor, 2)
+        query = query.where((steps.c.step > step) | ((steps.c.step == step) & (steps.c.minibatch > minibatch)))
+    found = connection.execute(query.order_by(steps.c.step, steps.c.minibatch).limit(limit + 1)).all()
+    rows, more = cut(found, limit)
+    following = encode_cursor(rows[-1].step, rows[-1].minibatch) if more else None
+    return Page([_row(connection, row) for row in rows], following)
+
+
+def read_step(connection: Connection, run: str, step: int, minibatch: int | None) -> dict[str, Any]:
+    """One merged gradient step, the last of its step if not named; Refusal 404 where there is none."""
+    of_step = in_range(run_id(connection, run), step, step)
+    known = connection.execute(select(steps.c.minibatch).where(*of_step).order_by(steps.c.minibatch)).scalars().all()
+    wanted = minibatch if minibatch is not None else (known[-1] if known else 0)
+    if wanted not in known:
+        which = f"step {step}" if minibatch is None else f"minibatch {minibatch} of step {step}"
+        raise Refusal(404, "unknown-step", f"run {run} has no {which}")
+    row = connection.execute(select(*ROW_COLUMNS).where(*of_step, steps.c.minibatch == wanted)).one()
+    return {"breakdowns": {}, **_row(connection, row), "minibatches": list(known)}
+
+
+def in_range(run: int, first: int | None, last: int | None) -> list[ColumnElement[bool]]:
+    """What selects the gradient steps of a run that stand, from step `first` to `last`."""
+    conditions = [steps.c.run_id == run, ~steps.c.superseded]
+    if first is not None:
+        conditions.append(steps.c.step >= first)
+    if last is not None:
+        conditions.append(steps.c.step <= last)
+    return conditions
+
+
+def _is_last_minibatch() -> ColumnElement[bool]:
+    other = steps.alias()
+    of_step = (other.c.run_id == steps.c.run_id) & (other.c.step == steps.c.step) & ~other.c.superseded
+    newest = select(func.max(other.c.minibatch)).where(of_step).correlate(steps).scalar_subquery()
+    return steps.c.minibatch == newest
+
+
+def _row(connection: Connection, row: Any) -> dict[str, Any]:
+    return {
+        "step": row.step,
+        "minibatch": row.minibatch,
+        "attempt": row.attempt,
+        "policy_version": row.policy_version,
+        "received_shards": row.received,
+        "shards": row.shards,
+        "complete": row.state == COMPLETE,
+        **_figures(connection, row),
+    }
+
+
+def _figures(connection: Connection, row: Any) -> dict[str, Any]:
+    if row.figures is not None:
+        return unpack(row.figures)
+    return merge_stored(connection, row.run_id, row.step, row.minibatch, row.attempt).figures()

@@ -1,0 +1,147 @@
+"""Store: the one way to the database. Each method is one transaction; the clock is the only thing it is given.
+
+Writers take turns inside a process, and on SQLite the process must be the only one that writes; readers never wait for
+them. Every failure of the database leaves here as Unavailable.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from offpolicy_monitor.errors import Refusal, Unavailable
+from offpolicy_monitor.store import exported, ingest, migrate, run_rows, series, step_rows
+from offpolicy_monitor.store.deadlines import MOST, close_overdue
+from offpolicy_monitor.store.exported import ExportedRun
+from offpolicy_monitor.store.lock import WriterLock
+from offpolicy_monitor.store.paging import Page
+from offpolicy_monitor.store.records import Receipt, ShardRecord
+from offpolicy_monitor.store.session import Database, parse_url, sqlite_file
+
+Clock = Callable[[], float]
+
+
+class Store:
+    """Shards, steps and runs. Safe to share between threads."""
+
+    def __init__(self, database: Database, lock: WriterLock | None, clock: Clock) -> None:
+        self._database = database
+        self._lock = lock
+        self._clock = clock
+        self._turn = threading.Lock()
+
+    @classmethod
+    def open(cls, database_url: str, clock: Clock = time.time) -> "Store":
+        """The store at a URL, for writing; connects to nothing yet and does not touch the schema.
+
+        Raises ConfigurationError for a URL that cannot be used and for a SQLite file that another process writes.
+        """
+        url = parse_url(database_url)
+        path = sqlite_file(url)
+        lock = WriterLock(path) if path is not None else None
+        return cls(Database(url), lock, clock)
+
+    def close(self) -> None:
+        """Close every connection, and let another process write."""
+        self._database.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def ingest(self, records: Sequence[ShardRecord]) -> list[Receipt | Refusal]:
+        """Store a group of shards in one durable transaction; a refused one comes back as its Refusal, in place."""
+        prepared = [ingest.prepare(record) for record in records]
+        with self._writing() as connection:
+            return ingest.ingest(connection, records, prepared, self._clock())
+
+    def sweep(self, now: float, timeout: float) -> int:
+        """Let steps count whose first shard is `timeout` seconds old and that still lack shards; answers how many."""
+        closed = 0
+        while True:
+            with self._writing() as connection:
+                last = close_overdue(connection, now - timeout)
+            closed += last
+            if last < MOST:
+                return closed
+
+    def runs(self, limit: int = 100, cursor: str | None = None) -> Page:
+        """Runs, newest first."""
+        with self._database.reading() as connection:
+            return run_rows.list_runs(connection, limit, cursor, self._clock())
+
+    def run(self, name: str) -> dict[str, Any]:
+        """One run."""
+        with self._database.reading() as connection:
+            return run_rows.read_run(connection, name, self._clock())
+
+    def update_run(
+        self,
+        name: str,
+        *,
+        profile: str | None = None,
+        labels: dict[str, str] | None = None,
+        finished: bool | None = None,
+    ) -> dict[str, Any]:
+        """Change what is not None, and answer the run; a finished run is live again with its next batch."""
+        values: dict[str, Any] = {"profile": profile, "labels": labels}
+        values = {name: value for name, value in values.items() if value is not None}
+        if finished is not None:
+            values["finished_at"] = self._clock() if finished else None
+        with self._writing() as connection:
+            run_rows.update_run(connection, name, values)
+            return run_rows.read_run(connection, name, self._clock())
+
+    def delete_run(self, name: str) -> None:
+        """Remove a run with all of its history."""
+        with self._writing() as connection:
+            run_rows.delete_run(connection, name)
+
+    def steps(
+        self,
+        run: str,
+        first: int | None = None,
+        last: int | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        by: str = "step",
+    ) -> Page:
+        """Merged rows, ascending: one a step (its last gradient step), or with by="minibatch" one a gradient step."""
+        with self._database.reading() as connection:
+            return step_rows.list_steps(connection, run, first, last, limit, cursor, by)
+
+    def step(self, run: str, step: int, minibatch: int | None = None) -> dict[str, Any]:
+        """One merged gradient step, also while it is incomplete."""
+        with self._database.reading() as connection:
+            return step_rows.read_step(connection, run, step, minibatch)
+
+    def series(
+        self, run: str, field: str, first: int | None = None, last: int | None = None, points: int = 1000
+    ) -> dict[str, Any]:
+        """One figure over gradient steps, as columns, down-sampled to `points`."""
+        with self._database.reading() as connection:
+            return series.read_series(connection, run, field, first, last, points)
+
+    def exported(self, limit: int, active_since: float) -> list[ExportedRun]:
+        """What /metrics shows: the most recently active runs, each with its latest step that counts."""
+        with self._database.reading() as connection:
+            return exported.read_exported(connection, limit, active_since)
+
+    def ping(self) -> None:
+        """Raises Unavailable where the database does not answer."""
+        with self._database.reading() as connection:
+            connection.execute(select(1))
+
+    def schema_is_current(self) -> bool:
+        """Whether the database answers and is at the newest revision."""
+        try:
+            with self._database.reading() as connection:
+                return migrate.revision_of(connection) == migrate.head()
+        except Unavailable:
+            return False
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with self._turn, self._database.writing() as connection:
+            yield connection

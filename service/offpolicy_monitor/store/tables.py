@@ -1,0 +1,115 @@
+"""The tables, as SQLAlchemy metadata. The migrations are what makes them; `migrate.check` proves that both agree.
+
+Four tables: runs; shards as they were acknowledged; steps, one row a gradient step and attempt, with what its shards
+merged to; metrics, the headline figures of steps in a narrow form that plots read fast. Knows no query.
+
+Times are unix seconds. `summary` is a stored StepSummary, `figures` its finalised figures as JSON; both compressed.
+"""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+)
+
+OPEN = "open"
+CLOSED = "closed"
+COMPLETE = "complete"
+
+DEFAULT_PROFILE = "dense_bf16"
+
+NAMING_CONVENTION = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+metadata = MetaData(naming_convention=NAMING_CONVENTION)
+
+# SQLite numbers rows by itself only where the key's type is spelled INTEGER.
+RowId = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _run_id(primary_key: bool) -> Column[int]:
+    """A reference to the run; the row goes when the run goes."""
+    return Column("run_id", RowId, ForeignKey("runs.id", ondelete="CASCADE"), primary_key=primary_key, nullable=False)
+
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", RowId, primary_key=True),
+    Column("name", String(128), nullable=False),
+    Column("profile", String(64), nullable=False),
+    Column("labels", JSON, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("last_batch_at", Double),
+    Column("finished_at", Double),
+    UniqueConstraint("name"),
+    Index(None, "last_batch_at"),
+)
+
+shards = Table(
+    "shards",
+    metadata,
+    _run_id(primary_key=True),
+    Column("step", BigInteger, primary_key=True, autoincrement=False),
+    Column("minibatch", BigInteger, primary_key=True, autoincrement=False),
+    Column("attempt", BigInteger, primary_key=True, autoincrement=False),
+    Column("shard", BigInteger, primary_key=True, autoincrement=False),
+    Column("shards", BigInteger, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("sequences", BigInteger, nullable=False),
+    Column("policy_version", BigInteger),
+    Column("labels", JSON, nullable=False),
+    Column("dtypes", JSON, nullable=False),
+    Column("received_at", Double, nullable=False),
+    Column("summary", LargeBinary, nullable=False),
+)
+
+steps = Table(
+    "steps",
+    metadata,
+    Column("id", RowId, primary_key=True),
+    _run_id(primary_key=False),
+    Column("step", BigInteger, nullable=False),
+    Column("minibatch", BigInteger, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("superseded", Boolean, nullable=False),
+    Column("state", String(8), nullable=False),
+    Column("shards", BigInteger, nullable=False),
+    Column("received", BigInteger, nullable=False),
+    Column("minibatches", BigInteger),
+    Column("policy_version", BigInteger),
+    Column("first_received_at", Double, nullable=False),
+    Column("last_received_at", Double, nullable=False),
+    Column("summary", LargeBinary),
+    Column("figures", LargeBinary),
+    UniqueConstraint("run_id", "step", "minibatch", "attempt"),
+    Index(None, "run_id", "attempt", "step", "minibatch"),
+    # Covers what plots and pages look for, so that they never walk over the blobs of rows they do not show.
+    Index(None, "run_id", "step", "minibatch", "superseded", "state"),
+    Index(None, "state", "first_received_at"),
+)
+
+metrics = Table(
+    "metrics",
+    metadata,
+    Column("step_id", RowId, ForeignKey("steps.id", ondelete="CASCADE"), primary_key=True, autoincrement=False),
+    Column("metric", String(128), primary_key=True),
+    Column("value", Double, nullable=False),
+    sqlite_with_rowid=False,
+)

@@ -1,0 +1,11 @@
+"""What every test may ask for; the fixtures themselves are in tests/fixtures."""
+
+from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["tests.fixtures.postgres", "tests.fixtures.stores"]
+
+# Every run tries the same examples, however busy the machine is, and leaves no files behind.
+settings.register_profile(
+    "reproducible", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("reproducible")

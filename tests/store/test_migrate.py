@@ -1,0 +1,68 @@
+"""The schema is what the tables say, on both databases, and an upgrade happens whole or not at all."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from offpolicy_monitor.errors import ConfigurationError, Unavailable
+from offpolicy_monitor.store import migrate
+from offpolicy_monitor.store.lock import WriterLock
+from offpolicy_monitor.store.session import Database, parse_url
+from sqlalchemy import text
+
+
+def test_the_migrations_make_exactly_the_tables(database_url: str) -> None:
+    assert migrate.check(database_url) == []
+    assert migrate.current(database_url) == migrate.head()
+
+
+def test_upgrading_twice_changes_nothing(database_url: str) -> None:
+    assert migrate.upgrade(database_url) == migrate.head()
+    assert migrate.check(database_url) == []
+
+
+def test_check_names_a_column_that_the_tables_do_not_have(database_url: str) -> None:
+    database = Database(parse_url(database_url))
+    with database.writing() as connection:
+        connection.execute(text("ALTER TABLE runs ADD COLUMN stray INTEGER"))
+    database.close()
+    [difference] = migrate.check(database_url)
+    assert "stray" in difference
+
+
+def test_check_of_a_missing_file_says_to_upgrade_and_makes_no_file(tmp_path: Path) -> None:
+    [message] = migrate.check(f"sqlite:///{tmp_path / 'none.db'}")
+    assert "offpolicy-monitor db upgrade" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_of_a_newer_program_is_refused(database_url: str) -> None:
+    database = Database(parse_url(database_url))
+    with database.writing() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    database.close()
+    with pytest.raises(ConfigurationError, match="9999"):
+        migrate.upgrade(database_url)
+
+
+def test_a_file_in_use_is_not_migrated(tmp_path: Path) -> None:
+    path = tmp_path / "offpolicy.db"
+    with WriterLock(path), pytest.raises(ConfigurationError, match="another process"):
+        migrate.upgrade(f"sqlite:///{path}")
+
+
+def test_an_upgrade_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'offpolicy.db'}"
+    database = Database(parse_url(url))
+    with database.writing() as connection:
+        connection.execute(text("CREATE TABLE metrics (other INTEGER)"))
+    with pytest.raises(Unavailable, match="metrics already exists"):
+        migrate.upgrade(url)
+    with database.writing() as connection:
+        names = connection.execute(text("SELECT name FROM sqlite_master WHERE type = 'table'")).scalars().all()
+    database.close()
+    assert names == ["metrics"]
+
+
+def test_the_template_database_is_not_shared(postgres_database: Callable[[], str]) -> None:
+    assert postgres_database() != postgres_database()

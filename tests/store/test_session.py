@@ -1,0 +1,183 @@
+"""What URLs mean, who may write, and what a failing database looks like from outside."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from offpolicy_monitor.errors import ConfigurationError, Unavailable
+from offpolicy_monitor.store import Store
+from offpolicy_monitor.store.failures import translated
+from offpolicy_monitor.store.session import Database, parse_url, sqlite_file
+from sqlalchemy import event, text
+
+from tests.fixtures.shards import make_record
+from tests.fixtures.stores import Clock
+
+
+@pytest.mark.parametrize(
+    ("url", "driver"),
+    [
+        ("postgres://u@h/d", "postgresql+psycopg"),
+        ("postgresql://u@h/d", "postgresql+psycopg"),
+        ("postgresql+psycopg://u@h/d", "postgresql+psycopg"),
+        ("sqlite:///a.db", "sqlite"),
+    ],
+)
+def test_usual_spellings_of_a_url_mean_the_driver_that_is_used(url: str, driver: str) -> None:
+    assert parse_url(url).drivername == driver
+
+
+@pytest.mark.parametrize("url", ["", "a.db", "mysql://h/d", "sqlite+aiosqlite:///a.db"])
+def test_a_url_that_cannot_be_used_is_a_configuration_error(url: str) -> None:
+    with pytest.raises(ConfigurationError):
+        parse_url(url)
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:x?mode=memory&uri=true"])
+def test_a_database_in_memory_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="not durable"):
+        sqlite_file(parse_url(url))
+
+
+def test_a_sqlite_commit_is_synced_and_the_folder_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "offpolicy.db"
+    database = Database(parse_url(f"sqlite:///{path}"))
+    with database.reading() as connection:
+        pragmas = [
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        ]
+    database.close()
+    assert pragmas == ["wal", 2, 1, 5000]
+
+
+def test_a_postgres_commit_is_synced(postgres_url: str) -> None:
+    database = Database(parse_url(postgres_url))
+    with database.writing() as connection:
+        assert connection.execute(text("SHOW synchronous_commit")).scalar_one() == "on"
+    database.close()
+
+
+def test_a_second_process_may_not_write_the_same_sqlite_file(sqlite_url: str) -> None:
+    program = (
+        "import sys\n"
+        "from offpolicy_monitor.errors import ConfigurationError\n"
+        "from offpolicy_monitor.store import Store\n"
+        "try: Store.open(sys.argv[1])\n"
+        "except ConfigurationError as error: print(error)"
+    )
+    with closing(Store.open(sqlite_url)):
+        second = subprocess.run([sys.executable, "-c", program, sqlite_url], capture_output=True, text=True, check=True)
+    assert f"(pid {os.getpid()})" in second.stdout
+    assert "use PostgreSQL" in second.stdout
+    Store.open(sqlite_url).close()
+
+
+def test_readers_do_not_hold_writers_up_nor_writers_readers(database_url: str, store: Store) -> None:
+    store.ingest([make_record()])
+    database = Database(parse_url(database_url))
+    with database.reading() as connection:
+        before = connection.execute(text("SELECT count(*) FROM shards")).scalar_one()
+        store.ingest([make_record(1)])
+        assert connection.execute(text("SELECT count(*) FROM shards")).scalar_one() == before == 1
+    with database.writing() as connection:
+        connection.execute(text("UPDATE runs SET profile = 'moe'"))
+        assert store.run("r1")["profile"] == "dense_bf16"
+    database.close()
+    assert store.run("r1")["profile"] == "moe"
+
+
+def test_a_full_disk_is_507_and_stores_nothing(sqlite_url: str, clock: Clock) -> None:
+    database = Database(parse_url(sqlite_url))
+    event.listen(database.engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count = 60"))
+    store = Store(database, None, clock)
+    stored = 0
+    with pytest.raises(Unavailable) as caught:
+        while stored < 1000:
+            store.ingest([make_record(stored)])
+            stored += 1
+    assert (caught.value.status, caught.value.kind) == (507, "storage-full")
+    assert 0 < len(store.steps("r1", limit=1000).rows) == stored
+    store.close()
+
+
+def test_postgres_out_of_disk_is_507(postgres_url: str) -> None:
+    database = Database(parse_url(postgres_url))
+    statement = text("DO $$ BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = '53100'; END $$")
+    with pytest.raises(Unavailable) as caught, database.writing() as connection:
+        connection.execute(statement)
+    database.close()
+    assert caught.value.status == 507
+
+
+def test_a_locked_sqlite_file_is_503_until_it_is_free(sqlite_url: str, clock: Clock) -> None:
+    database = Database(parse_url(sqlite_url))
+    event.listen(database.engine, "connect", lambda connection, _: connection.execute("PRAGMA busy_timeout = 10"))
+    store = Store(database, None, clock)
+    path = sqlite_file(parse_url(sqlite_url))
+    assert path is not None
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unavailable, match="locked") as caught:
+            store.ingest([make_record()])
+    assert (caught.value.status, caught.value.kind, caught.value.retry_after) == (503, "store-unavailable", 1)
+    [receipt] = store.ingest([make_record()])
+    assert not isinstance(receipt, Exception)
+    store.close()
+
+
+def test_a_postgres_that_is_away_is_503(clock: Clock) -> None:
+    with closing(Store.open("postgresql://nobody@127.0.0.1:1/none", clock)) as store:
+        with pytest.raises(Unavailable) as caught:
+            store.ingest([make_record()])
+        assert caught.value.status == 503
+        assert store.schema_is_current() is False
+        with pytest.raises(Unavailable):
+            store.ping()
+
+
+def test_a_store_outlives_connections_that_the_server_dropped(postgres_url: str, clock: Clock) -> None:
+    with closing(Store.open(postgres_url, clock)) as store:
+        store.ingest([make_record()])
+        database = Database(parse_url(postgres_url))
+        others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+        with database.reading() as connection:
+            connection.execute(text(f"{others} AND pid <> pg_backend_pid()"))
+        database.close()
+        [receipt] = store.ingest([make_record(1)])
+        assert not isinstance(receipt, Exception)
+
+
+def test_the_schema_is_current_only_at_the_newest_revision(store: Store, database_url: str) -> None:
+    store.ping()
+    assert store.schema_is_current() is True
+    database = Database(parse_url(database_url))
+    with database.writing() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = 'older'"))
+    database.close()
+    assert store.schema_is_current() is False
+
+
+def test_a_defect_of_ours_is_not_dressed_up_as_a_failing_database(postgres_url: str) -> None:
+    database = Database(parse_url(postgres_url))
+    with pytest.raises(Exception, match="nowhere") as caught, database.writing() as connection:
+        connection.execute(text("SELECT * FROM nowhere"))
+    database.close()
+    assert not isinstance(caught.value, Unavailable)
+
+
+@pytest.mark.parametrize(("number", "status"), [(28, 507), (5, 503)])
+def test_errors_of_the_file_system_are_unavailable(number: int, status: int) -> None:
+    with pytest.raises(Unavailable) as caught, translated():
+        raise OSError(number, os.strerror(number))
+    assert caught.value.status == status
+
+
+def test_a_store_can_be_opened_again_after_closing(open_store: Callable[[], Store]) -> None:
+    open_store().close()
+    open_store().ping()
