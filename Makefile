@@ -16,7 +16,7 @@ DEPENDS := pyproject.toml setup.py constraints.txt service/offpolicy_monitor/_ve
 SOURCES := service tests scripts migrations setup.py
 TYPED := service tests scripts migrations
 
-.PHONY: help run demo test lint format bench conformance build lock clean
+.PHONY: help run demo test lint docs format bench conformance build lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,6 +37,9 @@ lint: $(VENV)/.installed-dev ## formatting, ruff, types, import contracts, Docke
 	@$(BIN)/mypy $(TYPED)
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/hadolint Dockerfile
+
+docs: $(VENV)/.installed-dev ## rewrite the generated parts of docs/
+	@$(BIN)/python scripts/generate_docs.py
 
 format: $(VENV)/.installed-dev ## rewrite the sources in the one format
 	@$(BIN)/ruff check --quiet --fix $(SOURCES)

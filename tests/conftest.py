@@ -2,7 +2,7 @@
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.fixtures.postgres", "tests.fixtures.stores"]
+pytest_plugins = ["tests.fixtures.application", "tests.fixtures.postgres", "tests.fixtures.stores"]
 
 # Every run tries the same examples, however busy the machine is, and leaves no files behind.
 settings.register_profile(

@@ -1,0 +1,43 @@
+"""Rows that the command line lists: method presets and settings, as plain values ready for a table or for JSON."""
+
+from typing import Any
+
+from offpolicy_monitor.methods import METHODS, PRESETS
+from offpolicy_monitor.settings import Settings
+
+SHOWN_FIRST = ("method", "gap", "level")
+
+
+def preset_rows() -> list[dict[str, Any]]:
+    """One row a preset: its name, method, gap, level, thresholds, and what the method does."""
+    return [_preset_row(row.name, row.spec) for row in PRESETS]
+
+
+def _preset_row(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    thresholds = " ".join(f"{key}={_short(value)}" for key, value in spec.items() if key not in SHOWN_FIRST)
+    shown = {key: spec[key] for key in SHOWN_FIRST}
+    return {"name": name, **shown, "thresholds": thresholds, "summary": METHODS[spec["method"]].summary}
+
+
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def setting_rows(settings: Settings) -> list[dict[str, Any]]:
+    """One row a setting: environment variable, value in force (passwords hidden), what it means."""
+    return [
+        {
+            "variable": Settings.variable(name),
+            "value": _shown(name, getattr(settings, name)),
+            "meaning": field.description or "",
+        }
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def _shown(name: str, value: object) -> object:
+    if name != "database_url":
+        return value
+    from offpolicy_monitor.store.session import parse_url
+
+    return parse_url(str(value)).render_as_string(hide_password=True)

@@ -1,0 +1,287 @@
+"""The command `offpolicy-monitor`. Each subcommand is a row of COMMANDS; what it needs is imported when it runs.
+
+So the base install (numpy alone) prints every help text, and a missing extra is named instead of traced.
+
+Exit status: 0 done; 1 it ran and the answer is no (a check failed, the service could not start); 2 the command line is
+wrong; 3 the setup is wrong (a setting, the database, a missing extra).
+"""
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from offpolicy_monitor._version import __version__
+from offpolicy_monitor.errors import ConfigurationError, OffpolicyMonitorError
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.server.process import Listening
+    from offpolicy_monitor.settings import Settings
+
+PROGRAM = "offpolicy-monitor"
+DONE, NO, SETUP_WRONG = 0, 1, 3
+EXIT_STATUSES = "Exit status: 0 done, 1 the answer is no, 2 wrong command line, 3 wrong setup."
+
+
+@dataclass(frozen=True)
+class Command:
+    """One subcommand: what it says of itself, its arguments, and what it does (answers the exit status)."""
+
+    name: str
+    summary: str
+    examples: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand; answers the exit status."""
+    options = parser().parse_args(arguments)
+    try:
+        return int(options.handler(options))
+    except OffpolicyMonitorError as error:
+        sys.stderr.write(f"{PROGRAM}: {error}\n")
+        return SETUP_WRONG if isinstance(error, ConfigurationError) else NO
+    except BrokenPipeError:
+        # The reader of a pipe (head, less) has seen enough; the interpreter must not flush into it again.
+        sys.stdout = None
+        return DONE
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    top = argparse.ArgumentParser(
+        PROGRAM, description=_SUMMARY, epilog=EXIT_STATUSES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    top.add_argument("--version", action="version", version=__version__)
+    _add_commands(top, COMMANDS, "command")
+    return top
+
+
+def _add_commands(parent: argparse.ArgumentParser, commands: Sequence[Command], title: str) -> None:
+    group = parent.add_subparsers(title="commands", dest=title, metavar="COMMAND", required=True)
+    for command in commands:
+        child = group.add_parser(
+            command.name,
+            help=command.summary,
+            description=command.summary[0].upper() + command.summary[1:] + ".",
+            epilog=f"examples:\n{command.examples}\n\n{EXIT_STATUSES}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        child.set_defaults(handler=command.run)
+        command.add_arguments(child)
+
+
+def needed(module: str, extra: str = "server") -> Any:
+    """Import a module of this package; ConfigurationError names the extra where a library it needs is missing."""
+    try:
+        return importlib.import_module(f"offpolicy_monitor.{module}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "offpolicy_monitor":
+            raise
+        message = f"{error.name} is not installed: pip install 'offpolicy-monitor[{extra}]'"
+        raise ConfigurationError(message) from error
+
+
+def read_settings(**overrides: object) -> "Settings":
+    """Settings from the environment, with the flags that were given in their place."""
+    module = needed("settings")
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        settings: Settings = module.Settings(**given)
+    except ValueError as error:
+        raise ConfigurationError(_setting_errors(error, module.Settings)) from error
+    return settings
+
+
+def _setting_errors(error: ValueError, settings: Any) -> str:
+    problems: list[Any] = getattr(error, "errors", list)()
+    lines = [f"{settings.variable(str(item['loc'][0]))}: {item['msg']}" for item in problems]
+    return "\n".join(lines) or str(error)
+
+
+def _serve_arguments(child: argparse.ArgumentParser) -> None:
+    child.add_argument("--host", help="address to bind (OFFPOLICY_HOST, 127.0.0.1)")
+    child.add_argument("--port", type=int, help="port to bind, 0 for a free one (OFFPOLICY_PORT, 8900)")
+    child.add_argument("--database-url", metavar="URL", help="SQLAlchemy URL (OFFPOLICY_DATABASE_URL, a SQLite file)")
+    child.add_argument("--insecure", action="store_true", help="allow an address that other machines can reach")
+    child.add_argument(
+        "--migrate",
+        action=argparse.BooleanOptionalAction,
+        help="bring the database's schema up to date first (default: yes for SQLite, no for PostgreSQL)",
+    )
+
+
+def _serve(options: argparse.Namespace) -> int:
+    settings = read_settings(host=options.host, port=options.port, database_url=options.database_url)
+    needed("logs").configure(settings.log_level, settings.log_format)
+    process = needed("server.process")
+    embedded = settings.database_url.startswith("sqlite")
+    if options.migrate if options.migrate is not None else embedded:
+        needed("store.migrate").upgrade(settings.database_url)
+    else:
+        _refuse_other_schema(settings.database_url)
+    process.serve(settings, options.insecure, lambda listening: _say_where(listening, settings))
+    return DONE
+
+
+def _refuse_other_schema(url: str) -> None:
+    """ConfigurationError where the database is not at the revision that this version needs."""
+    migrate = needed("store.migrate")
+    revision, newest = migrate.current(url), migrate.head()
+    if revision != newest:
+        found = "has no schema yet" if revision is None else f"is at revision {revision}"
+        raise ConfigurationError(
+            f"the database {found}, not at {newest}: run '{PROGRAM} db upgrade', or pass --migrate"
+        )
+
+
+def _say_where(listening: "Listening", settings: "Settings") -> None:
+    """Say where everything is, once the service listens."""
+    base_url = listening.base_url
+    lines = {
+        "page": f"{base_url}/",
+        "API docs": f"{base_url}/docs",
+        "metrics": f"{base_url}/metrics",
+        "post to": f"{base_url}/v1/runs/RUN/batches",
+        "database": _without_password(settings.database_url),
+        "device": listening.device,
+    }
+    sys.stdout.write(f"{PROGRAM} {__version__} is serving\n")
+    sys.stdout.writelines(f"  {name:<9} {value}\n" for name, value in lines.items())
+    sys.stdout.flush()
+
+
+def _without_password(url: str) -> str:
+    return str(needed("store.session").parse_url(url).render_as_string(hide_password=True))
+
+
+def _demo_arguments(child: argparse.ArgumentParser) -> None:
+    """The demo's own arguments, where its libraries are there to say them; else it says at run time what is missing."""
+    try:
+        needed("demo.cli").add_arguments(child)
+    except ConfigurationError:
+        child.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    status: int = needed("demo.cli").main(options)
+    return status
+
+
+def _database_argument(child: argparse.ArgumentParser) -> None:
+    child.add_argument("--database-url", metavar="URL", help="SQLAlchemy URL (OFFPOLICY_DATABASE_URL, a SQLite file)")
+
+
+def _db_arguments(child: argparse.ArgumentParser) -> None:
+    _add_commands(child, DB_COMMANDS, "db_command")
+
+
+def _db_upgrade(options: argparse.Namespace) -> int:
+    settings = read_settings(database_url=options.database_url)
+    revision = needed("store.migrate").upgrade(settings.database_url)
+    sys.stdout.write(f"{_without_password(settings.database_url)} is at revision {revision}\n")
+    return DONE
+
+
+def _db_check(options: argparse.Namespace) -> int:
+    settings = read_settings(database_url=options.database_url)
+    problems = needed("store.migrate").check(settings.database_url)
+    sys.stdout.writelines(f"{problem}\n" for problem in problems or ["the database is right"])
+    return NO if problems else DONE
+
+
+def _json_argument(child: argparse.ArgumentParser) -> None:
+    child.add_argument("--json", action="store_true", help="one JSON document, for scripts")
+
+
+def _methods(options: argparse.Namespace) -> int:
+    rows = needed("catalogue").preset_rows()
+    _print_rows(rows, options.json)
+    return DONE
+
+
+def _settings(options: argparse.Namespace) -> int:
+    _print_rows(needed("catalogue").setting_rows(read_settings()), options.json)
+    return DONE
+
+
+def _print_rows(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
+    """A table for people, or the rows as JSON."""
+    if as_json:
+        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+        return
+    cells = [list(rows[0]), *([str(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        sys.stdout.write(line.rstrip() + "\n")
+
+
+def _version(options: argparse.Namespace) -> int:
+    sys.stdout.write(f"{__version__}\n")
+    return DONE
+
+
+def _none(child: argparse.ArgumentParser) -> None:
+    """No arguments."""
+
+
+_SUMMARY = "Watches how far RL rollouts have drifted off-policy, and warns before the drift wrecks the run."
+
+DB_COMMANDS: tuple[Command, ...] = (
+    Command(
+        "upgrade",
+        "make the database, or bring its schema up to date",
+        f"  {PROGRAM} db upgrade\n  {PROGRAM} db upgrade --database-url postgresql://user@host/offpolicy",
+        _database_argument,
+        _db_upgrade,
+    ),
+    Command(
+        "check",
+        "say whether the database's schema is the one this version needs",
+        f"  {PROGRAM} db check && echo fine",
+        _database_argument,
+        _db_check,
+    ),
+)
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        "serve",
+        "run the service",
+        f"  {PROGRAM} serve\n  {PROGRAM} serve --port 0 --database-url sqlite:///run.db\n"
+        f"  OFFPOLICY_DATABASE_URL=postgresql://user@host/offpolicy {PROGRAM} serve --migrate",
+        _serve_arguments,
+        _serve,
+    ),
+    Command(
+        "demo",
+        "train a small policy by GRPO on the CPU and post every gradient step to a running service",
+        f"  {PROGRAM} demo\n  {PROGRAM} demo --forever",
+        _demo_arguments,
+        _demo,
+    ),
+    Command("db", "look after the database", f"  {PROGRAM} db upgrade\n  {PROGRAM} db check", _db_arguments, _version),
+    Command(
+        "methods",
+        "list the corrections that every batch is tried on, with their thresholds",
+        f"  {PROGRAM} methods\n  {PROGRAM} methods --json",
+        _json_argument,
+        _methods,
+    ),
+    Command(
+        "settings",
+        "list every setting: environment variable, value in force, meaning",
+        f"  {PROGRAM} settings\n  OFFPOLICY_PORT=9000 {PROGRAM} settings --json",
+        _json_argument,
+        _settings,
+    ),
+    Command("version", "print the version", f"  {PROGRAM} version", _none, _version),
+)
+
+if __name__ == "__main__":
+    sys.exit(main())

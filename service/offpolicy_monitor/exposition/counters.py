@@ -1,0 +1,87 @@
+"""RunCounters: what this process stored of each run since it started.
+
+They start at 0 with the process, as Prometheus counters may; the history is in the store. Written by the event loop,
+read by a scrape in another thread. At most `limit` runs are kept, the most recently active.
+"""
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from offpolicy_monitor.families import REASONS, Family
+
+# (family, gap) -> cumulative counts by the family's bounds, that of +Inf last
+Histograms = Mapping[tuple[str, str], Sequence[int]]
+
+
+@cache
+def _zeros(length: int) -> Sequence[int]:
+    return (0,) * length
+
+
+@dataclass
+class RunCounts:
+    """Totals of one run by (counter's name, reason or ""), and its histograms by (family, gap)."""
+
+    totals: Counter[tuple[str, str]] = field(default_factory=Counter)
+    histograms: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+
+    def add_shard(self, figures: Mapping[str, Any], histograms: Histograms) -> None:
+        """Count one stored shard."""
+        self.totals["batches_total", ""] += 1
+        self.totals["tokens_total", ""] += figures["tokens"]
+        self.totals["sequences_total", ""] += figures["sequences"]
+        for name, reasons in REASONS.items():
+            counts = figures.get(name.removesuffix("_total"), {})
+            for reason in reasons:
+                self.totals[name, reason] += counts.get(reason, 0)
+        for key, cumulative in histograms.items():
+            self._add_histogram(key, cumulative)
+
+    def cumulative(self, family: Family, gap: str) -> Sequence[int]:
+        """Values at or below each of the family's bounds, then of all of them; never changed once handed out."""
+        return self.histograms.get((family.name, gap), _zeros(len(family.bounds) + 1))
+
+    def _add_histogram(self, key: tuple[str, str], counts: Sequence[int]) -> None:
+        held = self.histograms.get(key)
+        self.histograms[key] = [*counts] if held is None else [a + b for a, b in zip(held, counts, strict=True)]
+
+
+class RunCounters:
+    """The counts of the most recently active runs."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._runs: OrderedDict[str, RunCounts] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def stored(self, run: str, figures: Mapping[str, Any], histograms: Histograms) -> None:
+        """One shard was stored for the first time."""
+        with self._lock:
+            self._of(run).add_shard(figures, histograms)
+
+    def duplicate(self, run: str) -> None:
+        """A shard came again with the same content."""
+        with self._lock:
+            self._of(run).totals["duplicate_batches_total", ""] += 1
+
+    def forget(self, run: str) -> None:
+        """A run was deleted."""
+        with self._lock:
+            self._runs.pop(run, None)
+
+    def snapshot(self, run: str) -> RunCounts:
+        """A copy of a run's counts; all 0 for a run that this process has not heard of."""
+        with self._lock:
+            held = self._runs.get(run, RunCounts())
+            return RunCounts(Counter(held.totals), dict(held.histograms))
+
+    def _of(self, run: str) -> RunCounts:
+        counts = self._runs.setdefault(run, RunCounts())
+        self._runs.move_to_end(run)
+        while len(self._runs) > self._limit:
+            self._runs.popitem(last=False)
+        return counts

@@ -1,0 +1,218 @@
+"""The metric families as data: name, type, help, unit, labels, and the field of a run's row each sample is read from.
+
+Read by the collector, by docs/metrics.md and by the dashboard tests. Knows names only: no registry, no database, no
+figures. A path walks a nested dict; `{label}` stands for "each key here, as that label", `{label:a|b}` for these keys.
+Of two sources that give the same labels, the first that has a figure counts.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Type = Literal["gauge", "counter", "histogram", "unknown"]
+PREFIX = "offpolicy_"
+GAPS = ("mismatch", "staleness", "total")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a sample's value lies in a run's row, labels that the path itself does not give, and a change of unit."""
+
+    path: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    convert: Callable[[float], float] | None = None
+
+
+@dataclass(frozen=True)
+class Family:
+    """One metric family. `labels` in the order shown; `sources` are empty where the process itself counts."""
+
+    name: str
+    type: Type
+    help: str
+    labels: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
+    bounds: tuple[float, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """The family's name as Prometheus shows it, without the suffixes of its samples."""
+        return PREFIX + self.name
+
+
+def _gauge(name: str, help: str, labels: str, *sources: Source | str) -> Family:
+    rows = tuple(Source(source) if isinstance(source, str) else source for source in sources)
+    return Family(name, "gauge", help, tuple(labels.split()), rows)
+
+
+def _gap(name: str, help: str, path: str) -> Family:
+    return _gauge(name, help, "run gap", "gaps.{gap}." + path)
+
+
+def _of_sequences(name: str, help: str, path: str) -> Family:
+    return _gauge(name, help, "run gap", "gaps.{gap}.sequence." + path)
+
+
+def _quantiles(name: str, help: str, source: Source) -> Family:
+    """A gauge by nature, of unknown type by name.
+
+    promtool keeps the label `quantile` for summaries, and OpenMetrics forbids summaries negative quantiles.
+    """
+    return Family(name, "unknown", help, ("run", "gap", "quantile"), (source,))
+
+
+def _counter(name: str, help: str, labels: str) -> Family:
+    return Family(name, "counter", help, tuple(labels.split()))
+
+
+def _histogram(name: str, help: str, bounds: tuple[float, ...]) -> Family:
+    return Family(name, "histogram", help, ("run", "gap"), bounds=bounds)
+
+
+def _seconds(name: str, help: str, labels: str = "") -> Family:
+    return Family(name, "histogram", help, tuple(labels.split()), bounds=SECONDS)
+
+
+def _by_level(token: str) -> tuple[Source, Source]:
+    return (
+        Source(f"gaps.{{gap}}.{token}", {"level": "token"}),
+        Source(f"gaps.{{gap}}.sequence.{token}", {"level": "sequence"}),
+    )
+
+
+def _perplexity(policy: str, *places: str) -> tuple[Source, ...]:
+    """A policy is the numerator of one gap and the denominator of another; either figure is its perplexity."""
+    return tuple(Source(f"gaps.{place}", {"policy": policy}) for place in places)
+
+
+_DECADES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+ABSOLUTE = tuple(float(f"{digit * decade:.0e}") for decade in _DECADES for digit in (1, 2, 5) if digit * decade <= 10)
+_SIDE = tuple(bound for bound in ABSOLUTE if 1e-4 <= bound <= 5)
+# The default thresholds of the methods as logs: what lies beyond them is then exact, not interpolated.
+_THRESHOLDS = tuple(math.log(ratio) for ratio in (0.5, 0.8, 1.2, 1.28, 2.0, 5.0))
+SIGNED = tuple(sorted((0.0, *_SIDE, *(-bound for bound in _SIDE), *_THRESHOLDS)))
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+RUN_GAUGES: tuple[Family, ...] = (
+    _gauge("step", "Training step that the run's other gauges are of.", "run", "step"),
+    _gauge("policy_version", "Version of the current policy, as the trainer names it.", "run", "policy_version"),
+    _gauge("last_batch_timestamp_seconds", "Unix time of the run's last stored shard.", "run", "last_batch"),
+    _gauge("step_complete_ratio", "Share of the step's shards that arrived.", "run", "coverage"),
+    _gauge(
+        "kl_nats",
+        "KL estimate, mean over valid tokens.",
+        "run gap estimator",
+        "gaps.{gap}.{estimator:k1|k2|k3|k3_reverse}",
+    ),
+    _gap("log_ratio_abs_mean_nats", "Mean of the absolute log-ratio over valid tokens.", "abs_log_ratio_mean"),
+    _gap("log_ratio_abs_max_nats", "Largest absolute log-ratio of a token.", "abs_log_ratio_max"),
+    _gap("log_ratio_std_nats", "Population standard deviation of the log-ratio over tokens.", "log_ratio_std"),
+    _quantiles(
+        "log_ratio_quantile_nats",
+        "Quantile of the log-ratio over valid tokens.",
+        Source("gaps.{gap}.quantiles.{quantile}"),
+    ),
+    _gap("importance_ratio_mean", "Mean importance ratio over valid tokens.", "ratio_mean"),
+    _gap("importance_ratio_min", "Smallest importance ratio of a token.", "ratio_min"),
+    _gap("importance_ratio_max", "Largest importance ratio of a token.", "ratio_max"),
+    _of_sequences("geometric_ratio_mean", "Mean over sequences of the geometric ratio.", "geometric_ratio_mean"),
+    _of_sequences("geometric_ratio_min", "Smallest geometric ratio of a sequence.", "geometric_ratio_min"),
+    _of_sequences("geometric_ratio_max", "Largest geometric ratio of a sequence.", "geometric_ratio_max"),
+    _quantiles(
+        "geometric_ratio_quantile",
+        "Quantile over sequences of the geometric ratio.",
+        Source("gaps.{gap}.sequence.quantiles.{quantile}", convert=math.exp),
+    ),
+    _gauge(
+        "effective_sample_size_ratio",
+        "Effective sample size over the number of samples, by level.",
+        "run gap level",
+        *_by_level("ess"),
+    ),
+    _gauge("chi2", "Chi-squared divergence estimate, by level.", "run gap level", *_by_level("chi2")),
+    _gap("probability_diff_mean", "Mean absolute difference of token probabilities.", "probability_diff_mean"),
+    _gap("probability_diff_max", "Largest absolute difference of token probabilities.", "probability_diff_max"),
+    _gap("probability_correlation", "Pearson correlation of token probabilities.", "probability_correlation"),
+    _gap("multiplicative_error_mean", "Mean of exp(|log-ratio|) over valid tokens.", "multiplicative_error"),
+    _gap("ratio_tail_ratio", "Share of tokens whose ratio is beyond 2 or 1/2.", "tail_fraction"),
+    _gap("exact_match_ratio", "Share of tokens whose two log-probs are bitwise equal.", "exact_fraction"),
+    _gauge(
+        "perplexity",
+        "Mean over sequences of the perplexity, by policy.",
+        "run policy",
+        *_perplexity("sampling", "mismatch.sequence.perplexity_denominator", "total.sequence.perplexity_denominator"),
+        *_perplexity("old", "mismatch.sequence.perplexity_numerator", "staleness.sequence.perplexity_denominator"),
+        *_perplexity("current", "total.sequence.perplexity_numerator", "staleness.sequence.perplexity_numerator"),
+    ),
+    _gauge(
+        "masked_ratio",
+        "Share of tokens or of sequences that the method would mask.",
+        "run method unit",
+        Source("methods.{method}.masked_token_fraction", {"unit": "token"}),
+        Source("methods.{method}.masked_sequence_fraction", {"unit": "sequence"}),
+    ),
+    _gauge(
+        "method_effective_sample_size_ratio",
+        "Effective sample size ratio of the method's weights.",
+        "run method",
+        "methods.{method}.weight_ess",
+    ),
+    _gauge(
+        "masked_advantage_ratio",
+        "Share of the sum of |advantage| that the method would mask.",
+        "run method",
+        "methods.{method}.masked_advantage_mass",
+    ),
+    _gauge(
+        "attribution_ratio",
+        "Share of the total second moment, by component.",
+        "run component",
+        "attribution.{component:mismatch|staleness|interaction}",
+    ),
+    _gauge(
+        "policy_lag_versions",
+        "Policy versions between sampling and training.",
+        "run stat",
+        "policy_lag.{stat:mean|max}",
+    ),
+    _gauge("sequence_length_tokens_mean", "Mean tokens under the mask of a sequence.", "run", "sequence_length_mean"),
+    _gauge("entropy_nats_mean", "Mean entropy the trainer sent, over tokens under the mask.", "run", "entropy_mean"),
+)
+
+RUN_INFO = Family("run_info", "gauge", "Always 1; the run's profile is the label.", ("run", "profile"))
+
+RUN_HISTOGRAMS: tuple[Family, ...] = (
+    _histogram("token_log_ratio_nats", "Log-ratio of each valid token since the process started.", SIGNED),
+    _histogram(
+        "sequence_log_geometric_ratio_nats", "Mean log-ratio of each sequence since the process started.", SIGNED
+    ),
+    _histogram(
+        "token_log_ratio_abs_nats", "Absolute log-ratio of each valid token since the process started.", ABSOLUTE
+    ),
+)
+
+RUN_COUNTERS: tuple[Family, ...] = (
+    _counter("tokens_total", "Tokens under the mask in stored shards.", "run"),
+    _counter("sequences_total", "Sequences in stored shards.", "run"),
+    _counter("batches_total", "Stored shards, each once.", "run"),
+    _counter("excluded_tokens_total", "Tokens under the mask left out of the figures, by reason.", "run reason"),
+    _counter("suspect_tokens_total", "Tokens kept whose log-probs look wrong, by reason.", "run reason"),
+    _counter("duplicate_batches_total", "Shards that had been stored before, with the same content.", "run"),
+)
+
+PROCESS: tuple[Family, ...] = (
+    _counter("rejected_requests_total", "Requests answered with a problem document, by its kind.", "reason"),
+    _seconds("request_seconds", "Time to answer a request, by route template and status.", "route status"),
+    _seconds("stage_seconds", "Time a batch spends in a stage: decode, measure or store.", "stage"),
+    _seconds("store_seconds", "Time of one database transaction, however many shards it holds."),
+    _counter("ingest_bytes_total", "Bytes of request bodies received, by Content-Encoding.", "encoding"),
+    Family("inflight_bytes", "gauge", "Bytes of the admission budget in use."),
+    Family("device_info", "gauge", "Always 1; the device that computes is the label.", ("device",)),
+    _counter("device_fallbacks_total", "Measurements done again after the device failed.", ""),
+    Family("build_info", "gauge", "Always 1; versions are labels.", ("version", "torch", "device")),
+)
+
+REASONS = {"excluded_tokens_total": ("nonfinite",), "suspect_tokens_total": ("positive", "exact_zero")}
+FAMILIES: tuple[Family, ...] = (*RUN_GAUGES, RUN_INFO, *RUN_HISTOGRAMS, *RUN_COUNTERS, *PROCESS)
+BY_NAME: Mapping[str, Family] = {family.name: family for family in FAMILIES}

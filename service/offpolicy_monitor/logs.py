@@ -1,0 +1,88 @@
+"""Structured logs: structlog over the standard library, so that uvicorn's and every other library's lines look alike.
+
+Console on a terminal, one JSON object a line elsewhere. Text that came from a client is only ever a field's value, with
+its control characters escaped, so that it cannot forge a line or move a terminal's cursor.
+"""
+
+import logging
+import sys
+from collections.abc import Iterable, MutableMapping
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import Processor
+
+QUIET_LOGGERS = ("uvicorn.access",)
+# Its lines say what ours say better, and name the address before the service is ready.
+WARNINGS_ONLY = ("uvicorn.error", "alembic")
+
+
+def configure(level: str, style: str, stream: TextIO | None = None) -> None:
+    """Send every log line to `stream` (stderr) in the chosen style (auto, console, json), from `level` up."""
+    stream = sys.stderr if stream is None else stream
+    shared = _shared_processors()
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared, processors=list(_renderers(style, stream.isatty()))
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    _quieten()
+
+
+def escape_controls(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Replace control characters in every text value by their escapes; tracebacks keep their line breaks."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            lines = value.split("\n") if key == "exception" else [value]
+            event[key] = "\n".join(map(escaped, lines))
+    return event
+
+
+def escaped(text: str) -> str:
+    r"""The text with every character that does not print as its escape: a line feed becomes `\n`."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def _shared_processors() -> list[Processor]:
+    return [
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.processors.TimeStamper("iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+        escape_controls,
+    ]
+
+
+def _renderers(style: str, terminal: bool) -> Iterable[Processor]:
+    yield structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    if style == "console" or (style == "auto" and terminal):
+        plain = structlog.dev.plain_traceback
+        yield structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=plain)
+    else:
+        yield structlog.processors.JSONRenderer()
+
+
+def _quieten() -> None:
+    for name in QUIET_LOGGERS:
+        logging.getLogger(name).handlers = []
+        logging.getLogger(name).propagate = False
+    for name in WARNINGS_ONLY:
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,145 @@
+"""Pipeline: decode -> (join) -> measure -> store for one body at a time, many bodies at once.
+
+Every stage is bounded and has its own threads; what happens between them is plain values. It knows the wire, the
+measurer and the store through their interfaces, and nothing of HTTP. Results never hold views of the body.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from offpolicy_monitor.exposition.counters import RunCounters
+from offpolicy_monitor.exposition.histograms import exposed
+from offpolicy_monitor.exposition.process import ProcessMetrics
+from offpolicy_monitor.methods import PRESETS, MethodRow, parse_rows
+from offpolicy_monitor.pipeline.admission import ByteBudget
+from offpolicy_monitor.pipeline.buffers import BufferPool
+from offpolicy_monitor.pipeline.rollouts import RolloutCache
+from offpolicy_monitor.pipeline.values import Body, Detail, Measured, Measurer, Outcome
+from offpolicy_monitor.pipeline.workers import Worker
+from offpolicy_monitor.pipeline.writer import Writer
+from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.store import Receipt, ShardKey, ShardRecord
+from offpolicy_monitor.wire.decode import decode_batch, decode_evaluation
+from offpolicy_monitor.wire.digest import content_digest
+from offpolicy_monitor.wire.encoding import decompress
+from offpolicy_monitor.wire.halves import join
+from offpolicy_monitor.wire.limits import Limits
+from offpolicy_monitor.wire.message import LaterHalf, Message
+
+Result = TypeVar("Result")
+DECODERS = 2
+
+
+class Pipeline:
+    """Made inside a running event loop; `close` finishes what was begun."""
+
+    def __init__(
+        self, settings: Settings, writer: Writer, measurer: Measurer, metrics: ProcessMetrics, counters: RunCounters
+    ) -> None:
+        self.settings = settings
+        self.limits = limits_of(settings)
+        self.writer, self.measurer, self.metrics, self.counters = writer, measurer, metrics, counters
+        self.budget = ByteBudget(settings.inflight_bytes, settings.admission_timeout)
+        self.buffers = BufferPool(settings.inflight_bytes // 4)
+        self._halves: RolloutCache[Message] = RolloutCache(settings.rollout_bytes, settings.rollout_ttl)
+        self._decode = Worker("decode", DECODERS)
+        self._device = Worker("measure")
+
+    async def ingest(self, run: str, body: Body) -> Outcome:
+        """Decode, measure and store one shard of `run`; raises Refusal or Unavailable, and has then stored nothing."""
+        received_at = time.time()
+        message, digest = await self._timed("decode", self._decode, lambda: self._message(run, body))
+        measured = await self._timed("measure", self._device, lambda: self._measured(message, digest))
+        if message.is_first_half:
+            return Outcome(message, measured.figures, None)
+        began = time.perf_counter()
+        receipt = await self.writer.ingest(_record(run, measured, received_at))
+        self.metrics.stage("store", time.perf_counter() - began)
+        return await self._counted(run, measured, receipt)
+
+    async def evaluate(self, body: Body, detail: Detail, render: Callable[[dict[str, Any]], Result]) -> Result:
+        """Measure a body without storing it, with the rows it asks for; `render` turns the answer into bytes."""
+
+        def decode() -> tuple[Message, Sequence[MethodRow]]:
+            message = decode_evaluation(self._plain(body), body.media_type, self.limits)
+            return message, PRESETS if message.methods is None else parse_rows(message.methods)
+
+        message, rows = await self._timed("decode", self._decode, decode)
+        version = message.envelope.policy_version
+        answer = await self._timed(
+            "measure", self._device, lambda: self.measurer.evaluate(message.batch, rows, detail, version)
+        )
+        return await self._decode.run(lambda: render(answer))
+
+    async def warm_up(self) -> None:
+        """Measure once, so that the first shard does not pay for what happens only once."""
+        await self._device.run(self.measurer.warm_up)
+
+    def close(self) -> None:
+        """Finish every job that was begun; called after the last request is answered."""
+        self._decode.close()
+        self._device.close()
+        self.writer.close()
+
+    def _plain(self, body: Body) -> memoryview:
+        return decompress(body.data, body.encoding, self.limits)
+
+    def _message(self, run: str, body: Body) -> tuple[Message, bytes]:
+        """The whole message, as sent or joined with the half that was sent before; a first half is kept for later."""
+        sent = decode_batch(self._plain(body), body.media_type, self.limits)
+        key = (run, sent.envelope.rollout or "", sent.envelope.shard)
+        if isinstance(sent, LaterHalf):
+            sent = join(self._halves.find(key), sent, self.limits)
+        elif sent.is_first_half:
+            self._halves.keep(key, sent.owned(), sent.nbytes)
+        return sent, content_digest(sent)
+
+    def _measured(self, message: Message, digest: bytes) -> Measured:
+        before = self.measurer.fallbacks
+        summary = self.measurer.measure(message.batch, PRESETS, message.envelope.policy_version)
+        if self.measurer.fallbacks != before:
+            self.metrics.fell_back(self.measurer.fallbacks - before, self.measurer.device_name)
+        return Measured(message, digest, summary, summary.figures(), exposed(summary))
+
+    async def _counted(self, run: str, measured: Measured, receipt: Receipt) -> Outcome:
+        """Count a stored shard once; a duplicate answers the figures of the shard that is stored."""
+        if not receipt.duplicate:
+            self.counters.stored(run, measured.figures, measured.histograms)
+            return Outcome(measured.message, measured.figures, receipt)
+        self.counters.duplicate(run)
+        figures = await self._decode.run(receipt.summary.figures)
+        return Outcome(measured.message, figures, receipt)
+
+    async def _timed(self, stage: str, worker: Worker, job: Callable[[], Result]) -> Result:
+        """Run a job in its stage; what is counted is the work, not the wait for the thread."""
+
+        def timed() -> Result:
+            began = time.perf_counter()
+            try:
+                return job()
+            finally:
+                self.metrics.stage(stage, time.perf_counter() - began)
+
+        return await worker.run(timed)
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The limits of the wire, which have the names of the settings."""
+    return Limits(**{field.name: getattr(settings, field.name) for field in fields(Limits)})
+
+
+def _record(run: str, measured: Measured, received_at: float) -> ShardRecord:
+    envelope, batch = measured.message.envelope, measured.message.batch
+    return ShardRecord(
+        key=ShardKey(run, envelope.attempt, envelope.step, envelope.minibatch, envelope.shard),
+        shards=envelope.shards,
+        digest=measured.digest,
+        summary=measured.summary,
+        minibatches=envelope.minibatches,
+        policy_version=envelope.policy_version,
+        labels=dict(envelope.labels),
+        dtypes=dict(batch.dtypes),
+        received_at=received_at,
+    )

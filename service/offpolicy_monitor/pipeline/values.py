@@ -1,0 +1,66 @@
+"""What travels between the stages: a body, what was measured of it, what became of it; and what must be given a device.
+
+Plain values. None of them holds a view of the body but Body and the message that was decoded from it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from offpolicy_monitor.batch import RaggedBatch
+from offpolicy_monitor.exposition.counters import Histograms
+from offpolicy_monitor.methods import MethodRow
+from offpolicy_monitor.store import Receipt
+from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.wire.message import Message
+
+Detail = Literal["none", "sequence", "token"]
+
+
+class Measurer(Protocol):
+    """What the pipeline needs of the device. `fallbacks`: how often a measurement had to be done again elsewhere."""
+
+    fallbacks: int
+
+    @property
+    def device_name(self) -> str: ...
+    def warm_up(self) -> None: ...
+    def measure(
+        self, batch: RaggedBatch, rows: Sequence[MethodRow], policy_version: int | None = None
+    ) -> StepSummary: ...
+    def evaluate(
+        self,
+        batch: RaggedBatch,
+        rows: Sequence[MethodRow] | None = None,
+        detail: Detail = "none",
+        policy_version: int | None = None,
+    ) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Body:
+    """A request body, complete: bytes as received, media type, content encoding."""
+
+    data: memoryview
+    media_type: str
+    encoding: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A decoded message with its digest and everything that is answered or counted of it."""
+
+    message: Message
+    digest: bytes
+    summary: StepSummary
+    figures: Mapping[str, Any]
+    histograms: Histograms
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a shard; `receipt` is None for the first half of a rollout, which is kept and not stored."""
+
+    message: Message
+    figures: Mapping[str, Any]
+    receipt: Receipt | None

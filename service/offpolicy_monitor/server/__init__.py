@@ -1,0 +1,1 @@
+"""HTTP: routes, problem documents, pages, the process around them. Everything is wired in `app.create_app`."""

@@ -1,0 +1,37 @@
+"""GET /healthz and /readyz: the process is alive; it can do its work."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from offpolicy_monitor._version import __version__
+from offpolicy_monitor.errors import ConfigurationError, Unavailable
+from offpolicy_monitor.server import services
+
+router = APIRouter(tags=["operation"])
+
+
+@router.get("/healthz", summary="The process is alive")
+async def healthz() -> dict[str, str]:
+    """Answers as long as the event loop turns; looks at nothing else."""
+    return {"status": "alive", "version": __version__}
+
+
+@router.get("/readyz", summary="Store reachable, schema current, device warm")
+def readyz(request: Request) -> JSONResponse:
+    """200 when every check holds, else 503 with the checks that do not."""
+    parts = services.of(request)
+    checks: dict[str, Any] = {**_store_checks(parts), "device": parts.device_is_warm}
+    ready = all(value is True for value in checks.values())
+    status = 200 if ready else 503
+    headers = {} if ready else {"Retry-After": "1"}
+    return JSONResponse({"status": "ready" if ready else "not ready", "checks": checks}, status, headers)
+
+
+def _store_checks(parts: services.Services) -> dict[str, bool]:
+    try:
+        parts.store.ping()
+        return {"store": True, "schema": parts.store.schema_is_current()}
+    except (Unavailable, ConfigurationError):
+        return {"store": False, "schema": False}

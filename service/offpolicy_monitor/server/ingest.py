@@ -1,0 +1,24 @@
+"""POST /v1/runs/{run}/batches: one shard of one gradient step, answered after it is committed."""
+
+from fastapi import APIRouter, Request, Response
+
+from offpolicy_monitor.server import openapi, services
+from offpolicy_monitor.server.answers import batch_answer, json_response
+from offpolicy_monitor.server.body import received
+from offpolicy_monitor.server.names import RunName
+
+router = APIRouter(prefix="/v1", tags=["batches"])
+
+
+@router.post(
+    "/runs/{run}/batches",
+    summary="Post one shard of a gradient step",
+    openapi_extra=openapi.BATCH_BODY,
+    responses=openapi.BATCH_RESPONSES,
+)
+async def post_batch(run: RunName, request: Request) -> Response:
+    """200 means: committed, fsynced, and counted exactly once. The same shard again answers the same figures."""
+    pipeline = services.of(request).pipeline
+    async with received(request, pipeline) as body:
+        outcome = await pipeline.ingest(run, body)
+    return json_response(batch_answer(run, outcome))

@@ -1,0 +1,107 @@
+"""Shapes of the answers, for the OpenAPI document only: answers are built from plain values and not checked again.
+
+Further fields may come; the ones listed stay.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Figures = dict[str, Any]
+
+
+class Shape(BaseModel):
+    """An object with at least these fields."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class FieldProblem(Shape):
+    """One field at fault."""
+
+    field: str
+    message: str
+
+
+class ProblemDocument(Shape):
+    """RFC 9457. `type` is `urn:offpolicy-monitor:problem:<kind>`, stable and compared as a string."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[FieldProblem] = []
+
+
+class BatchAnswer(Shape):
+    """Where the shard stands, and the figures of this shard alone."""
+
+    run: str
+    step: int
+    minibatch: int
+    shard: int
+    stored: bool = Field(description="False only for the first half of a two-phase post, which is kept in memory.")
+    duplicate: bool
+    received_shards: int
+    shards: int
+    complete: bool
+    tokens: int
+    sequences: int
+    empty_sequences: int
+    excluded_tokens: dict[str, int]
+    suspect_tokens: dict[str, int]
+    gaps: dict[str, Figures]
+    methods: dict[str, Figures]
+    verdict: str
+    alerts: list[Figures]
+
+
+class EvaluateAnswer(Shape):
+    """Figures of the batch; `methods` in the order asked."""
+
+    tokens: int
+    sequences: int
+    gaps: dict[str, Figures]
+    methods: list[Figures]
+
+
+class RunRow(Shape):
+    """One run."""
+
+    run: str
+    profile: str
+    last_step: int | None
+    verdict: str
+    labels: dict[str, str]
+
+
+class Runs(Shape):
+    """A page of runs, newest first."""
+
+    runs: list[RunRow]
+    next_cursor: str | None
+
+
+class Step(Shape):
+    """One merged gradient step."""
+
+    step: int
+    minibatch: int
+    gaps: dict[str, Figures]
+    methods: dict[str, Figures]
+
+
+class Steps(Shape):
+    """A page of steps in order."""
+
+    steps: list[Step]
+    next_cursor: str | None
+
+
+class Series(Shape):
+    """One figure over the steps, as columns."""
+
+    field: str
+    step: list[int]
+    minibatch: list[int]
+    value: list[float | None]

@@ -1,0 +1,129 @@
+"""The server process: uvicorn with bounded connections around the application, until it is told to stop.
+
+On SIGTERM or SIGINT it stops accepting, answers what is in flight, closes the parts and returns.
+"""
+
+import contextlib
+import ipaddress
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from offpolicy_monitor.errors import ConfigurationError
+from offpolicy_monitor.server.app import create_app
+from offpolicy_monitor.server.connection import BoundedProtocol
+from offpolicy_monitor.server.memory import keep_large_blocks
+from offpolicy_monitor.settings import Settings
+
+KEEP_ALIVE = 75
+DRAIN = 15
+BACKLOG = 2048
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where the service listens, and what computes in it."""
+
+    base_url: str
+    device: str
+
+
+class Server(uvicorn.Server):
+    """Uvicorn that returns after a drain instead of killing itself with the signal that asked for it.
+
+    It opens and closes the application's parts itself, so that what keeps them from opening is raised and not logged.
+    """
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI, started: Callable[[Listening], None]) -> None:
+        super().__init__(config)
+        self._app, self._on_started = app, started
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve with the application's parts open."""
+        async with self._app.router.lifespan_context(self._app):
+            await super().serve(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then say where."""
+        await super().startup(sockets)
+        device = self._app.state.services.pipeline.measurer.device_name
+        self._on_started(Listening(_base_url(self.servers[0].sockets[0]), device))
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop on SIGTERM and SIGINT, and restore what handled them before."""
+        former = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+
+def _base_url(listener: Any) -> str:
+    """The URL of a listening socket; with port 0, of the port that was free."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address; a name counts only if it is localhost."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def serve(settings: Settings, insecure: bool, started: Callable[[Listening], None]) -> None:
+    """Serve until told to stop. `started` is called once the service listens.
+
+    Raises ConfigurationError for an address that others can reach, unless `insecure` (there is no authentication), for
+    one that cannot be bound, and for a database or a device that cannot be used.
+    """
+    if not insecure and not is_loopback(settings.host):
+        raise ConfigurationError(
+            f"{settings.host} can be reached from other machines, and this release has no authentication: "
+            "bind 127.0.0.1 behind a proxy that has, or pass --insecure"
+        )
+    keep_large_blocks()
+    app = create_app(settings)
+    with bound(settings.host, settings.port) as listener, contextlib.suppress(KeyboardInterrupt):
+        Server(_config(app), app, started).run([listener])
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that holds the address but does not listen yet; ConfigurationError says why it cannot."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigurationError(f"{host} is no address to bind: {error}") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        message = f"cannot bind {host} port {port}: {error.strerror}; --port 0 takes a free one"
+        raise ConfigurationError(message) from error
+    return listener
+
+
+def _config(app: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        loop="uvloop",
+        http=BoundedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=DRAIN,
+        backlog=BACKLOG,
+    )

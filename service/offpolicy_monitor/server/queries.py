@@ -1,0 +1,24 @@
+"""Refuses query parameters that a route does not know: a misspelt filter must not silently select everything."""
+
+from fastapi import Request
+from fastapi.routing import APIRoute
+
+from offpolicy_monitor.errors import FieldError, Refusal
+
+
+async def refuse_unknown_parameters(request: Request) -> None:
+    """Refusal 422 naming each query parameter that the matched route does not declare."""
+    if not request.url.query:
+        return
+    known = _declared(request.scope.get("route"))
+    unknown = sorted(set(request.query_params) - known)
+    if unknown:
+        message = f"is not a query parameter here; known: {', '.join(sorted(known)) or 'none'}"
+        errors = [FieldError(name, message) for name in unknown]
+        raise Refusal(422, "unknown-parameter", f"{', '.join(unknown)}: {message}", errors)
+
+
+def _declared(route: object) -> set[str]:
+    if not isinstance(route, APIRoute):
+        return set()
+    return {field.alias for field in route.dependant.query_params}

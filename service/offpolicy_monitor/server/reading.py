@@ -1,0 +1,118 @@
+"""GET (and PATCH, DELETE) under /v1/runs: what is stored, as it is stored.
+
+Plain functions that run in threads, since the store is synchronous; writes take their turn with the writer. Shapes are
+those of protocol.md. Knows no SQL.
+"""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi import Path as PathParameter
+
+from offpolicy_monitor.server import models, openapi, services
+from offpolicy_monitor.server.answers import json_response
+from offpolicy_monitor.server.changes import RunChanges, read_changes
+from offpolicy_monitor.server.names import KnownRun
+
+LARGEST_INTEGER = (1 << 63) - 1
+
+Limit = Annotated[int, Query(ge=1, le=1000, description="Most rows in the answer.")]
+Cursor = Annotated[str | None, Query(max_length=256, description="`next_cursor` of the page before.")]
+First = Annotated[int | None, Query(alias="from", ge=0, le=LARGEST_INTEGER, description="First step.")]
+Last = Annotated[int | None, Query(alias="to", ge=0, le=LARGEST_INTEGER, description="Last step, included.")]
+StepNumber = Annotated[int, PathParameter(ge=0, le=LARGEST_INTEGER, description="Training step.")]
+Minibatch = Annotated[
+    int | None, Query(ge=0, le=LARGEST_INTEGER, description="Gradient step inside it; the last one if not named.")
+]
+By = Annotated[Literal["step", "minibatch"], Query(description="One row a training step, or one a gradient step.")]
+Field = Annotated[str, Query(max_length=200, description="Path of a figure: `gaps.mismatch.k3`.")]
+Points = Annotated[int, Query(ge=1, le=10_000, description="Most points; more steps are thinned out evenly.")]
+
+router = APIRouter(prefix="/v1", tags=["reading"])
+
+
+def _answers(model: type[models.Shape], description: str, *statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {200: {"model": model, "description": description}, **openapi.problems(*statuses)}
+
+
+@router.get("/runs", summary="Runs, newest first", responses=_answers(models.Runs, "A page of runs.", 422, 503))
+def list_runs(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    """With last step, state and verdict."""
+    page = services.of(request).store.runs(limit, cursor)
+    return json_response({"runs": page.rows, "next_cursor": page.next_cursor})
+
+
+@router.get("/runs/{run}", summary="One run", responses=_answers(models.RunRow, "The run.", 404, 422, 503))
+def get_run(run: KnownRun, request: Request) -> Response:
+    """Profile, labels, last step, state and verdict."""
+    return json_response(services.of(request).store.run(run))
+
+
+@router.patch(
+    "/runs/{run}",
+    summary="Change a run's profile or labels",
+    responses=_answers(models.RunRow, "The run as it is now.", 400, 404, 413, 415, 422, 503),
+    openapi_extra=openapi.changes_body(RunChanges),
+)
+async def patch_run(run: KnownRun, request: Request) -> Response:
+    """Fields that are not sent stay; labels are replaced as a whole."""
+    parts = services.of(request)
+    changes = await read_changes(request, parts.settings)
+    given = changes.model_dump(exclude_unset=True)
+    row = await parts.pipeline.writer.call(lambda: parts.store.update_run(run, **given))
+    return json_response(row)
+
+
+@router.delete(
+    "/runs/{run}",
+    summary="Delete a run with its history",
+    status_code=204,
+    responses=openapi.problems(404, 422, 503),
+)
+async def delete_run(run: KnownRun, request: Request) -> Response:
+    """Its shards, steps and figures go with it; a later batch of that name begins a new run."""
+    parts = services.of(request)
+    await parts.pipeline.writer.call(lambda: parts.store.delete_run(run))
+    parts.pipeline.counters.forget(run)
+    return Response(status_code=204)
+
+
+@router.get(
+    "/runs/{run}/steps",
+    summary="Merged steps in order",
+    responses=_answers(models.Steps, "A page of steps.", 404, 422, 503),
+)
+def list_steps(
+    run: KnownRun,
+    request: Request,
+    first: First = None,
+    last: Last = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    by: By = "step",
+) -> Response:
+    """By step: the last gradient step of each training step."""
+    page = services.of(request).store.steps(run, first, last, limit, cursor, by)
+    return json_response({"steps": page.rows, "next_cursor": page.next_cursor})
+
+
+@router.get(
+    "/runs/{run}/steps/{step}",
+    summary="One merged gradient step",
+    responses=_answers(models.Step, "The step.", 404, 422, 503),
+)
+def get_step(run: KnownRun, step: StepNumber, request: Request, minibatch: Minibatch = None) -> Response:
+    """The merge of what has arrived, also while shards are missing."""
+    return json_response(services.of(request).store.step(run, step, minibatch))
+
+
+@router.get(
+    "/runs/{run}/series",
+    summary="One figure over the steps",
+    responses=_answers(models.Series, "Columns of equal length.", 404, 422, 503),
+)
+def get_series(
+    run: KnownRun, request: Request, field: Field, first: First = None, last: Last = None, points: Points = 1000
+) -> Response:
+    """Columns for plotting; null where a step lacks the figure."""
+    return json_response(services.of(request).store.series(run, field, first, last, points))

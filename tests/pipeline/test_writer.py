@@ -1,0 +1,133 @@
+"""The writer commits what is waiting in one transaction, and answers each shard with its own outcome."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+import pytest
+from offpolicy_monitor.errors import Refusal, Unavailable
+from offpolicy_monitor.pipeline.writer import Writer
+from offpolicy_monitor.store import Receipt, ShardKey, ShardRecord
+from offpolicy_monitor.summary.step import StepSummary
+
+
+def record(shard: int) -> ShardRecord:
+    return ShardRecord(ShardKey("r", 0, 0, 0, shard), 64, bytes(16), StepSummary(), 0.0)
+
+
+class Database:
+    """Answers each record with a receipt that tells its shard by `received_shards`; waits in `ingest` while shut."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[int]] = []
+        self.open = threading.Event()
+        self.begun = threading.Event()
+
+    def ingest(self, records: Sequence[ShardRecord]) -> list[Receipt | Refusal]:
+        self.begun.set()
+        assert self.open.wait(10)
+        self.groups.append([record.key.shard for record in records])
+        return [self.answer(record) for record in records]
+
+    def answer(self, record: ShardRecord) -> Receipt | Refusal:
+        if record.key.shard == 13:
+            return Refusal(409, "conflict", "other content")
+        return Receipt(False, record.key.shard, 64, False, False, record.summary)
+
+
+class Away(Database):
+    def ingest(self, records: Sequence[ShardRecord]) -> list[Receipt | Refusal]:
+        if not self.groups:
+            self.groups.append([])
+            raise Unavailable(503, "store-unavailable", "the database is away")
+        return super().ingest(records)
+
+
+def test_shards_that_wait_during_a_commit_share_the_next_one() -> None:
+    async def scenario() -> None:
+        database = Database()
+        writer = Writer(database)
+        tasks = [asyncio.create_task(writer.ingest(record(0)))]
+        while not database.begun.is_set():
+            await asyncio.sleep(0.001)
+        tasks += [asyncio.create_task(writer.ingest(record(shard))) for shard in (1, 2, 3)]
+        await asyncio.sleep(0.02)
+        database.open.set()
+        receipts = await asyncio.gather(*tasks)
+        writer.close()
+        assert database.groups == [[0], [1, 2, 3]]
+        assert [receipt.received_shards for receipt in receipts] == [0, 1, 2, 3]
+
+    asyncio.run(scenario())
+
+
+def test_a_refused_shard_does_not_refuse_its_group() -> None:
+    async def scenario() -> None:
+        database = Database()
+        database.open.set()
+        writer = Writer(database)
+        first, second = await asyncio.gather(
+            writer.ingest(record(13)), writer.ingest(record(14)), return_exceptions=True
+        )
+        writer.close()
+        assert isinstance(first, Refusal) and first.status == 409
+        assert isinstance(second, Receipt) and second.received_shards == 14
+
+    asyncio.run(scenario())
+
+
+def test_the_writer_outlives_a_database_that_was_away() -> None:
+    async def scenario() -> None:
+        database = Away()
+        database.open.set()
+        writer = Writer(database)
+        with pytest.raises(Unavailable):
+            await writer.ingest(record(1))
+        assert (await writer.ingest(record(2))).received_shards == 2
+        writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_calls_take_their_turn_and_raise_their_own_errors() -> None:
+    async def scenario() -> None:
+        database = Database()
+        database.open.set()
+        writer = Writer(database)
+        ingested = asyncio.create_task(writer.ingest(record(1)))
+        assert await writer.call(lambda: list(database.groups)) in ([], [[1]])
+        await ingested
+        assert await writer.call(lambda: list(database.groups)) == [[1]]
+        with pytest.raises(ZeroDivisionError):
+            await writer.call(lambda: 1 // 0)
+        writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_closing_writes_what_is_queued() -> None:
+    async def scenario() -> None:
+        database = Database()
+        writer = Writer(database, max_group=2)
+        tasks = [asyncio.create_task(writer.ingest(record(shard))) for shard in range(5)]
+        await asyncio.sleep(0.02)
+        database.open.set()
+        await asyncio.to_thread(writer.close)
+        receipts = await asyncio.gather(*tasks)
+        assert [receipt.received_shards for receipt in receipts] == [0, 1, 2, 3, 4]
+        assert all(len(group) <= 2 for group in database.groups)
+
+    asyncio.run(scenario())
+
+
+def test_the_seconds_of_each_transaction_are_told() -> None:
+    async def scenario() -> None:
+        seconds: list[float] = []
+        database = Database()
+        database.open.set()
+        writer = Writer(database, seconds.append)
+        await writer.ingest(record(1))
+        writer.close()
+        assert len(seconds) == 1 and seconds[0] >= 0
+
+    asyncio.run(scenario())

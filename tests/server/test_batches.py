@@ -1,0 +1,136 @@
+"""POST /v1/runs/{run}/batches: what is answered, stored and counted."""
+
+import gzip
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zstandard
+
+from tests.fixtures.application import JSON, SAFETENSORS, Application, Client, frame_bytes, good_frame, json_bytes, rows
+
+URL = "/v1/runs/r1/batches"
+
+
+def post(client: Client, body: bytes, headers: dict[str, str] = JSON, url: str = URL) -> Any:
+    response = client.post(url, content=body, headers=headers)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_a_batch_is_answered_with_its_place_its_figures_and_a_verdict(client: Client) -> None:
+    answer = post(client, json_bytes(shard=1, shards=2, minibatch=3))
+
+    place = {name: answer[name] for name in ("run", "step", "minibatch", "shard", "received_shards", "shards")}
+    assert place == {"run": "r1", "step": 7, "minibatch": 3, "shard": 1, "received_shards": 1, "shards": 2}
+    assert (answer["duplicate"], answer["complete"]) == (False, False)
+    assert (answer["verdict"], answer["alerts"]) == ("accept", [])
+    assert (answer["tokens"], answer["sequences"], answer["empty_sequences"]) == (5, 2, 0)
+    assert answer["gaps"]["mismatch"]["log_ratio_mean"] == pytest.approx(0.0, abs=1e-12)
+    assert answer["gaps"]["mismatch"]["k1"] == pytest.approx(0.0, abs=1e-12)
+    assert answer["gaps"]["staleness"]["k1"] == pytest.approx(-(0.25 - 0.0625 + 0.25) / 5)
+    assert set(answer["gaps"]) == {"mismatch", "staleness", "total"}
+    assert answer["methods"]["opsm"]["method"] == "opsm"
+
+
+def test_json_and_safetensors_of_the_same_batch_are_the_same_shard(client: Client) -> None:
+    first = post(client, json_bytes())
+    again = post(client, good_frame(), SAFETENSORS)
+
+    assert again == {**first, "duplicate": True}
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_a_compressed_body_is_the_same_batch(client: Client, encoding: str) -> None:
+    pack = gzip.compress if encoding == "gzip" else zstandard.ZstdCompressor().compress
+    first = post(client, json_bytes())
+
+    again = post(client, pack(json_bytes()), {**JSON, "Content-Encoding": encoding})
+
+    assert again == {**first, "duplicate": True}
+
+
+def test_a_duplicate_changes_nothing_and_raises_only_its_own_counter(client: Client, tmp_path: Path) -> None:
+    post(client, json_bytes())
+    before = rows(tmp_path)
+    post(client, json_bytes())
+
+    metrics = client.get("/metrics").text
+    assert rows(tmp_path) == before
+    assert 'offpolicy_duplicate_batches_total{run="r1"} 1.0' in metrics
+    assert 'offpolicy_batches_total{run="r1"} 1.0' in metrics
+    assert 'offpolicy_tokens_total{run="r1"} 5.0' in metrics
+
+
+def test_a_step_is_complete_with_its_last_shard(client: Client) -> None:
+    assert post(client, json_bytes(shard=0, shards=2))["complete"] is False
+    last = post(client, json_bytes(shard=1, shards=2))
+    assert (last["complete"], last["received_shards"]) == (True, 2)
+    assert client.get("/v1/runs/r1/steps/7").json()["tokens"] == 10
+
+
+def test_a_higher_attempt_supersedes_a_step(client: Client) -> None:
+    post(client, json_bytes())
+    post(client, json_bytes(attempt=1, logprobs=[-1.0] * 5))
+    assert client.get("/v1/runs/r1/steps/7").json()["attempt"] == 1
+
+
+def test_a_batch_whose_every_token_is_masked_is_accepted_without_figures(client: Client) -> None:
+    answer = post(client, json_bytes(mask=[0] * 5))
+
+    assert (answer["tokens"], answer["sequences"], answer["empty_sequences"]) == (0, 2, 2)
+    assert answer["gaps"]["mismatch"]["tokens"] == 0
+    assert "k3" not in answer["gaps"]["mismatch"]
+    assert "masked_token_fraction" not in answer["methods"].get("mis_token", {})
+    assert client.get("/v1/runs/r1/steps/7").json()["tokens"] == 0
+    assert "offpolicy_kl_nats{" not in client.get("/metrics").text
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf])
+def test_non_finite_log_probs_are_counted_and_reach_no_answer(client: Client, poison: float) -> None:
+    column = np.array([-0.5, poison, -1.0], np.float32)
+    arrays = {"lengths": np.array([3]), "sampling_logprobs": column, "old_logprobs": np.full(3, -0.5, np.float32)}
+
+    response = client.post(URL, content=frame_bytes({"step": 1}, arrays), headers=SAFETENSORS)
+
+    assert response.json()["excluded_tokens"] == {"nonfinite": 1}
+    assert response.json()["gaps"]["mismatch"]["tokens"] == 2
+    everything = [response.text, client.get("/v1/runs/r1/steps").text, client.get("/metrics").text]
+    assert not any(word in text for text in everything for word in ("NaN", "Infinity"))
+
+
+def test_a_sequence_of_length_0_is_empty_and_allowed(client: Client) -> None:
+    answer = post(client, json_bytes(lengths=[5, 0]))
+    assert (answer["sequences"], answer["empty_sequences"]) == (2, 1)
+
+
+def test_a_gap_that_was_not_sent_is_absent(client: Client) -> None:
+    answer = post(client, json_bytes(sampling_logprobs=None))
+    assert set(answer["gaps"]) == {"staleness"}
+    assert "attribution" not in answer
+
+
+def test_the_two_halves_of_a_rollout_are_one_shard(client: Client, tmp_path: Path) -> None:
+    half = post(client, json_bytes(rollout="p1", logprobs=None))
+    assert (half["stored"], half["received_shards"], half["complete"]) == (False, 0, False)
+    assert set(half["gaps"]) == {"mismatch"}
+    assert rows(tmp_path)["shards"] == 0
+
+    later = json_bytes(rollout="p1", lengths=None, sampling_logprobs=None, old_logprobs=None)
+    whole = post(client, later)
+
+    assert (whole["stored"], whole["complete"]) == (True, True)
+    assert set(whole["gaps"]) == {"mismatch", "staleness", "total"}
+    assert post(client, json_bytes(rollout="p1")) == {**whole, "duplicate": True}
+
+
+def test_a_later_half_whose_first_half_is_gone_is_410(application: Application, tmp_path: Path) -> None:
+    later = json_bytes(rollout="p1", lengths=None, sampling_logprobs=None, old_logprobs=None)
+    with application(rollout_bytes=10) as client:
+        post(client, json_bytes(rollout="p1", logprobs=None))
+        response = client.post(URL, content=later, headers=JSON)
+    assert response.status_code == 410
+    assert response.json()["errors"][0]["field"] == "rollout"
+    assert rows(tmp_path)["shards"] == 0

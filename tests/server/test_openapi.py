@@ -1,0 +1,53 @@
+"""The OpenAPI document: its examples run as written, and it names the problems."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from tests.fixtures.application import Client
+
+POSTS = ["/v1/runs/{run}/batches", "/v1/evaluate"]
+
+
+def bodies(document: Any, path: str) -> dict[str, Any]:
+    content: dict[str, Any] = document["paths"][path]["post"]["requestBody"]["content"]
+    return content
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_the_examples_of_both_media_types_run_as_written(client: Client, path: str) -> None:
+    content = bodies(client.get("/openapi.json").json(), path)
+    assert set(content) == {"application/json", "application/vnd.safetensors"}
+    answers = []
+    for media_type, body in content.items():
+        value = body["examples"]["packed"]["value"]
+        raw = json.dumps(value).encode() if media_type == "application/json" else base64.b64decode(value)
+        url = path.replace("{run}", media_type.replace("/", "."))
+        response = client.post(url, content=raw, headers={"Content-Type": media_type})
+        assert response.status_code == 200, response.text
+        answers.append(response.json())
+    assert answers[0]["gaps"] == answers[1]["gaps"]
+    assert answers[0]["methods"] == answers[1]["methods"]
+
+
+def test_every_operation_documents_its_problems(client: Client) -> None:
+    document = client.get("/openapi.json").json()
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            refused = [code for code in operation["responses"] if code >= "400"]
+            assert refused or not path.startswith("/v1"), path
+            for code in refused:
+                content = operation["responses"][code]["content"]
+                assert set(content) == {"application/problem+json"}, (path, code)
+
+
+def test_every_reference_of_the_document_leads_somewhere(client: Client) -> None:
+    document = client.get("/openapi.json").json()
+    text = json.dumps(document)
+    for reference in set(part.split('"')[0] for part in text.split('"$ref": "#/')[1:]):
+        node = document
+        for key in reference.split("/"):
+            node = node[key]
+        assert node

@@ -1,0 +1,164 @@
+"""The command line: help without the server's libraries, exit statuses, what it prints."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from offpolicy_monitor import __version__
+from offpolicy_monitor.cli import COMMANDS, DB_COMMANDS, main
+from offpolicy_monitor.methods import PRESETS
+from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.store import migrate
+
+WITHOUT_LIBRARIES = """
+import sys
+for name in {missing!r}:
+    sys.modules[name] = None
+from offpolicy_monitor.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+SERVER_LIBRARIES = [
+    "alembic", "fastapi", "jinja2", "orjson", "prometheus_client", "pydantic", "pydantic_settings", "sqlalchemy",
+    "structlog", "torch", "uvicorn", "uvloop", "xxhash", "zstandard",
+]  # fmt: skip
+HELPS = [[], *([command.name] for command in COMMANDS), *(["db", command.name] for command in DB_COMMANDS)]
+
+
+def base_install(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command where numpy is the only library."""
+    code = WITHOUT_LIBRARIES.format(missing=SERVER_LIBRARIES)
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("command", HELPS, ids=" ".join)
+def test_help_has_examples_and_exit_statuses(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--help"])
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "Exit status: 0 done" in shown
+    assert not command or f"examples:\n  offpolicy-monitor {' '.join(command)}" in shown
+
+
+def test_the_base_install_prints_help_and_version() -> None:
+    for arguments in (["--help"], ["serve", "--help"], ["demo", "--help"], ["--version"], ["version"]):
+        ended = base_install(*arguments)
+        assert (ended.returncode, ended.stderr) == (0, ""), arguments
+
+
+@pytest.mark.parametrize("arguments", [["serve"], ["db", "upgrade"], ["db", "check"], ["methods"], ["settings"]])
+def test_a_missing_library_is_named_with_its_extra(arguments: list[str]) -> None:
+    ended = base_install(*arguments)
+    assert ended.returncode == 3
+    assert "is not installed: pip install 'offpolicy-monitor[server]'" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_wrong_command_line_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["serf"])
+    assert ended.value.code == 2
+    assert "serf" in capsys.readouterr().err
+
+
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    assert capsys.readouterr().out == f"{__version__}\n"
+
+
+def test_methods_lists_every_preset_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [row.name for row in PRESETS]
+    assert main(["methods"]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in table] == ["name", *names]
+    assert main(["methods", "--json"]) == 0
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == names
+
+
+def test_settings_lists_every_setting_with_the_value_in_force(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OFFPOLICY_PORT", "9001")
+    monkeypatch.setenv("OFFPOLICY_DATABASE_URL", "postgresql://user:secret@host/offpolicy")
+    assert main(["settings", "--json"]) == 0
+    shown = capsys.readouterr().out
+    rows = {row["variable"]: row for row in json.loads(shown)}
+    assert set(rows) == {Settings.variable(name) for name in Settings.model_fields}
+    assert rows["OFFPOLICY_PORT"]["value"] == 9001
+    assert all(row["meaning"] for row in rows.values())
+    assert "secret" not in shown
+
+
+def test_a_wrong_setting_is_named_and_status_3(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OFFPOLICY_PORT", "many")
+    assert main(["settings"]) == 3
+    assert "OFFPOLICY_PORT" in capsys.readouterr().err
+
+
+def test_db_check_says_no_until_db_upgrade(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"sqlite:///{tmp_path / 'x.db'}"
+    assert main(["db", "check", "--database-url", url]) == 1
+    assert "offpolicy-monitor db upgrade" in capsys.readouterr().out
+    assert main(["db", "upgrade", "--database-url", url]) == 0
+    assert migrate.head() in capsys.readouterr().out
+    assert main(["db", "check", "--database-url", url]) == 0
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "example.com"])
+def test_an_address_that_others_can_reach_is_refused_without_insecure(
+    host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["serve", "--host", host, "--database-url", f"sqlite:///{tmp_path / 'x.db'}"]
+    assert main(arguments) == 3
+    assert "--insecure" in capsys.readouterr().err
+
+
+def test_serving_without_migrating_needs_a_database_that_is_current(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path / 'x.db'}"
+    assert main(["serve", "--no-migrate", "--port", "0", "--database-url", url]) == 3
+    assert "has no schema yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("url", ["mysql://host/db", "sqlite://", "nonsense"])
+def test_a_database_that_cannot_be_used_is_status_3(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["db", "check", "--database-url", url]) == 3
+    assert capsys.readouterr().err.startswith("offpolicy-monitor: ")
+
+
+def test_serve_makes_the_database_and_says_where_everything_is_and_what_is_wrong_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "offpolicy_monitor.cli", "serve", "--port", "0"]
+    database = ["--database-url", f"sqlite:///{tmp_path / 'x.db'}"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OFFPOLICY_")}
+    serving = subprocess.Popen([*command, *database], stdout=subprocess.PIPE, text=True, env=environment)
+    assert serving.stdout is not None
+    try:
+        shown = [serving.stdout.readline() for _ in range(7)]
+        second = subprocess.run([*command, *database], capture_output=True, text=True, env=environment, check=False)
+    finally:
+        serving.send_signal(signal.SIGTERM)
+        status = serving.wait(20)
+        serving.stdout.close()
+    assert status == 0
+    assert shown[0] == f"offpolicy-monitor {__version__} is serving\n"
+    places = dict(line.strip().split(maxsplit=1) for line in shown[1:2] + shown[3:4] + shown[5:])
+    assert places["page"].startswith("http://127.0.0.1:")
+    assert places["metrics"].endswith("/metrics")
+    assert places["database"].endswith("x.db")
+    assert second.returncode == 3
+    assert "another process" in second.stderr and "Traceback" not in second.stderr
+
+
+def test_a_port_in_use_is_said_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["serve", "--port", port, "--database-url", f"sqlite:///{tmp_path / 'x.db'}"]) == 3
+    assert f"cannot bind 127.0.0.1 port {port}" in capsys.readouterr().err

@@ -1,0 +1,105 @@
+"""The pages in docs/ say what the code does: generated parts are current, names and fields are complete, links lead."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from offpolicy_monitor import core
+from offpolicy_monitor.batch import RaggedBatch
+from offpolicy_monitor.core import rules
+from offpolicy_monitor.measure import Measurer
+from offpolicy_monitor.methods import METHODS, PRESETS
+from offpolicy_monitor.server.app import create_app
+from offpolicy_monitor.settings import Settings
+
+from scripts import generate_docs
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.glob("*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))])
+
+
+def test_generated_pages_are_what_make_docs_writes() -> None:
+    for page, content in generate_docs.pages().items():
+        assert page.read_text() == content, f"{page.name} is not current: run make docs"
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
+def test_methods_page_gives_each_method_its_gap_and_its_rule_exists(method) -> None:
+    section = (DOCS / "methods.md").read_text().split("## Rules")[1].split("## Presets")[0]
+    rows = [line for line in section.splitlines() if line.startswith(f"| `{method.name}` |")]
+    assert len(rows) == 1
+    assert rows[0].split("|")[2].strip() == method.gap
+    assert rows[0].count("|") == 5 and len(rows[0].split("|")[4].strip()) > 3, "paper or framework is missing"
+    assert getattr(rules, method.rule.__name__) is method.rule
+
+
+def test_methods_page_names_functions_that_exist() -> None:
+    for path, function in re.findall(r"`((?:core|summary)/\w+\.py)` `(\w+)`", (DOCS / "methods.md").read_text()):
+        source = (Path(core.__file__).parent.parent / path).read_text()
+        assert f"def {function}(" in source, f"{path} has no {function}"
+
+
+def whole_batch() -> RaggedBatch:
+    values = np.linspace(-3, -0.1, 40, dtype=np.float32)
+    columns = {"sampling_logprobs": values, "old_logprobs": values * np.float32(1.01), "logprobs": values - 1}
+    advantages = np.array([-1.0, 1.0], np.float32)
+    return RaggedBatch.from_positions(np.array([30, 10]), columns, {"advantages": advantages})
+
+
+def fields_in(page: str, heading: str) -> set[str]:
+    section = page.split(f"### {heading}")[1].split("\n## ")[0].split("\n### ")[0]
+    return set(re.findall(r"`([a-z][a-z0-9_]*)`", section))
+
+
+def test_protocol_page_names_every_field_of_a_gap_and_no_other() -> None:
+    gap = Measurer("cpu").measure(whole_batch(), ()).figures()["gaps"]["total"]
+    named = fields_in((DOCS / "protocol.md").read_text(), "Fields of a gap") - {"d", "log_geometric_ratio"}
+    assert named == set(gap) | set(gap["sequence"])
+
+
+def test_protocol_page_names_every_field_of_a_method() -> None:
+    methods = Measurer("cpu").measure(whole_batch(), PRESETS).figures()["methods"]
+    named = fields_in((DOCS / "protocol.md").read_text(), "Fields of a method")
+    thresholds = {name for method in METHODS.values() for name in method.parameters}
+    assert {name for figures in methods.values() for name in figures} <= named | thresholds
+
+
+def test_protocol_page_lists_every_route() -> None:
+    page = (DOCS / "protocol.md").read_text()
+    for path, operations in create_app(Settings(database_url="sqlite:///unused.db")).openapi()["paths"].items():
+        assert path.removeprefix("/v1/runs/{run}") in page or path in page, (
+            f"{list(operations)} {path} is not described"
+        )
+
+
+def test_every_setting_is_described() -> None:
+    for name, field in Settings.model_fields.items():
+        assert field.description, f"{Settings.variable(name)} has no description"
+
+
+def test_architecture_page_gives_every_dependency_a_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    entries = project["dependencies"] + extras["server"] + extras["postgres"]
+    wanted = {re.split(r"[\[<>=]", entry)[0] for entry in entries}
+    table = (DOCS / "architecture.md").read_text().split("## Dependencies")[1]
+    packages = "\n".join(line.split("|")[1] for line in table.splitlines() if "|" in line)
+    named = set(re.findall(r"[a-z][a-z0-9-]+", packages))
+    assert wanted <= named, f"without a reason: {wanted - named}"
+
+
+def test_architecture_page_names_every_room() -> None:
+    page = (DOCS / "architecture.md").read_text()
+    package = Path(core.__file__).parent.parent
+    rooms = [f"{p.name}/" if p.is_dir() else p.name for p in package.iterdir() if not p.name.startswith(("_", "."))]
+    missing = [room for room in rooms if f"`{room}`" not in page and room != "py.typed"]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_to_files(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
