@@ -1,0 +1,79 @@
+"""Console: a demo run's progress as text, one updating line on a terminal, a line now and then elsewhere.
+
+It knows how figures read, and nothing of how they came about.
+"""
+
+import shutil
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from offpolicy_monitor.demo.config import DemoConfig
+from offpolicy_monitor.demo.progress import DemoResult, Progress
+
+LINE_SECONDS = 5.0
+ERASE_LINE = "\r\x1b[2K"
+
+
+class Console:
+    """Writes to `stream`; `clock` gives seconds."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self.stream, self.clock = stream, clock
+        self.updating = stream.isatty()
+        self.last_line: float | None = None
+
+    def opening(self, config: DemoConfig) -> None:
+        """Say what runs and where to look."""
+        url = config.url.rstrip("/")
+        self._line(f"run {config.run}: GRPO on anagrams, sampler {config.sampler}, lag {config.lag}")
+        self._line(f"page     {url}/")
+        self._line(f"metrics  {url}/metrics")
+
+    def report(self, progress: Progress) -> None:
+        """Show one training step, unless another line was shown a moment ago."""
+        if self.updating:
+            columns = shutil.get_terminal_size().columns
+            self.stream.write(ERASE_LINE + render_progress(progress)[: columns - 1])
+            self.stream.flush()
+        elif self.last_line is None or self.clock() - self.last_line >= LINE_SECONDS:
+            self.last_line = self.clock()
+            self._line(render_progress(progress))
+
+    def closing(self, result: DemoResult) -> None:
+        """Show the summary."""
+        if self.updating:
+            self.stream.write("\n")
+        self._line(render_result(result))
+
+    def _line(self, text: str) -> None:
+        self.stream.write(text + "\n")
+        self.stream.flush()
+
+
+def render_progress(progress: Progress) -> str:
+    """One training step in one line."""
+    text = (
+        f"step {progress.step:4d}  reward {progress.reward:.3f}  right {progress.solved:4.0%}  "
+        f"length {progress.length:.1f}  mismatch k3 {_nats(progress.mismatch_k3)}  "
+        f"staleness k3 {_nats(progress.staleness_k3)}  {progress.rate:,.0f} tokens/s"
+    )
+    return text + (f"  {progress.failed} posts failed: {progress.last_error}" if progress.failed else "")
+
+
+def render_result(result: DemoResult) -> str:
+    """The whole run in one line, and a second one for the last failure where there was one."""
+    text = (
+        f"reward {_reward(result.reward_first)} -> {_reward(result.reward_last)}, "
+        f"mean mismatch k3 {_nats(result.mismatch_k3)}, {result.steps} steps in {result.seconds:.0f} s, "
+        f"{result.acknowledged} posts acknowledged, {result.failed} failed, {result.dropped} dropped"
+    )
+    return text + (f"\nlast failure: {result.last_error}" if result.last_error else "")
+
+
+def _nats(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1e}" if value else "0"
+
+
+def _reward(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

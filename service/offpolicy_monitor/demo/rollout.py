@@ -1,0 +1,58 @@
+"""Rollout: one block of answers with everything known about them before the first gradient step on it.
+
+A block is a minibatch from the start: it is sampled, recomputed and trained on in one shape, so that equal weights and
+equal code give equal bits. It knows the task and the policy, and nothing of the loss or the service.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from offpolicy_monitor.demo.config import DemoConfig
+from offpolicy_monitor.demo.grpo import group_advantages
+from offpolicy_monitor.demo.policy import Policy, answer_log_probs
+from offpolicy_monitor.demo.sampler import Sampler
+from offpolicy_monitor.demo.task import draw_prompts, reward
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """B answers in L = P + A columns, those to one prompt standing together.
+
+    tokens [B, L] int64; starts [B] int64 (first column that is no padding); mask [B, A] bool (written by the sampler);
+    log_mu, log_old [B, A] float32 (nats); rewards, advantages [B] float32;
+    version: the training step whose weights sampled it.
+    """
+
+    tokens: Tensor
+    starts: Tensor
+    mask: Tensor
+    log_mu: Tensor
+    log_old: Tensor
+    rewards: Tensor
+    advantages: Tensor
+    version: int
+
+    @property
+    def solved(self) -> Tensor:
+        """[B] bool: answers that are right to the last letter."""
+        return self.rewards == 1.0
+
+
+@torch.no_grad()
+def collect(
+    policy: Policy, sampler: Sampler, config: DemoConfig, level: int, version: int, generator: torch.Generator
+) -> Rollout:
+    """Sample one block with prompts of up to `level` letters, score it, and recompute its log-probs by `policy`.
+
+    `sampler` must hold the weights of `policy`: log pi_old is the trainer's view of the policy that sampled.
+    """
+    prompts = draw_prompts(config.prompts, config.samples, level, config.letters, config.prompt_width, generator)
+    samples = sampler.generate(prompts, generator)
+    tokens = torch.cat([prompts.tokens, samples.tokens], 1)
+    log_old, _ = answer_log_probs(policy, tokens, prompts.starts)
+    answers = [row[:length] for row, length in zip(samples.tokens.tolist(), samples.mask.sum(1).tolist(), strict=True)]
+    rewards = torch.tensor([reward(asked, given) for asked, given in zip(prompts.letters(), answers, strict=True)])
+    advantages = group_advantages(rewards, config.samples)
+    return Rollout(tokens, prompts.starts, samples.mask, samples.log_probs, log_old, rewards, advantages, version)

@@ -1,0 +1,109 @@
+"""Samplers: what writes the answers, and the log-probs it claims for the tokens it wrote (log mu).
+
+EngineSampler stands for an inference engine: another precision and another code path than the trainer's. ExactSampler
+is the trainer's own forward in the trainer's precision, whose log-probs the recompute must meet bit for bit.
+Temperature 1 and no truncation, so that what is claimed is what was sampled from. It knows nothing of rewards.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from offpolicy_monitor.demo.decoder import Decoder
+from offpolicy_monitor.demo.policy import Policy, answer_distribution
+from offpolicy_monitor.demo.task import END, PAD, Prompts
+from offpolicy_monitor.demo.weights import FORMATS, Format
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Answers of one block; mask is 1 where the sampler wrote.
+
+    tokens [B, A] int64, PAD after END; log_probs [B, A] float32 (nats), 0 outside the mask; mask [B, A] bool.
+    """
+
+    tokens: Tensor
+    log_probs: Tensor
+    mask: Tensor
+
+
+class Sampler(Protocol):
+    """Anything that writes answers by the weights of its last sync."""
+
+    def sync(self, policy: Policy) -> None:
+        """Take a copy of the policy's weights as they are now."""
+
+    def generate(self, prompts: Prompts, generator: torch.Generator) -> Samples:
+        """Write one answer to each prompt."""
+
+
+class EngineSampler:
+    """Decodes token by token with a key-value cache, over weights in `form`."""
+
+    def __init__(self, policy: Policy, form: Format) -> None:
+        self.form = form
+        self.sync(policy)
+
+    def sync(self, policy: Policy) -> None:
+        """Convert the policy's weights as they are now."""
+        self.columns, self.decoder = policy.shape.answer, Decoder(policy, self.form)
+
+    def generate(self, prompts: Prompts, generator: torch.Generator) -> Samples:
+        """Write one answer to each prompt; every row sees each column once."""
+        first = self.decoder.prefill(prompts.tokens, prompts.starts)
+        return write_answers(first, lambda tokens, _: self.decoder.feed(tokens[:, None]), self.columns, generator)
+
+
+class ExactSampler:
+    """Runs the trainer's forward over the whole row, in the shape the recompute will have, for every token."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.sync(policy)
+
+    def sync(self, policy: Policy) -> None:
+        """Copy the policy's weights as they are now."""
+        self.policy = copy.deepcopy(policy)
+
+    def generate(self, prompts: Prompts, generator: torch.Generator) -> Samples:
+        """Write one answer to each prompt; log-probs equal the trainer's recompute on the same block bitwise."""
+        columns, prompt = self.policy.shape.answer, self.policy.shape.prompt
+        row = F.pad(prompts.tokens, (0, columns), value=PAD)
+
+        def extend(tokens: Tensor, column: int) -> Tensor:
+            row[:, prompt + column - 1] = tokens
+            return answer_distribution(self.policy, row, prompts.starts)[:, column]
+
+        return write_answers(answer_distribution(self.policy, row, prompts.starts)[:, 0], extend, columns, generator)
+
+
+def write_answers(
+    first: Tensor, extend: Callable[[Tensor, int], Tensor], columns: int, generator: torch.Generator
+) -> Samples:
+    """Draw tokens until every row has ended or is full.
+
+    first [B, V] float32 log-probs at answer column 0; extend(tokens [B] of column c - 1, c) gives them at column c.
+    """
+    rows = len(first)
+    tokens = torch.full((rows, columns), PAD)
+    log_probs, mask = torch.zeros(rows, columns), torch.zeros(rows, columns, dtype=torch.bool)
+    running, distribution = torch.ones(rows, dtype=torch.bool), first
+    for column in range(columns):
+        drawn = torch.multinomial(distribution.exp(), 1, generator=generator)
+        tokens[:, column] = torch.where(running, drawn[:, 0], PAD)
+        log_probs[:, column] = distribution.gather(1, drawn)[:, 0].where(running, 0.0)
+        mask[:, column] = running
+        running = running & (drawn[:, 0] != END)
+        if column + 1 == columns or not running.any():
+            break
+        distribution = extend(tokens[:, column], column + 1)
+    return Samples(tokens, log_probs, mask)
+
+
+def make_sampler(name: str, policy: Policy) -> Sampler:
+    """The sampler of that name: `exact`, or an engine in one of the FORMATS."""
+    return ExactSampler(policy) if name == "exact" else EngineSampler(policy, FORMATS[name])

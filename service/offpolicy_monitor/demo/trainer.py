@@ -1,0 +1,61 @@
+"""Trainer: the policy, its sampler, and the rollouts that wait between sampling and training.
+
+Training steps as data: it samples `lag` steps ahead, takes the gradient steps, and gives out each as a message. It
+knows neither the service nor the clock.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+import torch
+
+from offpolicy_monitor.demo.config import DemoConfig
+from offpolicy_monitor.demo.learner import Learner
+from offpolicy_monitor.demo.message import Message, make_message
+from offpolicy_monitor.demo.rollout import Rollout, collect
+from offpolicy_monitor.demo.sampler import make_sampler
+
+LEVEL_SOLVED = 0.8  # share of right answers, averaged, at which prompts get longer
+LEVEL_MEMORY = 20  # training steps over which it is averaged
+
+
+class Level:
+    """How long prompts may be: one letter more each time the present length is learned, up to the top."""
+
+    def __init__(self, first: int, top: int) -> None:
+        self.letters, self.top, self.solved = first, top, 0.0
+
+    def record(self, solved: float) -> None:
+        """Take in one training step's share of right answers."""
+        self.solved += (solved - self.solved) / LEVEL_MEMORY
+        if self.solved > LEVEL_SOLVED and self.letters < self.top:
+            self.letters, self.solved = self.letters + 1, 0.0
+
+
+class Trainer:
+    """Everything that a seed decides. One thread, no global random state."""
+
+    def __init__(self, config: DemoConfig) -> None:
+        self.config = config
+        self.generator = torch.Generator().manual_seed(config.seed)
+        self.learner = Learner(config, self.generator)
+        self.sampler = make_sampler(config.sampler, self.learner.policy)
+        self.level = Level(config.first_level, config.top_level)
+        self.waiting: deque[list[Rollout]] = deque()
+
+    def rollouts(self, step: int) -> list[Rollout]:
+        """One block for each gradient step of training step `step`, sampled `lag` steps before where there were any."""
+        while len(self.waiting) <= self.config.lag:
+            self.sampler.sync(self.learner.policy)
+            self.waiting.append([self._collect(step) for _ in range(self.config.minibatches)])
+        return self.waiting.popleft()
+
+    def gradient_steps(self, rollouts: list[Rollout], step: int) -> Iterator[Message]:
+        """Take one gradient step on each block, and give its message: the log-probs it started from."""
+        for minibatch, rollout in enumerate(rollouts):
+            update = self.learner.update(rollout, step)
+            yield make_message(self.config, rollout, update, step, minibatch)
+
+    def _collect(self, step: int) -> Rollout:
+        letters = self.level.letters
+        return collect(self.learner.policy, self.sampler, self.config, letters, step, self.generator)

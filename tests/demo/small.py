@@ -1,0 +1,20 @@
+"""A demo configuration that learns in seconds: three letters of five, a narrow policy, two gradient steps a rollout."""
+
+from typing import Any
+
+from offpolicy_monitor.demo.config import DemoConfig
+
+
+def small(**changes: Any) -> DemoConfig:
+    values: dict[str, Any] = {
+        "letters": 5,
+        "first_level": 3,
+        "top_level": 3,
+        "slack": 2,
+        "prompts": 8,
+        "samples": 8,
+        "minibatches": 2,
+        "learning_rate": 2e-3,
+        "width": 32,
+    }
+    return DemoConfig(**(values | changes))

@@ -1,0 +1,75 @@
+import argparse
+import os
+import signal
+
+import pytest
+from offpolicy_monitor.demo.cli import add_arguments, config_of, main, stop_on_signals
+
+from tests.demo.stub import StubService, unused_url
+
+
+def parse(*flags: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "steps", "seconds"),
+    [
+        ((), None, 180.0),
+        (("--steps", "5"), 5, None),
+        (("--seconds", "7.5"), None, 7.5),
+        (("--forever",), None, None),
+    ],
+)
+def test_flags_say_when_a_run_ends(flags: tuple[str, ...], steps: int | None, seconds: float | None) -> None:
+    config = config_of(parse(*flags))
+    assert (config.steps, config.seconds) == (steps, seconds)
+
+
+def test_a_run_is_named_after_the_time_unless_it_is_named() -> None:
+    assert config_of(parse()).run.startswith("demo-2")
+    assert config_of(parse("--run", "mine")).run == "mine"
+
+
+@pytest.mark.parametrize("flags", [("--steps", "0"), ("--lag", "-1"), ("--attempt", "-1"), ("--seconds", "nan")])
+def test_a_number_that_makes_no_sense_is_refused(flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        parse(*flags)
+    assert raised.value.code == 2
+    assert flags[0] in capsys.readouterr().err
+
+
+def test_a_run_prints_addresses_progress_and_a_summary(
+    service: StubService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(parse("--url", service.url, "--steps", "2", "--run", "r1")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"page     {service.url}/" in lines
+    assert f"metrics  {service.url}/metrics" in lines
+    assert any(line.startswith("step    0  reward 0.") for line in lines)
+    assert lines[-1].startswith("reward 0.")
+    assert "mean mismatch k3 1.0e-03, 2 steps in " in lines[-1]
+    assert lines[-1].endswith("8 posts acknowledged, 0 failed, 0 dropped")
+
+
+def test_a_service_that_is_not_there_is_one_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
+    url = unused_url()
+    assert main(parse("--url", url)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"error: no offpolicy-monitor answers at {url} (")
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_asks_to_stop_and_a_second_interrupts(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with stop_on_signals() as stop:
+        assert not stop.is_set()
+        os.kill(os.getpid(), number)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert signal.getsignal(number) == before

@@ -1,0 +1,85 @@
+from typing import get_args
+
+import pytest
+import torch
+from offpolicy_monitor.demo.config import SamplerName
+from offpolicy_monitor.demo.rollout import Rollout
+from offpolicy_monitor.demo.task import END, PAD, draw_prompts
+from offpolicy_monitor.demo.trainer import Trainer
+
+from tests.demo.small import small
+
+
+def mismatch(rollouts: list[Rollout]) -> torch.Tensor:
+    return torch.cat([(rollout.log_old - rollout.log_mu)[rollout.mask] for rollout in rollouts]).double()
+
+
+def trained(sampler: SamplerName, lag: int, steps: int) -> tuple[Trainer, list[Rollout]]:
+    """A trainer after some steps, and every rollout on the way."""
+    trainer, seen = Trainer(small(sampler=sampler, lag=lag)), []
+    for step in range(steps):
+        rollouts = trainer.rollouts(step)
+        seen += rollouts
+        list(trainer.gradient_steps(rollouts, step))
+    return trainer, seen
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_the_mismatch_of_the_exact_sampler_is_zero_to_the_bit(lag: int) -> None:
+    _, rollouts = trained("exact", lag, steps=12)
+    for rollout in rollouts:
+        old, mu = rollout.log_old[rollout.mask], rollout.log_mu[rollout.mask]
+        assert torch.equal(old.view(torch.int32), mu.view(torch.int32))
+    gap = mismatch(rollouts)
+    assert len(gap) > 2000
+    assert float(gap.abs().max()) == 0.0
+
+
+@pytest.mark.parametrize("sampler", ["bfloat16", "int8"])
+def test_the_mismatch_of_an_engine_is_small_and_not_zero(sampler: SamplerName) -> None:
+    gap = mismatch(trained(sampler, 0, steps=12)[1])
+    k3 = float((torch.expm1(gap) - gap).mean())
+    assert 1e-7 < k3 < 1e-3
+    assert float((gap == 0).double().mean()) < 0.05
+
+
+def test_the_first_gradient_step_starts_from_the_old_log_probs_to_the_bit() -> None:
+    trainer, _ = trained("bfloat16", 0, steps=3)
+    first, second = trainer.rollouts(3)
+    update = trainer.learner.update(first, 3)
+    assert torch.equal(update.log_pi[first.mask], first.log_old[first.mask])
+    update = trainer.learner.update(second, 3)
+    assert not torch.equal(update.log_pi[second.mask], second.log_old[second.mask])
+
+
+@pytest.mark.parametrize("sampler", get_args(SamplerName))
+def test_an_answer_is_written_up_to_its_end_and_no_further(sampler: SamplerName) -> None:
+    rollouts = Trainer(small(sampler=sampler)).rollouts(0)
+    ended = 0
+    for rollout in rollouts:
+        for tokens, mask, log_mu in zip(rollout.tokens[:, 4:], rollout.mask, rollout.log_mu, strict=True):
+            written = int(mask.sum())
+            assert written >= 1
+            assert mask.tolist() == [True] * written + [False] * (6 - written)
+            assert END not in tokens[: written - 1].tolist()
+            assert written == 6 or int(tokens[written - 1]) == END
+            assert tokens[written:].tolist() == [PAD] * (6 - written)
+            assert bool((log_mu[:written] < 0).all())
+            ended += written < 6
+    assert ended > 0
+
+
+@pytest.mark.parametrize("sampler", get_args(SamplerName))
+def test_a_sampler_keeps_its_weights_until_it_is_synced(sampler: SamplerName) -> None:
+    trainer = Trainer(small(sampler=sampler))
+    rollouts = trainer.rollouts(0)
+    prompts = draw_prompts(8, 8, level=3, letters=5, width=4, generator=torch.Generator().manual_seed(2))
+
+    def log_probs() -> torch.Tensor:
+        return trainer.sampler.generate(prompts, torch.Generator().manual_seed(3)).log_probs
+
+    before = log_probs()
+    list(trainer.gradient_steps(rollouts, 0))
+    assert torch.equal(log_probs(), before)
+    trainer.sampler.sync(trainer.learner.policy)
+    assert not torch.equal(log_probs(), before)
