@@ -1,0 +1,73 @@
+"""The core on a GPU, timed by CUDA events against a copy within the device's memory of the same 13 bytes a token.
+
+The batch lies on the device before the clock starts. A copy reads and writes, the core only reads: both count the bytes
+that they move. The L2 cache is overwritten before each measurement.
+"""
+
+import statistics
+from collections.abc import Callable
+
+import torch
+from offpolicy_monitor.core.gap import Derive
+from offpolicy_monitor.measure.blocks import DeviceBatch
+from offpolicy_monitor.measure.kernels import compile_columns
+from offpolicy_monitor.measure.measurer import GPU_BLOCK_TOKENS, Measurer
+from offpolicy_monitor.measure.summarise import summarise
+from offpolicy_monitor.methods import PRESETS
+
+from tests.benchmarks.batches import BYTES_A_TOKEN, Synthetic
+from tests.benchmarks.rows import Row, at_least
+from tests.benchmarks.scale import MEBIBYTE, MILLION, Scale
+from tests.benchmarks.timing import Progress, by_turns
+
+L2_BYTES = 256 * MEBIBYTE  # more than any GPU's L2 has
+#: Below this a batch is bound by launches.
+GOAL_TOKENS = 16 * MILLION
+WHAT = "core on the GPU, bytes read a second over a device-to-device copy's"
+
+
+def gpu_rows(scale: Scale, progress: Progress) -> list[Row]:
+    """One row a size; one that says so where there is no GPU."""
+    if not torch.cuda.is_available():
+        return [Row(WHAT, None, "GB/s", note="no GPU here")]
+    measurer = Measurer("cuda")
+    measurer.warm_up()
+    derive = compile_columns(measurer.device)
+    return [size_row(tokens, measurer, derive, scale, progress) for tokens in scale.gpu_tokens]
+
+
+def size_row(tokens: int, measurer: Measurer, derive: Derive, scale: Scale, progress: Progress) -> Row:
+    """Bytes a second at one size."""
+    batch = Synthetic(tokens).batch()
+    loaded = DeviceBatch.load(batch, measurer.device, derive)
+    source = torch.zeros(tokens * BYTES_A_TOKEN, dtype=torch.uint8, device=measurer.device)
+    target, flush = torch.empty_like(source), torch.empty(L2_BYTES, dtype=torch.uint8, device=measurer.device)
+    candidates = {
+        "copy": event_seconds(lambda: target.copy_(source), flush),
+        "core": event_seconds(lambda: summarise(batch, loaded, PRESETS, GPU_BLOCK_TOKENS), flush),
+    }
+    seconds = by_turns(candidates, scale.repeats, progress)
+    read, copied = source.nbytes / seconds["core"], 2 * source.nbytes / seconds["copy"]
+    picoseconds = seconds["core"] / tokens * 1e12
+    note = f"{picoseconds:,.0f} ps a token on {measurer.device_name}; the copy: {copied / 1e9:,.0f} GB/s"
+    goal = at_least(0.75) if tokens >= GOAL_TOKENS else None
+    return Row(f"{WHAT}, {tokens // MILLION} M tokens", read / 1e9, "GB/s", read / copied, goal, note)
+
+
+def event_seconds(work: Callable[[], object], flush: torch.Tensor) -> Callable[[], float]:
+    """Seconds between two events around the work, the median of three."""
+
+    def once() -> float:
+        flush.zero_()
+        began, ended = event(), event()
+        began.record()
+        work()
+        ended.record()
+        torch.cuda.synchronize()
+        return began.elapsed_time(ended) / 1e3
+
+    return lambda: statistics.median(once() for _ in range(3))
+
+
+def event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

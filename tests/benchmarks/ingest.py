@@ -1,0 +1,125 @@
+"""The service over HTTP: its speed over a sink that only reads, over a naive service, and many clients over one."""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from tests.benchmarks.batches import LOGPROBS, Synthetic
+from tests.benchmarks.load import Body, Load
+from tests.benchmarks.rows import Row, at_least
+from tests.benchmarks.scale import MILLION, Scale
+from tests.benchmarks.servers import BATCHES, NAIVE, SINK, Served, served, service
+from tests.benchmarks.timing import Progress, by_turns
+
+IN_FLIGHT = 2
+CLIENTS = 16
+SINK_POSTS = 8  # posts to the sink for each to the service: it is so much faster that a round would be too short
+SMALL_TOKENS = 256
+#: Tokens a batch -> the least part of the sink's speed.
+GOALS = {MILLION: at_least(0.65), 131_072: at_least(0.5), 16_384: at_least(0.25)}
+STEPS = itertools.count()  # a step of its own for each body: the same shard again would only be a duplicate
+
+
+def ingest_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
+    """Everything that is asked of one running service."""
+    with ExitStack() as stack:
+        target = stack.enter_context(service(folder, scale.compiled))
+        sink = stack.enter_context(served(SINK, folder / "sink.log"))
+        naive = stack.enter_context(served(NAIVE, folder / "naive.log"))
+        for server in (target, sink, naive):
+            server.wait()
+        rows = []
+        for tokens, posts in scale.posts.items():
+            rows += [over_sink(Synthetic(tokens), posts, target, sink, scale, progress)]
+        holed = Synthetic(MILLION, holes=True)
+        rows += [over_sink(holed, scale.posts[MILLION], target, sink, scale, progress)]
+        return [*rows, *over_naive(target, naive, scale, progress), over_one_client(target, scale, progress)]
+
+
+def over_sink(source: Synthetic, posts: int, target: Served, sink: Served, scale: Scale, progress: Progress) -> Row:
+    """Tokens a second of the service, and what part of the sink's that is."""
+    with connected(target) as to_service, connected(sink) as to_sink:
+        candidates = {
+            "sink": rate(source, SINK_POSTS * posts, to_sink),
+            "service": rate(source, posts, to_service),
+        }
+        rates = by_turns(candidates, scale.rounds, progress)
+    what = f"service, {source.tokens:,}-token batches, over the sink"
+    note = f"the sink takes {rates['sink'] / 1e6:,.0f} million tokens a second; {IN_FLIGHT} requests in flight"
+    goal = None if source.holes else GOALS[source.tokens]
+    what += " (one in 20 masked)" if source.holes else ""
+    return Row(what, rates["service"] / 1e6, "million tokens/s", rates["service"] / rates["sink"], goal, note)
+
+
+def over_naive(target: Served, naive: Served, scale: Scale, progress: Progress) -> list[Row]:
+    """The service over the naive one, which gets its lists with the padding, as tensors have it, and without."""
+    source = Synthetic(scale.naive_tokens)
+    bodies = {"padded": [json_body(source, True)] * IN_FLIGHT, "ragged": [json_body(source, False)] * IN_FLIGHT}
+    with connected(target) as to_service, connected(naive, "/batches") as to_naive:
+        candidates = {name: again(source, same, to_naive) for name, same in bodies.items()}
+        candidates["service"] = rate(source, scale.posts[131_072], to_service)
+        rates = by_turns(candidates, scale.naive_rounds, progress)
+    return [
+        Row(
+            f"binary service over JSON + pydantic + padded, {name} lists",
+            rates[name] / 1e6,
+            "million tokens/s",
+            rates["service"] / rates[name],
+            at_least(100),
+            f"{source.tokens:,} tokens, {same[0].nbytes / 1e6:,.0f} MB of JSON",
+        )
+        for name, same in bodies.items()
+    ]
+
+
+def over_one_client(target: Served, scale: Scale, progress: Progress) -> Row:
+    """Small batches a second of many clients over one, whose every batch waits for its own commit."""
+    source = Synthetic(SMALL_TOKENS)
+    with connected(target, connections=1) as one, connected(target, connections=CLIENTS) as many:
+        posts = scale.small_posts
+        rates = by_turns({"one": rate(source, posts, one), "many": rate(source, posts, many)}, scale.rounds, progress)
+    per_batch = {name: figure / SMALL_TOKENS for name, figure in rates.items()}
+    what = f"{SMALL_TOKENS}-token batches, {CLIENTS} clients over one"
+    return Row(what, per_batch["many"], "batches/s", per_batch["many"] / per_batch["one"])
+
+
+def rate(source: Synthetic, posts: int, load: Load) -> Callable[[], float]:
+    """Tokens a second of so many posts; laying the bodies out is not counted."""
+
+    def tokens_a_second() -> float:
+        bodies = [source.body(next(STEPS)) for _ in range(posts)]
+        return posts * source.tokens / load.seconds(bodies)
+
+    return tokens_a_second
+
+
+def again(source: Synthetic, bodies: Sequence[Body], load: Load) -> Callable[[], float]:
+    """Tokens a second of the same posts in every round."""
+    return lambda: len(bodies) * source.tokens / load.seconds(bodies)
+
+
+@contextmanager
+def connected(to: Served, path: str = BATCHES, connections: int = IN_FLIGHT) -> Iterator[Load]:
+    load = Load(to.url, path, connections)
+    try:
+        yield load
+    finally:
+        load.close()
+
+
+def json_body(source: Synthetic, padded: bool) -> Body:
+    """Lists of a sequence each, with or without the padding."""
+    arrays = {**source.columns, "mask": source.mask.astype(np.float32)}
+
+    def rows(name: str) -> Sequence[list[float]]:
+        if padded:
+            return [row.tolist() for row in source.padded(arrays[name])]
+        return [row.tolist() for row in np.split(arrays[name], np.cumsum(source.lengths)[:-1])]
+
+    lists = {name: rows(name) for name in (*LOGPROBS, "mask")}
+    text = orjson.dumps({"step": 0, "advantages": source.advantages.tolist(), **lists})
+    return Body([text], "application/json")

@@ -1,0 +1,75 @@
+"""The client of the benchmarks: http.client on connections that stay open, a thread each.
+
+It posts what it is given and fails on any answer but 200. Knows nothing of what the bodies mean.
+"""
+
+import http.client
+import queue
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+TIMEOUT = 120.0
+
+
+@dataclass(frozen=True)
+class Body:
+    """A request body as buffers sent one after the other."""
+
+    buffers: Sequence[bytes | memoryview]
+    media_type: str
+
+    @property
+    def nbytes(self) -> int:
+        return sum(map(len, self.buffers))
+
+
+class Load:
+    """`connections` requests in flight to one URL path."""
+
+    def __init__(self, url: str, path: str, connections: int) -> None:
+        self._path = path
+        self._connections = [
+            http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT) for _ in range(connections)
+        ]
+        self._threads = ThreadPoolExecutor(connections)
+
+    def seconds(self, bodies: Iterable[Body]) -> float:
+        """Post all bodies, each on the next free connection; the seconds from the first byte to the last answer."""
+        waiting: queue.SimpleQueue[Body] = queue.SimpleQueue()
+        for body in bodies:
+            waiting.put(body)
+        start = threading.Barrier(len(self._connections) + 1)
+        done = [self._threads.submit(self._post_all, connection, waiting, start) for connection in self._connections]
+        start.wait()
+        began = time.perf_counter()
+        for future in done:
+            future.result()
+        return time.perf_counter() - began
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        for connection in self._connections:
+            connection.close()
+
+    def _post_all(
+        self, connection: http.client.HTTPConnection, waiting: "queue.SimpleQueue[Body]", start: threading.Barrier
+    ) -> None:
+        start.wait()
+        while True:
+            try:
+                body = waiting.get_nowait()
+            except queue.Empty:
+                return
+            self._post(connection, body)
+
+    def _post(self, connection: http.client.HTTPConnection, body: Body) -> None:
+        headers = {"Content-Type": body.media_type, "Content-Length": str(body.nbytes)}
+        connection.request("POST", self._path, iter(body.buffers), headers)
+        answer = connection.getresponse()
+        text = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"POST {self._path} answered {answer.status}: {text[:500]!r}")

@@ -1,0 +1,34 @@
+"""What a figure depends on: the processor, how many cores, how busy they are, and the versions at work."""
+
+import os
+import platform
+from pathlib import Path
+
+import torch
+from offpolicy_monitor import __version__
+
+
+def machine() -> dict[str, object]:
+    return {
+        "version": __version__,
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
+
+
+def processor() -> str:
+    """Its model, where the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def load() -> list[float]:
+    """Runnable processes on average over the last 1, 5 and 15 minutes."""
+    return [round(value, 2) for value in os.getloadavg()]

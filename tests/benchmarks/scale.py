@@ -1,0 +1,64 @@
+"""How much a run measures: the full run, and a quick one that only shows that everything works.
+
+A quick run measures eager kernels, smaller batches and few rounds: its figures are no measure of the goals.
+"""
+
+from dataclasses import dataclass
+
+MILLION = 1_000_000
+MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Sizes and counts.
+
+    repeats  rounds of the core's candidates; rounds: of HTTP's, each of which posts to every candidate in turn
+    compiled whether to wait for the compiled kernels, which takes some ten seconds for each process
+    posts    tokens a batch -> requests a round to the service
+    """
+
+    name: str
+    compiled: bool
+    repeats: int
+    rounds: int
+    core_tokens: int
+    grid_tokens: int
+    posts: dict[int, int]
+    naive_tokens: int
+    naive_rounds: int
+    commit_rounds: int
+    small_posts: int
+    body_bytes: int
+    gpu_tokens: tuple[int, ...] = (MILLION, 4 * MILLION, 16 * MILLION, 64 * MILLION)
+
+
+FULL = Scale(
+    name="full",
+    compiled=True,
+    repeats=7,
+    rounds=5,
+    core_tokens=MILLION,
+    grid_tokens=131_072,
+    posts={MILLION: 4, 131_072: 12, 16_384: 32},
+    naive_tokens=131_072,
+    naive_rounds=3,
+    commit_rounds=9,
+    small_posts=64,
+    body_bytes=128 * MEBIBYTE,
+)
+QUICK = Scale(
+    name="quick",
+    compiled=False,
+    repeats=3,
+    rounds=1,
+    core_tokens=131_072,
+    grid_tokens=16_384,
+    posts={MILLION: 2, 131_072: 4, 16_384: 8},
+    naive_tokens=16_384,
+    naive_rounds=1,
+    commit_rounds=2,
+    small_posts=16,
+    body_bytes=32 * MEBIBYTE,
+    gpu_tokens=(MILLION,),
+)

@@ -1,0 +1,83 @@
+"""Servers in processes of their own: the service, the sink and the naive service, each on a free port until the end.
+
+The service's database lies in a folder of the checkout, not in /tmp: in a file system in memory a commit costs nothing.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.fixtures.service import COMMAND, clean_environment, free_port, stop, wait_until_ready
+
+BATCHES = "/v1/runs/bench/batches"
+SINK = (sys.executable, "-m", "tests.benchmarks.sink")
+RESTS_WITHIN = 120.0  # seconds
+LOOK = 0.5  # seconds between two looks at the processor time spent
+BUSY = 0.1  # of one processor
+NAIVE = (sys.executable, "-m", "tests.benchmarks.naive")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server that was started; it may be used after `wait`."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def wait(self) -> None:
+        """Return when it answers and has come to rest: the service compiles in the background after its start."""
+        wait_until_ready(self.url, self.process)
+        deadline, spent, before = time.monotonic() + RESTS_WITHIN, session_seconds(self.pid), -1.0
+        while spent - before > BUSY * LOOK and time.monotonic() < deadline:
+            time.sleep(LOOK)
+            before, spent = spent, session_seconds(self.pid)
+
+
+def session_seconds(session: int) -> float:
+    """Processor time spent by the processes of a session, compilers among them; 0 where there is no /proc."""
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # ended between the two looks
+        ticks += sum(map(int, fields[11:13])) if int(fields[3]) == session else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def service(folder: Path, compiled: bool) -> Iterator[Served]:
+    """`offpolicy-monitor serve` on the CPU with an empty SQLite database in the folder."""
+    database = f"sqlite:///{folder / 'bench.db'}"
+    command = (*COMMAND, "serve", "--database-url", database, "--port")
+    chosen = {"DEVICE": "cpu", "LOG_LEVEL": "warning", "TORCH_COMPILE": str(compiled)}
+    settings = {f"OFFPOLICY_{name}": value for name, value in chosen.items()}
+    with served(command, folder / "service.log", **settings) as running:
+        yield running
+
+
+@contextmanager
+def served(command: Sequence[str], log_file: Path, **environment: str) -> Iterator[Served]:
+    """Start the command with a free port as its last argument; what it logged is shown where something fails."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            [*command, str(port)], env=clean_environment() | environment, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            yield Served(url, process)
+        except BaseException:
+            sys.stderr.write(log_file.read_text(errors="replace")[-4000:])
+            raise
+        finally:
+            stop(process)

@@ -1,0 +1,63 @@
+"""Timing by turns: every candidate once a round, so that what else the machine does falls on all alike; medians count.
+
+Progress goes to standard error: one line that is rewritten on a terminal, one line a part elsewhere.
+"""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+Work = Callable[[], object]
+NANOSECONDS = 1e9
+
+
+class Progress:
+    """Says what is being measured; `part` begins a part, `step` counts within it."""
+
+    def __init__(self) -> None:
+        self._on_terminal = sys.stderr.isatty()
+        self._began = time.monotonic()
+        self._name = ""
+
+    def part(self, name: str) -> None:
+        self._name = name
+        self._write(name, end="" if self._on_terminal else "\n")
+
+    def step(self, place: int, of: int, what: str = "") -> None:
+        if self._on_terminal:
+            self._write(f"{self._name} {what} {place}/{of}", end="")
+
+    def close(self) -> None:
+        self._write("done", end="\n")
+
+    def _write(self, text: str, end: str) -> None:
+        erase = "\r\033[K" if self._on_terminal else ""
+        sys.stderr.write(f"{erase}[{time.monotonic() - self._began:4.0f} s] {text}{end}")
+        sys.stderr.flush()
+
+
+def by_turns(candidates: Mapping[str, Callable[[], float]], rounds: int, progress: Progress) -> dict[str, float]:
+    """The median of what each candidate answers, over `rounds` rounds after one that does not count."""
+    found: dict[str, list[float]] = {name: [] for name in candidates}
+    for place in range(rounds + 1):
+        for name, candidate in candidates.items():
+            progress.step(place, rounds, name)
+            figure = candidate()
+            if place:
+                found[name].append(figure)
+    return {name: statistics.median(figures) for name, figures in found.items()}
+
+
+def seconds_by_turns(works: Mapping[str, Work], rounds: int, progress: Progress) -> dict[str, float]:
+    """The median seconds of each work."""
+    return by_turns({name: _timed(work) for name, work in works.items()}, rounds, progress)
+
+
+def _timed(work: Work) -> Callable[[], float]:
+    def seconds() -> float:
+        began = time.perf_counter()
+        work()
+        return time.perf_counter() - began
+
+    return seconds
