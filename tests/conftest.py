@@ -1,5 +1,7 @@
 """What every test may ask for; the fixtures themselves are in tests/fixtures."""
 
+import os
+
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.fixtures.application", "tests.fixtures.postgres", "tests.fixtures.stores"]
@@ -9,3 +11,6 @@ settings.register_profile(
     "reproducible", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("reproducible")
+
+# A compiler in the background of every application under test would slow all of them; tests of it ask for it.
+os.environ["OFFPOLICY_TORCH_COMPILE"] = "false"

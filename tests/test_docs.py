@@ -10,7 +10,7 @@ from offpolicy_monitor import core
 from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.core import rules
 from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.methods import METHODS, PRESETS
+from offpolicy_monitor.methods import METHODS, PRESETS, Method
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
 
@@ -27,7 +27,7 @@ def test_generated_pages_are_what_make_docs_writes() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
-def test_methods_page_gives_each_method_its_gap_and_its_rule_exists(method) -> None:
+def test_methods_page_gives_each_method_its_gap_and_its_rule_exists(method: Method) -> None:
     section = (DOCS / "methods.md").read_text().split("## Rules")[1].split("## Presets")[0]
     rows = [line for line in section.splitlines() if line.startswith(f"| `{method.name}` |")]
     assert len(rows) == 1

@@ -42,6 +42,9 @@ class Settings(BaseSettings):
 
     device: str = Field("auto", description="Where torch computes: auto (CUDA if present), cpu, cuda, cuda:1 ...")
     torch_threads: int = Field(1, ge=1, description="Intra-op threads of torch; more than one hurts on small machines.")
+    torch_compile: bool = Field(
+        True, description="Compile the pass over the tokens in the background after start; needs a C++ compiler."
+    )
 
     max_body_bytes: int = Field(256 * MEBIBYTE, ge=1, description="Largest request body as received, bytes.")
     max_decoded_bytes: int = Field(512 * MEBIBYTE, ge=1, description="Largest body after Content-Encoding, bytes.")

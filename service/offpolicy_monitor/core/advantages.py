@@ -26,15 +26,9 @@ class Advantages:
         if self.values.shape != (expected,):
             raise ValueError(f"advantages have shape {tuple(self.values.shape)}, expected ({expected},)")
 
-    @cached_property
-    def tokens(self) -> Tensor:
-        """[T]: the advantage at each token."""
-        return self.values if self.a_token else self.segments.spread(self.values)
-
-    @cached_property
-    def positive(self) -> Tensor:
-        """1.0 where A > 0, shaped as `values`."""
-        return indicator_above(self.values, 0.0)
+    def at(self, places: Tensor) -> Tensor:
+        """The advantage at each of these tokens: places [n] int64 -> [n]."""
+        return self.values[places if self.a_token else self.segments.owners(places)]
 
     @cached_property
     def negative(self) -> Tensor:
@@ -42,25 +36,15 @@ class Advantages:
         return indicator_below(self.values, 0.0)
 
     @cached_property
-    def positive_tokens(self) -> Tensor:
-        """[T]: 1.0 where A > 0."""
-        return self.positive if self.a_token else self.segments.spread(self.positive)
-
-    @cached_property
-    def negative_tokens(self) -> Tensor:
-        """[T]: 1.0 where A < 0."""
-        return self.negative if self.a_token else self.segments.spread(self.negative)
-
-    @cached_property
-    def magnitude_tokens(self) -> Tensor:
-        """[T]: |A| at each token."""
-        return self.tokens.abs()
+    def positive(self) -> Tensor:
+        """1.0 where A > 0, shaped as `values`."""
+        return indicator_above(self.values, 0.0)
 
     @cached_property
     def mass(self) -> Tensor:
         """[N] float64: sum of |A| over each sequence's tokens."""
         if self.a_token:
-            return self.segments.sum(self.magnitude_tokens)
+            return self.segments.sum(self.values.abs())
         return self.values.abs().double() * self.segments.counts
 
     @cached_property

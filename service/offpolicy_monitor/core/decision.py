@@ -1,7 +1,7 @@
 """What a rule decides about tokens or sequences, and the sums that tell what it would do to a batch.
 
-Shapes: T valid tokens, N sequences. A rule drops (0/1 floats) or reweights, per token [T] or per sequence [N]; a whole
-sequence's decision stands at each of its tokens, so token figures mean the same for both kinds.
+Shapes: T valid tokens, N sequences. A whole sequence's decision stands at each of its tokens, so token figures mean the
+same for decisions on tokens and on sequences. Dropped tokens are held as places: a healthy run has few of them.
 """
 
 from dataclasses import dataclass
@@ -11,136 +11,150 @@ from torch import Tensor
 
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.core.ragged import total
+from offpolicy_monitor.core.select import no_places
 
 
 @dataclass(frozen=True, eq=False)
-class Decision:
-    """The outcome of a rule; all tensors [T] if `a_token`, else [N].
+class TokenDrops:
+    """Places of the dropped tokens, [n] int64 each: below and above the bounds, or all in `low` without sides."""
 
-    low, high  0/1: dropped on the low or on the high side; `dropped` alone where a rule has no sides
-    weights    what a truncation multiplies the loss with; `truncated` 0/1 where it changed the ratio
-    """
+    low: Tensor
+    high: Tensor
 
+    @property
+    def places(self) -> Tensor:
+        """All dropped tokens."""
+        return torch.cat([self.low, self.high])
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceDrops:
+    """0/1 a sequence, [N] float64 each: dropped for being low or high, or all in `low` where a rule has no sides."""
+
+    low: Tensor
+    high: Tensor
+
+    @property
+    def dropped(self) -> Tensor:
+        """[N] float64: 1 where the sequence is dropped."""
+        return self.low + self.high
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """What a truncation multiplies the loss with, the same less 1, and 0/1 where it changed r: all [T], or all [N]."""
+
+    weight: Tensor
+    excess: Tensor
+    truncated: Tensor
     a_token: bool
-    dropped: Tensor | None = None
-    low: Tensor | None = None
-    high: Tensor | None = None
-    weights: Tensor | None = None
-    truncated: Tensor | None = None
-
-    @classmethod
-    def of_sides(cls, a_token: bool, low: Tensor, high: Tensor) -> "Decision":
-        """Drop what is low or high; the two never hold at once."""
-        return cls(a_token, low + high, low, high)
 
 
-def decision_sums(gap: GapTokens, decision: Decision) -> dict[str, Tensor]:
+Decision = TokenDrops | SequenceDrops | Weights
+
+
+def decision_sums(gap: GapTokens, decision: Decision, two_sided: bool) -> dict[str, Tensor]:
     """Counts and sums of one decision over the batch, 0-dim float64 by the names of summary.method."""
-    measure = _token_drops if decision.a_token else _sequence_drops
-    return {**measure(gap, decision), **_weight_sums(gap, decision)}
+    if isinstance(decision, SequenceDrops):
+        sums = _sequence_drops(gap, decision)
+    else:
+        nothing = no_places(gap.numerator)
+        sums = _token_drops(gap, decision if isinstance(decision, TokenDrops) else TokenDrops(nothing, nothing))
+    if not two_sided:
+        sums = {name: value for name, value in sums.items() if name not in ("masked_low_tokens", "masked_high_tokens")}
+    if gap.advantages is None:
+        sums = {name: value for name, value in sums.items() if name != "masked_advantage_mass"}
+    else:
+        sums["advantage_mass"] = gap.advantages.mass.sum()
+    return {**sums, **_weight_sums(gap, decision)} if isinstance(decision, Weights) else sums
 
 
 def keep_tokens(gap: GapTokens, decision: Decision) -> Tensor:
     """[T] bool: which valid tokens the rule keeps."""
-    if decision.dropped is None:
-        return torch.ones(gap.segments.tokens, dtype=torch.bool, device=gap.log_ratio.device)
-    dropped = decision.dropped if decision.a_token else gap.segments.spread(decision.dropped)
-    return dropped == 0
+    if isinstance(decision, SequenceDrops):
+        return gap.segments.spread(decision.dropped) == 0
+    keep = torch.ones(gap.segments.tokens, dtype=torch.bool, device=gap.numerator.device)
+    if isinstance(decision, TokenDrops):
+        keep[decision.places] = False
+    return keep
 
 
 def token_weights(gap: GapTokens, decision: Decision) -> Tensor | None:
     """[T] float64: the weight of each valid token, or None where the rule gives none."""
-    if decision.weights is None:
+    if not isinstance(decision, Weights):
         return None
-    return (decision.weights if decision.a_token else gap.segments.spread(decision.weights)).double()
+    return (decision.weight if decision.a_token else gap.segments.spread(decision.weight)).double()
 
 
-def _zero(gap: GapTokens) -> Tensor:
-    return torch.zeros((), dtype=torch.float64, device=gap.log_ratio.device)
-
-
-def _nothing_dropped(gap: GapTokens, decision: Decision) -> dict[str, Tensor]:
-    zero = _zero(gap)
-    sums = {
-        "masked_tokens": zero,
-        "masked_sequences": zero,
-        "touched_sequences": zero,
-        "k3_kept": gap.sequence_k3_sum.sum(),
-        "k3_masked": zero,
-        "log_ratio_square_kept": gap.sequence_square_sum.sum(),
-        "log_ratio_square_masked": zero,
-    }
-    if gap.advantages is not None:
-        sums |= {"advantage_mass": gap.advantages.mass.sum(), "masked_advantage_mass": zero}
-    if decision.low is not None:
-        sums |= {"masked_low_tokens": zero, "masked_high_tokens": zero}
-    return sums
-
-
-def _token_drops(gap: GapTokens, decision: Decision) -> dict[str, Tensor]:
-    dropped = decision.dropped
-    masked = None if dropped is None else total(dropped)
-    if dropped is None or masked is None or float(masked) == 0:
-        return _nothing_dropped(gap, decision)
-    in_sequence = gap.segments.sum(dropped)
-    kept = 1 - dropped
-    sums = {
-        "masked_tokens": masked,
+def _token_drops(gap: GapTokens, decision: TokenDrops) -> dict[str, Tensor]:
+    places = decision.places
+    owners = gap.segments.owners(places)
+    in_sequence = torch.bincount(owners, minlength=gap.segments.sequences).double()
+    k3, square = gap.columns.k3, gap.columns.log_ratio_square
+    k3_masked, square_masked = total(k3[places]), total(square[places])
+    return {
+        "masked_tokens": _count(gap, places),
+        "masked_low_tokens": _count(gap, decision.low),
+        "masked_high_tokens": _count(gap, decision.high),
         "masked_sequences": total(in_sequence == gap.segments.counts),
         "touched_sequences": total(in_sequence > 0),
-        "k3_kept": total(gap.k3.forward * kept),
-        "k3_masked": total(gap.k3.forward * dropped),
-        "log_ratio_square_kept": total(gap.log_ratio_square * kept),
-        "log_ratio_square_masked": total(gap.log_ratio_square * dropped),
+        "k3_kept": _kept(k3, gap.sequence_k3_sum, k3_masked, places),
+        "k3_masked": k3_masked,
+        "log_ratio_square_kept": _kept(square, gap.sequence_square_sum, square_masked, places),
+        "log_ratio_square_masked": square_masked,
+        "masked_advantage_mass": _mass(gap, places),
     }
-    if gap.advantages is not None:
-        mass = gap.advantages.magnitude_tokens
-        sums |= {"advantage_mass": gap.advantages.mass.sum(), "masked_advantage_mass": total(mass * dropped)}
-    if decision.low is not None and decision.high is not None:
-        sums |= {"masked_low_tokens": total(decision.low), "masked_high_tokens": total(decision.high)}
-    return sums
 
 
-def _sequence_drops(gap: GapTokens, decision: Decision) -> dict[str, Tensor]:
-    if decision.dropped is None:
-        return _nothing_dropped(gap, decision)
-    dropped, counts = decision.dropped.double(), gap.segments.counts
+def _kept(values: Tensor, sequence_sums: Tensor, masked: Tensor, places: Tensor) -> Tensor:
+    """The sum over kept tokens: all less the masked, or added up anew where that difference would cancel.
+
+    A rule drops the largest values, so what is kept can be a rounding error of the whole.
+    """
+    whole = sequence_sums.sum()
+    if float(masked) <= 0.5 * float(whole):
+        return whole - masked
+    kept = values.to(torch.float64, copy=True)
+    kept[places] = 0
+    return kept.sum()
+
+
+def _mass(gap: GapTokens, places: Tensor) -> Tensor:
+    """Sum of |A| over these tokens."""
+    return total(places[:0] if gap.advantages is None else gap.advantages.at(places).abs())
+
+
+def _count(gap: GapTokens, places: Tensor) -> Tensor:
+    return torch.tensor(len(places), dtype=torch.float64, device=gap.numerator.device)
+
+
+def _sequence_drops(gap: GapTokens, decision: SequenceDrops) -> dict[str, Tensor]:
+    dropped, counts = decision.dropped, gap.segments.counts
     kept, sequences = 1 - dropped, dropped.sum()
-    sums = {
+    k3, square = gap.sequence_k3_sum, gap.sequence_square_sum
+    return {
         "masked_tokens": torch.dot(dropped, counts),
+        "masked_low_tokens": torch.dot(decision.low, counts),
+        "masked_high_tokens": torch.dot(decision.high, counts),
         "masked_sequences": sequences,
         "touched_sequences": sequences,
-        "k3_kept": torch.dot(gap.sequence_k3_sum, kept),
-        "k3_masked": torch.dot(gap.sequence_k3_sum, dropped),
-        "log_ratio_square_kept": torch.dot(gap.sequence_square_sum, kept),
-        "log_ratio_square_masked": torch.dot(gap.sequence_square_sum, dropped),
+        "k3_kept": torch.dot(k3, kept),
+        "k3_masked": torch.dot(k3, dropped),
+        "log_ratio_square_kept": torch.dot(square, kept),
+        "log_ratio_square_masked": torch.dot(square, dropped),
+        "masked_advantage_mass": counts.new_zeros(()) if gap.advantages is None else gap.advantages.mass @ dropped,
     }
-    if gap.advantages is not None:
-        mass = gap.advantages.mass
-        sums |= {"advantage_mass": mass.sum(), "masked_advantage_mass": torch.dot(mass, dropped)}
-    if decision.low is not None and decision.high is not None:
-        sums |= {
-            "masked_low_tokens": torch.dot(decision.low.double(), counts),
-            "masked_high_tokens": torch.dot(decision.high.double(), counts),
-        }
-    return sums
 
 
-def _weight_sums(gap: GapTokens, decision: Decision) -> dict[str, Tensor]:
-    if decision.weights is None or decision.truncated is None:
-        return {}
-    excess = decision.weights - 1
-    if decision.a_token:
-        return {
-            "weight_excess": total(excess),
-            "weight_excess_square": total(excess.square()),
-            "weight_max": decision.weights.amax().double(),
-            "truncated_tokens": total(decision.truncated),
-        }
-    counts = gap.segments.counts
+def _weight_sums(gap: GapTokens, weights: Weights) -> dict[str, Tensor]:
+    """Sums over tokens; squares in float64, since a weight without an upper bound may be as large as exp(80)."""
+    weight, excess, truncated = weights.weight.double(), weights.excess.double(), weights.truncated.double()
+    counts = torch.ones_like(weight) if weights.a_token else gap.segments.counts
     return {
+        "weight": torch.dot(weight, counts),
+        "weight_square": torch.dot(weight.square(), counts),
         "weight_excess": torch.dot(excess, counts),
         "weight_excess_square": torch.dot(excess.square(), counts),
-        "weight_max": decision.weights.amax(),
-        "truncated_tokens": torch.dot(decision.truncated.double(), counts),
+        "weight_max": weight.amax(),
+        "truncated_tokens": torch.dot(truncated, counts),
     }

@@ -14,25 +14,34 @@ from torch import Tensor
 EXPONENT_CLAMP: Final = 80.0
 
 #: Below this |d| the series are used: exp(d) - 1 - d loses all digits to cancellation as d goes to 0.
-SERIES_LIMIT: Final = 0.1
+SERIES_LIMIT: Final = 0.3
 _JS_SERIES_LIMIT: Final = 0.25
 
 
-class K3(NamedTuple):
-    """k3 of a token in both directions, [T] each, nats, never negative."""
+class Exponentials(NamedTuple):
+    """What a token's log-ratio d gives, [T] each: r, and its distance from 1 and from 1 + d with all digits near 0."""
 
-    forward: Tensor  # exp(d) - 1 - d
-    reverse: Tensor  # exp(-d) - 1 + d
+    ratio: Tensor  # exp(d)
+    excess: Tensor  # exp(d) - 1
+    inverse_excess: Tensor  # exp(-d) - 1
+    k3: Tensor  # exp(d) - 1 - d
+    k3_reverse: Tensor  # exp(-d) - 1 + d
+
+
+def comparable(threshold: float, values: Tensor) -> float:
+    """The threshold, within what the dtype of the values can hold: beyond it, every comparison comes out the same."""
+    largest = torch.finfo(values.dtype).max
+    return max(-largest, min(largest, threshold))
 
 
 def indicator_above(values: Tensor, threshold: float) -> Tensor:
     """1.0 where values > threshold, else 0.0."""
-    return values.clone().gt_(threshold)
+    return values.clone().gt_(comparable(threshold, values))
 
 
 def indicator_below(values: Tensor, threshold: float) -> Tensor:
     """1.0 where values < threshold, else 0.0."""
-    return values.clone().lt_(threshold)
+    return values.clone().lt_(comparable(threshold, values))
 
 
 def ratio_excess(log_ratio: Tensor) -> Tensor:
@@ -40,24 +49,32 @@ def ratio_excess(log_ratio: Tensor) -> Tensor:
     return torch.expm1(log_ratio.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP))
 
 
-def k3_terms(log_ratio: Tensor, excess: Tensor, inverse_excess: Tensor) -> K3:
-    """k3 = expm1(d) - d and its reverse expm1(-d) + d, by their series for |d| < 0.1 (relative error 4e-9).
+def exponentials(log_ratio: Tensor) -> Exponentials:
+    """The exponentials of a log-ratio [T], exponents clamped to +-80; by series for |d| < 0.3 (relative error 1e-10).
 
-    excess is expm1(clip(d)), inverse_excess expm1(-clip(d)). Source: Schulman, "Approximating KL divergence" (2020).
+    k3 is Schulman's low-variance KL estimator ("Approximating KL divergence", 2020), and never negative. The series
+    serve all four, because a compiled expm1 is no better than exp - 1.
     """
     small = indicator_below(log_ratio.abs(), SERIES_LIMIT)
     x = log_ratio.clamp(-SERIES_LIMIT, SERIES_LIMIT)
     square = x * x
-    even = square * (0.5 + square * (1 / 24 + square * (1 / 720)))
-    odd = square * x * (1 / 6 + square * (1 / 120 + square * (1 / 5040)))
-    forward = torch.lerp(excess - log_ratio, even + odd, small)
-    reverse = torch.lerp(inverse_excess + log_ratio, even - odd, small)
-    return K3(forward, reverse)
+    even = square * (1 / 2 + square * (1 / 24 + square * (1 / 720 + square * (1 / 40320))))
+    odd = square * x * (1 / 6 + square * (1 / 120 + square * (1 / 5040 + square * (1 / 362880))))
+    clipped = log_ratio.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)
+    ratio = torch.exp(clipped)
+    excess, inverse_excess = ratio - 1, torch.exp(-clipped) - 1
+    return Exponentials(
+        ratio,
+        torch.lerp(excess, even + odd + x, small),
+        torch.lerp(inverse_excess, even - odd - x, small),
+        torch.lerp(excess - log_ratio, even + odd, small),
+        torch.lerp(inverse_excess + log_ratio, even - odd, small),
+    )
 
 
 def k3_of(log_ratio: Tensor) -> Tensor:
     """k3 = expm1(clip(d)) - d of any log-ratios."""
-    return k3_terms(log_ratio, ratio_excess(log_ratio), ratio_excess(-log_ratio)).forward
+    return exponentials(log_ratio).k3
 
 
 def js_terms(log_ratio_abs: Tensor, shrink: Tensor) -> Tensor:
@@ -77,6 +94,12 @@ def probability(log_prob: Tensor) -> Tensor:
     return torch.exp(log_prob.clamp(max=EXPONENT_CLAMP))
 
 
+def binary_variance(log_prob: Tensor) -> Tensor:
+    """p (1 - p), without losing the smaller of the two; a log-prob above 0 is read as 0."""
+    below_one = torch.expm1(log_prob.clamp(max=0.0))
+    return -below_one * (1 + below_one)
+
+
 def probability_difference(p: Tensor, q: Tensor, shrink: Tensor) -> Tensor:
     """|p - q| = max(p, q) * (1 - exp(-|d|)), which keeps its digits where p and q are nearly equal.
 
@@ -86,12 +109,12 @@ def probability_difference(p: Tensor, q: Tensor, shrink: Tensor) -> Tensor:
 
 
 def binary_kl(log_q: Tensor, log_p: Tensor) -> Tensor:
-    """KL between Bernoulli(q) and Bernoulli(p): q (log q - log p) + (1-q) (log(1-q) - log(1-p)), nats.
+    """KL between Bernoulli(q) and Bernoulli(p), [T] float64: q log(q / p) + (1-q) log((1-q) / (1-p)), nats.
 
     1 - q = -expm1(log q), without an epsilon: a zero complement of p gives +inf, unless q's is zero too. A log-prob
-    above 0 is read as 0. Source: DPPO.
+    above 0 is read as 0. In float64, because the two terms cancel for near policies. Source: DPPO.
     """
-    log_q, log_p = log_q.clamp(max=0.0), log_p.clamp(max=0.0)
+    log_q, log_p = log_q.double().clamp(max=0.0), log_p.double().clamp(max=0.0)
     q, q_rest, p_rest = torch.exp(log_q), -torch.expm1(log_q), -torch.expm1(log_p)
     own = q * (log_q - log_p)
     other = torch.where(q_rest > 0, q_rest * (torch.log(q_rest) - torch.log(p_rest)), 0.0)

@@ -5,24 +5,20 @@ for them once. Formulas are in the design's signals page and in docs/methods.md;
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.divergences import EXPONENT_CLAMP, indicator_above, js_terms
+from offpolicy_monitor.core.columns import TOTALS, WEIGHT_CLAMP
+from offpolicy_monitor.core.divergences import EXPONENT_CLAMP
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.core.ragged import total
-
-LN2: Final = 0.6931471805599453
-
-#: The clamp that defines chi2 and ess: w = exp(clip(d, +-20)). It is part of the definition and is not counted.
-WEIGHT_CLAMP: Final = 20.0
 
 
 def token_sums(gap: GapTokens) -> dict[str, Tensor]:
     """Sums over valid tokens; per-sequence sums that exist anyway are added up instead of passing over the tokens."""
-    weight = gap.with_clamped(WEIGHT_CLAMP)
+    totals = dict(zip(TOTALS, gap.columns.totals, strict=True))
+    exact = gap.segments.tokens - totals.pop("changed_tokens")
     return {
         "log_ratio": gap.sequence_sum.sum(),
         "log_ratio_abs": gap.sequence_abs_sum.sum(),
@@ -30,39 +26,15 @@ def token_sums(gap: GapTokens) -> dict[str, Tensor]:
         "log_ratio_min": gap.sequence_min.amin(),
         "log_ratio_max": gap.sequence_max.amax(),
         "k3": gap.sequence_k3_sum.sum(),
-        "k3_reverse": total(gap.k3.reverse),
-        "js": total(js_terms(gap.log_ratio_abs, gap.shrink)),
-        "ratio_excess": total(gap.excess),
         "multiplicative_excess": gap.sequence_growth_sum.sum(),
-        "weight_excess": total(weight),
-        "weight_excess_square": total(weight.square()),
-        "tail_tokens": total(indicator_above(gap.log_ratio_abs, LN2)),
-        "exact_tokens": gap.segments.tokens - total(indicator_above(gap.log_ratio_abs, 0.0)),
-        "clamped_tokens": total(indicator_above(gap.log_ratio_abs, EXPONENT_CLAMP)),
-        **_probability_sums(gap),
-    }
-
-
-def _probability_sums(gap: GapTokens) -> dict[str, Tensor]:
-    difference = gap.probability_difference
-    p, q = gap.numerator.probability64, gap.denominator.probability64
-    return {
-        "probability_diff": total(difference),
-        "probability_diff_square": total(difference.square()),
-        "probability_diff_max": difference.amax().double(),
-        "p": p.sum(),
-        "q": q.sum(),
-        "p_square": torch.dot(p, p),
-        "q_square": torch.dot(q, q),
-        "p_q": torch.dot(p, q),
+        "exact_tokens": exact,
+        **totals,
     }
 
 
 def sequence_sums(gap: GapTokens) -> dict[str, Tensor]:
     """Sums over non-empty sequences; L is the mean and D the sum of d over a sequence, g = exp(L)."""
     counts, log_geometric, log_product = gap.segments.counts, gap.sequence_mean, gap.sequence_sum
-    geometric = torch.expm1(log_geometric.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP))
-    product = torch.expm1(log_product.clamp(-WEIGHT_CLAMP, WEIGHT_CLAMP))
     return {
         "sequence_k3": (gap.sequence_k3_sum / counts).sum(),
         "sequence_log_ratio_abs": (gap.sequence_abs_sum / counts).sum(),
@@ -70,16 +42,25 @@ def sequence_sums(gap: GapTokens) -> dict[str, Tensor]:
         "log_geometric_abs": log_geometric.abs().sum(),
         "log_geometric_min": log_geometric.amin(),
         "log_geometric_max": log_geometric.amax(),
-        "geometric_excess": geometric.sum(),
-        "geometric_excess_square": geometric.square().sum(),
+        **_ratio_sums("geometric", log_geometric.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)),
         "inverse_geometric": torch.exp(-log_geometric.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)).sum(),
         "log_product": log_product.sum(),
         "log_product_min": log_product.amin(),
         "log_product_max": log_product.amax(),
-        "product_excess": product.sum(),
-        "product_excess_square": product.square().sum(),
+        **_ratio_sums("product", log_product.clamp(-WEIGHT_CLAMP, WEIGHT_CLAMP)),
         **_perplexity_sums("numerator", gap.sequence_numerator_sum / counts),
         **_perplexity_sums("denominator", gap.sequence_denominator_sum / counts),
+    }
+
+
+def _ratio_sums(name: str, log_ratio: Tensor) -> dict[str, Tensor]:
+    """Sums of x, x^2, x - 1, (x - 1)^2 for x = exp(log_ratio): the first two serve far below 1, the others near it."""
+    ratio, excess = torch.exp(log_ratio), torch.expm1(log_ratio)
+    return {
+        name: ratio.sum(),
+        f"{name}_square": ratio.square().sum(),
+        f"{name}_excess": excess.sum(),
+        f"{name}_excess_square": excess.square().sum(),
     }
 
 

@@ -79,6 +79,14 @@ class Segments:
             return torch.from_numpy(np.repeat(values.numpy(), self.lengths.numpy()))
         return torch.repeat_interleave(values, self._device_lengths, output_size=self.tokens)
 
+    @cached_property
+    def _ends(self) -> Tensor:
+        return torch.cumsum(self.lengths, 0).to(self.device)
+
+    def owners(self, places: Tensor) -> Tensor:
+        """The sequence that each token belongs to: places [n] int64 -> [n] int64."""
+        return torch.bucketize(places, self._ends, right=True)
+
     def selected(self, chosen: Tensor) -> Tensor:
         """How many chosen tokens each sequence has: [T] bool on the device -> [N] int64 on the CPU."""
         return self.sum(chosen.to(torch.float32)).to("cpu", torch.int64)

@@ -13,49 +13,34 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.advantages import Advantages
-from offpolicy_monitor.core.decision import Decision
-from offpolicy_monitor.core.divergences import binary_kl, indicator_above, indicator_below, ratio_excess
+from offpolicy_monitor.core.decision import SequenceDrops, TokenDrops, Weights
+from offpolicy_monitor.core.divergences import (
+    binary_kl,
+    binary_variance,
+    comparable,
+    indicator_above,
+    indicator_below,
+    ratio_excess,
+)
 from offpolicy_monitor.core.gap import GapTokens
+from offpolicy_monitor.core.select import no_places, places_above, places_below
 
 Level = Literal["token", "sequence", "geometric"]
 Statistic = Literal["ratio", "k1", "k2", "k3"]
 Reduce = Literal["mean", "max", "sum"]
 
 
-def log_statistic(gap: GapTokens, level: Level) -> Tensor:
-    """d [T], L [N] or D [N]: the log of the importance ratio at a level, nats."""
-    return {
-        "token": lambda: gap.log_ratio,
-        "geometric": lambda: gap.sequence_mean,
-        "sequence": lambda: gap.sequence_sum,
-    }[level]()
-
-
-def log_bound(ratio: float) -> float:
-    """log of a bound on a ratio; -inf at 0, below which no ratio lies."""
-    return math.log(ratio) if ratio > 0 else -math.inf
-
-
-def _outside(values: Tensor, lower: float | None, upper: float | None) -> tuple[Tensor, Tensor]:
-    """0/1 floats: values < lower, values > upper; an absent bound drops nothing."""
-    low = torch.zeros_like(values) if lower is None else indicator_below(values, lower)
-    high = torch.zeros_like(values) if upper is None else indicator_above(values, upper)
-    return low, high
-
-
-def _optional_log(bound: float | None) -> float | None:
-    return None if bound is None else log_bound(bound)
-
-
-def truncate(gap: GapTokens, *, level: Level, lower: float | None, upper: float | None) -> Decision:
+def truncate(gap: GapTokens, *, level: Level, lower: float | None, upper: float | None) -> Weights:
     """Truncated importance sampling: weight = clip(r, lower, upper). Source: Yao et al., verl, slime."""
-    statistic = log_statistic(gap, level)
-    low, high = _outside(statistic, _optional_log(lower), _optional_log(upper))
-    weights = (ratio_excess(statistic) + 1).clamp(lower, upper)
-    return Decision(level == "token", weights=weights, truncated=low + high)
+    a_token = level == "token"
+    statistic = gap.log_ratio if a_token else _sequence_statistic(gap, level)
+    excess = gap.columns.excess if a_token else ratio_excess(statistic)
+    ratio = gap.columns.ratio if a_token else excess + 1
+    low, high = _indicators(statistic, _log_bound(lower), _log_bound(upper))
+    return Weights(_clip(ratio, lower, upper, 0.0), _clip(excess, lower, upper, 1.0), low + high, a_token)
 
 
-def cispo(gap: GapTokens, *, lower: float, upper: float) -> Decision:
+def cispo(gap: GapTokens, *, lower: float, upper: float) -> Weights:
     """CISPO: weight = clip(r, 1 - lower, 1 + upper) at token level. Source: MiniMax-M1, slime, SkyRL."""
     return truncate(gap, level="token", lower=max(0.0, 1 - lower), upper=1 + upper)
 
@@ -68,66 +53,49 @@ def mask(
     reduce: Reduce | None,
     lower: float | None,
     upper: float | None,
-) -> Decision:
+) -> TokenDrops | SequenceDrops:
     """Masked importance sampling: drop where the statistic at the level leaves [lower, upper].
 
     `ratio` compares r at the level; k1 = -d, k2 = d^2 / 2, k3 = expm1(d) - d compare a token's value, or one figure a
     sequence made by `reduce`. Source: IcePop, Liu et al. (MIS), verl, slime, NeMo-RL, SkyRL.
     """
     if statistic == "ratio":
-        sides = _outside(log_statistic(gap, level), _optional_log(lower), _optional_log(upper))
-        return Decision.of_sides(level == "token", *sides)
-    values = _token_k(gap, statistic) if level == "token" else _sequence_k(gap, statistic, reduce)
-    low, high = _outside(values, lower, upper)
-    return Decision(level == "token", low + high)
+        lower, upper = _log_bound(lower), _log_bound(upper)
+    if level == "token":
+        return TokenDrops(*_outside(_token_statistic(gap, statistic), lower, upper))
+    values = _sequence_statistic(gap, level) if statistic == "ratio" else _sequence_k(gap, statistic, reduce)
+    return SequenceDrops(*_indicators(values, lower, upper))
 
 
-def _token_k(gap: GapTokens, statistic: Statistic) -> Tensor:
-    if statistic == "k1":
-        return -gap.log_ratio
-    return gap.log_ratio_square / 2 if statistic == "k2" else gap.k3.forward
-
-
-def _sequence_k(gap: GapTokens, statistic: Statistic, reduce: Reduce | None) -> Tensor:
-    """One figure a sequence, [N] float64."""
-    if reduce == "max":
-        return {"k1": -gap.sequence_min, "k2": gap.sequence_abs_max.square() / 2, "k3": gap.sequence_k3_max}[statistic]
-    sums = {"k1": -gap.sequence_sum, "k2": gap.sequence_square_sum / 2, "k3": gap.sequence_k3_sum}[statistic]
-    return sums / gap.segments.counts if reduce == "mean" else sums
-
-
-def veto(gap: GapTokens, *, lower: float | None, upper: float | None) -> Decision:
+def veto(gap: GapTokens, *, lower: float | None, upper: float | None) -> SequenceDrops:
     """Drop a sequence if any token's ratio is below lower or above upper. Source: slime, verl 0.7."""
-    low, high = torch.zeros_like(gap.sequence_min), torch.zeros_like(gap.sequence_max)
-    if lower is not None:
-        low = indicator_below(gap.sequence_min, log_bound(lower))
-    if upper is not None:
-        high = indicator_above(gap.sequence_max, log_bound(upper))
-    return Decision(False, torch.maximum(low, high))
+    low, _ = _indicators(gap.sequence_min, _log_bound(lower), None)
+    _, high = _indicators(gap.sequence_max, None, _log_bound(upper))
+    return _without_sides(torch.maximum(low, high))
 
 
-def opsm(gap: GapTokens, *, delta: float) -> Decision:
+def opsm(gap: GapTokens, *, delta: float) -> TokenDrops | SequenceDrops:
     """Off-policy sequence masking: drop where A < 0 and -L > delta. Source: DeepSeek-V3.2."""
     advantages = _advantages(gap)
     far = indicator_above(-gap.sequence_mean, delta)
     if advantages.a_token:
-        return Decision(True, gap.segments.spread(far) * advantages.negative)
-    return Decision(False, far * advantages.negative)
+        return TokenDrops(places_above(gap.segments.spread(far) * advantages.negative, 0.5), no_places(far))
+    return _without_sides(far * advantages.negative)
 
 
-def ppo_clip(gap: GapTokens, *, level: Level, lower: float, upper: float) -> Decision:
+def ppo_clip(gap: GapTokens, *, level: Level, lower: float, upper: float) -> TokenDrops | SequenceDrops:
     """PPO clipping: drop where A > 0 and r > 1 + upper, or A < 0 and r < 1 - lower.
 
     Level token is PPO and GRPO, geometric is GSPO, sequence is RLOO.
     """
     advantages = _advantages(gap)
-    low, high = _outside(log_statistic(gap, level), log_bound(1 - lower), log_bound(1 + upper))
-    a_token = level == "token" or advantages.a_token
-    if a_token:
-        if level != "token":
-            low, high = gap.segments.spread(low), gap.segments.spread(high)
-        return Decision.of_sides(True, low * advantages.negative_tokens, high * advantages.positive_tokens)
-    return Decision.of_sides(False, low * advantages.negative, high * advantages.positive)
+    bounds = _log_bound(1 - lower), _log_bound(1 + upper)
+    if level != "token" and not advantages.a_token:
+        low, high = _indicators(_sequence_statistic(gap, level), *bounds)
+        return SequenceDrops(low * advantages.negative, high * advantages.positive)
+    values = gap.log_ratio if level == "token" else gap.segments.spread(_sequence_statistic(gap, level))
+    low, high = _outside(values, *bounds)
+    return TokenDrops(low[advantages.at(low) < 0], high[advantages.at(high) > 0])
 
 
 def dppo(
@@ -137,32 +105,33 @@ def dppo(
     lower: float,
     upper: float,
     zero_advantage: Literal["keep", "negative"],
-) -> Decision:
+) -> TokenDrops:
     """Divergence PPO: drop tokens whose probability moved away too far, judged by total variation or binary KL(q || p).
 
     A > 0: p rose by more than upper; A < 0: p fell by more than lower. Source: DPPO; prime-rl (zero_advantage
     negative).
     """
     advantages = _advantages(gap)
-    negative = advantages.negative_tokens if zero_advantage == "keep" else 1 - advantages.positive_tokens
     if divergence == "tv":
-        difference = gap.signed_probability_difference
-        low, high = _outside(difference, -lower, upper)
+        low, high = _outside(gap.columns.probability_difference, -lower, upper)
     else:
-        moved = binary_kl(gap.denominator.values, gap.numerator.values)
-        low = indicator_above(moved, lower) * indicator_below(gap.log_ratio, 0.0)
-        high = indicator_above(moved, upper) * indicator_above(gap.log_ratio, 0.0)
-    return Decision.of_sides(True, low * negative, high * advantages.positive_tokens)
+        far = _far(gap, min(lower, upper), gap.numerator)
+        moved = binary_kl(gap.denominator[far], gap.numerator[far])
+        d = gap.log_ratio[far]
+        low, high = far[(moved > lower) & (d < 0)], far[(moved > upper) & (d > 0)]
+    signs = advantages.at(low)
+    low = low[signs < 0 if zero_advantage == "keep" else signs <= 0]
+    return TokenDrops(low, high[advantages.at(high) > 0])
 
 
-def ipo(gap: GapTokens, *, threshold: float) -> Decision:
+def ipo(gap: GapTokens, *, threshold: float) -> TokenDrops:
     """Drop tokens with |p - q| > threshold, whatever the advantage. Source: prime-rl."""
-    return Decision.of_sides(True, *_outside(gap.signed_probability_difference, -threshold, threshold))
+    return TokenDrops(*_outside(gap.columns.probability_difference, -threshold, threshold))
 
 
-def m2po(gap: GapTokens, *, cut: Tensor) -> Decision:
+def m2po(gap: GapTokens, *, cut: Tensor) -> TokenDrops:
     """Drop the tokens of largest d^2, which `cut` [T] 0/1 marks (see second_moment_cut). Source: M2PO."""
-    return Decision(True, cut)
+    return TokenDrops(places_above(cut, 0.5), no_places(cut))
 
 
 def second_moment_cut(log_ratio: Tensor, threshold: float) -> Tensor | None:
@@ -175,7 +144,7 @@ def second_moment_cut(log_ratio: Tensor, threshold: float) -> Tensor | None:
     if not len(square) or float(square.mean()) <= threshold:
         return None
     order = len(square) - 1 - torch.argsort(square.flip(0), stable=True)
-    counts = torch.arange(1, len(square) + 1, device=square.device)
+    counts = torch.arange(1, len(square) + 1, dtype=square.dtype, device=square.device)
     fits = torch.cumsum(square[order], 0) <= threshold * counts
     kept = int(torch.nonzero(fits).amax()) + 1 if bool(fits.any()) else 0
     cut = torch.zeros_like(log_ratio)
@@ -183,22 +152,86 @@ def second_moment_cut(log_ratio: Tensor, threshold: float) -> Tensor | None:
     return cut
 
 
-def trm(gap: GapTokens, *, max: float, mean: float) -> Decision:
+def trm(gap: GapTokens, *, max: float, mean: float) -> SequenceDrops:
     """Trust-region masking: drop a sequence if its largest k2 > max or its mean k3 > mean. Source: TRM."""
     largest = indicator_above(gap.sequence_abs_max.square() / 2, max)
     average = indicator_above(gap.sequence_k3_sum / gap.segments.counts, mean)
-    return Decision(False, torch.maximum(largest, average))
+    return _without_sides(torch.maximum(largest, average))
 
 
-def kpop(gap: GapTokens, *, phi: float) -> Decision:
+def kpop(gap: GapTokens, *, phi: float) -> TokenDrops:
     """Drop tokens whose larger binary KL, of the two directions, exceeds phi. Source: AReaL."""
-    a, b = gap.numerator.values, gap.denominator.values
-    return Decision(True, indicator_above(torch.maximum(binary_kl(b, a), binary_kl(a, b)), phi))
+    far = torch.unique(torch.cat([_far(gap, phi, gap.numerator), _far(gap, phi, gap.denominator)]))
+    a, b = gap.numerator[far], gap.denominator[far]
+    return TokenDrops(far[torch.maximum(binary_kl(b, a), binary_kl(a, b)) > phi], far[:0])
 
 
-def seq_error(gap: GapTokens, *, threshold: float) -> Decision:
+def seq_error(gap: GapTokens, *, threshold: float) -> SequenceDrops:
     """Drop a sequence if its mean multiplicative error, mean_t exp|d|, exceeds the threshold. Source: NeMo-RL."""
-    return Decision(False, indicator_above(gap.sequence_growth_sum / gap.segments.counts, threshold - 1))
+    return _without_sides(indicator_above(gap.sequence_growth_sum / gap.segments.counts, threshold - 1))
+
+
+def _far(gap: GapTokens, threshold: float, log_p: Tensor) -> Tensor:
+    """Places [n] of a superset of the tokens whose binary KL from q to p exceeds the threshold.
+
+    KL <= chi2 = (p - q)^2 / (p (1 - p)), which is cheap; the factor leaves room for its rounding.
+    """
+    difference = gap.columns.probability_difference
+    room = comparable(0.99 * threshold, difference)
+    return places_above(difference.square() - room * binary_variance(log_p), -1e-30)
+
+
+def _clip(values: Tensor, lower: float | None, upper: float | None, offset: float) -> Tensor:
+    """clip(values, lower - offset, upper - offset); an absent bound clips nothing."""
+    bounds = [None if bound is None else comparable(bound - offset, values) for bound in (lower, upper)]
+    return values.clamp(bounds[0], bounds[1])
+
+
+def _log_bound(ratio: float | None) -> float | None:
+    """log of a bound on a ratio; -inf at 0 and less, below which no ratio lies."""
+    if ratio is None:
+        return None
+    return math.log(ratio) if ratio > 0 else -math.inf
+
+
+def _outside(values: Tensor, lower: float | None, upper: float | None) -> tuple[Tensor, Tensor]:
+    """Places of tokens below and above the bounds; an absent bound drops nothing."""
+    low = no_places(values) if lower is None else places_below(values, lower)
+    high = no_places(values) if upper is None else places_above(values, upper)
+    return low, high
+
+
+def _indicators(values: Tensor, lower: float | None, upper: float | None) -> tuple[Tensor, Tensor]:
+    """0/1 floats: values < lower, values > upper; an absent bound marks nothing."""
+    low = torch.zeros_like(values) if lower is None else indicator_below(values, lower)
+    high = torch.zeros_like(values) if upper is None else indicator_above(values, upper)
+    return low, high
+
+
+def _without_sides(dropped: Tensor) -> SequenceDrops:
+    return SequenceDrops(dropped, torch.zeros_like(dropped))
+
+
+def _token_statistic(gap: GapTokens, statistic: Statistic) -> Tensor:
+    """[T]: d, whose bounds are logs, or k1, k2 or k3 of each token."""
+    if statistic == "ratio":
+        return gap.log_ratio
+    if statistic == "k1":
+        return -gap.log_ratio
+    return gap.columns.log_ratio_square / 2 if statistic == "k2" else gap.columns.k3
+
+
+def _sequence_statistic(gap: GapTokens, level: Level) -> Tensor:
+    """L or D, [N] float64: the log of the importance ratio of a sequence."""
+    return gap.sequence_mean if level == "geometric" else gap.sequence_sum
+
+
+def _sequence_k(gap: GapTokens, statistic: Statistic, reduce: Reduce | None) -> Tensor:
+    """One figure a sequence, [N] float64."""
+    if reduce == "max":
+        return {"k1": -gap.sequence_min, "k2": gap.sequence_abs_max.square() / 2, "k3": gap.sequence_k3_max}[statistic]
+    sums = {"k1": -gap.sequence_sum, "k2": gap.sequence_square_sum / 2, "k3": gap.sequence_k3_sum}[statistic]
+    return sums / gap.segments.counts if reduce == "mean" else sums
 
 
 def _advantages(gap: GapTokens) -> Advantages:

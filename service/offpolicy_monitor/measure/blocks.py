@@ -18,7 +18,8 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import LOGPROB_COLUMNS, Array, RaggedBatch
 from offpolicy_monitor.core.advantages import Advantages
-from offpolicy_monitor.core.gap import GapTokens, LogProbs
+from offpolicy_monitor.core.columns import token_columns
+from offpolicy_monitor.core.gap import Derive, GapTokens
 from offpolicy_monitor.core.ragged import Segments
 
 #: gap -> (numerator column, denominator column)
@@ -39,6 +40,7 @@ class DeviceBatch:
     columns     log-prob name -> [T] float32 or float64
     finite      log-prob name -> [T] bool, for the columns alone that hold a non-finite value
     advantages  [S] or [T] float, or None; `advantages_a_token` says which
+    derive      core.columns.token_columns, or a compiled form of it
     """
 
     offsets: Array
@@ -47,9 +49,10 @@ class DeviceBatch:
     advantages: Tensor | None
     advantages_a_token: bool
     device: torch.device
+    derive: Derive = token_columns
 
     @classmethod
-    def load(cls, batch: RaggedBatch, device: torch.device) -> "DeviceBatch":
+    def load(cls, batch: RaggedBatch, device: torch.device, derive: Derive = token_columns) -> "DeviceBatch":
         """Bring the columns to the device (no copy on the CPU) and find what is not finite."""
         columns = {name: _tensor(batch.columns[name], device) for name in LOGPROB_COLUMNS if name in batch.columns}
         finite = {
@@ -67,6 +70,7 @@ class DeviceBatch:
             None if advantages is None else _tensor(advantages, device),
             "advantages" in batch.a_token,
             device,
+            derive,
         )
 
     @property
@@ -133,7 +137,7 @@ class Block:
         if not masks:
             if not len(self._sequences):
                 return None
-            gap = GapTokens(self._columns[numerator], self._columns[denominator], self._segments, self._advantages)
+            gap = self._gap(self._columns[numerator], self._columns[denominator], self._segments, self._advantages)
             return ValidTokens(gap, self._sequences, None)
         chosen = torch.stack(masks).all(0)
         tokens = torch.nonzero(chosen).squeeze(1)
@@ -142,9 +146,12 @@ class Block:
         counts = self._segments.selected(chosen)
         kept = torch.nonzero(counts).squeeze(1)
         segments = Segments(counts[kept], self.batch.device)
-        columns = [LogProbs(self._columns[name].values[tokens]) for name in (numerator, denominator)]
-        gap = GapTokens(columns[0], columns[1], segments, self._selected_advantages(tokens, kept, segments))
+        columns = [self._columns[name][tokens] for name in (numerator, denominator)]
+        gap = self._gap(columns[0], columns[1], segments, self._selected_advantages(tokens, kept, segments))
         return ValidTokens(gap, self._sequences[kept], tokens)
+
+    def _gap(self, a: Tensor, b: Tensor, segments: Segments, advantages: Advantages | None) -> GapTokens:
+        return GapTokens(a, b, segments, advantages, self.batch.derive)
 
     @cached_property
     def _sequences(self) -> Tensor:
@@ -155,8 +162,8 @@ class Block:
         return Segments(self.lengths[self._sequences], self.batch.device)
 
     @cached_property
-    def _columns(self) -> Mapping[str, LogProbs]:
-        return {name: LogProbs(column[self.token_range]) for name, column in self.batch.columns.items()}
+    def _columns(self) -> Mapping[str, Tensor]:
+        return {name: column[self.token_range] for name, column in self.batch.columns.items()}
 
     @cached_property
     def _advantages(self) -> Advantages | None:

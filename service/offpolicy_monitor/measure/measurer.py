@@ -12,9 +12,12 @@ import numpy as np
 import torch
 
 from offpolicy_monitor.batch import RaggedBatch
+from offpolicy_monitor.core.columns import token_columns
+from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.measure.blocks import DeviceBatch
 from offpolicy_monitor.measure.detail import method_details, sequence_figures
+from offpolicy_monitor.measure.kernels import compile_in_background
 from offpolicy_monitor.measure.summarise import lag_sums, summarise
 from offpolicy_monitor.methods import PRESETS, MethodRow
 from offpolicy_monitor.summary.step import StepSummary
@@ -35,6 +38,7 @@ class Measurer:
         torch.set_num_threads(threads)
         self.device = choose_device(device)
         self.fallbacks = 0
+        self._derive: Derive = token_columns
         self._block_tokens = CPU_BLOCK_TOKENS if self.device.type == "cpu" else GPU_BLOCK_TOKENS
 
     @property
@@ -51,11 +55,24 @@ class Measurer:
         advantages = np.array([-1.0, 0.0, 1.0, 2.0], np.float32)
         self.measure(RaggedBatch.from_positions(lengths, columns, {"advantages": advantages}), PRESETS)
 
+    def compile_in_background(self, done: Callable[[Exception | None], None]) -> None:
+        """Compile the pass over the tokens on a thread of its own, and use it from then on.
+
+        `done` is called there once: with None, or with the reason why the eager pass goes on serving.
+        """
+
+        def ready(outcome: Derive | Exception) -> None:
+            if not isinstance(outcome, Exception):
+                self._derive = outcome
+            done(outcome if isinstance(outcome, Exception) else None)
+
+        compile_in_background(self.device, ready)
+
     def measure(self, batch: RaggedBatch, rows: Sequence[MethodRow], policy_version: int | None = None) -> StepSummary:
         """The summary of a batch, with what each row would do to it. Rows whose inputs were not sent are left out."""
 
         def run(block_tokens: int) -> StepSummary:
-            return summarise(batch, DeviceBatch.load(batch, self.device), rows, block_tokens)
+            return summarise(batch, DeviceBatch.load(batch, self.device, self._derive), rows, block_tokens)
 
         return self._with_fallback(run).merge(StepSummary(batch=lag_sums(batch, policy_version)))
 
@@ -79,7 +96,7 @@ class Measurer:
             return figures
 
         def run(block_tokens: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-            loaded = DeviceBatch.load(batch, self.device)
+            loaded = DeviceBatch.load(batch, self.device, self._derive)
             details = method_details(batch, loaded, wanted, block_tokens, by_token=detail == "token")
             return sequence_figures(batch, loaded, block_tokens), details
 
@@ -108,6 +125,7 @@ class Measurer:
         if self.device.type == "cpu":
             raise MemoryError("out of memory on the CPU")
         self.device = torch.device("cpu")
+        self._derive = token_columns
         self._block_tokens = CPU_BLOCK_TOKENS
 
 

@@ -14,10 +14,11 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import LOGPROB_COLUMNS, RaggedBatch
 from offpolicy_monitor.core import rules
-from offpolicy_monitor.core.decision import Decision, decision_sums
+from offpolicy_monitor.core.decision import Decision, TokenDrops, decision_sums
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.core.gap_sums import cross_sums, sequence_sums, to_floats, token_sums
 from offpolicy_monitor.core.histogram import Layout, bin_counts, bin_numbers
+from offpolicy_monitor.core.select import no_places, places_above, places_below
 from offpolicy_monitor.measure.blocks import Block, DeviceBatch, ValidTokens
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary import histogram as bins
@@ -38,6 +39,9 @@ COUNTS: Final = frozenset(
     }
 )  # fmt: skip
 
+#: Of all numbers only zero has a smaller magnitude than this subnormal float32.
+SMALLEST_MAGNITUDE: Final = 2.0**-149
+
 #: For each request-wide row, by its place in the rows: the [n] 0/1 cut over the gap's valid tokens, None if all stay.
 Cuts = Mapping[int, Tensor | None]
 
@@ -53,7 +57,9 @@ def request_cuts(rows: Sequence[MethodRow], batch: DeviceBatch) -> Cuts:
     for place, row in enumerate(rows):
         if row.method.request_wide:
             valid = batch.whole().valid(row.gap)
-            cuts[place] = None if valid is None else rules.second_moment_cut(valid.gap.log_ratio, **row.parameters)
+            if valid is not None:
+                log_ratio = valid.gap.numerator - valid.gap.denominator
+                cuts[place] = rules.second_moment_cut(log_ratio, **row.parameters)
     return cuts
 
 
@@ -68,11 +74,13 @@ class Decider:
     def decide(self, place: int, gap: GapTokens) -> Decision:
         """The decision of the row at `place` on the valid tokens of its gap in the next block."""
         row = self.rows[place]
-        if place not in self._cuts:
+        if not row.method.request_wide:
             return row.method.rule(gap, **row.arguments)
         cut, start = self._cuts[place], self._seen[place]
         self._seen[place] = start + gap.segments.tokens
-        return Decision(True) if cut is None else rules.m2po(gap, cut=cut[start : self._seen[place]])
+        if cut is None:
+            return TokenDrops(no_places(gap.numerator), no_places(gap.numerator))
+        return row.method.rule(gap, cut=cut[start : self._seen[place]])
 
 
 def summarise(batch: RaggedBatch, loaded: DeviceBatch, rows: Sequence[MethodRow], block_tokens: int) -> StepSummary:
@@ -111,7 +119,7 @@ def gap_summary(gap: GapTokens) -> GapSummary:
 def method_summary(row: MethodRow, gap: GapTokens, decision: Decision) -> MethodSummary:
     """Sums of one row's decision over a block."""
     counts = {"tokens": gap.segments.tokens, "sequences": gap.segments.sequences}
-    return MethodSummary(row.spec, _with_integers({**counts, **to_floats(decision_sums(gap, decision))}))
+    return MethodSummary(row.spec, _with_integers({**counts, **to_floats(decision_sums(gap, decision, row.two_sided))}))
 
 
 def _no_drops(row: MethodRow) -> MethodSummary:
@@ -200,12 +208,14 @@ def _suspects(loaded: DeviceBatch) -> dict[str, int]:
         finite = torch.stack(list(loaded.finite.values())).all(0)
         counts["nonfinite_tokens"] = len(finite) - int(finite.sum())
     if "sampling_logprobs" in loaded.columns:
-        counts["exact_zero_tokens"] = int((loaded.columns["sampling_logprobs"] == 0).sum())
-    return {**counts, "positive_tokens": int(_positive(columns).sum())}
+        counts["exact_zero_tokens"] = len(places_below(loaded.columns["sampling_logprobs"].abs(), SMALLEST_MAGNITUDE))
+    return {**counts, "positive_tokens": len(torch.unique(torch.cat([_positive(column) for column in columns])))}
 
 
-def _positive(columns: Sequence[Tensor]) -> Tensor:
-    return torch.stack([(column > 0) & torch.isfinite(column) for column in columns]).any(0)
+def _positive(column: Tensor) -> Tensor:
+    """Places of finite log-probs above 0."""
+    places = places_above(column, 0.0)
+    return places[torch.isfinite(column[places])]
 
 
 def lag_sums(batch: RaggedBatch, policy_version: int | None) -> dict[str, float]:

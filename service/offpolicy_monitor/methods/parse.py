@@ -1,12 +1,14 @@
 """Rows as a caller sent them -> MethodRow, or a refusal that names the field at fault."""
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from offpolicy_monitor.errors import FieldError, Refusal
 from offpolicy_monitor.methods.catalogue import METHODS
 from offpolicy_monitor.methods.model import GAPS, REQUIRED, Choice, Method, MethodRow, Parameter
+
+LARGEST: Final = sys.float_info.max
 
 
 def parse_row(row: Mapping[str, Any], field: str = "methods") -> MethodRow:
@@ -53,13 +55,13 @@ def _text(row: Mapping[str, Any], key: str, field: str, options: tuple[str, ...]
 def _parameter(row: Mapping[str, Any], key: str, parameter: Parameter, field: str) -> Any:
     if isinstance(parameter, Choice):
         return _text(row, key, field, parameter.options, parameter.options[0])
-    value = row.get(key, parameter.default)
-    if value is None:
-        return None
+    value = row.get(key)
+    if value is None and parameter.default != REQUIRED:
+        return parameter.default
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _refusal(f"{field}.{key}", "is required" if value == REQUIRED else "must be a number")
+        raise _refusal(f"{field}.{key}", "is required" if value is None else "must be a number")
     low, high = parameter.within
-    if not math.isfinite(value) or not low <= value <= high:
+    if not -LARGEST <= value <= LARGEST or not low <= value <= high:
         raise _refusal(f"{field}.{key}", f"must be a finite number from {low} to {high}; got {value}")
     return float(value)
 

@@ -15,6 +15,7 @@ from offpolicy_monitor.summary.sums import Reduction, Sums, merge_sums
 
 QUANTILES: Final = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 EXPONENT_CLAMP: Final = 80.0  # float32 overflows at exp(88.7)
+NEAR_ONE: Final = 0.5  # a mean ratio above this is read from sums of x - 1
 
 #: What is summed over valid tokens; r = exp(d), p = exp(a), q = exp(b), w = exp(clip(d, +-20)).
 TOKEN_SUMS: Final[Mapping[str, Reduction]] = {
@@ -27,8 +28,11 @@ TOKEN_SUMS: Final[Mapping[str, Reduction]] = {
     "k3": "sum",
     "k3_reverse": "sum",
     "js": "sum",
+    "ratio": "sum",  # r
     "ratio_excess": "sum",  # r - 1
     "multiplicative_excess": "sum",  # exp|d| - 1
+    "weight": "sum",  # w
+    "weight_square": "sum",
     "weight_excess": "sum",  # w - 1
     "weight_excess_square": "sum",  # (w - 1)^2
     "tail_tokens": "sum",  # |d| > ln 2
@@ -53,12 +57,16 @@ SEQUENCE_SUMS: Final[Mapping[str, Reduction]] = {
     "log_geometric_abs": "sum",
     "log_geometric_min": "min",
     "log_geometric_max": "max",
+    "geometric": "sum",  # g
+    "geometric_square": "sum",
     "geometric_excess": "sum",  # g - 1
     "geometric_excess_square": "sum",  # (g - 1)^2
     "inverse_geometric": "sum",  # exp(-L)
     "log_product": "sum",  # D
     "log_product_min": "min",
     "log_product_max": "max",
+    "product": "sum",  # v
+    "product_square": "sum",
     "product_excess": "sum",  # v - 1
     "product_excess_square": "sum",
     "perplexity_numerator": "sum",
@@ -124,21 +132,34 @@ def bounded_exp(x: float) -> float:
 def variance(total: float, total_square: float, count: float) -> float:
     """Population variance from sums; rounding cannot make it negative."""
     average = total / count
-    return max(0.0, total_square / count - average * average)
+    spread = total_square / count - average * average
+    return spread if not spread < 0 else 0.0
 
 
-def weight_figures(excess: float, excess_square: float, count: float) -> tuple[float, float]:
-    """chi2 = mean(w^2) - 1 and ESS = mean(w)^2 / mean(w^2), from the sums of w - 1 and (w - 1)^2.
+def ratio_mean(sums: Sums, name: str, count: float) -> float:
+    """Mean of a ratio x from its sums `name` (of x) and `name_excess` (of x - 1).
 
-    Sums of w - 1 keep their precision where w is close to 1, which is where a healthy run lives.
+    Sums of x - 1 keep their digits where a healthy run lives, close to 1; sums of x keep theirs far below it.
     """
-    chi2 = (excess_square + 2 * excess) / count
-    return chi2, (1 + excess / count) ** 2 / (1 + chi2)
+    direct = sums[name] / count
+    return 1 + sums[f"{name}_excess"] / count if direct > NEAR_ONE else direct
+
+
+def ratio_spread(sums: Sums, name: str, count: float) -> tuple[float, float, float]:
+    """chi2 = mean(x^2) - 1, ESS = mean(x)^2 / mean(x^2) and the standard deviation of a ratio x, from its sums."""
+    mean = ratio_mean(sums, name, count)
+    if mean > NEAR_ONE:
+        excess, square = sums[f"{name}_excess"], sums[f"{name}_excess_square"]
+        chi2 = (square + 2 * excess) / count
+        return chi2, mean * mean / (1 + chi2), math.sqrt(variance(excess, square, count))
+    second = sums[f"{name}_square"] / count
+    ess = mean * mean / second if second > 0 else math.nan
+    return second - 1, ess, math.sqrt(variance(sums[name], sums[f"{name}_square"], count))
 
 
 def _token_means(sums: Sums) -> dict[str, Any]:
     count = sums["tokens"]
-    chi2, ess = weight_figures(sums["weight_excess"], sums["weight_excess_square"], count)
+    chi2, ess, _ = ratio_spread(sums, "weight", count)
     return {
         "k1": -sums["log_ratio"] / count,
         "k2": sums["log_ratio_square"] / (2 * count),
@@ -147,7 +168,7 @@ def _token_means(sums: Sums) -> dict[str, Any]:
         "js": sums["js"] / count,
         "log_ratio_mean": sums["log_ratio"] / count,
         "abs_log_ratio_mean": sums["log_ratio_abs"] / count,
-        "ratio_mean": 1 + sums["ratio_excess"] / count,
+        "ratio_mean": ratio_mean(sums, "ratio", count),
         "multiplicative_error": 1 + sums["multiplicative_excess"] / count,
         "tail_fraction": sums["tail_tokens"] / count,
         "exact_fraction": sums["exact_tokens"] / count,
@@ -193,16 +214,16 @@ def _correlation(sums: Sums) -> float | None:
 
 def _sequence_figures(sums: Sums) -> dict[str, Any]:
     count = sums["sequences"]
-    chi2, ess = weight_figures(sums["product_excess"], sums["product_excess_square"], count)
-    spread = variance(sums["geometric_excess"], sums["geometric_excess_square"], count)
+    chi2, ess, _ = ratio_spread(sums, "product", count)
+    _, _, geometric_std = ratio_spread(sums, "geometric", count)
     return {
         "k1": -sums["log_geometric"] / count,
         "k3": sums["sequence_k3"] / count,
         "abs_log_ratio_mean": sums["sequence_log_ratio_abs"] / count,
-        "geometric_ratio_mean": 1 + sums["geometric_excess"] / count,
+        "geometric_ratio_mean": ratio_mean(sums, "geometric", count),
         "geometric_ratio_min": bounded_exp(sums["log_geometric_min"]),
         "geometric_ratio_max": bounded_exp(sums["log_geometric_max"]),
-        "geometric_ratio_std": math.sqrt(spread),
+        "geometric_ratio_std": geometric_std,
         "log_geometric_ratio_mean": sums["log_geometric"] / count,
         "log_geometric_ratio_abs_mean": sums["log_geometric_abs"] / count,
         "log_geometric_ratio_min": sums["log_geometric_min"],

@@ -107,7 +107,8 @@ class Histogram:
         ranks = np.asarray(list(fractions), np.float64) * (self.total - 1)
         below, above = np.floor(ranks), np.ceil(ranks)
         low, high = (self._order_statistics(filled, last_rank, r, lowest, highest) for r in (below, above))
-        return [float(x) for x in low + (high - low) * (ranks - below)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return [float(x) for x in low + (high - low) * (ranks - below)]
 
     def _order_statistics(
         self, filled: Counts, last_rank: Counts, ranks: NDArray[np.float64], lowest: float, highest: float
@@ -118,7 +119,9 @@ class Histogram:
         chosen = filled[place]
         inside = (ranks - (last_rank[place] - self.counts[chosen])) / (self.counts[chosen] + 1)
         low, high = np.maximum(lower[chosen], lowest), np.minimum(upper[chosen], highest)
-        values = np.where(np.abs(chosen // 2 - LARGEST_KEY) == 0, 0.0, low + (high - low) * inside)
+        with np.errstate(over="ignore", invalid="ignore"):  # float64 log-probs near overflow have infinite log-ratios
+            inner = low + (high - low) * inside
+        values = np.where(chosen // 2 == LARGEST_KEY, 0.0, inner)
         return np.where(ranks == 0, lowest, np.where(ranks == self.total - 1, highest, values))
 
     def to_stored(self) -> list[list[int]]:

@@ -4,12 +4,11 @@ Counts and sums that merge across shards, and the fields of a method that they a
 sums, so that a figure is never shown with other thresholds than its own.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from offpolicy_monitor.summary.gap import variance, weight_figures
+from offpolicy_monitor.summary.gap import ratio_mean, ratio_spread
 from offpolicy_monitor.summary.sums import Reduction, Sums, fraction, merge_sums
 
 #: Sums over valid tokens and non-empty sequences; w is the weight of a truncation, d the log-ratio of the method's gap.
@@ -27,6 +26,8 @@ METHOD_SUMS: Final[Mapping[str, Reduction]] = {
     "k3_masked": "sum",
     "log_ratio_square_kept": "sum",  # d^2
     "log_ratio_square_masked": "sum",
+    "weight": "sum",  # w
+    "weight_square": "sum",
     "weight_excess": "sum",  # w - 1
     "weight_excess_square": "sum",
     "weight_max": "max",
@@ -81,14 +82,15 @@ class MethodSummary:
 
     def _weights(self) -> dict[str, Any]:
         sums = self.sums
-        if "weight_excess" not in sums:
+        if "weight" not in sums:
             return {}
-        excess, square, count = sums["weight_excess"], sums["weight_excess_square"], sums["tokens"]
+        count = sums["tokens"]
+        _, ess, std = ratio_spread(sums, "weight", count)
         return {
-            "weight_mean": 1 + excess / count,
-            "weight_std": math.sqrt(variance(excess, square, count)),
+            "weight_mean": ratio_mean(sums, "weight", count),
+            "weight_std": std,
             "weight_max": sums["weight_max"],
-            "weight_ess": weight_figures(excess, square, count)[1],
+            "weight_ess": ess,
             "truncated_token_fraction": sums["truncated_tokens"] / count,
         }
 

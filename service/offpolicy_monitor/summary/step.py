@@ -107,7 +107,7 @@ def attribution(cross: Sums) -> dict[str, float] | None:
         "staleness": cross["staleness_square"],
         "interaction": 2 * cross["mismatch_staleness"],
     }
-    total = math.fsum(parts.values())
+    total = sum(parts.values())
     return {name: part / total for name, part in parts.items()} if total > 0 else None
 
 

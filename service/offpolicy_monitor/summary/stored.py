@@ -41,10 +41,9 @@ def from_bytes(stored: bytes) -> StepSummary:
     """Read a summary of any released version; StoredSummaryError where the bytes are not one."""
     try:
         content = json.loads(zlib.decompress(stored))
-        reader = _READERS[content["version"]]
-    except (zlib.error, ValueError, TypeError, KeyError) as error:
+        return _READERS[content["version"]](content)
+    except (zlib.error, ValueError, TypeError, LookupError, AttributeError) as error:
         raise StoredSummaryError(f"not a summary that this release can read: {error!r}") from error
-    return reader(content)
 
 
 def _read_version_1(content: Mapping[str, Any]) -> StepSummary:

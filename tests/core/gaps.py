@@ -1,0 +1,37 @@
+"""GapTokens from plain lists, for the tests of core/."""
+
+import torch
+from offpolicy_monitor.core.advantages import Advantages
+from offpolicy_monitor.core.gap import GapTokens
+from offpolicy_monitor.core.ragged import Segments
+
+CPU = torch.device("cpu")
+
+
+def segments(*lengths: int) -> Segments:
+    return Segments(torch.tensor(lengths, dtype=torch.int64), CPU)
+
+
+def gap_of(
+    numerator: list[list[float]],
+    denominator: list[list[float]],
+    advantages: list[float] | list[list[float]] | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> GapTokens:
+    """One list a sequence; advantages one a sequence (a list) or one a token (a list of lists)."""
+    parts = segments(*(len(sequence) for sequence in numerator))
+    a, b = (torch.tensor([x for s in side for x in s], dtype=dtype) for side in (numerator, denominator))
+    own = None
+    if advantages is not None:
+        flat = [x for s in advantages for x in (s if isinstance(s, list) else [s])]
+        own = Advantages(torch.tensor(flat, dtype=dtype), isinstance(advantages[0], list), parts)
+    return GapTokens(a, b, parts, own)
+
+
+def gap_of_log_ratios(
+    d: list[list[float]],
+    advantages: list[float] | list[list[float]] | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> GapTokens:
+    """A gap whose log-ratios are exactly d: the denominator's log-probs are 0."""
+    return gap_of(d, [[0.0] * len(s) for s in d], advantages, dtype)

@@ -1,0 +1,319 @@
+"""Each rule of the catalogue on hand-made tokens: sides, ties, levels, sign of the advantage."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import torch
+from offpolicy_monitor.core import rules as core_rules
+from offpolicy_monitor.core.decision import Decision, SequenceDrops, TokenDrops, Weights
+from offpolicy_monitor.core.gap import GapTokens
+
+from tests.core.gaps import gap_of, gap_of_log_ratios
+
+D64 = torch.float64
+LN2 = math.log(2.0)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A rule's decision together with the gap it was made on."""
+
+    gap: GapTokens
+    decision: Decision
+
+    @property
+    def a_token(self) -> bool:
+        return isinstance(self.decision, TokenDrops) or (isinstance(self.decision, Weights) and self.decision.a_token)
+
+    @property
+    def weights(self) -> Weights:
+        assert isinstance(self.decision, Weights)
+        return self.decision
+
+
+class Rules:
+    """The rules by name; each answers a Ran."""
+
+    def __getattr__(self, name: str) -> Callable[..., Ran]:
+        return lambda gap, **arguments: Ran(gap, getattr(core_rules, name)(gap, **arguments))
+
+
+rules = Rules()
+
+
+def sides(ran: Ran) -> tuple[list[float], list[float]]:
+    """0/1 a token, or a sequence: dropped on the low, on the high side."""
+    decision = ran.decision
+    if isinstance(decision, SequenceDrops):
+        return decision.low.tolist(), decision.high.tolist()
+    assert isinstance(decision, TokenDrops)
+    marks = [[0.0] * ran.gap.segments.tokens, [0.0] * ran.gap.segments.tokens]
+    for side, places in zip(marks, (decision.low, decision.high), strict=True):
+        for place in places.tolist():
+            side[place] += 1
+    return marks[0], marks[1]
+
+
+def dropped(ran: Ran) -> list[float]:
+    return [low + high for low, high in zip(*sides(ran), strict=True)]
+
+
+def log_ratios(ratios: list[list[float]], advantages: list[float] | list[list[float]] | None = None) -> GapTokens:
+    return gap_of_log_ratios([[math.log(r) for r in sequence] for sequence in ratios], advantages, D64)
+
+
+def test_truncate_clips_weights_and_drops_nothing() -> None:
+    decision = rules.truncate(log_ratios([[0.25, 1.0, 3.0]]), level="token", lower=0.5, upper=2.0)
+    assert decision.weights.weight.tolist() == pytest.approx([0.5, 1.0, 2.0], rel=1e-15)
+    assert decision.weights.truncated.tolist() == [1.0, 0.0, 1.0]
+
+
+def test_truncate_at_sequence_level_clips_the_product() -> None:
+    decision = rules.truncate(log_ratios([[2.0, 4.0], [0.5, 0.25]]), level="sequence", lower=None, upper=4.0)
+    assert decision.weights.weight.tolist() == pytest.approx([4.0, 0.125], rel=1e-15)
+    assert decision.weights.truncated.tolist() == [1.0, 0.0]
+    assert not decision.a_token
+
+
+def test_a_ratio_on_the_bound_is_not_truncated() -> None:
+    decision = rules.truncate(gap_of_log_ratios([[0.0, 0.5]]), level="token", lower=1.0, upper=1.0)
+    assert decision.weights.truncated.tolist() == [0.0, 1.0]
+
+
+def test_cispo_clips_to_one_minus_lower_and_one_plus_upper() -> None:
+    decision = rules.cispo(log_ratios([[0.1, 0.9, 7.0]]), lower=0.5, upper=4.0)
+    assert decision.weights.weight.tolist() == pytest.approx([0.5, 0.9, 5.0], rel=1e-15)
+    assert decision.weights.truncated.tolist() == [1.0, 0.0, 1.0]
+
+
+def test_cispo_with_lower_above_one_has_no_lower_bound() -> None:
+    decision = rules.cispo(log_ratios([[1e-9, 0.5]]), lower=3.0, upper=1.0)
+    assert decision.weights.weight.tolist() == pytest.approx([1e-9, 0.5], rel=1e-6)
+    assert decision.weights.truncated.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("level", "low", "high"),
+    [("token", [1.0, 0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0, 0.0]), ("geometric", [0.0, 1.0], [0.0, 0.0])],
+)
+def test_a_ratio_mask_tells_low_from_high(level: core_rules.Level, low: list[float], high: list[float]) -> None:
+    gap = log_ratios([[0.4, 1.0, 1.9, 2.1], [0.3]])
+    decision = rules.mask(gap, level=level, statistic="ratio", reduce=None, lower=0.5, upper=2.0)
+    assert sides(decision) == (low, high)
+
+
+def test_bounds_are_inclusive_to_keep_at_every_level() -> None:
+    # d = log(2) exactly as float64, and L = D = log(2) of a sequence of one token.
+    gap = gap_of_log_ratios([[LN2], [-LN2], [0.0]], dtype=D64)
+    for level in ("token", "geometric", "sequence"):
+        kept = rules.mask(gap, level=level, statistic="ratio", reduce=None, lower=0.5, upper=2.0)
+        assert dropped(kept) == [0.0, 0.0, 0.0]
+        tight = rules.mask(gap, level=level, statistic="ratio", reduce=None, lower=1.0, upper=1.0)
+        assert dropped(tight) == [1.0, 1.0, 0.0]
+
+
+def test_one_bound_may_be_absent() -> None:
+    gap = log_ratios([[1e-6, 1.0, 9.0]])
+    above = rules.mask(gap, level="token", statistic="ratio", reduce=None, lower=None, upper=3.0)
+    below = rules.mask(gap, level="token", statistic="ratio", reduce=None, lower=0.5, upper=None)
+    assert (dropped(above), dropped(below)) == ([0.0, 0.0, 1.0], [1.0, 0.0, 0.0])
+
+
+def test_k_statistics_a_token_have_no_sides() -> None:
+    gap = gap_of_log_ratios([[0.5, -0.5, 1.0]])
+    k1 = rules.mask(gap, level="token", statistic="k1", reduce=None, lower=-0.5, upper=0.25)
+    k2 = rules.mask(gap, level="token", statistic="k2", reduce=None, lower=None, upper=0.125)
+    k3 = rules.mask(gap, level="token", statistic="k3", reduce=None, lower=None, upper=0.15)
+    # k1 = -0.5, 0.5, -1; k2 = 0.125, 0.125, 0.5; k3 = 0.149, 0.107, 0.718
+    assert dropped(k1) == [0.0, 1.0, 1.0]
+    assert dropped(k2) == [0.0, 0.0, 1.0]
+    assert dropped(k3) == [0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("statistic", "reduce", "figure"),
+    [
+        ("k1", "mean", 0.5),
+        ("k1", "max", 2.0),
+        ("k1", "sum", 1.0),
+        ("k2", "mean", 1.25),
+        ("k2", "max", 2.0),
+        ("k2", "sum", 2.5),
+        ("k3", "mean", (math.exp(1) - 2 + math.exp(-2) + 1) / 2),
+        ("k3", "max", math.exp(-2) + 1),
+        ("k3", "sum", math.exp(1) - 2 + math.exp(-2) + 1),
+    ],
+)
+def test_k_statistics_a_sequence_are_made_by_reduce(
+    statistic: core_rules.Statistic, reduce: core_rules.Reduce, figure: float
+) -> None:
+    gap = gap_of_log_ratios([[1.0, -2.0]], dtype=D64)  # k1 = -1, 2; k2 = 0.5, 2; k3 = e - 2, e^-2 + 1
+    just_above, just_below = figure * (1 + 1e-9), figure * (1 - 1e-9)
+    for bound, expected in ((just_above, [0.0]), (just_below, [1.0])):
+        decision = rules.mask(gap, level="sequence", statistic=statistic, reduce=reduce, lower=None, upper=bound)
+        assert dropped(decision) == expected
+
+
+def test_veto_looks_at_any_token_of_a_sequence() -> None:
+    gap = log_ratios([[1.0, 1e-5, 1.0], [1.0, 2.0], [100.0]])
+    assert dropped(rules.veto(gap, lower=1e-4, upper=None)) == [1.0, 0.0, 0.0]
+    assert dropped(rules.veto(gap, lower=None, upper=3.0)) == [0.0, 0.0, 1.0]
+    assert dropped(rules.veto(gap, lower=1e-4, upper=1.5)) == [1.0, 1.0, 1.0]
+
+
+def test_veto_keeps_a_token_on_the_bound() -> None:
+    gap = gap_of_log_ratios([[-LN2, LN2]], dtype=D64)
+    assert dropped(rules.veto(gap, lower=0.5, upper=2.0)) == [0.0]
+
+
+def test_opsm_drops_negative_sequences_whose_mean_fell_by_more_than_delta() -> None:
+    d = [[-0.5, 0.0], [-0.5, 0.0], [0.5, 0.5], [-0.25, 0.0]]
+    decision = rules.opsm(gap_of_log_ratios(d, [-1.0, 1.0, -1.0, -1.0]), delta=0.125)
+    assert dropped(decision) == [1.0, 0.0, 0.0, 0.0]
+    assert not decision.a_token
+
+
+def test_opsm_with_advantages_a_token_drops_the_negative_tokens_alone() -> None:
+    decision = rules.opsm(gap_of_log_ratios([[-1.0, -1.0, -1.0]], [[-1.0, 0.0, 2.0]]), delta=0.5)
+    assert dropped(decision) == [1.0, 0.0, 0.0]
+
+
+def test_opsm_with_delta_zero_keeps_what_did_not_fall() -> None:
+    assert dropped(rules.opsm(gap_of_log_ratios([[0.0], [-0.25]], [-1.0, -1.0]), delta=0.0)) == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_a_zero_advantage_of_either_sign_is_never_masked_by_a_sign_rule(zero: float) -> None:
+    far = gap_of([[-0.01, -9.0]], [[-9.0, -0.01]], [zero])
+    assert dropped(rules.opsm(far, delta=0.0)) == [0.0]
+    assert sides(rules.ppo_clip(far, level="token", lower=0.1, upper=0.1)) == ([0.0, 0.0], [0.0, 0.0])
+    for divergence in ("tv", "kl"):
+        kept = rules.dppo(far, divergence=divergence, lower=0.1, upper=0.1, zero_advantage="keep")
+        assert sides(kept) == ([0.0, 0.0], [0.0, 0.0])
+        fallen = rules.dppo(far, divergence=divergence, lower=0.1, upper=0.1, zero_advantage="negative")
+        assert sides(fallen) == ([0.0, 1.0], [0.0, 0.0])
+
+
+def test_ppo_clip_drops_only_moves_in_the_direction_of_the_advantage() -> None:
+    gap = log_ratios([[1.3, 0.7, 1.1, 0.9], [1.3, 0.7, 1.1, 0.9]], [1.0, -1.0])
+    low, high = sides(rules.ppo_clip(gap, level="token", lower=0.2, upper=0.2))
+    assert low == [0.0] * 4 + [0.0, 1.0, 0.0, 0.0]
+    assert high == [1.0, 0.0, 0.0, 0.0] + [0.0] * 4
+
+
+def test_ppo_clip_at_geometric_level_is_a_sequence_decision_or_a_token_one_by_the_advantages() -> None:
+    d = [[0.2, 0.0], [-0.2, 0.0]]
+    whole = rules.ppo_clip(gap_of_log_ratios(d, [1.0, -1.0]), level="geometric", lower=0.05, upper=0.05)
+    assert sides(whole) == ([0.0, 1.0], [1.0, 0.0])
+    own = [[1.0, -1.0], [-1.0, 0.0]]
+    mixed = rules.ppo_clip(gap_of_log_ratios(d, own), level="geometric", lower=0.05, upper=0.05)
+    assert sides(mixed) == ([0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0])
+
+
+def test_ppo_clip_at_sequence_level_looks_at_the_product() -> None:
+    gap = log_ratios([[1.1, 1.1], [1.1, 1.0]], [1.0, 1.0])
+    assert sides(rules.ppo_clip(gap, level="sequence", lower=0.2, upper=0.2)) == ([0.0, 0.0], [1.0, 0.0])
+
+
+def test_ppo_clip_with_lower_of_one_or_more_never_drops_on_the_low_side() -> None:
+    gap = gap_of_log_ratios([[-70.0, -1.0]], [-1.0])
+    for lower in (1.0, 2.5):
+        assert dropped(rules.ppo_clip(gap, level="token", lower=lower, upper=0.2)) == [0.0, 0.0]
+
+
+def test_dppo_tv_compares_probabilities() -> None:
+    # p - q: 0.25, -0.25, 0.0625, -0.0625
+    p, q = [0.5, 0.25, 0.125, 0.0625], [0.25, 0.5, 0.0625, 0.125]
+    a, b = ([[math.log(x) for x in side]] for side in (p, q))
+    up = rules.dppo(gap_of(a, b, [1.0], D64), divergence="tv", lower=0.2, upper=0.2, zero_advantage="keep")
+    down = rules.dppo(gap_of(a, b, [-1.0], D64), divergence="tv", lower=0.2, upper=0.2, zero_advantage="keep")
+    assert sides(up) == ([0.0] * 4, [1.0, 0.0, 0.0, 0.0])
+    assert sides(down) == ([0.0, 1.0, 0.0, 0.0], [0.0] * 4)
+
+
+def test_dppo_kl_needs_the_divergence_and_the_direction() -> None:
+    # KL(0.25 || 0.5) = 0.131, KL(0.5 || 0.25) = 0.144
+    a, b = [[math.log(0.5), math.log(0.25)]], [[math.log(0.25), math.log(0.5)]]
+    for bound, expected in ((0.13, 1.0), (0.14, 0.0)):
+        decision = rules.dppo(gap_of(a, b, [1.0], D64), divergence="kl", lower=9, upper=bound, zero_advantage="keep")
+        assert sides(decision) == ([0.0, 0.0], [expected, 0.0])
+    for bound, expected in ((0.14, 1.0), (0.15, 0.0)):
+        decision = rules.dppo(gap_of(a, b, [-1.0], D64), divergence="kl", lower=bound, upper=9, zero_advantage="keep")
+        assert sides(decision) == ([0.0, expected], [0.0, 0.0])
+
+
+def test_ipo_drops_on_both_sides_whatever_the_advantage() -> None:
+    a, b = ([[math.log(x) for x in side]] for side in ([0.5, 0.25, 0.3], [0.25, 0.5, 0.25]))
+    assert sides(rules.ipo(gap_of(a, b, None, D64), threshold=0.1)) == ([0.0, 1.0, 0.0], [1.0, 0.0, 0.0])
+
+
+def test_ipo_keeps_a_difference_exactly_on_its_threshold() -> None:
+    a, b = [[0.0, -800.0]], [[-800.0, 0.0]]  # p - q is exactly 1 and -1 in float64
+    assert dropped(rules.ipo(gap_of(a, b, None, D64), threshold=1.0)) == [0.0, 0.0]
+    assert dropped(rules.ipo(gap_of(a, b, None, D64), threshold=0.999)) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("d", "threshold", "expected"),
+    [
+        ([3.0, 1.0, -4.0, 0.0], 26 / 4, None),  # the mean of d^2 is exactly the threshold
+        ([3.0, 1.0, -4.0, 0.0], 6.4, [0, 0, 1, 0]),
+        ([3.0, 1.0, -4.0, 0.0], 10 / 3, [0, 0, 1, 0]),
+        ([3.0, 1.0, -4.0, 0.0], 3.3, [1, 0, 1, 0]),
+        ([3.0, 1.0, -4.0, 0.0], 0.4, [1, 1, 1, 0]),
+        ([3.0, 1.0, -4.0, 0.0], 0.0, [1, 1, 1, 0]),
+        ([3.0, 1.0, -4.0, 2.0], 0.5, [1, 1, 1, 1]),
+        ([2.0, -2.0, 2.0], 3.9, [1, 1, 1]),
+        ([2.0, 0.0, -2.0, 2.0, 0.0], 2.0, [1, 0, 0, 0, 0]),  # 4, 4 of 0, 0, 4, 4: mean 2; the earliest equal goes
+        ([0.0, 0.0], 0.0, None),
+    ],
+)
+def test_m2po_cuts_the_fewest_largest_squares(d: list[float], threshold: float, expected: list[int] | None) -> None:
+    cut = core_rules.second_moment_cut(torch.tensor(d), threshold)
+    assert (None if cut is None else cut.tolist()) == expected
+
+
+def test_m2po_cuts_the_earliest_of_many_equals() -> None:
+    cut = core_rules.second_moment_cut(torch.tensor([2.0, -2.0] * 500 + [0.0] * 1000), 1.0)
+    # 333 squares of 4 may stay beside 1000 zeros: 4 * 333 / 1333 < 1, and one more would exceed it.
+    assert cut is not None
+    dropped_tokens = cut.nonzero().squeeze(1).tolist()
+    assert dropped_tokens == list(range(667))
+
+
+def test_m2po_of_no_tokens_cuts_nothing() -> None:
+    assert core_rules.second_moment_cut(torch.zeros(0), 0.04) is None
+
+
+def test_trm_drops_on_the_largest_k2_or_on_the_mean_of_k3() -> None:
+    gap = gap_of_log_ratios([[0.5, 0.0, 0.0, 0.0], [0.25, -0.25, 0.25, -0.25], [0.01, 0.01, 0.0, 0.0]])
+    # largest k2: 0.125, 0.03125, 5e-5; mean k3: 0.0372, 0.0314, 2.5e-5
+    assert dropped(rules.trm(gap, max=0.1, mean=1.0)) == [1.0, 0.0, 0.0]
+    assert dropped(rules.trm(gap, max=1.0, mean=0.03)) == [1.0, 1.0, 0.0]
+    assert dropped(rules.trm(gap, max=0.125, mean=1.0)) == [0.0, 0.0, 0.0]
+
+
+def test_kpop_takes_the_larger_of_the_two_directions() -> None:
+    # KL(0.25 || 0.5) = 0.1308, KL(0.5 || 0.25) = 0.1438
+    a, b = [[math.log(0.5), math.log(0.25)]], [[math.log(0.25), math.log(0.5)]]
+    gap = gap_of(a, b, None, D64)
+    assert dropped(rules.kpop(gap, phi=0.14)) == [1.0, 1.0]
+    assert dropped(rules.kpop(gap, phi=0.15)) == [0.0, 0.0]
+
+
+def test_seq_error_compares_the_mean_of_exp_of_the_absolute_log_ratio() -> None:
+    gap = log_ratios([[2.0, 0.5], [1.0, 1.0]])  # mean exp|d|: 2 and 1
+    assert dropped(rules.seq_error(gap, threshold=1.999)) == [1.0, 0.0]
+    assert dropped(rules.seq_error(gap, threshold=2.001)) == [0.0, 0.0]
+    assert dropped(rules.seq_error(gap, threshold=0.5)) == [1.0, 1.0]
+    assert dropped(rules.seq_error(gap_of_log_ratios([[0.0, 0.0]]), threshold=1.0)) == [0.0]
+
+
+def test_a_sign_rule_without_advantages_is_an_error() -> None:
+    gap = gap_of_log_ratios([[0.0]])
+    with pytest.raises(ValueError, match="advantages"):
+        rules.opsm(gap, delta=0.1)
+    with pytest.raises(ValueError, match="advantages"):
+        rules.ppo_clip(gap, level="token", lower=0.1, upper=0.1)

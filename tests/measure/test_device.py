@@ -1,0 +1,114 @@
+"""The measurer survives its device: smaller blocks when memory runs out, then the CPU, with the same figures."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from offpolicy_monitor.core.decision import Decision
+from offpolicy_monitor.core.gap import GapTokens
+from offpolicy_monitor.errors import ConfigurationError
+from offpolicy_monitor.measure import Measurer, choose_device
+from offpolicy_monitor.methods import PRESETS, MethodRow
+
+from tests.measure.rows import ROWS
+from tests.measure.test_laws import assert_nearly_equal
+from tests.strategies import packed, random_sequences
+
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device to compare with the CPU")
+
+#: A device that exists, takes tensors, and fails on every computation: what a broken GPU does.
+BROKEN = "meta"
+
+
+def row_of(rule: Any) -> MethodRow:
+    """A preset whose rule is another function."""
+    preset = next(row for row in PRESETS if row.name == "mis_token")
+    return dataclasses.replace(preset, method=dataclasses.replace(preset.method, rule=rule))
+
+
+def test_a_failing_device_is_left_for_the_cpu_with_the_same_figures_and_is_counted() -> None:
+    batch = packed(random_sequences(4, [50, 20, 3], 0.1))
+    broken, healthy = Measurer(BROKEN), Measurer("cpu")
+    assert broken.evaluate(batch, ROWS, "token") == healthy.evaluate(batch, ROWS, "token")
+    assert (broken.fallbacks, broken.device.type) == (1, "cpu")
+    assert broken.measure(batch, PRESETS) == healthy.measure(batch, PRESETS)
+    assert broken.fallbacks == 1
+    assert healthy.fallbacks == 0
+
+
+def test_memory_that_runs_out_means_smaller_blocks_and_the_same_figures() -> None:
+    batch = packed(random_sequences(4, [30_000] * 4, 0.1))
+    sizes: list[int] = []
+
+    def needs_small_blocks(gap: GapTokens, **thresholds: Any) -> Decision:
+        sizes.append(gap.segments.tokens)
+        if gap.segments.tokens > 40_000:
+            raise torch.OutOfMemoryError("block too large")
+        return plain.method.rule(gap, **thresholds)
+
+    plain = next(row for row in PRESETS if row.name == "mis_token")
+    starved, healthy = Measurer("cpu"), Measurer("cpu")
+    got = starved.measure(batch, [row_of(needs_small_blocks)]).figures()
+    assert_nearly_equal(got, healthy.measure(batch, [plain]).figures())
+    assert sizes == [120_000, 30_000, 30_000, 30_000, 30_000]
+    assert (starved.fallbacks, healthy.fallbacks) == (1, 0)
+    assert starved.device.type == "cpu"
+
+
+def test_memory_that_runs_out_on_the_cpu_in_the_smallest_blocks_is_an_error() -> None:
+    def never_fits(gap: GapTokens, **thresholds: Any) -> Decision:
+        raise torch.OutOfMemoryError("no memory at all")
+
+    with pytest.raises(MemoryError):
+        Measurer("cpu").measure(packed(random_sequences(1, [5], 0.1)), [row_of(never_fits)])
+
+
+def test_a_defect_on_the_cpu_is_not_hidden() -> None:
+    def defective(gap: GapTokens, **thresholds: Any) -> Decision:
+        raise RuntimeError("shape mismatch")
+
+    measurer = Measurer("cpu")
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        measurer.measure(packed(random_sequences(1, [5], 0.1)), [row_of(defective)])
+    assert measurer.fallbacks == 0
+
+
+def test_warming_up_leaves_the_measurer_as_it_was() -> None:
+    measurer = Measurer("cpu")
+    measurer.warm_up()
+    assert (measurer.device.type, measurer.device_name, measurer.fallbacks) == ("cpu", "cpu", 0)
+
+
+def test_auto_is_cuda_where_there_is_one() -> None:
+    assert choose_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.parametrize("name", ["cuda:99", "abacus", "cpu:x"])
+def test_a_device_that_is_not_there_is_a_configuration_error(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="OFFPOLICY_DEVICE"):
+        choose_device(name)
+
+
+@cuda
+@pytest.mark.parametrize("noise", [1e-4, 0.05, 1.0])
+def test_cuda_and_the_cpu_agree(noise: float) -> None:
+    batch = packed(random_sequences(9, [1, 700, 33, 2000], noise, drift=noise / 20))
+    left, right = (Measurer(device).evaluate(batch, ROWS, "token") for device in ("cpu", "cuda"))
+    for one, other in zip(left["methods"], right["methods"], strict=True):
+        assert one["keep_tokens"] == other["keep_tokens"], one["name"]
+        for name in ("masked_tokens", "masked_sequences", "touched_sequences"):
+            assert one[name] == other[name]
+    for gap, figures in left["gaps"].items():
+        for name, value in figures.items():
+            if isinstance(value, float):
+                size = figures["abs_log_ratio_mean"]
+                assert right["gaps"][gap][name] == pytest.approx(value, rel=1e-5, abs=1e-6 * size), f"{gap}.{name}"
+
+
+@cuda
+def test_cuda_blocks_do_not_change_figures() -> None:
+    batch = packed(random_sequences(9, [1, 700, 33, 2000], 0.1))
+    whole, cut = Measurer("cuda"), Measurer("cuda")
+    cut._block_tokens = 500
+    assert_nearly_equal(whole.measure(batch, PRESETS).figures(), cut.measure(batch, PRESETS).figures())

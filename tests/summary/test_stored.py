@@ -1,0 +1,95 @@
+"""The stored form: bit for bit back and forth, old versions read for ever, anything else refused."""
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from offpolicy_monitor.summary import StepSummary, StoredSummaryError, from_bytes, to_bytes
+
+from tests.summary.summaries import SUMMARIES
+
+#: Written by the first release; neither file may ever be written again.
+VERSION_1 = Path(__file__).with_name("stored_v1.bin")
+VERSION_1_FIGURES = Path(__file__).with_name("stored_v1.json")
+
+
+@given(summary=SUMMARIES)
+def test_a_summary_is_read_back_bit_for_bit(summary: StepSummary) -> None:
+    stored = to_bytes(summary)
+    assert from_bytes(stored) == summary
+    assert to_bytes(from_bytes(stored)) == stored
+
+
+def assert_pinned(got: Any, pinned: Any, path: str = "") -> None:
+    """Everything pinned is still answered; later releases may answer more."""
+    if isinstance(pinned, dict):
+        for key, value in pinned.items():
+            assert key in got, f"{path}.{key}"
+            assert_pinned(got[key], value, f"{path}.{key}")
+    elif isinstance(pinned, float):
+        assert got == pytest.approx(pinned, rel=1e-12, abs=1e-300), path
+    else:
+        assert got == pinned, path
+
+
+def test_a_summary_stored_by_version_1_still_gives_its_figures() -> None:
+    summary = from_bytes(VERSION_1.read_bytes())
+    pinned = json.loads(VERSION_1_FIGURES.read_text())
+    assert set(pinned["gaps"]) == {"mismatch", "staleness", "total"}
+    assert len(pinned["methods"]) == 29
+    assert_pinned(json.loads(json.dumps(summary.figures())), pinned)
+
+
+def test_a_summary_stored_by_version_1_merges_with_itself() -> None:
+    summary = from_bytes(VERSION_1.read_bytes())
+    merged, once = summary.merge(summary).figures(), summary.figures()
+    for gap, figures in once["gaps"].items():
+        assert merged["gaps"][gap]["tokens"] == 2 * figures["tokens"]
+        for name in ("k1", "k3", "ess", "ratio_mean", "log_ratio_min"):
+            assert merged["gaps"][gap][name] == pytest.approx(figures[name], rel=1e-12)
+
+
+def stored(content: object) -> bytes:
+    return zlib.compress(json.dumps(content).encode())
+
+
+@pytest.mark.parametrize("version", [0, 2, 99, "1", None, [1], 1.5])
+def test_an_unknown_version_is_refused(version: object) -> None:
+    with pytest.raises(StoredSummaryError, match="not a summary that this release can read"):
+        from_bytes(stored({"version": version, "batch": {}, "cross": {}, "gaps": {}, "methods": {}}))
+
+
+HISTOGRAM_BEYOND_THE_LAST_BIN = {"total": {"sums": {}, "histograms": {"log_ratio/zero": [[10**6], [5]]}}}
+DAMAGED = {
+    "nothing": b"",
+    "no zlib": b"no zlib at all",
+    "no JSON": zlib.compress(b"{no json"),
+    "no text": zlib.compress(b"\xff\xfe"),
+    "a list": stored([]),
+    "no version": stored({}),
+    "a text": stored("text"),
+    "cut short": to_bytes(StepSummary())[:-3],
+    "a version alone": stored({"version": 1}),
+    "gaps in a list": stored({"version": 1, "batch": {}, "cross": {}, "gaps": [], "methods": {}}),
+    "no histograms": stored({"version": 1, "batch": {}, "cross": {}, "gaps": {"total": {"sums": {}}}, "methods": {}}),
+    "a bin too far": stored(
+        {"version": 1, "batch": {}, "cross": {}, "gaps": HISTOGRAM_BEYOND_THE_LAST_BIN, "methods": {}}
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_bytes_that_hold_no_summary_are_refused(damage: str) -> None:
+    with pytest.raises(StoredSummaryError):
+        from_bytes(DAMAGED[damage])
+
+
+def test_the_stored_form_says_its_version() -> None:
+    assert json.loads(zlib.decompress(to_bytes(StepSummary())))["version"] == 1
+
+
+def test_a_stored_shard_of_every_preset_stays_small() -> None:
+    assert len(VERSION_1.read_bytes()) < 16_384

@@ -1,0 +1,217 @@
+"""The catalogue is what the design's page on methods says, and a row that is wrong is refused by its field."""
+
+import math
+from typing import Any
+
+import pytest
+from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.methods import GAPS, METHODS, PRESETS, parse_rows
+
+#: name -> (method, gap, level, parameters that were set)
+EXPECTED: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+    "tis_token": ("truncate", "mismatch", "token", {"upper": 2.0}),
+    "tis_sequence": ("truncate", "mismatch", "sequence", {"upper": 2.0}),
+    "mis_token": ("mask", "mismatch", "token", {"lower": 0.5, "upper": 2.0, "statistic": "ratio"}),
+    "mis_sequence": ("mask", "mismatch", "sequence", {"lower": 0.5, "upper": 2.0, "statistic": "ratio"}),
+    "mis_sequence_trl": ("mask", "mismatch", "sequence", {"upper": 3.0, "statistic": "ratio"}),
+    "geometric_mask": ("mask", "mismatch", "geometric", {"lower": 0.999, "upper": 1.001, "statistic": "ratio"}),
+    "geometric_mask_nemo": ("mask", "mismatch", "geometric", {"lower": 0.999, "upper": 1.002, "statistic": "ratio"}),
+    "geometric_mask_wide": ("mask", "mismatch", "geometric", {"lower": 0.99, "upper": 1.01, "statistic": "ratio"}),
+    "geometric_mask_total": ("mask", "total", "geometric", {"lower": 0.99, "upper": 1.01, "statistic": "ratio"}),
+    "k3_sequence": ("mask", "mismatch", "geometric", {"upper": 0.01, "statistic": "k3", "reduce": "mean"}),
+    "veto": ("veto", "mismatch", "sequence", {"lower": 1e-4}),
+    "opsm": ("opsm", "total", "geometric", {"delta": 0.01}),
+    "opsm_tight": ("opsm", "total", "geometric", {"delta": 1e-4}),
+    "opsm_loose": ("opsm", "total", "geometric", {"delta": 0.5}),
+    "gspo": ("ppo_clip", "staleness", "geometric", {"lower": 3e-4, "upper": 4e-4}),
+    "gspo_total": ("ppo_clip", "total", "geometric", {"lower": 3e-4, "upper": 4e-4}),
+    "grpo": ("ppo_clip", "staleness", "token", {"lower": 0.2, "upper": 0.27}),
+    "dapo": ("ppo_clip", "staleness", "token", {"lower": 0.2, "upper": 0.28}),
+    "cispo": ("cispo", "staleness", "token", {"lower": 1.0, "upper": 4.0}),
+    "icepop": ("mask", "mismatch", "token", {"lower": 0.5, "upper": 5.0, "statistic": "ratio"}),
+    "icepop_total": ("mask", "total", "token", {"lower": 0.5, "upper": 5.0, "statistic": "ratio"}),
+    "dppo_tv": ("dppo", "total", "token", {"divergence": "tv", "lower": 0.2, "upper": 0.2, "zero_advantage": "keep"}),
+    "dppo_kl": ("dppo", "total", "token", {"divergence": "kl", "lower": 0.05, "upper": 0.05, "zero_advantage": "keep"}),
+    "ipo": ("ipo", "total", "token", {"threshold": 0.1}),
+    "ipo_kl": ("mask", "total", "token", {"lower": 0.2, "upper": 5.0, "statistic": "ratio", "kl_tau": 1e-3}),
+    "m2po": ("m2po", "mismatch", "token", {"threshold": 0.04}),
+    "trm": ("trm", "total", "sequence", {"max": 0.05, "mean": 0.001}),
+    "kpop": ("kpop", "total", "token", {"phi": 2.0}),
+    "seq_error": ("seq_error", "mismatch", "sequence", {"threshold": 2.0}),
+}
+
+#: method -> (default gap, a row with nothing but what is required)
+DEFAULTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "truncate": ("mismatch", {"upper": 2}),
+    "mask": ("mismatch", {"lower": 0.5}),
+    "veto": ("mismatch", {"lower": 1e-4}),
+    "opsm": ("total", {"delta": 0}),
+    "ppo_clip": ("staleness", {"lower": 0.2, "upper": 0.2}),
+    "cispo": ("staleness", {"lower": 1, "upper": 4}),
+    "dppo": ("total", {"lower": 0.2, "upper": 0.2}),
+    "ipo": ("total", {"threshold": 0.1}),
+    "m2po": ("mismatch", {"threshold": 0.04}),
+    "trm": ("total", {"max": 0.05, "mean": 0.001}),
+    "kpop": ("total", {"phi": 2}),
+    "seq_error": ("mismatch", {"threshold": 2}),
+}
+GOOD_ROW = {"method": "opsm", "delta": 0.1}
+
+
+def refused_field(row: object, before: int = 0) -> str:
+    with pytest.raises(Refusal) as caught:
+        parse_rows([*[GOOD_ROW] * before, row])  # type: ignore[list-item]
+    assert caught.value.status == 422
+    (error,) = caught.value.errors
+    assert error.field in caught.value.detail
+    assert error.message
+    return error.field
+
+
+def test_the_presets_are_those_of_the_page_in_its_order() -> None:
+    assert [row.name for row in PRESETS] == list(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_preset_has_the_parameters_of_the_page(name: str) -> None:
+    preset = next(row for row in PRESETS if row.name == name)
+    method, gap, level, parameters = EXPECTED[name]
+    assert preset.spec == {"method": method, "gap": gap, "level": level, **parameters}
+
+
+def test_every_method_of_the_page_is_there_with_its_default_gap() -> None:
+    assert list(METHODS) == list(DEFAULTS)
+    assert GAPS == ("mismatch", "staleness", "total")
+    for name, (gap, required) in DEFAULTS.items():
+        (row,) = parse_rows([{"method": name, **required}])
+        assert (row.name, row.gap) == (name, gap)
+
+
+@pytest.mark.parametrize("gap", GAPS)
+@pytest.mark.parametrize("method", DEFAULTS)
+def test_any_gap_may_be_asked_for(method: str, gap: str) -> None:
+    (row,) = parse_rows([{"method": method, "gap": gap, **DEFAULTS[method][1]}])
+    assert row.spec["gap"] == gap
+
+
+def test_rows_keep_their_order_and_names_may_repeat() -> None:
+    rows = parse_rows([{"name": "b", **GOOD_ROW}, {"name": "a", **GOOD_ROW}, {"name": "b", **GOOD_ROW}])
+    assert [row.name for row in rows] == ["b", "a", "b"]
+    assert parse_rows([]) == ()
+    assert len(parse_rows([GOOD_ROW] * 1000)) == 1000
+
+
+def test_thresholds_become_floats_and_null_is_an_absent_bound() -> None:
+    (row,) = parse_rows([{"method": "mask", "lower": None, "upper": 2}])
+    assert row.spec == {"method": "mask", "gap": "mismatch", "level": "token", "upper": 2.0, "statistic": "ratio"}
+    assert isinstance(row.spec["upper"], float)
+
+
+@pytest.mark.parametrize(
+    ("row", "field"),
+    [
+        ({}, "method"),
+        ({"method": "opsmm", "delta": 1}, "method"),
+        ({"method": None, "delta": 1}, "method"),
+        ({"method": ["opsm"], "delta": 1}, "method"),
+        ({"method": {"a": 1}}, "method"),
+        ({"method": "opsm", "delta": 1, "gap": "drift"}, "gap"),
+        ({"method": "opsm", "delta": 1, "gap": None}, "gap"),
+        ({"method": "opsm", "delta": 1, "gap": ["total"]}, "gap"),
+        ({"method": "opsm", "delta": 1, "level": "token"}, "level"),
+        ({"method": "mask", "upper": 2, "level": "seq"}, "level"),
+        ({"method": "mask", "upper": 2, "level": 1}, "level"),
+        ({"method": "opsm", "delta": 1, "epsilon": 0.1}, "epsilon"),
+        ({"method": "opsm", "delta": 1, "upper": 0.1}, "upper"),
+        ({"method": "mask", "upper": 2, "statistic": "k4"}, "statistic"),
+        ({"method": "dppo", "lower": 1, "upper": 1, "divergence": "js"}, "divergence"),
+        ({"method": "dppo", "lower": 1, "upper": 1, "zero_advantage": "drop"}, "zero_advantage"),
+        ({"method": "opsm"}, "delta"),
+        ({"method": "trm", "max": 1}, "mean"),
+        ({"method": "ppo_clip", "lower": 0.2}, "upper"),
+        ({"method": "truncate"}, "upper"),
+        ({"method": "mask", "lower": None, "upper": None}, "upper"),
+        ({"method": "veto"}, "upper"),
+        ({"method": "mask", "lower": 2, "upper": 1}, "lower"),
+        ({"method": "truncate", "lower": 2, "upper": 1}, "lower"),
+        ({"name": "", **GOOD_ROW}, "name"),
+        ({"name": "x" * 129, **GOOD_ROW}, "name"),
+        ({"name": 7, **GOOD_ROW}, "name"),
+        ({"name": None, **GOOD_ROW}, "name"),
+    ],
+)
+def test_a_row_that_is_wrong_is_refused_by_its_field(row: dict[str, Any], field: str) -> None:
+    assert refused_field(row) == f"methods[0].{field}"
+
+
+def test_the_refusal_names_the_place_of_the_row() -> None:
+    assert refused_field({"method": "opsm"}, before=3) == "methods[3].delta"
+
+
+@pytest.mark.parametrize("row", [None, 3, "opsm", ["method", "opsm"]])
+def test_a_row_that_is_no_object_is_refused(row: object) -> None:
+    assert refused_field(row, before=1) == "methods[1]"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [math.nan, math.inf, -math.inf, -0.1, True, False, "0.1", "required", "", [0.1], {"value": 0.1}, None, 10**400],
+    ids=lambda value: repr(value)[:12],
+)
+def test_a_threshold_that_is_no_number_in_range_is_refused(value: object) -> None:
+    assert refused_field({"method": "opsm", "delta": value}) == "methods[0].delta"
+
+
+@pytest.mark.parametrize("method", DEFAULTS)
+def test_a_required_threshold_may_not_be_null(method: str) -> None:
+    required = DEFAULTS[method][1]
+    for name in required:
+        with pytest.raises(Refusal):
+            parse_rows([{"method": method, **required, name: None}])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, True, "2", -1e-9])
+@pytest.mark.parametrize("key", ["lower", "upper"])
+@pytest.mark.parametrize("method", ["truncate", "mask", "veto"])
+def test_a_bound_on_a_ratio_that_is_no_number_from_zero_is_refused(method: str, key: str, value: object) -> None:
+    assert refused_field({"method": method, key: value}) == f"methods[0].{key}"
+
+
+@pytest.mark.parametrize("value", [math.nan, -0.5, "x", True])
+def test_kl_tau_is_a_number_from_zero(value: object) -> None:
+    assert refused_field({"method": "mask", "upper": 2, "kl_tau": value}) == "methods[0].kl_tau"
+
+
+def test_bounds_on_k1_may_be_negative() -> None:
+    (row,) = parse_rows([{"method": "mask", "statistic": "k1", "lower": -0.7, "upper": 0.7}])
+    assert (row.spec["lower"], row.spec["upper"]) == (-0.7, 0.7)
+
+
+def test_reduce_is_mean_unless_said_otherwise_and_goes_with_sequences() -> None:
+    row = {"method": "mask", "upper": 1, "statistic": "k2"}
+    assert parse_rows([{**row, "level": "sequence"}])[0].spec["reduce"] == "mean"
+    assert parse_rows([{**row, "level": "geometric"}])[0].spec["reduce"] == "mean"
+    assert parse_rows([{**row, "level": "geometric", "reduce": "mean"}])[0].spec["reduce"] == "mean"
+    for reduce in ("mean", "max", "sum"):
+        assert parse_rows([{**row, "level": "sequence", "reduce": reduce}])[0].spec["reduce"] == reduce
+    assert "reduce" not in parse_rows([{**row, "level": "token"}])[0].spec
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"level": "sequence", "reduce": "max"},
+        {"level": "token", "statistic": "k1", "reduce": "mean"},
+        {"level": "geometric", "statistic": "k3", "reduce": "max"},
+        {"level": "geometric", "statistic": "k3", "reduce": "sum"},
+        {"level": "sequence", "statistic": "k3", "reduce": "min"},
+        {"level": "sequence", "statistic": "k3", "reduce": None},
+    ],
+)
+def test_a_reduce_that_means_nothing_is_refused(row: dict[str, Any]) -> None:
+    assert refused_field({"method": "mask", "upper": 1, **row}) == "methods[0].reduce"
+
+
+def test_k_statistics_have_no_sides() -> None:
+    ratio, k3 = parse_rows([{"method": "mask", "upper": 1}, {"method": "mask", "upper": 1, "statistic": "k3"}])
+    assert (ratio.two_sided, k3.two_sided) == (True, False)
