@@ -152,7 +152,7 @@ def assert_method_agrees(got: Mapping[str, Any], expected: Outcome, widen: float
     if expected.weights is not None and "weights" in got:
         for mine, theirs in zip(got["weights"], expected.weights, strict=True):
             for weight, wanted in zip(mine, theirs, strict=True):
-                close("weight", weight, wanted, 1e-6 * widen, 1e-30)
+                close("weight", weight, wanted, 1e-6 * widen, 1e-15)
     if expected.doubtful:
         return
     if "keep_tokens" in got:

@@ -23,7 +23,7 @@ def evaluated(
     sent: list[Sequence], dtype: type[np.floating] = np.float32, block_tokens: int = 1 << 17
 ) -> dict[str, Any]:
     measurer = Measurer("cpu")
-    measurer._block_tokens = block_tokens
+    measurer.block_tokens = block_tokens
     answer = measurer.evaluate(packed(sent, dtype), ROWS, "token")
     json.dumps(answer, allow_nan=False)
     return answer

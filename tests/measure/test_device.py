@@ -49,6 +49,7 @@ def test_memory_that_runs_out_means_smaller_blocks_and_the_same_figures() -> Non
 
     plain = next(row for row in PRESETS if row.name == "mis_token")
     starved, healthy = Measurer("cpu"), Measurer("cpu")
+    starved.block_tokens = 120_000
     got = starved.measure(batch, [row_of(needs_small_blocks)]).figures()
     assert_nearly_equal(got, healthy.measure(batch, [plain]).figures())
     assert sizes == [120_000, 30_000, 30_000, 30_000, 30_000]
@@ -110,5 +111,15 @@ def test_cuda_and_the_cpu_agree(noise: float) -> None:
 def test_cuda_blocks_do_not_change_figures() -> None:
     batch = packed(random_sequences(9, [1, 700, 33, 2000], 0.1))
     whole, cut = Measurer("cuda"), Measurer("cuda")
-    cut._block_tokens = 500
+    cut.block_tokens = 500
     assert_nearly_equal(whole.measure(batch, PRESETS).figures(), cut.measure(batch, PRESETS).figures())
+
+
+def test_a_batch_that_fails_on_the_cpu_too_costs_no_device() -> None:
+    def fails(gap: GapTokens, **thresholds: Any) -> Decision:
+        raise RuntimeError("whatever the device")
+
+    measurer = Measurer(BROKEN)
+    with pytest.raises(RuntimeError, match="whatever the device"):
+        measurer.measure(packed(random_sequences(4, [50], 0.1)), [row_of(fails)])
+    assert (measurer.fallbacks, measurer.device.type) == (0, BROKEN)

@@ -75,7 +75,7 @@ def test_equal_ratios_far_below_one_have_an_effective_sample_size_of_one(d: floa
     gap = figures_of([sequence([-1.0] * 4, [-1.0 + d] * 4, [-1.0 + d] * 4)])["gaps"]["mismatch"]
     assert gap["ess"] == pytest.approx(1.0, rel=1e-6)
     assert gap["sequence"]["ess"] == pytest.approx(1.0, rel=1e-6)
-    assert gap["ratio_mean"] == pytest.approx(math.exp(d), rel=1e-6)
+    assert gap["ratio_mean"] == pytest.approx(math.exp(d), rel=1e-6, abs=0)
 
 
 @pytest.mark.parametrize("total", [-5.0, -12.0, -16.0, -19.0])
@@ -92,7 +92,7 @@ def test_the_mean_of_small_ratios_keeps_its_digits(d: float) -> None:
     old = [-1.0 + d * factor for factor in (1.0, 1.125, 0.875)]
     gap = figures_of([sequence([-1.0] * 3, old, old)])["gaps"]["mismatch"]
     expected = sum(math.exp(float(np.float32(a)) + 1.0) for a in old) / 3
-    assert gap["ratio_mean"] == pytest.approx(expected, rel=1e-6)
+    assert gap["ratio_mean"] == pytest.approx(expected, rel=1e-6, abs=0)
 
 
 def test_a_truncation_without_an_upper_bound_has_finite_true_weights() -> None:
@@ -109,7 +109,16 @@ def test_a_truncation_without_an_upper_bound_has_finite_true_weights() -> None:
 def test_weights_that_are_all_zero_in_float32_have_a_true_effective_sample_size() -> None:
     row = parse_rows([{"method": "truncate", "upper": 2.0}])
     (method,) = Measurer("cpu").evaluate(packed([sequence([-1.0] * 2, [-31.0] * 2, [-1.0] * 2)]), row)["methods"]
-    assert method["weight_mean"] == pytest.approx(math.exp(-30.0), rel=1e-5)
+    assert method["weight_mean"] == pytest.approx(math.exp(-30.0), rel=1e-5, abs=0)
+    assert method["weight_ess"] == pytest.approx(1.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("total", [-12.0, -30.0, -40.0, -70.0])
+def test_product_weights_far_below_one_have_a_true_mean_and_effective_sample_size(total: float) -> None:
+    row = parse_rows([{"method": "truncate", "level": "sequence", "upper": 2.0}])
+    sent = [sequence([-9.0] * 8, [-9.0 + total / 8] * 8, [-9.0] * 8)] * 2
+    (method,) = Measurer("cpu").evaluate(packed(sent), row)["methods"]
+    assert method["weight_mean"] == pytest.approx(math.exp(total), rel=1e-5, abs=0)
     assert method["weight_ess"] == pytest.approx(1.0, rel=1e-5)
 
 

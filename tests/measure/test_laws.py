@@ -35,7 +35,7 @@ def assert_nearly_equal(left: Any, right: Any, path: str = "") -> None:
 @given(sent=sequences(), block_tokens=st.integers(1, 20))
 def test_block_size_does_not_matter(sent: list[Sequence], block_tokens: int) -> None:
     whole, cut = Measurer("cpu"), Measurer("cpu")
-    cut._block_tokens = block_tokens
+    cut.block_tokens = block_tokens
     left, right = (measurer.evaluate(packed(sent), ROWS, "token") for measurer in (whole, cut))
     for one, other in zip(left.pop("methods"), right.pop("methods"), strict=True):
         assert_nearly_equal(one, other)

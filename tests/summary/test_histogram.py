@@ -66,6 +66,12 @@ def test_quantiles_of_merged_histograms_are_within_the_stated_error() -> None:
     assert merged.total == 1200
 
 
+def test_values_are_taken_to_be_spread_evenly_within_a_bin() -> None:
+    values = np.linspace(1.0, 1.0312, 1001).astype(np.float32)  # all in the bin from 1 to 1 + 1/32
+    (median,) = histogram_of(values).quantiles((0.5,), float(values[0]), float(values[-1]))
+    assert median == pytest.approx(1.0156, abs=1e-4)
+
+
 def test_values_beyond_the_largest_magnitude_stay_within_the_extremes() -> None:
     values = np.array([-1e30, -300.0, 1.0, 300.0, 1e30], np.float32)
     estimates = histogram_of(values).quantiles((0.0, 0.25, 0.5, 0.75, 1.0), float(values[0]), float(values[-1]))

@@ -44,6 +44,11 @@ def indicator_below(values: Tensor, threshold: float) -> Tensor:
     return values.clone().lt_(comparable(threshold, values))
 
 
+def bounded_ratio(log_ratio: Tensor) -> Tensor:
+    """r = exp(clip(d, +-80)): exact where the ratio is far below one."""
+    return torch.exp(log_ratio.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP))
+
+
 def ratio_excess(log_ratio: Tensor) -> Tensor:
     """r - 1 = expm1(clip(d, +-80)): exact where the ratio is close to one."""
     return torch.expm1(log_ratio.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP))

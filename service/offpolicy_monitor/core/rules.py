@@ -17,6 +17,7 @@ from offpolicy_monitor.core.decision import SequenceDrops, TokenDrops, Weights
 from offpolicy_monitor.core.divergences import (
     binary_kl,
     binary_variance,
+    bounded_ratio,
     comparable,
     indicator_above,
     indicator_below,
@@ -35,7 +36,7 @@ def truncate(gap: GapTokens, *, level: Level, lower: float | None, upper: float 
     a_token = level == "token"
     statistic = gap.log_ratio if a_token else _sequence_statistic(gap, level)
     excess = gap.columns.excess if a_token else ratio_excess(statistic)
-    ratio = gap.columns.ratio if a_token else excess + 1
+    ratio = gap.columns.ratio if a_token else bounded_ratio(statistic)
     low, high = _indicators(statistic, _log_bound(lower), _log_bound(upper))
     return Weights(_clip(ratio, lower, upper, 0.0), _clip(excess, lower, upper, 1.0), low + high, a_token)
 
