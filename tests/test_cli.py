@@ -128,9 +128,21 @@ def test_serving_without_migrating_needs_a_database_that_is_current(
     assert "has no schema yet" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("url", ["mysql://host/db", "sqlite://", "nonsense"])
-def test_a_database_that_cannot_be_used_is_status_3(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["db", "check", "--database-url", url]) == 3
+UNUSABLE = [
+    "mysql://host/db",
+    "sqlite://",
+    "nonsense",
+    "sqlite:////proc/x/y.db",
+    "postgresql://nobody@127.0.0.1:1/none",
+]
+
+
+@pytest.mark.parametrize("command", [["db", "upgrade"], ["serve", "--migrate", "--port", "0"]], ids=" ".join)
+@pytest.mark.parametrize("url", UNUSABLE)
+def test_a_database_that_cannot_be_used_is_status_3(
+    url: str, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--database-url", url]) == 3
     assert capsys.readouterr().err.startswith("offpolicy-monitor: ")
 
 

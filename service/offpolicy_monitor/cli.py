@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from offpolicy_monitor._version import __version__
-from offpolicy_monitor.errors import ConfigurationError, OffpolicyMonitorError
+from offpolicy_monitor.errors import ConfigurationError, OffpolicyMonitorError, Unavailable
 
 if TYPE_CHECKING:
     from offpolicy_monitor.server.process import Listening
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.handler(options))
     except OffpolicyMonitorError as error:
         sys.stderr.write(f"{PROGRAM}: {error}\n")
-        return SETUP_WRONG if isinstance(error, ConfigurationError) else NO
+        return SETUP_WRONG if isinstance(error, ConfigurationError | Unavailable) else NO
     except BrokenPipeError:
         # The reader of a pipe (head, less) has seen enough; the interpreter must not flush into it again.
         sys.stdout = None
@@ -125,7 +125,7 @@ def _serve(options: argparse.Namespace) -> int:
     else:
         _refuse_other_schema(settings.database_url)
     process.serve(settings, options.insecure, lambda listening: _say_where(listening, settings))
-    return DONE
+    return int(process.end(DONE))
 
 
 def _refuse_other_schema(url: str) -> None:

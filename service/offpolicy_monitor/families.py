@@ -1,6 +1,6 @@
 """The metric families as data: name, type, help, unit, labels, and the field of a run's row each sample is read from.
 
-Read by the collector, by docs/metrics.md and by the dashboard tests. Knows names only: no registry, no database, no
+Read by the exposition, by docs/metrics.md and by the dashboard tests. Knows names only: no registry, no database, no
 figures. A path walks a nested dict; `{label}` stands for "each key here, as that label", `{label:a|b}` for these keys.
 Of two sources that give the same labels, the first that has a figure counts.
 """

@@ -62,8 +62,14 @@ class Settings(BaseSettings):
     inflight_bytes: int = Field(
         1024 * MEBIBYTE, ge=1, description="Bytes of request bodies admitted at once; later ones wait unread."
     )
+    decoding_bytes: int = Field(
+        1024 * MEBIBYTE, ge=1, description="Bytes that decompressing and parsing bodies may take at once; others wait."
+    )
     admission_timeout: float = Field(30.0, gt=0, description="Longest wait for admission before 503, seconds.")
     body_timeout: float = Field(60.0, gt=0, description="Longest time for a body to arrive before 408, seconds.")
+    body_idle_timeout: float = Field(
+        10.0, gt=0, description="Longest time for the next bytes of a body to arrive before 408, seconds."
+    )
     step_timeout: float = Field(
         600.0, gt=0, description="Age at which a step that still lacks shards counts as it is, seconds."
     )

@@ -56,7 +56,7 @@ def test_a_run_prints_addresses_progress_and_a_summary(
 
 def test_a_service_that_is_not_there_is_one_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
     url = unused_url()
-    assert main(parse("--url", url)) == 2
+    assert main(parse("--url", url)) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith(f"error: no offpolicy-monitor answers at {url} (")

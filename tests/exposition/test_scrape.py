@@ -144,3 +144,25 @@ def test_labels_are_route_templates_and_never_paths(client: Client) -> None:
     assert 'offpolicy_request_seconds_count{route="/v1/runs/{run}",status="404"} 1.0' in text
     assert 'offpolicy_request_seconds_count{route="unmatched",status="404"} 1.0' in text
     assert "some-name" not in text and "wp-admin" not in text
+
+
+def test_a_run_that_has_not_changed_is_shown_again_and_one_that_has_is_shown_anew(client: Client) -> None:
+    load(client)
+    first = [line for line in client.get("/metrics").text.splitlines() if 'run="' in line]
+    assert [line for line in client.get("/metrics").text.splitlines() if 'run="' in line] == first
+    client.post("/v1/runs/full/batches", content=json_bytes(step=3, logprobs=[-1.0] * 5), headers=JSON)
+    second = [line for line in client.get("/metrics").text.splitlines() if 'run="' in line]
+    assert {line for line in first if 'run="half"' in line} <= set(second)
+    found = samples("\n".join(second))
+    assert found['offpolicy_step{run="full"}'] == 3
+    assert found['offpolicy_token_log_ratio_nats_bucket{gap="total",le="+Inf",run="full"}'] == 15
+    assert found['offpolicy_batches_total{run="full"}'] == 3
+
+
+def test_both_formats_show_the_same_samples_of_runs(client: Client) -> None:
+    load(client)
+    plain, open_metrics = client.get("/metrics").text, client.get("/metrics", headers=OPENMETRICS).text
+    of_runs = [[line for line in text.splitlines() if 'run="' in line] for text in (plain, open_metrics)]
+    assert of_runs[0] == of_runs[1] and len(of_runs[0]) > 300
+    assert open_metrics.endswith("\n# EOF\n") and open_metrics.count("# EOF") == 1
+    assert "# EOF" not in plain

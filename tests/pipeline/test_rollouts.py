@@ -50,3 +50,15 @@ def test_a_half_larger_than_the_cache_is_not_kept() -> None:
     cache: RolloutCache[str] = RolloutCache(100, ttl=10)
     assert cache.keep(("r", "p1", 0), "half", 101) is False
     assert cache.used == 0
+
+
+def test_forgetting_a_run_drops_its_halves_and_no_others() -> None:
+    cache: RolloutCache[str] = RolloutCache(100, ttl=10)
+    for run, shard in (("r", 0), ("s", 0), ("r", 1)):
+        cache.keep((run, "p1", shard), f"{run} {shard}", 20)
+    cache.forget("r")
+    assert cache.used == 20
+    assert cache.find(("s", "p1", 0)) == "s 0"
+    for shard in (0, 1):
+        with pytest.raises(Refusal):
+            cache.find(("r", "p1", shard))

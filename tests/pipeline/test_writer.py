@@ -89,6 +89,48 @@ def test_the_writer_outlives_a_database_that_was_away() -> None:
     asyncio.run(scenario())
 
 
+class Defective(Database):
+    """Fails every transaction that holds shard 13."""
+
+    def answer(self, record: ShardRecord) -> Receipt | Refusal:
+        if record.key.shard == 13:
+            raise ValueError("this shard cannot be written")
+        return super().answer(record)
+
+
+def test_a_shard_that_breaks_its_transaction_does_not_break_those_of_its_group() -> None:
+    async def scenario() -> None:
+        database = Defective()
+        writer = Writer(database)
+        tasks = [asyncio.create_task(writer.ingest(record(0)))]
+        while not database.begun.is_set():
+            await asyncio.sleep(0.001)
+        tasks += [asyncio.create_task(writer.ingest(record(shard))) for shard in (1, 13, 2)]
+        await asyncio.sleep(0.02)
+        database.open.set()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        writer.close()
+        assert database.groups == [[0], [1, 13, 2], [1], [13], [2]]
+        assert isinstance(answers[2], ValueError)
+        assert [answer.received_shards for answer in answers if isinstance(answer, Receipt)] == [0, 1, 2]
+
+    asyncio.run(scenario())
+
+
+def test_a_group_that_met_no_database_is_not_tried_again_shard_by_shard() -> None:
+    async def scenario() -> None:
+        database = Away()
+        database.open.set()
+        writer = Writer(database)
+        answers = await asyncio.gather(*(writer.ingest(record(shard)) for shard in (1, 2, 3)), return_exceptions=True)
+        writer.close()
+        away = [answer for answer in answers if isinstance(answer, Unavailable)]
+        assert len(away) + sum(map(len, database.groups)) == 3
+        assert away
+
+    asyncio.run(scenario())
+
+
 def test_calls_take_their_turn_and_raise_their_own_errors() -> None:
     async def scenario() -> None:
         database = Database()

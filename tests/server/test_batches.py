@@ -124,6 +124,7 @@ def test_the_two_halves_of_a_rollout_are_one_shard(client: Client, tmp_path: Pat
     assert (whole["stored"], whole["complete"]) == (True, True)
     assert set(whole["gaps"]) == {"mismatch", "staleness", "total"}
     assert post(client, json_bytes(rollout="p1")) == {**whole, "duplicate": True}
+    assert post(client, json_bytes()) == {**whole, "duplicate": True}
 
 
 def test_a_later_half_whose_first_half_is_gone_is_410(application: Application, tmp_path: Path) -> None:
@@ -134,3 +135,24 @@ def test_a_later_half_whose_first_half_is_gone_is_410(application: Application, 
     assert response.status_code == 410
     assert response.json()["errors"][0]["field"] == "rollout"
     assert rows(tmp_path)["shards"] == 0
+
+
+@pytest.mark.parametrize("stored, status", [(True, 204), (False, 404)])
+def test_a_deleted_run_forgets_its_first_halves(client: Client, stored: bool, status: int) -> None:
+    post(client, json_bytes(rollout="p1", logprobs=None))
+    if stored:
+        post(client, json_bytes(step=1))
+    assert client.request("DELETE", "/v1/runs/r1").status_code == status
+    later = json_bytes(rollout="p1", lengths=None, sampling_logprobs=None, old_logprobs=None)
+    assert client.post(URL, content=later, headers=JSON).status_code == 410
+
+
+def test_one_shard_of_huge_rewards_is_refused_and_the_service_goes_on(client: Client) -> None:
+    arrays = {"lengths": np.array([1]), "rewards": np.array([1.2e308])}
+    arrays |= {name: np.array([-1.0]) for name in ("old_logprobs", "logprobs")}
+    for shard in (0, 1):
+        body = frame_bytes({"step": 1, "shard": shard, "shards": 2}, arrays)
+        response = client.post(URL, content=body, headers=SAFETENSORS)
+        assert response.status_code == 422
+        assert [error["field"] for error in response.json()["errors"]] == ["rewards"]
+    post(client, json_bytes())

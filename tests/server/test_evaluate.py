@@ -53,3 +53,10 @@ def test_a_thousand_rows_are_answered(client: Client) -> None:
     many = [{"name": f"d{i}", "method": "ipo", "threshold": i / 1000} for i in range(1000)]
     answer = client.post("/v1/evaluate", content=json_bytes(methods=many), headers=JSON).json()
     assert [row["name"] for row in answer["methods"]] == [row["name"] for row in many]
+
+
+def test_a_name_that_is_half_a_surrogate_pair_is_400(client: Client) -> None:
+    methods = [{"method": "mask", "upper": 2, "name": "\ud800"}]
+    response = client.post("/v1/evaluate", content=good_frame(methods=methods), headers=SAFETENSORS)
+    assert response.status_code == 400
+    assert response.json()["type"].endswith(":malformed-body")

@@ -6,8 +6,10 @@ import shlex
 from typing import Any
 
 import pytest
+from offpolicy_monitor.server.app import create_app
+from offpolicy_monitor.settings import Settings
 
-from tests.fixtures.application import JSON, Client, json_bytes
+from tests.fixtures.application import JSON, Client, json_bytes, running
 
 
 def curl_arguments(page: str) -> dict[str, Any]:
@@ -62,3 +64,13 @@ def test_the_docs_page_has_every_operation(client: Client) -> None:
     for path, methods in client.get("/openapi.json").json()["paths"].items():
         assert html.escape(path) in page
         assert all(f">{method.upper()}<" in page for method in methods)
+
+
+def test_while_the_store_is_away_the_page_says_so_as_a_page() -> None:
+    with running(create_app(Settings(database_url="postgresql://nobody@127.0.0.1:1/none", device="cpu"))) as client:
+        response = client.get("/")
+        assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+        assert response.headers["content-type"].startswith("text/html")
+        assert response.headers["content-security-policy"].startswith("default-src 'self'")
+        assert "Not available" in response.text
+        assert 'offpolicy_rejected_requests_total{reason="store-unavailable"} 1.0' in client.get("/metrics").text

@@ -155,3 +155,18 @@ def test_delete_removes_a_run_with_its_history_and_its_metrics(client: Client, t
     assert client.get("/v1/runs/a").status_code == 404
     assert client.request("DELETE", "/v1/runs/a").status_code == 404
     assert 'run="a"' not in client.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/docs", "/metrics", "/healthz", "/v1/runs", "/static/page.css", "/v1/runs/none"]
+)
+def test_head_answers_like_get_without_the_body(path: str, client: Client) -> None:
+    got, head = client.get(path), client.request("HEAD", path)
+    assert (head.status_code, head.content) == (got.status_code, b"")
+    assert head.headers["content-type"] == got.headers["content-type"]
+    assert path == "/metrics" or head.headers["content-length"] == str(len(got.content))
+
+
+def test_head_is_not_allowed_where_get_is_not(client: Client) -> None:
+    response = client.request("HEAD", "/v1/evaluate")
+    assert (response.status_code, response.headers["allow"], response.content) == (405, "POST", b"")

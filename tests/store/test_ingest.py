@@ -1,5 +1,6 @@
 """Each shard is stored once, each step is merged in shard order, and a refusal leaves no trace."""
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +10,8 @@ from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store import Receipt, ShardRecord, Store
 from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.store.tables import metrics, runs, shards, steps
+from offpolicy_monitor.summary.gap import GapSummary
+from offpolicy_monitor.summary.method import MethodSummary
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 from sqlalchemy import Table, func, select
 
@@ -165,10 +168,39 @@ def test_a_number_that_the_database_cannot_hold_is_refused_and_stores_nothing(
     assert rows(database_url, runs) == 0
 
 
-def test_a_sum_beyond_float64_is_refused_and_stores_nothing(store: Store, database_url: str) -> None:
-    record = replace(make_record(), summary=StepSummary({"tokens": 1, "reward": float("inf")}))
-    assert refusal(store, record) == (422, "figures-overflow", [])
-    assert rows(database_url, runs) == 0
+HUGE = {"log_ratio_square": 1.2e308}
+OVERFLOWS = [
+    (StepSummary({"tokens": 1, "reward": math.inf}), "rewards"),
+    (StepSummary({"tokens": 1, "reward": math.nan}), "rewards"),
+    (StepSummary({"tokens": 1, "reward": -1.2e308}), "rewards"),
+    (StepSummary({"tokens": 1, "entropy": 1.2e308}), "entropy"),
+    (StepSummary({"tokens": 1}, {"total": GapSummary(HUGE)}), "logprobs"),
+    (StepSummary({"tokens": 1}, {}, {"opsm": MethodSummary({}, {"k3_kept": 1.2e308})}), "logprobs"),
+    (StepSummary({"tokens": 1}, {}, {"opsm": MethodSummary({}, {"advantage_mass": 1.2e308})}), "advantages"),
+    (StepSummary({"tokens": 1}, {}, {}, {"mismatch_square": 1.2e308}), "logprobs"),
+]
+
+
+@pytest.mark.parametrize(("summary", "field"), OVERFLOWS)
+def test_a_sum_that_could_overflow_when_merged_is_refused_and_leaves_its_group_alone(
+    store: Store, database_url: str, summary: StepSummary, field: str
+) -> None:
+    good = make_record(1)
+    refused, receipt = store.ingest([replace(make_record(), summary=summary), good])
+    assert isinstance(refused, Refusal) and isinstance(receipt, Receipt)
+    assert (refused.status, refused.kind, [error.field for error in refused.errors]) == (
+        422,
+        "figures-overflow",
+        [field],
+    )
+    assert rows(database_url, shards) == 1
+
+
+def test_the_largest_sums_that_are_taken_can_be_merged(store: Store) -> None:
+    summary = StepSummary({"tokens": 1, "reward_sequences": 1, "reward": 1e290})
+    for shard in range(3):
+        ingest(store, replace(make_record(shard=shard, shards=3), summary=summary))
+    assert store.step("r1", 0)["reward_mean"] == 1e290
 
 
 def test_a_batch_without_tokens_is_stored_with_counts_of_zero(store: Store) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from offpolicy_monitor.errors import ConfigurationError, Unavailable
-from offpolicy_monitor.store import Store
+from offpolicy_monitor.store import Store, migrate
 from offpolicy_monitor.store.failures import translated
 from offpolicy_monitor.store.session import Database, parse_url, sqlite_file
 from sqlalchemy import event, text
@@ -181,3 +181,17 @@ def test_errors_of_the_file_system_are_unavailable(number: int, status: int) -> 
 def test_a_store_can_be_opened_again_after_closing(open_store: Callable[[], Store]) -> None:
     open_store().close()
     open_store().ping()
+
+
+@pytest.mark.parametrize("opened", [Store.open, lambda url: Database(parse_url(url)), migrate.upgrade])
+def test_a_path_that_can_hold_no_file_is_a_configuration_error(opened: Callable[[str], object], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    url = f"sqlite:///{tmp_path / 'file' / 'folder' / 'x.db'}"
+    with pytest.raises(ConfigurationError, match=r"x\.db"):
+        opened(url)
+
+
+def test_a_lock_file_that_cannot_be_made_is_a_configuration_error(tmp_path: Path) -> None:
+    (tmp_path / "x.db.lock").mkdir()
+    with pytest.raises(ConfigurationError, match="Is a directory"):
+        Store.open(f"sqlite:///{tmp_path / 'x.db'}")

@@ -239,3 +239,12 @@ def test_signalling_nans_are_nans() -> None:
         values = np.array([bits] * 3, dtype).view(dtype.replace("u", "f"))
         batch = decode_frame({"step": 1}, lengths=ints(3), old_logprobs=values, logprobs=f32(*NEW)).batch
         assert np.isnan(batch.columns["old_logprobs"]).all()
+
+
+def test_null_is_nan_in_every_float_array_and_what_is_masked_may_hold_it() -> None:
+    floats: dict[str, list[object]] = {"advantages": [None, 1, 2], "entropy": [None, 1, None], "rewards": [None]}
+    pair = {"old_logprobs": [None, -1, -1], "logprobs": [None, -1, -1]}
+    columns = decode_json(step=1, lengths=[3], mask=[0, 1, 1], **pair, **floats).batch.columns
+    assert columns["advantages"].tolist() == [1, 2]
+    assert columns["entropy"][0] == 1 and np.isnan(columns["entropy"][1])
+    assert np.isnan(columns["rewards"][0])

@@ -29,11 +29,14 @@ def test_the_key_of_a_shard_is_not_in_its_digest(field: str) -> None:
     assert digest(**{field: 2}) == digest()
 
 
+def test_which_rollout_a_shard_was_joined_from_is_not_in_its_digest() -> None:
+    assert digest(rollout="q") == digest(rollout=...) == digest()
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {"minibatches": 5}, {"minibatches": ...}, {"shards": 9}, {"policy_version": 4}, {"policy_version": ...},
-        {"rollout": "q"}, {"rollout": ...},
         {"labels": {"engine": "vllm", "gpu": "h200"}}, {"labels": {"engine": "vllm"}}, {"labels": {}},
         {"sequence_ids": ["a", "c"]}, {"sequence_ids": ["b", "a"]}, {"sequence_ids": ...}, {"lengths": [1, 2]},
         {"old_logprobs": [-1, -2, -3.0000002]}, {"logprobs": [-1, -2, -3]}, {"logprobs": [-1, None, -3]},

@@ -245,3 +245,20 @@ def test_a_mutated_frame_decodes_or_is_a_frame_error(data: st.DataObject) -> Non
     except FrameError:
         return
     assert sum(tensor.array.nbytes for tensor in decoded.tensors.values()) <= len(body)
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        {"rollout": "\ud800"}, {"\udfff": 1}, {"labels": {"k": "a\ud800b"}}, {"labels": {"\udc00": "v"}},
+        {"methods": [{"method": "mask", "upper": 2, "name": "\ud800"}]}, {"methods": [[["\ude00\ud83d"]]]},
+    ],
+)  # fmt: skip
+def test_half_a_surrogate_pair_anywhere_in_the_envelope_is_malformed(envelope: dict[str, object]) -> None:
+    with pytest.raises(FrameError, match="surrogates not allowed"):
+        decode(b"".join(map(bytes, frame.encode(envelope, {}))))
+
+
+def test_a_whole_surrogate_pair_is_the_character_that_it_spells() -> None:
+    body = b"".join(map(bytes, frame.encode({"rollout": "\U0001f600"}, {})))
+    assert decode(body).envelope == {"rollout": "\U0001f600"}

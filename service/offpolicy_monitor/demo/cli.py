@@ -83,21 +83,21 @@ def config_of(args: argparse.Namespace) -> DemoConfig:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run the demo: 0 when it ended or was asked to, 2 when it could not start."""
+    """Run the demo: 0 when it ended or was asked to, 1 when it could not start, 3 when a library is missing."""
     config = config_of(args)
     try:
         from offpolicy_monitor.demo.console import Console
         from offpolicy_monitor.demo.train import run_demo
     except ModuleNotFoundError as error:
         print(f"error: {error}. The demo needs: pip install 'offpolicy-monitor[server]'", file=sys.stderr)
-        return 2
+        return 3
     console = Console(sys.stdout)
     try:
         with stop_on_signals() as stop:
             result = run_demo(config, console.report, stop, console.opening)
     except ConfigurationError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return 1
     console.closing(result)
     return 0
 

@@ -14,6 +14,9 @@ from torch import Tensor
 from offpolicy_monitor.core.columns import TokenColumns, token_columns
 from offpolicy_monitor.core.gap import Derive
 
+#: The thread that compiles, for those who must not end the interpreter under it.
+THREAD: Final = "compile"
+
 #: Below this many tokens a compiled function's checks cost as much as it saves.
 FEWEST_TOKENS: Final = 1 << 13
 
@@ -45,6 +48,6 @@ def compile_in_background(device: torch.device, ready: Callable[[Derive | Except
             outcome = error
         ready(outcome)
 
-    thread = threading.Thread(target=work, name="compile", daemon=True)
+    thread = threading.Thread(target=work, name=THREAD, daemon=True)
     thread.start()
     return thread

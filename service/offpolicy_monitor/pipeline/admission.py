@@ -1,7 +1,7 @@
-"""ByteBudget: how many bytes of request bodies may be in memory at once.
+"""ByteBudget: how many bytes of one kind may be in memory at once.
 
-A body is admitted before its first byte is read, in order of arrival, so that TCP holds back what does not fit. Lives
-on one event loop; knows neither HTTP nor what the bytes mean.
+A share is reserved before its bytes are there, in order of arrival, so that TCP holds back what does not fit. One whose
+size is not known beforehand grows. Lives on one event loop; knows neither HTTP nor what the bytes mean.
 """
 
 import asyncio
@@ -15,10 +15,14 @@ from offpolicy_monitor.errors import Unavailable
 
 @dataclass(eq=False)
 class Reservation:
-    """Bytes that one request holds of the budget; `shrink` gives back what it turns out not to need."""
+    """Bytes that one request holds of the budget."""
 
     budget: "ByteBudget"
     size: int
+
+    async def grow(self, size: int) -> None:
+        """Hold `size` bytes, or the whole budget where they are more; waits for them as `reserve` does."""
+        await self.budget.extend(self, min(size, self.budget.capacity))
 
     def shrink(self, size: int) -> None:
         """Keep `size` bytes, at most what is held, and let waiting requests have the rest."""
@@ -28,68 +32,109 @@ class Reservation:
             self.budget.give_back(spare)
 
 
-class ByteBudget:
-    """`capacity` bytes, handed out first come first served.
+@dataclass(eq=False)
+class _Waiting:
+    """A request in a queue: who, for how many more bytes, and whether it has them."""
 
-    A request for more than the capacity waits until it has all of it: it runs alone instead of never.
+    reservation: Reservation
+    wanted: int
+    admitted: "asyncio.Future[None]"
+
+
+class ByteBudget:
+    """`capacity` bytes; `setting` is the variable that raises it.
+
+    A request for more than the capacity gets all of it: it runs alone instead of never. New requests are admitted first
+    come first served, once none that is already in waits to grow; of those, the oldest goes first. Where every one that
+    is in waits to grow, none could ever end: the oldest is then let over the capacity, which at most doubles it.
     """
 
-    def __init__(self, capacity: int, timeout: float) -> None:
+    def __init__(self, capacity: int, timeout: float, setting: str) -> None:
         self.capacity = capacity
         self.timeout = timeout
+        self.setting = setting
         self.used = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._held: dict[Reservation, None] = {}
+        self._growing: dict[Reservation, _Waiting] = {}
+        self._arriving: deque[_Waiting] = deque()
 
     @asynccontextmanager
     async def reserve(self, size: int) -> AsyncIterator[Reservation]:
-        """Hold `size` bytes for the block; wait for them at most `timeout` seconds, else Unavailable (503)."""
-        size = min(size, self.capacity)
-        await self._acquire(size)
-        reservation = Reservation(self, size)
+        """Hold `size` bytes for the block; wait for them at most `timeout` seconds, else Unavailable (503).
+
+        Nothing needs no place in the queue.
+        """
+        reservation = Reservation(self, 0)
+        if size == 0:
+            yield reservation
+            return
+        arriving = self._waiting(reservation, min(size, self.capacity))
+        self._arriving.append(arriving)
         try:
+            await self._admission_of(arriving)
             yield reservation
         finally:
+            self._held.pop(reservation, None)
             reservation.shrink(0)
+            self._admit()
+
+    async def extend(self, reservation: Reservation, size: int) -> None:
+        """Let a reservation that is held reach `size` bytes."""
+        if size > reservation.size:
+            growing = self._growing[reservation] = self._waiting(reservation, size - reservation.size)
+            await self._admission_of(growing)
 
     def give_back(self, size: int) -> None:
-        """Return `size` bytes and admit, in order, the waiting requests that now fit."""
+        """Return `size` bytes and admit the waiting requests that now fit."""
         self.used -= size
-        while self._waiting:
-            wanted, admitted = self._waiting[0]
-            if not admitted.done():
-                if not self._fits(wanted):
-                    return
-                self.used += wanted
-                admitted.set_result(None)
-            self._waiting.popleft()
+        self._admit()
 
-    def _fits(self, size: int) -> bool:
-        return self.used + size <= self.capacity
+    def _waiting(self, reservation: Reservation, wanted: int) -> _Waiting:
+        return _Waiting(reservation, wanted, asyncio.get_running_loop().create_future())
 
-    async def _acquire(self, size: int) -> None:
-        if not self._waiting and self._fits(size):
-            self.used += size
-            return
-        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, admitted))
+    def _admit(self) -> None:
+        """Give bytes to those that wait, in their order, for as long as they fit."""
+        while self._growing:
+            oldest = next(self._growing[held] for held in self._held if held in self._growing)
+            if not self._fits(oldest) and len(self._growing) < len(self._held):
+                return
+            del self._growing[oldest.reservation]
+            self._grant(oldest)
+        while self._arriving and self._fits(self._arriving[0]):
+            arriving = self._arriving.popleft()
+            self._held[arriving.reservation] = None
+            self._grant(arriving)
+
+    def _fits(self, waiting: _Waiting) -> bool:
+        return self.used + waiting.wanted <= self.capacity
+
+    def _grant(self, waiting: _Waiting) -> None:
+        self.used += waiting.wanted
+        waiting.reservation.size += waiting.wanted
+        waiting.admitted.set_result(None)
+
+    async def _admission_of(self, waiting: _Waiting) -> None:
+        self._admit()
         try:
             async with asyncio.timeout(self.timeout):
-                await asyncio.shield(admitted)
-        except BaseException as error:
-            self._withdraw(size, admitted)
-            if isinstance(error, TimeoutError):
-                raise self._too_long() from None
-            raise
+                await asyncio.shield(waiting.admitted)
+        except TimeoutError:
+            raise self._too_long() from None
+        finally:
+            self._leave(waiting)
 
-    def _withdraw(self, size: int, admitted: "asyncio.Future[None]") -> None:
-        """Leave the queue; give the bytes back where they were granted in the same instant."""
-        granted = admitted.done() and not admitted.cancelled()
-        admitted.cancel()
-        self.give_back(size if granted else 0)
+    def _leave(self, waiting: _Waiting) -> None:
+        """Wait no longer; what was granted in the same instant belongs to the reservation, which gives it back."""
+        if waiting.admitted.done():
+            return
+        waiting.admitted.cancel()
+        if self._growing.pop(waiting.reservation, None) is None:
+            self._arriving.remove(waiting)
+        self._admit()
 
     def _too_long(self) -> Unavailable:
         detail = (
-            f"no room for the body within {self.timeout:g} s: {self.used} of {self.capacity} bytes are in use; "
-            "send it again later, or raise OFFPOLICY_INFLIGHT_BYTES"
+            f"no room within {self.timeout:g} s: {self.used} of {self.capacity} bytes are in use; "
+            f"send it again later, or raise {self.setting}"
         )
         return Unavailable(503, "busy", detail, retry_after=max(1, round(self.timeout / 4)))

@@ -46,6 +46,12 @@ class RolloutCache(Generic[Half]):
             raise Refusal.of_field(410, "rollout-gone", "rollout", message)
         return held[2]
 
+    def forget(self, run: str) -> None:
+        """Drop every half of a run."""
+        with self._lock:
+            for key in [key for key in self._halves if key[0] == run]:
+                self._drop(key)
+
     def _evict(self) -> None:
         """Drop the oldest while there are too many bytes, and everything past its time."""
         oldest_allowed = self._clock() - self._ttl

@@ -5,7 +5,8 @@ measurer and the store through their interfaces, and nothing of HTTP. Results ne
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.methods import PRESETS, MethodRow, parse_rows
 from offpolicy_monitor.pipeline.admission import ByteBudget
 from offpolicy_monitor.pipeline.buffers import BufferPool
+from offpolicy_monitor.pipeline.expansion import bytes_to_decode
 from offpolicy_monitor.pipeline.rollouts import RolloutCache
 from offpolicy_monitor.pipeline.values import Body, Detail, Measured, Measurer, Outcome
 from offpolicy_monitor.pipeline.workers import Worker
@@ -41,17 +43,18 @@ class Pipeline:
         self.settings = settings
         self.limits = limits_of(settings)
         self.writer, self.measurer, self.metrics, self.counters = writer, measurer, metrics, counters
-        self.budget = ByteBudget(settings.inflight_bytes, settings.admission_timeout)
+        self.budget = _budget(settings, "inflight_bytes")
+        self.decoding = _budget(settings, "decoding_bytes")
         self.buffers = BufferPool(settings.inflight_bytes // 4)
-        self._halves: RolloutCache[Message] = RolloutCache(settings.rollout_bytes, settings.rollout_ttl)
+        self.halves: RolloutCache[Message] = RolloutCache(settings.rollout_bytes, settings.rollout_ttl)
         self._decode = Worker("decode", DECODERS)
         self._device = Worker("measure")
 
     async def ingest(self, run: str, body: Body) -> Outcome:
         """Decode, measure and store one shard of `run`; raises Refusal or Unavailable, and has then stored nothing."""
         received_at = time.time()
-        message, digest = await self._timed("decode", self._decode, lambda: self._message(run, body))
-        measured = await self._timed("measure", self._device, lambda: self._measured(message, digest))
+        async with self._decoded(body, lambda plain: self._message(run, plain, body.media_type)) as (message, digest):
+            measured = await self._timed("measure", self._device, lambda: self._measured(message, digest))
         if message.is_first_half:
             return Outcome(message, measured.figures, None)
         began = time.perf_counter()
@@ -62,15 +65,15 @@ class Pipeline:
     async def evaluate(self, body: Body, detail: Detail, render: Callable[[dict[str, Any]], Result]) -> Result:
         """Measure a body without storing it, with the rows it asks for; `render` turns the answer into bytes."""
 
-        def decode() -> tuple[Message, Sequence[MethodRow]]:
-            message = decode_evaluation(self._plain(body), body.media_type, self.limits)
+        def read(plain: memoryview) -> tuple[Message, Sequence[MethodRow]]:
+            message = decode_evaluation(plain, body.media_type, self.limits)
             return message, PRESETS if message.methods is None else parse_rows(message.methods)
 
-        message, rows = await self._timed("decode", self._decode, decode)
-        version = message.envelope.policy_version
-        answer = await self._timed(
-            "measure", self._device, lambda: self.measurer.evaluate(message.batch, rows, detail, version)
-        )
+        async with self._decoded(body, read) as (message, rows):
+            version = message.envelope.policy_version
+            answer = await self._timed(
+                "measure", self._device, lambda: self.measurer.evaluate(message.batch, rows, detail, version)
+            )
         return await self._decode.run(lambda: render(answer))
 
     async def warm_up(self) -> None:
@@ -83,17 +86,28 @@ class Pipeline:
         self._device.close()
         self.writer.close()
 
-    def _plain(self, body: Body) -> memoryview:
-        return decompress(body.data, body.encoding, self.limits)
+    @asynccontextmanager
+    async def _decoded(self, body: Body, read: Callable[[memoryview], Result]) -> AsyncIterator[Result]:
+        """What `read` makes of the plain body. What decoding may take of memory is reserved until the block ends."""
 
-    def _message(self, run: str, body: Body) -> tuple[Message, bytes]:
+        def decode() -> tuple[int, Result]:
+            plain = decompress(body.data, body.encoding, self.limits)
+            return len(plain), read(plain)
+
+        async with self.decoding.reserve(bytes_to_decode(body, self.limits)) as reservation:
+            size, decoded = await self._timed("decode", self._decode, decode)
+            # What is left are views over the plain body, or arrays that are about as large as their numbers in JSON.
+            reservation.shrink(size)
+            yield decoded
+
+    def _message(self, run: str, plain: memoryview, media_type: str) -> tuple[Message, bytes]:
         """The whole message, as sent or joined with the half that was sent before; a first half is kept for later."""
-        sent = decode_batch(self._plain(body), body.media_type, self.limits)
+        sent = decode_batch(plain, media_type, self.limits)
         key = (run, sent.envelope.rollout or "", sent.envelope.shard)
         if isinstance(sent, LaterHalf):
-            sent = join(self._halves.find(key), sent, self.limits)
+            sent = join(self.halves.find(key), sent, self.limits)
         elif sent.is_first_half:
-            self._halves.keep(key, sent.owned(), sent.nbytes)
+            self.halves.keep(key, sent.owned(), sent.nbytes)
         return sent, content_digest(sent)
 
     def _measured(self, message: Message, digest: bytes) -> Measured:
@@ -123,6 +137,10 @@ class Pipeline:
                 self.metrics.stage(stage, time.perf_counter() - began)
 
         return await worker.run(timed)
+
+
+def _budget(settings: Settings, name: str) -> ByteBudget:
+    return ByteBudget(getattr(settings, name), settings.admission_timeout, settings.variable(name))
 
 
 def limits_of(settings: Settings) -> Limits:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.errors import Refusal, Unavailable
 from offpolicy_monitor.store import Receipt, ShardRecord
 
 Result = TypeVar("Result")
@@ -102,9 +102,14 @@ class Writer:
             return _NOTHING
 
     def _commit(self, group: list[_Shard]) -> None:
+        """One transaction; where a defect fails it, one for each shard, so that only the shard at fault fails."""
         began = time.perf_counter()
         outcome = _outcome(lambda: self._store.ingest([shard.record for shard in group]))
         self._committed(time.perf_counter() - began)
+        if len(group) > 1 and isinstance(outcome, Exception) and not isinstance(outcome, Unavailable):
+            for shard in group:
+                self._commit([shard])
+            return
         answers = [outcome] * len(group) if isinstance(outcome, BaseException) else list(outcome)
         self._settle([(shard.done, answer) for shard, answer in zip(group, answers, strict=True)])
 

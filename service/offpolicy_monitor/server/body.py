@@ -5,10 +5,12 @@ view of the body may outlive it.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import Request
+from starlette.types import Message
 
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.pipeline.buffers import SMALLEST, BodyBuffer, BufferPool
@@ -16,10 +18,10 @@ from offpolicy_monitor.pipeline.stages import Pipeline
 from offpolicy_monitor.pipeline.values import Body
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.wire.decode import MEDIA_TYPES
-from offpolicy_monitor.wire.encoding import ENCODINGS, RATIO_FREE_BYTES
+from offpolicy_monitor.wire.encoding import ENCODINGS
 
-# JSON numbers become Python objects while they are parsed: up to this many bytes for each byte of text.
-JSON_EXPANSION = 8
+# Reserved for a chunked body before its first byte; it grows as bytes arrive, so one that brings none costs little.
+FIRST_PIECE = 1 << 20
 JSON = "application/json"
 
 
@@ -29,12 +31,15 @@ async def received(request: Request, pipeline: Pipeline) -> AsyncIterator[Body]:
     settings = pipeline.settings
     media_type, encoding = _media_type(request), _encoding(request)
     length = _length(request, settings)
-    async with pipeline.budget.reserve(_needed(length, media_type, encoding, settings)) as reservation:
+    async with pipeline.budget.reserve(FIRST_PIECE if length is None else length) as reservation:
         buffer = BodyBuffer(pipeline.buffers, SMALLEST if length is None else length)
         try:
-            await _read(request, buffer, settings)
+            async for piece in _Arrival(request, settings).pieces():
+                if len(buffer) + len(piece) > reservation.size:
+                    await reservation.grow(min(2 * (len(buffer) + len(piece)), settings.max_body_bytes))
+                buffer.write(piece)
             pipeline.metrics.received(encoding.removeprefix("x-"), len(buffer))
-            reservation.shrink(_needed(len(buffer), media_type, encoding, settings))
+            reservation.shrink(len(buffer))
             yield Body(buffer.view(), media_type, encoding)
         finally:
             buffer.release()
@@ -74,42 +79,48 @@ def _too_large(size: int, settings: Settings) -> Refusal:
     return Refusal.over_limit(413, "too-large", "body", f"{size} bytes", limit, settings.variable("max_body_bytes"))
 
 
-def _needed(length: int | None, media_type: str, encoding: str, settings: Settings) -> int:
-    """Bytes to reserve: the body, what it may decompress to, and what parsing JSON takes on top."""
-    body = settings.max_body_bytes if length is None else length
-    decoded = 0
-    if encoding != "identity":
-        decoded = min(settings.max_decoded_bytes, max(RATIO_FREE_BYTES, settings.max_decoded_ratio * body))
-    parsed = JSON_EXPANSION * min(decoded or body, settings.max_json_bytes) if media_type == JSON else 0
-    return body + decoded + parsed
-
-
 async def read_small(request: Request, settings: Settings) -> bytes:
     """A short JSON body in one piece: 415 for another media type, 413 past SMALL bytes, 408 past the deadline."""
     if request.headers.get("content-type", JSON).partition(";")[0].strip().lower() != JSON:
         raise Refusal.of_field(415, "unsupported-media-type", "Content-Type", f"must be {JSON}")
     buffer = BodyBuffer(BufferPool(0), SMALLEST)
-    await _read(request, buffer, settings.model_copy(update={"max_body_bytes": SMALLEST}))
+    async for piece in _Arrival(request, settings.model_copy(update={"max_body_bytes": SMALLEST})).pieces():
+        buffer.write(piece)
     return bytes(buffer.view())
 
 
-async def _read(request: Request, buffer: BodyBuffer, settings: Settings) -> None:
-    try:
-        async with asyncio.timeout(settings.body_timeout):
-            await _read_all(request, buffer, settings)
-    except TimeoutError:
-        detail = f"the body did not arrive within {settings.body_timeout:g} s; OFFPOLICY_BODY_TIMEOUT sets the limit"
-        raise Refusal(408, "body-timeout", detail) from None
+class _Arrival:
+    """Waits for the pieces of one body; what counts is the time spent waiting for the client, not for room."""
 
+    def __init__(self, request: Request, settings: Settings) -> None:
+        self._request, self._settings = request, settings
+        self._left = settings.body_timeout
 
-async def _read_all(request: Request, buffer: BodyBuffer, settings: Settings) -> None:
-    more = True
-    while more:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise Refusal(400, "client-disconnected", "the connection ended before the body did")
-        chunk = message.get("body", b"")
-        if len(buffer) + len(chunk) > settings.max_body_bytes:
-            raise _too_large(len(buffer) + len(chunk), settings)
-        buffer.write(chunk)
-        more = message.get("more_body", False)
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body in the pieces that arrive. Refusal 408 past either deadline, 413 over the limit, 400 on a cut."""
+        received, more = 0, True
+        while more:
+            message = await self._next()
+            if message["type"] == "http.disconnect":
+                raise Refusal(400, "client-disconnected", "the connection ended before the body did")
+            piece, more = message.get("body", b""), message.get("more_body", False)
+            received += len(piece)
+            if received > self._settings.max_body_bytes:
+                raise _too_large(received, self._settings)
+            yield piece
+
+    async def _next(self) -> Message:
+        idle = self._settings.body_idle_timeout
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(min(idle, self._left)):
+                message = await self._request.receive()
+        except TimeoutError:
+            raise self._late("body_idle_timeout" if idle < self._left else "body_timeout") from None
+        self._left -= time.monotonic() - began
+        return message
+
+    def _late(self, name: str) -> Refusal:
+        what = "no more of the body arrived" if name == "body_idle_timeout" else "the body did not arrive"
+        seconds, variable = getattr(self._settings, name), self._settings.variable(name)
+        return Refusal(408, "body-timeout", f"{what} within {seconds:g} s; {variable} sets the limit")

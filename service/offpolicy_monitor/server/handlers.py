@@ -66,7 +66,8 @@ def _allowed(request: Request) -> list[str]:
     """The methods of every route at this path: the router itself names those of the first alone."""
     routes: Sequence[APIRoute] = request.app.state.api_routes
     matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
-    return sorted({method for route in matching for method in route.methods or ()})
+    methods = {method for route in matching for method in route.methods or ()}
+    return sorted(methods | {"HEAD"} if "GET" in methods else methods)
 
 
 def _field(item: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ series. Client text reaches a log line only as a field.
 
 import logging
 import time
+from typing import Any
 
 import structlog
 from starlette.routing import BaseRoute
@@ -32,14 +33,18 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        await _Exchange(scope, send, self.metrics).run(self.app, receive)
+        method = scope["method"]
+        if method == "HEAD":
+            # What GET would answer, without its body (`_Exchange.send`).
+            scope = {**scope, "method": "GET"}
+        await _Exchange(scope, send, self.metrics, method).run(self.app, receive)
 
 
 class _Exchange:
     """One request and its answer."""
 
-    def __init__(self, scope: Scope, send: Send, metrics: ProcessMetrics) -> None:
-        self.scope, self._send, self.metrics = scope, send, metrics
+    def __init__(self, scope: Scope, send: Send, metrics: ProcessMetrics, method: str) -> None:
+        self.scope, self._send, self.metrics, self.method = scope, send, metrics, method
         self.status = 0
         self.started = time.perf_counter()
 
@@ -54,6 +59,8 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+        elif self.method == "HEAD":
+            message = {**message, "body": b""}
         await self._send(message)
 
     async def _defect(self, error: Exception, receive: Receive) -> None:
@@ -69,7 +76,7 @@ class _Exchange:
         seconds = time.perf_counter() - self.started
         self.metrics.request(route, self.status, seconds)
         named = {name: str(value)[:NAME_SHOWN] for name, value in self.scope.get("path_params", {}).items()}
-        fields = {"method": self.scope["method"], "route": route, **named}
+        fields: dict[str, Any] = {"method": self.method, "route": route, **named}
         fields |= {"status": self.status, "ms": round(seconds * 1e3, 1)}
         if problem is not None:
             self.metrics.rejected(problem.kind)

@@ -13,9 +13,10 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from offpolicy_monitor._version import __version__
-from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.errors import Refusal, Unavailable
 from offpolicy_monitor.exposition.rows import read
 from offpolicy_monitor.server import openapi, services
+from offpolicy_monitor.server.problems import SCOPE_KEY, response_to
 
 HERE = Path(__file__).parent
 STATIC = {file.name: file for file in sorted((HERE / "static").iterdir())}
@@ -45,9 +46,12 @@ templates = Environment(
 @router.get("/")
 def runs(request: Request) -> HTMLResponse:
     """The runs, newest first, with the figures of their last step that counts."""
-    parts = services.of(request)
-    page = parts.store.runs(SHOWN_RUNS, None)
-    figures = {row.run: row.figures for row in parts.store.exported(SHOWN_RUNS, 0.0)}
+    store = services.of(request).store
+    try:
+        page = store.runs(SHOWN_RUNS, None)
+        figures = {row.run: row.figures for row in store.exported(SHOWN_RUNS, 0.0)}
+    except Unavailable as error:
+        return _away(request, error)
     rows = [_row(row, figures.get(row["run"], {})) for row in page.rows]
     return _page("runs.html", runs=rows, more=page.next_cursor is not None, curl=_curl(request))
 
@@ -73,6 +77,15 @@ def static(name: str) -> FileResponse:
     if name not in STATIC:
         raise Refusal(404, "unknown-path", "there is no such file")
     return FileResponse(STATIC[name], headers={"Cache-Control": "max-age=3600", "X-Content-Type-Options": "nosniff"})
+
+
+def _away(request: Request, error: Unavailable) -> HTMLResponse:
+    """The page instead of the problem document, which stays for the log and the counters."""
+    problem = request.scope[SCOPE_KEY] = response_to(error)
+    page = _page("away.html", detail=error.detail)
+    page.status_code = problem.status_code
+    page.headers["Retry-After"] = str(error.retry_after)
+    return page
 
 
 def _page(template: str, **values: Any) -> HTMLResponse:

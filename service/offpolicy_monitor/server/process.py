@@ -5,8 +5,12 @@ On SIGTERM or SIGINT it stops accepting, answers what is in flight, closes the p
 
 import contextlib
 import ipaddress
+import logging
+import os
 import signal
 import socket
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -93,6 +97,21 @@ def serve(settings: Settings, insecure: bool, started: Callable[[Listening], Non
     app = create_app(settings)
     with bound(settings.host, settings.port) as listener, contextlib.suppress(KeyboardInterrupt):
         Server(_config(app), app, started).run([listener])
+
+
+def end(status: int) -> int:
+    """The exit status, to return; where torch still compiles, the process ends here with it.
+
+    Its compiler cannot be interrupted, and an interpreter that finalizes under it aborts. Everything is closed by now.
+    """
+    from offpolicy_monitor.measure.kernels import THREAD  # loads torch, which a running service has loaded
+
+    if any(thread.name == THREAD for thread in threading.enumerate()):
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status
 
 
 def bound(host: str, port: int) -> socket.socket:

@@ -5,22 +5,24 @@ The one place that knows how store, device, pipeline and registry are wired. Tes
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from typing import Any
 
 import structlog
 from fastapi import Request
 from prometheus_client import CollectorRegistry
 
 from offpolicy_monitor.errors import Unavailable
-from offpolicy_monitor.exposition.collector import ExportedRun, RunCollector
 from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.process import ProcessMetrics
+from offpolicy_monitor.exposition.runs import ExportedRun, RunExposition
 from offpolicy_monitor.pipeline.stages import Pipeline
 from offpolicy_monitor.pipeline.values import Measurer
 from offpolicy_monitor.pipeline.writer import Writer
+from offpolicy_monitor.server import background
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import Store
 
@@ -37,6 +39,7 @@ class Services:
     pipeline: Pipeline
     registry: CollectorRegistry
     metrics: ProcessMetrics
+    runs: RunExposition
     device_is_warm: bool = False
     started_at: float = field(default_factory=time.time)
 
@@ -62,20 +65,32 @@ async def opened(
         counters = RunCounters(settings.max_exported_runs)
         pipeline = Pipeline(settings, Writer(store, metrics.transaction), measurer, metrics, counters)
         metrics.watch_inflight(lambda: pipeline.budget.used)
-        collector = RunCollector(exported_by(store, settings), counters)
-        registry.register(collector)
-        services = Services(settings, store, pipeline, registry, metrics)
-        background = [asyncio.create_task(_warm_up(services)), asyncio.create_task(_sweep(services))]
+        runs = RunExposition(exported_by(store, settings), counters)
+        services = Services(settings, store, pipeline, registry, metrics, runs)
+        beside = [asyncio.create_task(job) for job in _beside(services)]
         try:
             yield services
         finally:
-            registry.unregister(collector)
-            for task in background:
+            for task in beside:
                 task.cancel()
-            await asyncio.gather(*background, return_exceptions=True)
+            await asyncio.gather(*beside, return_exceptions=True)
             await asyncio.to_thread(pipeline.close)
     finally:
         await asyncio.to_thread(store.close)
+
+
+def _beside(services: Services) -> Iterator[Coroutine[Any, Any, None]]:
+    """What runs beside the requests."""
+    store, pipeline, timeout = services.store, services.pipeline, services.settings.step_timeout
+
+    def is_warm() -> None:
+        services.device_is_warm = True
+
+    async def sweep() -> int:
+        return await pipeline.writer.call(lambda: store.sweep(time.time(), timeout))
+
+    yield background.warm_up(pipeline.warm_up, is_warm)
+    yield background.keep_sweeping(sweep, timeout / SWEEPS_PER_TIMEOUT)
 
 
 def exported_by(store: Store, settings: Settings) -> Callable[[], Sequence[ExportedRun]]:
@@ -95,28 +110,15 @@ def torch_measurer(settings: Settings) -> Measurer:
     """Made here, not imported above: torch takes seconds to import, and only a running service needs it."""
     from offpolicy_monitor.measure import Measurer as TorchMeasurer
 
-    return TorchMeasurer(settings.device, settings.torch_threads)
+    measurer = TorchMeasurer(settings.device, settings.torch_threads)
+    if settings.torch_compile:
+        measurer.compile_in_background(_compiled)
+    return measurer
 
 
-async def _warm_up(services: Services) -> None:
-    """Measure a small batch; then the service is ready. One that cannot measure says so and never is."""
-    try:
-        await services.pipeline.warm_up()
-    except Exception as error:
-        log.error("the device cannot measure", exc_info=error)
-        return
-    services.device_is_warm = True
-
-
-async def _sweep(services: Services) -> None:
-    """Close steps whose missing shards are overdue, so that gauges and answers count what is there."""
-    timeout = services.settings.step_timeout
-    while True:
-        await asyncio.sleep(timeout / SWEEPS_PER_TIMEOUT)
-        try:
-            closed = await services.pipeline.writer.call(lambda: services.store.sweep(time.time(), timeout))
-        except Unavailable as error:
-            log.warning("sweep put off", reason=error.detail)
-            continue
-        if closed:
-            log.info("steps closed without all their shards", steps=closed)
+def _compiled(problem: Exception | None) -> None:
+    if problem is None:
+        log.info("the pass over the tokens is compiled")
+    else:
+        reason = str(problem).strip().partition("\n")[0]
+        log.warning("serving without compilation, which is slower for large batches", reason=reason)

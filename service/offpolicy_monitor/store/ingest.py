@@ -12,14 +12,11 @@ from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store.ledger import GradientStep, Ledger
 from offpolicy_monitor.store.locking import HeldRun, hold_runs
-from offpolicy_monitor.store.paging import LARGEST_INTEGER
 from offpolicy_monitor.store.records import Receipt, ShardKey, ShardRecord
 from offpolicy_monitor.store.saving import save_steps
 from offpolicy_monitor.store.tables import runs, shards, steps
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary
-
-INTEGERS = ("attempt", "step", "minibatch", "shard")
 
 # Everything of a step's row but its merge, which is large and not needed to decide.
 LEDGER_COLUMNS = (
@@ -27,22 +24,6 @@ LEDGER_COLUMNS = (
     *(steps.c.state, steps.c.minibatches, steps.c.policy_version),
     *(steps.c.first_received_at, steps.c.last_received_at),
 )
-
-
-def prepare(record: ShardRecord) -> bytes | Refusal:
-    """The summary in its stored form, or why this record cannot be stored; needs no transaction."""
-    for name in INTEGERS:
-        if not 0 <= getattr(record.key, name) <= LARGEST_INTEGER:
-            return Refusal.of_field(422, "out-of-range", name, f"must be between 0 and {LARGEST_INTEGER}")
-    for name in ("policy_version", "minibatches"):
-        if abs(getattr(record, name) or 0) > LARGEST_INTEGER:
-            return Refusal.of_field(422, "out-of-range", name, f"must not be beyond {LARGEST_INTEGER}")
-    if not record.key.shard < record.shards <= LARGEST_INTEGER:
-        return Refusal.of_field(422, "out-of-range", "shards", f"must be more than shard, which is {record.key.shard}")
-    try:
-        return stored.to_bytes(record.summary)
-    except ValueError:
-        return Refusal(422, "figures-overflow", "a sum over this batch is too large for a 64-bit float")
 
 
 def ingest(

@@ -5,18 +5,38 @@ The operating system drops the lock when its holder dies, however it dies. Knows
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 from offpolicy_monitor.errors import ConfigurationError
 
 
+@contextmanager
+def _usable(database: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"{database} cannot be a database: {error.strerror}") from error
+
+
+def make_folder(database: Path) -> None:
+    """Make the folder of a database file; ConfigurationError where that cannot be."""
+    with _usable(database):
+        database.parent.mkdir(parents=True, exist_ok=True)
+
+
 class WriterLock:
-    """Held from construction to `release`; a second one on the same database raises ConfigurationError."""
+    """Held from construction to `release`; a second one on the same database raises ConfigurationError.
+
+    So does a path that can hold no file.
+    """
 
     def __init__(self, database: Path) -> None:
-        database.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(f"{database}.lock", "a+b", buffering=0)  # noqa: SIM115 - held until `release`
+        make_folder(database)
+        with _usable(database):
+            self._file = open(f"{database}.lock", "a+b", buffering=0)  # noqa: SIM115 - held until `release`
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

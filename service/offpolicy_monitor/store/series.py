@@ -57,18 +57,14 @@ def _extremes(stretch: Sequence[Point]) -> list[Point]:
     return [stretch[i] for i in sorted({min(filled)[1], max(filled)[1]})]
 
 
-def _from_metrics(
-    connection: Connection, run: int, field: str, first: int | None, last: int | None
-) -> Iterator[Point]:
+def _from_metrics(connection: Connection, run: int, field: str, first: int | None, last: int | None) -> Iterator[Point]:
     joined = steps.outerjoin(metrics, (metrics.c.step_id == steps.c.id) & (metrics.c.metric == field))
     query = select(steps.c.step, steps.c.minibatch, metrics.c.value).select_from(joined)
     query = query.where(*in_range(run, first, last), steps.c.state != OPEN)
     return (Point(*row) for row in connection.execute(query.order_by(steps.c.step, steps.c.minibatch)))
 
 
-def _from_figures(
-    connection: Connection, run: int, field: str, first: int | None, last: int | None
-) -> Iterator[Point]:
+def _from_figures(connection: Connection, run: int, field: str, first: int | None, last: int | None) -> Iterator[Point]:
     query = select(steps.c.step, steps.c.minibatch, steps.c.figures).where(*in_range(run, first, last))
     query = query.where(steps.c.state != OPEN).order_by(steps.c.step, steps.c.minibatch)
     for row in connection.execution_options(yield_per=BATCH).execute(query):

@@ -15,6 +15,7 @@ from sqlalchemy.exc import ArgumentError
 
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.store.failures import translated
+from offpolicy_monitor.store.lock import make_folder
 
 DRIVERS = {
     "sqlite": "sqlite",
@@ -74,7 +75,7 @@ class Database:
             self.engine = _postgres_engine(url)
             self._readers: Engine = self.engine.execution_options(**POSTGRES_READ)
         else:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path)
             self.engine = _sqlite_engine(url.set(database=str(path)))
             self._readers = self.engine
         self._writers = self.engine.execution_options(offpolicy_write=True)

@@ -18,6 +18,7 @@ from offpolicy_monitor.store.deadlines import MOST, close_overdue
 from offpolicy_monitor.store.exported import ExportedRun
 from offpolicy_monitor.store.lock import WriterLock
 from offpolicy_monitor.store.paging import Page
+from offpolicy_monitor.store.preparing import prepare
 from offpolicy_monitor.store.records import Receipt, ShardRecord
 from offpolicy_monitor.store.session import Database, parse_url, sqlite_file
 
@@ -52,7 +53,7 @@ class Store:
 
     def ingest(self, records: Sequence[ShardRecord]) -> list[Receipt | Refusal]:
         """Store a group of shards in one durable transaction; a refused one comes back as its Refusal, in place."""
-        prepared = [ingest.prepare(record) for record in records]
+        prepared = [prepare(record) for record in records]
         with self._writing() as connection:
             return ingest.ingest(connection, records, prepared, self._clock())
 

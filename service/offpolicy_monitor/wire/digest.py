@@ -1,7 +1,8 @@
 """Digest: sixteen bytes that tell whether two messages say the same.
 
 Taken over the decoded content, so that layout, media type and encoding do not matter, and neither does what lies at
-positions that do not count. The key of a shard is not in it: the digest is compared among posts under one key.
+positions that do not count. The key of a shard is not in it: the digest is compared among posts under one key. Nor is
+`rollout`, so that a shard sent in two halves equals the same shard sent whole.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ import xxhash
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.wire.message import Message
 
-KEY_FIELDS = {"step", "attempt", "minibatch", "shard"}
+# `rollout` says where to look for the other half of a shard: it is part of how the content came, not of the content.
+NOT_CONTENT = {"step", "attempt", "minibatch", "shard", "rollout"}
 # A block is searched for NaN and hashed while it is still in the cache.
 BLOCK = 1 << 17
 
@@ -21,11 +23,11 @@ BLOCK = 1 << 17
 def content_digest(message: Message) -> bytes:
     """The xxh3_128 of a message's content.
 
-    In it: the envelope but for the shard's key, the wire dtypes of the log-probs, which tokens each sequence has and at
-    which of its positions, and every column. Any NaN is the same NaN.
+    In it: the envelope but for the shard's key and rollout, the wire dtypes of the log-probs, which tokens each
+    sequence has and at which of its positions, and every column. Any NaN is the same NaN.
     """
     batch = message.batch
-    head = message.envelope.model_dump(exclude=KEY_FIELDS) | {
+    head = message.envelope.model_dump(exclude=NOT_CONTENT) | {
         "dtypes": dict(batch.dtypes),
         "a_token": sorted(batch.a_token),
     }

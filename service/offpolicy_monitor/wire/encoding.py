@@ -14,8 +14,9 @@ import zstandard
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.wire.limits import Limits
 
-# Small JSON compresses far beyond any ratio worth allowing (a mask of ones by a thousand), and a megabyte hurts nobody.
-RATIO_FREE_BYTES = 1 << 20
+# A padded batch is mostly zeros and compresses a thousandfold, far beyond any ratio worth allowing; up to here the byte
+# limit and the budget for decoding bound what it costs.
+RATIO_FREE_BYTES = 64 << 20
 # RFC 9659: a window over 8 MiB is not to be used in a zstd Content-Encoding.
 ZSTD_WINDOW_BYTES = 8 << 20
 # Each member costs a new decompressor; millions of empty ones are an attack on the CPU that no byte limit sees.
@@ -75,8 +76,13 @@ def decompress(body: bytes | memoryview, encoding: str | None, limits: Limits) -
             decoded += output
             _check(len(decoded), len(body), limits)
     except (zlib.error, zstandard.ZstdError) as error:
-        raise _corrupt(name, str(error)) from error
+        raise _corrupt(name, _reason(str(error))) from error
     return memoryview(decoded)
+
+
+def most_decoded(received: int, limits: Limits) -> int:
+    """Bytes that a compressed body of `received` bytes may become before it is refused."""
+    return min(limits.max_decoded_bytes, max(RATIO_FREE_BYTES, limits.max_decoded_ratio * received))
 
 
 def _outputs(body: memoryview, encoding: Encoding, name: str) -> Iterator[bytes]:
@@ -97,8 +103,13 @@ def _outputs(body: memoryview, encoding: Encoding, name: str) -> Iterator[bytes]
 def _check(decoded: int, received: int, limits: Limits) -> None:
     if decoded > limits.max_decoded_bytes:
         raise limits.refusal(413, "max_decoded_bytes", "body", "its size decoded, bytes,")
-    if decoded > RATIO_FREE_BYTES and decoded > limits.max_decoded_ratio * received:
+    if decoded > most_decoded(received, limits):
         raise limits.refusal(413, "max_decoded_ratio", "body", "the ratio of decoded to received bytes")
+
+
+def _reason(error: str) -> str:
+    """The library's words; where the window is too large they speak of memory, which its sender cannot act on."""
+    return f"its window is over {ZSTD_WINDOW_BYTES} bytes (RFC 9659)" if "too much memory" in error else error
 
 
 def _corrupt(name: str, reason: str) -> Refusal:

@@ -156,10 +156,13 @@ def _envelope(metadata: object) -> dict[str, object]:
 
 
 def _object(what: str, text: bytes | str) -> dict[str, object]:
-    """Parse JSON strictly: UTF-8, one object, no repeated key, no NaN or Infinity."""
+    """Parse JSON strictly: UTF-8 also behind escapes, one object, no repeated key, no NaN or Infinity."""
     try:
         decoded = text if isinstance(text, str) else text.decode()
         value = STRICT.decode(decoded)
+        if "\\u" in decoded:
+            # Half of a surrogate pair, which only an escape can spell: no UTF-8 and so no answer can hold it.
+            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise FrameError(f"{what} is not valid JSON: {error}") from error
     if not isinstance(value, dict):

@@ -20,14 +20,14 @@ from offpolicy_monitor.wire.sent import SentArray, check_inner, check_rows
 
 TYPES: Mapping[Kind, frozenset[type]] = {
     "log-prob": frozenset({int, float, NoneType}),
-    "float": frozenset({int, float}),
+    "float": frozenset({int, float, NoneType}),
     "int": frozenset({int}),
     "mask": frozenset({bool, int, float}),
     "experts": frozenset({int}),
 }
 WANTED: Mapping[Kind, str] = {
     "log-prob": "numbers or null",
-    "float": "numbers",
+    "float": "numbers or null",
     "int": "integers",
     "mask": "0, 1, true or false",
     "experts": "integers",
