@@ -94,7 +94,7 @@ def test_the_base_install_imports_in_under_a_tenth_of_a_second(base_environment:
     assert min(float(python(base_environment, code)) for _ in range(3)) < 0.1
 
 
-@pytest.mark.parametrize("module", ["offpolicy_monitor", "offpolicy_monitor.client", "offpolicy_monitor.wire.frame"])
+@pytest.mark.parametrize("module", ["offpolicy_monitor", "offpolicy_monitor.wire.frame"])
 def test_what_a_trainer_imports_needs_numpy_alone(base_environment: Path, module: str) -> None:
     code = f"import sys, {module}; print({{'torch', 'pydantic', 'sqlalchemy', 'fastapi'}} & set(sys.modules))"
     assert python(base_environment, code) == "set()"
