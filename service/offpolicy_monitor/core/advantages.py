@@ -49,12 +49,12 @@ class Advantages:
 
     @cached_property
     def sign_groups(self) -> Tensor:
-        """[T] int64: 0 where A < 0, 1 where A == 0, 2 where A > 0."""
-        signs = torch.sign(self.values).long().add_(1)
+        """[T] int32: 0 where A < 0, 1 where A == 0, 2 where A > 0."""
+        signs = torch.sign(self.values).int().add_(1)
         return signs if self.a_token else self.segments.spread(signs)
 
     @cached_property
     def sequence_sign_groups(self) -> Tensor:
-        """[N] int64 as `sign_groups`, by the sign of the sequence's mean advantage."""
+        """[N] int32 as `sign_groups`, by the sign of the sequence's mean advantage."""
         means = self.segments.sum(self.values) if self.a_token else self.values
-        return torch.sign(means).long().add_(1)
+        return torch.sign(means).int().add_(1)
