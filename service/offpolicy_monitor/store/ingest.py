@@ -77,7 +77,8 @@ def _write(
     ids = {name: run.id for name, run in held.items()}
     records = ledger.accepted.values()
     connection.execute(insert(shards), [_shard_row(ids, record, blobs[record.key]) for record in records])
-    save_steps(connection, ids, list(ledger.touched.values()), records)
+    arrived = {id(record.summary): (record, blobs[record.key]) for record in records}
+    save_steps(connection, ids, list(ledger.touched.values()), arrived)
     latest = {name: run.last_batch_at for name, run in held.items()}
     for record in records:
         latest[record.key.run] = max(latest[record.key.run] or 0.0, record.received_at)

@@ -4,7 +4,8 @@ The one writer of `steps` and `metrics`, for shards that arrive and for deadline
 caller holds the locks of the runs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, update
@@ -16,6 +17,7 @@ from offpolicy_monitor.store.merging import merge_steps
 from offpolicy_monitor.store.records import ShardRecord
 from offpolicy_monitor.store.tables import metrics, steps
 from offpolicy_monitor.summary import stored
+from offpolicy_monitor.summary.step import StepSummary
 
 # What a step's arrival or deadline can change in its row; the rest is its identity.
 CHANGING = (
@@ -29,15 +31,26 @@ def save_steps(
     connection: Connection,
     run_ids: Mapping[str, int],
     touched: Sequence[GradientStep],
-    records: Iterable[ShardRecord] = (),
+    arrived: Mapping[int, tuple[ShardRecord, bytes]] = MappingProxyType({}),
 ) -> None:
-    """Bring the rows of the touched steps up to date; `records` are shards of this group, so need no reading back."""
+    """Bring the rows of the touched steps up to date.
+
+    `arrived` are the shards of this group with their stored forms, by the identity of their summaries: they need no
+    reading back, and the merge of a step that has one shard is that shard's summary.
+    """
     kept = [step for step in touched if not step.forgotten]
     recounted = [step for step in kept if step.counts and step.changed]
-    merged = dict(zip(map(id, recounted), merge_steps(connection, run_ids, recounted, records), strict=True))
+    merged = dict(
+        zip(
+            map(id, recounted),
+            merge_steps(connection, run_ids, recounted, [record for record, _ in arrived.values()]),
+            strict=True,
+        )
+    )
     figures = {key: summary.figures() for key, summary in merged.items()}
     columns = {
-        key: {"summary": stored.to_bytes(summary), "figures": pack(figures[key])} for key, summary in merged.items()
+        key: {"summary": _stored_form(summary, arrived), "figures": pack(figures[key])}
+        for key, summary in merged.items()
     }
     known = [step for step in kept if step.id is not None]
     _delete(connection, [step.id for step in touched if step.forgotten and step.id is not None])
@@ -46,6 +59,12 @@ def save_steps(
     _drop_metrics(connection, [step.id for step in known if id(step) in merged])
     _insert(connection, run_ids, [step for step in kept if step.id is None], columns)
     _insert_metrics(connection, {step.id: figures[id(step)] for step in recounted})
+
+
+def _stored_form(summary: StepSummary, arrived: Mapping[int, tuple[ShardRecord, bytes]]) -> bytes:
+    """The stored form of a merge, which is there already where the merge is of one shard that has just arrived."""
+    known = arrived.get(id(summary))
+    return known[1] if known is not None else stored.to_bytes(summary)
 
 
 def _insert(

@@ -7,7 +7,7 @@ A monoid: `StepSummary()` is the identity, `merge` is associative and commutativ
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, Final
 
 from offpolicy_monitor.summary.gap import GapSummary
@@ -70,7 +70,14 @@ class StepSummary:
         )
 
     def figures(self) -> dict[str, Any]:
-        """Every figure that protocol.md names for a merged step, JSON-ready; absent figures are None or left out."""
+        """Every figure that protocol.md names for a merged step, JSON-ready; absent figures are None or left out.
+
+        Computed once; the dict is the caller's own, what it holds is shared and must not be changed.
+        """
+        return dict(self._figures)
+
+    @cached_property
+    def _figures(self) -> dict[str, Any]:
         methods = {name: method.figures() for name, method in self.methods.items()}
         return {
             name: finite(value)
@@ -90,8 +97,9 @@ class StepSummary:
 
 
 def merge_all(summaries: Iterable[StepSummary]) -> StepSummary:
-    """Merge from left to right in the order given, so that equal orders give bit-equal sums."""
-    return reduce(StepSummary.merge, summaries, StepSummary.empty())
+    """Merge from left to right in the order given, so that equal orders give bit-equal sums; one alone is itself."""
+    remaining = iter(summaries)
+    return reduce(StepSummary.merge, remaining, next(remaining, StepSummary.empty()))
 
 
 def attribution(cross: Sums) -> dict[str, float] | None:
