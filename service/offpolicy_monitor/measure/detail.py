@@ -14,7 +14,7 @@ from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.core.decision import Decision, keep_tokens, token_weights
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.measure.blocks import Block, DeviceBatch, ValidTokens
-from offpolicy_monitor.measure.summarise import Decider, applicable
+from offpolicy_monitor.measure.decide import Decider, applicable
 from offpolicy_monitor.methods import MethodRow
 
 

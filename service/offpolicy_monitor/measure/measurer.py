@@ -16,9 +16,10 @@ from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.measure.blocks import DeviceBatch
+from offpolicy_monitor.measure.counts import lag_sums
 from offpolicy_monitor.measure.detail import method_details, sequence_figures
 from offpolicy_monitor.measure.kernels import compile_in_background
-from offpolicy_monitor.measure.summarise import lag_sums, summarise
+from offpolicy_monitor.measure.summarise import summarise
 from offpolicy_monitor.methods import PRESETS, MethodRow
 from offpolicy_monitor.summary.step import StepSummary
 

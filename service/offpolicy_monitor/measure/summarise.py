@@ -6,20 +6,19 @@ place that knows both core and summary.
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.batch import LOGPROB_COLUMNS, RaggedBatch
-from offpolicy_monitor.core import rules
-from offpolicy_monitor.core.decision import Decision, TokenDrops, decision_sums
+from offpolicy_monitor.batch import RaggedBatch
+from offpolicy_monitor.core.decision import Decision, decision_sums
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.core.gap_sums import cross_sums, sequence_sums, to_floats, token_sums
 from offpolicy_monitor.core.histogram import Layout, bin_counts, bin_numbers
-from offpolicy_monitor.core.select import no_places, places_above, places_below
 from offpolicy_monitor.measure.blocks import Block, DeviceBatch, ValidTokens
+from offpolicy_monitor.measure.counts import batch_sums
+from offpolicy_monitor.measure.decide import Decider, applicable
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary import histogram as bins
 from offpolicy_monitor.summary.gap import GapSummary
@@ -39,52 +38,9 @@ COUNTS: Final = frozenset(
     }
 )  # fmt: skip
 
-#: Of all numbers only zero has a smaller magnitude than this subnormal float32.
-SMALLEST_MAGNITUDE: Final = 2.0**-149
-
-#: For each request-wide row, by its place in the rows: the [n] 0/1 cut over the gap's valid tokens, None if all stay.
-Cuts = Mapping[int, Tensor | None]
-
-
-def applicable(rows: Sequence[MethodRow], batch: DeviceBatch) -> list[MethodRow]:
-    """The rows whose gap, and whose advantages where the rule needs them, were sent."""
-    return [row for row in rows if row.gap in batch.gaps and (batch.advantages is not None or not row.method.signed)]
-
-
-def request_cuts(rows: Sequence[MethodRow], batch: DeviceBatch) -> Cuts:
-    """Decide the request-wide rules over all tokens of the batch at once."""
-    cuts: dict[int, Tensor | None] = {}
-    for place, row in enumerate(rows):
-        if row.method.request_wide:
-            valid = batch.whole().valid(row.gap)
-            if valid is not None:
-                log_ratio = valid.gap.numerator - valid.gap.denominator
-                cuts[place] = rules.second_moment_cut(log_ratio, **row.parameters)
-    return cuts
-
-
-class Decider:
-    """Runs rows on the blocks of one batch in order, handing request-wide rules their part of the cut."""
-
-    def __init__(self, rows: Sequence[MethodRow], batch: DeviceBatch) -> None:
-        self.rows = rows
-        self._cuts = request_cuts(rows, batch)
-        self._seen: dict[int, int] = dict.fromkeys(self._cuts, 0)
-
-    def decide(self, place: int, gap: GapTokens) -> Decision:
-        """The decision of the row at `place` on the valid tokens of its gap in the next block."""
-        row = self.rows[place]
-        if not row.method.request_wide:
-            return row.method.rule(gap, **row.arguments)
-        cut, start = self._cuts[place], self._seen[place]
-        self._seen[place] = start + gap.segments.tokens
-        if cut is None:
-            return TokenDrops(no_places(gap.numerator), no_places(gap.numerator))
-        return row.method.rule(gap, cut=cut[start : self._seen[place]])
-
 
 def summarise(batch: RaggedBatch, loaded: DeviceBatch, rows: Sequence[MethodRow], block_tokens: int) -> StepSummary:
-    """The summary of a batch, without the figures that need its envelope (see `batch_sums`)."""
+    """The summary of a batch, without the figures that need its envelope (see counts.lag_sums)."""
     rows = applicable(rows, loaded)
     decider = Decider(rows, loaded)
     summary = StepSummary(
@@ -172,64 +128,3 @@ def _cross(block: Block, valid: Mapping[str, ValidTokens | None]) -> dict[str, f
         return {}
     sums = to_floats(cross_sums(mismatch.gap, staleness.gap))
     return {"tokens": mismatch.gap.segments.tokens, **sums}
-
-
-def batch_sums(batch: RaggedBatch, loaded: DeviceBatch) -> dict[str, float]:
-    """Counts of the whole batch (summary.step.BATCH_SUMS): what was sent, what was excluded, what is suspect."""
-    lengths = np.diff(batch.offsets)
-    sums: dict[str, float] = {
-        "tokens": batch.tokens,
-        "sequences": batch.sequences,
-        "empty_sequences": int((lengths == 0).sum()),
-        **_suspects(loaded),
-    }
-    for name, column in (("entropy", "entropy"), ("reward", "rewards")):
-        if column in batch.columns:
-            sums |= _finite_sum(name, column in batch.a_token, batch.columns[column])
-    return sums
-
-
-def _finite_sum(name: str, a_token: bool, values: Any) -> dict[str, float]:
-    finite = values[np.isfinite(values)]
-    count = f"{name}_tokens" if a_token else f"{name}_sequences"
-    return {count: len(finite), name: float(finite.sum(dtype=np.float64))} if len(finite) else {}
-
-
-def _suspects(loaded: DeviceBatch) -> dict[str, int]:
-    """Tokens with a non-finite log-prob (excluded); with a positive one, or with log mu exactly 0 (kept, but odd).
-
-    Where every column's largest value is negative, which is the rule, nothing has to be counted.
-    """
-    columns = [loaded.columns[name] for name in LOGPROB_COLUMNS if name in loaded.columns]
-    counts = {"nonfinite_tokens": 0, "positive_tokens": 0, "exact_zero_tokens": 0}
-    if not loaded.finite and all(not len(column) or float(column.amax()) < 0 for column in columns):
-        return counts
-    if loaded.finite:
-        finite = torch.stack(list(loaded.finite.values())).all(0)
-        counts["nonfinite_tokens"] = len(finite) - int(finite.sum())
-    if "sampling_logprobs" in loaded.columns:
-        counts["exact_zero_tokens"] = len(places_below(loaded.columns["sampling_logprobs"].abs(), SMALLEST_MAGNITUDE))
-    return {**counts, "positive_tokens": len(torch.unique(torch.cat([_positive(column) for column in columns])))}
-
-
-def _positive(column: Tensor) -> Tensor:
-    """Places of finite log-probs above 0."""
-    places = places_above(column, 0.0)
-    return places[torch.isfinite(column[places])]
-
-
-def lag_sums(batch: RaggedBatch, policy_version: int | None) -> dict[str, float]:
-    """Version lag over tokens: policy_version - policy_versions ([S] or [T]); -1 is not generated."""
-    versions = batch.columns.get("policy_versions")
-    if versions is None or policy_version is None:
-        return {}
-    weights = np.ones(len(versions)) if "policy_versions" in batch.a_token else np.diff(batch.offsets)
-    known = (versions >= 0) & (weights > 0)
-    if not known.any():
-        return {}
-    lags = policy_version - versions[known].astype(np.float64)
-    return {
-        "lag_tokens": int(weights[known].sum()),
-        "lag": float((lags * weights[known]).sum()),
-        "lag_max": float(lags.max()),
-    }
