@@ -27,7 +27,7 @@ Detail = Literal["none", "sequence", "token"]
 Result = TypeVar("Result")
 
 #: Tokens a block: fewer fit a CPU's caches better, more share the cost of some 1,700 calls a block, which weighs more.
-CPU_BLOCK_TOKENS: Final = 1 << 19
+CPU_BLOCK_TOKENS: Final = 1 << 18
 GPU_BLOCK_TOKENS: Final = 1 << 24
 SMALLEST_BLOCK_TOKENS: Final = 1 << 14
 
