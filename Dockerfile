@@ -18,8 +18,7 @@ RUN python -m venv /opt/offpolicy-monitor \
 FROM python:3.11-slim
 COPY --from=build /opt/offpolicy-monitor /opt/offpolicy-monitor
 RUN useradd --system --uid 10001 --home-dir /var/lib/offpolicy-monitor --create-home offpolicy
-# The slim image has no C++ compiler, so torch runs eagerly. With g++ added, OFFPOLICY_TORCH_COMPILE=true serves large
-# batches about twice as fast.
+# The slim image has no C++ compiler, so torch runs eagerly. Add g++ and set OFFPOLICY_TORCH_COMPILE=true to compile.
 ENV PATH=/opt/offpolicy-monitor/bin:$PATH \
     OFFPOLICY_TORCH_COMPILE=false \
     OFFPOLICY_HOST=0.0.0.0 \

@@ -44,9 +44,16 @@ def with_presets(text: str) -> str:
     """The text with the table of presets between the markers."""
     head, rest = text.split(BEGIN)
     rows = [
-        (f"`{row['name']}`", f"`{row['method']}`", row["gap"], row["level"], row["thresholds"]) for row in preset_rows()
+        (f"`{row['name']}`", f"`{row['method']}`", row["gap"], row["level"], row["thresholds"], row["source"])
+        for row in preset_rows()
     ]
-    return head + BEGIN + table(("preset", "method", "gap", "level", "parameters"), rows) + END + rest.split(END)[1]
+    return (
+        head
+        + BEGIN
+        + table(("preset", "method", "gap", "level", "parameters", "source"), rows)
+        + END
+        + rest.split(END)[1]
+    )
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -9,8 +9,8 @@ SHOWN_FIRST = ("method", "gap", "level")
 
 
 def preset_rows() -> list[dict[str, Any]]:
-    """One row a preset: its name, method, gap, level, thresholds, and what the method does."""
-    return [_preset_row(row.name, row.spec) for row in PRESETS]
+    """One row a preset: its name, method, gap, level, thresholds, their source, and what the method does."""
+    return [{**_preset_row(row.name, row.spec), "source": row.source} for row in PRESETS]
 
 
 def _preset_row(name: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from tests.benchmarks.compute import compute_rows, grid_rows
 from tests.benchmarks.gpu import gpu_rows
 from tests.benchmarks.ingest import ingest_rows
 from tests.benchmarks.machine import load, machine
+from tests.benchmarks.primitives import primitive_rows
 from tests.benchmarks.rows import Row, table
 from tests.benchmarks.scale import FULL, QUICK, Scale
 from tests.benchmarks.storage import commit_rows, memory_rows
@@ -28,6 +29,7 @@ Part = Callable[[Scale, Progress, Path], list[Row]]
 
 PARTS: dict[str, Part] = {
     "core": lambda scale, progress, folder: compute_rows(scale, progress),
+    "primitives": lambda scale, progress, folder: primitive_rows(scale, progress),
     "grid": lambda scale, progress, folder: grid_rows(scale, progress),
     "ingest": ingest_rows,
     "commits": commit_rows,

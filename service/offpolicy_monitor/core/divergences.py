@@ -1,8 +1,8 @@
 """Per-token divergences between the numerator and the denominator policy of a gap.
 
 Shapes: T tokens; every function takes and gives [T] of one float dtype. `a` and `b` are log-probs of numerator and
-denominator, `d = a - b` the log-ratio in nats. Comparisons are written as 0/1 floats, which is several times faster
-on a CPU than boolean tensors. Invalid tokens were removed before: every input is finite.
+denominator, `d = a - b` the log-ratio in nats. Comparisons come as
+0/1 floats, ready to be summed or to blend with. Invalid tokens were removed before: every input is finite.
 """
 
 from typing import Final, NamedTuple

@@ -58,13 +58,14 @@ class Method:
 
 @dataclass(frozen=True)
 class MethodRow:
-    """One row to run: a method with its gap, level and parameters, under a name."""
+    """One row to run: a method with its gap, level and parameters, under a name, with their source."""
 
     name: str
     method: Method
     gap: str
     level: str
     parameters: Mapping[str, Any]
+    source: str = ""
 
     @property
     def spec(self) -> dict[str, Any]:

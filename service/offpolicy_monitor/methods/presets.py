@@ -1,44 +1,54 @@
 """The rows that run on every batch by default. A new preset is a row here, not code."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 from offpolicy_monitor.methods.model import MethodRow
 from offpolicy_monitor.methods.parse import parse_row
 
 
-def _preset(name: str, method: str, **parameters: Any) -> MethodRow:
-    return parse_row({"name": name, "method": method, **parameters}, name)
+def _preset(name: str, source: str, method: str, **parameters: Any) -> MethodRow:
+    return replace(parse_row({"name": name, "method": method, **parameters}, name), source=source)
 
 
-#: What runs on every batch unless a run chooses otherwise. Sources and formulas: docs/methods.md.
+#: Name, where the thresholds come from, method, parameters. Formulas: docs/methods.md.
 PRESETS: Final = (
-    _preset("tis_token", "truncate", level="token", upper=2.0),
-    _preset("tis_sequence", "truncate", level="sequence", upper=2.0),
-    _preset("mis_token", "mask", level="token", lower=0.5, upper=2.0),
-    _preset("mis_sequence", "mask", level="sequence", lower=0.5, upper=2.0),
-    _preset("mis_sequence_trl", "mask", level="sequence", upper=3.0),
-    _preset("geometric_mask", "mask", level="geometric", lower=0.999, upper=1.001),
-    _preset("geometric_mask_nemo", "mask", level="geometric", lower=0.999, upper=1.002),
-    _preset("geometric_mask_wide", "mask", level="geometric", lower=0.99, upper=1.01),
-    _preset("geometric_mask_total", "mask", level="geometric", lower=0.99, upper=1.01, gap="total"),
-    _preset("k3_sequence", "mask", level="geometric", statistic="k3", upper=0.01),
-    _preset("veto", "veto", lower=1e-4),
-    _preset("opsm", "opsm", delta=0.01),
-    _preset("opsm_tight", "opsm", delta=1e-4),
-    _preset("opsm_loose", "opsm", delta=0.5),
-    _preset("gspo", "ppo_clip", level="geometric", lower=3e-4, upper=4e-4),
-    _preset("gspo_total", "ppo_clip", level="geometric", lower=3e-4, upper=4e-4, gap="total"),
-    _preset("grpo", "ppo_clip", level="token", lower=0.2, upper=0.27),
-    _preset("dapo", "ppo_clip", level="token", lower=0.2, upper=0.28),
-    _preset("cispo", "cispo", lower=1.0, upper=4.0),
-    _preset("icepop", "mask", level="token", lower=0.5, upper=5.0),
-    _preset("icepop_total", "mask", level="token", lower=0.5, upper=5.0, gap="total"),
-    _preset("dppo_tv", "dppo", divergence="tv", lower=0.2, upper=0.2),
-    _preset("dppo_kl", "dppo", divergence="kl", lower=0.05, upper=0.05),
-    _preset("ipo", "ipo", threshold=0.1),
-    _preset("ipo_kl", "mask", level="token", lower=0.2, upper=5.0, gap="total", kl_tau=1e-3),
-    _preset("m2po", "m2po", threshold=0.04),
-    _preset("trm", "trm", max=0.05, mean=0.001),
-    _preset("kpop", "kpop", phi=2.0),
-    _preset("seq_error", "seq_error", threshold=2.0),
+    _preset("tis_token", "Yao et al.; verl and slime default", "truncate", level="token", upper=2.0),
+    _preset("tis_sequence", "verl", "truncate", level="sequence", upper=2.0),
+    _preset("mis_token", "slime MIS helper", "mask", level="token", lower=0.5, upper=2.0),
+    _preset("mis_sequence", "verl seq_sum_k1; Liu et al.", "mask", level="sequence", lower=0.5, upper=2.0),
+    _preset("mis_sequence_trl", "TRL default sequence_mask", "mask", level="sequence", upper=3.0),
+    _preset(
+        "geometric_mask",
+        "verl geo preset, which bounds the inverse",
+        "mask",
+        level="geometric",
+        lower=0.999,
+        upper=1.001,
+    ),
+    _preset("geometric_mask_nemo", "NeMo-RL seq-mask-tis", "mask", level="geometric", lower=0.999, upper=1.002),
+    _preset("geometric_mask_wide", "SkyRL", "mask", level="geometric", lower=0.99, upper=1.01),
+    _preset(
+        "geometric_mask_total", "two-sided form of OPSM", "mask", level="geometric", lower=0.99, upper=1.01, gap="total"
+    ),
+    _preset("k3_sequence", "verl k3 preset", "mask", level="geometric", statistic="k3", upper=0.01),
+    _preset("veto", "slime; verl 0.7", "veto", lower=1e-4),
+    _preset("opsm", "DeepSeek-V3.2, which publishes no delta", "opsm", delta=0.01),
+    _preset("opsm_tight", "slime default", "opsm", delta=1e-4),
+    _preset("opsm_loose", "TRL docs", "opsm", delta=0.5),
+    _preset("gspo", "GSPO paper", "ppo_clip", level="geometric", lower=3e-4, upper=4e-4),
+    _preset("gspo_total", "runs without pi_old", "ppo_clip", level="geometric", lower=3e-4, upper=4e-4, gap="total"),
+    _preset("grpo", "GSPO paper's baseline", "ppo_clip", level="token", lower=0.2, upper=0.27),
+    _preset("dapo", "DAPO", "ppo_clip", level="token", lower=0.2, upper=0.28),
+    _preset("cispo", "slime, SkyRL", "cispo", lower=1.0, upper=4.0),
+    _preset("icepop", "IcePop, Ring-1T", "mask", level="token", lower=0.5, upper=5.0),
+    _preset("icepop_total", "prime-rl draft PR 2401", "mask", level="token", lower=0.5, upper=5.0, gap="total"),
+    _preset("dppo_tv", "prime-rl, SkyRL", "dppo", divergence="tv", lower=0.2, upper=0.2),
+    _preset("dppo_kl", "DPPO paper", "dppo", divergence="kl", lower=0.05, upper=0.05),
+    _preset("ipo", "prime-rl", "ipo", threshold=0.1),
+    _preset("ipo_kl", "prime-rl draft PR 2423", "mask", level="token", lower=0.2, upper=5.0, gap="total", kl_tau=1e-3),
+    _preset("m2po", "M2PO", "m2po", threshold=0.04),
+    _preset("trm", "TRM", "trm", max=0.05, mean=0.001),
+    _preset("kpop", "AReaL", "kpop", phi=2.0),
+    _preset("seq_error", "NeMo-RL recipe", "seq_error", threshold=2.0),
 )

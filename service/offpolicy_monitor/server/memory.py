@@ -1,8 +1,7 @@
 """Tells glibc's malloc to keep large blocks instead of mapping and unmapping each of them.
 
 Receive buffers and tensors are larger than malloc's default threshold for mmap (128 KiB), so each would be mapped,
-faulted in page by page and unmapped again: bodies then arrive at a third of the speed, and eager tensor operations are
-two to eight times slower. With the threshold raised they come from the heap, whose pages stay.
+faulted in page by page and unmapped again. With the threshold raised they come from the heap, whose pages stay.
 """
 
 import ctypes

@@ -1,0 +1,46 @@
+"""What the core is built of against what else torch offers for it: the figures behind docs/architecture.md.
+
+Each choice and its alternative on one block of float32 log-ratios; the ratio says how many times faster the choice is.
+"""
+
+import numpy as np
+import torch
+from offpolicy_monitor.core.columns import token_columns
+from offpolicy_monitor.core.divergences import indicator_above
+from offpolicy_monitor.core.ragged import Segments
+from offpolicy_monitor.core.select import places_above
+from offpolicy_monitor.measure.kernels import compile_columns
+
+from tests.benchmarks.rows import Row
+from tests.benchmarks.scale import Scale
+from tests.benchmarks.timing import NANOSECONDS, Progress, Work, seconds_by_turns
+
+TOKENS = 1 << 17
+FAR = 0.2  # a log-ratio beyond it is rare, as a threshold is
+CPU = torch.device("cpu")
+
+
+def primitive_rows(scale: Scale, progress: Progress) -> list[Row]:
+    """Nanoseconds a token of each choice, and how many times faster it is than the alternative."""
+    rng = np.random.default_rng(0)
+    b = torch.from_numpy(-rng.exponential(0.7, TOKENS).astype(np.float32))
+    a = b + torch.from_numpy(rng.normal(0, 0.05, TOKENS).astype(np.float32))
+    d = a - b
+    segments = Segments(torch.full((TOKENS // 2048,), 2048), CPU)
+    compiled = compile_columns(CPU) if scale.compiled else token_columns
+    pairs: dict[str, tuple[Work, Work]] = {
+        "columns of a gap: compiled over eager": (lambda: compiled(a, b), lambda: token_columns(a, b)),
+        "comparison: 0/1 floats over booleans": (lambda: indicator_above(d, FAR), lambda: d > FAR),
+        "sums of sequences: numpy over segment_reduce": (
+            lambda: segments.sum(d),
+            lambda: torch.segment_reduce(d.double(), "sum", lengths=segments.lengths),
+        ),
+        "places beyond a threshold: numpy over nonzero": (
+            lambda: places_above(d, FAR),
+            lambda: torch.nonzero(d > FAR),
+        ),
+    }
+    works = {f"{name}/{side}": work for name, pair in pairs.items() for side, work in enumerate(pair)}
+    seconds = seconds_by_turns(works, 5 * scale.repeats, progress)
+    ns = {name: value / TOKENS * NANOSECONDS for name, value in seconds.items()}
+    return [Row(name, ns[f"{name}/0"], "ns a token", ns[f"{name}/1"] / ns[f"{name}/0"]) for name in pairs]
