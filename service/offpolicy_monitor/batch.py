@@ -15,6 +15,16 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a batch comes from: version of the current policy, number of its shard, labels. None and {} if unknown."""
+
+    policy_version: int | None = None
+    shard: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
 LOGPROB_COLUMNS = ("sampling_logprobs", "old_logprobs", "logprobs")
 
 

@@ -8,11 +8,13 @@ import statistics
 from collections.abc import Callable
 
 import torch
+from offpolicy_monitor.batch import Origin
 from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.measure.blocks import DeviceBatch
 from offpolicy_monitor.measure.kernels import compile_columns
 from offpolicy_monitor.measure.measurer import GPU_BLOCK_TOKENS, Measurer
 from offpolicy_monitor.measure.summarise import summarise
+from offpolicy_monitor.measure.tables import OF_DATA, OF_METHODS
 from offpolicy_monitor.methods import PRESETS
 
 from tests.benchmarks.batches import BYTES_A_TOKEN, Synthetic
@@ -44,7 +46,9 @@ def size_row(tokens: int, measurer: Measurer, derive: Derive, scale: Scale, prog
     target, flush = torch.empty_like(source), torch.empty(L2_BYTES, dtype=torch.uint8, device=measurer.device)
     candidates = {
         "copy": event_seconds(lambda: target.copy_(source), flush),
-        "core": event_seconds(lambda: summarise(batch, loaded, PRESETS, GPU_BLOCK_TOKENS), flush),
+        "core": event_seconds(
+            lambda: summarise(loaded, PRESETS, GPU_BLOCK_TOKENS, Origin(), (*OF_DATA, *OF_METHODS)), flush
+        ),
     }
     seconds = by_turns(candidates, scale.repeats, progress)
     read, copied = source.nbytes / seconds["core"], 2 * source.nbytes / seconds["copy"]

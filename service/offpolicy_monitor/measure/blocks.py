@@ -35,7 +35,7 @@ LARGEST_FLOAT32_LOGPROB: Final = 1e15
 
 @dataclass(frozen=True, eq=False)
 class DeviceBatch:
-    """Columns of a batch as tensors on the device.
+    """Columns of a batch as tensors on the device; `source` is the batch itself, for its other columns.
 
     columns     log-prob name -> [T] float32 or float64
     finite      log-prob name -> [T] bool, for the columns alone that hold a non-finite value
@@ -43,6 +43,7 @@ class DeviceBatch:
     derive      core.columns.token_columns, or a compiled form of it
     """
 
+    source: RaggedBatch
     offsets: Array
     columns: Mapping[str, Tensor]
     finite: Mapping[str, Tensor]
@@ -64,6 +65,7 @@ class DeviceBatch:
             columns = {name: column.double() for name, column in columns.items()}
         advantages = batch.columns.get("advantages")
         return cls(
+            batch,
             batch.offsets,
             columns,
             finite,
@@ -132,8 +134,20 @@ class Block:
         """The tokens of a gap where all three log-probs are finite, so that gaps can be compared token by token."""
         return self._select(*GAP_COLUMNS[gap], LOGPROB_COLUMNS)
 
+    @cached_property
+    def _selected(self) -> dict[tuple[str, ...], ValidTokens | None]:
+        return {}
+
     def _select(self, numerator: str, denominator: str, needed: tuple[str, ...]) -> ValidTokens | None:
-        masks = [self.batch.finite[name][self.token_range] for name in needed if name in self.batch.finite]
+        """Where nothing is excluded, the same object for the same gap: its columns are computed once."""
+        partial = tuple(name for name in needed if name in self.batch.finite)
+        key = (numerator, denominator, *partial)
+        if key not in self._selected:
+            self._selected[key] = self._select_new(numerator, denominator, partial)
+        return self._selected[key]
+
+    def _select_new(self, numerator: str, denominator: str, partial: tuple[str, ...]) -> ValidTokens | None:
+        masks = [self.batch.finite[name][self.token_range] for name in partial]
         if not masks:
             if not len(self._sequences):
                 return None

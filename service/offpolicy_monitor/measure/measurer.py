@@ -11,15 +11,15 @@ from typing import Any, Final, Literal, TypeVar
 import numpy as np
 import torch
 
-from offpolicy_monitor.batch import RaggedBatch
+from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.measure.blocks import DeviceBatch
-from offpolicy_monitor.measure.counts import lag_sums
 from offpolicy_monitor.measure.detail import method_details, sequence_figures
 from offpolicy_monitor.measure.kernels import compile_in_background
 from offpolicy_monitor.measure.summarise import summarise
+from offpolicy_monitor.measure.tables import OF_DATA, OF_METHODS, Maker
 from offpolicy_monitor.methods import PRESETS, MethodRow
 from offpolicy_monitor.summary.step import StepSummary
 
@@ -69,20 +69,27 @@ class Measurer:
 
         compile_in_background(self.device, ready)
 
-    def measure(self, batch: RaggedBatch, rows: Sequence[MethodRow], policy_version: int | None = None) -> StepSummary:
+    def measure(
+        self,
+        batch: RaggedBatch,
+        rows: Sequence[MethodRow],
+        origin: Origin = Origin(),
+        makers: Sequence[Maker] = (*OF_DATA, *OF_METHODS),
+    ) -> StepSummary:
         """The summary of a batch, with what each row would do to it. Rows whose inputs were not sent are left out."""
 
         def run(block_tokens: int) -> StepSummary:
-            return summarise(batch, DeviceBatch.load(batch, self.device, self._derive), rows, block_tokens)
+            loaded = DeviceBatch.load(batch, self.device, self._derive)
+            return summarise(loaded, rows, block_tokens, origin, makers)
 
-        return self._with_fallback(run).merge(StepSummary(batch=lag_sums(batch, policy_version)))
+        return self._with_fallback(run)
 
     def evaluate(
         self,
         batch: RaggedBatch,
         rows: Sequence[MethodRow] | None = None,
         detail: Detail = "none",
-        policy_version: int | None = None,
+        origin: Origin = Origin(),
     ) -> dict[str, Any]:
         """The answer of /v1/evaluate: figures, `methods` as a list in the order asked, and the detail asked for.
 
@@ -91,7 +98,7 @@ class Measurer:
         """
         wanted = PRESETS if rows is None else rows
         numbered = [dataclasses.replace(row, name=str(place)) for place, row in enumerate(wanted)]
-        figures = self.measure(batch, numbered, policy_version).figures()
+        figures = self.measure(batch, numbered, origin, OF_DATA).figures()
         figures["methods"] = [{"name": wanted[int(place)].name, **f} for place, f in figures["methods"].items()]
         if detail == "none":
             return figures

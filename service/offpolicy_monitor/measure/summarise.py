@@ -11,14 +11,15 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.batch import RaggedBatch
+from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.core.decision import Decision, decision_sums
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.core.gap_sums import cross_sums, sequence_sums, to_floats, token_sums
 from offpolicy_monitor.core.histogram import Layout, bin_counts, bin_numbers
 from offpolicy_monitor.measure.blocks import Block, DeviceBatch, ValidTokens
-from offpolicy_monitor.measure.counts import batch_sums
+from offpolicy_monitor.measure.counts import batch_sums, lag_sums
 from offpolicy_monitor.measure.decide import Decider, applicable
+from offpolicy_monitor.measure.tables import BlockView, Maker, tables_of
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary import histogram as bins
 from offpolicy_monitor.summary.gap import GapSummary
@@ -39,30 +40,35 @@ COUNTS: Final = frozenset(
 )  # fmt: skip
 
 
-def summarise(batch: RaggedBatch, loaded: DeviceBatch, rows: Sequence[MethodRow], block_tokens: int) -> StepSummary:
-    """The summary of a batch, without the figures that need its envelope (see counts.lag_sums)."""
+def summarise(
+    loaded: DeviceBatch, rows: Sequence[MethodRow], block_tokens: int, origin: Origin, makers: Sequence[Maker]
+) -> StepSummary:
+    """The summary of a batch."""
     rows = applicable(rows, loaded)
     decider = Decider(rows, loaded)
     summary = StepSummary(
-        batch_sums(batch, loaded),
+        {**batch_sums(loaded.source, loaded), **lag_sums(loaded.source, origin.policy_version)},
         {gap: GapSummary() for gap in loaded.gaps},
         {row.name: _no_drops(row) for row in rows},
     )
     for block in loaded.blocks(block_tokens):
-        summary = summary.merge(summarise_block(block, decider))
+        summary = summary.merge(summarise_block(block, decider, origin, makers))
     return summary
 
 
-def summarise_block(block: Block, decider: Decider) -> StepSummary:
-    """The summary of one block: gaps, methods and cross terms."""
-    valid = {gap: block.valid(gap) for gap in block.batch.gaps}
-    gaps = {name: gap_summary(tokens.gap) for name, tokens in valid.items() if tokens is not None}
-    methods = {}
-    for place, row in enumerate(decider.rows):
-        tokens = valid[row.gap]
-        if tokens is not None:
-            methods[row.name] = method_summary(row, tokens.gap, decider.decide(place, tokens.gap))
-    return StepSummary({}, gaps, methods, _cross(block, valid))
+def summarise_block(block: Block, decider: Decider, origin: Origin, makers: Sequence[Maker]) -> StepSummary:
+    """The summary of one block: gaps, methods, cross terms and tables."""
+    valid = {gap: tokens for gap in block.batch.gaps if (tokens := block.valid(gap)) is not None}
+    decisions = [
+        (row, decider.decide(place, valid[row.gap].gap)) for place, row in enumerate(decider.rows) if row.gap in valid
+    ]
+    return StepSummary(
+        {},
+        {name: gap_summary(tokens.gap) for name, tokens in valid.items()},
+        {row.name: method_summary(row, valid[row.gap].gap, decision) for row, decision in decisions},
+        _cross(block, valid),
+        tables_of(BlockView(block, valid, decisions, origin), makers),
+    )
 
 
 def gap_summary(gap: GapTokens) -> GapSummary:
@@ -118,12 +124,10 @@ def _histogram(quantity: str, values: Tensor, groups: Tensor | None) -> dict[str
     return {f"{quantity}/{name}": Histogram(row) for name, row in zip(names, counts, strict=True) if row.any()}
 
 
-def _cross(block: Block, valid: Mapping[str, ValidTokens | None]) -> dict[str, float]:
+def _cross(block: Block, valid: Mapping[str, ValidTokens]) -> dict[str, float]:
     if len(valid) < 3:
         return {}
-    mismatch, staleness = valid["mismatch"], valid["staleness"]
-    if block.batch.finite:
-        mismatch, staleness = block.jointly_valid("mismatch"), block.jointly_valid("staleness")
+    mismatch, staleness = block.jointly_valid("mismatch"), block.jointly_valid("staleness")
     if mismatch is None or staleness is None:
         return {}
     sums = to_floats(cross_sums(mismatch.gap, staleness.gap))

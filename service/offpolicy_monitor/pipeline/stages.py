@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import fields
 from typing import Any, TypeVar
 
+from offpolicy_monitor.batch import Origin
 from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.histograms import exposed
 from offpolicy_monitor.exposition.process import ProcessMetrics
@@ -70,9 +71,9 @@ class Pipeline:
             return message, PRESETS if message.methods is None else parse_rows(message.methods)
 
         async with self._decoded(body, read) as (message, rows):
-            version = message.envelope.policy_version
+            origin = _origin(message)
             answer = await self._timed(
-                "measure", self._device, lambda: self.measurer.evaluate(message.batch, rows, detail, version)
+                "measure", self._device, lambda: self.measurer.evaluate(message.batch, rows, detail, origin)
             )
         return await self._decode.run(lambda: render(answer))
 
@@ -112,7 +113,7 @@ class Pipeline:
 
     def _measured(self, message: Message, digest: bytes) -> Measured:
         before = self.measurer.fallbacks
-        summary = self.measurer.measure(message.batch, PRESETS, message.envelope.policy_version)
+        summary = self.measurer.measure(message.batch, PRESETS, _origin(message))
         if self.measurer.fallbacks != before:
             self.metrics.fell_back(self.measurer.fallbacks - before, self.measurer.device_name)
         return Measured(message, digest, summary, summary.figures(), exposed(summary))
@@ -146,6 +147,11 @@ def _budget(settings: Settings, name: str) -> ByteBudget:
 def limits_of(settings: Settings) -> Limits:
     """The limits of the wire, which have the names of the settings."""
     return Limits(**{field.name: getattr(settings, field.name) for field in fields(Limits)})
+
+
+def _origin(message: Message) -> Origin:
+    envelope = message.envelope
+    return Origin(envelope.policy_version, envelope.shard, dict(envelope.labels))
 
 
 def _record(run: str, measured: Measured, received_at: float) -> ShardRecord:

@@ -47,7 +47,7 @@ def save_steps(
             strict=True,
         )
     )
-    figures = {key: summary.figures() for key, summary in merged.items()}
+    figures = {key: summary.step_figures() for key, summary in merged.items()}
     columns = {
         key: {"summary": _stored_form(summary, arrived), "figures": pack(figures[key])}
         for key, summary in merged.items()

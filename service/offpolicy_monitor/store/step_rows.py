@@ -13,7 +13,9 @@ from offpolicy_monitor.store.codec import unpack
 from offpolicy_monitor.store.merging import merge_stored
 from offpolicy_monitor.store.paging import Page, cut, decode_cursor, encode_cursor
 from offpolicy_monitor.store.run_rows import run_id
-from offpolicy_monitor.store.tables import COMPLETE, steps
+from offpolicy_monitor.store.tables import COMPLETE, OPEN, steps
+from offpolicy_monitor.summary import stored
+from offpolicy_monitor.summary.step import StepSummary
 
 BY = ("step", "minibatch")
 
@@ -44,7 +46,7 @@ def list_steps(
     found = connection.execute(query.order_by(steps.c.step, steps.c.minibatch).limit(limit + 1)).all()
     rows, more = cut(found, limit)
     following = encode_cursor(rows[-1].step, rows[-1].minibatch) if more else None
-    return Page([_row(connection, row) for row in rows], following)
+    return Page([_without_breakdowns(_row(connection, row)) for row in rows], following)
 
 
 def read_step(connection: Connection, run: str, step: int, minibatch: int | None) -> dict[str, Any]:
@@ -57,6 +59,25 @@ def read_step(connection: Connection, run: str, step: int, minibatch: int | None
         raise Refusal(404, "unknown-step", f"run {run} has no {which}")
     row = connection.execute(select(*ROW_COLUMNS).where(*of_step, steps.c.minibatch == wanted)).one()
     return {"breakdowns": {}, **_row(connection, row), "minibatches": list(known)}
+
+
+def read_summaries(
+    connection: Connection, run: str, first: int | None, last: int | None, most: int
+) -> list[tuple[int, int, StepSummary]]:
+    """(step, minibatch, summary) of the newest `most` gradient steps that count, ascending; each step's last one."""
+    query = (
+        select(steps.c.step, steps.c.minibatch, steps.c.summary)
+        .where(*in_range(run_id(connection, run), first, last), steps.c.state != OPEN, _is_last_minibatch())
+        .order_by(steps.c.step.desc())
+        .limit(most)
+    )
+    rows = connection.execute(query).all()
+    return [(row.step, row.minibatch, stored.from_bytes(row.summary)) for row in reversed(rows)]
+
+
+def _without_breakdowns(row: dict[str, Any]) -> dict[str, Any]:
+    """A page of steps is for figures; the breakdowns of one step are larger than all of them."""
+    return {name: value for name, value in row.items() if name != "breakdowns"}
 
 
 def in_range(run: int, first: int | None, last: int | None) -> list[ColumnElement[bool]]:
@@ -92,4 +113,4 @@ def _row(connection: Connection, row: Any) -> dict[str, Any]:
 def _figures(connection: Connection, row: Any) -> dict[str, Any]:
     if row.figures is not None:
         return unpack(row.figures)
-    return merge_stored(connection, row.run_id, row.step, row.minibatch, row.attempt).figures()
+    return merge_stored(connection, row.run_id, row.step, row.minibatch, row.attempt).step_figures()

@@ -21,6 +21,7 @@ from offpolicy_monitor.store.paging import Page
 from offpolicy_monitor.store.preparing import prepare
 from offpolicy_monitor.store.records import Receipt, ShardRecord
 from offpolicy_monitor.store.session import Database, parse_url, sqlite_file
+from offpolicy_monitor.summary.step import StepSummary
 
 Clock = Callable[[], float]
 
@@ -116,6 +117,13 @@ class Store:
         """One merged gradient step, also while it is incomplete."""
         with self._database.reading() as connection:
             return step_rows.read_step(connection, run, step, minibatch)
+
+    def summaries(
+        self, run: str, first: int | None = None, last: int | None = None, most: int = 50
+    ) -> list[tuple[int, int, StepSummary]]:
+        """(step, minibatch, summary) of the newest `most` steps in the range that count, ascending."""
+        with self._database.reading() as connection:
+            return step_rows.read_summaries(connection, run, first, last, most)
 
     def series(
         self, run: str, field: str, first: int | None = None, last: int | None = None, points: int = 1000

@@ -5,7 +5,7 @@ A monoid: `StepSummary()` is the identity, `merge` is associative and commutativ
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Any, Final
@@ -13,6 +13,7 @@ from typing import Any, Final
 from offpolicy_monitor.summary.gap import GapSummary
 from offpolicy_monitor.summary.method import MethodSummary
 from offpolicy_monitor.summary.sums import Reduction, Sums, fraction, merge_sums
+from offpolicy_monitor.summary.tables import Tables, merge_tables
 
 #: Counts and sums over the whole batch, whatever the gap.
 BATCH_SUMS: Final[Mapping[str, Reduction]] = {
@@ -40,14 +41,19 @@ CROSS_SUMS: Final[Mapping[str, Reduction]] = {
 }
 
 
+#: Fields of a step that are read off its tables.
+DETAILS: Final[Mapping[str, Callable[[Tables], Any]]] = {}
+
+
 @dataclass(frozen=True)
 class StepSummary:
-    """Sums over the batch (BATCH_SUMS), per gap, per method by name, and cross terms between gaps (CROSS_SUMS)."""
+    """Sums over the batch (BATCH_SUMS), per gap, per method by name, cross terms between gaps (CROSS_SUMS), and tables."""
 
     batch: Sums = field(default_factory=dict)
     gaps: Mapping[str, GapSummary] = field(default_factory=dict)
     methods: Mapping[str, MethodSummary] = field(default_factory=dict)
     cross: Sums = field(default_factory=dict)
+    tables: Tables = field(default_factory=dict)
 
     @classmethod
     def empty(cls) -> "StepSummary":
@@ -67,6 +73,7 @@ class StepSummary:
             gaps,
             methods,
             merge_sums(CROSS_SUMS, self.cross, other.cross),
+            merge_tables(self.tables, other.tables),
         )
 
     def figures(self) -> dict[str, Any]:
@@ -75,6 +82,11 @@ class StepSummary:
         Computed once; the dict is the caller's own, what it holds is shared and must not be changed.
         """
         return dict(self._figures)
+
+    def step_figures(self) -> dict[str, Any]:
+        """`figures`, and what only a merged step answers: everything that is read off tables (DETAILS)."""
+        details = {name: read(self.tables) for name, read in DETAILS.items()}
+        return {**self._figures, **{name: finite(value) for name, value in details.items()}}
 
     @cached_property
     def _figures(self) -> dict[str, Any]:

@@ -33,6 +33,7 @@ def to_bytes(summary: StepSummary) -> bytes:
             for name, gap in summary.gaps.items()
         },
         "methods": {name: {"spec": m.spec, "sums": m.sums} for name, m in summary.methods.items()},
+        "tables": summary.tables,
     }
     return zlib.compress(json.dumps(content, separators=(",", ":"), allow_nan=False).encode(), COMPRESSION_LEVEL)
 
@@ -52,7 +53,7 @@ def _read_version_1(content: Mapping[str, Any]) -> StepSummary:
         for name, gap in content["gaps"].items()
     }
     methods = {name: MethodSummary(method["spec"], method["sums"]) for name, method in content["methods"].items()}
-    return StepSummary(content["batch"], gaps, methods, content["cross"])
+    return StepSummary(content["batch"], gaps, methods, content["cross"], content.get("tables", {}))
 
 
 _READERS: Final[Mapping[int, Callable[[Mapping[str, Any]], StepSummary]]] = {1: _read_version_1}

@@ -1,0 +1,42 @@
+"""The makers of tables: what is kept of a block beyond the core figures, one maker an idea.
+
+A maker is a pure function of a block and what was decided about it; its tables are added up over blocks, shards and
+steps. A new maker is a row here, and a reader of its tables in summary.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from offpolicy_monitor.batch import Origin
+from offpolicy_monitor.core.decision import Decision
+from offpolicy_monitor.measure.blocks import Block, ValidTokens
+from offpolicy_monitor.methods import MethodRow
+from offpolicy_monitor.summary.tables import Tables, merge_tables
+
+
+@dataclass(frozen=True, eq=False)
+class BlockView:
+    """A block, the valid tokens of each gap that has any, what each row decided about its gap, and the origin."""
+
+    block: Block
+    valid: Mapping[str, ValidTokens]
+    decisions: Sequence[tuple[MethodRow, Decision]]
+    origin: Origin
+
+
+Maker = Callable[[BlockView], Tables]
+
+#: Tables of the data: made of every batch.
+OF_DATA: Final[tuple[Maker, ...]] = ()
+
+#: Tables of the rows' decisions: made of ingested batches, whose rows are few.
+OF_METHODS: Final[tuple[Maker, ...]] = ()
+
+
+def tables_of(view: BlockView, makers: Sequence[Maker]) -> Tables:
+    """All tables of a block."""
+    tables: Tables = {}
+    for make in makers:
+        tables = merge_tables(tables, make(view))
+    return tables
