@@ -25,6 +25,8 @@ class Origin:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
+UNKNOWN_ORIGIN = Origin()
+
 LOGPROB_COLUMNS = ("sampling_logprobs", "old_logprobs", "logprobs")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from offpolicy_monitor.server.memory import keep_large_blocks
 
+from tests.benchmarks.catalogue import catalogue_rows
 from tests.benchmarks.compute import compute_rows, grid_rows
 from tests.benchmarks.gpu import gpu_rows
 from tests.benchmarks.ingest import ingest_rows
@@ -29,6 +30,7 @@ Part = Callable[[Scale, Progress, Path], list[Row]]
 
 PARTS: dict[str, Part] = {
     "core": lambda scale, progress, folder: compute_rows(scale, progress),
+    "catalogue": lambda scale, progress, folder: catalogue_rows(scale, progress),
     "primitives": lambda scale, progress, folder: primitive_rows(scale, progress),
     "grid": lambda scale, progress, folder: grid_rows(scale, progress),
     "ingest": ingest_rows,

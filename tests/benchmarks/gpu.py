@@ -44,11 +44,10 @@ def size_row(tokens: int, measurer: Measurer, derive: Derive, scale: Scale, prog
     loaded = DeviceBatch.load(batch, measurer.device, derive)
     source = torch.zeros(tokens * BYTES_A_TOKEN, dtype=torch.uint8, device=measurer.device)
     target, flush = torch.empty_like(source), torch.empty(L2_BYTES, dtype=torch.uint8, device=measurer.device)
+    makers = (*OF_DATA, *OF_METHODS)
     candidates = {
         "copy": event_seconds(lambda: target.copy_(source), flush),
-        "core": event_seconds(
-            lambda: summarise(loaded, PRESETS, GPU_BLOCK_TOKENS, Origin(), (*OF_DATA, *OF_METHODS)), flush
-        ),
+        "core": event_seconds(lambda: summarise(loaded, PRESETS, GPU_BLOCK_TOKENS, Origin(), makers), flush),
     }
     seconds = by_turns(candidates, scale.repeats, progress)
     read, copied = source.nbytes / seconds["core"], 2 * source.nbytes / seconds["copy"]

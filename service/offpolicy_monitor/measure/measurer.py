@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeVar
 import numpy as np
 import torch
 
-from offpolicy_monitor.batch import Origin, RaggedBatch
+from offpolicy_monitor.batch import UNKNOWN_ORIGIN, Origin, RaggedBatch
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.errors import ConfigurationError
@@ -73,7 +73,7 @@ class Measurer:
         self,
         batch: RaggedBatch,
         rows: Sequence[MethodRow],
-        origin: Origin = Origin(),
+        origin: Origin = UNKNOWN_ORIGIN,
         makers: Sequence[Maker] = (*OF_DATA, *OF_METHODS),
     ) -> StepSummary:
         """The summary of a batch, with what each row would do to it. Rows whose inputs were not sent are left out."""
@@ -89,7 +89,7 @@ class Measurer:
         batch: RaggedBatch,
         rows: Sequence[MethodRow] | None = None,
         detail: Detail = "none",
-        origin: Origin = Origin(),
+        origin: Origin = UNKNOWN_ORIGIN,
     ) -> dict[str, Any]:
         """The answer of /v1/evaluate: figures, `methods` as a list in the order asked, and the detail asked for.
 

@@ -11,7 +11,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.batch import Origin, RaggedBatch
+from offpolicy_monitor.batch import Origin
 from offpolicy_monitor.core.decision import Decision, decision_sums
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.core.gap_sums import cross_sums, sequence_sums, to_floats, token_sums

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from offpolicy_monitor.batch import Origin, RaggedBatch
+from offpolicy_monitor.batch import UNKNOWN_ORIGIN, Origin, RaggedBatch
 from offpolicy_monitor.exposition.counters import Histograms
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.store import Receipt
@@ -25,13 +25,15 @@ class Measurer(Protocol):
     @property
     def device_name(self) -> str: ...
     def warm_up(self) -> None: ...
-    def measure(self, batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin = Origin()) -> StepSummary: ...
+    def measure(
+        self, batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin = UNKNOWN_ORIGIN
+    ) -> StepSummary: ...
     def evaluate(
         self,
         batch: RaggedBatch,
         rows: Sequence[MethodRow] | None = None,
         detail: Detail = "none",
-        origin: Origin = Origin(),
+        origin: Origin = UNKNOWN_ORIGIN,
     ) -> dict[str, Any]: ...
 
 

@@ -47,7 +47,7 @@ DETAILS: Final[Mapping[str, Callable[[Tables], Any]]] = {}
 
 @dataclass(frozen=True)
 class StepSummary:
-    """Sums over the batch (BATCH_SUMS), per gap, per method by name, cross terms between gaps (CROSS_SUMS), and tables."""
+    """Sums over the batch (BATCH_SUMS), by gap, by method, cross terms between gaps (CROSS_SUMS), and tables."""
 
     batch: Sums = field(default_factory=dict)
     gaps: Mapping[str, GapSummary] = field(default_factory=dict)
