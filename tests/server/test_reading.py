@@ -68,7 +68,20 @@ def test_steps_come_in_pages(service: Client) -> None:
 def test_a_step_answers_its_merge_also_while_a_shard_is_missing(service: Client) -> None:
     step = service.get("/v1/runs/b/steps/5").json()
     assert (step["received_shards"], step["shards"], step["complete"]) == (1, 2, False)
-    assert (step["tokens"], step["minibatches"], step["breakdowns"]) == (5, [0], {})
+    assert (step["tokens"], step["minibatches"]) == (5, [0])
+    first = step["breakdowns"]["position"]["first"]
+    assert first["gaps"]["mismatch"]["tokens"] == 2
+    assert first["attribution"]["mismatch"] == 0.5
+
+
+def test_a_bucket_of_a_breakdown_can_be_plotted(service: Client) -> None:
+    field = "breakdowns.position.first.gaps.mismatch.tokens"
+    series = service.get(f"/v1/runs/a/series?field={field}").json()
+    assert series["value"]
+    assert all(value is None or value > 0 for value in series["value"])
+    lacking = service.get("/v1/runs/a/series?field=breakdowns.turn.3.gaps.mismatch.k3").json()
+    assert set(lacking["value"]) == {None}
+    assert service.get("/v1/runs/a/series?field=breakdowns.position.first.gaps.mismatch.nothing").status_code == 422
     assert sum(step["attribution"].values()) == pytest.approx(1.0)
 
 

@@ -44,4 +44,9 @@ SUMMARIES = st.builds(
     st.dictionaries(st.sampled_from(["mismatch", "total"]), GAPS, max_size=2),
     st.dictionaries(st.sampled_from(["opsm", "tight"]), METHODS, max_size=2),
     sums(list(CROSS_SUMS)),
+    st.dictionaries(
+        st.sampled_from(["breakdown/position/first/mismatch", "versions/lag"]),
+        st.dictionaries(st.sampled_from(["tokens", "k3", "0", "1"]), NUMBERS, max_size=3),
+        max_size=2,
+    ),
 )

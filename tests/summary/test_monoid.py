@@ -14,6 +14,7 @@ def records(summary: StepSummary) -> dict[str, Sums]:
     """Every record of sums in a summary by its place."""
     found: dict[str, Sums] = {"batch": summary.batch, "cross": summary.cross}
     found |= {f"gaps.{name}": gap.sums for name, gap in summary.gaps.items()}
+    found |= {f"tables.{name}": table for name, table in summary.tables.items()}
     return found | {f"methods.{name}": method.sums for name, method in summary.methods.items()}
 
 

@@ -11,6 +11,8 @@ from typing import Final
 from offpolicy_monitor.batch import Origin
 from offpolicy_monitor.core.decision import Decision
 from offpolicy_monitor.measure.blocks import Block, ValidTokens
+from offpolicy_monitor.measure.breakdowns import breakdowns
+from offpolicy_monitor.measure.versions import version_spans
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.tables import Tables, merge_tables
 
@@ -28,7 +30,7 @@ class BlockView:
 Maker = Callable[[BlockView], Tables]
 
 #: Tables of the data: made of every batch.
-OF_DATA: Final[tuple[Maker, ...]] = ()
+OF_DATA: Final[tuple[Maker, ...]] = (breakdowns, version_spans)
 
 #: Tables of the rows' decisions: made of ingested batches, whose rows are few.
 OF_METHODS: Final[tuple[Maker, ...]] = ()

@@ -89,6 +89,15 @@ KNOWN: Final = frozenset(
 )
 
 
+#: Figures of buckets and curves, which a step may lack.
+DETAILS: Final = (
+    *(f"breakdowns.*.*.gaps.*.{name}" for name in ("tokens", "log_ratio_mean", "abs_log_ratio_mean", "k1", "k2", "k3")),
+    "breakdowns.*.*.attribution.*",
+    *("versions.spans", "versions.spans_per_sequence_mean", "versions.sequence_lag.*"),
+    *(f"versions.staleness_curve.*.{name}" for name in ("intercept", "slope")),
+)
+
+
 def headline(figures: Mapping[str, Any]) -> dict[str, float]:
     """The headline figures of a step that are present, by path."""
     found: dict[str, float] = {}
@@ -108,7 +117,7 @@ def is_known(path: str) -> bool:
     parts = path.split(".")
     if parts[0] == "methods" and len(parts) == 3:
         parts[1] = "*"
-    return ".".join(parts) in KNOWN
+    return ".".join(parts) in KNOWN or any(_fits(pattern.split("."), path.split(".")) for pattern in DETAILS)
 
 
 def lookup(figures: Any, path: str) -> float | None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Any, Final
 
+from offpolicy_monitor.summary import breakdown, versions
+from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.gap import GapSummary
 from offpolicy_monitor.summary.method import MethodSummary
 from offpolicy_monitor.summary.sums import Reduction, Sums, fraction, merge_sums
@@ -42,7 +44,10 @@ CROSS_SUMS: Final[Mapping[str, Reduction]] = {
 
 
 #: Fields of a step that are read off its tables.
-DETAILS: Final[Mapping[str, Callable[[Tables], Any]]] = {}
+DETAILS: Final[Mapping[str, Callable[[Tables], Any]]] = {
+    "breakdowns": breakdown.breakdowns,
+    "versions": versions.versions,
+}
 
 
 @dataclass(frozen=True)
@@ -112,23 +117,6 @@ def merge_all(summaries: Iterable[StepSummary]) -> StepSummary:
     """Merge from left to right in the order given, so that equal orders give bit-equal sums; one alone is itself."""
     remaining = iter(summaries)
     return reduce(StepSummary.merge, remaining, next(remaining, StepSummary.empty()))
-
-
-def attribution(cross: Sums) -> dict[str, float] | None:
-    """The exact second-moment split E[total^2] = E[m^2] + E[s^2] + 2 E[m s] as three shares that sum to one.
-
-    m is mismatch and s is staleness, over tokens valid for both. None where nothing is off-policy, so there is nothing
-    to share out.
-    """
-    if not cross.get("tokens"):
-        return None
-    parts = {
-        "mismatch": cross["mismatch_square"],
-        "staleness": cross["staleness_square"],
-        "interaction": 2 * cross["mismatch_staleness"],
-    }
-    total = sum(parts.values())
-    return {name: part / total for name, part in parts.items()} if total > 0 else None
 
 
 def _batch_means(batch: Sums) -> dict[str, Any]:

@@ -1,0 +1,70 @@
+"""Versions: how old the tokens of a step are, in spans and in sequences, and what age costs (the staleness curve).
+
+Read off the tables `versions/...` and `breakdown/lag/...`. A lag is a number of policy versions.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from offpolicy_monitor.summary.tables import Table, Tables, under
+
+CURVES: Final = ("total", "mismatch")
+
+
+def versions(tables: Tables) -> dict[str, Any] | None:
+    """`spans`, `spans_per_sequence_mean`, `sequence_lag` and `staleness_curve`; None where no versions were sent."""
+    spans = tables.get("versions/spans")
+    if not spans:
+        return None
+    figures: dict[str, Any] = {
+        "spans": int(spans["spans"]),
+        "spans_per_sequence_mean": spans["spans"] / spans["sequences"],
+    }
+    if "lag" in spans:
+        counted = {int(lag): int(n) for lag, n in tables["versions/lag"].items()}
+        figures["sequence_lag"] = {
+            "mean": spans["lag"] / spans["sequences"],
+            "floor_max": max(counted),
+            "counts": {str(lag): counted[lag] for lag in sorted(counted)},
+        }
+        figures["staleness_curve"] = {gap: curve for gap in CURVES if (curve := staleness_curve(tables, gap))}
+    return figures
+
+
+def staleness_curve(tables: Tables, gap: str) -> dict[str, Any] | None:
+    """Mean k3 of the gap by whole lag (0..8), and the least-squares line through it, weighted by tokens.
+
+    `intercept` is what is left at lag 0, the pure mismatch; `slope` is nats per token and version. Both are None below
+    two lags. Lags below 0 and above 8 are in no point.
+    """
+    points = [
+        (int(bucket), table)
+        for (bucket, part), table in under(tables, "breakdown/lag")
+        if part == gap and bucket.isdecimal()
+    ]
+    if not points:
+        return None
+    points.sort(key=lambda point: point[0])
+    lags = [lag for lag, _ in points]
+    intercept, slope = _line(lags, [table for _, table in points])
+    return {
+        "lag": lags,
+        "k3": [table["k3"] / table["tokens"] for _, table in points],
+        "tokens": [int(table["tokens"]) for _, table in points],
+        "intercept": intercept,
+        "slope": slope,
+    }
+
+
+def _line(lags: Sequence[int], tables: Sequence[Table]) -> tuple[float | None, float | None]:
+    """Weighted least squares of mean k3 on lag: intercept and slope."""
+    if len(lags) < 2:
+        return None, None
+    weights = [table["tokens"] for table in tables]
+    whole = sum(weights)
+    mean_lag = sum(w * lag for w, lag in zip(weights, lags, strict=True)) / whole
+    mean_k3 = sum(table["k3"] for table in tables) / whole
+    spread = sum(w * (lag - mean_lag) ** 2 for w, lag in zip(weights, lags, strict=True))
+    joint = sum((lag - mean_lag) * (t["k3"] - mean_k3 * t["tokens"]) for lag, t in zip(lags, tables, strict=True))
+    slope = joint / spread
+    return mean_k3 - slope * mean_lag, slope
