@@ -9,31 +9,31 @@ from typing import TYPE_CHECKING, Final
 
 from torch import Tensor
 
-from offpolicy_monitor.core.cells import cell_sums, joint_cells, marginal
+from offpolicy_monitor.core.cells import Cells, marginal
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.measure.blocks import ValidTokens
 from offpolicy_monitor.measure.dimensions import Dimension, dimensions
 from offpolicy_monitor.summary.breakdown import CROSS_KEYS, GAP_KEYS
-from offpolicy_monitor.summary.tables import Tables
+from offpolicy_monitor.summary.tables import Table, Tables
 
 if TYPE_CHECKING:
     from offpolicy_monitor.measure.tables import BlockView
 
-#: Joint cells beyond this many no longer fit the nearest cache; the next dimension then starts a number of its own.
-MOST_CELLS: Final = 1 << 13
+#: Joint cells beyond this many cost more than another pass; the next dimension then starts a number of its own.
+MOST_CELLS: Final = 1 << 16
 
 
 def breakdowns(view: "BlockView") -> Tables:
     """The breakdown tables of a block."""
     found = list(dimensions(view.block, view.origin))
-    groups = list(_groups([dimension for dimension in found if dimension.a_token]))
+    groups = [(group, _cells(group)) for group in _groups([d for d in found if d.a_token])]
     of_sequences = [dimension for dimension in found if not dimension.a_token]
-    tables: Tables = {}
+    tables: dict[str, Table] = {}
     for name, keys, valid, gap_columns, sequence_columns in _parts(view):
-        for group in groups:
-            tables = {**tables, **_of_tokens(f"{name}", keys, valid, group, gap_columns)}
+        for group, cells in groups:
+            tables |= _of_tokens(name, keys, group, cells.selected(valid.tokens), gap_columns)
         for dimension in of_sequences:
-            tables = {**tables, **_of_sequences(name, keys, valid, dimension, sequence_columns)}
+            tables |= _of_sequences(name, keys, valid, dimension, sequence_columns)
     return tables
 
 
@@ -62,10 +62,13 @@ def _cross(mismatch: GapTokens, staleness: GapTokens) -> tuple[Sequence[Tensor],
 
 
 def _groups(found: Sequence[Dimension]) -> Iterator[list[Dimension]]:
-    """Dimensions of tokens, as many together as MOST_CELLS allows."""
+    """Those that change from token to token alone; the others, which stand in runs, as many together as is cheap."""
+    yield from ([dimension] for dimension in found if dimension.scattered)
     group: list[Dimension] = []
     cells = 1
     for dimension in found:
+        if dimension.scattered:
+            continue
         if group and cells * dimension.size > MOST_CELLS:
             yield group
             group, cells = [], 1
@@ -76,26 +79,24 @@ def _groups(found: Sequence[Dimension]) -> Iterator[list[Dimension]]:
 
 
 def _of_tokens(
-    name: str, keys: Sequence[str], valid: ValidTokens, group: Sequence[Dimension], columns: Sequence[Tensor]
+    name: str, keys: Sequence[str], group: Sequence[Dimension], cells: Cells, columns: Sequence[Tensor]
 ) -> Tables:
-    sizes = [dimension.size for dimension in group]
-    cells = joint_cells([dimension.places for dimension in group], sizes)
-    cells = cells if valid.tokens is None else cells[valid.tokens]
-    number = 1
-    for size in sizes:
-        number *= size
-    sums = cell_sums(cells, number, columns)
-    tables: Tables = {}
+    sums, sizes = cells.sums(columns), [dimension.size for dimension in group]
+    tables: dict[str, Table] = {}
     for place, dimension in enumerate(group):
-        tables = {**tables, **_tables(name, keys, dimension, marginal(sums, sizes, place))}
+        tables |= _tables(name, keys, dimension, marginal(sums, sizes, place))
     return tables
+
+
+def _cells(group: Sequence[Dimension]) -> Cells:
+    return Cells.joint([dimension.places for dimension in group], [dimension.size for dimension in group])
 
 
 def _of_sequences(
     name: str, keys: Sequence[str], valid: ValidTokens, dimension: Dimension, columns: Sequence[Tensor]
 ) -> Tables:
     places = dimension.places[valid.sequences.to(dimension.places.device)]
-    sums = cell_sums(places, dimension.size, [valid.gap.segments.counts, *columns])[1:]
+    sums = Cells(places, dimension.size).sums([valid.gap.segments.counts, *columns])[1:]
     return _tables(name, keys, dimension, sums)
 
 

@@ -28,12 +28,16 @@ SIGN_BUCKETS: Final = ("negative", "zero", "positive")
 
 @dataclass(frozen=True, eq=False)
 class Dimension:
-    """`places` int64: [T] if `a_token`, else [S] of the block; len(buckets) where a token is in no bucket."""
+    """`places` of any integer type, len(buckets) for no bucket: [T] of the block if `a_token`, else [S].
+
+    `scattered`: neighbours seldom share a bucket.
+    """
 
     name: str
     buckets: tuple[str, ...]
     places: Tensor
     a_token: bool
+    scattered: bool = False
 
     @property
     def size(self) -> int:
@@ -45,10 +49,10 @@ def dimensions(block: Block, origin: Origin) -> Iterator[Dimension]:
     """The dimensions whose arrays were sent, for one block."""
     device = block.batch.device
     for name, buckets, places, a_token in _places(block, origin):
-        yield Dimension(name, buckets, torch.from_numpy(np.asarray(places, np.int64)).to(device), a_token)
+        yield Dimension(name, buckets, torch.from_numpy(np.asarray(places, np.int32)).to(device), a_token)
     if "sampling_logprobs" in block.batch.columns:
         places_of_mu = _mu_places(block.batch.columns["sampling_logprobs"][block.token_range])
-        yield Dimension("mu_probability", MU_BUCKETS, places_of_mu, True)
+        yield Dimension("mu_probability", MU_BUCKETS, places_of_mu, True, scattered=True)
 
 
 def _places(block: Block, origin: Origin) -> Iterator[tuple[str, tuple[str, ...], Array, bool]]:
@@ -84,9 +88,9 @@ def _positions(lengths: Array, powers: int) -> Array:
     """[T]: 0 for a sequence's first token, 1 + power for tokens from 2**power on, 1 + powers for its last."""
     ends = np.cumsum(lengths)
     filled = ends[lengths > 0]
-    index = np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)
-    table = np.concatenate([[0], _floor_log2(np.arange(1, int(lengths.max(initial=1)) + 1)) + 1])
-    places: Array = table[index]
+    index = np.arange(int(lengths.sum()), dtype=np.int32) - np.repeat((ends - lengths).astype(np.int32), lengths)
+    table = np.concatenate([[0], _floor_log2(np.arange(1, int(lengths.max(initial=1)) + 1)) + 1]).astype(np.int32)
+    places: Array = table.take(index)
     places[filled - 1] = powers + 1
     places[(ends - lengths)[lengths > 0]] = 0
     return places
@@ -102,4 +106,4 @@ def _mu_places(log_mu: Tensor) -> Tensor:
     places = torch.zeros(len(log_mu), dtype=torch.int8, device=log_mu.device)
     for edge in MU_EDGES:
         places += log_mu >= float(np.log(edge))
-    return torch.where(torch.isfinite(log_mu), places.long(), len(MU_BUCKETS))
+    return torch.where(torch.isfinite(log_mu), places, len(MU_BUCKETS))
