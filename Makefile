@@ -16,7 +16,7 @@ DEPENDS := pyproject.toml setup.py constraints.txt service/offpolicy_monitor/_ve
 SOURCES := service tests scripts migrations setup.py
 TYPED := service tests scripts migrations
 
-.PHONY: help run demo test lint docs format bench conformance build lock clean
+.PHONY: help run demo test lint docs format bench diagnosis conformance build lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,9 @@ format: $(VENV)/.installed-dev ## rewrite the sources in the one format
 
 bench: $(VENV)/.installed-dev ## measure the speed of the service and of the core
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+diagnosis: $(VENV)/.installed-dev ## plant known bugs in generated batches and print what is named (ARGS="--sizes small")
+	@$(BIN)/python -m tests.diagnosis.confusion $(ARGS)
 
 conformance: $(VENV)/.installed-run ## check a running service against the conformance vectors (URL=...)
 	@$(BIN)/python tests/conformance/vectors/check.py --url $(URL) $(ARGS)

@@ -177,6 +177,14 @@ RUN_GAUGES: tuple[Family, ...] = (
         "policy_lag.{stat:mean|max}",
     ),
     _gauge("sequence_length_tokens_mean", "Mean tokens under the mask of a sequence.", "run", "sequence_length_mean"),
+    _gauge(
+        "length_budget_tokens",
+        "Tokens at which the effective sample size of product ratios falls to about 0.3: 0.6 over k3.",
+        "run",
+        "gaps.total.length_budget",
+        "gaps.mismatch.length_budget",
+        "gaps.staleness.length_budget",
+    ),
     _gauge("entropy_nats_mean", "Mean entropy the trainer sent, over tokens under the mask.", "run", "entropy_mean"),
 )
 

@@ -158,3 +158,27 @@ def _weight_sums(gap: GapTokens, weights: Weights) -> dict[str, Tensor]:
         "weight_max": weight.amax(),
         "truncated_tokens": torch.dot(truncated, counts),
     }
+
+
+def differing_tokens(gap: GapTokens, left: Decision, right: Decision) -> float:
+    """How many of the gap's tokens one rule decides differently in two decisions of one kind."""
+    if isinstance(left, TokenDrops) and isinstance(right, TokenDrops):
+        marked = torch.zeros(gap.segments.tokens, dtype=torch.bool, device=gap.numerator.device)
+        marked[left.places] = True
+        both = int(marked[right.places].sum())
+        return len(left.places) + len(right.places) - 2 * both
+    if isinstance(left, SequenceDrops) and isinstance(right, SequenceDrops):
+        return float(torch.dot((left.dropped != right.dropped).double(), gap.segments.counts))
+    if isinstance(left, Weights) and isinstance(right, Weights):
+        differs = (left.truncated != right.truncated).double()
+        return float(differs.sum() if left.a_token else torch.dot(differs, gap.segments.counts))
+    raise TypeError(f"cannot compare {type(left).__name__} with {type(right).__name__}")
+
+
+def masked_in_sequences(gap: GapTokens, decision: Decision) -> Tensor | None:
+    """[N] float64: dropped tokens of each sequence, or 0/1 for rules on whole sequences; None for weights."""
+    if isinstance(decision, SequenceDrops):
+        return decision.dropped
+    if isinstance(decision, TokenDrops):
+        return torch.bincount(gap.segments.owners(decision.places), minlength=gap.segments.sequences).double()
+    return None

@@ -10,8 +10,12 @@ from typing import Final
 
 from offpolicy_monitor.batch import Origin
 from offpolicy_monitor.core.decision import Decision
+from offpolicy_monitor.measure.advantages import weighted
+from offpolicy_monitor.measure.anchors import anchors
 from offpolicy_monitor.measure.blocks import Block, ValidTokens
 from offpolicy_monitor.measure.breakdowns import breakdowns
+from offpolicy_monitor.measure.lengths import lengths
+from offpolicy_monitor.measure.signature import signature
 from offpolicy_monitor.measure.versions import version_spans
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.tables import Tables, merge_tables
@@ -30,10 +34,10 @@ class BlockView:
 Maker = Callable[[BlockView], Tables]
 
 #: Tables of the data: made of every batch.
-OF_DATA: Final[tuple[Maker, ...]] = (breakdowns, version_spans)
+OF_DATA: Final[tuple[Maker, ...]] = (breakdowns, version_spans, weighted, signature)
 
 #: Tables of the rows' decisions: made of ingested batches, whose rows are few.
-OF_METHODS: Final[tuple[Maker, ...]] = ()
+OF_METHODS: Final[tuple[Maker, ...]] = (anchors, lengths)
 
 
 def tables_of(view: BlockView, makers: Sequence[Maker]) -> Tables:

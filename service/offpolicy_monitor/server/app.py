@@ -10,12 +10,23 @@ from prometheus_client import CollectorRegistry
 from offpolicy_monitor._version import __version__
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.pipeline.values import Measurer
-from offpolicy_monitor.server import evaluate, handlers, health, ingest, openapi, pages, reading, scrape, services
+from offpolicy_monitor.server import (
+    diagnosis,
+    evaluate,
+    handlers,
+    health,
+    ingest,
+    openapi,
+    pages,
+    reading,
+    scrape,
+    services,
+)
 from offpolicy_monitor.server.middleware import RequestMiddleware
 from offpolicy_monitor.server.queries import refuse_unknown_parameters
 from offpolicy_monitor.settings import Settings
 
-ROUTERS = tuple(part.router for part in (ingest, evaluate, reading, health, scrape, pages))
+ROUTERS = tuple(part.router for part in (ingest, evaluate, reading, diagnosis, health, scrape, pages))
 
 
 class Application(FastAPI):

@@ -105,3 +105,22 @@ class Series(Shape):
     step: list[int]
     minibatch: list[int]
     value: list[float | None]
+
+
+class Hypothesis(Shape):
+    """A cause that the mismatch may have."""
+
+    model_config = ConfigDict(extra="allow", populate_by_name=True)
+
+    name: str
+    score: float = Field(description="0 to 1; beyond one half it beats plain noise.")
+    summary: str
+    evidence: dict[str, float | None] = Field(description="Figures by their paths.")
+    tries: list[str] = Field(alias="try", description="What to do, first things first.")
+
+
+class Diagnosis(Shape):
+    """Hypotheses, best first; none where there is no mismatch to explain."""
+
+    hypotheses: list[Hypothesis]
+    steps: list[int] = Field(description="First and last step looked at; empty where none counts.")

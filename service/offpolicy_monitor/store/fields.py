@@ -57,6 +57,7 @@ TOKEN_FIELDS: Final = (
     *("multiplicative_error", "tail_fraction", "chi2", "ess"),
     *("probability_diff_mean", "probability_diff_max", "probability_diff_std", "probability_correlation"),
     *("exact_fraction", "clamped_tokens"),
+    *("length_budget", "advantage_weighted_excess", "advantage_second_moment", "gradient_mass_top1"),
     *(f"quantiles.{q}" for q in QUANTILES),
 )
 
@@ -66,7 +67,7 @@ SEQUENCE_FIELDS: Final = (
     *("log_geometric_ratio_mean", "log_geometric_ratio_abs_mean"),
     *("log_geometric_ratio_min", "log_geometric_ratio_max"),
     *("log_product_ratio_mean", "log_product_ratio_min", "log_product_ratio_max"),
-    *("chi2", "ess", "perplexity_ratio"),
+    *("chi2", "ess", "perplexity_ratio", "cancellation", "vanishing_fraction"),
     *("perplexity_numerator", "perplexity_denominator", "log_perplexity_numerator", "log_perplexity_denominator"),
     *(f"quantiles.{q}" for q in QUANTILES),
 )
@@ -75,7 +76,7 @@ METHOD_FIELDS: Final = (
     *("tokens", "sequences", "masked_tokens", "masked_low_tokens", "masked_high_tokens", "masked_token_fraction"),
     *("masked_sequences", "masked_sequence_fraction", "touched_sequences", "masked_advantage_mass"),
     *("weight_mean", "weight_std", "weight_max", "weight_ess", "truncated_token_fraction"),
-    *("k3_kept", "k3_masked", "k2_kept"),
+    *("k3_kept", "k3_masked", "k2_kept", "anchor_disagreement"),
 )
 
 #: Figures that a step may have. Names of methods are the catalogue's business, so any name stands here.
@@ -93,6 +94,7 @@ KNOWN: Final = frozenset(
 DETAILS: Final = (
     *(f"breakdowns.*.*.gaps.*.{name}" for name in ("tokens", "log_ratio_mean", "abs_log_ratio_mean", "k1", "k2", "k3")),
     "breakdowns.*.*.attribution.*",
+    *(f"methods.*.length_bias.{n}" for n in ("spearman", "slope", "shortest", "longest", "ratio", "difference")),
     *("versions.spans", "versions.spans_per_sequence_mean", "versions.sequence_lag.*"),
     *(f"versions.staleness_curve.*.{name}" for name in ("intercept", "slope")),
 )

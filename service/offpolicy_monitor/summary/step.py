@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Any, Final
 
-from offpolicy_monitor.summary import breakdown, versions
+from offpolicy_monitor.summary import breakdown, signature, versions
+from offpolicy_monitor.summary.advantage import gap_extras, sequence_extras
 from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.gap import GapSummary
 from offpolicy_monitor.summary.method import MethodSummary
+from offpolicy_monitor.summary.method_extras import method_extras
 from offpolicy_monitor.summary.sums import Reduction, Sums, fraction, merge_sums
 from offpolicy_monitor.summary.tables import Tables, merge_tables
 
@@ -47,6 +49,7 @@ CROSS_SUMS: Final[Mapping[str, Reduction]] = {
 DETAILS: Final[Mapping[str, Callable[[Tables], Any]]] = {
     "breakdowns": breakdown.breakdowns,
     "versions": versions.versions,
+    "signature": signature.signature,
 }
 
 
@@ -95,7 +98,9 @@ class StepSummary:
 
     @cached_property
     def _figures(self) -> dict[str, Any]:
-        methods = {name: method.figures() for name, method in self.methods.items()}
+        extras = method_extras(self.tables)
+        found = {name: method.figures() for name, method in self.methods.items()}
+        methods = {name: {**f, **extras.get(name, {})} for name, f in found.items() if f is not None}
         return {
             name: finite(value)
             for name, value in {
@@ -105,12 +110,19 @@ class StepSummary:
                     "positive": int(self.batch.get("positive_tokens", 0)),
                     "exact_zero": int(self.batch.get("exact_zero_tokens", 0)),
                 },
-                "gaps": {name: gap.figures() for name, gap in self.gaps.items()},
-                "methods": {name: figures for name, figures in methods.items() if figures is not None},
+                "gaps": {name: self._gap_figures(name) for name in self.gaps},
+                "methods": methods,
                 "attribution": attribution(self.cross),
                 **_batch_means(self.batch),
             }.items()
         }
+
+    def _gap_figures(self, name: str) -> dict[str, Any]:
+        figures = self.gaps[name].figures()
+        if not figures["tokens"]:
+            return figures
+        sequence = {**figures["sequence"], **sequence_extras(self.tables, name)}
+        return {**figures, **gap_extras(self.tables, name, figures["k3"]), "sequence": sequence}
 
 
 def merge_all(summaries: Iterable[StepSummary]) -> StepSummary:

@@ -1,6 +1,6 @@
 """The stored form of a StepSummary: zlib-compressed JSON with a version, floats as their shortest exact decimals.
 
-A reader accepts every version ever released (`_READERS`); a writer writes the newest. About 5 KB a shard.
+A reader accepts every version ever released (`_READERS`); a writer writes the newest. 7 to 32 KB a shard.
 """
 
 import json
@@ -15,7 +15,7 @@ from offpolicy_monitor.summary.method import MethodSummary
 from offpolicy_monitor.summary.step import StepSummary
 
 VERSION: Final = 1
-COMPRESSION_LEVEL: Final = 3  # level 6 saves another 10 % of the bytes for three times the time
+COMPRESSION_LEVEL: Final = 6  # level 9 saves another 3 % of the bytes for four times the time
 
 
 class StoredSummaryError(OffpolicyMonitorError):

@@ -1,0 +1,10 @@
+"""Evidence -> ranked hypotheses for what causes the mismatch. Pure: it knows neither tokens nor the database.
+
+evidence flattens the figures of merged steps; scores weighs them; hypotheses is the table of what can be named; ranking
+puts them in order.
+"""
+
+from offpolicy_monitor.diagnosis.evidence import Evidence, collect
+from offpolicy_monitor.diagnosis.ranking import diagnose
+
+__all__ = ["Evidence", "collect", "diagnose"]

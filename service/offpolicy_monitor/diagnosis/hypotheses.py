@@ -1,0 +1,100 @@
+"""The table of hypotheses: what can be named, how it is scored, what it says, what to look at and what to try.
+
+A further cause is a row here and a score function in scores.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from offpolicy_monitor.diagnosis import scores
+from offpolicy_monitor.diagnosis.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A cause by name; `paths` are the figures shown with it, `tries` what to do, first things first."""
+
+    name: str
+    score: Callable[[Evidence], float]
+    summary: str
+    paths: tuple[str, ...]
+    tries: tuple[str, ...]
+
+
+HYPOTHESES: Final = (
+    Hypothesis(
+        "noise",
+        scores.noise,
+        "Plain numeric noise: the engine samples from the trainer's policy but for rounding.",
+        ("mismatch.ratio_mean", "mismatch.k1", "mismatch.k3", "signature.regression.slope"),
+        ("Nothing, if k3 is within the profile's limits.", "float32 lm_head, or a higher precision in the engine."),
+    ),
+    Hypothesis(
+        "top_p",
+        scores.top_p,
+        "The engine's log-probs are renormalised over a top-p or top-k nucleus; the trainer's are not.",
+        ("mismatch.ratio_mean", "mismatch.k1", "mismatch.k3", "mismatch.abs_log_ratio_mean", "mismatch.chi2"),
+        ("Sample with top_p = 1 and top_k off.", "Or apply the same nucleus mask to the trainer's logits."),
+    ),
+    Hypothesis(
+        "temperature",
+        scores.temperature,
+        "Engine and trainer divide their logits by different temperatures.",
+        ("signature.regression.slope", "signature.regression.z", "signature.regression.share"),
+        ("Divide the trainer's logits by the sampling temperature.", "Or ask the engine for raw log-probs."),
+    ),
+    Hypothesis(
+        "off_by_one",
+        scores.off_by_one,
+        "Log-probs of one side belong to the neighbouring token.",
+        ("signature.neighbours.next", "signature.neighbours.previous", "signature.neighbours.z"),
+        ("Compare the shift of logits against labels on both sides.", "Check masks and the prompt's last token."),
+    ),
+    Hypothesis(
+        "stale_weights",
+        scores.stale_weights,
+        "Part of the tokens were sampled with older weights than the trainer recomputes with.",
+        ("signature.lag.share", "signature.lag.z", "signature.replica.share", "signature.replica.z", "steps.k3_jump"),
+        ("Check that every engine took the last weight sync.", "Lower the allowed lag."),
+    ),
+    Hypothesis(
+        "copied",
+        scores.copied,
+        "old_logprobs are a copy of sampling_logprobs, or the engine is the trainer's own forward (bitwise profile).",
+        ("mismatch.exact_fraction", "signature.uncertain.exact_fraction"),
+        ("Send recomputed old_logprobs.", "If engine and trainer agree bitwise, set the run's profile to bitwise."),
+    ),
+    Hypothesis(
+        "quantised",
+        scores.quantised,
+        "Log-probs, or their differences, are rounded to a grid.",
+        ("signature.grid.step", "signature.grid.share"),
+        ("Take log-probs from float32 logits.", "Look for a bfloat16 or text round trip on the way."),
+    ),
+    Hypothesis(
+        "first_token",
+        scores.first_token,
+        "Most of the mismatch is on first tokens: the two sides see different prompts.",
+        ("signature.first_token.second_moment_share", "signature.first_token.token_share"),
+        ("Compare the token ids of prompts on both sides.", "Check the chat template and BOS."),
+    ),
+    Hypothesis(
+        "low_probability_tail",
+        scores.low_probability_tail,
+        "Improbable tokens are more probable in the engine than in the trainer.",
+        ("signature.low_probability.k3_share", "signature.low_probability.token_share", "signature.low_probability.z"),
+        ("A higher precision in the engine, its lm_head first.", "Sample with a small min_p on both sides."),
+    ),
+    Hypothesis(
+        "routing",
+        scores.routing,
+        "The mismatch sits on tokens whose experts differ between engine and trainer.",
+        (
+            "routing.mismatch.agreement",
+            "routing.mismatch.changed.share_of_second_moment",
+            "routing.mismatch.changed.share_of_tokens",
+        ),
+        ("Replay the engine's routing in the trainer.", "The router in float32 on both sides."),
+    ),
+)

@@ -1,0 +1,80 @@
+"""Length bias: whether a rule drops long answers more often than short ones, read off tables by length.
+
+Lengths stand in bins of a quarter of a power of two. The unit is the sequence for rules on whole sequences, and the
+token for the others: each unit is dropped or not, and has the length of its sequence.
+"""
+
+import math
+from typing import Any, Final
+from urllib.parse import unquote
+
+from offpolicy_monitor.summary.tables import Table, Tables, under
+
+BINS_A_POWER: Final = 4
+QUARTILE: Final = 0.25
+
+
+def length_biases(tables: Tables) -> dict[str, dict[str, Any]]:
+    """{row: {"length_bias": figures}}: `spearman`, `slope`, `shortest`, `longest`, `ratio`, `difference`, `unit`.
+
+    `spearman` is the rank correlation of dropped (0/1) with length, equal lengths within a bin; `slope` the
+    least-squares slope of dropped on log2 length; `shortest` and `longest` the share dropped in the shortest and the
+    longest quarter of the sequences, `ratio` and `difference` the latter over and less the former.
+    """
+    return {
+        unquote(row): {"length_bias": {"unit": unit, **_bias(masked, tables, gap, unit)}}
+        for (row, gap, unit), masked in under(tables, "masked")
+        if f"length/{gap}/{unit}" in tables
+    }
+
+
+def _bias(masked: Table, tables: Tables, gap: str, unit: str) -> dict[str, float | None]:
+    units, sequences = tables[f"length/{gap}/{unit}"], tables[f"length/{gap}/sequences"]
+    bins = sorted(map(int, units))
+    spearman, slope = _trend(bins, masked, units)
+    shortest = _share(bins, masked, units, sequences)
+    longest = _share(bins[::-1], masked, units, sequences)
+    return {
+        "spearman": spearman,
+        "slope": slope,
+        "shortest": shortest,
+        "longest": longest,
+        "ratio": longest / shortest if shortest else None,
+        "difference": longest - shortest,
+    }
+
+
+def _trend(bins: list[int], masked: Table, units: Table) -> tuple[float | None, float | None]:
+    """Spearman's rank correlation of dropped with length, and the slope of dropped on log2 length."""
+    whole = sum(units.values())
+    rate = sum(masked.values()) / whole
+    ranks, logs, before = {}, {}, 0.0
+    for place in bins:
+        count = units[str(place)]
+        ranks[place], logs[place] = before + (count + 1) / 2, (place + 0.5) / BINS_A_POWER
+        before += count
+    results = []
+    for values in (ranks, logs):
+        mean = sum(units[str(b)] * values[b] for b in bins) / whole
+        spread = sum(units[str(b)] * (values[b] - mean) ** 2 for b in bins) / whole
+        joint = sum((masked.get(str(b), 0) - rate * units[str(b)]) * (values[b] - mean) for b in bins) / whole
+        results.append((joint, spread))
+    (rank_joint, rank_spread), (log_joint, log_spread) = results
+    variance = rate * (1 - rate)
+    spearman = rank_joint / math.sqrt(rank_spread * variance) if rank_spread > 0 and variance > 0 else None
+    return spearman, log_joint / log_spread if log_spread > 0 else None
+
+
+def _share(bins: list[int], masked: Table, units: Table, sequences: Table) -> float:
+    """Share dropped among the first quarter of the sequences in the order of the bins; a bin may count in part."""
+    left = QUARTILE * sum(sequences.values())
+    dropped = counted = 0.0
+    for place in bins:
+        here = sequences.get(str(place), 0)
+        part = min(1.0, left / here) if here else 0.0
+        dropped += part * masked.get(str(place), 0)
+        counted += part * units[str(place)]
+        left -= part * here
+        if left <= 0:
+            break
+    return dropped / counted if counted else 0.0
