@@ -149,9 +149,8 @@ def test_the_staleness_curve_finds_the_mismatch_at_lag_zero_and_its_growth() -> 
     source = np.random.default_rng(4)
     lag = np.repeat(np.arange(5), 40_000)
     d = source.normal(0, 1, len(lag)) * np.sqrt(2 * (1e-3 + 2e-4 * lag))
-    columns = {"sampling_logprobs": np.full(len(lag), -2.0, np.float32)}
-    columns["logprobs"] = (columns["sampling_logprobs"] + d).astype(np.float32)
-    columns["policy_versions"] = 7 - lag
+    mu = np.full(len(lag), -2.0, np.float32)
+    columns = {"sampling_logprobs": mu, "logprobs": (mu + d).astype(np.float32), "policy_versions": 7 - lag}
     data = RaggedBatch.from_positions(np.full(200, 1000), columns, {})
     curve = Measurer("cpu").measure(data, (), Origin(7)).step_figures()["versions"]["staleness_curve"]["total"]
     assert curve["lag"] == [0, 1, 2, 3, 4]
