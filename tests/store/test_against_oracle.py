@@ -76,7 +76,7 @@ class Oracle:
 
 
 def as_json(summary: StepSummary) -> dict[str, object]:
-    figures: dict[str, object] = orjson.loads(orjson.dumps(summary.figures()))
+    figures: dict[str, object] = orjson.loads(orjson.dumps(summary.step_figures()))
     return figures
 
 

@@ -57,9 +57,15 @@ def stored(content: object) -> bytes:
 
 
 @pytest.mark.parametrize("version", [0, 2, 99, "1", None, [1], 1.5])
-def test_an_unknown_version_is_refused(version: object) -> None:
+def test_an_unknown_version_of_the_first_form_is_refused(version: object) -> None:
     with pytest.raises(StoredSummaryError, match="not a summary that this release can read"):
         from_bytes(stored({"version": version, "batch": {}, "cross": {}, "gaps": {}, "methods": {}}))
+
+
+@pytest.mark.parametrize("version", [0, 1, 3, 255])
+def test_an_unknown_version_is_refused(version: int) -> None:
+    with pytest.raises(StoredSummaryError, match="not a summary that this release can read"):
+        from_bytes(bytes([version]) + to_bytes(StepSummary())[1:])
 
 
 HISTOGRAM_BEYOND_THE_LAST_BIN = {"total": {"sums": {}, "histograms": {"log_ratio/zero": [[10**6], [5]]}}}
@@ -72,7 +78,9 @@ DAMAGED = {
     "no version": stored({}),
     "a text": stored("text"),
     "cut short": to_bytes(StepSummary())[:-3],
-    "a version alone": stored({"version": 1}),
+    "a version alone": to_bytes(StepSummary())[:1],
+    "more than was written": to_bytes(StepSummary()) + b"0",
+    "a first version alone": stored({"version": 1}),
     "gaps in a list": stored({"version": 1, "batch": {}, "cross": {}, "gaps": [], "methods": {}}),
     "no histograms": stored({"version": 1, "batch": {}, "cross": {}, "gaps": {"total": {"sums": {}}}, "methods": {}}),
     "a bin too far": stored(
@@ -88,7 +96,12 @@ def test_bytes_that_hold_no_summary_are_refused(damage: str) -> None:
 
 
 def test_the_stored_form_says_its_version() -> None:
-    assert json.loads(zlib.decompress(to_bytes(StepSummary())))["version"] == 1
+    assert to_bytes(StepSummary())[0] == 2
+
+
+def test_what_is_not_finite_is_not_stored() -> None:
+    with pytest.raises(ValueError, match="NaN and infinity"):
+        to_bytes(StepSummary(cross={"mismatch_square": float("inf")}))
 
 
 def test_a_stored_shard_of_every_preset_stays_small() -> None:

@@ -1,0 +1,151 @@
+"""Packs a tree of numbers small: names in one JSON text, whole numbers and fractions in streams of bytes of their own.
+
+A leaf is a table (name -> number) or a list of whole numbers. Tables of the same names share one entry in the header,
+tables whose names are whole numbers (sparse histograms) keep them as steps among the whole numbers, and the bytes of
+equal significance stand together, so that zlib finds little to do but what is random. It knows no summary.
+"""
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, cycle, islice, pairwise
+from struct import Struct
+from typing import Any, Final
+
+import numpy as np
+
+#: Level 9 saves another 1 % of the bytes for four times the time.
+COMPRESSION_LEVEL: Final = 6
+
+#: Marks a leaf that is a list of whole numbers; every other leaf is [place of its names, kinds of its numbers].
+LIST: Final = 0
+INTEGER, SINGLE, DOUBLE = "i", "f", "d"
+
+#: The streams; a fraction that float32 holds exactly is a single.
+_DTYPES: Final = {INTEGER: "<i8", SINGLE: "<f4", DOUBLE: "<f8"}
+_LARGEST: Final = (1 << 63) - 1
+
+_LENGTHS = Struct("<4I")
+
+Tree = Mapping[str, Any]
+
+
+@dataclass
+class _Streams:
+    """The numbers of all leaves, in their order; and the names of tables, each with its place in the header."""
+
+    numbers: Mapping[str, list[Any]] = field(default_factory=lambda: {kind: [] for kind in _DTYPES})
+    names: dict[tuple[str, ...], int] = field(default_factory=dict)
+
+
+def pack(tree: Tree, texts: Mapping[str, Any]) -> bytes:
+    """Write a tree whose leaves are tables of numbers or lists of whole numbers, and any JSON beside it.
+
+    ValueError for NaN and infinity.
+    """
+    streams = _Streams()
+    outline = _write(tree, streams)
+    listed = [None if _numbered(keys) else keys for keys in streams.names]
+    header = json.dumps([listed, outline, texts], allow_nan=False, separators=(",", ":")).encode()
+    parts = [header, *(_to_bytes(numbers, kind) for kind, numbers in streams.numbers.items())]
+    compressed = [zlib.compress(part, COMPRESSION_LEVEL) for part in parts]
+    return _LENGTHS.pack(*map(len, compressed)) + b"".join(compressed)
+
+
+def unpack(packed: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read what `pack` wrote: the tree and the JSON beside it. Any error where the bytes are something else."""
+    ends = list(accumulate(_LENGTHS.unpack_from(packed), initial=_LENGTHS.size))
+    if ends[-1] != len(packed):
+        raise ValueError(f"{len(packed)} bytes where {ends[-1]} were written")
+    header, *parts = (zlib.decompress(packed[start:end]) for start, end in pairwise(ends))
+    listed, outline, texts = json.loads(header)
+    streams = {kind: iter(_from_bytes(part, kind)) for kind, part in zip(_DTYPES, parts, strict=True)}
+    return _Reader(listed, streams[INTEGER], streams).read(outline), texts
+
+
+def _write(node: Any, streams: _Streams) -> Any:
+    """The outline of a node, its numbers put into the streams."""
+    integers = streams.numbers[INTEGER]
+    if not isinstance(node, Mapping):
+        integers += [len(node), *node]
+        return LIST
+    values = list(node.values())
+    if not values or not isinstance(values[0], (int, float)):
+        return {name: _write(child, streams) for name, child in node.items()}
+    keys = tuple(node)
+    if keys not in streams.names:
+        streams.names[keys] = len(streams.names)
+        if _numbered(keys):
+            places = [int(key) for key in keys]
+            integers += [len(keys), places[0], *(right - left for left, right in pairwise(places))]
+    return [streams.names[keys], _write_values(values, streams)]
+
+
+def _write_values(values: Sequence[float], streams: _Streams) -> str:
+    """Put a table's numbers into the streams; their kinds, one letter for all where all are alike."""
+    fractions = np.array([value for value in values if not isinstance(value, int)], np.float64)
+    with np.errstate(over="ignore"):
+        short = bool((fractions == fractions.astype(np.float32)).all())
+    kind = SINGLE if short else DOUBLE
+    streams.numbers[kind].extend(fractions.tolist())
+    streams.numbers[INTEGER].extend(value for value in values if isinstance(value, int))
+    kinds = "".join(INTEGER if isinstance(value, int) else kind for value in values)
+    return kinds[0] if kinds == kinds[0] * len(kinds) else kinds
+
+
+def _numbered(keys: Sequence[str]) -> bool:
+    """Whether all names are whole numbers as `str` writes them."""
+    return all(key.isascii() and key.isdigit() and (key[0] != "0" or key == "0") for key in keys)
+
+
+@dataclass
+class _Reader:
+    """Takes the numbers out of the streams in the order in which they were put in."""
+
+    names: list[list[str] | None]
+    integers: Iterator[int]
+    streams: Mapping[str, Iterator[float]]
+
+    def read(self, node: Any) -> Any:
+        """The node of an outline with its numbers."""
+        if isinstance(node, dict):
+            return {name: self.read(child) for name, child in node.items()}
+        if node == LIST:
+            return self._integers()
+        place, kinds = node
+        keys = self._keys(place)
+        return {key: next(self.streams[kind]) for key, kind in zip(keys, cycle(kinds), strict=False)}
+
+    def _keys(self, place: int) -> list[str]:
+        keys = self.names[place]
+        if keys is None:
+            keys = self.names[place] = [str(number) for number in accumulate(self._integers())]
+        return keys
+
+    def _integers(self) -> list[int]:
+        return list(islice(self.integers, next(self.integers)))
+
+
+def _to_bytes(values: Sequence[float], kind: str) -> bytes:
+    """The numbers of a stream; bytes of equal significance together, except in doubles, where nothing is gained."""
+    array = np.asarray(values, _DTYPES[kind])
+    if not np.isfinite(array).all():
+        raise ValueError("NaN and infinity cannot be stored")
+    if kind == INTEGER:
+        array = (array << 1) ^ (array >> 63)  # small magnitudes of either sign to small numbers
+    return array.tobytes() if kind == DOUBLE else array.view(np.uint8).reshape(-1, array.itemsize).T.tobytes()
+
+
+def _from_bytes(packed: bytes, kind: str) -> list[Any]:
+    """Read what `_to_bytes` wrote."""
+    dtype = np.dtype(_DTYPES[kind])
+    if kind == DOUBLE:
+        doubles: list[Any] = np.frombuffer(packed, dtype).tolist()
+        return doubles
+    planes = np.frombuffer(packed, np.uint8).reshape(dtype.itemsize, -1)
+    array = np.ascontiguousarray(planes.T).view(dtype).ravel()
+    if kind == INTEGER:
+        array = ((array >> 1) & _LARGEST) ^ -(array & 1)
+    numbers: list[Any] = array.tolist()
+    return numbers
