@@ -1,11 +1,13 @@
 """The catalogue is what the design's page on methods says, and a row that is wrong is refused by its field."""
 
+import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.methods import GAPS, METHODS, PRESETS, parse_rows
+from offpolicy_monitor.methods import GAPS, METHODS, PRESETS, parse_rows, parse_selection, restored
 
 #: name -> (method, gap, level, parameters that were set)
 EXPECTED: dict[str, tuple[str, str, str, dict[str, Any]]] = {
@@ -215,3 +217,19 @@ def test_a_reduce_that_means_nothing_is_refused(row: dict[str, Any]) -> None:
 def test_k_statistics_have_no_sides() -> None:
     ratio, k3 = parse_rows([{"method": "mask", "upper": 1}, {"method": "mask", "upper": 1, "statistic": "k3"}])
     assert (ratio.two_sided, k3.two_sided) == (True, False)
+
+
+def test_a_row_is_restored_from_its_definition_as_it_was_and_its_definition_is_a_row() -> None:
+    rows = parse_rows([{"name": name, "method": name, **DEFAULTS[name][1]} for name in METHODS])
+    presets = [replace(preset, source="") for preset in PRESETS]
+    definitions = [row.definition for row in (*rows, *presets)]
+    assert restored(json.loads(json.dumps(definitions))) == (*rows, *presets)
+    assert parse_rows(definitions) == (*rows, *presets)
+
+
+def test_a_selection_is_presets_by_name_and_rows_in_their_order() -> None:
+    chosen = parse_selection(["veto", {"name": "tight", **GOOD_ROW}, "opsm", {"method": "ipo", "threshold": 1}])
+    assert [row.name for row in chosen] == ["veto", "tight", "opsm", "ipo"]
+    assert chosen[0] in PRESETS
+    assert parse_selection([]) == ()
+    assert len(parse_selection([preset.name for preset in PRESETS])) == len(PRESETS)

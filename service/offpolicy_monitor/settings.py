@@ -58,6 +58,7 @@ class Settings(BaseSettings):
     max_label_length: int = Field(64, ge=1, description="Longest label key or value, characters.")
     max_sequence_id_length: int = Field(256, ge=1, description="Longest entry of sequence_ids, characters.")
     max_methods: int = Field(4096, ge=1, description="Most method rows in one /v1/evaluate request.")
+    max_run_methods: int = Field(100, ge=0, description="Most method rows that a run can have on every batch.")
 
     inflight_bytes: int = Field(
         1024 * MEBIBYTE, ge=1, description="Bytes of request bodies admitted at once; later ones wait unread."

@@ -121,3 +121,15 @@ def test_shards_merge_to_the_length_bias_of_the_whole() -> None:
     whole = Measurer("cpu").measure(drifting(np.repeat([100, 1600, 400, 3200], 20)), PRESETS)
     for name, figures in whole.figures()["methods"].items():
         assert merged.figures()["methods"][name].get("length_bias") == figures.get("length_bias"), name
+
+
+def test_a_row_that_ran_on_a_part_of_the_shards_has_no_length_bias() -> None:
+    batches = [drifting(np.repeat([100, 1600], 20)), drifting(np.repeat([400, 3200], 20))]
+    some = [row for row in PRESETS if row.name in ("mis_sequence", "mis_token")]
+    more = [*some, *parse_rows([{"name": "mine", "method": "mask", "level": "sequence", "upper": 2}])]
+    measured = [Measurer("cpu").measure(data, rows) for data, rows in zip(batches, (some, more), strict=True)]
+    methods = measured[0].merge(measured[1]).figures()["methods"]
+    assert "length_bias" in measured[1].figures()["methods"]["mine"]
+    assert ["length_bias" in methods[name] for name in ("mis_sequence", "mis_token", "mine")] == [True, True, False]
+    assert methods["mine"]["tokens"] == 20 * (400 + 3200)
+    assert methods["mine"]["masked_sequence_fraction"] == 0.5

@@ -4,8 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from alembic import command
+from alembic.config import Config
+from offpolicy_monitor import resources
 from offpolicy_monitor.errors import ConfigurationError, Unavailable
-from offpolicy_monitor.store import migrate
+from offpolicy_monitor.store import Store, migrate
 from offpolicy_monitor.store.lock import WriterLock
 from offpolicy_monitor.store.session import Database, parse_url
 from sqlalchemy import text
@@ -19,6 +22,30 @@ def test_the_migrations_make_exactly_the_tables(database_url: str) -> None:
 def test_upgrading_twice_changes_nothing(database_url: str) -> None:
     assert migrate.upgrade(database_url) == migrate.head()
     assert migrate.check(database_url) == []
+
+
+def test_a_database_of_an_older_program_keeps_its_runs(database_url: str) -> None:
+    database = Database(parse_url(database_url))
+    with database.writing() as connection:
+        config = Config()
+        config.set_main_option("script_location", str(resources.path("migrations")))
+        config.set_main_option("path_separator", "os")
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0001")
+        values = "('old', 'fp8', '{}', 1.0)"
+        connection.execute(text(f"INSERT INTO runs (name, profile, labels, created_at) VALUES {values}"))
+    database.close()
+    assert migrate.current(database_url) == "0001"
+    [message] = migrate.check(database_url)
+    assert "revision 0001" in message
+
+    migrate.upgrade(database_url)
+
+    assert migrate.check(database_url) == []
+    store = Store.open(database_url)
+    found = store.run("old")
+    store.close()
+    assert (found["profile"], found["methods"]) == ("fp8", None)
 
 
 def test_check_names_a_column_that_the_tables_do_not_have(database_url: str) -> None:

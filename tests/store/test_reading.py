@@ -1,5 +1,8 @@
 """Readers see runs, steps and series as protocol.md shapes them, and the gauges' rows never move back."""
 
+from collections.abc import Callable
+from contextlib import closing
+
 import pytest
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store import Store
@@ -42,6 +45,7 @@ def test_a_run_shows_its_last_step_and_settings(store: Store, clock: Clock) -> N
         "policy_version": 3,
         "created_at": "1970-01-01T00:25:00.000+00:00",
         "last_batch_at": "1970-01-01T00:16:40.000+00:00",
+        "methods": None,
     }
 
 
@@ -56,6 +60,42 @@ def test_profile_and_labels_of_a_run_can_be_changed(store: Store) -> None:
     changed = store.update_run("r1", labels={"team": "rl"})
     assert (changed["profile"], changed["labels"]) == ("bitwise", {"team": "rl"})
     assert store.exported(9, 0.0)[0].profile == "bitwise"
+
+
+def test_method_rows_chosen_for_a_run_are_kept_to_the_bit_and_can_be_given_up(store: Store) -> None:
+    assert store.methods("r1") is None
+    store.ingest([make_record()])
+    assert store.methods("r1") is None
+    rows = [{"name": "tight", "method": "opsm", "gap": "total", "level": "geometric", "delta": 0.1 + 0.2}]
+    assert store.update_run("r1", methods=rows)["methods"] == rows
+    store.update_run("r1", profile="fp8")
+    assert store.methods("r1") == rows
+    assert store.update_run("r1", methods=[])["methods"] == []
+    assert store.methods("r1") == []
+    assert store.update_run("r1", methods=None)["methods"] is None
+    assert store.methods("r1") is None
+
+
+def test_method_rows_outlive_the_process_and_go_with_the_run(store: Store, open_store: Callable[[], Store]) -> None:
+    rows = [{"name": "tight", "method": "opsm", "gap": "total", "level": "geometric", "delta": 1e-3}]
+    store.ingest([make_record(), make_record(run="r2")])
+    store.update_run("r1", methods=rows)
+    store.close()
+    again = open_store()
+    assert (again.methods("r1"), again.methods("r2")) == (rows, None)
+    assert "methods" not in again.runs().rows[0]
+    again.delete_run("r1")
+    again.ingest([make_record()])
+    assert again.methods("r1") is None
+
+
+def test_another_process_sees_chosen_method_rows_at_once(postgres_database: Callable[[], str]) -> None:
+    url = postgres_database()
+    with closing(Store.open(url)) as here, closing(Store.open(url)) as there:
+        here.ingest([make_record()])
+        assert there.methods("r1") is None
+        here.update_run("r1", methods=[])
+        assert there.methods("r1") == []
 
 
 def test_a_finished_run_is_live_again_with_its_next_batch(store: Store) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from offpolicy_monitor.summary import Histogram
-from offpolicy_monitor.summary.histogram import EXACT_BOUNDS, RELATIVE_ERROR
+from offpolicy_monitor.summary.histogram import EXACT_BOUNDS, RELATIVE_ERROR, splits
 
 from tests.summary.summaries import histogram_of
 
@@ -106,6 +106,10 @@ def test_the_exact_bounds_are_steps_of_one_two_five_zero_and_the_logs_of_the_def
     assert {0.0, 1e-6, -1e-6, 0.02, -0.5, 10.0, -10.0} <= {float(f"{bound:.12g}") for bound in EXACT_BOUNDS}
     assert {math.log(ratio) for ratio in (0.5, 0.8, 1.2, 1.28, 2.0, 5.0)} <= set(EXACT_BOUNDS)
     assert len(EXACT_BOUNDS) == 2 * 22 + 1 + 6
+
+
+def test_no_bin_holds_two_exact_bounds() -> None:
+    assert np.isfinite(splits()).sum() == len(EXACT_BOUNDS)
 
 
 @pytest.mark.parametrize("bound", [0.3, 256.0, -math.log(5.0)])

@@ -116,7 +116,7 @@ def dppo(
     if divergence == "tv":
         low, high = _outside(gap.columns.probability_difference, -lower, upper)
     else:
-        far = _far(gap, min(lower, upper), binary_variance(gap.numerator))
+        far = places_of_divergence(gap, min(lower, upper), binary_variance(gap.numerator))
         moved = binary_kl(gap.denominator[far], gap.numerator[far])
         d = gap.log_ratio[far]
         low, high = far[(moved > lower) & (d < 0)], far[(moved > upper) & (d > 0)]
@@ -162,7 +162,9 @@ def trm(gap: GapTokens, *, max: float, mean: float) -> SequenceDrops:
 
 def kpop(gap: GapTokens, *, phi: float) -> TokenDrops:
     """Drop tokens whose larger binary KL, of the two directions, exceeds phi. Source: AReaL."""
-    far = _far(gap, phi, torch.minimum(binary_variance(gap.numerator), binary_variance(gap.denominator)))
+    far = places_of_divergence(
+        gap, phi, torch.minimum(binary_variance(gap.numerator), binary_variance(gap.denominator))
+    )
     a, b = gap.numerator[far], gap.denominator[far]
     return TokenDrops(far[torch.maximum(binary_kl(b, a), binary_kl(a, b)) > phi], far[:0])
 
@@ -172,7 +174,7 @@ def seq_error(gap: GapTokens, *, threshold: float) -> SequenceDrops:
     return _without_sides(indicator_above(gap.sequence_growth_sum / gap.segments.counts, threshold - 1))
 
 
-def _far(gap: GapTokens, threshold: float, variance: Tensor) -> Tensor:
+def places_of_divergence(gap: GapTokens, threshold: float, variance: Tensor) -> Tensor:
     """Places [n] of a superset of the tokens whose binary KL from q to p exceeds the threshold.
 
     KL <= chi2 = (p - q)^2 / (p (1 - p)), which is cheap; `variance` [T] is p (1 - p). The factor leaves room for

@@ -5,23 +5,21 @@ place that knows both core and summary.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Final
 
-import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Origin
 from offpolicy_monitor.core.decision import Decision, decision_sums
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.core.gap_sums import cross_sums, sequence_sums, to_floats, token_sums
-from offpolicy_monitor.core.histogram import Layout, bin_counts, bin_numbers
+from offpolicy_monitor.core.histogram import bin_counts
+from offpolicy_monitor.measure.bins import histogram_bins, layout
 from offpolicy_monitor.measure.blocks import Block, DeviceBatch, ValidTokens
 from offpolicy_monitor.measure.counts import batch_sums, lag_sums
 from offpolicy_monitor.measure.decide import Decider, applicable
 from offpolicy_monitor.measure.tables import BlockView, Maker, tables_of
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.summary import histogram as bins
 from offpolicy_monitor.summary.gap import GapSummary
 from offpolicy_monitor.summary.histogram import Histogram
 from offpolicy_monitor.summary.method import MethodSummary
@@ -59,23 +57,24 @@ def summarise(
 def summarise_block(block: Block, decider: Decider, origin: Origin, makers: Sequence[Maker]) -> StepSummary:
     """The summary of one block: gaps, methods, cross terms and tables."""
     valid = {gap: tokens for gap in block.batch.gaps if (tokens := block.valid(gap)) is not None}
+    bins = {gap: histogram_bins(tokens.gap.log_ratio) for gap, tokens in valid.items()}
     decisions = [
         (row, decider.decide(place, valid[row.gap].gap)) for place, row in enumerate(decider.rows) if row.gap in valid
     ]
     return StepSummary(
         {},
-        {name: gap_summary(tokens.gap) for name, tokens in valid.items()},
+        {name: gap_summary(tokens.gap, bins[name]) for name, tokens in valid.items()},
         {row.name: method_summary(row, valid[row.gap].gap, decision) for row, decision in decisions},
         _cross(block, valid),
-        tables_of(BlockView(block, valid, decisions, origin), makers),
+        tables_of(BlockView(block, valid, bins, decisions, origin), makers),
     )
 
 
-def gap_summary(gap: GapTokens) -> GapSummary:
-    """Sums and histograms of one gap over a block."""
+def gap_summary(gap: GapTokens, token_bins: Tensor) -> GapSummary:
+    """Sums and histograms of one gap over a block; token_bins [T] are those of the log-ratios."""
     sums = to_floats({**token_sums(gap), **sequence_sums(gap)})
     counts = {"tokens": gap.segments.tokens, "sequences": gap.segments.sequences}
-    return GapSummary(_with_integers({**counts, **sums}), _histograms(gap))
+    return GapSummary(_with_integers({**counts, **sums}), _histograms(gap, token_bins))
 
 
 def method_summary(row: MethodRow, gap: GapTokens, decision: Decision) -> MethodSummary:
@@ -96,31 +95,20 @@ def _with_integers(sums: Mapping[str, float]) -> dict[str, float]:
     return {name: int(value) if name in COUNTS else value for name, value in sums.items()}
 
 
-@cache
-def _layout(device: torch.device) -> Layout:
-    return Layout(
-        bins.SMALLEST_EXPONENT,
-        bins.LARGEST_EXPONENT,
-        bins.MANTISSA_BITS,
-        torch.from_numpy(bins.splits()).to(device),
-    )
-
-
-def _histograms(gap: GapTokens) -> dict[str, Histogram]:
+def _histograms(gap: GapTokens, token_bins: Tensor) -> dict[str, Histogram]:
     advantages = gap.advantages
     token_groups = None if advantages is None else advantages.sign_groups
     sequence_groups = None if advantages is None else advantages.sequence_sign_groups
     return {
-        **_histogram("log_ratio", gap.log_ratio, token_groups),
-        **_histogram("log_geometric_ratio", gap.sequence_mean, sequence_groups),
-        **_histogram("log_product_ratio", gap.sequence_sum, sequence_groups),
+        **_histogram("log_ratio", token_bins, token_groups),
+        **_histogram("log_geometric_ratio", histogram_bins(gap.sequence_mean), sequence_groups),
+        **_histogram("log_product_ratio", histogram_bins(gap.sequence_sum), sequence_groups),
     }
 
 
-def _histogram(quantity: str, values: Tensor, groups: Tensor | None) -> dict[str, Histogram]:
-    layout = _layout(values.device)
+def _histogram(quantity: str, bins: Tensor, groups: Tensor | None) -> dict[str, Histogram]:
     names = (UNKNOWN_SIGN,) if groups is None else ADVANTAGE_SIGNS
-    counts = bin_counts(bin_numbers(values, layout), groups, len(names), layout).cpu().numpy()
+    counts = bin_counts(bins, groups, len(names), layout(bins.device)).cpu().numpy()
     return {f"{quantity}/{name}": Histogram(row) for name, row in zip(names, counts, strict=True) if row.any()}
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from torch import Tensor
+
 from offpolicy_monitor.batch import Origin
 from offpolicy_monitor.core.decision import Decision
 from offpolicy_monitor.measure.advantages import weighted
@@ -17,16 +19,21 @@ from offpolicy_monitor.measure.breakdowns import breakdowns
 from offpolicy_monitor.measure.lengths import lengths
 from offpolicy_monitor.measure.signature import signature
 from offpolicy_monitor.measure.versions import version_spans
+from offpolicy_monitor.measure.whatif import whatif
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.tables import Tables, merge_tables
 
 
 @dataclass(frozen=True, eq=False)
 class BlockView:
-    """A block, the valid tokens of each gap that has any, what each row decided about its gap, and the origin."""
+    """A block, the valid tokens of each gap that has any, what each row decided about its gap, and the origin.
+
+    log_ratio_bins  gap -> [T] int32: the bins of summary.histogram in which the valid tokens' log-ratios lie
+    """
 
     block: Block
     valid: Mapping[str, ValidTokens]
+    log_ratio_bins: Mapping[str, Tensor]
     decisions: Sequence[tuple[MethodRow, Decision]]
     origin: Origin
 
@@ -37,7 +44,7 @@ Maker = Callable[[BlockView], Tables]
 OF_DATA: Final[tuple[Maker, ...]] = (breakdowns, version_spans, weighted, signature)
 
 #: Tables of the rows' decisions: made of ingested batches, whose rows are few.
-OF_METHODS: Final[tuple[Maker, ...]] = (anchors, lengths)
+OF_METHODS: Final[tuple[Maker, ...]] = (anchors, lengths, whatif)
 
 
 def tables_of(view: BlockView, makers: Sequence[Maker]) -> Tables:

@@ -74,6 +74,11 @@ class MethodRow:
         return {"method": self.method.name, "gap": self.gap, "level": self.level, **given}
 
     @property
+    def definition(self) -> dict[str, Any]:
+        """The row as a caller would send it: its name and its `spec`."""
+        return {"name": self.name, **self.spec}
+
+    @property
     def two_sided(self) -> bool:
         """Whether low and high drops are told apart; k-statistics have no sides."""
         return self.method.two_sided and self.parameters.get("statistic", "ratio") == "ratio"

@@ -18,10 +18,10 @@ def parse_row(row: Mapping[str, Any], field: str = "methods") -> MethodRow:
     known = {"name", "method", "gap", "level", *method.parameters}
     for key in row:
         if key not in known:
-            raise _refusal(f"{field}.{key}", f"method {method.name} has no parameter {key!r}; it has {sorted(known)}")
+            raise refusal(f"{field}.{key}", f"method {method.name} has no parameter {key!r}; it has {sorted(known)}")
     name = row.get("name", method.name)
     if not isinstance(name, str) or not 0 < len(name) <= 128:
-        raise _refusal(f"{field}.name", "must be a string of 1 to 128 characters")
+        raise refusal(f"{field}.name", "must be a string of 1 to 128 characters")
     gap = _text(row, "gap", field, GAPS, method.gap)
     level = _text(row, "level", field, method.levels, method.levels[0])
     parameters = {key: _parameter(row, key, parameter, field) for key, parameter in method.parameters.items()}
@@ -36,19 +36,20 @@ def parse_rows(rows: Sequence[Mapping[str, Any]]) -> tuple[MethodRow, ...]:
     parsed = []
     for index, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            raise _refusal(f"methods[{index}]", "must be an object")
+            raise refusal(f"methods[{index}]", "must be an object")
         parsed.append(parse_row(row, f"methods[{index}]"))
     return tuple(parsed)
 
 
-def _refusal(field: str, message: str) -> Refusal:
+def refusal(field: str, message: str) -> Refusal:
+    """A row is wrong: 422 with the field at fault."""
     return Refusal(422, "invalid-method", f"{field}: {message}", [FieldError(field, message)])
 
 
 def _text(row: Mapping[str, Any], key: str, field: str, options: tuple[str, ...], default: str | None) -> str:
     value = row.get(key, default)
     if value not in options:
-        raise _refusal(f"{field}.{key}", f"must be one of {', '.join(options)}; got {value!r}")
+        raise refusal(f"{field}.{key}", f"must be one of {', '.join(options)}; got {value!r}")
     return str(value)
 
 
@@ -59,19 +60,19 @@ def _parameter(row: Mapping[str, Any], key: str, parameter: Parameter, field: st
     if value is None and parameter.default != REQUIRED:
         return parameter.default
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _refusal(f"{field}.{key}", "is required" if value is None else "must be a number")
+        raise refusal(f"{field}.{key}", "is required" if value is None else "must be a number")
     low, high = parameter.within
     if not -LARGEST <= value <= LARGEST or not low <= value <= high:
-        raise _refusal(f"{field}.{key}", f"must be a finite number from {low} to {high}; got {value}")
+        raise refusal(f"{field}.{key}", f"must be a finite number from {low} to {high}; got {value}")
     return float(value)
 
 
 def _check_bounds(method: Method, parameters: Mapping[str, Any], field: str) -> None:
     lower, upper = parameters.get("lower"), parameters.get("upper")
     if method.bounds and lower is None and upper is None:
-        raise _refusal(f"{field}.upper", f"method {method.name} needs lower, upper or both")
+        raise refusal(f"{field}.upper", f"method {method.name} needs lower, upper or both")
     if method.bounds and lower is not None and upper is not None and lower > upper:
-        raise _refusal(f"{field}.lower", f"is above upper ({lower} > {upper})")
+        raise refusal(f"{field}.lower", f"is above upper ({lower} > {upper})")
 
 
 def _mask_parameters(row: Mapping[str, Any], level: str, parameters: dict[str, Any], field: str) -> dict[str, Any]:
@@ -79,8 +80,8 @@ def _mask_parameters(row: Mapping[str, Any], level: str, parameters: dict[str, A
     if parameters["statistic"] == "ratio":
         for key in ("lower", "upper"):
             if (parameters[key] or 0.0) < 0:
-                raise _refusal(f"{field}.{key}", f"a bound on a ratio must not be negative; got {parameters[key]}")
+                raise refusal(f"{field}.{key}", f"a bound on a ratio must not be negative; got {parameters[key]}")
     reducible = parameters["statistic"] != "ratio" and level != "token"
     if "reduce" in row and not (reducible and (level == "sequence" or row["reduce"] == "mean")):
-        raise _refusal(f"{field}.reduce", "goes with statistic k1, k2 or k3 at level sequence")
+        raise refusal(f"{field}.reduce", "goes with statistic k1, k2 or k3 at level sequence")
     return parameters if reducible else {**parameters, "reduce": None}

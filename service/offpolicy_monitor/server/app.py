@@ -21,12 +21,13 @@ from offpolicy_monitor.server import (
     reading,
     scrape,
     services,
+    whatif,
 )
 from offpolicy_monitor.server.middleware import RequestMiddleware
 from offpolicy_monitor.server.queries import refuse_unknown_parameters
 from offpolicy_monitor.settings import Settings
 
-ROUTERS = tuple(part.router for part in (ingest, evaluate, reading, diagnosis, health, scrape, pages))
+ROUTERS = tuple(part.router for part in (ingest, evaluate, reading, diagnosis, whatif, health, scrape, pages))
 
 
 class Application(FastAPI):

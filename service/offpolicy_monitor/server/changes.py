@@ -1,25 +1,49 @@
 """What PATCH may change of a run, and how its small JSON body is read."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic.config import JsonDict
 
 from offpolicy_monitor.errors import FieldError, Refusal
+from offpolicy_monitor.methods import PRESETS, parse_selection
 from offpolicy_monitor.server.body import read_small
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.wire.schema import MAX_LABELS, Text
 
 Profile = Literal["dense_bf16", "moe_bf16", "fp8", "fp4", "bitwise"]
+EXAMPLE: Final[JsonDict] = {"methods": ["opsm", "tis_token", {"name": "tight", "method": "opsm", "delta": 0.001}]}
+
+#: What an entry may hold is the catalogue's business; here it is described, and read by `parse_selection`.
+MethodEntry = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "enum": [preset.name for preset in PRESETS]},
+                {"type": "object", "required": ["method"], "description": "A row as in /v1/evaluate."},
+            ]
+        }
+    ),
+]
 
 
 class RunChanges(BaseModel):
     """The fields to change; those left out stay. `labels` replaces all labels."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"profile": "moe_bf16"}]})
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [EXAMPLE]})
 
     profile: Profile = Field("dense_bf16", description="What is normal for this run: the thresholds follow from it.")
     labels: Annotated[dict[Text, Text], Field(max_length=MAX_LABELS)] = Field({}, description="At most 8 pairs.")
+    methods: list[MethodEntry] | None = Field(
+        None, description="What runs on every batch from now on: names of presets, and rows; null for the default ones."
+    )
+
+    def given(self) -> dict[str, Any]:
+        """The fields that were sent."""
+        return self.model_dump(exclude_unset=True)
 
 
 async def read_changes(request: Request, settings: Settings) -> RunChanges:
@@ -33,7 +57,23 @@ async def read_changes(request: Request, settings: Settings) -> RunChanges:
         if len(text) > settings.max_label_length:
             limit, variable = settings.max_label_length, settings.variable("max_label_length")
             raise Refusal.over_limit(422, "over-limit", "labels", len(text), limit, variable)
+    if changes.methods is not None:
+        return changes.model_copy(update={"methods": _definitions(changes.methods, settings)})
     return changes
+
+
+def with_methods_in_effect(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A run with all its method rows in full, and whether they are the default ones."""
+    default = run["methods"] is None
+    rows = [preset.definition for preset in PRESETS] if default else run["methods"]
+    return {**run, "methods": rows, "default_methods": default}
+
+
+def _definitions(entries: list[Any], settings: Settings) -> list[dict[str, Any]]:
+    limit, variable = settings.max_run_methods, settings.variable("max_run_methods")
+    if len(entries) > limit:
+        raise Refusal.over_limit(422, "over-limit", "methods", len(entries), limit, variable)
+    return [row.definition for row in parse_selection(entries)]
 
 
 def _refusal(error: ValidationError) -> Refusal:

@@ -75,6 +75,13 @@ class RunRow(Shape):
     labels: dict[str, str]
 
 
+class Run(RunRow):
+    """One run, with what runs on its batches."""
+
+    methods: list[Figures] = Field(description="Rows in effect, as `methods` of PATCH takes them.")
+    default_methods: bool = Field(description="Whether none were chosen, so that the default rows run.")
+
+
 class Runs(Shape):
     """A page of runs, newest first."""
 
@@ -124,3 +131,31 @@ class Diagnosis(Shape):
 
     hypotheses: list[Hypothesis]
     steps: list[int] = Field(description="First and last step looked at; empty where none counts.")
+
+
+class Curve(Shape):
+    """Shares dropped at each threshold; null where there is nothing to share."""
+
+    threshold: list[float]
+    masked_token_fraction: list[float | None]
+    masked_sequence_fraction: list[float | None]
+    masked_advantage_mass: list[float | None]
+    error: list[float] = Field(description="The most by which any of the three is off, at each threshold.")
+    by_advantage_sign: dict[str, Figures]
+    by_length_quartile: dict[str, list[float | None]] = Field(
+        description="Share of the rule's own unit, tokens or sequences, within quarters of the sequences by length."
+    )
+
+
+class WhatIf(Shape):
+    """The fields of a Curve where a method has one threshold; else a Curve a bound, `lower` and `upper`."""
+
+    method: str
+    gap: str
+    level: str
+    max_error: float
+    steps: list[int] = Field(description="First and last step read; empty where none counts.")
+    steps_read: int
+    steps_in_range: int
+    lower: Curve | None = None
+    upper: Curve | None = None

@@ -11,7 +11,7 @@ from fastapi import Path as PathParameter
 
 from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.answers import json_response
-from offpolicy_monitor.server.changes import RunChanges, read_changes
+from offpolicy_monitor.server.changes import RunChanges, read_changes, with_methods_in_effect
 from offpolicy_monitor.server.names import KnownRun
 
 LARGEST_INTEGER = (1 << 63) - 1
@@ -42,25 +42,25 @@ def list_runs(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Re
     return json_response({"runs": page.rows, "next_cursor": page.next_cursor})
 
 
-@router.get("/runs/{run}", summary="One run", responses=_answers(models.RunRow, "The run.", 404, 422, 503))
+@router.get("/runs/{run}", summary="One run", responses=_answers(models.Run, "The run.", 404, 422, 503))
 def get_run(run: KnownRun, request: Request) -> Response:
-    """Profile, labels, last step, state and verdict."""
-    return json_response(services.of(request).store.run(run))
+    """Profile, labels, method rows, last step, state and verdict."""
+    return json_response(with_methods_in_effect(services.of(request).store.run(run)))
 
 
 @router.patch(
     "/runs/{run}",
-    summary="Change a run's profile or labels",
-    responses=_answers(models.RunRow, "The run as it is now.", 400, 404, 413, 415, 422, 503),
+    summary="Change a run's profile, labels or method rows",
+    responses=_answers(models.Run, "The run as it is now.", 400, 404, 413, 415, 422, 503),
     openapi_extra=openapi.changes_body(RunChanges),
 )
 async def patch_run(run: KnownRun, request: Request) -> Response:
-    """Fields that are not sent stay; labels are replaced as a whole."""
+    """Fields that are not sent stay; labels and methods are replaced as a whole. Batches posted after the answer run
+    the new rows; what is stored stays as it was measured."""
     parts = services.of(request)
     changes = await read_changes(request, parts.settings)
-    given = changes.model_dump(exclude_unset=True)
-    row = await parts.pipeline.writer.call(lambda: parts.store.update_run(run, **given))
-    return json_response(row)
+    row = await parts.pipeline.writer.call(lambda: parts.store.update_run(run, **changes.given()))
+    return json_response(with_methods_in_effect(row))
 
 
 @router.delete(

@@ -63,7 +63,7 @@ async def opened(
         measurer = await asyncio.to_thread(make_measurer, settings)
         metrics.describe(version("torch"), measurer.device_name)
         counters = RunCounters(settings.max_exported_runs)
-        pipeline = Pipeline(settings, Writer(store, metrics.transaction), measurer, metrics, counters)
+        pipeline = Pipeline(settings, Writer(store, metrics.transaction), measurer, metrics, counters, store.methods)
         metrics.watch_inflight(lambda: pipeline.budget.used)
         runs = RunExposition(exported_by(store, settings), counters)
         services = Services(settings, store, pipeline, registry, metrics, runs)

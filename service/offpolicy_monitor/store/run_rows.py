@@ -31,11 +31,19 @@ def list_runs(connection: Connection, limit: int, cursor: str | None, now: float
 
 
 def read_run(connection: Connection, name: str, now: float) -> dict[str, Any]:
-    """One run; Refusal 404 where there is none."""
+    """One run, with the method rows chosen for it (None: the default ones); Refusal 404 where there is none."""
     row = connection.execute(_with_last_step().where(runs.c.name == name)).one_or_none()
     if row is None:
         raise unknown_run(name)
-    return _run(connection, row, now)
+    return {**_run(connection, row, now), "methods": row.methods}
+
+
+def read_methods(connection: Connection, name: str) -> list[dict[str, Any]] | None:
+    """The method rows chosen for a run; None where none were chosen, or where there is no such run yet."""
+    chosen: list[dict[str, Any]] | None = connection.execute(
+        select(runs.c.methods).where(runs.c.name == name)
+    ).scalar_one_or_none()
+    return chosen
 
 
 def run_id(connection: Connection, name: str) -> int:

@@ -4,6 +4,7 @@ A step that does not count yet is merged as it is read. Superseded attempts are 
 caller's connection.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, select
@@ -65,14 +66,33 @@ def read_summaries(
     connection: Connection, run: str, first: int | None, last: int | None, most: int
 ) -> list[tuple[int, int, StepSummary]]:
     """(step, minibatch, summary) of the newest `most` gradient steps that count, ascending; each step's last one."""
+    return _summaries(connection, _counting(connection, run, first, last)[-most:])
+
+
+def read_spread(
+    connection: Connection, run: str, first: int | None, last: int | None, most: int
+) -> tuple[list[tuple[int, int, StepSummary]], int]:
+    """As `read_summaries`, but `most` steps spread evenly over the range, and how many there are in it."""
+    ids = _counting(connection, run, first, last)
+    spread = min(most, len(ids))
+    chosen = [ids[place * (len(ids) - 1) // max(spread - 1, 1)] for place in range(spread)]
+    return _summaries(connection, chosen), len(ids)
+
+
+def _counting(connection: Connection, run: str, first: int | None, last: int | None) -> Sequence[int]:
+    """The rows of the last gradient steps that count of each step in the range, ascending."""
     query = (
-        select(steps.c.step, steps.c.minibatch, steps.c.summary)
+        select(steps.c.id)
         .where(*in_range(run_id(connection, run), first, last), steps.c.state != OPEN, _is_last_minibatch())
-        .order_by(steps.c.step.desc())
-        .limit(most)
+        .order_by(steps.c.step)
     )
+    return connection.execute(query).scalars().all()
+
+
+def _summaries(connection: Connection, ids: Sequence[int]) -> list[tuple[int, int, StepSummary]]:
+    query = select(steps.c.step, steps.c.minibatch, steps.c.summary).where(steps.c.id.in_(ids)).order_by(steps.c.step)
     rows = connection.execute(query).all()
-    return [(row.step, row.minibatch, stored.from_bytes(row.summary)) for row in reversed(rows)]
+    return [(row.step, row.minibatch, stored.from_bytes(row.summary)) for row in rows]
 
 
 def _without_breakdowns(row: dict[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,9 @@ them. Every failure of the database leaves here as Unavailable.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Connection, select
 
@@ -78,17 +78,28 @@ class Store:
         with self._database.reading() as connection:
             return run_rows.read_run(connection, name, self._clock())
 
+    def methods(self, run: str) -> list[dict[str, Any]] | None:
+        """The method rows chosen for a run; None where the default ones run, as on a run that is not there yet."""
+        with self._database.reading() as connection:
+            return run_rows.read_methods(connection, run)
+
     def update_run(
         self,
         name: str,
         *,
         profile: str | None = None,
         labels: dict[str, str] | None = None,
+        methods: Sequence[Mapping[str, Any]] | Literal["unchanged"] | None = "unchanged",
         finished: bool | None = None,
     ) -> dict[str, Any]:
-        """Change what is not None, and answer the run; a finished run is live again with its next batch."""
+        """Change what is given, and answer the run; a finished run is live again with its next batch.
+
+        `methods` None lets the default rows run again.
+        """
         values: dict[str, Any] = {"profile": profile, "labels": labels}
         values = {name: value for name, value in values.items() if value is not None}
+        if methods != "unchanged":
+            values["methods"] = None if methods is None else list(methods)
         if finished is not None:
             values["finished_at"] = self._clock() if finished else None
         with self._writing() as connection:
@@ -124,6 +135,13 @@ class Store:
         """(step, minibatch, summary) of the newest `most` steps in the range that count, ascending."""
         with self._database.reading() as connection:
             return step_rows.read_summaries(connection, run, first, last, most)
+
+    def spread_summaries(
+        self, run: str, first: int | None = None, last: int | None = None, most: int = 200
+    ) -> tuple[list[tuple[int, int, StepSummary]], int]:
+        """As `summaries`, but `most` steps spread evenly over the range; and how many count in it."""
+        with self._database.reading() as connection:
+            return step_rows.read_spread(connection, run, first, last, most)
 
     def series(
         self, run: str, field: str, first: int | None = None, last: int | None = None, points: int = 1000

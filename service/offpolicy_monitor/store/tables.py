@@ -4,6 +4,7 @@ Four tables: runs; shards as they were acknowledged; steps, one row a gradient s
 merged to; metrics, the headline figures of steps in a narrow form that plots read fast. Knows no query.
 
 Times are unix seconds. `summary` is a stored StepSummary, `figures` its finalised figures as JSON; both compressed.
+`runs.methods` are the method rows chosen for the run, NULL for the default ones.
 """
 
 from sqlalchemy import (
@@ -54,6 +55,7 @@ runs = Table(
     Column("name", String(128), nullable=False),
     Column("profile", String(64), nullable=False),
     Column("labels", JSON, nullable=False),
+    Column("methods", JSON(none_as_null=True)),
     Column("created_at", Double, nullable=False),
     Column("last_batch_at", Double),
     Column("finished_at", Double),

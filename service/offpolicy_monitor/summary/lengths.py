@@ -5,6 +5,7 @@ token for the others: each unit is dropped or not, and has the length of its seq
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -14,17 +15,20 @@ BINS_A_POWER: Final = 4
 QUARTILE: Final = 0.25
 
 
-def length_biases(tables: Tables) -> dict[str, dict[str, Any]]:
+def length_biases(tables: Tables, tokens: Mapping[str, float]) -> dict[str, dict[str, Any]]:
     """{row: {"length_bias": figures}}: `spearman`, `slope`, `shortest`, `longest`, `ratio`, `difference`, `unit`.
 
     `spearman` is the rank correlation of dropped (0/1) with length, equal lengths within a bin; `slope` the
     least-squares slope of dropped on log2 length; `shortest` and `longest` the share dropped in the shortest and the
     longest quarter of the sequences, `ratio` and `difference` the latter over and less the former.
+
+    A row is left out unless it ran on all tokens of its gap (`tokens`: on how many it ran): lengths are kept of all
+    shards together, and do not say which were those of the shards that ran it.
     """
     return {
         unquote(row): {"length_bias": {"unit": unit, **_bias(masked, tables, gap, unit)}}
         for (row, gap, unit), masked in under(tables, "masked")
-        if f"length/{gap}/{unit}" in tables
+        if sum(tables.get(f"length/{gap}/tokens", {}).values()) == tokens.get(unquote(row))
     }
 
 

@@ -1,5 +1,6 @@
 """Fields of a method that are read off tables: its length bias, and how much its anchor matters."""
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -8,13 +9,13 @@ from offpolicy_monitor.summary.sums import fraction
 from offpolicy_monitor.summary.tables import Tables, under
 
 
-def method_extras(tables: Tables) -> dict[str, dict[str, Any]]:
-    """{row: fields}: `length_bias`, and `anchor_disagreement`.
+def method_extras(tables: Tables, tokens: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    """{row: fields}: `length_bias`, and `anchor_disagreement`; `tokens` are those that each row ran on.
 
     The latter is the share of tokens, among those valid for all log-probs, whose decision differs when the rule is
     anchored on mu instead of pi_old, or the other way round.
     """
-    extras = length_biases(tables)
+    extras = length_biases(tables, tokens)
     for (row,), table in under(tables, "anchor"):
         extras.setdefault(unquote(row), {})["anchor_disagreement"] = fraction(table["differing"], table["tokens"])
     return extras

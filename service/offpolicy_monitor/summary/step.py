@@ -98,7 +98,9 @@ class StepSummary:
 
     @cached_property
     def _figures(self) -> dict[str, Any]:
-        extras = method_extras(self.tables)
+        extras = method_extras(
+            self.tables, {name: method.sums.get("tokens", 0) for name, method in self.methods.items()}
+        )
         found = {name: method.figures() for name, method in self.methods.items()}
         methods = {name: {**f, **extras.get(name, {})} for name, f in found.items() if f is not None}
         return {

@@ -1,0 +1,130 @@
+"""GET /v1/runs/{run}/whatif: what a rule would drop as a function of its threshold, from the histograms of any steps.
+
+Checks what is asked against the catalogue and joins the store's summaries with summary.whatif, which does the reading.
+Knows no SQL.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request, Response
+
+from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.methods import METHODS
+from offpolicy_monitor.methods.model import GAPS, Choice, Method
+from offpolicy_monitor.server import models, openapi, services
+from offpolicy_monitor.server.answers import json_response
+from offpolicy_monitor.server.names import KnownRun
+from offpolicy_monitor.server.reading import First, Last
+from offpolicy_monitor.summary.curves import CURVES, ONLY, Curve
+from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.summary.whatif import is_kept, whatif_curve
+
+#: Steps that are read: all of a shorter range, else this many spread evenly over it.
+MOST_STEPS: Final = 200
+MOST_THRESHOLDS: Final = 1000
+
+MethodName = Annotated[str, Query(max_length=64, description="Method of the catalogue.")]
+Gap = Annotated[str | None, Query(max_length=64, description="Gap; the method's own if not named.")]
+Level = Annotated[str | None, Query(max_length=64, description="Level; the method's first if not named.")]
+Statistic = Annotated[str | None, Query(max_length=64, description="Of `mask`: ratio, k1, k2 or k3.")]
+Reduce = Annotated[str | None, Query(max_length=64, description="Of k1, k2 and k3 of sequences: mean, max or sum.")]
+Divergence = Annotated[str | None, Query(max_length=64, description="Of `dppo`: tv or kl.")]
+Thresholds = Annotated[
+    list[float] | None,
+    Query(alias="threshold", max_length=MOST_THRESHOLDS, description="Points of interest; repeat it for several."),
+]
+
+router = APIRouter(prefix="/v1", tags=["reading"])
+
+
+@router.get(
+    "/runs/{run}/whatif",
+    summary="What a rule would drop at other thresholds",
+    responses={
+        200: {"model": models.WhatIf, "description": "A curve; two-sided rules have one a bound."},
+        **openapi.problems(404, 422, 503),
+    },
+)
+def get_whatif(
+    run: KnownRun,
+    request: Request,
+    method: MethodName,
+    gap: Gap = None,
+    level: Level = None,
+    statistic: Statistic = None,
+    reduce: Reduce = None,
+    divergence: Divergence = None,
+    threshold: Thresholds = None,
+    first: First = None,
+    last: Last = None,
+) -> Response:
+    """Of the last gradient step of each step in the range, up to 200 of them spread evenly; `steps` names the first and
+    the last one read. Without `threshold`, at the histograms' own edges, where counts are exact."""
+    found = METHODS[_one_of("method", method, tuple(METHODS))]
+    gap = _one_of("gap", gap or found.gap, GAPS)
+    level = _one_of("level", level or found.levels[0], found.levels)
+    variants = {"statistic": statistic, "reduce": reduce, "divergence": divergence}
+    variant, curves = _curves(found, level, variants)
+    _check(threshold, found, variant)
+    read, in_range = services.of(request).store.spread_summaries(run, first, last, MOST_STEPS)
+    summaries = [summary for _, _, summary in read]
+    _check_kept(summaries, found, gap, curves)
+    answers = {name: whatif_curve(summaries, gap, curve, threshold, found.weights) for name, curve in curves.items()}
+    return json_response(
+        {
+            "method": method,
+            "gap": gap,
+            "level": level,
+            **{name: value for name, value in variants.items() if value is not None},
+            "steps": [read[0][0], read[-1][0]] if read else [],
+            "steps_read": len(read),
+            "steps_in_range": in_range,
+            "max_error": max(answer["max_error"] for answer in answers.values()),
+            **answers.get(ONLY, answers),
+        }
+    )
+
+
+def _curves(method: Method, level: str, asked: Mapping[str, str | None]) -> tuple[str, Mapping[str, Curve]]:
+    """The curves of a method with these options, each as a row would have it."""
+    for name, value in asked.items():
+        if value is not None:
+            options = method.parameters.get(name)
+            _one_of(name, value, options.options if isinstance(options, Choice) else ())
+    variants = tuple(key[2] for key in CURVES if key[:2] == (method.name, level))
+    main = asked["statistic"] or asked["divergence"] or variants[0]
+    variant = main if asked["reduce"] in (None, "mean") else f"{main}:{asked['reduce']}"
+    if variant not in variants:
+        kept = ", ".join(variants)
+        message = f"what-if of {method.name} at level {level} is kept for {kept}; got {variant}"
+        raise Refusal.of_field(422, "invalid-parameter", "reduce" if ":" in variant else "statistic", message)
+    return variant, CURVES[method.name, level, variant]
+
+
+def _one_of(field: str, value: str, options: Sequence[str]) -> str:
+    if value not in options:
+        allowed = f"must be one of {', '.join(options)}" if options else "does not go with this method"
+        raise Refusal.of_field(422, "invalid-parameter", field, f"{allowed}; got {value!r}")
+    return value
+
+
+def _check(thresholds: Sequence[float] | None, method: Method, variant: str) -> None:
+    lowest = -math.inf if variant.startswith("k1") else 0.0
+    for threshold in thresholds or ():
+        if not math.isfinite(threshold) or threshold < lowest:
+            message = f"must be a finite number of at least {lowest:g} for {method.name}; got {threshold}"
+            raise Refusal.of_field(422, "invalid-parameter", "threshold", message)
+
+
+def _check_kept(summaries: Sequence[StepSummary], method: Method, gap: str, curves: Mapping[str, Any]) -> None:
+    """Refuse where the gap was measured, but nobody asked for this method there."""
+    if any(is_kept(summary, gap, curve) for summary in summaries for curve in curves.values()):
+        return
+    if any(summary.gaps[gap].sums.get("tokens") for summary in summaries if gap in summary.gaps):
+        message = (
+            f"{method.name} is kept at its own gap, {method.gap}, and where a row of the run puts it; "
+            f"PATCH the run with a row of {method.name} at {gap} to have it of later steps"
+        )
+        raise Refusal.of_field(422, "not-kept", "gap", message)

@@ -1,0 +1,55 @@
+"""Where M2PO cuts: the largest d^2 go until the mean d^2 of the rest is at most the threshold.
+
+Read off the histogram of d, whose bins bound what each token adds.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offpolicy_monitor.summary.cells import Floats
+from offpolicy_monitor.summary.gap import GapSummary
+from offpolicy_monitor.summary.histogram import LARGEST_KEY, bin_edges
+
+
+def cutoffs(gap: GapSummary, thresholds: Floats) -> tuple[Floats, Floats, Floats]:
+    """|d| beyond which tokens go, for each threshold of the mean d^2: an estimate, the least and the most; [m] each.
+
+    The least has every token at its bin's upper edge, the most at its lower edge. Infinite where nothing goes.
+    """
+    counts, low, high = _counts_by_magnitude(gap), *_edges()
+    middle = (low + high) / 2
+    tokens = np.cumsum(counts)
+    least = low[_passing(counts, high, thresholds)]
+    most = np.append(high, np.inf)[_passing(counts, low, thresholds)]
+    place = _passing(counts, middle, thresholds)
+    before, squares = tokens[place] - counts[place], np.cumsum(counts * middle**2)[place] - (counts * middle**2)[place]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = (thresholds * before - squares) / (middle[place] ** 2 - thresholds) / counts[place]
+    estimate = low[place] + np.nan_to_num(part).clip(0, 1) * (high - low)[place]
+    free = thresholds >= gap.sums.get("log_ratio_square", 0.0) / max(gap.sums.get("tokens", 0), 1)
+    estimate, least, most = (np.where(free, np.inf, cut) for cut in (estimate, least, most))
+    return np.clip(estimate, least, most), least, most
+
+
+def _passing(counts: Floats, magnitude: Floats, thresholds: Floats) -> NDArray[np.int64]:
+    """The bin in which the mean of magnitude^2, from the smallest on, passes each threshold; the last if none."""
+    with np.errstate(invalid="ignore"):
+        means = np.nan_to_num(np.cumsum(counts * magnitude**2) / np.cumsum(counts))
+    return np.minimum(np.searchsorted(means, thresholds, side="right"), len(counts) - 1)
+
+
+def _edges() -> tuple[Floats, Floats]:
+    """Lower and upper edge of each key of |d|; the last, unbounded key is given a width of its own."""
+    low, high = (edge.reshape(-1, 2)[LARGEST_KEY:] for edge in bin_edges())
+    lower, upper = np.maximum(low[:, 0], 0.0), high[:, 1]
+    return lower, np.where(np.isfinite(upper), upper, 2 * lower)
+
+
+def _counts_by_magnitude(gap: GapSummary) -> Floats:
+    """[LARGEST_KEY + 1]: tokens by the key of |d|, whatever the sign of d or of A."""
+    signed = np.zeros(2 * LARGEST_KEY + 1)
+    for name, histogram in gap.histograms.items():
+        if name.startswith("log_ratio/"):
+            signed += histogram.counts.reshape(-1, 2).sum(1)
+    counts: Floats = signed[LARGEST_KEY:] + np.append(0.0, signed[:LARGEST_KEY][::-1])
+    return counts

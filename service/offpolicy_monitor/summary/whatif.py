@@ -1,0 +1,235 @@
+"""What a rule would drop as a function of its threshold, read off the tables of any steps.
+
+A curve counts what lies beyond each bound (summary.cells) and divides by all; where the tables hold no edge there, the
+error that is stated is the most it can be. It knows curves and cells; rules themselves it does not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from offpolicy_monitor.summary import cells
+from offpolicy_monitor.summary.cells import LENGTH_BINS, LENGTHS, SEQUENCE_BINS, SIGNS, TOKEN_BINS, Bins, Floats
+from offpolicy_monitor.summary.curves import SECOND_MOMENT, Curve
+from offpolicy_monitor.summary.second_moment import cutoffs
+from offpolicy_monitor.summary.step import StepSummary, merge_all
+from offpolicy_monitor.summary.tables import Tables
+
+#: Measure of the tables -> what its dropped share is called, after `masked_` or `truncated_`.
+FIGURES: Final[Mapping[str, str]] = {
+    "tokens": "token_fraction",
+    "sequences": "sequence_fraction",
+    "mass": "advantage_mass",
+}
+
+#: Of |A|, which cells keep in 8 bits.
+MASS_ERROR: Final = 2.0 ** -(cells.MASS_BITS + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Drops:
+    """What lies beyond m bounds, by measure: dropped and error [signs, m], all [signs]; and by length group.
+
+    `dropped_by_length` [LENGTHS, m], `all_by_length` [LENGTHS] count the rule's own unit, `sequences_by_length`
+    [LENGTHS] sequences.
+    """
+
+    dropped: Mapping[str, Floats]
+    errors: Mapping[str, Floats]
+    whole: Mapping[str, Floats]
+    dropped_by_length: Floats
+    all_by_length: Floats
+    sequences_by_length: Floats
+
+    def __add__(self, other: "Drops") -> "Drops":
+        return Drops(
+            {name: value + other.dropped[name] for name, value in self.dropped.items()},
+            {name: value + other.errors[name] for name, value in self.errors.items()},
+            {name: value + other.whole[name] for name, value in self.whole.items()},
+            self.dropped_by_length + other.dropped_by_length,
+            self.all_by_length + other.all_by_length,
+            self.sequences_by_length + other.sequences_by_length,
+        )
+
+
+def whatif_curve(
+    summaries: Sequence[StepSummary], gap: str, curve: Curve, thresholds: Sequence[float] | None, weights: bool
+) -> dict[str, Any]:
+    """One curve over the merge of the steps, at these thresholds or, if None, where the tables have edges.
+
+    `threshold` [m]; `masked_token_fraction`, `masked_sequence_fraction`, `masked_advantage_mass` [m], each a share of
+    all valid tokens, non-empty sequences, and the sum of |A|, null without any; `error` [m], the most by which any of
+    the three is off, and `max_error`, the largest of them; `by_advantage_sign` the same three within tokens (sequences)
+    of a sign; `by_length_quartile` the share of the rule's own unit within each quarter of the sequences by length.
+    Rules that reweight mask nothing; theirs are called `truncated_`.
+    """
+    merged = merge_all(summaries)
+    if thresholds is None:
+        thresholds = _default_thresholds(merged, gap, curve)
+    drops = _drops_at(summaries, merged, gap, curve, np.asarray(thresholds, np.float64))
+    seen = _seen(curve)
+    prefix = "truncated" if weights else "masked"
+    figures = _figures(drops, seen, prefix)
+    errors = np.max([_error(drops, seen, measure) for measure in FIGURES], axis=0) if len(thresholds) else np.zeros(0)
+    nothing = {f"masked_{name}": [0.0] * len(thresholds) for name in FIGURES.values()} if weights else {}
+    return {
+        "threshold": list(map(float, thresholds)),
+        **nothing,
+        **figures,
+        "error": errors.tolist(),
+        "max_error": float(errors.max(initial=0.0)),
+        "by_advantage_sign": _by_sign(drops, curve, prefix),
+        "by_length_quartile": _by_quartile(drops),
+    }
+
+
+def is_kept(summary: StepSummary, gap: str, curve: Curve) -> bool:
+    """Whether the tables of a step have what the curve counts."""
+    return f"whatif/{gap}/{curve.score}/tokens" in summary.tables
+
+
+def _drops_at(
+    summaries: Sequence[StepSummary], merged: StepSummary, gap: str, curve: Curve, thresholds: Floats
+) -> Drops:
+    """A second moment is cut in each step by itself, other rules in all of them at once."""
+    if curve.scale is not SECOND_MOMENT:
+        return _drops(merged.tables, gap, curve, np.asarray([curve.scale.bound(float(t)) for t in thresholds]))
+    whole = [_cut(summary, gap, curve, thresholds) for summary in summaries if gap in summary.gaps]
+    return sum(whole[1:], whole[0]) if whole else _drops({}, gap, curve, thresholds)
+
+
+def _cut(summary: StepSummary, gap: str, curve: Curve, thresholds: Floats) -> Drops:
+    estimate, low, high = cutoffs(summary.gaps[gap], thresholds)
+    drops, most, least = (_drops(summary.tables, gap, curve, bounds) for bounds in (estimate, low, high))
+    errors = {
+        name: np.maximum(
+            most.dropped[name] + most.errors[name] - drops.dropped[name],
+            drops.dropped[name] - least.dropped[name] + least.errors[name],
+        )
+        for name in FIGURES
+    }
+    return Drops(
+        drops.dropped,
+        errors,
+        drops.whole,
+        drops.dropped_by_length,
+        drops.all_by_length,
+        drops.sequences_by_length,
+    )
+
+
+def _drops(tables: Tables, gap: str, curve: Curve, bounds: Floats) -> Drops:
+    bins = TOKEN_BINS if curve.whole else SEQUENCE_BINS
+    own = {measure: _table(tables, gap, curve.score, measure, bins) for measure in FIGURES}
+    own["sequences"] = _table(tables, gap, curve.whole or curve.score, "sequences", SEQUENCE_BINS)
+    looked_at = np.zeros((len(SIGNS), 1))
+    looked_at[list(curve.signs) if curve.signs else slice(None)] = 1
+    dropped, errors = {}, {}
+    for measure, counts in own.items():
+        side = True if measure == "sequences" and curve.above is None and curve.whole else curve.above
+        sequences = SEQUENCE_BINS if measure == "sequences" else bins
+        dropped[measure], errors[measure] = beyond(sequences, counts * looked_at, side, bounds)
+    unit = own["tokens" if curve.whole else "sequences"]
+    coarse = _lengths(tables, gap, curve.score)
+    shares = _shares(bins, (unit * looked_at).sum(0), curve.above, bounds)
+    return Drops(
+        dropped,
+        errors,
+        {measure: counts.sum(-1) for measure, counts in own.items()},
+        (coarse * looked_at[..., None]).sum(0) @ shares,
+        coarse.sum((0, 2)),
+        _lengths(tables, gap, "log_geometric_ratio").sum((0, 2)),
+    )
+
+
+def beyond(bins: Bins, counts: Floats, above: bool | None, bounds: Floats) -> tuple[Floats, Floats]:
+    """What lies above the bounds, below them (False), or beyond +-bounds (None), and the most it is off by."""
+    if above is None:
+        (high, high_error), (low, low_error) = bins.above(counts, bounds), bins.below(counts, -bounds)
+        return high + low, high_error + low_error
+    return bins.above(counts, bounds) if above else bins.below(counts, bounds)
+
+
+def _shares(bins: Bins, counts: Floats, above: bool | None, bounds: Floats) -> Floats:
+    """[LENGTH_BINS, m]: the share of each coarse bin that lies beyond the bounds, as finer counts [number] have it."""
+    low, high = np.append(-np.inf, LENGTH_BINS.edges), np.append(LENGTH_BINS.edges, np.inf)
+    whole = bins.above(counts, low)[0] - bins.above(counts, high)[0]
+    shares = np.zeros((LENGTH_BINS.number, len(bounds)))
+    for place, bound in enumerate(bounds):
+        inside = np.zeros_like(whole)
+        if above is not False:
+            inside += bins.above(counts, np.maximum(low, bound))[0] - bins.above(counts, np.maximum(high, bound))[0]
+        if above is not True:
+            limit = bound if above is False else -bound
+            inside += bins.below(counts, np.minimum(high, limit))[0] - bins.below(counts, np.minimum(low, limit))[0]
+        shares[:, place] = np.divide(inside, whole, out=np.zeros_like(inside), where=whole > 0)
+    return shares.clip(0, 1)
+
+
+def _table(tables: Tables, gap: str, score: str, measure: str, bins: Bins) -> Floats:
+    return bins.dense(tables.get(f"whatif/{gap}/{score}/{measure}", {}), len(SIGNS))
+
+
+def _lengths(tables: Tables, gap: str, score: str) -> Floats:
+    table = tables.get(f"whatif/{gap}/{score}/lengths", {})
+    return LENGTH_BINS.dense(table, len(SIGNS) * LENGTHS).reshape(len(SIGNS), LENGTHS, LENGTH_BINS.number)
+
+
+def _seen(curve: Curve) -> list[int]:
+    """The signs that are in the denominators: a rule on signs knows nothing of tokens without advantages."""
+    return [sign for sign in range(len(SIGNS)) if curve.signs is None or sign != cells.UNKNOWN]
+
+
+def _figures(drops: Drops, signs: Sequence[int], prefix: str) -> dict[str, list[float | None]]:
+    return {f"{prefix}_{name}": _fractions(drops, signs, measure) for measure, name in FIGURES.items()}
+
+
+def _fractions(drops: Drops, signs: Sequence[int], measure: str) -> list[float | None]:
+    whole, dropped = drops.whole[measure][list(signs)].sum(), drops.dropped[measure][list(signs)].sum(0)
+    return (dropped / whole).clip(0, 1).tolist() if whole else [None] * len(dropped)
+
+
+def _error(drops: Drops, signs: Sequence[int], measure: str) -> Floats:
+    whole, errors = drops.whole[measure][signs].sum(), drops.errors[measure][signs].sum(0)
+    rounding = MASS_ERROR if measure == "mass" else 0.0
+    return errors / whole + rounding * (drops.dropped[measure][signs].sum(0) > 0) if whole else np.zeros_like(errors)
+
+
+def _by_sign(drops: Drops, curve: Curve, prefix: str) -> dict[str, Any]:
+    present = [sign for sign in _seen(curve) if drops.whole["tokens"][sign] or drops.whole["sequences"][sign]]
+    return {SIGNS[sign]: _figures(drops, [sign], prefix) for sign in present if sign != cells.UNKNOWN}
+
+
+def _by_quartile(drops: Drops) -> dict[str, list[float | None]]:
+    """A length group that two quartiles share counts in both, in proportion."""
+    ends = np.append(0.0, np.cumsum(drops.sequences_by_length))
+    if not ends[-1]:
+        return {}
+    limits = ends[-1] * np.arange(5) / 4
+    answer = {}
+    for quartile in range(4):
+        inside = np.minimum(ends[1:], limits[quartile + 1]) - np.maximum(ends[:-1], limits[quartile])
+        parts = np.divide(inside.clip(min=0), drops.sequences_by_length, out=np.zeros(LENGTHS), where=np.diff(ends) > 0)
+        whole, dropped = parts @ drops.all_by_length, parts @ drops.dropped_by_length
+        answer[str(quartile + 1)] = (dropped / whole).clip(0, 1).tolist() if whole else [None] * dropped.shape[-1]
+    return answer
+
+
+def _default_thresholds(merged: StepSummary, gap: str, curve: Curve) -> list[float]:
+    """The edges among which the scores lie, as thresholds, ascending."""
+    bins = TOKEN_BINS if curve.whole else SEQUENCE_BINS
+    filled = np.flatnonzero(_table(merged.tables, gap, curve.score, "tokens", bins).sum(0))
+    if not len(filled):
+        return []
+    reach = np.abs(bins.edges[np.clip([filled[0] - 1, filled[-1]], 0, len(bins.edges) - 1)])
+    above, below = bins.magnitudes, -bins.edges[: bins.zero][::-1]
+    if curve.above is None:
+        edges = np.intersect1d(above[above <= reach.max()], below)
+    else:
+        edges = above[above <= reach[1]] if curve.above else below[below <= reach[0]]
+    if curve.scale is SECOND_MOMENT:
+        return [float(edge) ** 2 for edge in edges]
+    sign = -1 if curve.above is False else 1
+    return sorted(curve.scale.threshold(sign * float(edge)) for edge in edges)

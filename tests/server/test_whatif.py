@@ -1,0 +1,141 @@
+"""GET /v1/runs/{run}/whatif over posted shards: what it says is what /v1/evaluate masks at the same threshold."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.fixtures.application import JSON, SAFETENSORS, Client, frame_bytes, json_bytes
+
+LENGTHS = np.array([40, 1, 300, 120, 75, 500, 9, 64])
+
+
+def columns(seed: int, advantages: bool = True) -> dict[str, np.ndarray]:
+    source = np.random.default_rng(seed)
+    count = int(LENGTHS.sum())
+    mu = -source.exponential(1.0, count).astype(np.float32) - 0.01
+    old = mu + source.normal(0, 0.05, count).astype(np.float32).clip(max=0.005)
+    pi = old + source.normal(-0.01, 0.1, count).astype(np.float32).clip(max=0.004)
+    sent = {"lengths": LENGTHS, "sampling_logprobs": mu, "old_logprobs": old, "logprobs": pi}
+    return sent | ({"advantages": source.choice([-1, 0, 1], len(LENGTHS)).astype(np.float32)} if advantages else {})
+
+
+def post(client: Client, step: int, seed: int, **changes: Any) -> None:
+    content = frame_bytes({"step": step, **changes}, columns(seed))
+    response = client.post("/v1/runs/a/batches", content=content, headers=SAFETENSORS)
+    assert response.status_code == 200, response.text
+
+
+def whatif(client: Client, query: str) -> dict[str, Any]:
+    response = client.get(f"/v1/runs/a/whatif?{query}")
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def evaluated(client: Client, seeds: list[int], row: dict[str, Any]) -> dict[str, float]:
+    """Token, sequence and |A| shares of a row over several batches taken together."""
+    shares = {name: 0.0 for name in ("masked_tokens", "tokens", "masked_sequences", "sequences")}
+    for seed in seeds:
+        content = frame_bytes({"methods": [row]}, columns(seed))
+        [figures] = client.post("/v1/evaluate", content=content, headers=SAFETENSORS).json()["methods"]
+        for name in shares:
+            shares[name] += figures[name]
+    return {
+        "masked_token_fraction": shares["masked_tokens"] / shares["tokens"],
+        "masked_sequence_fraction": shares["masked_sequences"] / shares["sequences"],
+    }
+
+
+def test_a_method_with_one_threshold_answers_one_curve_of_all_steps_of_the_range(client: Client) -> None:
+    for step in range(4):
+        post(client, step, seed=step)
+    answer = whatif(client, "method=opsm&from=1&to=2&threshold=0.01&threshold=0.003")
+    assert (answer["method"], answer["gap"], answer["level"]) == ("opsm", "total", "geometric")
+    assert (answer["steps"], answer["steps_read"], answer["steps_in_range"]) == ([1, 2], 2, 2)
+    assert answer["threshold"] == [0.01, 0.003]
+    for place, delta in enumerate(answer["threshold"]):
+        exact = evaluated(client, [1, 2], {"method": "opsm", "delta": delta})
+        for name, value in exact.items():
+            assert answer[name][place] == pytest.approx(value, abs=answer["error"][place])
+    assert answer["error"][0] < 0.002
+    assert answer["max_error"] == max(answer["error"])
+    assert answer["by_advantage_sign"]["positive"]["masked_token_fraction"] == [0, 0]
+    assert list(answer["by_length_quartile"]) == ["1", "2", "3", "4"]
+
+
+def test_a_two_sided_method_answers_a_curve_a_bound_exact_at_the_histograms_own_edges(client: Client) -> None:
+    post(client, 0, seed=7)
+    answer = whatif(client, "method=mask&level=geometric&gap=staleness")
+    for side in ("lower", "upper"):
+        curve = answer[side]
+        assert curve["threshold"] == sorted(curve["threshold"])
+        assert curve["max_error"] < 0.002
+        for place in range(0, len(curve["threshold"]), 7):
+            row = {"method": "mask", "level": "geometric", "gap": "staleness", side: curve["threshold"][place]}
+            exact = evaluated(client, [7], row)
+            assert curve["masked_token_fraction"][place] == pytest.approx(exact["masked_token_fraction"], abs=1e-12)
+
+
+def test_rules_that_reweight_mask_nothing_and_say_what_they_truncate(client: Client) -> None:
+    post(client, 0, seed=3)
+    lower = whatif(client, "method=truncate&threshold=0.95")["lower"]
+    assert lower["masked_token_fraction"] == [0.0]
+    assert 0 < lower["truncated_token_fraction"][0] < 1
+
+
+def test_a_threshold_of_its_own_has_a_curve_of_its_own(client: Client) -> None:
+    post(client, 0, seed=3)
+    answer = whatif(client, "method=trm&threshold=0.05")
+    exact = evaluated(client, [3], {"method": "trm", "max": 0.05, "mean": 1e9})
+    assert answer["max"]["masked_token_fraction"] == [pytest.approx(exact["masked_token_fraction"], abs=1e-12)]
+    assert set(answer["mean"]) == set(answer["max"])
+
+
+def test_a_gap_nobody_asked_the_method_for_is_refused_until_a_row_of_the_run_puts_it_there(client: Client) -> None:
+    post(client, 0, seed=3)
+    refused = client.get("/v1/runs/a/whatif?method=ipo&gap=mismatch")
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == "gap"
+    assert "PATCH the run" in refused.json()["detail"]
+    rows = b'{"methods": [{"name": "ipo_mismatch", "method": "ipo", "gap": "mismatch", "threshold": 0.1}]}'
+    assert client.request("PATCH", "/v1/runs/a", content=rows, headers=JSON).status_code == 200
+    post(client, 1, seed=4)
+    answer = whatif(client, "method=ipo&gap=mismatch&from=1&threshold=0.02")
+    exact = evaluated(client, [4], {"method": "ipo", "gap": "mismatch", "threshold": 0.02})
+    assert answer["masked_token_fraction"] == [pytest.approx(exact["masked_token_fraction"], abs=1e-3)]
+
+
+def test_a_run_without_steps_in_the_range_answers_empty_curves(client: Client) -> None:
+    post(client, 0, seed=3)
+    answer = whatif(client, "method=opsm&from=5")
+    assert (answer["steps"], answer["threshold"], answer["masked_token_fraction"]) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("", "method"),
+        ("method=nothing", "method"),
+        ("method=opsm&gap=all", "gap"),
+        ("method=opsm&level=token", "level"),
+        ("method=opsm&statistic=k1", "statistic"),
+        ("method=mask&level=token&statistic=k3", "statistic"),
+        ("method=mask&level=sequence&statistic=k3&reduce=max", "reduce"),
+        ("method=dppo&divergence=js", "divergence"),
+        ("method=opsm&threshold=-0.1", "threshold"),
+        ("method=opsm&threshold=nan", "threshold"),
+        ("method=opsm&threshold=x", "threshold"),
+        ("method=opsm&from=-1", "from"),
+        ("method=opsm&thresholds=1", "thresholds"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_by_name(client: Client, query: str, field: str) -> None:
+    client.post("/v1/runs/a/batches", content=json_bytes(), headers=JSON)
+    refused = client.get(f"/v1/runs/a/whatif?{query}")
+    assert refused.status_code == 422, refused.text
+    assert any(field in error["field"] for error in refused.json()["errors"]), refused.json()
+
+
+def test_an_unknown_run_is_not_found(client: Client) -> None:
+    assert client.get("/v1/runs/nobody/whatif?method=opsm").status_code == 404

@@ -1,0 +1,141 @@
+"""What-if curves against rows that really ran: within the stated error everywhere, exact at the tables' own edges."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from offpolicy_monitor.batch import Origin, RaggedBatch
+from offpolicy_monitor.measure import Measurer
+from offpolicy_monitor.measure.tables import OF_METHODS
+from offpolicy_monitor.methods import METHODS, parse_rows
+from offpolicy_monitor.summary import StepSummary
+from offpolicy_monitor.summary.curves import CURVES, SECOND_MOMENT, Curve
+from offpolicy_monitor.summary.whatif import MASS_ERROR, whatif_curve
+
+Floats = NDArray[np.float64]
+
+#: A token or two whose score equals an edge in every bit, of twelve thousand.
+TIE = 3e-4
+Draw = Callable[[np.random.Generator, int], Floats]
+
+#: Log-ratios of tokens; grids lie off the edges, since what equals a threshold may fall to either side of it.
+DISTRIBUTIONS: Mapping[str, Draw] = {
+    "bf16 noise": lambda source, n: source.normal(0, 0.01, n),
+    "moe noise": lambda source, n: source.normal(-0.002, 0.06, n),
+    "fp8 noise": lambda source, n: source.normal(-0.02, 0.3, n),
+    "laplace": lambda source, n: source.laplace(0, 0.05, n),
+    "student t with two degrees": lambda source, n: 0.02 * source.standard_t(2, n),
+    "cauchy": lambda source, n: (0.01 * source.standard_cauchy(n)).clip(-60, 60),
+    "skewed": lambda source, n: 0.02 - source.exponential(0.03, n),
+    "uniform": lambda source, n: source.uniform(-0.5, 0.5, n),
+    "rare outliers": lambda source, n: np.where(
+        source.random(n) < 0.01, source.normal(0, 3, n), source.normal(0, 0.01, n)
+    ),
+    "two humps": lambda source, n: source.choice([-0.3, 0.25], n) + source.normal(0, 0.02, n),
+    "mostly exact zeros": lambda source, n: np.where(source.random(n) < 0.9, 0.0, source.normal(0, 0.2, n)),
+    "all exact zeros": lambda source, n: np.zeros(n),
+    "a grid": lambda source, n: np.round(source.normal(0, 0.2, n) / 0.07) * 0.07,
+    "one value": lambda source, n: np.full(n, -0.0123),
+    "far apart": lambda source, n: source.choice([-85.0, -0.001, 0.001, 85.0], n),
+}
+
+
+def batch_of(draw: Draw, a_token: bool, seed: int) -> RaggedBatch:
+    source = np.random.default_rng(seed)
+    lengths = np.concatenate([source.integers(1, 300, 80), [1, 1, 2, 3]])
+    count = int(lengths.sum())
+    mu = -source.exponential(1.2, count)
+    mu[source.random(count) < 0.2] = -1e-4
+    d = draw(source, count)
+    old = mu + d * source.uniform(0.5, 1.5, len(lengths)).repeat(lengths)
+    columns = {"sampling_logprobs": mu, "old_logprobs": old, "logprobs": old + 0.3 * draw(source, count)}
+    columns = {name: column.clip(max=-1e-6).astype(np.float32) for name, column in columns.items()}
+    advantages = source.choice([-1.5, -0.5, 0.0, 0.7, 1.0], count if a_token else len(lengths)).astype(np.float32)
+    if a_token:
+        return RaggedBatch.from_positions(lengths, {**columns, "advantages": advantages}, {})
+    return RaggedBatch.from_positions(lengths, columns, {"advantages": advantages})
+
+
+def row_of(method: str, level: str, variant: str, name: str, threshold: float) -> dict[str, Any]:
+    """The row that drops by this threshold alone."""
+    row: dict[str, Any] = {"method": method, "gap": "total", "level": level}
+    if method == "mask" and variant != "ratio":
+        row["statistic"], _, reduce = variant.partition(":")
+        row |= {"reduce": reduce} if reduce else {}
+    if method == "dppo":
+        row |= {"divergence": variant, "lower": 1e9, "upper": 1e9}
+    if method in ("ppo_clip", "cispo"):
+        row |= {"lower": 1.0, "upper": 1e9}
+    if method == "trm":
+        row |= {"max": 1e9, "mean": 1e9}
+    own = name or next(iter(METHODS[method].parameters))
+    return row | {own: threshold}
+
+
+def allowed(method: str, threshold: float) -> bool:
+    return threshold >= 0 or method == "mask"
+
+
+def ran(batch: RaggedBatch, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    parsed = parse_rows([{"name": str(place), **row} for place, row in enumerate(rows)])
+    answered = Measurer("cpu").measure(batch, parsed, Origin(), ()).figures()["methods"]
+    return [answered[str(place)] for place in range(len(rows))]
+
+
+def exact(figures: Mapping[str, Any], weights: bool) -> tuple[float, ...]:
+    if weights:
+        return (figures["truncated_token_fraction"],)
+    return tuple(figures[f"masked_{name}"] for name in ("token_fraction", "sequence_fraction", "advantage_mass"))
+
+
+def stated(curve: Mapping[str, Any], place: int, weights: bool) -> tuple[float, ...]:
+    prefix = "truncated" if weights else "masked"
+    names = ("token_fraction",) if weights else ("token_fraction", "sequence_fraction", "advantage_mass")
+    return tuple(curve[f"{prefix}_{name}"][place] for name in names)
+
+
+def kept(batch: RaggedBatch) -> StepSummary:
+    """Summaries of a batch whose rows ask for every method at the total gap."""
+    rows = {
+        method: row_of(method, level, variant, "upper" if method in TWO_SIDED else "", 1.0)
+        for (method, level, variant) in CURVES
+        if variant in ("", "ratio", "tv")
+    }
+    parsed = parse_rows([{"name": name, **row} for name, row in rows.items()])
+    return Measurer("cpu").measure(batch, parsed, Origin(), OF_METHODS)
+
+
+TWO_SIDED = ("truncate", "mask", "veto", "ppo_clip", "cispo", "dppo")
+
+
+@pytest.mark.parametrize("a_token", [False, True], ids=["advantage a sequence", "advantage a token"])
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_every_curve_is_within_its_stated_error_of_rows_that_ran(name: str, a_token: bool) -> None:
+    batch = batch_of(DISTRIBUTIONS[name], a_token, seed=len(name))
+    summary = kept(batch)
+    source = np.random.default_rng(1)
+    rows, expected = [], []
+    for (method, level, variant), curves in CURVES.items():
+        weights = METHODS[method].weights
+        for bound, curve in curves.items():
+            edges = whatif_curve([summary], "total", curve, None, weights)
+            chosen = [t for t in edges["threshold"][:: max(1, len(edges["threshold"]) // 5)] if allowed(method, t)]
+            between = [curve.scale.threshold(side * 10.0 ** source.uniform(-3.5, 1)) for side in _sides(curve) * 3]
+            for thresholds, own in ((chosen, True), ([t for t in between if allowed(method, t)], False)):
+                answer = whatif_curve([summary], "total", curve, thresholds, weights)
+                for place, threshold in enumerate(thresholds):
+                    rows.append(row_of(method, level, variant, bound, threshold))
+                    error = answer["error"][place]
+                    if own and curve.scale is not SECOND_MOMENT:
+                        assert error <= MASS_ERROR, (method, bound, threshold)
+                    expected.append((stated(answer, place, weights), error + (TIE if curve.whole else 0), weights))
+                assert answer["max_error"] == max(answer["error"], default=0.0)
+    for row, figures, (got, error, weights) in zip(rows, ran(batch, rows), expected, strict=True):
+        wanted = exact(figures, weights)
+        assert got == pytest.approx(wanted, abs=error + 1e-12), row
+
+
+def _sides(curve: Curve) -> list[int]:
+    return [-1] if curve.above is False else [1]
