@@ -19,6 +19,7 @@ from offpolicy_monitor.server import (
     openapi,
     pages,
     reading,
+    recommendations,
     scrape,
     services,
     whatif,
@@ -27,7 +28,9 @@ from offpolicy_monitor.server.middleware import RequestMiddleware
 from offpolicy_monitor.server.queries import refuse_unknown_parameters
 from offpolicy_monitor.settings import Settings
 
-ROUTERS = tuple(part.router for part in (ingest, evaluate, reading, diagnosis, whatif, health, scrape, pages))
+ROUTERS = tuple(
+    part.router for part in (ingest, evaluate, reading, diagnosis, whatif, recommendations, health, scrape, pages)
+)
 
 
 class Application(FastAPI):

@@ -159,3 +159,37 @@ class WhatIf(Shape):
     steps_in_range: int
     lower: Curve | None = None
     upper: Curve | None = None
+
+
+class Threshold(Shape):
+    """A threshold that drops a wanted share of the tokens, and how sure it is."""
+
+    method: str
+    gap: str
+    level: str
+    parameter: str = Field(description="The threshold's name in a row of the method.")
+    threshold: float
+    low: float = Field(description="95 % of the thresholds that resampled steps give lie between low and high.")
+    high: float
+    between: list[float] | None = Field(description="The histogram's edges next to the threshold; null for m2po.")
+    masked_token_fraction: float
+    masked_token_fraction_at_double_length: float
+    summary: str
+
+
+class PresetState(Shape):
+    """What a row has dropped."""
+
+    name: str
+    state: str = Field(description="inert, active or saturated.")
+    steps: int
+    summary: str
+
+
+class Recommendations(Shape):
+    """Thresholds for the target, and the rows of the run that do nothing or too much."""
+
+    target: float
+    methods: list[Threshold]
+    presets: list[PresetState]
+    steps: list[int] = Field(description="First and last step looked at; empty where none counts.")

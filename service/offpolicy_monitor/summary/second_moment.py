@@ -16,7 +16,7 @@ def cutoffs(gap: GapSummary, thresholds: Floats) -> tuple[Floats, Floats, Floats
 
     The least has every token at its bin's upper edge, the most at its lower edge. Infinite where nothing goes.
     """
-    counts, low, high = _counts_by_magnitude(gap), *_edges()
+    counts, low, high = counts_by_magnitude(gap), *_edges()
     middle = (low + high) / 2
     tokens = np.cumsum(counts)
     least = low[_passing(counts, high, thresholds)]
@@ -29,6 +29,17 @@ def cutoffs(gap: GapSummary, thresholds: Floats) -> tuple[Floats, Floats, Floats
     free = thresholds >= gap.sums.get("log_ratio_square", 0.0) / max(gap.sums.get("tokens", 0), 1)
     estimate, least, most = (np.where(free, np.inf, cut) for cut in (estimate, least, most))
     return np.clip(estimate, least, most), least, most
+
+
+def threshold_for(counts: Floats, share: float) -> Floats:
+    """The mean d^2 of what is left when this share of the tokens goes: counts [n, keys] as below -> [n]."""
+    low, high = _edges()
+    tokens = np.cumsum(counts, axis=1)
+    left = np.minimum(tokens, (1 - share) * tokens[:, -1:])
+    squares = np.diff(left, axis=1, prepend=0) @ ((low + high) / 2) ** 2
+    thresholds = np.full(len(counts), np.nan)
+    np.divide(squares, left[:, -1], out=thresholds, where=left[:, -1] > 0)
+    return thresholds
 
 
 def _passing(counts: Floats, magnitude: Floats, thresholds: Floats) -> NDArray[np.int64]:
@@ -45,7 +56,7 @@ def _edges() -> tuple[Floats, Floats]:
     return lower, np.where(np.isfinite(upper), upper, 2 * lower)
 
 
-def _counts_by_magnitude(gap: GapSummary) -> Floats:
+def counts_by_magnitude(gap: GapSummary) -> Floats:
     """[LARGEST_KEY + 1]: tokens by the key of |d|, whatever the sign of d or of A."""
     signed = np.zeros(2 * LARGEST_KEY + 1)
     for name, histogram in gap.histograms.items():

@@ -1,0 +1,95 @@
+"""GET /v1/runs/{run}/recommendations: thresholds for a wanted mask rate, and which presets do nothing or too much.
+
+Says which curves a run may want, its own rows' and each method's at its own gap; summary.recommend does the thinking.
+Knows no SQL.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request, Response
+
+from offpolicy_monitor.methods import METHODS
+from offpolicy_monitor.server import models, openapi, services
+from offpolicy_monitor.server.answers import json_response
+from offpolicy_monitor.server.names import KnownRun
+from offpolicy_monitor.server.reading import First, Last
+from offpolicy_monitor.summary.curves import CURVES, Curve
+from offpolicy_monitor.summary.recommend import preset_states, recommend
+from offpolicy_monitor.summary.step import StepSummary
+
+#: The newest steps of the range that are looked at.
+MOST_STEPS: Final = 50
+
+Target = Annotated[float, Query(gt=0, lt=1, description="Wanted share of tokens dropped.")]
+Place = tuple[str, str, str, str]
+
+router = APIRouter(prefix="/v1", tags=["reading"])
+
+
+@router.get(
+    "/runs/{run}/recommendations",
+    summary="Thresholds for a wanted mask rate",
+    responses={
+        200: {"model": models.Recommendations, "description": "A threshold a bound, and the state of every preset."},
+        **openapi.problems(404, 422, 503),
+    },
+)
+def get_recommendations(
+    run: KnownRun, request: Request, target: Target = 0.01, first: First = None, last: Last = None
+) -> Response:
+    """From the newest 50 steps in the range that count. A rule with two bounds is given half of `target` on each."""
+    found = services.of(request).store.summaries(run, first, last, MOST_STEPS)
+    summaries = [summary for _, _, summary in found]
+    return json_response(
+        {
+            "target": target,
+            "methods": list(_thresholds(summaries, target)),
+            "presets": preset_states(summaries),
+            "steps": [found[0][0], found[-1][0]] if found else [],
+        }
+    )
+
+
+def _thresholds(summaries: Sequence[StepSummary], target: float) -> Iterator[dict[str, Any]]:
+    for place in _places(summaries):
+        method, gap, level, variant = place
+        curves = CURVES[method, level, variant]
+        for name, curve in curves.items():
+            share = target / len(curves)
+            advice = recommend(summaries, gap, curve, share)
+            parameter = name or next(iter(METHODS[method].parameters))
+            row = {"method": method, "gap": gap, "level": level, "parameter": parameter}
+            row |= {"variant": variant} if variant not in ("", "ratio", "tv") else {}
+            if advice is not None:
+                yield {**row, **advice, "summary": _words(row, advice, curve)}
+
+
+def _words(row: Mapping[str, Any], advice: Mapping[str, Any], curve: Curve) -> str:
+    share, longer = advice["masked_token_fraction"], advice["masked_token_fraction_at_double_length"]
+    verb = "truncates" if METHODS[row["method"]].weights else "drops"
+    words = (
+        f"{row['method']} at {row['gap']}, {row['level']}: {row['parameter']} = {advice['threshold']:.4g} {verb} "
+        f"{share:.2%} of the tokens ({advice['low']:.4g} to {advice['high']:.4g} by resampling the steps)"
+    )
+    return words + ("." if curve.whole else f"; of answers twice as long, {longer:.2%}.")
+
+
+def _places(summaries: Sequence[StepSummary]) -> list[Place]:
+    """(method, gap, level, variant) of each method at its own gap and of each row of the newest step, once each."""
+    places: dict[Place, None] = {}
+    for method in METHODS.values():
+        places.update(dict.fromkeys(_known(method.name, method.gap, method.levels[0], {})))
+    for row in summaries[-1].methods.values() if summaries else ():
+        if row.spec is not None:
+            places.update(dict.fromkeys(_known(row.spec["method"], row.spec["gap"], row.spec["level"], row.spec)))
+    return list(places)
+
+
+def _known(method: str, gap: str, level: str, spec: Mapping[str, Any]) -> Iterator[Place]:
+    """The place of a row, where what-if keeps its variant."""
+    variants = [key[2] for key in CURVES if key[:2] == (method, level)]
+    main = spec.get("statistic") or spec.get("divergence") or variants[0]
+    variant = main if spec.get("reduce") in (None, "mean") else f"{main}:{spec['reduce']}"
+    if variant in variants:
+        yield method, gap, level, variant

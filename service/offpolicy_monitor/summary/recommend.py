@@ -1,0 +1,175 @@
+"""Thresholds for a wanted mask rate, how sure they are, and what they would do to answers of twice the length.
+
+Reads the what-if tables of several steps; the steps are resampled to tell chance from drift between them. It knows
+curves and cells; which of them a run uses it is told.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+from typing import Any, Final
+
+import numpy as np
+
+from offpolicy_monitor.summary import cells
+from offpolicy_monitor.summary.cells import SEQUENCE_BINS, TOKEN_BINS, Bins, Floats
+from offpolicy_monitor.summary.curves import SECOND_MOMENT, Curve
+from offpolicy_monitor.summary.second_moment import counts_by_magnitude, threshold_for
+from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.summary.whatif import beyond, is_kept
+
+RESAMPLES: Final = 200
+INTERVAL: Final = (2.5, 97.5)  # per cent
+
+#: Scores of a sequence that average its tokens, add them up, or take their extreme.
+MEANS: Final = frozenset({"log_geometric_ratio", "k3_mean", "growth_mean"})
+SUMS: Final = frozenset({"log_product_ratio"})
+
+
+def recommend(summaries: Sequence[StepSummary], gap: str, curve: Curve, target: float) -> dict[str, Any] | None:
+    """The threshold at which the curve drops the share `target` of the tokens; None where none does.
+
+    `between` are the edges of the histogram next to `threshold`, whose shares are known exactly: one drops more than
+    the target and the other less. Between `low` and `high` lie 95 % of the thresholds that resampled steps give (200
+    draws with replacement, the same at every call). `masked_token_fraction_at_double_length` is what that threshold
+    would drop of sequences twice as long whose tokens drift as these do, independently of each other: a mean keeps its
+    centre and varies 1 / sqrt(2) as much, a sum doubles its centre and varies sqrt(2) as much, an extreme has two
+    tries; a rule on tokens drops the same share.
+    """
+    steps = [summary for summary in summaries if is_kept(summary, gap, curve)]
+    if not steps:
+        return None
+    weights = _weights(len(steps))
+    between: list[float] | None = None
+    if curve.scale is SECOND_MOMENT:
+        counts = np.stack([counts_by_magnitude(summary.gaps[gap]) for summary in steps])
+        thresholds, longer = threshold_for(weights @ counts, target), target
+    else:
+        bins = TOKEN_BINS if curve.whole else SEQUENCE_BINS
+        parts = [_counts(summary, gap, curve, bins) for summary in steps]
+        dropped, whole = (weights @ np.stack(part) for part in zip(*parts, strict=True))
+        bounds = _bounds(bins, dropped, whole, curve, target)
+        if math.isnan(bounds[0]):
+            return None
+        thresholds = np.asarray([curve.scale.threshold(float(bound)) for bound in bounds])
+        between = sorted(curve.scale.threshold(edge) for edge in _neighbours(bins, float(bounds[0])))
+        longer = _at_double_length(bins, dropped[0], float(whole[0]), curve, float(bounds[0]), target)
+    low, high = np.nanpercentile(thresholds[1:], INTERVAL) if len(steps) > 1 else (thresholds[0], thresholds[0])
+    return {
+        "threshold": float(thresholds[0]),
+        "low": float(low),
+        "high": float(high),
+        "between": between,
+        "masked_token_fraction": target,
+        "masked_token_fraction_at_double_length": longer,
+    }
+
+
+def _weights(steps: int) -> Floats:
+    """[1 + RESAMPLES, steps]: how often each step counts; once each in the first row."""
+    source = np.random.default_rng(0)
+    drawn = source.multinomial(steps, np.full(steps, 1 / steps), RESAMPLES) if steps > 1 else np.zeros((0, 1))
+    return np.concatenate([np.ones((1, steps)), drawn])
+
+
+def _counts(summary: StepSummary, gap: str, curve: Curve, bins: Bins) -> tuple[Floats, float]:
+    """[bins]: tokens that the rule looks at; and all that its rate is a share of."""
+    counts = bins.dense(summary.tables[f"whatif/{gap}/{curve.score}/tokens"], len(cells.SIGNS))
+    known = counts if curve.signs is None else counts[: cells.UNKNOWN]
+    return counts[list(curve.signs) if curve.signs else slice(None)].sum(0), float(known.sum())
+
+
+def _bounds(bins: Bins, counts: Floats, whole: Floats, curve: Curve, target: float) -> Floats:
+    """[draws]: the bound beyond which the wanted share lies; NaN where none has as much beyond it.
+
+    Between edges the scores are taken to be normal: bounds are interpolated by the quantiles of the shares.
+    """
+    edges = _edges(bins, curve)
+    sign = -1 if curve.above is False else 1
+    dropped, _ = beyond(bins, counts, curve.above, sign * edges)
+    wanted = target * whole
+    place = (dropped > wanted[:, None]).sum(1)
+    bounds = np.full(len(counts), np.nan)
+    bounds[place == len(edges)] = edges[-1]
+    inner = np.flatnonzero((place > 0) & (place < len(edges)))
+    shares = (dropped[inner, place[inner] - 1], wanted[inner], dropped[inner, place[inner]])
+    before, between, after = (_quantiles(share / whole[inner], whole[inner]) for share in shares)
+    part = (between - before) / (after - before)
+    bounds[inner] = edges[place[inner] - 1] + part * (edges[place[inner]] - edges[place[inner] - 1])
+    return sign * bounds
+
+
+def _neighbours(bins: Bins, bound: float) -> list[float]:
+    place = int(np.searchsorted(bins.edges, bound))
+    return [float(edge) for edge in bins.edges[max(place - 1, 0) : place + 1]]
+
+
+def _quantiles(shares: Floats, whole: Floats) -> Floats:
+    """The normal quantile above which each share lies; none and all are taken for half a token."""
+    least = 0.5 / whole
+    return np.asarray([-NormalDist().inv_cdf(p) for p in np.clip(shares, least, 1 - least)])
+
+
+def _edges(bins: Bins, curve: Curve) -> Floats:
+    above, below = bins.magnitudes, -bins.edges[: bins.zero][::-1]
+    if curve.above is None:
+        return np.intersect1d(above, below)
+    return above if curve.above else below
+
+
+def _at_double_length(bins: Bins, counts: Floats, whole: float, curve: Curve, bound: float, target: float) -> float:
+    if curve.whole:
+        return target
+    if curve.score not in MEANS | SUMS:
+        return 1 - (1 - target) ** 2
+    centre = _mean(bins, counts)
+    if curve.score in MEANS:
+        moved = centre + (bound - centre) * math.sqrt(2)
+    else:
+        moved = centre + (bound - 2 * centre) / math.sqrt(2)
+    dropped, _ = beyond(bins, counts, curve.above, np.asarray([moved]))
+    return float(min(1.0, dropped[0] / whole))
+
+
+def _mean(bins: Bins, counts: Floats) -> float:
+    """The mean score, each value in the middle of its bin, the unbounded at their edge."""
+    edges = bins.edges
+    middles = np.concatenate([edges[:1], (edges[1:] + edges[:-1]) / 2, edges[-1:]])
+    return float(counts @ middles / max(counts.sum(), 1))
+
+
+#: Below and above these shares of the tokens a preset is worth a word; docs/methods.md.
+INERT: Final = 1e-5
+SATURATED: Final = 0.5
+
+
+def preset_states(summaries: Sequence[StepSummary]) -> list[dict[str, Any]]:
+    """What each row of the newest step has dropped over these steps, and whether it does nothing or too much.
+
+    `state` is `inert` (below 1e-5 of the tokens), `saturated` (above one half) or `active`; rows that reweight count
+    what they truncate. Steps whose row of that name had other thresholds are left out.
+    """
+    return [state for name in summaries[-1].methods if (state := _state(name, summaries))] if summaries else []
+
+
+def _state(name: str, summaries: Sequence[StepSummary]) -> dict[str, Any] | None:
+    spec = summaries[-1].methods[name].spec
+    same = [s.methods[name].sums for s in summaries if name in s.methods and s.methods[name].spec == spec]
+    tokens = sum(sums.get("tokens", 0) for sums in same)
+    if spec is None or not tokens:
+        return None
+    reweights = any("truncated_tokens" in sums for sums in same)
+    dropped = sum(sums.get("truncated_tokens" if reweights else "masked_tokens", 0) for sums in same)
+    share = dropped / tokens
+    state = "inert" if share < INERT else "saturated" if share > SATURATED else "active"
+    figure = "truncated_token_fraction" if reweights else "masked_token_fraction"
+    verb = "truncated" if reweights else "dropped"
+    words = f"{name} {verb} {dropped:,.0f} of {tokens:,.0f} tokens ({share:.3g}) in {len(same)} steps{_VERDICTS[state]}"
+    return {"name": name, "state": state, **spec, figure: share, "steps": len(same), "summary": words}
+
+
+_VERDICTS: Final[Mapping[str, str]] = {
+    "inert": ": it changes nothing on this run, and its threshold guards against nothing seen so far.",
+    "saturated": ": it takes most of the data away; loosen it, or mend what it reacts to.",
+    "active": ".",
+}
