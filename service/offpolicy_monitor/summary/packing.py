@@ -7,6 +7,7 @@ equal significance stand together, so that zlib finds little to do but what is r
 
 import json
 import zlib
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, cycle, islice, pairwise
@@ -84,14 +85,16 @@ def _write(node: Any, streams: _Streams) -> Any:
 
 def _write_values(values: Sequence[float], streams: _Streams) -> str:
     """Put a table's numbers into the streams; their kinds, one letter for all where all are alike."""
-    fractions = np.array([value for value in values if not isinstance(value, int)], np.float64)
-    with np.errstate(over="ignore"):
-        short = bool((fractions == fractions.astype(np.float32)).all())
-    kind = SINGLE if short else DOUBLE
-    streams.numbers[kind].extend(fractions.tolist())
-    streams.numbers[INTEGER].extend(value for value in values if isinstance(value, int))
-    kinds = "".join(INTEGER if isinstance(value, int) else kind for value in values)
-    return kinds[0] if kinds == kinds[0] * len(kinds) else kinds
+    fractions = [value for value in values if isinstance(value, float)]
+    if not fractions:
+        streams.numbers[INTEGER].extend(values)
+        return INTEGER
+    kind = SINGLE if array("f", fractions).tolist() == fractions else DOUBLE
+    streams.numbers[kind].extend(fractions)
+    if len(fractions) == len(values):
+        return kind
+    streams.numbers[INTEGER].extend(value for value in values if not isinstance(value, float))
+    return "".join(kind if isinstance(value, float) else INTEGER for value in values)
 
 
 def _numbered(keys: Sequence[str]) -> bool:
@@ -129,12 +132,12 @@ class _Reader:
 
 def _to_bytes(values: Sequence[float], kind: str) -> bytes:
     """The numbers of a stream; bytes of equal significance together, except in doubles, where nothing is gained."""
-    array = np.asarray(values, _DTYPES[kind])
-    if not np.isfinite(array).all():
+    numbers = np.asarray(values, _DTYPES[kind])
+    if not np.isfinite(numbers).all():
         raise ValueError("NaN and infinity cannot be stored")
     if kind == INTEGER:
-        array = (array << 1) ^ (array >> 63)  # small magnitudes of either sign to small numbers
-    return array.tobytes() if kind == DOUBLE else array.view(np.uint8).reshape(-1, array.itemsize).T.tobytes()
+        numbers = (numbers << 1) ^ (numbers >> 63)  # small magnitudes of either sign to small numbers
+    return numbers.tobytes() if kind == DOUBLE else numbers.view(np.uint8).reshape(-1, numbers.itemsize).T.tobytes()
 
 
 def _from_bytes(packed: bytes, kind: str) -> list[Any]:
@@ -144,8 +147,8 @@ def _from_bytes(packed: bytes, kind: str) -> list[Any]:
         doubles: list[Any] = np.frombuffer(packed, dtype).tolist()
         return doubles
     planes = np.frombuffer(packed, np.uint8).reshape(dtype.itemsize, -1)
-    array = np.ascontiguousarray(planes.T).view(dtype).ravel()
+    numbers = np.ascontiguousarray(planes.T).view(dtype).ravel()
     if kind == INTEGER:
-        array = ((array >> 1) & _LARGEST) ^ -(array & 1)
-    numbers: list[Any] = array.tolist()
-    return numbers
+        numbers = ((numbers >> 1) & _LARGEST) ^ -(numbers & 1)
+    listed: list[Any] = numbers.tolist()
+    return listed
