@@ -48,7 +48,7 @@ format: $(VENV)/.installed-dev ## rewrite the sources in the one format
 bench: $(VENV)/.installed-dev ## measure the speed of the service and of the core
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
-diagnosis: $(VENV)/.installed-dev ## plant known bugs in generated batches and print what is named (ARGS="--sizes small")
+diagnosis: $(VENV)/.installed-dev ## plant known bugs in generated batches and count what is named (ARGS="--sizes small", ARGS=--write)
 	@$(BIN)/python -m tests.diagnosis.confusion $(ARGS)
 
 conformance: $(VENV)/.installed-run ## check a running service against the conformance vectors (URL=...)

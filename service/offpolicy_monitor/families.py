@@ -176,6 +176,12 @@ RUN_GAUGES: tuple[Family, ...] = (
         "run stat",
         "policy_lag.{stat:mean|max}",
     ),
+    _gauge(
+        "routing_agreement_ratio",
+        "Mean share of the top-k experts that both policies of the gap choose, over tokens and layers.",
+        "run gap",
+        "routing.{gap}.agreement",
+    ),
     _gauge("sequence_length_tokens_mean", "Mean tokens under the mask of a sequence.", "run", "sequence_length_mean"),
     _gauge(
         "length_budget_tokens",

@@ -32,9 +32,10 @@ def catalogue_rows(scale: Scale, progress: Progress) -> list[Row]:
     makers = (*OF_DATA, *OF_METHODS)
     works: dict[str, Work] = {
         "sums": thirteen_sums(source),
-        "core": lambda: measurer.measure(batch, PRESETS, ORIGIN, ()),
+        "core": lambda: measurer.measure(batch, PRESETS, ORIGIN, (), worst=False),
         "full": lambda: measurer.measure(batch, PRESETS, ORIGIN, makers),
         **{name_of(maker): with_maker(measurer, batch, maker) for maker in makers},
+        "worst": lambda: measurer.measure(batch, PRESETS, ORIGIN, ()),
     }
     ns = {n: s / source.tokens * NANOSECONDS for n, s in seconds_by_turns(works, scale.repeats, progress).items()}
     unit, sums = "ns a token", ns["sums"]
@@ -45,8 +46,8 @@ def catalogue_rows(scale: Scale, progress: Progress) -> list[Row]:
         Row("three gaps and presets without tables, over 13 sums", ns["core"], unit, ns["core"] / sums),
         Row("the full set: gaps, presets and every table, over 13 sums", ns["full"], unit, ns["full"] / sums),
         *(
-            Row(f"... of it {name_of(maker)}", ns[name_of(maker)] - ns["core"], unit, note="more than without tables")
-            for maker in makers
+            Row(f"... of it {name}", ns[name] - ns["core"], unit, note="more than without tables")
+            for name in (*map(name_of, makers), "worst")
         ),
         Row("stored summary", stored / KIBIBYTE, "KiB", stored / LARGEST_STORED, at_most(1), size),
     ]
@@ -59,7 +60,7 @@ def name_of(maker: Maker) -> str:
 
 def with_maker(measurer: Measurer, batch: RaggedBatch, maker: Maker) -> Work:
     """Measure with one maker alone."""
-    return lambda: measurer.measure(batch, PRESETS, ORIGIN, (maker,))
+    return lambda: measurer.measure(batch, PRESETS, ORIGIN, (maker,), worst=False)
 
 
 def full_batch(source: Synthetic) -> RaggedBatch:

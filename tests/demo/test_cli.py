@@ -4,6 +4,7 @@ import signal
 
 import pytest
 from offpolicy_monitor.demo.cli import add_arguments, config_of, main, stop_on_signals
+from offpolicy_monitor.demo.faults import KINDS, Fault
 
 from tests.demo.stub import StubService, unused_url
 
@@ -33,12 +34,23 @@ def test_a_run_is_named_after_the_time_unless_it_is_named() -> None:
     assert config_of(parse("--run", "mine")).run == "mine"
 
 
-@pytest.mark.parametrize("flags", [("--steps", "0"), ("--lag", "-1"), ("--attempt", "-1"), ("--seconds", "nan")])
+@pytest.mark.parametrize(
+    "flags", [("--steps", "0"), ("--lag", "-1"), ("--attempt", "-1"), ("--seconds", "nan"), ("--fault", "x")]
+)
 def test_a_number_that_makes_no_sense_is_refused(flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         parse(*flags)
     assert raised.value.code == 2
     assert flags[0] in capsys.readouterr().err
+
+
+def test_a_fault_is_asked_for_by_name_and_strength(capsys: pytest.CaptureFixture[str]) -> None:
+    assert config_of(parse()).fault is None
+    assert config_of(parse("--fault", "temperature=0.7")).fault == Fault("temperature", 0.7)
+    with pytest.raises(SystemExit):
+        parse("--help")
+    told = " ".join(capsys.readouterr().out.split())
+    assert all(f"{name}=" in told for name in KINDS)
 
 
 def test_a_run_prints_addresses_progress_and_a_summary(

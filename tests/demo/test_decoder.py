@@ -2,7 +2,7 @@ import pytest
 import torch
 from offpolicy_monitor.demo.decoder import Decoder
 from offpolicy_monitor.demo.policy import Policy, Shape, answer_distribution
-from offpolicy_monitor.demo.weights import FORMATS, DenseLinear, Format, Linear, quantise_int8
+from offpolicy_monitor.demo.weights import FORMATS, DenseLinear, Format, Linear, quantise
 from torch import Tensor, nn
 
 SHAPE = Shape(vocabulary=9, prompt=5, answer=6, width=32, layers=2, heads=4)
@@ -46,7 +46,7 @@ def test_the_largest_weight_of_a_channel_becomes_127() -> None:
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[0.5, -1.27, 0.014], [0.0, 0.0, 0.0]]))
         layer.bias.copy_(torch.tensor([0.25, -1.0]))
-    quantised = quantise_int8(layer)
+    quantised = quantise(layer, 8)
     assert quantised.weight.dtype == torch.int8  # type: ignore[attr-defined]
     assert quantised.weight.tolist() == [[50, -127, 1], [0, 0, 0]]  # type: ignore[attr-defined]
     output = quantised(torch.tensor([[1.0, 1.0, 1.0]]))

@@ -1,163 +1,233 @@
-"""Batches with a known bug: log-probs of a categorical model, with the bug planted in the distribution itself.
+"""Batches with a known fault, planted in the distributions of an otherwise healthy batch (tests.diagnosis.model).
 
-Per token there are logits over a small vocabulary whose sharpness varies along a sequence, so that most log-probs lie
-near 0 and a few far below, as those of language models do. The engine (mu) samples; the trainer (pi_old) recomputes
-with noise in its logits. Seeded: the same arguments give the same batch.
+The engine (mu) samples; the trainer (pi_old) recomputes. Where a fault has several physical forms, the seed chooses
+one. Seeded: the same arguments give the same batch.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from offpolicy_monitor.batch import Origin, RaggedBatch
 
-Array = NDArray[Any]
-VOCABULARY: Final = 96
-CHUNK: Final = 20_000
+from tests.diagnosis.model import (
+    CHUNK,
+    NOISE,
+    POLICY_VERSION,
+    REPLICAS,
+    USUAL,
+    Array,
+    Text,
+    drawn,
+    logits_of,
+    noisy,
+    normalised,
+    text,
+)
+
 SIZES: Final = {"small": 2_000, "middle": 20_000, "large": 200_000}
 STRENGTHS: Final = ("weak", "medium", "strong")
-POLICY_VERSION: Final = 20
-#: What each bug's strength means, weak to strong.
-FAULTS: Final[Mapping[str, tuple[float, float, float]]] = {
-    "top_p": (0.98, 0.95, 0.9),  # p of the nucleus
-    "temperature": (0.95, 0.9, 0.8),  # of the sampler, or its inverse; the trainer's is 1
-    "off_by_one": (0.1, 0.5, 1.0),  # share of sequences that are shifted
-    "stale_weights": (0.03, 0.1, 0.3),  # drift of the logits a version
-    "copied": (0.6, 0.9, 1.0),  # share of sequences that are copied
-    "quantised": (2.0**-6, 2.0**-4, 2.0**-3),  # step of the grid
-    "first_token": (1.0, 2.0, 4.0),  # change of the first token's logits
-    "low_probability_tail": (0.25, 0.5, 1.0),  # logits added to the engine's improbable tokens
-    "routing": (0.3, 0.6, 1.2),  # change of the logits where experts differ
-}
 CLEAN: Final = "noise"
+MISSED_SYNCS: Final = 8
+LAYERS: Final = 16
+
+
+@dataclass(frozen=True)
+class Case:
+    """One batch being made: what is planted how strongly, the healthy text, and the form that the seed chose."""
+
+    size: float
+    text: Text
+    form: bool
+    source: np.random.Generator
+
+
+Logits = tuple[Array, Array]
+Plant = Callable[[Case, slice, Array, Array], Logits]
+
+
+def temperature(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
+    """The sampler divides its logits by T (or by 1 / T), the trainer does not."""
+    return engine / np.float32(case.size if case.form else 1 / case.size), trainer
+
+
+def top_p(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
+    """The engine's distribution is cut to the smallest set of tokens that holds p, and renormalised."""
+    log_mu = normalised(engine)
+    order = np.argsort(-log_mu, 1)
+    mass = np.exp(np.take_along_axis(log_mu, order, 1))
+    kept = np.zeros(log_mu.shape, bool)
+    np.put_along_axis(kept, order, np.cumsum(mass, 1) - mass < case.size, 1)
+    return np.where(kept, engine, np.float32(-1e4)), trainer
+
+
+def stale_weights(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
+    """Old weights: of lagging sequences, recomputed by the newest weights, or of one replica that missed syncs."""
+    owners = case.text.owners[part]
+    if case.form:
+        missed = case.text.lags
+    else:
+        missed = MISSED_SYNCS * (np.arange(len(case.text.lengths)) * REPLICAS // len(case.text.lengths) == 2)
+    drift = (case.size * np.sqrt(missed)[owners]).astype(np.float32)
+    return engine + drift[:, None] * case.source.standard_normal(engine.shape, np.float32), trainer
+
+
+def first_token(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
+    """Different prompts: logits of the first token differ, and half as much with each token after it."""
+    place = np.arange(part.start, min(part.stop, len(case.text.owners)))
+    after = place - case.text.first[case.text.owners[part]]
+    drift = (case.size * 0.5**after).astype(np.float32)
+    return engine, trainer + drift[:, None] * case.source.standard_normal(trainer.shape, np.float32)
+
+
+def low_probability_tail(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
+    """The engine cannot say how improbable: it mixes in a uniform floor, or flattens what is far below the largest."""
+    log_mu = normalised(engine)
+    if case.form:
+        return np.logaddexp(log_mu, np.float32(math.log(case.size / 1000))), trainer
+    knee = np.float32(-4.0)
+    return np.where(log_mu < knee, knee + (log_mu - knee) * np.float32(1 - case.size), log_mu), trainer
+
+
+def routing(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
+    """Logits change by `size` for each layer in which a token's experts differ, as independent changes add up."""
+    changed = (case.size * np.sqrt(_rerouted(case)[part].sum(1, keepdims=True))).astype(np.float32)
+    return engine, trainer + changed * case.source.standard_normal(trainer.shape, np.float32)
+
+
+def untouched(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
+    """Nothing is wrong with the distributions."""
+    return engine, trainer
+
+
+def off_by_one(case: Case, mu: Array, old: Array) -> Logits:
+    """The trainer's log-probs of some sequences (as of one engine, or one code path) belong to a neighbour."""
+    return mu, np.where(_some(case), np.roll(old, 1 if case.form else -1), old)
+
+
+def copied(case: Case, mu: Array, old: Array) -> Logits:
+    """The engine's log-probs are sent in place of recomputed ones, for some sequences."""
+    return mu, np.where(_some(case), mu, old)
+
+
+def quantised(case: Case, mu: Array, old: Array) -> Logits:
+    """The engine's log-probs lie on a fixed grid (log-softmax of large bfloat16 logits) or have few mantissa bits."""
+    if case.form:
+        return np.round(mu / case.size) * case.size, old
+    exponent = np.exp2(np.floor(np.log2(np.maximum(-mu, 1e-30))))
+    return np.round(mu / (exponent * case.size)) * exponent * case.size, old
+
+
+def sent(case: Case, mu: Array, old: Array) -> Logits:
+    """What is computed is what is sent."""
+    return mu, old
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Strengths weak to strong in the unit of `what`, and where the fault acts: in logits, or in what is sent."""
+
+    what: str
+    sizes: tuple[float, float, float]
+    plant: Plant = untouched
+    send: Callable[[Case, Array, Array], Logits] = sent
+
+
+FAULTS: Final[Mapping[str, Fault]] = {
+    "top_p": Fault("p of the nucleus", (0.98, 0.95, 0.9), top_p),
+    "temperature": Fault("temperature of the sampler, or its inverse", (0.95, 0.9, 0.8), temperature),
+    "off_by_one": Fault("share of the sequences", (0.1, 0.5, 1.0), send=off_by_one),
+    "stale_weights": Fault("drift of a logit in one version", (0.03, 0.1, 0.3), stale_weights),
+    "copied": Fault("share of the sequences", (0.6, 0.9, 1.0), send=copied),
+    "quantised": Fault("step of the grid, or of the mantissa", (2.0**-7, 2.0**-5, 2.0**-3), send=quantised),
+    "first_token": Fault("change of the first token's logits", (1.0, 2.0, 4.0), first_token),
+    "low_probability_tail": Fault(
+        "flattening of logits below; floor of each token in per mille", (0.1, 0.2, 0.4), low_probability_tail
+    ),
+    "routing": Fault("change of the logits a layer whose experts differ", (0.1, 0.2, 0.4), routing),
+}
 
 
 @dataclass(frozen=True)
 class Generated:
-    """A batch with its origin, and what is wrong with it."""
+    """The messages of one gradient step."""
 
-    batch: RaggedBatch
-    origin: Origin
-    fault: str
+    parts: tuple[tuple[RaggedBatch, Origin], ...]
 
 
 def generate(fault: str, strength: str, tokens: int, seed: int) -> Generated:
-    """A batch of about `tokens` tokens with `fault` (CLEAN for none)."""
+    """About `tokens` tokens with `fault` (CLEAN for none), in as many messages as there are engines."""
     source = np.random.default_rng([seed, tokens, [CLEAN, *FAULTS].index(fault), STRENGTHS.index(strength)])
-    lengths = _lengths(tokens, source)
-    size = FAULTS[fault][STRENGTHS.index(strength)] if fault in FAULTS else 0.0
-    noise = math.exp(source.uniform(math.log(0.005), math.log(0.04)))
-    first = np.cumsum(lengths) - lengths
-    owners = np.repeat(np.arange(len(lengths)), lengths)
-    state = _State(fault, size, noise, _sharpness(lengths, source), source)
-    state.first = np.isin(np.arange(tokens), first)
-    versions = POLICY_VERSION - source.integers(0, 5, len(lengths)) * (source.random(len(lengths)) < 0.5)
-    state.lags = (POLICY_VERSION - versions)[owners]
-    state.rerouted = source.random(tokens) < 0.15
-    parts = [_log_probs(state, slice(start, min(start + CHUNK, tokens))) for start in range(0, tokens, CHUNK)]
+    row = FAULTS.get(fault, Fault("", (0.0, 0.0, 0.0)))
+    kinds = tuple(NOISE) if fault == CLEAN else USUAL
+    case = _case(fault, row.sizes[STRENGTHS.index(strength)], text(tokens, str(source.choice(kinds)), source), source)
+    parts = [_log_probs(case, row, slice(start, min(start + CHUNK, tokens))) for start in range(0, tokens, CHUNK)]
     mu, old = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
-    mu, old = _of_batch(fault, size, mu, old, owners, source)
-    columns: dict[str, Array] = {"sampling_logprobs": mu.astype(np.float32), "old_logprobs": old.astype(np.float32)}
-    if fault == "routing":
-        columns |= _experts(state.rerouted, source)
-    batch = RaggedBatch.from_positions(lengths, columns, {"policy_versions": versions})
-    return Generated(batch, Origin(POLICY_VERSION, 0, {}), fault)
+    mu, old = row.send(case, mu, old)
+    columns = {"sampling_logprobs": mu.astype(np.float32), "old_logprobs": old.astype(np.float32)}
+    return Generated(tuple(_messages(case.text, columns | _experts(fault, case))))
 
 
-class _State:
-    """What the chunks of a batch share."""
-
-    def __init__(self, fault: str, size: float, noise: float, sharpness: Array, source: np.random.Generator) -> None:
-        self.fault, self.size, self.noise, self.sharpness, self.source = fault, size, noise, sharpness, source
-        self.colder = bool(source.random() < 0.5)
-        self.first: Array = np.zeros(0)
-        self.lags: Array = np.zeros(0)
-        self.rerouted: Array = np.zeros(0)
-
-
-def _lengths(tokens: int, source: np.random.Generator) -> Array:
-    sequences = max(16, tokens // 400)
-    shares = np.exp(0.7 * source.standard_normal(sequences))
-    ends = np.round(np.cumsum(shares) / shares.sum() * (tokens - 2 * sequences)).astype(np.int64)
-    return np.diff(ends, prepend=0) + 2
-
-
-def _sharpness(lengths: Array, source: np.random.Generator) -> Array:
-    """[T] scale of the logits: log-normal, and correlated along the tokens as hard and easy passages are."""
-    steps = source.standard_normal(int(lengths.sum()))
-    smooth = np.convolve(steps, 0.7 ** np.arange(12), mode="same") * math.sqrt(1 - 0.49)
-    scale: Array = np.exp(math.log(5.0) + 0.6 * smooth)
-    return scale
-
-
-def _log_probs(state: _State, part: slice) -> tuple[Array, Array]:
-    """log mu and log pi_old of the sampled tokens of a part, [n] float64 each."""
-    source, size, fault = state.source, state.size, state.fault
-    count = part.stop - part.start
-    logits: Array = state.sharpness[part, None] * source.standard_normal((count, VOCABULARY), np.float32)
-    engine: Array = logits
-    trainer: Array = logits + _rounding(logits, state.noise, source)
-    if fault == "temperature":
-        engine = engine / (size if state.colder else 1 / size)
+def _case(fault: str, size: float, healthy: Text, source: np.random.Generator) -> Case:
+    """The case, with the lag or the replicas that a form of staleness needs."""
+    form = bool(source.random() < 0.5)
+    sequences = len(healthy.lengths)
     if fault == "stale_weights":
-        drift = size * np.sqrt(state.lags[part])[:, None]
-        engine = engine + drift * source.standard_normal(logits.shape, np.float32)
-    if fault == "routing":
-        trainer = trainer + size * state.rerouted[part, None] * source.standard_normal(logits.shape, np.float32)
-    if fault == "first_token":
-        trainer = trainer + size * state.first[part, None] * source.standard_normal(logits.shape, np.float32)
-    log_mu, log_old = _normalised(engine), _normalised(trainer)
-    if fault == "low_probability_tail":
-        log_mu = _normalised(log_mu + size * (log_mu < math.log(0.01)))
-    if fault == "top_p":
-        log_mu = _nucleus(log_mu, size)
-    drawn = np.argmax(log_mu + source.gumbel(size=logits.shape), 1)[:, None]
-    return np.take_along_axis(log_mu, drawn, 1)[:, 0], np.take_along_axis(log_old, drawn, 1)[:, 0]
+        lags = source.integers(0, 5, sequences) if form else healthy.lags
+        replicas = healthy.replicas if form else np.arange(sequences) * REPLICAS // sequences
+        healthy = Text(**{**vars(healthy), "lags": lags, "replicas": replicas})
+    return Case(size, healthy, form, source)
 
 
-def _rounding(logits: Array, noise: float, source: np.random.Generator) -> Array:
-    """Noise of another kernel and of bfloat16: one part that does not depend on the logit, one that does."""
-    relative = np.abs(logits) * 2.0**-9 * source.standard_normal(logits.shape, np.float32)
-    return noise * source.standard_normal(logits.shape, np.float32) + relative
+def _log_probs(case: Case, row: Fault, part: slice) -> Logits:
+    """log mu and log pi_old of the sampled tokens of a part, [n] float32 each."""
+    logits = logits_of(case.text.sharpness[part], case.source)
+    trainer = noisy(logits, case.text.scale[part], case.text.relative, case.source)
+    engine, trainer = row.plant(case, part, logits, trainer)
+    log_mu, log_old = normalised(engine), normalised(trainer)
+    chosen = drawn(log_mu, case.source)
+    return np.take_along_axis(log_mu, chosen, 1)[:, 0], np.take_along_axis(log_old, chosen, 1)[:, 0]
 
 
-def _normalised(logits: Array) -> Array:
-    shifted = logits.astype(np.float64) - logits.max(1, keepdims=True)
-    normal: Array = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
-    return normal
+def _some(case: Case) -> Array:
+    """[T] bool: tokens of the share `size` of the sequences, at least of one."""
+    sequences = len(case.text.lengths)
+    hit = case.source.permutation(sequences) < max(1, round(case.size * sequences))
+    return np.asarray(hit[case.text.owners])
 
 
-def _nucleus(log_mu: Array, p: float) -> Array:
-    """The smallest set of tokens that holds p, renormalised; -inf elsewhere."""
-    order = np.argsort(-log_mu, 1)
-    mass = np.exp(np.take_along_axis(log_mu, order, 1))
-    kept_in_order = np.cumsum(mass, 1) - mass < p
-    kept = np.zeros_like(kept_in_order)
-    np.put_along_axis(kept, order, kept_in_order, 1)
-    return log_mu - np.log((np.exp(log_mu) * kept).sum(1, keepdims=True)) + np.where(kept, 0.0, -np.inf)
+def _rerouted(case: Case) -> Array:
+    """[T, LAYERS] bool, the same whenever asked: few tokens with one layer, or most with two or three (as in R3)."""
+    source, tokens = np.random.default_rng(len(case.text.owners)), len(case.text.owners)
+    if case.form:
+        return np.asarray((np.arange(LAYERS) == 1) & (source.random((tokens, 1)) < 0.15))
+    return np.asarray(source.random((tokens, LAYERS)) < 0.15)
 
 
-def _of_batch(
-    fault: str, size: float, mu: Array, old: Array, owners: Array, source: np.random.Generator
-) -> tuple[Array, Array]:
-    """Bugs of what is sent, not of what is computed."""
-    if fault == "off_by_one":
-        hit = source.permutation(owners[-1] + 1) < max(1, round(size * (owners[-1] + 1)))
-        old = np.where(hit[owners], np.roll(old, 1), old)
-    if fault == "copied":
-        hit = source.permutation(owners[-1] + 1) < round(size * (owners[-1] + 1))
-        old = np.where(hit[owners], mu, old)
-    if fault == "quantised":
-        mu = np.round(mu / size) * size
-    return mu, old
-
-
-def _experts(rerouted: Array, source: np.random.Generator) -> dict[str, Array]:
-    """[T, 4 layers, 2] experts of 16 on both sides; rerouted tokens differ in one layer."""
-    chosen = source.integers(0, 8, (len(rerouted), 4, 2)) * 2 + np.array([0, 1])
+def _experts(fault: str, case: Case) -> dict[str, Array]:
+    """[T, LAYERS, 2] experts of 16 on both sides where routing is at fault, and of some clean batches."""
+    if fault != "routing" and not (fault == CLEAN and case.form):
+        return {}
+    chosen = case.source.integers(0, 8, (len(case.text.owners), LAYERS, 2), np.uint8) * 2 + np.array([0, 1], np.uint8)
     other = chosen.copy()
-    other[rerouted, 1, 0] = (other[rerouted, 1, 0] + 2) % 16
-    return {"sampling_experts": chosen.astype(np.uint8), "old_experts": other.astype(np.uint8)}
+    other[..., 0] = np.where(_rerouted(case), (other[..., 0] + 2) % 16, other[..., 0])
+    return {"sampling_experts": chosen, "old_experts": other}
+
+
+def _messages(healthy: Text, columns: Mapping[str, Array]) -> list[tuple[RaggedBatch, Origin]]:
+    """One message, or one a replica with its label."""
+    replicas = np.zeros(len(healthy.lengths), np.int64) if healthy.replicas is None else healthy.replicas
+    parts = []
+    for replica in range(int(replicas[-1]) + 1):
+        of_replica = replicas == replica
+        taken = of_replica[healthy.owners]
+        a_sequence = {"policy_versions": POLICY_VERSION - healthy.lags[of_replica]}
+        if healthy.advantages is not None:
+            a_sequence["advantages"] = healthy.advantages[of_replica]
+        mine = {name: column[taken] for name, column in columns.items()}
+        batch = RaggedBatch.from_positions(healthy.lengths[of_replica], mine, a_sequence)
+        labels = {} if healthy.replicas is None else {"engine": f"e{replica}"}
+        parts.append((batch, Origin(POLICY_VERSION, replica, labels)))
+    return parts

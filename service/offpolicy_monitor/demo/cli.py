@@ -16,6 +16,7 @@ from types import FrameType
 from typing import get_args
 
 from offpolicy_monitor.demo.config import DemoConfig, SamplerName
+from offpolicy_monitor.demo.faults import Fault, describe_faults, parse_fault
 from offpolicy_monitor.errors import ConfigurationError
 
 DEFAULT_SECONDS = 180.0
@@ -37,6 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--lag", type=natural, default=default.lag, help="steps from sampling to training (%(default)s)"
     )
     parser.add_argument("--seed", type=int, default=default.seed, help="decides weights, prompts and answers")
+    parser.add_argument(
+        "--fault", type=fault, metavar="NAME[=STRENGTH]", help=f"plant a known bug. {describe_faults()}"
+    )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--steps", type=positive, help="end after this many training steps")
     length.add_argument("--seconds", type=duration, help=f"end after this time ({DEFAULT_SECONDS:.0f})")
@@ -61,6 +65,14 @@ def duration(text: str) -> float:
     return seconds
 
 
+def fault(text: str) -> Fault:
+    """A fault by name, with or without its strength, or argparse's error."""
+    try:
+        return parse_fault(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _at_least(number: int, least: int) -> int:
     if number < least:
         raise argparse.ArgumentTypeError(f"must be at least {least}: {number}")
@@ -79,6 +91,7 @@ def config_of(args: argparse.Namespace) -> DemoConfig:
         seconds=args.seconds if bounded else DEFAULT_SECONDS,
         seed=args.seed,
         lag=args.lag,
+        fault=args.fault,
     )
 
 

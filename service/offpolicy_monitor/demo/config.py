@@ -6,6 +6,8 @@ Values only. It knows neither torch nor the command line; cli.py turns flags int
 from dataclasses import dataclass
 from typing import Literal
 
+from offpolicy_monitor.demo.faults import Fault
+
 SamplerName = Literal["bfloat16", "int8", "exact"]
 
 
@@ -16,6 +18,7 @@ class DemoConfig:
     prompts, samples   prompts in a minibatch, and answers to each of them (the group that GRPO compares)
     minibatches        gradient steps on one rollout; staleness grows from the first to the last
     lag                training steps between sampling a rollout and training on it; 0 trains on it at once
+    fault              a known bug to plant, and how strongly
     learning_rate      peak; it halves every `half_life` training steps down to `learning_rate_floor`
     entropy_floor      nats a token; below it the loss pays `entropy_weight` for each missing nat
     first_level, top_level   longest prompt in letters at the start and after the last rise
@@ -29,6 +32,7 @@ class DemoConfig:
     seconds: float | None = None
     seed: int = 0
     lag: int = 0
+    fault: Fault | None = None
     queue: int = 64
 
     prompts: int = 12

@@ -26,7 +26,8 @@ class Console:
     def opening(self, config: DemoConfig) -> None:
         """Say what runs and where to look."""
         url = config.url.rstrip("/")
-        self._line(f"run {config.run}: GRPO on anagrams, sampler {config.sampler}, lag {config.lag}")
+        fault = f", fault {config.fault.name}={config.fault.strength:g}" if config.fault else ""
+        self._line(f"run {config.run}: GRPO on anagrams, sampler {config.sampler}, lag {config.lag}{fault}")
         self._line(f"page     {url}/")
         self._line(f"metrics  {url}/metrics")
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from offpolicy_monitor.demo.config import DemoConfig
 from offpolicy_monitor.demo.grpo import Objective
-from offpolicy_monitor.demo.policy import Policy, Shape, answer_log_probs
+from offpolicy_monitor.demo.planted import recompute
+from offpolicy_monitor.demo.policy import Policy, Shape
 from offpolicy_monitor.demo.rollout import Rollout
 from offpolicy_monitor.demo.task import vocabulary
 
@@ -52,7 +53,7 @@ class Learner:
 
     def update(self, rollout: Rollout, step: int) -> Update:
         """One gradient step; a gradient that is not finite changes nothing."""
-        log_pi, entropy = answer_log_probs(self.policy, rollout.tokens, rollout.starts)
+        log_pi, entropy = recompute(self.config.fault, self.policy, rollout.tokens, rollout.starts)
         loss = self.objective.loss(log_pi, rollout.log_old, rollout.advantages, entropy, rollout.mask)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -88,8 +88,12 @@ def answer_distribution(policy: Policy, tokens: Tensor, starts: Tensor) -> Tenso
     return logits[:, policy.shape.prompt - 1 : -1].log_softmax(-1)  # type: ignore[no-any-return]
 
 
-def answer_log_probs(policy: Policy, tokens: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-prob of each answer token and entropy of its distribution: two [B, A] float32, nats."""
-    distribution = answer_distribution(policy, tokens, starts)
-    chosen = distribution.gather(-1, tokens[:, policy.shape.prompt :, None]).squeeze(-1)
+def answer_log_probs(policy: Policy, tokens: Tensor, starts: Tensor, early: int = 0) -> tuple[Tensor, Tensor]:
+    """Log-prob of each answer token and entropy of its distribution: two [B, A] float32, nats.
+
+    With `early` it is of the A tokens that begin so many columns before the answer: a mistake, on purpose.
+    """
+    prompt, columns = policy.shape.prompt - early, tokens.shape[1] - early
+    distribution = policy(tokens, starts)[:, prompt - 1 : columns - 1].log_softmax(-1)
+    chosen = distribution.gather(-1, tokens[:, prompt:columns, None]).squeeze(-1)
     return chosen, -(distribution.exp() * distribution).sum(-1)

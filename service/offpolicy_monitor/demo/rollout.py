@@ -11,7 +11,8 @@ from torch import Tensor
 
 from offpolicy_monitor.demo.config import DemoConfig
 from offpolicy_monitor.demo.grpo import group_advantages
-from offpolicy_monitor.demo.policy import Policy, answer_log_probs
+from offpolicy_monitor.demo.planted import recompute
+from offpolicy_monitor.demo.policy import Policy
 from offpolicy_monitor.demo.sampler import Sampler
 from offpolicy_monitor.demo.task import draw_prompts, reward
 
@@ -22,7 +23,7 @@ class Rollout:
 
     tokens [B, L] int64; starts [B] int64 (first column that is no padding); mask [B, A] bool (written by the sampler);
     log_mu, log_old [B, A] float32 (nats); rewards, advantages [B] float32;
-    version: the training step whose weights sampled it.
+    version: the training step whose weights sampled it; replica: the engine that did, None where there is one.
     """
 
     tokens: Tensor
@@ -33,6 +34,7 @@ class Rollout:
     rewards: Tensor
     advantages: Tensor
     version: int
+    replica: int | None = None
 
     @property
     def solved(self) -> Tensor:
@@ -46,13 +48,15 @@ def collect(
 ) -> Rollout:
     """Sample one block with prompts of up to `level` letters, score it, and recompute its log-probs by `policy`.
 
-    `sampler` must hold the weights of `policy`: log pi_old is the trainer's view of the policy that sampled.
+    `sampler` must hold the weights of `policy`, or is at fault: log pi_old is the trainer's view of the policy that
+    sampled.
     """
     prompts = draw_prompts(config.prompts, config.samples, level, config.letters, config.prompt_width, generator)
     samples = sampler.generate(prompts, generator)
     tokens = torch.cat([prompts.tokens, samples.tokens], 1)
-    log_old, _ = answer_log_probs(policy, tokens, prompts.starts)
+    log_old, _ = recompute(config.fault, policy, tokens, prompts.starts)
     answers = [row[:length] for row, length in zip(samples.tokens.tolist(), samples.mask.sum(1).tolist(), strict=True)]
     rewards = torch.tensor([reward(asked, given) for asked, given in zip(prompts.letters(), answers, strict=True)])
     advantages = group_advantages(rewards, config.samples)
-    return Rollout(tokens, prompts.starts, samples.mask, samples.log_probs, log_old, rewards, advantages, version)
+    known = (samples.mask, samples.log_probs, log_old, rewards, advantages, version, samples.replica)
+    return Rollout(tokens, prompts.starts, *known)

@@ -2,7 +2,8 @@
 
 EngineSampler stands for an inference engine: another precision and another code path than the trainer's. ExactSampler
 is the trainer's own forward in the trainer's precision, whose log-probs the recompute must meet bit for bit.
-Temperature 1 and no truncation, so that what is claimed is what was sampled from. It knows nothing of rewards.
+What is claimed is what was sampled from: temperature 1 and no truncation, unless a fault is planted. It knows nothing
+of rewards.
 """
 
 import copy
@@ -15,21 +16,25 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from offpolicy_monitor.demo.decoder import Decoder
+from offpolicy_monitor.demo.faults import Fault
+from offpolicy_monitor.demo.planted import Reshape, reshape_of
 from offpolicy_monitor.demo.policy import Policy, answer_distribution
 from offpolicy_monitor.demo.task import END, PAD, Prompts
-from offpolicy_monitor.demo.weights import FORMATS, Format
+from offpolicy_monitor.demo.weights import FORMATS, Format, integer_format
 
 
 @dataclass(frozen=True)
 class Samples:
     """Answers of one block; mask is 1 where the sampler wrote.
 
-    tokens [B, A] int64, PAD after END; log_probs [B, A] float32 (nats), 0 outside the mask; mask [B, A] bool.
+    tokens [B, A] int64, PAD after END; log_probs [B, A] float32 (nats), 0 outside the mask; mask [B, A] bool;
+    replica: which engine wrote, None where there is one.
     """
 
     tokens: Tensor
     log_probs: Tensor
     mask: Tensor
+    replica: int | None = None
 
 
 class Sampler(Protocol):
@@ -43,10 +48,10 @@ class Sampler(Protocol):
 
 
 class EngineSampler:
-    """Decodes token by token with a key-value cache, over weights in `form`."""
+    """Decodes token by token with a key-value cache, over weights in `form`; `reshape` is planted.reshape_of."""
 
-    def __init__(self, policy: Policy, form: Format) -> None:
-        self.form = form
+    def __init__(self, policy: Policy, form: Format, reshape: Reshape) -> None:
+        self.form, self.reshape = form, reshape
         self.sync(policy)
 
     def sync(self, policy: Policy) -> None:
@@ -55,14 +60,19 @@ class EngineSampler:
 
     def generate(self, prompts: Prompts, generator: torch.Generator) -> Samples:
         """Write one answer to each prompt; every row sees each column once."""
-        first = self.decoder.prefill(prompts.tokens, prompts.starts)
-        return write_answers(first, lambda tokens, _: self.decoder.feed(tokens[:, None]), self.columns, generator)
+        first = self.reshape(self.decoder.prefill(prompts.tokens, prompts.starts))
+
+        def extend(tokens: Tensor, column: int) -> Tensor:
+            return self.reshape(self.decoder.feed(tokens[:, None]))
+
+        return write_answers(first, extend, self.columns, generator)
 
 
 class ExactSampler:
     """Runs the trainer's forward over the whole row, in the shape the recompute will have, for every token."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, reshape: Reshape) -> None:
+        self.reshape = reshape
         self.sync(policy)
 
     def sync(self, policy: Policy) -> None:
@@ -76,9 +86,10 @@ class ExactSampler:
 
         def extend(tokens: Tensor, column: int) -> Tensor:
             row[:, prompt + column - 1] = tokens
-            return answer_distribution(self.policy, row, prompts.starts)[:, column]
+            return self.reshape(answer_distribution(self.policy, row, prompts.starts)[:, column])
 
-        return write_answers(answer_distribution(self.policy, row, prompts.starts)[:, 0], extend, columns, generator)
+        first = self.reshape(answer_distribution(self.policy, row, prompts.starts)[:, 0])
+        return write_answers(first, extend, columns, generator)
 
 
 def write_answers(
@@ -104,6 +115,12 @@ def write_answers(
     return Samples(tokens, log_probs, mask)
 
 
-def make_sampler(name: str, policy: Policy) -> Sampler:
-    """The sampler of that name: `exact`, or an engine in one of the FORMATS."""
-    return ExactSampler(policy) if name == "exact" else EngineSampler(policy, FORMATS[name])
+def make_sampler(name: str, policy: Policy, fault: Fault | None = None) -> Sampler:
+    """The sampler of that name, `exact` or an engine in one of the FORMATS, with the part of a fault that is its own.
+
+    `int8` brings its own format; `stale_weights` needs two samplers and is made by replicas.
+    """
+    reshape = reshape_of(fault)
+    if fault is not None and fault.name == "int8":
+        return EngineSampler(policy, integer_format(int(fault.strength)), reshape)
+    return ExactSampler(policy, reshape) if name == "exact" else EngineSampler(policy, FORMATS[name], reshape)

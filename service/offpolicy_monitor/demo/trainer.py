@@ -12,11 +12,21 @@ import torch
 from offpolicy_monitor.demo.config import DemoConfig
 from offpolicy_monitor.demo.learner import Learner
 from offpolicy_monitor.demo.message import Message, make_message
+from offpolicy_monitor.demo.policy import Policy
+from offpolicy_monitor.demo.replicas import Replicas
 from offpolicy_monitor.demo.rollout import Rollout, collect
-from offpolicy_monitor.demo.sampler import make_sampler
+from offpolicy_monitor.demo.sampler import Sampler, make_sampler
 
 LEVEL_SOLVED = 0.8  # share of right answers, averaged, at which prompts get longer
 LEVEL_MEMORY = 20  # training steps over which it is averaged
+
+
+def _sampler(config: DemoConfig, policy: Policy) -> Sampler:
+    """The engine, or two of them where one is to go stale."""
+    engine = make_sampler(config.sampler, policy, config.fault)
+    if config.fault is None or config.fault.name != "stale_weights":
+        return engine
+    return Replicas(engine, make_sampler(config.sampler, policy), int(config.fault.strength))
 
 
 class Level:
@@ -39,7 +49,7 @@ class Trainer:
         self.config = config
         self.generator = torch.Generator().manual_seed(config.seed)
         self.learner = Learner(config, self.generator)
-        self.sampler = make_sampler(config.sampler, self.learner.policy)
+        self.sampler = _sampler(config, self.learner.policy)
         self.level = Level(config.first_level, config.top_level)
         self.waiting: deque[list[Rollout]] = deque()
 

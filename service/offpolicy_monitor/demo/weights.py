@@ -6,12 +6,11 @@ Converting copies: the trainer's later steps do not reach the engine until the n
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-INT8_LARGEST = 127.0
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,19 @@ def dense_bfloat16(layer: nn.Linear) -> Linear:
     return DenseLinear(layer.weight.detach().bfloat16(), layer.bias.detach().bfloat16())
 
 
-def quantise_int8(layer: nn.Linear) -> Linear:
-    """Round weights to int8, symmetric, so that the largest of each output channel becomes 127 of its scale."""
+def quantise(layer: nn.Linear, bits: int) -> Linear:
+    """Round weights to `bits` <= 8, symmetric: the largest of each output channel is 2^(bits-1) - 1 of its scale."""
     weight = layer.weight.detach()
-    scale = weight.abs().amax(1).clamp(min=torch.finfo(weight.dtype).tiny) / INT8_LARGEST
+    scale = weight.abs().amax(1).clamp(min=torch.finfo(weight.dtype).tiny) / (2 ** (bits - 1) - 1)
     return Int8Linear((weight / scale[:, None]).round().to(torch.int8), scale, layer.bias.detach().clone())
+
+
+def integer_format(bits: int) -> Format:
+    """Weights of so many bits, kept in int8; activations in float32."""
+    return Format(torch.float32, partial(quantise, bits=bits))
 
 
 FORMATS = {
     "bfloat16": Format(torch.bfloat16, dense_bfloat16),
-    "int8": Format(torch.float32, quantise_int8),
+    "int8": integer_format(8),
 }

@@ -89,9 +89,11 @@ HYPOTHESES: Final = (
     Hypothesis(
         "routing",
         scores.routing,
-        "The mismatch sits on tokens whose experts differ between engine and trainer.",
+        "The mismatch grows with the layers in which engine and trainer choose different experts.",
         (
             "routing.mismatch.agreement",
+            "routing.mismatch.trend.share",
+            "routing.mismatch.trend.z",
             "routing.mismatch.changed.share_of_second_moment",
             "routing.mismatch.changed.share_of_tokens",
         ),

@@ -15,8 +15,18 @@ DOUBTFUL: Final = 4.0
 CERTAIN: Final = 8.0
 #: Fewer tokens than this show no pattern of values.
 FEWEST: Final = 30
-#: Noise leaves an asymmetry of a few thousandths at most, so that less certainty will do.
-SHIFT_Z: Final = 1.5
+#: Clean batches leave an asymmetry of a few thousandths and score for that alone less than 0.1, so less z will do.
+SHIFT_Z: Final = 2.5
+#: The z of lags and replicas allows for sequences that differ; one clean batch of 150 has more than 2.6.
+CLUSTERED_Z: Final = 2.5
+#: Sequences that differ by chance make a share of some tenths: less than a half of the mismatch is not blamed on age.
+CHANCE_SHARE: Final = 0.4
+#: Of clean batches with experts the z of the trend stays below 3.1 in 80, as of independent tokens.
+ROUTED_Z: Final = 1.75
+#: The z of a tail flips signs at random: ten tokens of one sign, which chance gives once in 500, have at most 3.2.
+SIGNS_Z: Final = 2.6
+#: Rise of k3 that is a jump and no drift; vime's issue 64 has 3 in thirty steps.
+LEAST_JUMP: Final = 3.0
 #: Of a hotter engine the slope explains 0.85 to 1.2 of what the tail does; of a broken tail less than 0.6.
 HOTTER: Final = 0.7
 
@@ -64,12 +74,19 @@ def shifted(evidence: Evidence) -> float:
 
 def stale_weights(evidence: Evidence) -> float:
     """d^2 grows with version lag, or one replica's is larger than the others', or k3 jumps and stays."""
-    growth = believed(evidence.get("signature.lag.share", 0.0), 0.2, evidence.get("signature.lag.z", 0.0))
-    replica = believed(evidence.get("signature.replica.share", 0.0), 0.3, evidence.get("signature.replica.z", 0.0))
-    jump = evidence.get("steps.k3_jump", 1.0)
-    lasting = believed(1 - 1 / jump, 0.3, CERTAIN) if jump >= 3 else 0.0
+    found = max(_sure(evidence, "signature.lag"), _sure(evidence, "signature.replica"), _lasting(evidence))
     others = (shifted(evidence), copied(evidence), first_token(evidence))
-    return max(growth, 0.8 * replica, 0.8 * lasting) * math.prod(1 - other for other in others)
+    return found * math.prod(1 - other for other in others)
+
+
+def _sure(evidence: Evidence, mark: str) -> float:
+    share, z = evidence.get(f"{mark}.share", 0.0), evidence.get(f"{mark}.z", 0.0)
+    return believed(share - CHANCE_SHARE, 0.15, CLUSTERED_Z * z)
+
+
+def _lasting(evidence: Evidence) -> float:
+    jump = evidence.get("steps.k3_jump", 1.0)
+    return believed(1 - 1 / jump, 0.3, CERTAIN) if jump >= LEAST_JUMP else 0.0
 
 
 def copied(evidence: Evidence) -> float:
@@ -80,8 +97,8 @@ def copied(evidence: Evidence) -> float:
 
 
 def quantised(evidence: Evidence) -> float:
-    """Values are multiples of a power of two far coarser than float32's own; not where all of them are copies."""
-    if evidence.get("signature.grid.tokens", 0) < FEWEST or "signature.grid.step" not in evidence:
+    """Values have far fewer bits than float32, or are multiples of a step that coarse."""
+    if evidence.get("signature.grid.tokens", 0) < FEWEST:
         return 0.0
     return believed(max(0.0, evidence["signature.grid.share"] - 0.1), 0.1, CERTAIN)
 
@@ -90,7 +107,7 @@ def first_token(evidence: Evidence) -> float:
     """First tokens hold most of the second moment, and far more than their share of tokens."""
     share = evidence.get("signature.first_token.second_moment_share", 0.0)
     excess = share - 10 * evidence.get("signature.first_token.token_share", 1.0)
-    return believed(max(0.0, excess), 0.3, CERTAIN) * (1 - shifted(evidence))
+    return believed(max(0.0, excess), 0.2, CERTAIN) * (1 - shifted(evidence))
 
 
 def low_probability_tail(evidence: Evidence) -> float:
@@ -100,7 +117,7 @@ def low_probability_tail(evidence: Evidence) -> float:
 
 
 def _tail(evidence: Evidence) -> float:
-    z = -evidence.get("signature.low_probability.z", 0.0)
+    z = -SIGNS_Z * evidence.get("signature.low_probability.z", 0.0)
     return believed(_tail_share(evidence), 0.1, z)
 
 
@@ -119,10 +136,10 @@ def _tail_follows_slope(evidence: Evidence) -> bool:
 
 
 def routing(evidence: Evidence) -> float:
-    """Tokens whose experts differ hold far more of the second moment than of the tokens."""
-    moment = evidence.get("routing.mismatch.changed.share_of_second_moment", 0.0)
-    tokens = evidence.get("routing.mismatch.changed.share_of_tokens", 1.0)
-    return believed(max(0.0, moment - tokens), 0.3, CERTAIN) * (1 - shifted(evidence))
+    """d^2 of a token grows with the number of its layers whose experts differ."""
+    trend = "routing.mismatch.trend"
+    share, z = evidence.get(f"{trend}.share", 0.0), evidence.get(f"{trend}.z", 0.0)
+    return believed(share, 0.3, ROUTED_Z * z) * (1 - shifted(evidence))
 
 
 def noise(evidence: Evidence) -> float:

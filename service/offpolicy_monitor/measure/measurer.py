@@ -35,7 +35,8 @@ SMALLEST_BLOCK_TOKENS: Final = 1 << 14
 class Measurer:
     """Turns batches into summaries on one device. Not thread-safe: one thread calls it."""
 
-    def __init__(self, device: str = "auto", threads: int = 1) -> None:
+    def __init__(self, device: str = "auto", threads: int = 1, keep_worst: int = 0) -> None:
+        self.keep_worst = keep_worst
         torch.set_num_threads(threads)
         self.device = choose_device(device)
         self.fallbacks = 0
@@ -75,12 +76,16 @@ class Measurer:
         rows: Sequence[MethodRow],
         origin: Origin = UNKNOWN_ORIGIN,
         makers: Sequence[Maker] = (*OF_DATA, *OF_METHODS),
+        worst: bool = True,
     ) -> StepSummary:
-        """The summary of a batch, with what each row would do to it. Rows whose inputs were not sent are left out."""
+        """The summary of a batch, with what each row would do to it. Rows whose inputs were not sent are left out.
+
+        With `worst`, also its worst sequences, the first `keep_worst` by each ranking with their log-probs.
+        """
 
         def run(block_tokens: int) -> StepSummary:
             loaded = DeviceBatch.load(batch, self.device, self._derive)
-            return summarise(loaded, rows, block_tokens, origin, makers)
+            return summarise(loaded, rows, block_tokens, origin, makers, self.keep_worst if worst else None)
 
         return self._with_fallback(run)
 
@@ -98,7 +103,7 @@ class Measurer:
         """
         wanted = PRESETS if rows is None else rows
         numbered = [dataclasses.replace(row, name=str(place)) for place, row in enumerate(wanted)]
-        figures = self.measure(batch, numbered, origin, OF_DATA).figures()
+        figures = self.measure(batch, numbered, origin, OF_DATA, worst=False).figures()
         figures["methods"] = [{"name": wanted[int(place)].name, **f} for place, f in figures["methods"].items()]
         if detail == "none":
             return figures

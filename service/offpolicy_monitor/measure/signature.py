@@ -15,6 +15,7 @@ from offpolicy_monitor.measure.blocks import ValidTokens
 from offpolicy_monitor.summary.signature import (
     GRID_KEYS,
     HIGHEST_MIDDLE,
+    LEAST,
     LOWEST_MIDDLE,
     MIDDLE_KEYS,
     NEIGHBOUR_KEYS,
@@ -43,7 +44,7 @@ def signature(view: "BlockView") -> Tables:
     }
     if not COARSE_DTYPES & set(view.block.batch.source.dtypes.values()):
         for name, column in (("sampling", b), ("old", valid.gap.numerator), ("difference", d)):
-            counts = dict(zip(GRID_KEYS, grid_counts(column), strict=True))
+            counts = dict(zip(GRID_KEYS, grid_counts(column, LEAST[name]), strict=True))
             tables[f"{PREFIX}/grid/{name}"] = {key: count for key, count in counts.items() if count}
     return {name: table for name, table in tables.items() if table}
 
@@ -52,7 +53,7 @@ def _neighbours(valid: ValidTokens) -> Table:
     gap = valid.gap
     if gap.segments.tokens == gap.segments.sequences:
         return {}
-    return _named(NEIGHBOUR_KEYS, neighbour_sums(gap.numerator, gap.denominator, gap.log_ratio, gap.segments))
+    return _named(NEIGHBOUR_KEYS, neighbour_sums(gap.numerator, gap.denominator, gap.segments))
 
 
 def _named(keys: Sequence[str], sums: Tensor) -> Table:

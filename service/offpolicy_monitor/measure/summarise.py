@@ -19,11 +19,13 @@ from offpolicy_monitor.measure.blocks import Block, DeviceBatch, ValidTokens
 from offpolicy_monitor.measure.counts import batch_sums, lag_sums
 from offpolicy_monitor.measure.decide import Decider, applicable
 from offpolicy_monitor.measure.tables import BlockView, Maker, tables_of
+from offpolicy_monitor.measure.worst import worst
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.gap import GapSummary
 from offpolicy_monitor.summary.histogram import Histogram
 from offpolicy_monitor.summary.method import MethodSummary
 from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.summary.worst import Worst
 
 #: Groups of core.advantages.sign_groups; histograms of batches without advantages go under `unknown`.
 ADVANTAGE_SIGNS: Final = ("negative", "zero", "positive")
@@ -39,9 +41,17 @@ COUNTS: Final = frozenset(
 
 
 def summarise(
-    loaded: DeviceBatch, rows: Sequence[MethodRow], block_tokens: int, origin: Origin, makers: Sequence[Maker]
+    loaded: DeviceBatch,
+    rows: Sequence[MethodRow],
+    block_tokens: int,
+    origin: Origin,
+    makers: Sequence[Maker],
+    keep_worst: int | None = None,
 ) -> StepSummary:
-    """The summary of a batch."""
+    """The summary of a batch.
+
+    `keep_worst` sequences of each ranking of the worst keep raw log-probs; None looks for no worst sequences.
+    """
     rows = applicable(rows, loaded)
     decider = Decider(rows, loaded)
     summary = StepSummary(
@@ -50,23 +60,27 @@ def summarise(
         {row.name: _no_drops(row) for row in rows},
     )
     for block in loaded.blocks(block_tokens):
-        summary = summary.merge(summarise_block(block, decider, origin, makers))
+        summary = summary.merge(summarise_block(block, decider, origin, makers, keep_worst))
     return summary
 
 
-def summarise_block(block: Block, decider: Decider, origin: Origin, makers: Sequence[Maker]) -> StepSummary:
-    """The summary of one block: gaps, methods, cross terms and tables."""
+def summarise_block(
+    block: Block, decider: Decider, origin: Origin, makers: Sequence[Maker], keep_worst: int | None
+) -> StepSummary:
+    """The summary of one block: gaps, methods, cross terms, tables and the worst sequences."""
     valid = {gap: tokens for gap in block.batch.gaps if (tokens := block.valid(gap)) is not None}
     bins = {gap: histogram_bins(tokens.gap.log_ratio) for gap, tokens in valid.items()}
     decisions = [
         (row, decider.decide(place, valid[row.gap].gap)) for place, row in enumerate(decider.rows) if row.gap in valid
     ]
+    view = BlockView(block, valid, bins, decisions, origin)
     return StepSummary(
         {},
         {name: gap_summary(tokens.gap, bins[name]) for name, tokens in valid.items()},
         {row.name: method_summary(row, valid[row.gap].gap, decision) for row, decision in decisions},
         _cross(block, valid),
-        tables_of(BlockView(block, valid, bins, decisions, origin), makers),
+        tables_of(view, makers),
+        Worst() if keep_worst is None else worst(view, keep_worst),
     )
 
 

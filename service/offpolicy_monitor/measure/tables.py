@@ -17,6 +17,7 @@ from offpolicy_monitor.measure.anchors import anchors
 from offpolicy_monitor.measure.blocks import Block, ValidTokens
 from offpolicy_monitor.measure.breakdowns import breakdowns
 from offpolicy_monitor.measure.lengths import lengths
+from offpolicy_monitor.measure.routing import routing
 from offpolicy_monitor.measure.signature import signature
 from offpolicy_monitor.measure.versions import version_spans
 from offpolicy_monitor.measure.whatif import whatif
@@ -41,7 +42,7 @@ class BlockView:
 Maker = Callable[[BlockView], Tables]
 
 #: Tables of the data: made of every batch.
-OF_DATA: Final[tuple[Maker, ...]] = (breakdowns, version_spans, weighted, signature)
+OF_DATA: Final[tuple[Maker, ...]] = (breakdowns, version_spans, weighted, signature, routing)
 
 #: Tables of the rows' decisions: made of ingested batches, whose rows are few.
 OF_METHODS: Final[tuple[Maker, ...]] = (anchors, lengths, whatif)

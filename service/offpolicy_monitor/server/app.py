@@ -23,13 +23,15 @@ from offpolicy_monitor.server import (
     scrape,
     services,
     whatif,
+    worst,
 )
 from offpolicy_monitor.server.middleware import RequestMiddleware
 from offpolicy_monitor.server.queries import refuse_unknown_parameters
 from offpolicy_monitor.settings import Settings
 
 ROUTERS = tuple(
-    part.router for part in (ingest, evaluate, reading, diagnosis, whatif, recommendations, health, scrape, pages)
+    part.router
+    for part in (ingest, evaluate, reading, diagnosis, whatif, recommendations, worst, health, scrape, pages)
 )
 
 

@@ -3,11 +3,12 @@
 Further fields may come; the ones listed stay.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Figures = dict[str, Any]
+Routing = Annotated[dict[str, Figures], Field(description="Only where two of the expert arrays were sent, by gap.")]
 
 
 class Shape(BaseModel):
@@ -52,6 +53,7 @@ class BatchAnswer(Shape):
     suspect_tokens: dict[str, int]
     gaps: dict[str, Figures]
     methods: dict[str, Figures]
+    routing: Routing = {}
     verdict: str
     alerts: list[Figures]
 
@@ -63,6 +65,7 @@ class EvaluateAnswer(Shape):
     sequences: int
     gaps: dict[str, Figures]
     methods: list[Figures]
+    routing: Routing = {}
 
 
 class RunRow(Shape):
@@ -96,6 +99,7 @@ class Step(Shape):
     minibatch: int
     gaps: dict[str, Figures]
     methods: dict[str, Figures]
+    routing: Routing = {}
 
 
 class Steps(Shape):
@@ -184,6 +188,27 @@ class PresetState(Shape):
     state: str = Field(description="inert, active or saturated.")
     steps: int
     summary: str
+
+
+class WorstSequence(Shape):
+    """One sequence, to be found again by its id or its place."""
+
+    step: int
+    minibatch: int
+    shard: int
+    index: int = Field(description="Among the sequences of the shard as posted, from 0.")
+    id: str | None = Field(description="Null where no sequence_ids were sent.")
+    tokens: int
+    by: list[Figures] = Field(description="The rankings that it stands in: gap, by, rank from 1.")
+    gaps: dict[str, Figures]
+    positions: list[Figures] = Field(description="The token of the largest |d| of each gap, with its log-probs.")
+    columns: dict[str, list[float | None]] | None = Field(None, description="Raw tokens, where they were kept.")
+
+
+class Worst(Shape):
+    """Worst sequences first."""
+
+    sequences: list[WorstSequence]
 
 
 class Recommendations(Shape):

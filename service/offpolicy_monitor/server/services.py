@@ -110,7 +110,7 @@ def torch_measurer(settings: Settings) -> Measurer:
     """Made here, not imported above: torch takes seconds to import, and only a running service needs it."""
     from offpolicy_monitor.measure import Measurer as TorchMeasurer
 
-    measurer = TorchMeasurer(settings.device, settings.torch_threads)
+    measurer = TorchMeasurer(settings.device, settings.torch_threads, settings.keep_worst)
     if settings.torch_compile:
         measurer.compile_in_background(_compiled)
     return measurer

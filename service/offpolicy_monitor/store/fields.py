@@ -3,7 +3,7 @@
 A path names a figure in the nested figures of a step: `gaps.mismatch.k3`. In a pattern `*` stands for any one key.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from offpolicy_monitor.summary.gap import QUANTILES
@@ -20,6 +20,7 @@ HEADLINE: Final = (
     "policy_lag.mean",
     "policy_lag.max",
     "attribution.*",
+    "routing.*.agreement",
     "gaps.*.k1",
     "gaps.*.k3",
     "gaps.*.abs_log_ratio_mean",
@@ -79,6 +80,16 @@ METHOD_FIELDS: Final = (
     *("k3_kept", "k3_masked", "k2_kept", "anchor_disagreement"),
 )
 
+ROUTING_FIELDS: Final = (
+    *("tokens", "agreement", "changed_tokens_fraction", "changed_layers_mean"),
+    *(
+        f"{part}.{name}"
+        for part in ("agreeing", "changed")
+        for name in ("tokens", "k3", "second_moment", "share_of_tokens", "share_of_k3", "share_of_second_moment")
+    ),
+    *(f"trend.{name}" for name in ("intercept", "slope", "share", "z")),
+)
+
 #: Figures that a step may have. Names of methods are the catalogue's business, so any name stands here.
 KNOWN: Final = frozenset(
     (
@@ -86,6 +97,7 @@ KNOWN: Final = frozenset(
         *(f"gaps.{gap}.{name}" for gap in GAPS for name in TOKEN_FIELDS),
         *(f"gaps.{gap}.sequence.{name}" for gap in GAPS for name in SEQUENCE_FIELDS),
         *(f"methods.*.{name}" for name in METHOD_FIELDS),
+        *(f"routing.{gap}.{name}" for gap in GAPS for name in ROUTING_FIELDS),
     )
 )
 
@@ -97,6 +109,7 @@ DETAILS: Final = (
     *(f"methods.*.length_bias.{n}" for n in ("spearman", "slope", "shortest", "longest", "ratio", "difference")),
     *("versions.spans", "versions.spans_per_sequence_mean", "versions.sequence_lag.*"),
     *(f"versions.staleness_curve.*.{name}" for name in ("intercept", "slope")),
+    "routing.*.by_layer.*",
 )
 
 
@@ -123,7 +136,12 @@ def is_known(path: str) -> bool:
 
 
 def lookup(figures: Any, path: str) -> float | None:
-    """The number at `path`, None where there is none. A key may hold dots itself: `quantiles.0.001`."""
+    """The number at `path`, None where there is none. A key may hold dots itself: `quantiles.0.001`.
+
+    An entry of a list goes by its place: `by_layer.0`.
+    """
+    if isinstance(figures, Sequence) and not isinstance(figures, str):
+        figures = {str(place): item for place, item in enumerate(figures)}
     if not isinstance(figures, Mapping):
         return None
     if path in figures:

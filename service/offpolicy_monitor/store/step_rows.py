@@ -54,12 +54,40 @@ def read_step(connection: Connection, run: str, step: int, minibatch: int | None
     """One merged gradient step, the last of its step if not named; Refusal 404 where there is none."""
     of_step = in_range(run_id(connection, run), step, step)
     known = connection.execute(select(steps.c.minibatch).where(*of_step).order_by(steps.c.minibatch)).scalars().all()
-    wanted = minibatch if minibatch is not None else (known[-1] if known else 0)
-    if wanted not in known:
-        which = f"step {step}" if minibatch is None else f"minibatch {minibatch} of step {step}"
-        raise Refusal(404, "unknown-step", f"run {run} has no {which}")
-    row = connection.execute(select(*ROW_COLUMNS).where(*of_step, steps.c.minibatch == wanted)).one()
+    row_id = _find(connection, run, step, minibatch)
+    row = connection.execute(select(*ROW_COLUMNS).where(steps.c.id == row_id)).one()
     return {"breakdowns": {}, **_row(connection, row), "minibatches": list(known)}
+
+
+def read_summary(
+    connection: Connection, run: str, step: int | None, minibatch: int | None
+) -> tuple[int, int, StepSummary]:
+    """(step, minibatch, summary) of one gradient step, the latest one, or the last of `step`, if not named.
+
+    The merge of what has arrived; Refusal 404 where there is none.
+    """
+    columns = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.summary)
+    row_id = _find(connection, run, step, minibatch)
+    row = connection.execute(select(*columns).where(steps.c.id == row_id)).one()
+    summary = (
+        merge_stored(connection, row.run_id, row.step, row.minibatch, row.attempt)
+        if row.summary is None
+        else stored.from_bytes(row.summary)
+    )
+    return row.step, row.minibatch, summary
+
+
+def _find(connection: Connection, run: str, step: int | None, minibatch: int | None) -> int:
+    """The row of a gradient step that stands; what is not named is the last one."""
+    query = select(steps.c.id).where(*in_range(run_id(connection, run), step, step))
+    if minibatch is not None:
+        query = query.where(steps.c.minibatch == minibatch)
+    found = connection.execute(query.order_by(steps.c.step.desc(), steps.c.minibatch.desc()).limit(1)).scalar()
+    if found is None:
+        which = "step" if step is None else f"step {step}"
+        which = which if minibatch is None else f"minibatch {minibatch} of {which}"
+        raise Refusal(404, "unknown-step", f"run {run} has no {which}")
+    return int(found)
 
 
 def read_summaries(

@@ -143,6 +143,11 @@ class Store:
         with self._database.reading() as connection:
             return step_rows.read_spread(connection, run, first, last, most)
 
+    def summary(self, run: str, step: int | None = None, minibatch: int | None = None) -> tuple[int, int, StepSummary]:
+        """(step, minibatch, summary) of one gradient step, the latest one, or the last of `step`, if not named."""
+        with self._database.reading() as connection:
+            return step_rows.read_summary(connection, run, step, minibatch)
+
     def series(
         self, run: str, field: str, first: int | None = None, last: int | None = None, points: int = 1000
     ) -> dict[str, Any]:

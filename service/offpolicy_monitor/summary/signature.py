@@ -5,7 +5,8 @@ belongs to no table here comes from breakdowns of the mismatch. It weighs nothin
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Any, Final
 
 from offpolicy_monitor.summary.tables import Table, Tables, add_tables, under
@@ -19,12 +20,16 @@ LOW_BUCKETS: Final = ("0", "1e-4", "1e-3")
 MIDDLE_KEYS: Final = ("tokens", "b", "d", "b_square", "b_d", "d_square")
 NEIGHBOUR_KEYS: Final = (
     "pairs", "a_first", "b_first", "a_first_square", "b_first_square", "a_second", "b_second", "a_second_square",
-    "b_second_square", "forward", "turning", "turning_square",
+    "b_second_square", "forward", "backward",
 )  # fmt: skip
 GRID_EXPONENTS: Final = (3, 4, 5, 6, 7, 8)
-GRID_KEYS: Final = ("tokens", *(f"2^-{k}" for k in GRID_EXPONENTS))
-#: Kurtosis of d that an error bar on a mean of d^2 allows for; log-ratios have tails.
-KURTOSIS: Final = 30.0
+GRID_KEYS: Final = ("tokens", "short", *(f"2^-{k}" for k in GRID_EXPONENTS))
+#: Column -> the least |value| that shows whether it is rounded. A log-prob near 0 is the difference of two float32
+#: numbers of some 20, and has few bits of its own.
+LEAST: Final[Mapping[str, float]] = {"sampling": 0.25, "old": 0.25, "difference": 2.0**-9}
+#: Standard deviation of sequences' mean |d| over its mean that healthy runs are allowed: tokens of one sequence share
+#: a subject and a length, so that they are not as many independent witnesses as there are of them.
+SEQUENCES_DIFFER: Final = 0.5
 
 
 def signature(tables: Tables) -> dict[str, Any]:
@@ -62,24 +67,19 @@ def _regression(sums: Table) -> dict[str, float]:
 
 
 def _neighbours(sums: Table) -> dict[str, float]:
-    """Correlations of a_t with b_(t-1), b_(t+1), their difference, and its z-score where d is noise.
+    """Correlations of a_t with b_(t-1), b_(t+1), their difference, and its z-score were the two independent.
 
     Neighbouring tokens correlate both ways alike; only a shift makes one way differ from the other.
     """
     count = sums.get("pairs", 0)
     if not count:
         return {}
-    turning, square = sums["turning"], sums["turning_square"]
     forward = _correlation(sums, sums["forward"], "a_first", "b_second")
-    backward = _correlation(sums, sums["forward"] - turning, "a_second", "b_first")
+    backward = _correlation(sums, sums["backward"], "a_second", "b_first")
     if forward is None or backward is None:
         return {}
-    return {
-        "next": forward,
-        "previous": backward,
-        "asymmetry": abs(forward - backward),
-        "z": abs(turning) / math.sqrt(square) if square > 0 else 0.0,
-    }
+    asymmetry = abs(forward - backward)
+    return {"next": forward, "previous": backward, "asymmetry": asymmetry, "z": asymmetry * math.sqrt(count / 2)}
 
 
 def _correlation(sums: Table, product: float, left: str, right: str) -> float | None:
@@ -93,13 +93,17 @@ def _correlation(sums: Table, product: float, left: str, right: str) -> float | 
 
 
 def _grid(tables: Tables) -> dict[str, Any]:
-    """The column that lies most on a grid, the share of its values that does, and the coarsest step that holds them."""
+    """The column most of whose values are rounded, the share that is, and the coarsest step that holds them if any.
+
+    Of a difference only multiples of the finest step count: two neighbouring values of full precision differ by few
+    bits.
+    """
     best: dict[str, Any] = {}
     for (column,), table in under(tables, f"{PREFIX}/grid"):
-        finest = table.get(GRID_KEYS[-1], 0)
-        share = finest / table["tokens"] if table.get("tokens") else 0.0
+        rounded = table.get(GRID_KEYS[-1] if column == "difference" else "short", 0)
+        share = rounded / table["tokens"] if table.get("tokens") else 0.0
         if share > best.get("share", -1.0):
-            steps = [k for k in GRID_EXPONENTS if finest and table.get(f"2^-{k}", 0) >= 0.9 * finest]
+            steps = [k for k in GRID_EXPONENTS if rounded and table.get(f"2^-{k}", 0) >= 0.9 * rounded]
             best = {"column": column, "share": share, "step": 2.0 ** -steps[0] if steps else None}
             best["tokens"] = int(table.get("tokens", 0))
     return best
@@ -112,66 +116,94 @@ def _uncertain(sums: Table) -> dict[str, float]:
 
 
 def _part(tables: Tables, dimension: str, buckets: tuple[str, ...]) -> dict[str, float]:
-    """Some buckets' share of tokens, sum d^2 and sum k3, their mean d over its root mean square, and z of mean d."""
-    part: Table = {}
-    whole: Table = {}
-    for (bucket, gap), table in under(tables, f"breakdown/{dimension}"):
-        if gap == "mismatch":
-            whole = add_tables(whole, table)
-            part = add_tables(part, table) if bucket in buckets else part
+    """Some buckets' share of tokens, sum d^2 and sum k3, their mean d over mean |d|, and z of mean d.
+
+    z is that of flipping signs at random, sum d / sqrt(sum d^2): a few large tokens cannot make it large.
+    """
+    rows = _rows(tables, dimension)
+    whole = _added(rows.values())
+    part = _added(table for bucket, table in rows.items() if bucket in buckets)
     if not part or not whole["log_ratio_square"] > 0 or not whole["k3"] > 0:
         return {}
-    count, size = part["tokens"], math.sqrt(part["log_ratio_square"] / part["tokens"])
-    direction = part["log_ratio"] / count / size if size > 0 else 0.0
+    size, square = part["log_ratio_abs"], part["log_ratio_square"]
     return {
-        "token_share": count / whole["tokens"],
-        "second_moment_share": part["log_ratio_square"] / whole["log_ratio_square"],
+        "token_share": part["tokens"] / whole["tokens"],
+        "second_moment_share": square / whole["log_ratio_square"],
         "k3_share": part["k3"] / whole["k3"],
-        "direction": direction,
-        "z": direction * math.sqrt(count),
-        "tokens": count,
+        "direction": part["log_ratio"] / size if size > 0 else 0.0,
+        "z": part["log_ratio"] / math.sqrt(square) if square > 0 else 0.0,
+        "tokens": part["tokens"],
     }
 
 
 def _growth(tables: Tables) -> dict[str, float]:
-    """The line of mean d^2 on the version lag: the share of the whole that grows with lag, and z of its slope."""
-    rows = [
-        (float(bucket.rstrip("+")), table["tokens"], table["log_ratio_square"])
-        for (bucket, gap), table in under(tables, "breakdown/lag")
-        if gap == "mismatch" and bucket != "negative"
-    ]
-    count, square = sum(row[1] for row in rows), sum(row[2] for row in rows)
-    if len(rows) < 2 or not square > 0:
+    """The lines of mean |d| and mean d^2 on the version lag: the share of sum d^2 that grows with lag, and z of |d|.
+
+    The standard error is that of equal buckets, so that it does not grow with what it is to detect.
+    """
+    rows = {float(b.rstrip("+")): table for b, table in _rows(tables, "lag").items() if b != "negative"}
+    whole = _added(rows.values())
+    if len(rows) < 2 or not whole["log_ratio_square"] > 0:
         return {}
-    centre = sum(lag * n for lag, n, _ in rows) / count
-    spread = sum(n * (lag - centre) ** 2 for lag, n, _ in rows)
-    slope = sum((lag - centre) * total for lag, _, total in rows) / spread
-    error = math.sqrt(KURTOSIS / spread) * square / count
-    return {"share": max(0.0, min(1.0, slope * centre * count / square)), "z": slope / error}
+    count = whole["tokens"]
+    centre = sum(lag * table["tokens"] for lag, table in rows.items()) / count
+    spread = sum(table["tokens"] * (lag - centre) ** 2 for lag, table in rows.items())
+    sizes, squares = (
+        sum((lag - centre) * table[key] for lag, table in rows.items()) / spread
+        for key in ("log_ratio_abs", "log_ratio_square")
+    )
+    share = squares * centre * count / whole["log_ratio_square"]
+    error = math.sqrt(_variance(whole, _length(tables)) / spread)
+    return {"share": max(0.0, min(1.0, share)), "z": sizes / error}
 
 
 def _replica(tables: Tables) -> dict[str, float]:
-    """Of shards and of each label's values: what the largest mean d^2 exceeds the usual by, as a share, and its z."""
-    found: dict[str, dict[str, tuple[float, float]]] = {}
-    for (*names, gap), table in under(tables, "breakdown"):
-        if gap == "mismatch" and (names[0] == "shard" or names[0].startswith("label:")):
-            found.setdefault(names[0], {})[names[1]] = (table["tokens"], table["log_ratio_square"])
+    """Of shards and of each label's values: the one whose mean |d| exceeds the usual most surely.
+
+    The usual is the lower median. `share` is of sum d^2, `ratio` of mean d^2.
+    """
     best: dict[str, float] = {}
-    for rows in found.values():
-        if len(rows) > 1 and (figures := _outlier(rows))["z"] > best.get("z", 0.0):
-            best = figures
+    for dimension in sorted({path[0] for path, _ in under(tables, "breakdown")}):
+        if dimension == "shard" or dimension.startswith("label:"):
+            rows = list(_rows(tables, dimension).values())
+            if len(rows) > 1 and (figures := _outlier(rows, _length(tables)))["z"] > best.get("z", 0.0):
+                best = figures
     return best
 
 
-def _outlier(rows: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    means = {name: square / count for name, (count, square) in rows.items()}
-    ordered = sorted(means.values())
-    usual, worst = ordered[(len(ordered) - 1) // 2], max(means, key=lambda name: means[name])
-    total = sum(square for _, square in rows.values())
-    excess = means[worst] - usual
-    error = means[worst] * math.sqrt(KURTOSIS / rows[worst][0])
+def _outlier(rows: list[Table], length: float) -> dict[str, float]:
+    ordered = sorted(rows, key=lambda table: table["log_ratio_abs"] / table["tokens"])
+    usual, worst = ordered[(len(ordered) - 1) // 2], ordered[-1]
+    excess = _mean(worst, "log_ratio_abs") - _mean(usual, "log_ratio_abs")
+    error = math.sqrt(sum(_variance(table, length) / table["tokens"] for table in (worst, usual)))
+    square, total = _mean(usual, "log_ratio_square"), sum(table["log_ratio_square"] for table in rows)
     return {
-        "share": excess * rows[worst][0] / total if total > 0 else 0.0,
+        "share": max(0.0, worst["log_ratio_square"] - square * worst["tokens"]) / total if total > 0 else 0.0,
         "z": excess / error if error > 0 else 0.0,
-        "ratio": means[worst] / usual if usual > 0 else math.inf,
+        "ratio": _mean(worst, "log_ratio_square") / square if square > 0 else math.inf,
     }
+
+
+def _variance(table: Table, length: float) -> float:
+    """What the variance of a mean of |d| is in proportion to 1 / tokens: of tokens, and of sequences of that length."""
+    mean = _mean(table, "log_ratio_abs")
+    return _mean(table, "log_ratio_square") - mean**2 + length * (SEQUENCES_DIFFER * mean) ** 2
+
+
+def _mean(table: Table, key: str) -> float:
+    return table[key] / table["tokens"]
+
+
+def _length(tables: Tables) -> float:
+    """Tokens a sequence: each has one first token."""
+    rows = _rows(tables, "position")
+    return _added(rows.values())["tokens"] / rows["first"]["tokens"] if "first" in rows else 1.0
+
+
+def _rows(tables: Tables, dimension: str) -> dict[str, Table]:
+    """Bucket -> the mismatch's table, of one breakdown."""
+    return {bucket: table for (bucket, gap), table in under(tables, f"breakdown/{dimension}") if gap == "mismatch"}
+
+
+def _added(rows: Iterable[Table]) -> Table:
+    return reduce(add_tables, rows, {})

@@ -16,8 +16,10 @@ from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.gap import GapSummary
 from offpolicy_monitor.summary.method import MethodSummary
 from offpolicy_monitor.summary.method_extras import method_extras
+from offpolicy_monitor.summary.routing import routing
 from offpolicy_monitor.summary.sums import Reduction, Sums, fraction, merge_sums
 from offpolicy_monitor.summary.tables import Tables, merge_tables
+from offpolicy_monitor.summary.worst import Worst
 
 #: Counts and sums over the whole batch, whatever the gap.
 BATCH_SUMS: Final[Mapping[str, Reduction]] = {
@@ -55,13 +57,15 @@ DETAILS: Final[Mapping[str, Callable[[Tables], Any]]] = {
 
 @dataclass(frozen=True)
 class StepSummary:
-    """Sums over the batch (BATCH_SUMS), by gap, by method, cross terms between gaps (CROSS_SUMS), and tables."""
+    """Sums over the batch (BATCH_SUMS), by gap, by method, cross terms between gaps (CROSS_SUMS), tables,
+    and the worst sequences."""
 
     batch: Sums = field(default_factory=dict)
     gaps: Mapping[str, GapSummary] = field(default_factory=dict)
     methods: Mapping[str, MethodSummary] = field(default_factory=dict)
     cross: Sums = field(default_factory=dict)
     tables: Tables = field(default_factory=dict)
+    worst: Worst = field(default_factory=Worst)
 
     @classmethod
     def empty(cls) -> "StepSummary":
@@ -82,6 +86,7 @@ class StepSummary:
             methods,
             merge_sums(CROSS_SUMS, self.cross, other.cross),
             merge_tables(self.tables, other.tables),
+            self.worst.merge(other.worst),
         )
 
     def figures(self) -> dict[str, Any]:
@@ -116,8 +121,14 @@ class StepSummary:
                 "methods": methods,
                 "attribution": attribution(self.cross),
                 **_batch_means(self.batch),
+                **self._routing_figures(),
             }.items()
         }
+
+    def _routing_figures(self) -> dict[str, Any]:
+        """Left out, as a gap is, where no two expert arrays were sent."""
+        found = routing(self.tables)
+        return {"routing": found} if found else {}
 
     def _gap_figures(self, name: str) -> dict[str, Any]:
         figures = self.gaps[name].figures()

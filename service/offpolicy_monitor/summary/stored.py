@@ -7,7 +7,7 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from offpolicy_monitor.errors import OffpolicyMonitorError
 from offpolicy_monitor.summary.gap import GapSummary
@@ -15,6 +15,7 @@ from offpolicy_monitor.summary.histogram import Histogram
 from offpolicy_monitor.summary.method import MethodSummary
 from offpolicy_monitor.summary.packing import pack, unpack
 from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.summary.worst_stored import from_tree, to_tree
 
 VERSION: Final = 2
 
@@ -25,7 +26,7 @@ class StoredSummaryError(OffpolicyMonitorError):
 
 def to_bytes(summary: StepSummary) -> bytes:
     """Write a summary; `from_bytes` gives back an equal one, bit for bit."""
-    tree = {
+    tree: dict[str, Any] = {
         "batch": summary.batch,
         "cross": summary.cross,
         "gaps": {
@@ -35,7 +36,9 @@ def to_bytes(summary: StepSummary) -> bytes:
         "methods": {name: method.sums for name, method in summary.methods.items()},
         "tables": summary.tables,
     }
-    return bytes([VERSION]) + pack(tree, {"specs": {name: method.spec for name, method in summary.methods.items()}})
+    tree["worst"], ids = to_tree(summary.worst)
+    texts = {"specs": {name: method.spec for name, method in summary.methods.items()}, "worst": ids}
+    return bytes([VERSION]) + pack(tree, texts)
 
 
 def from_bytes(stored: bytes) -> StepSummary:
@@ -53,7 +56,8 @@ def _read_version_2(stored: bytes) -> StepSummary:
         for name, gap in tree["gaps"].items()
     }
     methods = {name: MethodSummary(texts["specs"][name], sums) for name, sums in tree["methods"].items()}
-    return StepSummary(tree["batch"], gaps, methods, tree["cross"], tree["tables"])
+    worst = from_tree(tree.get("worst", {}), texts.get("worst", []))
+    return StepSummary(tree["batch"], gaps, methods, tree["cross"], tree["tables"], worst)
 
 
 def _read_version_1(stored: bytes) -> StepSummary:

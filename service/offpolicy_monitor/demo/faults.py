@@ -1,0 +1,61 @@
+"""Faults that the demo can be told to have, by name: what each is, and what its strength means.
+
+Data rows and their reading from `NAME` or `NAME=STRENGTH`. Where a fault acts is known to planted.py, replicas.py and
+sampler.py; this module needs no torch, so that `--help` stays quick.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class FaultKind:
+    """A fault: the strength it has if none is given, the range of strengths, and what it does in a few words."""
+
+    name: str
+    usual: float
+    least: float
+    most: float
+    summary: str
+
+
+KINDS: Final[Mapping[str, FaultKind]] = {
+    kind.name: kind
+    for kind in (
+        FaultKind("temperature", 0.8, 0.1, 10.0, "the engine samples at this temperature, the trainer recomputes at 1"),
+        FaultKind("top_p", 0.9, 0.1, 1.0, "the engine samples from this nucleus, renormalised; the trainer does not"),
+        FaultKind("off_by_one", 1.0, 0.0, 1.0, "the trainer cuts this share of its answers out one column early"),
+        FaultKind("stale_weights", 8, 1, 1_000_000, "one of two replicas takes only every n-th weight sync"),
+        FaultKind("quantised", 8, 1, 24, "the engine's log-probs have this many bits, 8 as in bfloat16"),
+        FaultKind("int8", 8, 2, 8, "the engine's weights are rounded to this many bits: more noise, and no bug"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault to plant, and how strongly."""
+
+    name: str
+    strength: float
+
+
+def parse_fault(text: str) -> Fault:
+    """`NAME` or `NAME=STRENGTH`; raises ValueError that says what would be right."""
+    name, _, given = text.partition("=")
+    if name not in KINDS:
+        raise ValueError(f"{name!r} is no fault: {', '.join(KINDS)}")
+    kind = KINDS[name]
+    try:
+        strength = float(given) if given else kind.usual
+    except ValueError:
+        raise ValueError(f"the strength of {name} must be a number: {given!r}") from None
+    if not kind.least <= strength <= kind.most:
+        raise ValueError(f"the strength of {name} must be from {kind.least:g} to {kind.most:g}: {given}")
+    return Fault(name, strength)
+
+
+def describe_faults() -> str:
+    """All kinds with their usual strengths, for the help."""
+    return "; ".join(f"{kind.name}={kind.usual:g}: {kind.summary}" for kind in KINDS.values())

@@ -1,0 +1,57 @@
+"""Faults where they act: in the distribution that the engine samples from, and in the trainer's recompute.
+
+Nothing is added to numbers afterwards: answers are drawn from what is reported, as in an engine with that bug. Shapes:
+B answers, V tokens; log-probs in nats. It knows neither engines nor messages.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from offpolicy_monitor.demo.faults import Fault
+from offpolicy_monitor.demo.policy import Policy, answer_log_probs
+
+Reshape = Callable[[Tensor], Tensor]
+
+
+def reshape_of(fault: Fault | None) -> Reshape:
+    """What an engine with this fault does to log-probs [B, V] before it samples from them and reports them."""
+    reshapes = {"temperature": at_temperature, "top_p": within_nucleus, "quantised": with_bits}
+    if fault is None or fault.name not in reshapes:
+        return lambda log_probs: log_probs
+    return partial(reshapes[fault.name], strength=fault.strength)
+
+
+def at_temperature(log_probs: Tensor, strength: float) -> Tensor:
+    """log softmax(logits / T); log-probs are logits but for a constant."""
+    return (log_probs / strength).log_softmax(-1)
+
+
+def within_nucleus(log_probs: Tensor, strength: float) -> Tensor:
+    """Keep the fewest tokens whose mass reaches p, renormalised; -inf elsewhere."""
+    ordered, order = log_probs.sort(-1, descending=True)
+    mass = ordered.exp()
+    kept = torch.zeros_like(log_probs, dtype=torch.bool).scatter(-1, order, mass.cumsum(-1) - mass < strength)
+    return log_probs.masked_fill(~kept, -torch.inf).log_softmax(-1)
+
+
+def with_bits(log_probs: Tensor, strength: float) -> Tensor:
+    """Round to `strength` significant bits, the leading one included: 8 for bfloat16, 11 for float16."""
+    mantissa, exponent = torch.frexp(log_probs)
+    scale = 2.0 ** int(strength)
+    return torch.ldexp((mantissa * scale).round() / scale, exponent)
+
+
+def recompute(fault: Fault | None, policy: Policy, tokens: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
+    """The trainer's log-probs and entropies of the answers, [B, A] each, as policy.answer_log_probs.
+
+    `off_by_one` cuts the first answers of the block, its share of them, out of the row one column early.
+    """
+    log_probs, entropy = answer_log_probs(policy, tokens, starts)
+    if fault is None or fault.name != "off_by_one":
+        return log_probs, entropy
+    early, _ = answer_log_probs(policy, tokens, starts, early=1)
+    hit = torch.arange(len(tokens)) < round(fault.strength * len(tokens))
+    return torch.where(hit[:, None], early, log_probs), entropy

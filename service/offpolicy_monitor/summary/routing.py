@@ -1,0 +1,107 @@
+"""Routing figures: how far two policies of a mixture-of-experts model choose the same experts, by gap.
+
+Read off tables `routing/<gap>/...` (measure.routing). Shards may differ in layers and k: their tables stand apart, and
+every figure is a mean over the tokens of all of them. It knows no expert ids and no log-probs.
+"""
+
+import math
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import Any, Final
+
+from offpolicy_monitor.summary.tables import Table, Tables, under
+
+PREFIX: Final = "routing"
+#: Parts of a gap's tokens: those whose routing agrees in every layer, and those with a layer in which it does not.
+PARTS: Final = ("agreeing", "changed")
+#: Sums over a part's tokens: k3, d^2, |d| and its square root.
+PART_KEYS: Final = ("k3", "square", "size", "root")
+
+#: (layers, k) -> table
+Shaped = Mapping[tuple[int, int], Table]
+
+
+def routing(tables: Tables) -> dict[str, Any]:
+    """{gap: figures}; a gap of which no two expert arrays were sent is left out.
+
+    `tokens` T; `agreement`, the mean of |E_a ∩ E_b| / k over tokens and layers; `changed_tokens_fraction`, the share of
+    tokens with a layer whose sets differ; `changed_layers_mean`, such layers a token; `by_layer`, the agreement of each
+    layer in order; and where the gap's log-probs were sent `agreeing` and `changed`: how its k3 and d^2 divide; and
+    `trend`: how d^2 grows with the number of layers that differ.
+    """
+    found: dict[str, Any] = {}
+    for gap in dict.fromkeys(parts[0] for parts, _ in under(tables, PREFIX)):
+        of_gap = f"{PREFIX}/{gap}"
+        found[gap] = _agreement(_shaped(tables, f"{of_gap}/counts"), _shaped(tables, f"{of_gap}/missing"))
+        split = {name: tables[f"{of_gap}/{name}"] for name in PARTS if f"{of_gap}/{name}" in tables}
+        if split:
+            found[gap] |= {name: _part(split.get(name, {}), split) for name in PARTS}
+            trend = _trend(tables.get(f"{of_gap}/trend", {}), split)
+            found[gap] |= {"trend": trend} if trend else {}
+    return found
+
+
+def _shaped(tables: Tables, prefix: str) -> Shaped:
+    return {(int(layers), int(k)): table for (layers, k), table in sorted(under(tables, prefix), key=itemgetter(0))}
+
+
+def _agreement(counts: Shaped, missing: Shaped) -> dict[str, Any]:
+    tokens = sum(table["tokens"] for table in counts.values())
+    cells = sum(layers * table["tokens"] for (layers, _), table in counts.items())
+    lost = sum(sum(table.values()) / k for (_, k), table in missing.items())
+    return {
+        "tokens": tokens,
+        "agreement": 1 - lost / cells,
+        "changed_tokens_fraction": sum(table["changed_tokens"] for table in counts.values()) / tokens,
+        "changed_layers_mean": sum(table["changed_layers"] for table in counts.values()) / tokens,
+        "by_layer": [_of_layer(layer, counts, missing) for layer in range(max(layers for layers, _ in counts))],
+    }
+
+
+def _of_layer(layer: int, counts: Shaped, missing: Shaped) -> float:
+    """Mean agreement of one layer, over the tokens that have it."""
+    tokens = sum(table["tokens"] for (layers, _), table in counts.items() if layers > layer)
+    return 1 - sum(table.get(str(layer), 0) / k for (_, k), table in missing.items()) / tokens
+
+
+def _part(part: Table, split: Mapping[str, Table]) -> dict[str, float | None]:
+    """Means over a part's tokens, and its shares of all; None where there is nothing to divide by."""
+    tokens = part.get("tokens", 0)
+    k3, square = part.get("k3", 0.0), part.get("square", 0.0)
+    return {
+        "tokens": tokens,
+        "k3": k3 / tokens if tokens else None,
+        "second_moment": square / tokens if tokens else None,
+        "share_of_tokens": _share(tokens, "tokens", split),
+        "share_of_k3": _share(k3, "k3", split),
+        "share_of_second_moment": _share(square, "square", split),
+    }
+
+
+def _share(value: float, name: str, split: Mapping[str, Table]) -> float | None:
+    whole = sum(table[name] for table in split.values())
+    return value / whole if whole > 0 else None
+
+
+def _trend(sums: Table, split: Mapping[str, Table]) -> dict[str, float]:
+    """The least-squares line of d^2 on c, the layers of a token that differ; none where c does not vary.
+
+    `intercept` is what is left of d^2 where all layers agree, `slope` nats^2 a layer, `share` that of sum d^2 which
+    grows with c: slope * mean c / mean d^2, within 0 and 1. `z` is that of the slope of sqrt|d|, whose tail is light.
+    """
+    tokens, _, square, size, root = (sum(t[name] for t in split.values()) for name in ("tokens", *PART_KEYS))
+    if not sums or not square > 0:
+        return {}
+    centre = sums["layers"] / tokens
+    spread = sums["layers_square"] - centre * sums["layers"]
+    variance = size / tokens - (root / tokens) ** 2
+    if not spread > 0 or not variance > 0:
+        return {}
+    slope = (sums["layers_moment"] - centre * square) / spread
+    steeper = (sums["layers_root"] - centre * root) / spread
+    return {
+        "intercept": square / tokens - slope * centre,
+        "slope": slope,
+        "share": max(0.0, min(1.0, slope * sums["layers"] / square)),
+        "z": steeper / math.sqrt(variance / spread),
+    }

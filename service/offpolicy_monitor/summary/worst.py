@@ -1,0 +1,130 @@
+"""Worst: the sequences that stand first in some ranking of a gradient step, with what is needed to find them again.
+
+A ranking is of one gap by one figure: max |d|, |log geometric ratio|, or the sum of k3, whose share of the step's total
+is made when it is read. A sequence is kept once, whatever ranks it. A monoid like everything kept: `merge` is
+commutative and associative exactly, since equal values are ordered by shard and index, and merging compares no sums.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+import numpy as np
+
+#: Places in a ranking. More are of less use than the bytes they take: nine rankings of five are some thirty sequences.
+MOST: Final = 5
+
+#: What sequences are ranked by, the largest magnitude first; each is a field of GapFigures.
+RANKED_BY: Final = ("abs_log_ratio_max", "log_geometric_ratio", "k3_sum")
+
+#: gap -> places of its numerator and its denominator among LOGPROBS.
+LOGPROBS: Final = ("sampling_logprobs", "old_logprobs", "logprobs")
+GAPS: Final[Mapping[str, tuple[int, int]]] = {"mismatch": (1, 0), "staleness": (2, 1), "total": (2, 0)}
+
+#: The largest float32; a figure beyond it is stored as this.
+LARGEST: Final = float(np.finfo(np.float32).max)
+
+Logprobs = tuple[float | None, float | None, float | None]
+Ranking = tuple[str, str]
+
+
+class GapFigures(NamedTuple):
+    """A sequence's figures over its valid tokens of one gap, float32: max |d| and mean d in nats, and the sum of k3."""
+
+    tokens: int
+    abs_log_ratio_max: float
+    log_geometric_ratio: float
+    k3_sum: float
+
+
+class Position(NamedTuple):
+    """Log-probs at one position of a sequence as sent, counted from 0; None where not sent or not finite."""
+
+    position: int
+    logprobs: Logprobs
+
+    def log_ratio(self, gap: str) -> float | None:
+        """d of a gap, nats; None where a log-prob is missing."""
+        above, below = GAPS[gap]
+        numerator, denominator = self.logprobs[above], self.logprobs[below]
+        return None if numerator is None or denominator is None else numerator - denominator
+
+
+class Columns(NamedTuple):
+    """Raw tokens of a sequence, kept while it stands among the first `places` of some ranking."""
+
+    places: int
+    tokens: tuple[Position, ...]
+
+
+@dataclass(frozen=True)
+class WorstSequence:
+    """A sequence: its shard, its index among the shard's sequences as posted, tokens under the mask, figures by gap.
+
+    `positions` has the token of the largest |d| of each gap, in order.
+    """
+
+    shard: int
+    index: int
+    tokens: int
+    gaps: Mapping[str, GapFigures]
+    positions: tuple[Position, ...] = ()
+    id: str | None = None
+    columns: Columns | None = None
+
+    @cached_property
+    def order(self) -> tuple[object, ...]:
+        """Decides between equal values. The figures matter only where steps are merged, which have equal places."""
+        return self.shard, self.index, self.tokens, tuple(sorted(self.gaps.items()))
+
+    def value(self, ranking: Ranking) -> float:
+        """What a ranking compares; 0 where the gap has no valid token in this sequence."""
+        gap, by = ranking
+        return abs(getattr(self.gaps[gap], by)) if gap in self.gaps else 0.0
+
+
+RANKINGS: Final[tuple[Ranking, ...]] = tuple((gap, by) for gap in GAPS for by in RANKED_BY)
+
+
+@dataclass(frozen=True)
+class Worst:
+    """Sequences in the order of their places; none of them is in no ranking."""
+
+    sequences: tuple[WorstSequence, ...] = ()
+
+    @classmethod
+    def of(cls, sequences: Iterable[WorstSequence]) -> "Worst":
+        """The worst among these."""
+        candidates = {sequence.order: sequence for sequence in sequences}
+        best: dict[tuple[object, ...], int] = {}
+        for ranking in RANKINGS:
+            for place, sequence in enumerate(ranked(candidates.values(), ranking)):
+                best[sequence.order] = min(place, best.get(sequence.order, place))
+        kept = [_at(candidates[order], place) for order, place in best.items()]
+        return cls(tuple(sorted(kept, key=attrgetter("order"))))
+
+    def merge(self, other: "Worst") -> "Worst":
+        """The worst of both."""
+        if not self.sequences or not other.sequences:
+            return self if self.sequences else other
+        return Worst.of((*self.sequences, *other.sequences))
+
+
+def ranked(sequences: Iterable[WorstSequence], ranking: Ranking) -> list[WorstSequence]:
+    """The first of a ranking, worst first; a sequence without any difference, value 0, is in none."""
+    found = [(-value, sequence.order, sequence) for sequence in sequences if (value := sequence.value(ranking)) > 0]
+    return [sequence for _, _, sequence in sorted(found, key=lambda entry: entry[:2])[:MOST]]
+
+
+def abs_log_ratio_max(positions: Iterable[Position], gap: str) -> float:
+    """The largest |d| at these positions, float32; 0 where there is none."""
+    magnitudes = (abs(d) for position in positions if (d := position.log_ratio(gap)) is not None)
+    return float(np.float32(min(max(magnitudes, default=0.0), LARGEST)))
+
+
+def _at(sequence: WorstSequence, place: int) -> WorstSequence:
+    """The sequence at its best place, from 0: places are only lost by merging, and with them raw tokens."""
+    columns = sequence.columns
+    return sequence if columns is None or place < columns.places else replace(sequence, columns=None)

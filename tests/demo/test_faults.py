@@ -1,0 +1,73 @@
+"""Faults of the demo: how they are asked for, and that each is planted where it is said to be."""
+
+import math
+
+import pytest
+import torch
+from offpolicy_monitor.demo.faults import KINDS, Fault, parse_fault
+from offpolicy_monitor.demo.planted import at_temperature, recompute, with_bits, within_nucleus
+from offpolicy_monitor.demo.policy import answer_distribution
+from offpolicy_monitor.demo.trainer import Trainer
+
+from tests.demo.small import small
+
+
+def test_a_fault_has_its_usual_strength_or_the_one_given() -> None:
+    assert parse_fault("top_p") == Fault("top_p", 0.9)
+    assert parse_fault("top_p=0.5") == Fault("top_p", 0.5)
+    assert [parse_fault(name).strength for name in KINDS] == [kind.usual for kind in KINDS.values()]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("gremlins", "is no fault: temperature,"), ("top_p=2", "0.1 to 1: 2"), ("int8=x", "a number")]
+)
+def test_what_is_no_fault_is_refused_with_what_would_be_right(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        parse_fault(text)
+
+
+def test_a_temperature_divides_logits() -> None:
+    log_probs = torch.tensor([[0.5, 0.25, 0.25]]).log()
+    expected = torch.tensor([[0.25, 0.0625, 0.0625]]) / 0.375
+    assert torch.allclose(at_temperature(log_probs, 0.5).exp(), expected)
+
+
+def test_a_nucleus_is_the_fewest_tokens_that_reach_p() -> None:
+    log_probs = torch.tensor([[0.2, 0.5, 0.3]]).log()
+    assert torch.allclose(within_nucleus(log_probs, 0.8).exp(), torch.tensor([[0.0, 0.625, 0.375]]))
+    assert torch.allclose(within_nucleus(log_probs, 0.81).exp(), torch.tensor([[0.2, 0.5, 0.3]]))
+
+
+def test_eight_bits_are_those_of_bfloat16() -> None:
+    values = -torch.rand(1000, generator=torch.Generator().manual_seed(0)) * 9
+    assert torch.equal(with_bits(values, 8), values.bfloat16().float())
+    assert math.isinf(with_bits(torch.tensor([-math.inf]), 8).item())
+
+
+def test_an_answer_cut_out_early_begins_with_the_prompts_last_token() -> None:
+    trainer = Trainer(small(sampler="exact"))
+    rollout = trainer.rollouts(0)[0]
+    policy = trainer.learner.policy
+    with torch.no_grad():
+        right, _ = recompute(None, policy, rollout.tokens, rollout.starts)
+        wrong, _ = recompute(Fault("off_by_one", 0.5), policy, rollout.tokens, rollout.starts)
+        distribution = answer_distribution(policy, rollout.tokens, rollout.starts)
+    assert torch.equal(wrong[:32, 1:], right[:32, :-1])
+    assert not torch.equal(wrong[:32, 0], distribution[:32, 0].gather(-1, rollout.tokens[:32, 4:5])[:, 0])
+    assert torch.equal(wrong[32:], right[32:])
+
+
+def test_replicas_take_turns_and_one_of_them_keeps_old_weights() -> None:
+    trainer = Trainer(small(sampler="exact", fault=Fault("stale_weights", 3)))
+    gaps: dict[int, list[bool]] = {0: [], 1: []}
+    begins = []
+    for step in range(4):
+        rollouts = trainer.rollouts(step)
+        begins.append(rollouts[0].replica)
+        for rollout in rollouts:
+            assert rollout.replica is not None
+            gaps[rollout.replica].append(torch.equal(rollout.log_old[rollout.mask], rollout.log_mu[rollout.mask]))
+        for message in trainer.gradient_steps(rollouts, step):
+            assert message.envelope["labels"]["replica"] in {"0", "1"}  # type: ignore[index]
+    assert begins == [0, 1, 0, 1]
+    assert gaps == {0: [True] * 4, 1: [True, False, False, True]}

@@ -1,0 +1,125 @@
+"""Planted bugs are named, clean batches are left in peace, and what is named says why."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from offpolicy_monitor.batch import RaggedBatch
+from offpolicy_monitor.diagnosis import collect, diagnose
+from offpolicy_monitor.diagnosis.hypotheses import HYPOTHESES
+from offpolicy_monitor.measure import Measurer
+
+from tests.diagnosis.confusion import HELD_BACK, clean_share, confusion, named, right
+from tests.diagnosis.generators import CLEAN, FAULTS, SIZES, Generated, generate
+from tests.fixtures.application import SAFETENSORS, Client, frame_bytes
+
+
+def evidence_of(batch: RaggedBatch) -> dict[str, float]:
+    return dict(collect([Measurer("cpu").measure(batch, ())]))
+
+
+def columns(mu: Any, old: Any, lengths: Any) -> RaggedBatch:
+    given = {"sampling_logprobs": np.asarray(mu, np.float32), "old_logprobs": np.asarray(old, np.float32)}
+    return RaggedBatch.from_positions(np.asarray(lengths, np.int64), given, {})
+
+
+def post(client: Client, step: int, made: Generated) -> None:
+    """Post the messages of one gradient step."""
+    for shard, (batch, origin) in enumerate(made.parts):
+        envelope = {"step": step, "policy_version": origin.policy_version, "labels": dict(origin.labels)}
+        envelope |= {"shard": shard, "shards": len(made.parts)}
+        content = frame_bytes(envelope, {**batch.columns, "lengths": batch.lengths})
+        assert client.post("/v1/runs/r/batches", content=content, headers=SAFETENSORS).status_code == 200
+
+
+def test_bugs_of_medium_strength_are_named_on_held_back_seeds_and_clean_batches_are_noise() -> None:
+    counts = confusion(FAULTS, "medium", SIZES["small"], HELD_BACK[:12])
+    clean = confusion([CLEAN], "medium", SIZES["small"], HELD_BACK[:400])[CLEAN]
+    assert right(counts) >= 0.95, counts
+    assert clean_share(clean) >= 0.99, clean
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_bug_of_medium_strength_is_named_in_a_batch_of_middle_size(fault: str) -> None:
+    assert named(Measurer("cpu"), fault, "medium", SIZES["middle"], HELD_BACK[0]) == fault
+
+
+def test_the_slope_is_that_of_least_squares_over_middling_probabilities() -> None:
+    source = np.random.default_rng(0)
+    mu = -source.exponential(2.0, 500).astype(np.float32)
+    old = (0.8 * mu - 0.1 + 0.01 * source.standard_normal(500)).astype(np.float32)
+    middle = (mu > math.log(0.01)) & (mu < math.log(0.9))
+    slope = np.polyfit(mu[middle].astype(float), old[middle].astype(float), 1)[0]
+    assert evidence_of(columns(mu, old, [200, 300]))["signature.regression.slope"] == pytest.approx(slope, rel=1e-6)
+
+
+def test_correlations_of_neighbours_are_pearsons_over_pairs_inside_sequences() -> None:
+    source = np.random.default_rng(1)
+    mu, old = -source.exponential(1.0, (2, 90)).astype(np.float32)
+    lengths = [30, 1, 59]
+    parts = [slice(0, 30), slice(30, 31), slice(31, 90)]
+    pairs = [(old[part][:-1], old[part][1:], mu[part][:-1], mu[part][1:]) for part in parts]
+    a_first, a_second, b_first, b_second = (np.concatenate(column).astype(float) for column in zip(*pairs, strict=True))
+    evidence = evidence_of(columns(mu, old, lengths))
+    forward, backward = np.corrcoef(a_first, b_second)[0, 1], np.corrcoef(a_second, b_first)[0, 1]
+    assert evidence["signature.neighbours.next"] == pytest.approx(forward, abs=1e-6)
+    assert evidence["signature.neighbours.previous"] == pytest.approx(backward, abs=1e-6)
+
+
+def test_the_coarsest_grid_that_holds_every_value_is_the_step_of_rounding() -> None:
+    mu = -np.random.default_rng(2).exponential(2.0, 400)
+    evidence = evidence_of(columns(np.round(mu * 16) / 16, mu, [400]))
+    assert (evidence["signature.grid.step"], evidence["signature.grid.share"]) == (1 / 16, 1.0)
+
+
+def test_evidence_does_not_depend_on_how_the_batch_is_cut() -> None:
+    batch, _ = generate("temperature", "medium", 2000, 2).parts[0]
+    whole, cut = Measurer("cpu"), Measurer("cpu")
+    cut.block_tokens = 150
+    left, right = (collect([measurer.measure(batch, ())]) for measurer in (whole, cut))
+    assert left == pytest.approx(right, rel=1e-6, abs=1e-9)
+
+
+def test_nothing_is_named_where_there_is_no_mismatch() -> None:
+    mu = -np.random.default_rng(4).exponential(1.0, 200)
+    alone = RaggedBatch.from_positions(np.array([200]), {"sampling_logprobs": mu.astype(np.float32)}, {})
+    assert diagnose(evidence_of(alone)) == []
+    assert diagnose(evidence_of(columns(mu, mu, [200])), bitwise=True) == []
+    assert diagnose(evidence_of(columns(mu, mu, [200])))[0]["name"] == "copied"
+
+
+def test_a_jump_of_the_mismatch_that_lasts_is_stale_weights() -> None:
+    measurer = Measurer("cpu")
+    (calm_batch, _), *_ = generate(CLEAN, "weak", 2000, 5).parts
+    noisy, _ = generate("stale_weights", "medium", 2000, 2).parts[2]
+    calm = [measurer.measure(calm_batch, ()) for _ in range(4)]
+    jumped = [measurer.measure(noisy, ()) for _ in range(4)]
+    assert diagnose(collect(calm + jumped))[0]["name"] == "stale_weights"
+    assert diagnose(collect(calm))[0]["name"] == CLEAN
+
+
+def test_every_hypothesis_says_what_to_try_and_has_a_name_of_its_own() -> None:
+    assert len({row.name for row in HYPOTHESES}) == len(HYPOTHESES) == 10
+    assert all(row.tries and row.paths and row.summary.endswith(".") for row in HYPOTHESES)
+
+
+def test_the_service_names_the_bug_of_a_run_with_its_evidence(client: Client) -> None:
+    for step in (3, 4):
+        post(client, step, generate("top_p", "medium", 2000, HELD_BACK[step]))
+    answer = client.get("/v1/runs/r/diagnosis").json()
+    first = answer["hypotheses"][0]
+    assert (first["name"], answer["steps"]) == ("top_p", [3, 4])
+    assert first["score"] > 0.5
+    assert first["evidence"]["mismatch.ratio_mean"] < 0.995
+    assert first["try"]
+    assert client.get("/v1/runs/r/diagnosis?from=4&to=4").json()["steps"] == [4, 4]
+    assert client.get("/v1/runs/r/diagnosis?from=9").json() == {"hypotheses": [], "steps": []}
+
+
+def test_a_range_that_is_none_and_a_run_that_is_unknown_are_refused(client: Client) -> None:
+    post(client, 1, generate(CLEAN, "weak", 2000, HELD_BACK[0]))
+    assert client.get("/v1/runs/unknown/diagnosis").status_code == 404
+    for query, field in (("from=-1", "from"), ("to=soon", "to"), ("first=1", "first")):
+        problem = client.get(f"/v1/runs/r/diagnosis?{query}")
+        assert (problem.status_code, problem.json()["errors"][0]["field"]) == (422, field)

@@ -1,0 +1,144 @@
+"""Worst as it is stored and as it is answered: bit for bit back, small, and with shares of the step's own total."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from offpolicy_monitor.batch import Origin, RaggedBatch
+from offpolicy_monitor.measure import Measurer
+from offpolicy_monitor.summary import GapSummary, StepSummary, from_bytes, to_bytes
+from offpolicy_monitor.summary.worst import (
+    GAPS,
+    LARGEST,
+    MOST,
+    RANKINGS,
+    Columns,
+    GapFigures,
+    Position,
+    Worst,
+    WorstSequence,
+    abs_log_ratio_max,
+)
+from offpolicy_monitor.summary.worst_figures import worst_figures
+from offpolicy_monitor.summary.worst_stored import from_tree, to_tree
+
+SINGLES = st.floats(-LARGEST, LARGEST, width=32)
+COUNTS = st.integers(0, 2**40)
+LOGPROBS = st.none() | st.floats(-1e300, 1e300) | SINGLES
+POSITIONS = st.lists(st.builds(Position, COUNTS, st.tuples(LOGPROBS, LOGPROBS, LOGPROBS)), max_size=3).map(tuple)
+IDS = st.none() | st.text(max_size=4)
+
+
+@st.composite
+def sequences(draw: st.DrawFn) -> WorstSequence:
+    """Any sequence whose largest |d| is that of its positions, as all that are measured."""
+    positions = draw(POSITIONS)
+    gaps = {
+        gap: GapFigures(draw(COUNTS), abs_log_ratio_max(positions, gap), draw(SINGLES), draw(SINGLES))
+        for gap in draw(st.lists(st.sampled_from(list(GAPS)), unique=True))
+    }
+    columns = draw(st.none() | st.builds(Columns, st.integers(1, 5), POSITIONS))
+    return WorstSequence(draw(COUNTS), draw(COUNTS), draw(COUNTS), gaps, positions, draw(IDS), columns)
+
+
+WORST = st.lists(sequences(), max_size=6).map(Worst.of)
+
+
+@given(worst=WORST)
+def test_the_worst_are_read_back_bit_for_bit(worst: Worst) -> None:
+    summary = StepSummary(worst=worst)
+    assert from_bytes(to_bytes(summary)) == summary
+    assert from_tree(*to_tree(worst)) == worst
+
+
+@given(a=WORST, b=WORST, c=WORST)
+def test_merging_is_commutative_and_associative_and_empty_is_its_identity(a: Worst, b: Worst, c: Worst) -> None:
+    parts = [Worst(tuple(replace(s, shard=3 * s.shard + n) for s in w.sequences)) for n, w in enumerate((a, b, c))]
+    left, middle, right = map(Worst.of, (part.sequences for part in parts))
+    assert left.merge(middle) == middle.merge(left)
+    assert left.merge(middle).merge(right) == left.merge(middle.merge(right))
+    assert left.merge(Worst()) == left == Worst().merge(left) == left.merge(left)
+
+
+def batch(sequences: int, ids: bool) -> RaggedBatch:
+    """2,000 tokens a sequence, whose log-probs have every bit of a float32."""
+    source = np.random.default_rng(3)
+    lengths = source.integers(1000, 3000, sequences)
+    sampling = -source.standard_exponential(int(lengths.sum()), np.float32)
+    columns = {"sampling_logprobs": sampling}
+    for name, spread in (("old_logprobs", 0.01), ("logprobs", 0.06)):
+        columns[name] = sampling + np.float32(spread) * source.standard_normal(len(sampling), np.float32)
+    names = tuple(f"prompt-{index // 8}-{index % 8}" for index in range(sequences)) if ids else None
+    return RaggedBatch.from_positions(lengths, columns, {}, sequence_ids=names)
+
+
+@pytest.mark.parametrize(("ids", "most"), [(False, 60), (True, 64)])
+def test_without_raw_tokens_a_sequence_takes_some_sixty_bytes_of_the_stored_summary(ids: bool, most: int) -> None:
+    summary = Measurer("cpu").measure(batch(100, ids), (), Origin(shard=0))
+    number = len(summary.worst.sequences)
+    assert 15 < number <= len(RANKINGS) * MOST
+    assert len(to_bytes(summary)) - len(to_bytes(replace(summary, worst=Worst()))) < most * number
+
+
+def test_a_summary_without_worst_sequences_is_as_small_as_before_they_were_kept() -> None:
+    assert to_tree(Worst()) == ({}, [])
+    assert from_tree({}, []) == Worst()
+
+
+def test_a_step_answers_each_sequence_once_with_its_places_and_its_share_of_the_step() -> None:
+    far = {"total": GapFigures(4, 2.0, -0.5, 3.0)}
+    near = {"total": GapFigures(2, 0.5, 0.75, 1.0)}
+    positions = (Position(1, (-1.0, None, -0.5)), Position(7, (-1.0, None, -3.0)))
+    worst = Worst.of([WorstSequence(0, 2, 5, far, positions, "p0"), WorstSequence(1, 0, 2, near)])
+    summary = StepSummary(gaps={"total": GapSummary({"tokens": 6, "k3": 8.0})}, worst=worst)
+    first, second = worst_figures(summary, None, None, 10)
+    assert first == {
+        "shard": 0,
+        "index": 2,
+        "id": "p0",
+        "tokens": 5,
+        "by": [
+            {"gap": "total", "by": "abs_log_ratio_max", "rank": 1},
+            {"gap": "total", "by": "k3_share", "rank": 1},
+            {"gap": "total", "by": "log_geometric_ratio", "rank": 2},
+        ],
+        "gaps": {
+            "total": {
+                "tokens": 4,
+                "log_geometric_ratio": -0.5,
+                "log_product_ratio": -2.0,
+                "abs_log_ratio_max": 2.0,
+                "k1": 0.5,
+                "k3": 0.75,
+                "k3_share": 0.375,
+            }
+        },
+        "positions": [
+            {"position": 7, **logprobs(-1.0, None, -3.0), "log_ratio": {"total": -2.0}},
+            {"position": 1, **logprobs(-1.0, None, -0.5), "log_ratio": {"total": 0.5}},
+        ],
+    }
+    assert second["id"] is None and "columns" not in second
+    assert second["gaps"]["total"]["k3_share"] == 0.125
+    assert [s["index"] for s in worst_figures(summary, "total", "log_geometric_ratio", 10)] == [0, 2]
+    assert [s["index"] for s in worst_figures(summary, None, None, 1)] == [2]
+    assert worst_figures(summary, "mismatch", None, 10) == []
+
+
+def logprobs(*values: float | None) -> dict[str, Any]:
+    return dict(zip(("sampling_logprobs", "old_logprobs", "logprobs"), values, strict=True))
+
+
+def test_raw_tokens_are_answered_as_columns_of_what_was_sent() -> None:
+    tokens = (Position(3, (-1.0, None, -2.0)), Position(5, (None, None, -1.0)))
+    sequence = WorstSequence(0, 0, 2, {"total": GapFigures(1, 1.0, -1.0, 0.4)}, tokens[:1], None, Columns(1, tokens))
+    [answer] = worst_figures(StepSummary(worst=Worst.of([sequence])), None, None, 1)
+    assert answer["columns"] == {"position": [3, 5], "sampling_logprobs": [-1.0, None], "logprobs": [-2.0, -1.0]}
+    assert answer["gaps"]["total"]["k3_share"] is None
+
+
+def test_every_gap_is_ranked_by_every_figure() -> None:
+    assert len(RANKINGS) == 9
