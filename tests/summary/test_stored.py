@@ -11,9 +11,11 @@ from offpolicy_monitor.summary import StepSummary, StoredSummaryError, from_byte
 
 from tests.summary.summaries import SUMMARIES
 
-#: Written by the first release; neither file may ever be written again.
+#: Each pair was written when its version was the newest; none of these files may ever be written again.
 VERSION_1 = Path(__file__).with_name("stored_v1.bin")
 VERSION_1_FIGURES = Path(__file__).with_name("stored_v1.json")
+VERSION_2 = Path(__file__).with_name("stored_v2.bin")
+VERSION_2_FIGURES = Path(__file__).with_name("stored_v2.json")
 
 
 @given(summary=SUMMARIES)
@@ -41,6 +43,16 @@ def test_a_summary_stored_by_version_1_still_gives_its_figures() -> None:
     assert set(pinned["gaps"]) == {"mismatch", "staleness", "total"}
     assert len(pinned["methods"]) == 29
     assert_pinned(json.loads(json.dumps(summary.figures())), pinned)
+
+
+def test_a_summary_stored_by_version_2_still_gives_its_figures_and_its_worst_sequences() -> None:
+    summary = from_bytes(VERSION_2.read_bytes())
+    pinned = json.loads(VERSION_2_FIGURES.read_text())
+    assert {"breakdowns", "versions", "signature", "routing"} <= set(pinned)
+    assert_pinned(json.loads(json.dumps(summary.step_figures())), pinned)
+    assert len(summary.worst.sequences) == len({sequence.id for sequence in summary.worst.sequences}) > 10
+    assert any(sequence.columns for sequence in summary.worst.sequences)
+    assert from_bytes(to_bytes(summary)) == summary
 
 
 def test_a_summary_stored_by_version_1_merges_with_itself() -> None:
