@@ -14,7 +14,7 @@ from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.cells import LENGTH_BINS, LENGTHS, SEQUENCE_BINS, SIGNS, TOKEN_BINS, Bins, Floats
 from offpolicy_monitor.summary.curves import SECOND_MOMENT, Curve
 from offpolicy_monitor.summary.second_moment import cutoffs
-from offpolicy_monitor.summary.step import StepSummary, merge_all
+from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables import Tables
 
 #: Measure of the tables -> what its dropped share is called, after `masked_` or `truncated_`.
@@ -65,10 +65,10 @@ def whatif_curve(
     of a sign; `by_length_quartile` the share of the rule's own unit within each quarter of the sequences by length.
     Rules that reweight mask nothing; theirs are called `truncated_`.
     """
-    merged = merge_all(summaries)
+    tables = [summary.tables for summary in summaries]
     if thresholds is None:
-        thresholds = _default_thresholds(merged, gap, curve)
-    drops = _drops_at(summaries, merged, gap, curve, np.asarray(thresholds, np.float64))
+        thresholds = _default_thresholds(tables, gap, curve)
+    drops = _drops_at(summaries, tables, gap, curve, np.asarray(thresholds, np.float64))
     seen = _seen(curve)
     prefix = "truncated" if weights else "masked"
     figures = _figures(drops, seen, prefix)
@@ -91,18 +91,18 @@ def is_kept(summary: StepSummary, gap: str, curve: Curve) -> bool:
 
 
 def _drops_at(
-    summaries: Sequence[StepSummary], merged: StepSummary, gap: str, curve: Curve, thresholds: Floats
+    summaries: Sequence[StepSummary], tables: Sequence[Tables], gap: str, curve: Curve, thresholds: Floats
 ) -> Drops:
     """A second moment is cut in each step by itself, other rules in all of them at once."""
     if curve.scale is not SECOND_MOMENT:
-        return _drops(merged.tables, gap, curve, np.asarray([curve.scale.bound(float(t)) for t in thresholds]))
+        return _drops(tables, gap, curve, np.asarray([curve.scale.bound(float(t)) for t in thresholds]))
     whole = [_cut(summary, gap, curve, thresholds) for summary in summaries if gap in summary.gaps]
-    return sum(whole[1:], whole[0]) if whole else _drops({}, gap, curve, thresholds)
+    return sum(whole[1:], whole[0]) if whole else _drops([], gap, curve, thresholds)
 
 
 def _cut(summary: StepSummary, gap: str, curve: Curve, thresholds: Floats) -> Drops:
     estimate, low, high = cutoffs(summary.gaps[gap], thresholds)
-    drops, most, least = (_drops(summary.tables, gap, curve, bounds) for bounds in (estimate, low, high))
+    drops, most, least = (_drops([summary.tables], gap, curve, bounds) for bounds in (estimate, low, high))
     errors = {
         name: np.maximum(
             most.dropped[name] + most.errors[name] - drops.dropped[name],
@@ -120,7 +120,7 @@ def _cut(summary: StepSummary, gap: str, curve: Curve, thresholds: Floats) -> Dr
     )
 
 
-def _drops(tables: Tables, gap: str, curve: Curve, bounds: Floats) -> Drops:
+def _drops(tables: Sequence[Tables], gap: str, curve: Curve, bounds: Floats) -> Drops:
     bins = TOKEN_BINS if curve.whole else SEQUENCE_BINS
     own = {measure: _table(tables, gap, curve.score, measure, bins) for measure in FIGURES}
     own["sequences"] = _table(tables, gap, curve.whole or curve.score, "sequences", SEQUENCE_BINS)
@@ -168,13 +168,18 @@ def _shares(bins: Bins, counts: Floats, above: bool | None, bounds: Floats) -> F
     return shares.clip(0, 1)
 
 
-def _table(tables: Tables, gap: str, score: str, measure: str, bins: Bins) -> Floats:
-    return bins.dense(tables.get(f"whatif/{gap}/{score}/{measure}", {}), len(SIGNS))
+def _table(
+    tables: Sequence[Tables], gap: str, score: str, measure: str, bins: Bins, groups: int = len(SIGNS)
+) -> Floats:
+    """The sum of one table over the steps, [groups, bins]."""
+    found = (each[name] for each in tables if (name := f"whatif/{gap}/{score}/{measure}") in each)
+    return sum((bins.dense(table, groups) for table in found), np.zeros((groups, bins.number)))
 
 
-def _lengths(tables: Tables, gap: str, score: str) -> Floats:
-    table = tables.get(f"whatif/{gap}/{score}/lengths", {})
-    return LENGTH_BINS.dense(table, len(SIGNS) * LENGTHS).reshape(len(SIGNS), LENGTHS, LENGTH_BINS.number)
+def _lengths(tables: Sequence[Tables], gap: str, score: str) -> Floats:
+    """[signs, LENGTHS, LENGTH_BINS]."""
+    counts = _table(tables, gap, score, "lengths", LENGTH_BINS, len(SIGNS) * LENGTHS)
+    return counts.reshape(len(SIGNS), LENGTHS, LENGTH_BINS.number)
 
 
 def _seen(curve: Curve) -> list[int]:
@@ -217,10 +222,10 @@ def _by_quartile(drops: Drops) -> dict[str, list[float | None]]:
     return answer
 
 
-def _default_thresholds(merged: StepSummary, gap: str, curve: Curve) -> list[float]:
+def _default_thresholds(tables: Sequence[Tables], gap: str, curve: Curve) -> list[float]:
     """The edges among which the scores lie, as thresholds, ascending."""
     bins = TOKEN_BINS if curve.whole else SEQUENCE_BINS
-    filled = np.flatnonzero(_table(merged.tables, gap, curve.score, "tokens", bins).sum(0))
+    filled = np.flatnonzero(_table(tables, gap, curve.score, "tokens", bins).sum(0))
     if not len(filled):
         return []
     reach = np.abs(bins.edges[np.clip([filled[0] - 1, filled[-1]], 0, len(bins.edges) - 1)])
