@@ -14,7 +14,7 @@ from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.answers import json_response
 from offpolicy_monitor.server.names import KnownRun
 from offpolicy_monitor.server.reading import First, Last
-from offpolicy_monitor.summary.curves import CURVES, Curve
+from offpolicy_monitor.summary.curves import CURVES, Curve, variant, variants
 from offpolicy_monitor.summary.recommend import preset_states, recommend
 from offpolicy_monitor.summary.step import StepSummary
 
@@ -53,14 +53,14 @@ def get_recommendations(
 
 def _thresholds(summaries: Sequence[StepSummary], target: float) -> Iterator[dict[str, Any]]:
     for place in _places(summaries):
-        method, gap, level, variant = place
-        curves = CURVES[method, level, variant]
+        method, gap, level, kind = place
+        curves = CURVES[method, level, kind]
         for name, curve in curves.items():
             share = target / len(curves)
             advice = recommend(summaries, gap, curve, share)
             parameter = name or next(iter(METHODS[method].parameters))
             row = {"method": method, "gap": gap, "level": level, "parameter": parameter}
-            row |= {"variant": variant} if variant not in ("", "ratio", "tv") else {}
+            row |= {"variant": kind} if kind != variants(method, level)[0] else {}
             if advice is not None:
                 yield {**row, **advice, "summary": _words(row, advice, curve)}
 
@@ -88,8 +88,6 @@ def _places(summaries: Sequence[StepSummary]) -> list[Place]:
 
 def _known(method: str, gap: str, level: str, spec: Mapping[str, Any]) -> Iterator[Place]:
     """The place of a row, where what-if keeps its variant."""
-    variants = [key[2] for key in CURVES if key[:2] == (method, level)]
-    main = spec.get("statistic") or spec.get("divergence") or variants[0]
-    variant = main if spec.get("reduce") in (None, "mean") else f"{main}:{spec['reduce']}"
-    if variant in variants:
-        yield method, gap, level, variant
+    found = variant(method, level, spec)
+    if found in variants(method, level):
+        yield method, gap, level, found

@@ -17,7 +17,7 @@ from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.answers import json_response
 from offpolicy_monitor.server.names import KnownRun
 from offpolicy_monitor.server.reading import First, Last
-from offpolicy_monitor.summary.curves import CURVES, ONLY, Curve
+from offpolicy_monitor.summary.curves import CURVES, ONLY, Curve, variant, variants
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.whatif import is_kept, whatif_curve
 
@@ -65,9 +65,9 @@ def get_whatif(
     found = METHODS[_one_of("method", method, tuple(METHODS))]
     gap = _one_of("gap", gap or found.gap, GAPS)
     level = _one_of("level", level or found.levels[0], found.levels)
-    variants = {"statistic": statistic, "reduce": reduce, "divergence": divergence}
-    variant, curves = _curves(found, level, variants)
-    _check(threshold, found, variant)
+    options = {"statistic": statistic, "reduce": reduce, "divergence": divergence}
+    kind, curves = _curves(found, level, options)
+    _check(threshold, found, kind)
     read, in_range = services.of(request).store.spread_summaries(run, first, last, MOST_STEPS)
     summaries = [summary for _, _, summary in read]
     _check_kept(summaries, found, gap, curves)
@@ -77,7 +77,7 @@ def get_whatif(
             "method": method,
             "gap": gap,
             "level": level,
-            **{name: value for name, value in variants.items() if value is not None},
+            **{name: value for name, value in options.items() if value is not None},
             "steps": [read[0][0], read[-1][0]] if read else [],
             "steps_read": len(read),
             "steps_in_range": in_range,
@@ -93,14 +93,12 @@ def _curves(method: Method, level: str, asked: Mapping[str, str | None]) -> tupl
         if value is not None:
             options = method.parameters.get(name)
             _one_of(name, value, options.options if isinstance(options, Choice) else ())
-    variants = tuple(key[2] for key in CURVES if key[:2] == (method.name, level))
-    main = asked["statistic"] or asked["divergence"] or variants[0]
-    variant = main if asked["reduce"] in (None, "mean") else f"{main}:{asked['reduce']}"
-    if variant not in variants:
-        kept = ", ".join(variants)
-        message = f"what-if of {method.name} at level {level} is kept for {kept}; got {variant}"
-        raise Refusal.of_field(422, "invalid-parameter", "reduce" if ":" in variant else "statistic", message)
-    return variant, CURVES[method.name, level, variant]
+    kept, found = variants(method.name, level), variant(method.name, level, asked)
+    if found not in kept:
+        field = "reduce" if ":" in found else "statistic"
+        message = f"what-if of {method.name} at level {level} is kept for {', '.join(kept)}; got {found}"
+        raise Refusal.of_field(422, "invalid-parameter", field, message)
+    return found, CURVES[method.name, level, found]
 
 
 def _one_of(field: str, value: str, options: Sequence[str]) -> str:
@@ -110,8 +108,8 @@ def _one_of(field: str, value: str, options: Sequence[str]) -> str:
     return value
 
 
-def _check(thresholds: Sequence[float] | None, method: Method, variant: str) -> None:
-    lowest = -math.inf if variant.startswith("k1") else 0.0
+def _check(thresholds: Sequence[float] | None, method: Method, kind: str) -> None:
+    lowest = -math.inf if kind.startswith("k1") else 0.0
     for threshold in thresholds or ():
         if not math.isfinite(threshold) or threshold < lowest:
             message = f"must be a finite number of at least {lowest:g} for {method.name}; got {threshold}"

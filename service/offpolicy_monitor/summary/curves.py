@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from offpolicy_monitor.summary.cells import NEGATIVE, POSITIVE
 
@@ -126,6 +126,18 @@ CURVES: Final[Mapping[tuple[str, str, str], Mapping[str, Curve]]] = {
     ("kpop", "token", ""): {ONLY: Curve("kl_larger", True, PLAIN, "kl_larger_min")},
     ("seq_error", "sequence", ""): {ONLY: Curve("growth_mean", True, GROWTH)},
 }
+
+
+def variants(method: str, level: str) -> tuple[str, ...]:
+    """The variants of a method and level that are kept, the one first that is meant where none is named."""
+    return tuple(key[2] for key in CURVES if key[:2] == (method, level))
+
+
+def variant(method: str, level: str, options: Mapping[str, Any]) -> str:
+    """The variant of a row with these options (`statistic`, `divergence`, `reduce`), kept or not."""
+    main: str = options.get("statistic") or options.get("divergence") or variants(method, level)[0]
+    return main if options.get("reduce") in (None, "mean") else f"{main}:{options['reduce']}"
+
 
 #: Kept at every gap; the curves of other methods are at the gaps where a method stands by default or was asked for.
 EVERYWHERE: Final = tuple(key for key in CURVES if key[0] == "mask" and key[2] == "ratio")
