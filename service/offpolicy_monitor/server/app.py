@@ -11,6 +11,7 @@ from offpolicy_monitor._version import __version__
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.pipeline.values import Measurer
 from offpolicy_monitor.server import (
+    alerts,
     diagnosis,
     evaluate,
     handlers,
@@ -29,10 +30,8 @@ from offpolicy_monitor.server.middleware import RequestMiddleware
 from offpolicy_monitor.server.queries import refuse_unknown_parameters
 from offpolicy_monitor.settings import Settings
 
-ROUTERS = tuple(
-    part.router
-    for part in (ingest, evaluate, reading, diagnosis, whatif, recommendations, worst, health, scrape, pages)
-)
+PARTS = (ingest, evaluate, reading, whatif, recommendations, worst, diagnosis, alerts, health, scrape, pages)
+ROUTERS = tuple(part.router for part in PARTS)
 
 
 class Application(FastAPI):

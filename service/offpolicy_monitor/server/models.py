@@ -218,3 +218,25 @@ class Recommendations(Shape):
     methods: list[Threshold]
     presets: list[PresetState]
     steps: list[int] = Field(description="First and last step looked at; empty where none counts.")
+
+
+class Alert(Shape):
+    """A breached rule."""
+
+    alert: str
+    severity: str = Field(description="warning or critical.")
+    state: str = Field(description="pending: breached, but not for long enough; active.")
+    run: str
+    since_step: int
+    last_step: int
+    breach_steps: int
+    value: float
+    threshold: float
+    expression: str
+    summary: str
+
+
+class Alerts(Shape):
+    """Breached rules, run by run."""
+
+    alerts: list[Alert]

@@ -10,7 +10,7 @@ from offpolicy_monitor.summary.gap import QUANTILES
 
 GAPS: Final = ("mismatch", "staleness", "total")
 
-#: Stored in `metrics` for each step that counts: what pages and dashboards plot. About 60 rows a step.
+#: Stored in `metrics` for each step that counts: what pages and dashboards plot, and rules look at; some 80 rows a step.
 HEADLINE: Final = (
     "tokens",
     "sequences",
@@ -21,16 +21,22 @@ HEADLINE: Final = (
     "policy_lag.max",
     "attribution.*",
     "routing.*.agreement",
+    "gaps.*.tokens",
     "gaps.*.k1",
     "gaps.*.k3",
+    "gaps.*.log_ratio_mean",
     "gaps.*.abs_log_ratio_mean",
     "gaps.*.abs_log_ratio_max",
     "gaps.*.ratio_mean",
     "gaps.*.ratio_max",
+    "gaps.*.multiplicative_error",
+    "gaps.*.tail_fraction",
     "gaps.*.chi2",
     "gaps.*.ess",
     "gaps.*.probability_diff_mean",
+    "gaps.*.probability_correlation",
     "gaps.*.exact_fraction",
+    "gaps.*.sequence.log_geometric_ratio_abs_mean",
     "gaps.*.sequence.geometric_ratio_mean",
     "gaps.*.sequence.ess",
     "methods.*.masked_token_fraction",

@@ -14,7 +14,7 @@ from offpolicy_monitor.store.codec import unpack
 from offpolicy_monitor.store.merging import merge_stored
 from offpolicy_monitor.store.paging import Page, cut, decode_cursor, encode_cursor
 from offpolicy_monitor.store.run_rows import run_id
-from offpolicy_monitor.store.tables import COMPLETE, OPEN, steps
+from offpolicy_monitor.store.tables import COMPLETE, OPEN, metrics, steps
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary
 
@@ -105,6 +105,20 @@ def read_spread(
     spread = min(most, len(ids))
     chosen = [ids[place * (len(ids) - 1) // max(spread - 1, 1)] for place in range(spread)]
     return _summaries(connection, chosen), len(ids)
+
+
+def read_history(
+    connection: Connection, run: str, paths: Sequence[str], first: int, newest: int
+) -> list[tuple[int, dict[str, float]]]:
+    """(step, headline figures by path) of the `first` and the `newest` steps that count, ascending."""
+    ids = _counting(connection, run, None, None)
+    chosen = ids if len(ids) <= first + newest else [*ids[:first], *ids[-newest:]]
+    of_steps = connection.execute(select(steps.c.id, steps.c.step).where(steps.c.id.in_(chosen)).order_by(steps.c.step))
+    figures: dict[int, tuple[int, dict[str, float]]] = {row.id: (row.step, {}) for row in of_steps}
+    query = select(metrics.c.step_id, metrics.c.metric, metrics.c.value)
+    for row in connection.execute(query.where(metrics.c.step_id.in_(chosen), metrics.c.metric.in_(paths))):
+        figures[row.step_id][1][row.metric] = row.value
+    return list(figures.values())
 
 
 def _counting(connection: Connection, run: str, first: int | None, last: int | None) -> Sequence[int]:

@@ -148,6 +148,13 @@ class Store:
         with self._database.reading() as connection:
             return step_rows.read_summary(connection, run, step, minibatch)
 
+    def history(
+        self, run: str, paths: Sequence[str], first: int = 26, newest: int = 300
+    ) -> list[tuple[int, dict[str, float]]]:
+        """(step, headline figures by path) of the `first` and the `newest` steps that count, ascending."""
+        with self._database.reading() as connection:
+            return step_rows.read_history(connection, run, paths, first, newest)
+
     def series(
         self, run: str, field: str, first: int | None = None, last: int | None = None, points: int = 1000
     ) -> dict[str, Any]:

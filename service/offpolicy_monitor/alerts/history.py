@@ -1,0 +1,41 @@
+"""History: figures of a run's training steps in order, as columns; what a step lacks is NaN.
+
+A training step stands here with its latest gradient step, since mismatch is the same in all of them and staleness
+grows. Shapes: n steps.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Column = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """steps [n], ascending; columns: path of a figure (`gaps.mismatch.k3`) -> [n] float64."""
+
+    steps: Sequence[int]
+    columns: Mapping[str, Column]
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int, Mapping[str, Any]]], paths: Iterable[str]) -> "History":
+        """From (step, figures) in order; figures are nested as answers have them, or already by path."""
+        columns = {path: np.array([_find(figures, path) for _, figures in rows], np.float64) for path in paths}
+        return cls([step for step, _ in rows], columns)
+
+    def column(self, path: str) -> Column:
+        """[n] float64, NaN where a step lacks the figure, or where no step has it."""
+        return self.columns.get(path, np.full(len(self.steps), np.nan))
+
+
+def _find(figures: Mapping[str, Any], path: str) -> float:
+    found: Any = figures.get(path)
+    if found is None:
+        found = figures
+        for name in path.split("."):
+            found = found.get(name) if isinstance(found, Mapping) else None
+    return float(found) if isinstance(found, int | float) else np.nan
