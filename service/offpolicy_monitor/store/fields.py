@@ -10,7 +10,7 @@ from offpolicy_monitor.summary.gap import QUANTILES
 
 GAPS: Final = ("mismatch", "staleness", "total")
 
-#: Stored in `metrics` for each step that counts: what pages and dashboards plot, and rules look at; some 80 rows a step.
+#: Stored in `metrics` for each step that counts: what pages and dashboards plot and rules look at. Some 80 a step.
 HEADLINE: Final = (
     "tokens",
     "sequences",
