@@ -65,3 +65,29 @@ def test_a_breach_that_ended_is_no_longer_told(client: Client) -> None:
 )
 def test_what_cannot_be_answered_is_refused(client: Client, query: str, status: int) -> None:
     assert client.get(f"/v1/alerts{query}").status_code == status
+
+
+def post_experts(client: Client, step: int, agreeing: int) -> None:
+    """One step of 100 tokens and one layer, of which so many choose the same expert on both sides."""
+    mu = np.full(100, -1.0, np.float32)
+    experts = np.zeros((100, 1, 1), np.uint8)
+    other = experts.copy()
+    other[agreeing:] = 1
+    sent = {"lengths": np.array([100]), "sampling_logprobs": mu, "old_logprobs": mu - np.float32(0.001)}
+    sent |= {"sampling_experts": experts, "old_experts": other}
+    content = frame_bytes({"step": step}, sent)
+    assert client.post("/v1/runs/moe/batches", content=content, headers=SAFETENSORS).status_code == 200
+
+
+def test_routing_that_agrees_three_points_less_than_when_the_run_began_is_an_alert(client: Client) -> None:
+    for step in range(30):
+        post_experts(client, step, 90)
+    for step in range(30, 35):
+        post_experts(client, step, 88)
+    assert "RoutingAgreement" not in {alert["alert"] for alert in alerts(client, "?run=moe")}
+    for step in range(35, 40):
+        post_experts(client, step, 86)
+    found = {alert["alert"]: alert for alert in alerts(client, "?run=moe&state=active")}
+    routing = found["RoutingAgreement"]
+    assert (routing["severity"], routing["since_step"], routing["breach_steps"]) == ("warning", 35, 5)
+    assert routing["value"] == pytest.approx(0.04)
