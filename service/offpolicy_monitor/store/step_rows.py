@@ -7,7 +7,7 @@ caller's connection.
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store.codec import unpack
@@ -94,14 +94,14 @@ def read_summaries(
     connection: Connection, run: str, first: int | None, last: int | None, most: int
 ) -> list[tuple[int, int, StepSummary]]:
     """(step, minibatch, summary) of the newest `most` gradient steps that count, ascending; each step's last one."""
-    return _summaries(connection, _counting(connection, run, first, last)[-most:])
+    return _summaries(connection, _newest(connection, run, first, last, most))
 
 
 def read_spread(
     connection: Connection, run: str, first: int | None, last: int | None, most: int
 ) -> tuple[list[tuple[int, int, StepSummary]], int]:
     """As `read_summaries`, but `most` steps spread evenly over the range, and how many there are in it."""
-    ids = _counting(connection, run, first, last)
+    ids = connection.scalars(_counting(connection, run, first, last).order_by(steps.c.step)).all()
     spread = min(most, len(ids))
     chosen = [ids[place * (len(ids) - 1) // max(spread - 1, 1)] for place in range(spread)]
     return _summaries(connection, chosen), len(ids)
@@ -111,8 +111,8 @@ def read_history(
     connection: Connection, run: str, paths: Sequence[str], first: int, newest: int
 ) -> list[tuple[int, dict[str, float]]]:
     """(step, headline figures by path) of the `first` and the `newest` steps that count, ascending."""
-    ids = _counting(connection, run, None, None)
-    chosen = ids if len(ids) <= first + newest else [*ids[:first], *ids[-newest:]]
+    oldest = connection.scalars(_counting(connection, run, None, None).order_by(steps.c.step).limit(first))
+    chosen = {*oldest, *_newest(connection, run, None, None, newest)}
     of_steps = connection.execute(select(steps.c.id, steps.c.step).where(steps.c.id.in_(chosen)).order_by(steps.c.step))
     figures: dict[int, tuple[int, dict[str, float]]] = {row.id: (row.step, {}) for row in of_steps}
     query = select(metrics.c.step_id, metrics.c.metric, metrics.c.value)
@@ -121,14 +121,15 @@ def read_history(
     return list(figures.values())
 
 
-def _counting(connection: Connection, run: str, first: int | None, last: int | None) -> Sequence[int]:
-    """The rows of the last gradient steps that count of each step in the range, ascending."""
-    query = (
-        select(steps.c.id)
-        .where(*in_range(run_id(connection, run), first, last), steps.c.state != OPEN, _is_last_minibatch())
-        .order_by(steps.c.step)
-    )
-    return connection.execute(query).scalars().all()
+def _newest(connection: Connection, run: str, first: int | None, last: int | None, most: int) -> Sequence[int]:
+    query = _counting(connection, run, first, last).order_by(steps.c.step.desc()).limit(most)
+    return connection.scalars(query).all()
+
+
+def _counting(connection: Connection, run: str, first: int | None, last: int | None) -> Select[int]:
+    """The rows of the last gradient steps that count of each step in the range."""
+    counts = in_range(run_id(connection, run), first, last)
+    return select(steps.c.id).where(*counts, steps.c.state != OPEN, _is_last_minibatch())
 
 
 def _summaries(connection: Connection, ids: Sequence[int]) -> list[tuple[int, int, StepSummary]]:
