@@ -16,7 +16,7 @@ DEPENDS := pyproject.toml setup.py constraints.txt service/offpolicy_monitor/_ve
 SOURCES := service tests scripts migrations setup.py
 TYPED := service tests scripts migrations
 
-.PHONY: help run demo test lint docs format bench diagnosis conformance build lock clean
+.PHONY: help run demo test lint docs dashboards format bench diagnosis detection conformance build lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,8 +38,12 @@ lint: $(VENV)/.installed-dev ## formatting, ruff, types, import contracts, Docke
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/hadolint Dockerfile
 
-docs: $(VENV)/.installed-dev ## rewrite the generated parts of docs/
+docs: $(VENV)/.installed-dev ## rewrite the generated parts of docs/ and the Prometheus rules
 	@$(BIN)/python scripts/generate_docs.py
+	@$(BIN)/python scripts/generate_rules.py
+
+dashboards: $(VENV)/.installed-dev ## rewrite the Grafana dashboards from scripts/dashboards
+	@$(BIN)/python -m scripts.dashboards
 
 format: $(VENV)/.installed-dev ## rewrite the sources in the one format
 	@$(BIN)/ruff check --quiet --fix $(SOURCES)
@@ -50,6 +54,9 @@ bench: $(VENV)/.installed-dev ## measure the speed of the service and of the cor
 
 diagnosis: $(VENV)/.installed-dev ## plant known bugs in generated batches and count what is named (ARGS="--sizes small", ARGS=--write)
 	@$(BIN)/python -m tests.diagnosis.confusion $(ARGS)
+
+detection: $(VENV)/.installed-dev ## play scenarios and healthy runs, count steps to alerts and false alarms (ARGS="--seeds 2", ARGS=--write)
+	@$(BIN)/python -m tests.detection $(ARGS)
 
 conformance: $(VENV)/.installed-run ## check a running service against the conformance vectors (URL=...)
 	@$(BIN)/python tests/conformance/vectors/check.py --url $(URL) $(ARGS)

@@ -1,7 +1,7 @@
-"""The one build step that pyproject.toml cannot express: folders of the checkout that travel inside the wheel.
+"""The one build step that pyproject.toml cannot express: what of the checkout travels inside the wheel.
 
-`migrations/` and `dashboards/` stand at the root of the repository; in a wheel they are
-`offpolicy_monitor/_resources/<folder>`. A checkout (editable install) uses the folders where they stand.
+`migrations/`, `dashboards/` and `docs/runbook.md` stand at the root of the repository; in a wheel they are under
+`offpolicy_monitor/_resources`. A checkout (editable install) uses them where they stand.
 """
 
 import shutil
@@ -10,14 +10,14 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-RESOURCES = ("migrations", "dashboards")
+RESOURCES = ("migrations", "dashboards", "docs/runbook.md")
 DESTINATION = Path("offpolicy_monitor", "_resources")
 
 
 def resource_files() -> list[Path]:
-    """Every file of the resource folders that exist, relative to the repository root."""
-    files = [path for folder in RESOURCES for path in sorted(Path(folder).rglob("*")) if path.is_file()]
-    return [path for path in files if "__pycache__" not in path.parts]
+    """Every file among the resources that exist, relative to the repository root."""
+    found = [path for name in RESOURCES for path in (Path(name), *sorted(Path(name).rglob("*")))]
+    return [path for path in found if path.is_file() and "__pycache__" not in path.parts]
 
 
 class BuildWithResources(build_py):

@@ -4,11 +4,10 @@ metrics.md and settings.md are whole; methods.md has its table of presets and al
 markers.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal
 
-from offpolicy_monitor.alerts import PROFILES, RULES, Rule
+from offpolicy_monitor.alerts import RULES, WALL_CLOCK_RULES, Rule, Severity
 from offpolicy_monitor.catalogue import preset_rows
 from offpolicy_monitor.exposition.document import render_markdown
 from offpolicy_monitor.settings import Settings
@@ -40,7 +39,9 @@ def settings_table() -> str:
     """One row a setting: variable, default, meaning."""
     rows = []
     for name, field in Settings.model_fields.items():
-        default = "a SQLite file in the user's data directory" if field.default_factory else f"`{field.default}`"
+        default = "none" if field.default in (None, ()) else f"`{field.default}`"
+        if field.default_factory:
+            default = "a SQLite file in the user's data directory"
         rows.append((f"`{Settings.variable(name)}`", default, field.description or ""))
     return table(("variable", "default", "meaning"), rows)
 
@@ -55,30 +56,31 @@ def presets_table() -> str:
 
 
 def rules_table() -> str:
-    """One row a rule."""
+    """One row a rule: those on steps, then those on the wall clock."""
     rows = [
-        (
-            f"`{rule.name}`",
-            rule.summary,
-            rule.expression,
-            " / ".join((thresholds(rule, "warning"), thresholds(rule, "critical"))),
-            f"{rule.steps['warning']}/{rule.steps['critical']}",
-            rule.source,
-        )
-        for rule in RULES
+        (f"`{rule.name}`", rule.summary, rule.expression, _levels(rule), _steps(rule), rule.source) for rule in RULES
     ]
-    return table(("rule", "says", "compares", "warning / critical", "steps", "source"), rows)
+    on_clock = [
+        (f"`{rule.name}`", rule.summary, rule.expression, ", ".join(rule.severities), "wall clock", rule.source)
+        for rule in WALL_CLOCK_RULES
+    ]
+    return table(("rule", "says", "compares", "severities", "steps", "source"), rows + on_clock)
 
 
-def thresholds(rule: Rule, severity: Literal["warning", "critical"]) -> str:
-    """The thresholds of a severity: one, or one a profile."""
-    found = {profile: rule.threshold(severity, profile) for profile in PROFILES}
-    side = ">" if rule.above else "<"
-    if set(found.values()) == {None}:
-        return "none"
-    if len(set(found.values())) == 1:
-        return f"{side} {found[PROFILES[0]]:g}"
-    return ", ".join(f"{profile} {side} {value:g}" for profile, value in found.items())
+def _levels(rule: Rule) -> str:
+    return "; ".join(f"{severity} {_threshold(rule, severity)}" for severity in rule.severities)
+
+
+def _steps(rule: Rule) -> str:
+    return "/".join(str(rule.steps[severity]) for severity in rule.severities)
+
+
+def _threshold(rule: Rule, severity: Severity) -> str:
+    """The threshold of a severity: one, or one a profile or kind of correction."""
+    side, found = ">" if rule.above else "<", rule.thresholds[severity]
+    if isinstance(found, Mapping):
+        return ", ".join(f"{kind} {side} {value:g}" for kind, value in found.items())
+    return f"{side} {found:g}"
 
 
 def between(text: str, begin: str, content: str, end: str) -> str:

@@ -85,10 +85,12 @@ class Builder:
         lines = (ROOT / ".dockerignore").read_text().splitlines()
         ignored = shutil.ignore_patterns(*(line.removeprefix("**/") for line in lines if line.startswith("**/")))
         for source in (ROOT / line[1:] for line in lines if line.startswith("!")):
+            target = self.directory / source.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():
-                shutil.copytree(source, self.directory / source.name, ignore=ignored)
+                shutil.copytree(source, target, ignore=ignored)
             elif source.exists():
-                shutil.copy(source, self.directory)
+                shutil.copy(source, target)
 
     def do_run(self, arguments: str) -> None:
         """Run a step in a shell; the image's user is not created on this machine, only its home."""

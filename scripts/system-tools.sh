@@ -8,8 +8,10 @@ PATH=$PATH:/usr/sbin
 
 missing=""
 command -v promtool >/dev/null || missing="$missing prometheus"
+command -v amtool >/dev/null || missing="$missing prometheus-alertmanager"
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || missing="$missing postgresql"
 command -v g++ >/dev/null || missing="$missing g++"
+command -v npm >/dev/null || missing="$missing npm"
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then

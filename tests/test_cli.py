@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from offpolicy_monitor import __version__
-from offpolicy_monitor.cli import COMMANDS, DB_COMMANDS, main
+from offpolicy_monitor.cli import COMMANDS, DB_COMMANDS, EXPORT_COMMANDS, main
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import migrate
@@ -26,7 +26,12 @@ SERVER_LIBRARIES = [
     "alembic", "fastapi", "jinja2", "orjson", "prometheus_client", "pydantic", "pydantic_settings", "sqlalchemy",
     "structlog", "torch", "uvicorn", "uvloop", "xxhash", "zstandard",
 ]  # fmt: skip
-HELPS = [[], *([command.name] for command in COMMANDS), *(["db", command.name] for command in DB_COMMANDS)]
+HELPS = [
+    [],
+    *([command.name] for command in COMMANDS),
+    *(["db", command.name] for command in DB_COMMANDS),
+    *(["export", command.name] for command in EXPORT_COMMANDS),
+]
 
 
 def base_install(*arguments: str) -> subprocess.CompletedProcess[str]:

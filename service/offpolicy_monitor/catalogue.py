@@ -1,6 +1,9 @@
 """Rows that the command line lists: method presets and settings, as plain values ready for a table or for JSON."""
 
 from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
 
 from offpolicy_monitor.methods import METHODS, PRESETS
 from offpolicy_monitor.settings import Settings
@@ -24,7 +27,7 @@ def _short(value: object) -> str:
 
 
 def setting_rows(settings: Settings) -> list[dict[str, Any]]:
-    """One row a setting: environment variable, value in force (passwords hidden), what it means."""
+    """One row a setting: environment variable, value in force (secrets hidden), what it means."""
     return [
         {
             "variable": Settings.variable(name),
@@ -36,6 +39,14 @@ def setting_rows(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _shown(name: str, value: object) -> object:
+    if name == "webhook_url" and value is not None:
+        # Where the receiver is no secret; the path often is one.
+        parts = urlsplit(str(value))
+        return f"{parts.scheme}://{parts.netloc}/..."
+    if isinstance(value, SecretStr):
+        return str(value)
+    if isinstance(value, tuple):
+        return ",".join(value)
     if name != "database_url":
         return value
     from offpolicy_monitor.store.session import parse_url

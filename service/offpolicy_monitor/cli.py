@@ -12,10 +12,12 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offpolicy_monitor._version import __version__
 from offpolicy_monitor.errors import ConfigurationError, OffpolicyMonitorError, Unavailable
+from offpolicy_monitor.export import DEFAULT_SERVICE_URL, checked_url, export
 
 if TYPE_CHECKING:
     from offpolicy_monitor.server.process import Listening
@@ -194,6 +196,34 @@ def _db_check(options: argparse.Namespace) -> int:
     return NO if problems else DONE
 
 
+def _export_arguments(child: argparse.ArgumentParser) -> None:
+    _add_commands(child, EXPORT_COMMANDS, "export_command")
+
+
+def _target_arguments(child: argparse.ArgumentParser) -> None:
+    child.add_argument("--to", required=True, type=Path, metavar="DIR", help="folder to write to; made where it is not")
+    child.add_argument(
+        "--service-url",
+        type=_service_url,
+        default=DEFAULT_SERVICE_URL,
+        metavar="URL",
+        help=f"where people reach the service, for links to runbook and page ({DEFAULT_SERVICE_URL})",
+    )
+
+
+def _service_url(text: str) -> str:
+    try:
+        return checked_url(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _export(options: argparse.Namespace) -> int:
+    written = export(options.export_command, options.to, options.service_url)
+    sys.stdout.writelines(f"{path}\n" for path in written)
+    return DONE
+
+
 def _json_argument(child: argparse.ArgumentParser) -> None:
     child.add_argument("--json", action="store_true", help="one JSON document, for scripts")
 
@@ -249,6 +279,25 @@ DB_COMMANDS: tuple[Command, ...] = (
     ),
 )
 
+EXPORT_COMMANDS: tuple[Command, ...] = (
+    Command(
+        "grafana",
+        "write the dashboards as JSON, to import or to provision",
+        f"  {PROGRAM} export grafana --to /etc/grafana/dashboards\n"
+        f"  {PROGRAM} export grafana --to dashboards --service-url https://monitor.example.com",
+        _target_arguments,
+        _export,
+    ),
+    Command(
+        "prometheus",
+        "write the alert and recording rules for Prometheus",
+        f"  {PROGRAM} export prometheus --to /etc/prometheus/rules\n"
+        f"  {PROGRAM} export prometheus --to rules --service-url https://monitor.example.com",
+        _target_arguments,
+        _export,
+    ),
+)
+
 COMMANDS: tuple[Command, ...] = (
     Command(
         "serve",
@@ -266,6 +315,13 @@ COMMANDS: tuple[Command, ...] = (
         _demo,
     ),
     Command("db", "look after the database", f"  {PROGRAM} db upgrade\n  {PROGRAM} db check", _db_arguments, _version),
+    Command(
+        "export",
+        "write dashboards and rules for Grafana and Prometheus",
+        f"  {PROGRAM} export grafana --to dashboards\n  {PROGRAM} export prometheus --to rules",
+        _export_arguments,
+        _version,
+    ),
     Command(
         "methods",
         "list the corrections that every batch is tried on, with their thresholds",

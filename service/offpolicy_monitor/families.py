@@ -62,6 +62,10 @@ def _quantiles(name: str, help: str, source: Source) -> Family:
     return Family(name, "unknown", help, ("run", "gap", "quantile"), (source,))
 
 
+def _alert(name: str, help: str) -> Family:
+    return _gauge(f"alert_{name}", help, "run alert severity", f"alerts.{{alert}}.{{severity}}.{name}")
+
+
 def _counter(name: str, help: str, labels: str) -> Family:
     return Family(name, "counter", help, tuple(labels.split()))
 
@@ -191,6 +195,24 @@ RUN_GAUGES: tuple[Family, ...] = (
         "gaps.mismatch.length_budget",
         "gaps.staleness.length_budget",
     ),
+    _gauge(
+        "step_seconds_median",
+        "Median seconds from one step's first shard to the next one's, over 32 steps.",
+        "run",
+        "step_seconds",
+    ),
+    _gauge(
+        "open_step_timestamp_seconds",
+        "Unix time of the first shard of the oldest step that still lacks some.",
+        "run",
+        "open_since",
+    ),
+    _gauge("run_finished", "Whether the run was said to be finished: 0 or 1.", "run", "finished"),
+    _alert("breach_steps", "Steps in a row that a rule's threshold has been breached; absent where it is silent."),
+    _alert("required_steps", "Steps in a row that make the alert active."),
+    _alert("active", "Whether the alert is active: 0 or 1."),
+    _alert("value", "What the rule compares, at the newest step."),
+    _alert("threshold", "What the rule compares it with, in this run."),
     _gauge("entropy_nats_mean", "Mean entropy the trainer sent, over tokens under the mask.", "run", "entropy_mean"),
 )
 
@@ -224,6 +246,7 @@ PROCESS: tuple[Family, ...] = (
     Family("inflight_bytes", "gauge", "Bytes of the admission budget in use."),
     Family("device_info", "gauge", "Always 1; the device that computes is the label.", ("device",)),
     _counter("device_fallbacks_total", "Measurements done again after the device failed.", ""),
+    _counter("notifications_total", "Posts that tell of alerts, by what came of them.", "target outcome"),
     Family("build_info", "gauge", "Always 1; versions are labels.", ("version", "torch", "device")),
 )
 

@@ -1,7 +1,7 @@
-"""Where the files that are not Python live: migrations, dashboards.
+"""Where the files that are not Python live: migrations, dashboards, the runbook.
 
-In a checkout they are folders at the repository root; in an installed wheel they are under
-`offpolicy_monitor/_resources`. Knows only that rule, never what is in the folders.
+In a checkout they stand where they are at the repository root; in an installed wheel they are under
+`offpolicy_monitor/_resources`. Knows only that rule, never what is in them.
 """
 
 from pathlib import Path
@@ -13,11 +13,11 @@ PLACES = (PACKAGE / "_resources", PACKAGE.parents[1])
 
 
 def path(name: str) -> Path:
-    """The folder `name` ("migrations", "dashboards").
+    """The folder or file `name` ("migrations", "docs/runbook.md").
 
     Raises ConfigurationError where neither the wheel nor the checkout holds it.
     """
     for place in PLACES:
-        if (place / name).is_dir():
+        if (place / name).exists():
             return place / name
-    raise ConfigurationError(f"the {name} folder is missing from this installation; reinstall offpolicy-monitor")
+    raise ConfigurationError(f"{name} is missing from this installation; reinstall offpolicy-monitor")

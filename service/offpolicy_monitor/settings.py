@@ -5,11 +5,13 @@ Refusals name the variable that raises a limit; `Settings.variable` makes that n
 """
 
 import os
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 MEBIBYTE = 1 << 20
 
@@ -23,6 +25,20 @@ def user_data_dir() -> Path:
 def default_database_url() -> str:
     """The embedded database: one SQLite file under the user's data directory."""
     return f"sqlite:///{user_data_dir() / 'offpolicy.db'}"
+
+
+def http_url(text: str) -> str:
+    """The URL without a slash at its end; ValueError where it is no address that this service could post to or show.
+
+    The message does not repeat the URL: addresses of webhooks are often secrets themselves.
+    """
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", text):
+        raise ValueError("must be an http or https URL with a host")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not hold a user or a password: they are not sent")
+    parts.port  # noqa: B018  # raises where it is not a number
+    return text.rstrip("/")
 
 
 class Settings(BaseSettings):
@@ -83,6 +99,37 @@ class Settings(BaseSettings):
 
     max_exported_runs: int = Field(200, ge=1, description="Most runs in /metrics, the most recently active first.")
     run_expiry: float = Field(86_400.0, gt=0, description="Silence after which a run leaves /metrics, seconds.")
+
+    public_url: str = Field(
+        "http://127.0.0.1:8900", description="Where people reach the service: links of alerts begin with it."
+    )
+    webhook_url: str | None = Field(None, description="Told once when an alert becomes active and once when it ends.")
+    webhook_secret: SecretStr | None = Field(None, description="Signs what the webhook is told (HMAC-SHA256).")
+    alertmanager_urls: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Alertmanagers to tell of alerts: base URLs, separated by commas."
+    )
+    notify_interval: float = Field(60.0, gt=0, description="How often Alertmanagers are told what is active, seconds.")
+
+    @field_validator("webhook_url", "webhook_secret", mode="before")
+    @classmethod
+    def _empty_is_none(cls, value: object) -> object:
+        """An empty variable is how compose files and units leave one out."""
+        return value or None
+
+    @field_validator("alertmanager_urls", mode="before")
+    @classmethod
+    def _separated(cls, value: object) -> object:
+        return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+
+    @field_validator("public_url", "webhook_url")
+    @classmethod
+    def _one_url(cls, value: str | None) -> str | None:
+        return value if value is None else http_url(value)
+
+    @field_validator("alertmanager_urls")
+    @classmethod
+    def _urls(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(http_url, value))
 
     @classmethod
     def variable(cls, field: str) -> str:

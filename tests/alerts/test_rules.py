@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from offpolicy_monitor.alerts import PROFILES, RULES, History, Rule, RuleState, evaluate
+from offpolicy_monitor.alerts import PATHS, PROFILES, RULES, SEVERITIES, History, Rule, RuleState, Terms, evaluate
 from offpolicy_monitor.store.fields import is_known
 
 BY_NAME = {rule.name: rule for rule in RULES}
+ORDER = ("disabled", "silent", "quiet", "pending", "active")
+TERMS = Terms(correction="token")
 
 HEALTHY = {
     "gaps.mismatch.k3": 2e-4,
@@ -26,14 +28,33 @@ HEALTHY = {
     "entropy_mean": 0.9,
     "sequence_length_mean": 800.0,
     "routing.mismatch.agreement": 0.9,
+    "tokens": 1e6,
+    "sequences": 512.0,
+    "excluded_tokens.nonfinite": 0.0,
+    "suspect_tokens.positive": 0.0,
+    "zero_filled_tokens": 0.0,
+    "gaps.mismatch.exact_fraction": 0.2,
+    "gaps.mismatch.abs_log_ratio_mean": 0.01,
+    "gaps.total.abs_log_ratio_mean": 0.02,
+    "gaps.mismatch.sequence.extreme_fraction": 0.003,
+    "gaps.total.bad_update_fraction": 1e-5,
+    "gaps.total.outward_second_moment": 2e-3,
+    "correction.masked_token_fraction": 2e-3,
+    "correction.masked_sequence_fraction": 0.0,
+    "correction.length_bias.longest": 3e-3,
+    "correction.length_bias.shortest": 2e-3,
+    "attribution.mismatch": 0.3,
+    "attribution.staleness": 0.6,
+    "outliers.mismatch.ratio": 1.0,
+    "policy_version": 1.0,
 }
 
 #: Rule -> the figures of a step that breaches its warning and no critical threshold.
 BREACHES: dict[str, dict[str, float]] = {
     "MismatchKL": {"gaps.mismatch.k3": 3e-3},
-    "ProbabilityDiff": {"gaps.mismatch.probability_diff_mean": 0.007},
+    "ProbabilityDiff": {"gaps.mismatch.probability_diff_mean": 0.015},
     "RatioTail": {"gaps.mismatch.tail_fraction": 0.05},
-    "RatioNotCalibrated": {"gaps.mismatch.ratio_mean": 0.97},
+    "RatioNotCalibrated": {"gaps.mismatch.ratio_mean": 0.99},
     "LowEffectiveSampleSize": {"gaps.mismatch.ess": 0.4},
     "ChiSquare": {"gaps.mismatch.chi2": 0.5},
     "TotalOffPolicy": {"gaps.total.log_ratio_mean": -0.05},
@@ -42,17 +63,28 @@ BREACHES: dict[str, dict[str, float]] = {
     "MultiplicativeError": {"gaps.mismatch.multiplicative_error": 1.07},
     "StaleData": {"policy_lag.max": 9.0},
     "RoutingAgreement": {"routing.mismatch.agreement": 0.86},
+    "ExtremeSequences": {"gaps.mismatch.sequence.extreme_fraction": 0.02},
+    "BadUpdates": {"gaps.total.bad_update_fraction": 2e-3},
+    "SecondMoment": {"gaps.total.outward_second_moment": 0.2},
+    "MaskRate": {"correction.masked_token_fraction": 0.02},
+    "LengthBias": {"correction.length_bias.longest": 0.3, "correction.length_bias.shortest": 0.1},
+    "ShardOutlier": {"outliers.mismatch.ratio": 4.0},
+    "DataQuality": {"excluded_tokens.nonfinite": 3.0},
 }
 
 
 def history(rows: Sequence[dict[str, float]]) -> History:
-    paths = {path for rule in RULES for path in rule.inputs}
-    return History.of([(10 + place, row) for place, row in enumerate(rows)], paths)
+    return History.of([(10 + place, row) for place, row in enumerate(rows)], PATHS)
 
 
-def state(name: str, rows: Sequence[dict[str, float]], profile: str = "dense_bf16") -> RuleState:
-    [found] = evaluate([BY_NAME[name]], history(rows), profile)
-    return found
+def states(name: str, rows: Sequence[dict[str, float]], terms: Terms = TERMS) -> dict[str, RuleState]:
+    return {found.severity: found for found in evaluate([BY_NAME[name]], history(rows), terms)}
+
+
+def state(name: str, rows: Sequence[dict[str, float]], profile: str = "dense_bf16", **terms: Any) -> RuleState:
+    """The severity that matters: the worst that is active, else the worst that is pending."""
+    found = states(name, rows, Terms(profile, **{"correction": "token", **terms}))
+    return max(found.values(), key=lambda one: (ORDER.index(one.state), SEVERITIES.index(one.severity)))
 
 
 def healthy(steps: int, seed: int = 0) -> list[dict[str, float]]:
@@ -86,9 +118,11 @@ def test_no_rule_says_anything_of_healthy_steps(name: str) -> None:
 def test_a_rule_without_its_inputs_is_silent_and_says_what_is_missing(rule: Rule) -> None:
     rows = healthy(30)
     for path in rule.inputs:
-        without = [*rows[:-1], {name: value for name, value in rows[-1].items() if name != path}]
-        assert (state(rule.name, without).state, state(rule.name, without).missing) == ("silent", (path,))
-    assert evaluate([rule], history([]), "fp8")[0].state == "silent"
+        without = [{name: value for name, value in row.items() if name != path} for row in rows[-10:]]
+        assert state(rule.name, [*rows[:-9], *without[1:]]).state != "silent"
+        found = state(rule.name, [*rows[:-10], *without])
+        assert (found.state, found.missing) == ("silent", (path,))
+    assert {found.state for found in evaluate([rule], history([]), Terms("fp8"))} == {"silent"}
 
 
 def test_critical_needs_fewer_steps_and_wins_over_warning() -> None:
@@ -133,10 +167,20 @@ def test_a_ratio_off_one_by_chance_is_no_miscalibration() -> None:
     assert state("RatioNotCalibrated", [few] * 5).state == "quiet"
 
 
-def test_entropy_that_halves_within_fifty_steps_warns_and_below_a_fifth_of_a_nat_is_critical() -> None:
+def test_entropy_that_halves_to_little_within_fifty_steps_warns_and_below_a_fifth_of_a_nat_is_critical() -> None:
     falling = healthy(60) + [HEALTHY | {"entropy_mean": 0.4}] * 10
     assert state("EntropyCollapse", falling).severity == "warning"
-    assert state("EntropyCollapse", healthy(20) + [HEALTHY | {"entropy_mean": 0.1}] * 10).severity == "critical"
+    assert state("EntropyCollapse", healthy(40) + [HEALTHY | {"entropy_mean": 0.1}] * 10).severity == "critical"
+    learning = [row | {"entropy_mean": 2.1} for row in healthy(60)] + [HEALTHY | {"entropy_mean": 0.6}] * 10
+    assert state("EntropyCollapse", learning).state == "quiet"
+
+
+def test_one_extreme_sequence_of_sixteen_may_be_chance_and_two_are_not() -> None:
+    def rows(share: float) -> list[dict[str, float]]:
+        return [HEALTHY | {"sequences": 16.0, "gaps.mismatch.sequence.extreme_fraction": share}] * 5
+
+    assert state("ExtremeSequences", rows(1 / 16)).state == "quiet"
+    assert state("ExtremeSequences", rows(2 / 16)).severity == "critical"
 
 
 def test_answers_that_double_in_length_are_a_surge() -> None:
@@ -158,9 +202,82 @@ def test_figures_are_found_nested_as_in_answers_or_by_path() -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_every_rule_has_figures_that_exist_and_thresholds_that_grow_worse(rule: Rule) -> None:
-    assert all(is_known(path) for path in rule.inputs)
+    assert all(is_known(path) for path in rule.inputs if path != "policy_version")
     assert rule.source and rule.summary and rule.expression
     for profile in PROFILES:
         warning, critical = rule.threshold("warning", profile), rule.threshold("critical", profile)
         if warning is not None and critical is not None:
             assert critical >= warning if rule.above else critical <= warning
+
+
+def test_a_correction_may_mask_as_much_as_its_kind_does() -> None:
+    row = HEALTHY | {"correction.masked_token_fraction": 0.3, "correction.masked_sequence_fraction": 0.3}
+    found = {kind: state("MaskRate", [row] * 5, correction=kind) for kind in ("token", "sequence", "gspo", "grpo")}
+    assert {kind: (one.state, one.severity) for kind, one in found.items()} == {
+        "token": ("active", "critical"),
+        "sequence": ("active", "warning"),
+        "gspo": ("quiet", "critical"),
+        "grpo": ("active", "critical"),
+    }
+
+
+def test_a_correction_that_masks_less_while_drift_grows_is_blind_and_one_that_follows_it_is_not() -> None:
+    def rows(mask: float) -> list[dict[str, float]]:
+        return [
+            row
+            | {
+                "gaps.total.abs_log_ratio_mean": 0.02 * 1.02**step,
+                "correction.masked_token_fraction": 1e-3 * mask**step,
+            }
+            for step, row in enumerate(healthy(60))
+        ]
+
+    assert state("MaskBlind", rows(0.98)).state == "active"
+    assert state("MaskBlind", rows(1.02)).state == "quiet"
+
+
+def test_the_half_that_dominates_is_named_only_while_the_data_is_off_policy() -> None:
+    stale = HEALTHY | {"attribution.staleness": 0.9, "attribution.mismatch": 0.05}
+    assert state("StalenessDominates", [stale] * 6).state == "quiet"
+    found = state("StalenessDominates", [stale | {"gaps.total.log_ratio_mean": -0.05}] * 5)
+    assert (found.state, found.severity, found.value) == ("active", "info", 0.9)
+
+
+def test_a_mismatch_that_jumps_with_new_weights_is_a_broken_sync_and_one_that_jumps_without_is_not() -> None:
+    jump = {"gaps.mismatch.k3": 2e-3, "gaps.mismatch.abs_log_ratio_mean": 0.03}
+    synced = HEALTHY | jump | {"policy_version": 2.0}
+    assert state("SyncBroken", [*healthy(12), *[synced] * 3]).state == "active"
+    assert state("SyncBroken", [*healthy(12), *[synced] * 2]).state == "quiet"
+    assert state("SyncBroken", [*healthy(12), *[HEALTHY | jump] * 3]).state == "quiet"
+    assert state("SyncBroken", [*healthy(12), synced, HEALTHY, HEALTHY]).state == "quiet"
+    outlier = synced | {"gaps.mismatch.abs_log_ratio_mean": 0.011}
+    assert state("SyncBroken", [*healthy(12), *[outlier] * 3]).state == "quiet"
+
+
+def test_a_mismatch_of_exactly_zero_is_bad_data_but_under_the_bitwise_profile() -> None:
+    copied = HEALTHY | {"gaps.mismatch.exact_fraction": 1.0}
+    assert state("DataQuality", [copied]).severity == "critical"
+    assert state("DataQuality", [copied], "bitwise").state == "quiet"
+
+
+def test_three_signs_within_twenty_steps_are_a_risk_of_collapse_and_two_are_not() -> None:
+    ess = HEALTHY | {"gaps.mismatch.ess": 0.4}
+    bad = HEALTHY | {"gaps.total.bad_update_fraction": 2e-3}
+    spike = HEALTHY | {"gaps.mismatch.k3": 5e-3}
+    two = [*healthy(30), *[ess] * 5, *[bad] * 3]
+    assert state("CollapseRisk", two).state == "quiet"
+    found = state("CollapseRisk", [*two, spike])
+    assert (found.state, found.severity, found.value) == ("active", "critical", 3.0)
+    assert state("CollapseRisk", [*two, *[HEALTHY] * 30, spike]).state == "quiet"
+
+
+def test_a_run_may_have_thresholds_of_its_own_or_no_rule_at_all() -> None:
+    rows = [HEALTHY | {"gaps.mismatch.k3": 3e-3}] * 2
+
+    def under(**override: Any) -> RuleState:
+        return state("MismatchKL", rows, overrides={"MismatchKL": override})
+
+    assert under(steps=2).state == "active"
+    assert under(warning=4e-3).state == "quiet"
+    assert under(critical=2e-3, steps=1).severity == "critical"
+    assert (under(enabled=False).state, under(warning=None, critical=None).state) == ("disabled", "disabled")

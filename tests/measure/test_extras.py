@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from offpolicy_monitor.batch import RaggedBatch
+from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS, parse_rows
+from offpolicy_monitor.summary.step import merge_all
 
 
 def ragged(seed: int, sequences: int = 200, a_token: bool = False) -> RaggedBatch:
@@ -133,3 +134,51 @@ def test_a_row_that_ran_on_a_part_of_the_shards_has_no_length_bias() -> None:
     assert ["length_bias" in methods[name] for name in ("mis_sequence", "mis_token", "mine")] == [True, True, False]
     assert methods["mine"]["tokens"] == 20 * (400 + 3200)
     assert methods["mine"]["masked_sequence_fraction"] == 0.5
+
+
+@pytest.mark.parametrize("a_token", [False, True])
+def test_updates_at_risk_are_counted_token_by_token(a_token: bool) -> None:
+    data = ragged(7, a_token=a_token)
+    data.columns["logprobs"][::50] -= 3.0
+    gaps = Measurer("cpu").evaluate(data)["gaps"]
+    d, advantage, owners = gap_of(data, "logprobs", "sampling_logprobs")
+    p, q = (np.exp(data.columns[name].astype(np.float64)) for name in ("logprobs", "sampling_logprobs"))
+    bad = (advantage < 0) & (q - p > 0.5)
+    assert bad.any()
+    assert gaps["total"]["bad_update_fraction"] == pytest.approx(bad.mean(), rel=1e-12)
+    outward = advantage * d > 0
+    assert gaps["total"]["outward_second_moment"] == pytest.approx((d[outward] ** 2).mean(), rel=1e-5)
+    extreme = len(set(owners[np.abs(p - q) > 0.5].tolist())) / data.sequences
+    assert 0 < extreme < 1
+    assert gaps["total"]["sequence"]["extreme_fraction"] == pytest.approx(extreme, rel=1e-12)
+
+
+def test_a_zero_that_the_trainer_does_not_find_certain_was_filled_in() -> None:
+    columns = {
+        "sampling_logprobs": np.array([0.0, 0.0, 0.0, -1.0, -0.0], np.float32),
+        "old_logprobs": np.array([-0.01, -0.2, -3.0, -1.0, -5.0], np.float32),
+    }
+    data = RaggedBatch.from_positions(np.array([5]), columns, {})
+    answer = Measurer("cpu").evaluate(data)
+    assert (answer["suspect_tokens"]["exact_zero"], answer["zero_filled_tokens"]) == (4, 3)
+
+
+def outliers_of(k3_scale: list[float], label: str, tokens: int = 40_000) -> dict[str, Any]:
+    """The outliers of a step of one message an engine, whose log-ratios have these standard deviations."""
+    source = np.random.default_rng(2)
+    parts = []
+    for place, scale in enumerate(k3_scale):
+        mu = -source.exponential(1.0, tokens).astype(np.float32)
+        columns = {"sampling_logprobs": mu, "old_logprobs": mu + source.normal(0, scale, tokens).astype(np.float32)}
+        data = RaggedBatch.from_positions(np.full(tokens // 100, 100), columns, {})
+        parts.append(Measurer("cpu").measure(data, (), Origin(None, 0, {label: f"e{place}"})))
+    found: dict[str, Any] = merge_all(parts).step_figures()["outliers"]
+    return found
+
+
+def test_the_engine_that_stands_out_is_named_and_noise_or_another_environment_is_not() -> None:
+    found = outliers_of([0.02, 0.02, 0.06, 0.02], "engine")["mismatch"]
+    assert (found["dimension"], found["bucket"]) == ("label:engine", "e2")
+    assert found["ratio"] == pytest.approx(9, rel=0.1)
+    assert outliers_of([0.02, 0.021, 0.02], "engine")["mismatch"]["ratio"] == 1.0
+    assert outliers_of([0.02, 0.06], "environment") == {}

@@ -14,7 +14,7 @@ from tests.fixtures.service import clean_environment, running_service
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE_PACKAGES = Path(sysconfig.get_path("purelib"))
-SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "service", "migrations", "dashboards")
+SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "service", "migrations", "dashboards", "docs")
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +67,14 @@ def python(programs: Path, code: str) -> str:
     return answer.stdout.strip()
 
 
-def test_the_wheel_carries_every_migration_and_dashboard(wheel: Path) -> None:
+def test_the_wheel_carries_every_migration_and_dashboard_and_the_runbook(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     folders = [folder for folder in ("migrations", "dashboards") if (ROOT / folder).exists()]
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     expected = {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
     assert any(name.startswith("migrations/versions/") for name in expected)
     assert {name for name in expected if f"offpolicy_monitor/_resources/{name}" not in names} == set()
+    assert "offpolicy_monitor/_resources/docs/runbook.md" in names
 
 
 def test_the_wheel_carries_every_file_of_the_package(wheel: Path) -> None:
@@ -100,6 +101,16 @@ def test_what_a_trainer_imports_needs_numpy_alone(base_environment: Path, module
     assert python(base_environment, code) == "set()"
 
 
+@pytest.mark.parametrize(("kind", "name"), [("grafana", "offpolicy-run.json"), ("prometheus", "alerts.rules.yaml")])
+def test_the_base_install_exports_dashboards_and_rules(
+    base_environment: Path, tmp_path: Path, kind: str, name: str
+) -> None:
+    url = "https://monitor.example.com"
+    answer = run(base_environment / "offpolicy-monitor", "export", kind, "--to", tmp_path, "--service-url", url)
+    assert answer.returncode == 0, answer.stderr
+    assert url in (tmp_path / name).read_text()
+
+
 def test_importing_the_package_does_not_import_torch_where_it_is_installed(server_environment: Path) -> None:
     code = "import sys, offpolicy_monitor; print('torch' in sys.modules, 'numpy' in sys.modules)"
     assert python(server_environment, code) == "False False"
@@ -123,5 +134,5 @@ def test_the_installed_wheel_serves(server_environment: Path, tmp_path: Path) ->
     location = python(server_environment, "import offpolicy_monitor; print(offpolicy_monitor.__file__)")
     assert location.startswith(str(server_environment.parent))
     with running_service(tmp_path, command=[str(server_environment / "offpolicy-monitor")]) as url:
-        answer = python(server_environment, f"import urllib.request as u; print(u.urlopen('{url}/healthz').status)")
-    assert answer == "200"
+        code = f"import urllib.request as u; print(*(u.urlopen('{url}' + p).status for p in ('/healthz', '/runbook')))"
+        assert python(server_environment, code) == "200 200"

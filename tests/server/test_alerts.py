@@ -1,63 +1,215 @@
 """GET /v1/alerts over posted shards."""
 
+import json
+from typing import Any
+
 import numpy as np
 import pytest
+from httpx import Response
 
-from tests.fixtures.application import JSON, SAFETENSORS, Client, frame_bytes
+from tests.fixtures.application import JSON, SAFETENSORS, Application, Client, frame_bytes
 
 
-def post(client: Client, step: int, gap: float, run: str = "a") -> None:
-    """One step whose every token has this log-ratio, and its opposite as often: k3 of gap^2 / 2."""
+def post(client: Client, step: int, gap: float, run: str = "a") -> dict[str, Any]:
+    """One step whose every token has this log-ratio, and its opposite as often: k3 of gap^2 / 2. The answer."""
     mu = np.full(2000, -1.0, np.float32)
     old = (mu + gap * np.tile([1, -1], 1000)).astype(np.float32)
     sent = {"lengths": np.full(20, 100), "sampling_logprobs": mu, "old_logprobs": old}
     response = client.post(f"/v1/runs/{run}/batches", content=frame_bytes({"step": step}, sent), headers=SAFETENSORS)
     assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
 
 
-def alerts(client: Client, query: str = "") -> list[dict[str, object]]:
+def alerts(client: Client, query: str = "") -> list[dict[str, Any]]:
     response = client.get(f"/v1/alerts{query}")
     assert response.status_code == 200, response.text
-    found: list[dict[str, object]] = response.json()["alerts"]
+    found: list[dict[str, Any]] = response.json()["alerts"]
     return found
 
 
-def test_a_run_that_drifts_is_pending_then_active_and_a_healthy_one_is_not_named(client: Client) -> None:
+def patch(client: Client, run: str = "a", **changes: object) -> Response:
+    return client.request("PATCH", f"/v1/runs/{run}", content=json.dumps(changes), headers=JSON)
+
+
+def named(found: list[dict[str, Any]], rule: str, severity: str = "warning") -> dict[str, Any]:
+    return next(alert for alert in found if (alert["alert"], alert["severity"]) == (rule, severity))
+
+
+def names(client: Client, query: str = "?state=active") -> set[object]:
+    return {alert["alert"] for alert in alerts(client, query)}
+
+
+def test_a_run_that_drifts_is_pending_then_active_then_resolved_and_a_healthy_one_is_not_named(client: Client) -> None:
     for step in range(7, 10):
         post(client, step, 0.01)
         post(client, step, 0.01, run="healthy")
     assert alerts(client) == []
     post(client, 10, 0.08)
-    [pending] = alerts(client, "?run=a")[:1]
-    assert (pending["alert"], pending["state"], pending["breach_steps"]) == ("MismatchKL", "pending", 1)
+    pending = named(alerts(client, "?run=a&state=pending"), "MismatchKL")
+    assert (pending["since_step"], pending["breach_steps"], pending["active_at"]) == (10, 1, None)
     for step in range(11, 15):
         post(client, step, 0.08)
-    found = alerts(client, "?state=active")
-    assert {alert["run"] for alert in found} == {"a"}
-    mismatch = next(alert for alert in found if alert["alert"] == "MismatchKL")
-    assert mismatch["value"] == pytest.approx(0.0032, rel=0.01)
-    assert {name: mismatch[name] for name in ("severity", "since_step", "last_step", "breach_steps", "threshold")} == {
-        "severity": "warning",
+    assert {alert["run"] for alert in alerts(client)} == {"a"}
+    active = named(alerts(client, "?state=active"), "MismatchKL")
+    assert active["value"] == pytest.approx(0.0032, rel=0.01)
+    assert {
+        name: active[name] for name in ("id", "since_step", "last_step", "breach_steps", "threshold", "runbook")
+    } == {
+        "id": pending["id"],
         "since_step": 10,
         "last_step": 14,
         "breach_steps": 5,
         "threshold": 0.002,
+        "runbook": "http://127.0.0.1:8900/runbook#MismatchKL",
     }
+    post(client, 15, 0.01)
+    assert "MismatchKL" not in names(client)
+    resolved = named(alerts(client, "?state=resolved"), "MismatchKL")
+    assert (resolved["id"], resolved["last_step"]) == (pending["id"], 14)
+    assert resolved["started_at"] <= resolved["active_at"] <= resolved["resolved_at"]
 
 
-def test_thresholds_are_those_of_the_runs_profile(client: Client) -> None:
+def test_thresholds_are_those_of_the_runs_profile_and_a_change_of_it_counts_at_once(client: Client) -> None:
     for step in range(5):
         post(client, step, 0.08)
-    assert "MismatchKL" in {alert["alert"] for alert in alerts(client)}
-    assert client.request("PATCH", "/v1/runs/a", content=b'{"profile": "fp4"}', headers=JSON).status_code == 200
-    assert "MismatchKL" not in {alert["alert"] for alert in alerts(client)}
+    assert "MismatchKL" in names(client)
+    assert patch(client, profile="fp4").status_code == 200
+    assert "MismatchKL" not in names(client)
 
 
-def test_a_breach_that_ended_is_no_longer_told(client: Client) -> None:
-    for step in range(6):
+def test_a_run_may_have_its_own_thresholds_which_it_shows(client: Client) -> None:
+    for step in range(5):
         post(client, step, 0.08)
-    post(client, 6, 0.01)
-    assert "MismatchKL" not in {alert["alert"] for alert in alerts(client, "?run=a")}
+    own = {"MismatchKL": {"warning": 0.004}, "ProbabilityDiff": {"enabled": False}}
+    answer = patch(client, alerts=own)
+    assert (answer.status_code, answer.json()["alerts"]) == (200, own)
+    assert names(client) & {"MismatchKL", "ProbabilityDiff"} == set()
+    assert patch(client, alerts={}).json()["alerts"] == {}
+    assert {"MismatchKL", "ProbabilityDiff"} <= names(client)
+
+
+@pytest.mark.parametrize(
+    ("alerts_", "field"),
+    [
+        ({"Nothing": {}}, "alerts.Nothing"),
+        ({"MismatchKL": {"info": 1.0}}, "alerts.MismatchKL.info"),
+        ({"MismatchKL": {"steps": 0}}, "alerts.MismatchKL.steps"),
+        ({"MismatchKL": {"warning": "high"}}, "alerts.MismatchKL.warning"),
+        ({"MismatchKL": {"wanring": 1.0}}, "alerts.MismatchKL.wanring"),
+    ],
+)
+def test_a_threshold_that_means_nothing_is_refused_and_changes_nothing(
+    client: Client, alerts_: dict[str, Any], field: str
+) -> None:
+    post(client, 0, 0.01)
+    answer = patch(client, alerts=alerts_)
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)
+    assert client.get("/v1/runs/a").json()["alerts"] == {}
+
+
+def test_the_verdict_follows_from_the_alerts_and_each_batch_is_told(client: Client) -> None:
+    said = [post(client, step, 0.17)["verdict"] for step in range(4)]
+    assert said == ["accept", "accept", "skip", "skip"]
+    told = post(client, 4, 0.17)["alerts"]
+    assert [(alert["severity"], alert["state"]) for alert in told if alert["alert"] == "MismatchKL"] == [
+        ("critical", "active")
+    ]
+    assert client.get("/v1/runs").json()["runs"][0]["verdict"] == "skip"
+    assert post(client, 5, 0.01)["verdict"] == "accept"
+    patch(client, alerts={"ProbabilityDiff": {"critical": None}})
+    warned = [post(client, step, 0.07)["verdict"] for step in range(6, 12)]
+    assert warned == ["accept"] * 4 + ["warn"] * 2
+
+
+def test_a_restart_forgets_no_breach_and_begins_none_twice(application: Application) -> None:
+    with application() as client:
+        for step in range(4):
+            post(client, step, 0.08)
+        before = alerts(client, "?state=pending")
+        scraped = breach_steps(client)
+    with application() as client:
+        assert alerts(client) == before
+        assert breach_steps(client) == scraped
+        post(client, 4, 0.08)
+        found = alerts(client, "?state=active")
+        assert {alert["id"] for alert in found} <= {alert["id"] for alert in before}
+        assert named(found, "MismatchKL")["breach_steps"] == 5
+
+
+def breach_steps(client: Client) -> list[str]:
+    text = client.get("/metrics").text
+    return [line for line in text.splitlines() if line.startswith("offpolicy_alert_breach_steps{")]
+
+
+def test_metrics_show_each_rule_that_has_its_figures(client: Client) -> None:
+    for step in range(3):
+        post(client, step, 0.08)
+    text = client.get("/metrics").text
+    warning = '{alert="MismatchKL",run="a",severity="warning"}'
+    for line in (
+        f"offpolicy_alert_breach_steps{warning} 3.0",
+        f"offpolicy_alert_required_steps{warning} 5.0",
+        f"offpolicy_alert_active{warning} 0.0",
+        f"offpolicy_alert_threshold{warning} 0.002",
+        'offpolicy_alert_breach_steps{alert="MismatchKL",run="a",severity="critical"} 0.0',
+        'offpolicy_run_finished{run="a"} 0.0',
+    ):
+        assert f"{line}\n" in text
+    # No advantages were sent, so nothing is known about bad updates: that is not the same as none.
+    assert 'alert="BadUpdates"' not in text
+    assert "offpolicy_step_seconds_median" in text and "offpolicy_open_step_timestamp_seconds{" not in text
+
+
+def test_every_rule_says_where_it_stands_and_a_silent_one_what_it_lacks(client: Client) -> None:
+    for step in range(2):
+        post(client, step, 0.08)
+    answer = client.get("/v1/runs/a/rules").json()
+    states = {(rule["alert"], rule["severity"]): rule for rule in answer["rules"]}
+    assert answer["step"] == 1
+    assert states["MismatchKL", "warning"]["state"] == "pending"
+    assert states["MismatchKL", "warning"]["breach_steps"] == 2
+    bad = states["BadUpdates", "critical"]
+    assert (bad["state"], bad["missing"]) == ("silent", ["gaps.total.bad_update_fraction"])
+    assert states["StaleData", "warning"]["missing"] == ["policy_lag.max"]
+    assert client.get("/v1/runs/nobody/rules").status_code == 404
+
+
+def test_a_run_that_is_finished_has_no_alerts_until_it_goes_on(client: Client) -> None:
+    for step in range(5):
+        post(client, step, 0.08)
+    assert patch(client, finished=True).json()["state"] == "finished"
+    assert (names(client), names(client, "?state=pending")) == (set(), set())
+    assert client.get("/v1/runs/a").json()["verdict"] == "accept"
+    assert 'offpolicy_run_finished{run="a"} 1.0\n' in client.get("/metrics").text
+    post(client, 5, 0.08)
+    assert "MismatchKL" in names(client)
+
+
+def test_rules_on_masks_look_at_the_correction_that_the_run_names(client: Client) -> None:
+    refused = patch_of_unknown_correction(client)
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "correction")
+    assert patch(client, correction="geometric_mask").json()["correction"] == "geometric_mask"
+    for step in range(1, 6):
+        post(client, step, 0.5)
+    rules = {rule["alert"]: rule for rule in client.get("/v1/runs/a/rules").json()["rules"]}
+    assert rules["MaskRate"]["state"] != "silent"
+
+
+def patch_of_unknown_correction(client: Client) -> Response:
+    post(client, 0, 0.5)
+    return patch(client, correction="nothing")
+
+
+def test_alerts_come_in_pages_the_newest_first(client: Client) -> None:
+    for step in range(5):
+        post(client, step, 0.08)
+    whole = client.get("/v1/alerts").json()
+    first = client.get("/v1/alerts?limit=2").json()
+    rest = client.get(f"/v1/alerts?limit=1000&cursor={first['next_cursor']}").json()
+    assert first["alerts"] + rest["alerts"] == whole["alerts"]
+    ids = [alert["id"] for alert in whole["alerts"]]
+    assert ids == sorted(ids, reverse=True)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +236,7 @@ def test_routing_that_agrees_three_points_less_than_when_the_run_began_is_an_ale
         post_experts(client, step, 90)
     for step in range(30, 35):
         post_experts(client, step, 88)
-    assert "RoutingAgreement" not in {alert["alert"] for alert in alerts(client, "?run=moe")}
+    assert "RoutingAgreement" not in names(client, "?run=moe")
     for step in range(35, 40):
         post_experts(client, step, 86)
     found = {alert["alert"]: alert for alert in alerts(client, "?run=moe&state=active")}

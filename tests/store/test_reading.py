@@ -46,6 +46,8 @@ def test_a_run_shows_its_last_step_and_settings(store: Store, clock: Clock) -> N
         "created_at": "1970-01-01T00:25:00.000+00:00",
         "last_batch_at": "1970-01-01T00:16:40.000+00:00",
         "methods": None,
+        "correction": None,
+        "alerts": {},
     }
 
 

@@ -17,6 +17,7 @@ def test_the_empty_summary_has_counts_of_zero_and_nothing_else() -> None:
         "empty_sequences": 0,
         "excluded_tokens": {"nonfinite": 0},
         "suspect_tokens": {"positive": 0, "exact_zero": 0},
+        "zero_filled_tokens": 0,
         "gaps": {},
         "methods": {},
         "attribution": None,

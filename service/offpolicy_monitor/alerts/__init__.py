@@ -1,11 +1,31 @@
 """Rules on how a run's figures change from step to step, as data, and their evaluation.
 
-history holds figures by step; trends are functions of one figure over steps; rules are the rows; engine counts
-breaches. Pure functions of figures: no database, no clock, no HTTP, and who is told is not known here.
+history holds figures by step; trends and measures are functions of them; rule is what a row is and rules the rows;
+breaches and engine count; wall_clock has the rules on time; episodes joins one judgement to the next; judge is all of
+it for one run. Pure functions of figures: no database, no clock, no HTTP, and who is told is not known here.
 """
 
 from offpolicy_monitor.alerts.engine import RuleState, evaluate
+from offpolicy_monitor.alerts.episodes import Episode
 from offpolicy_monitor.alerts.history import History
-from offpolicy_monitor.alerts.rules import PROFILES, RULES, Rule
+from offpolicy_monitor.alerts.rule import CORRECTIONS, PROFILES, SEVERITIES, Rule, Severity, Terms
+from offpolicy_monitor.alerts.rules import PATHS, RULES
+from offpolicy_monitor.alerts.wall_clock import WALL_CLOCK_RULES, Timing, WallClockRule
 
-__all__ = ["PROFILES", "RULES", "History", "Rule", "RuleState", "evaluate"]
+__all__ = [
+    "CORRECTIONS",
+    "PATHS",
+    "PROFILES",
+    "RULES",
+    "SEVERITIES",
+    "WALL_CLOCK_RULES",
+    "Episode",
+    "History",
+    "Rule",
+    "RuleState",
+    "Severity",
+    "Terms",
+    "Timing",
+    "WallClockRule",
+    "evaluate",
+]

@@ -1,80 +1,76 @@
-"""Counts breaches: what each rule says at the newest step of a history, and for how many steps it has said so.
+"""Evaluates rules: what each says at the newest step of a history, severity by severity.
 
 A pure function of the history, so that a restart forgets nothing and fires nothing twice.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offpolicy_monitor.alerts.history import Column, History
-from offpolicy_monitor.alerts.rules import Rule
+from offpolicy_monitor.alerts.breaches import lengths, measured
+from offpolicy_monitor.alerts.history import History
+from offpolicy_monitor.alerts.rule import Rule, Severity, Terms
 
-Severity = Literal["warning", "critical"]
-Flags = NDArray[np.bool_]
-State = Literal["silent", "quiet", "pending", "active"]
+State = Literal["disabled", "silent", "quiet", "pending", "active"]
+
+#: A figure that none of the last so many steps has is missing; one that a few steps lack is waited for.
+PATIENCE: Final = 10
 
 
 @dataclass(frozen=True)
 class RuleState:
-    """A rule at the newest step.
+    """One severity of a rule at the newest step.
 
-    `silent`: a figure it needs is not there, and `missing` names it; `quiet`: no breach; `pending`: a breach that has
-    not lasted long enough; `active`: it has. `severity` is the worst that is active, else the worst that is pending;
-    `breach_steps` and `since_step` tell how long that threshold has been breached without a break.
+    `disabled`: the run wants no such rule or threshold; `silent`: a figure it needs is not there, and `missing` names
+    it; `quiet`: no breach; `pending`: a breach that has not lasted `required_steps` yet; `active`: it has. `value` is
+    the last known one; `breach_steps` and `since_step` tell how long the breach has lasted without a break.
     """
 
     rule: Rule
+    severity: Severity
     state: State
-    severity: Severity | None = None
     value: float | None = None
     threshold: float | None = None
+    required_steps: int = 1
     breach_steps: int = 0
     since_step: int | None = None
     missing: tuple[str, ...] = ()
 
 
-def evaluate(rules: Iterable[Rule], history: History, profile: str) -> list[RuleState]:
-    """The state of every rule at the newest step of the history, under a profile of rules.PROFILES."""
-    return [_state(rule, history, profile) for rule in rules]
+def evaluate(rules: Iterable[Rule], history: History, terms: Terms) -> list[RuleState]:
+    """The state of every severity of every rule at the newest step, from mild to worst within a rule."""
+    return [state for rule in rules for state in _states(rule, history, terms)]
 
 
-def _state(rule: Rule, history: History, profile: str) -> RuleState:
-    missing = tuple(path for path in rule.inputs if not len(history.steps) or np.isnan(history.column(path)[-1]))
+def _states(rule: Rule, history: History, terms: Terms) -> Iterator[RuleState]:
+    if not terms.enabled(rule.name):
+        yield from (RuleState(rule, severity, "disabled") for severity in rule.severities)
+        return
+    missing = tuple(path for path in rule.inputs if np.isnan(history.column(path)[-PATIENCE:]).all())
     if missing:
-        return RuleState(rule, "silent", missing=missing)
-    values = rule.measure(history)
-    if np.isnan(values[-1]):
-        return RuleState(rule, "quiet")
-    found = [state for severity in ("critical", "warning") if (state := _of(rule, severity, values, history, profile))]
-    active = [state for state in found if state.state == "active"]
-    return next(iter(active or found), RuleState(rule, "quiet", value=float(values[-1])))
+        yield from (RuleState(rule, severity, "silent", missing=missing) for severity in rule.severities)
+        return
+    values = measured(rule, history, terms)
+    known = np.flatnonzero(~np.isnan(values))
+    last = int(known[-1]) if len(known) else None
+    for severity in rule.severities:
+        yield _state(rule, severity, history, terms, last)
 
 
-def _of(rule: Rule, severity: Severity, values: Column, history: History, profile: str) -> RuleState | None:
-    """The state of one threshold; None where it is not breached at the newest step."""
-    threshold = rule.threshold(severity, profile)
+def _state(rule: Rule, severity: Severity, history: History, terms: Terms, last: int | None) -> RuleState:
+    """`last` is the place of the last value, None where there is none yet."""
+    threshold, required = rule.threshold_for(severity, terms), rule.steps_for(severity, terms)
     if threshold is None:
-        return None
-    breached = values > threshold if rule.above else values < threshold
-    lasting = _lasting(breached, np.isnan(values))
+        return RuleState(rule, severity, "disabled")
+    if last is None:
+        return RuleState(rule, severity, "quiet", None, threshold, required)
+    run_lengths, value = lengths(rule, severity, history, terms), float(measured(rule, history, terms)[last])
+    lasting = int(run_lengths[last])
     if not lasting:
-        return None
-    state: State = "active" if lasting >= rule.steps[severity] else "pending"
-    first = int(np.flatnonzero(breached)[-lasting])
-    return RuleState(rule, state, severity, float(values[-1]), threshold, lasting, history.steps[first])
-
-
-def _lasting(breached: Flags, unknown: Flags) -> int:
-    """Breaching steps up to the newest without one in between that does not breach; steps without a value are none."""
-    count = 0
-    for breach, nothing in zip(breached[::-1].tolist(), unknown[::-1].tolist(), strict=True):
-        if nothing:
-            continue
-        if not breach:
-            break
-        count += 1
-    return count
+        return RuleState(rule, severity, "quiet", value, threshold, required)
+    state: State = "active" if lasting >= required else "pending"
+    # The run began at the last place before this one where its length was 1.
+    first = int(np.flatnonzero(run_lengths[: last + 1] == 1)[-1])
+    return RuleState(rule, severity, state, value, threshold, required, lasting, history.steps[first])

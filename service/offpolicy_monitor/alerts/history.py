@@ -4,8 +4,8 @@ A training step stands here with its latest gradient step, since mismatch is the
 grows. Shapes: n steps.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ class History:
 
     steps: Sequence[int]
     columns: Mapping[str, Column]
+    _measured: dict[str, Column] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, Mapping[str, Any]]], paths: Iterable[str]) -> "History":
@@ -30,6 +31,12 @@ class History:
     def column(self, path: str) -> Column:
         """[n] float64, NaN where a step lacks the figure, or where no step has it."""
         return self.columns.get(path, np.full(len(self.steps), np.nan))
+
+    def once(self, name: str, measure: Callable[[], Column]) -> Column:
+        """What `measure` gives, computed once: rules that are made of other rules ask for the same again."""
+        if name not in self._measured:
+            self._measured[name] = measure()
+        return self._measured[name]
 
 
 def _find(figures: Mapping[str, Any], path: str) -> float:

@@ -1,198 +1,251 @@
 """The rules as data: one row a rule, with its thresholds by profile, how long it must last, and where it comes from.
 
-A new rule is a row. `measure` is a pure function of the history; the engine compares it with the thresholds. Steps are
-training steps, since one lasts from ten seconds to half an hour.
+A new rule is a row. Steps are training steps, since one lasts from ten seconds to half an hour. Rules that are made of
+other rules come after them. What the numbers became in use is docs/alerts.md's to tell.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-import numpy as np
+from offpolicy_monitor.alerts.measures import (
+    NO_MISMATCH,
+    bad_share,
+    blindness,
+    dominates,
+    drift_from_baseline,
+    drop_from_baseline,
+    entropy_drop,
+    figure,
+    jump_at_sync,
+    larger,
+    length_bias,
+    magnitude,
+    miscalibration,
+    share_of_several,
+    spikes,
+    surge,
+    together,
+)
+from offpolicy_monitor.alerts.rule import Rule, Severity, Threshold
 
-from offpolicy_monitor.alerts import trends
-from offpolicy_monitor.alerts.history import Column, History
-
-PROFILES: Final = ("dense_bf16", "moe_bf16", "fp8", "fp4", "bitwise")
-
-Threshold = float | Mapping[str, float]
-Measure = Callable[[History], Column]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A rule on the figures of a run's steps.
-
-    inputs       paths of the figures it needs; without them it is silent
-    measure      history -> [n] float64, what is compared; NaN: nothing to say at that step
-    expression   the same in words, for docs and messages
-    warning, critical   thresholds, or one a profile (PROFILES; the others have the first's); None: no such severity
-    steps        how many steps in a row a severity must be breached
-    above        whether it breaches above the threshold, or below it
-    source       paper, framework or thread; `proposal` where a number has none
-    """
-
-    name: str
-    summary: str
-    inputs: tuple[str, ...]
-    measure: Measure
-    expression: str
-    warning: Threshold | None
-    critical: Threshold | None
-    steps: Mapping[str, int]
-    source: str
-    above: bool = True
-
-    def threshold(self, severity: Literal["warning", "critical"], profile: str) -> float | None:
-        """The threshold of a severity under a profile; None where the rule has no such severity."""
-        found = self.warning if severity == "warning" else self.critical
-        if isinstance(found, Mapping):
-            return found.get(profile, found[PROFILES[0]])
-        return found
+K3: Final = "gaps.mismatch.k3"
+SPREAD: Final = "gaps.mismatch.abs_log_ratio_mean"
+TOTAL_SPREAD: Final = "gaps.total.abs_log_ratio_mean"
+LENGTH: Final = "sequence_length_mean"
+ENTROPY: Final = "entropy_mean"
+AGREEMENT: Final = "routing.mismatch.agreement"
+GEOMETRIC: Final = "gaps.mismatch.sequence.log_geometric_ratio_abs_mean"
+EXTREME: Final = "gaps.mismatch.sequence.extreme_fraction"
+MASKED: Final = "correction.masked_token_fraction"
+MASKED_SEQUENCES: Final = "correction.masked_sequence_fraction"
+LONGEST, SHORTEST = "correction.length_bias.longest", "correction.length_bias.shortest"
 
 
-def lasting(warning: int, critical: int | None = None) -> dict[str, int]:
+def by_severity(warning: Threshold | None, critical: Threshold | None = None) -> dict[Severity, Threshold]:
+    """Thresholds of warning and critical; None is no such severity."""
+    given: dict[Severity, Threshold | None] = {"warning": warning, "critical": critical}
+    return {severity: threshold for severity, threshold in given.items() if threshold is not None}
+
+
+def lasting(warning: int, critical: int | None = None) -> dict[Severity, int]:
     """Steps a severity must last."""
     return {"warning": warning, "critical": warning if critical is None else critical}
 
 
-def figure(path: str) -> Measure:
-    """The figure itself."""
-    return lambda history: history.column(path)
-
-
-def magnitude(path: str) -> Measure:
-    """The figure without its sign."""
-    return lambda history: np.abs(history.column(path))
-
-
-def drop_from_baseline(path: str) -> Measure:
-    """How far the figure is below the run's baseline, in its own unit."""
-    return lambda history: trends.baseline(history.column(path)) - history.column(path)
-
-
-def drift_from_baseline(path: str) -> Measure:
-    """EWMA over 20 steps over the run's baseline."""
-    return lambda history: trends.over(trends.ewma(history.column(path), 20), trends.baseline(history.column(path)))
-
-
-def surge(path: str) -> Measure:
-    """EWMA over 20 steps over EWMA over 200."""
-    return lambda history: trends.over(trends.ewma(history.column(path), 20), trends.ewma(history.column(path), 200))
-
-
-def spikes(path: str, least: float, times: float, window: int) -> Measure:
-    """How many of the last `window` steps were above `least` and above `times` the median of the 50 before them."""
-
-    def measure(history: History) -> Column:
-        values = history.column(path)
-        high = (values > least) & (values > times * trends.median_before(values, 50))
-        return trends.count_within(np.where(np.isnan(values), np.nan, high), window)
-
-    return measure
-
-
-def miscalibration(gap: str) -> Measure:
-    """|mean r - 1|, 0 where it is within five standard errors of 1: var r = 1 + chi2 - (mean r)^2 over the tokens."""
-
-    def measure(history: History) -> Column:
-        ratio, chi2, tokens = (history.column(f"gaps.{gap}.{name}") for name in ("ratio_mean", "chi2", "tokens"))
-        error = np.sqrt(np.maximum(1 + chi2 - ratio**2, 0) / tokens)
-        return np.where(np.abs(ratio - 1) > 5 * error, np.abs(ratio - 1), 0 * ratio)
-
-    return measure
-
-
-def entropy_drop(path: str) -> Measure:
-    """How far entropy fell, relative to 50 steps ago; 1 where it is below 0.2 nats."""
-
-    def measure(history: History) -> Column:
-        values = history.column(path)
-        fall = -trends.change_over(values, 50)
-        return np.where(values < 0.2, 1.0, np.where(np.isnan(values), np.nan, np.nan_to_num(fall)))
-
-    return measure
-
-
-K3: Final = "gaps.mismatch.k3"
-LENGTH: Final = "sequence_length_mean"
-ENTROPY: Final = "entropy_mean"
-AGREEMENT: Final = "routing.mismatch.agreement"
-
-RULES: Final = (
+_SIMPLE: Final = (
     Rule(
         "MismatchKL", "Engine and trainer disagree about the same tokens", (K3,), figure(K3), "mismatch k3",
-        {"dense_bf16": 2e-3, "moe_bf16": 5e-3, "fp8": 5e-3, "fp4": 3e-2, "bitwise": 0.0},
-        {"dense_bf16": 1e-2, "moe_bf16": 1.5e-2, "fp8": 2e-2, "fp4": 1e-1, "bitwise": 0.0},
+        by_severity(
+            {"dense_bf16": 2e-3, "moe_bf16": 5e-3, "fp8": 5e-3, "fp4": 3e-2, "bitwise": 0.0},
+            {"dense_bf16": 1e-2, "moe_bf16": 1.5e-2, "fp8": 2e-2, "fp4": 1e-1, "bitwise": 0.0},
+        ),
         lasting(5, 3), "NeMo-RL docs 1e-3 and nightly gates 2e-3 to 1e-1; prime-rl new-model gate 0.015",
     ),
     Rule(
-        "MismatchDrift", "The mismatch grows against the run's own beginning", (K3,), drift_from_baseline(K3),
-        "EWMA20(k3) / median of steps 5..25", 3, 10, lasting(10),
+        "MismatchDrift", "The mismatch grows against the run's own beginning", (K3,),
+        drift_from_baseline(K3, NO_MISMATCH), "median7(k3) / median of steps 5..25", by_severity(3, 10), lasting(5),
         "vime issue 64: 0.011 to 0.036 in 30 steps; open-instruct issue 1473",
     ),
     Rule(
         "MismatchSpike", "The mismatch jumps for single steps", (K3,), spikes(K3, 1e-3, 10, 10),
-        "of the last 10 steps, those with k3 > 1e-3 and k3 > 10 median50(k3)", 0, 2, lasting(1),
+        "of the last 10 steps, those with k3 > 1e-3 and k3 > 10 median50(k3)", by_severity(0, 2), lasting(1),
         "When Speed Kills Stability; 3 in 10 steps is a proposal",
     ),
     Rule(
         "ProbabilityDiff", "Probabilities of sampled tokens differ between engine and trainer",
         ("gaps.mismatch.probability_diff_mean",), figure("gaps.mismatch.probability_diff_mean"),
-        "mean probability difference", 0.005, 0.01, lasting(5), "verl FAQ",
+        "mean probability difference",
+        by_severity(
+            {"dense_bf16": 0.01, "moe_bf16": 0.015, "fp8": 0.015, "fp4": 0.04},
+            {"dense_bf16": 0.02, "moe_bf16": 0.03, "fp8": 0.03, "fp4": 0.08},
+        ),
+        lasting(5), "verl FAQ has 0.005 and 0.01; measured",
+    ),
+    Rule(
+        "ExtremeSequences", "Many sequences have a token that one side finds likely and the other does not",
+        (EXTREME, "sequences"), share_of_several(EXTREME, "sequences", 2),
+        "share of sequences with a token whose probabilities differ by more than 0.5, where they are two or more",
+        by_severity({"dense_bf16": 0.01, "fp4": 0.03}, {"dense_bf16": 0.05, "fp4": 0.1}),
+        lasting(5), "TIS blog: 1 or 2 of 512 where healthy",
     ),
     Rule(
         "RatioTail", "Many tokens' ratios are beyond 2 or below 1/2", ("gaps.mismatch.tail_fraction",),
-        figure("gaps.mismatch.tail_fraction"), "tail_fraction", 0.01, 0.1, lasting(5), "R3: 10 % is the danger line",
+        figure("gaps.mismatch.tail_fraction"), "tail_fraction", by_severity(0.01, 0.1), lasting(5),
+        "R3: 10 % is the danger line",
     ),
     Rule(
         "RatioNotCalibrated", "The mean ratio is not 1: the engine reports another distribution than it samples from",
         tuple(f"gaps.mismatch.{name}" for name in ("ratio_mean", "chi2", "tokens")), miscalibration("mismatch"),
-        "|ratio_mean - 1| where its z > 5", 0.02, 0.05, lasting(3),
-        "NeMo-RL tests; TRL issue 6789 (top-p renormalisation)",
+        "|ratio_mean - 1| where its z > 5", by_severity(0.005, 0.02), lasting(3),
+        "NeMo-RL tests; TRL issue 6789 (top-p renormalisation); measured",
     ),
     Rule(
         "LowEffectiveSampleSize", "Few tokens carry the weight of the batch", ("gaps.mismatch.ess",),
-        figure("gaps.mismatch.ess"), "token ESS", 0.5, 0.3, lasting(5), "verl docs", above=False,
+        figure("gaps.mismatch.ess"), "token ESS", by_severity(0.5, 0.3), lasting(5), "verl docs", above=False,
     ),
     Rule(
         "ChiSquare", "The variance of the ratios is large", ("gaps.mismatch.chi2",), figure("gaps.mismatch.chi2"),
-        "token chi2", 0.1, 1, lasting(5), "verl docs",
+        "token chi2", by_severity(0.1, 1), lasting(5), "verl docs",
     ),
     Rule(
         "TotalOffPolicy", "The data is off-policy in total", ("gaps.total.log_ratio_mean",),
-        magnitude("gaps.total.log_ratio_mean"), "|mean total d|", 0.03, 0.1, lasting(5), "verl docs",
+        magnitude("gaps.total.log_ratio_mean"), "|mean total d|", by_severity(0.03, 0.1), lasting(5), "verl docs",
     ),
     Rule(
-        "PerplexityGap", "Sequences are far apart in geometric ratio",
-        ("gaps.mismatch.sequence.log_geometric_ratio_abs_mean",),
-        figure("gaps.mismatch.sequence.log_geometric_ratio_abs_mean"), "mean |log geometric ratio|", 0.01, 0.05,
-        lasting(5), "IcePop: training fails beyond 0.05",
+        "PerplexityGap", "Sequences are far apart in geometric ratio", (GEOMETRIC,), figure(GEOMETRIC),
+        "mean |log geometric ratio|",
+        by_severity({"dense_bf16": 0.01, "fp4": 0.03}, {"dense_bf16": 0.05, "fp4": 0.1}), lasting(5),
+        "IcePop: training fails beyond 0.05; fp4 measured",
     ),
     Rule(
         "Correlation", "Probabilities of engine and trainer do not go together",
         ("gaps.mismatch.probability_correlation",), figure("gaps.mismatch.probability_correlation"),
-        "probability correlation", 0.99, 0.95, lasting(5), "MiniMax-M1", above=False,
+        "probability correlation",
+        by_severity({"dense_bf16": 0.99, "fp4": 0.97}, {"dense_bf16": 0.95, "fp4": 0.93}), lasting(5),
+        "MiniMax-M1; fp4 measured", above=False,
     ),
     Rule(
         "MultiplicativeError", "Tokens' probabilities are off by a factor", ("gaps.mismatch.multiplicative_error",),
-        figure("gaps.mismatch.multiplicative_error"), "multiplicative_error", 1.05, 1.1, lasting(5), "NeMo-RL",
+        figure("gaps.mismatch.multiplicative_error"), "multiplicative_error",
+        by_severity({"dense_bf16": 1.05, "fp4": 1.15}, {"dense_bf16": 1.1, "fp4": 1.3}), lasting(5),
+        "NeMo-RL; fp4 measured",
+    ),
+    Rule(
+        "BadUpdates", "The policy is pushed away from answers that it no longer gives",
+        ("gaps.total.bad_update_fraction",), figure("gaps.total.bad_update_fraction"),
+        "share of tokens with A < 0 and mu - pi > 0.5", by_severity(1e-3, 5e-3), lasting(3),
+        "DPPO: at most 0.5 % of updates drove the collapse",
+    ),
+    Rule(
+        "SecondMoment", "Tokens that training pushes outward are far out already",
+        ("gaps.total.outward_second_moment",), figure("gaps.total.outward_second_moment"),
+        "mean total d^2 over tokens with A d > 0", by_severity(0.08, 0.3), lasting(3),
+        "M2PO masks down to 0.04; 0.08 and 0.3 measured on runs that learn",
+    ),
+    Rule(
+        "MaskRate", "The correction in use masks more than it is meant to", (MASKED,),
+        larger(MASKED, MASKED_SEQUENCES), "masked share of the method in use, of tokens or of sequences",
+        by_severity(
+            {"token": 0.01, "sequence": 0.2, "gspo": 0.4, "grpo": 0.01},
+            {"token": 0.1, "sequence": 0.5, "gspo": 0.7, "grpo": 0.05},
+        ),
+        lasting(5), "IcePop masks 1 to 2 per mille; GSPO about 15 %, GRPO 0.13 %",
+    ),
+    Rule(
+        "MaskBlind", "The correction in use masks less while the drift grows", (MASKED, TOTAL_SPREAD),
+        blindness(MASKED, TOTAL_SPREAD),
+        "fall of the mask rate and rise of mean |d| over 50 steps, the smaller, where both slopes are sure",
+        by_severity(0.5), lasting(5), "KPop; the sizes are proposals",
+    ),
+    Rule(
+        "LengthBias", "The correction in use masks long answers far more often than short ones", (LONGEST, SHORTEST),
+        length_bias(LONGEST, SHORTEST, 0.05),
+        "odds of being masked in the longest over those in the shortest quarter, 5 points apart",
+        by_severity(2), lasting(10), "the length trap: 1.001^2000 = 7.4",
     ),
     Rule(
         "StaleData", "Tokens were sampled many versions ago", ("policy_lag.max",), figure("policy_lag.max"),
-        "largest version lag", 8, 16, lasting(1), "prime-rl and AReaL bounds",
+        "largest version lag", by_severity(8, 16), lasting(1), "prime-rl and AReaL bounds",
     ),
     Rule(
-        "EntropyCollapse", "The policy's entropy collapses", (ENTROPY,), entropy_drop(ENTROPY),
-        "entropy down against 50 steps ago, as a share; 1 below 0.2 nats", 0.5, 0.99, lasting(10), "TIS blog",
+        "EntropyCollapse", "The policy's entropy collapses", (ENTROPY,), entropy_drop(ENTROPY, 0.5, 0.2),
+        "below 0.5 nats: entropy down against 50 steps ago, as a share; 1 below 0.2 nats and half the baseline",
+        by_severity(0.5, 0.99), lasting(5), "TIS blog",
     ),
     Rule(
-        "LengthSurge", "Answers grow longer fast", (LENGTH,), surge(LENGTH), "EWMA20 / EWMA200 of mean length",
-        1.3, 1.6, lasting(10), "Beyond Precision",
+        "LengthSurge", "Answers grow longer fast", (LENGTH,), surge(LENGTH), "EWMA10 / EWMA200 of mean length",
+        by_severity(1.3, 1.6), lasting(5), "Beyond Precision",
     ),
     Rule(
         "RoutingAgreement", "Engine and trainer choose different experts more often than when the run began",
         (AGREEMENT,), drop_from_baseline(AGREEMENT), "median of steps 5..25 less the share of experts in common",
-        0.03, None, lasting(5), "proposal; R3 and GSPO measured 10 % of experts changed",
+        by_severity(0.03), lasting(5), "proposal; R3 and GSPO measured 10 % of experts changed",
+    ),
+    Rule(
+        "ShardOutlier", "One shard, engine or GPU disagrees with the trainer far more than the others",
+        ("outliers.mismatch.ratio",), figure("outliers.mismatch.ratio"),
+        "largest k3 of a shard or place over the median of the others", by_severity(3, 10), lasting(5),
+        "one stale replica; faulty hardware",
+    ),
+    Rule(
+        "SyncBroken", "The mismatch jumped when the engine took new weights, and stayed",
+        ("policy_version", K3, SPREAD),
+        jump_at_sync("policy_version", K3, SPREAD),
+        "least k3 of a version change and 2 steps after / median10(k3) before, where mean |d| rose too",
+        {"critical": 3}, {"critical": 1}, "vime issue 274, UniRL issue 226",
+    ),
+    Rule(
+        "DataQuality", "Log-probs are missing, impossible or copied", ("tokens",),
+        bad_share(
+            [
+                ("excluded_tokens.nonfinite", "tokens"),
+                ("suspect_tokens.positive", "tokens"),
+                ("zero_filled_tokens", "tokens"),
+            ],
+            "gaps.mismatch.exact_fraction",
+        ),
+        "largest share of non-finite, positive or zero-filled log-probs; 1 where mismatch is identically 0",
+        by_severity(0, 0.01), lasting(1), "verl clamps; AReaL and SkyRL zero-fill",
     ),
 )  # fmt: skip
+
+_BY_NAME: Final = {rule.name: rule for rule in _SIMPLE}
+_OFF_POLICY: Final = (_BY_NAME["TotalOffPolicy"], _BY_NAME["SecondMoment"])
+_BEFORE_COLLAPSE: Final = tuple(
+    _BY_NAME[name]
+    for name in (
+        *("MismatchDrift", "MismatchSpike", "LowEffectiveSampleSize", "BadUpdates"),
+        *("LengthSurge", "LengthBias", "EntropyCollapse"),
+    )
+)
+
+_COMPOSITE: Final = (
+    Rule(
+        "StalenessDominates", "Most of the off-policyness is staleness: fewer or smaller updates on one rollout help",
+        ("attribution.staleness",), dominates("attribution.staleness", 0.8, _OFF_POLICY),
+        "staleness' share of the total second moment while TotalOffPolicy or SecondMoment breaches", {"info": 0.8},
+        {"info": 5}, "proposal",
+    ),
+    Rule(
+        "MismatchDominates", "Most of the off-policyness is mismatch: the engine has to be fixed, not the lag",
+        ("attribution.mismatch",), dominates("attribution.mismatch", 0.8, _OFF_POLICY),
+        "mismatch's share of the total second moment while TotalOffPolicy or SecondMoment breaches", {"info": 0.8},
+        {"info": 5}, "proposal",
+    ),
+    Rule(
+        "CollapseRisk", "Several signs that came before collapses are there together", ("tokens",),
+        together(_BEFORE_COLLAPSE, 20),
+        "how many of " + ", ".join(rule.name for rule in _BEFORE_COLLAPSE) + " were active in the last 20 steps",
+        {"critical": 2}, {"critical": 1}, "synthesis",
+    ),
+)  # fmt: skip
+
+RULES: Final = (*_SIMPLE, *_COMPOSITE)
+
+#: Every figure that a rule looks at, some of which are not needed but for one of several severities or profiles.
+PATHS: Final = tuple(
+    sorted(
+        {path for rule in RULES for path in rule.inputs}
+        | {MASKED_SEQUENCES, "gaps.mismatch.exact_fraction"}
+        | {"excluded_tokens.nonfinite", "suspect_tokens.positive", "zero_filled_tokens"}
+    )
+)

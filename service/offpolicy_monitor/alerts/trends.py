@@ -6,6 +6,7 @@ NaN is a step without the figure; it is passed over, and a trend is NaN there an
 from typing import Final
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from offpolicy_monitor.alerts.history import Column
 
@@ -14,14 +15,17 @@ BASELINE: Final = slice(5, 26)
 
 
 def ewma(values: Column, span: int) -> Column:
-    """Exponentially weighted mean, m += (2 / (span + 1)) (x - m), from the first value on."""
-    weight, mean = 2 / (span + 1), np.nan
+    """Exponentially weighted mean of all values so far, with weights (1 - 2 / (span + 1))^age.
+
+    The weights are divided by their sum, so that the first values do not count more than their age allows.
+    """
+    decay = 1 - 2 / (span + 1)
     means = np.full(len(values), np.nan)
+    whole = weight = 0.0
     for place, value in enumerate(values.tolist()):
-        if np.isnan(value):
-            continue
-        mean = value if np.isnan(mean) else mean + weight * (value - mean)
-        means[place] = mean
+        if value == value:
+            whole, weight = decay * whole + value, decay * weight + 1
+            means[place] = whole / weight
     return means
 
 
@@ -37,13 +41,41 @@ def baseline(values: Column) -> Column:
 
 def median_before(values: Column, window: int, least: int = 10) -> Column:
     """The median of the last `window` values before a step; NaN with fewer than `least` of them."""
-    medians = np.full(len(values), np.nan)
-    for place in range(len(values)):
-        known = values[max(0, place - window) : place]
-        known = known[~np.isnan(known)]
-        if len(known) >= least:
-            medians[place] = np.median(known)
-    return medians
+    known = ~np.isnan(values)
+    before = np.concatenate([np.full(window, np.inf), values[known]])
+    medians = np.full(int(known.sum()), np.nan)
+    if len(medians):
+        # In order, what is not there yet stands last, as infinity: the median is in the middle of what comes before it.
+        ordered = np.sort(sliding_window_view(before, window)[: len(medians)], axis=1)
+        seen = np.minimum(np.arange(len(medians)), window)
+        rows = np.flatnonzero(seen >= least)
+        low, high = ordered[rows, (seen[rows] - 1) // 2], ordered[rows, seen[rows] // 2]
+        medians[rows] = (low + high) / 2
+    found = np.full(len(values), np.nan)
+    found[known] = medians
+    return found
+
+
+def median_of(values: Column, window: int, least: int = 3) -> Column:
+    """The median of the last `window` values, this step's among them; NaN with fewer than `least`."""
+    # What comes before the next step is what comes up to this one.
+    known = np.flatnonzero(~np.isnan(values))
+    found = np.full(len(values), np.nan)
+    found[known] = median_before(np.append(values[known], 0.0), window, least)[1:]
+    return found
+
+
+def least_of(values: Column, window: int) -> Column:
+    """The least of the last `window` steps' values; NaN where one of them lacks it, and before there are so many."""
+    found = np.full(len(values), np.nan)
+    if len(values) >= window:
+        found[window - 1 :] = sliding_window_view(values, window).min(1)
+    return found
+
+
+def earlier(values: Column, steps: int) -> Column:
+    """The value of so many steps ago; NaN before."""
+    return np.concatenate([np.full(min(steps, len(values)), np.nan), values[: max(0, len(values) - steps)]])
 
 
 def change_over(values: Column, window: int) -> Column:
@@ -66,3 +98,25 @@ def count_within(hits: Column, window: int) -> Column:
     sums = np.nan_to_num(hits).cumsum()
     before = np.concatenate([np.zeros(window), sums])[: len(sums)]
     return np.where(np.isnan(hits), np.nan, sums - before)
+
+
+def rise(values: Column, window: int) -> tuple[Column, Column]:
+    """The least-squares line through the last `window` values: its rise over them relative to their mean, and its t.
+
+    Both NaN before there are `window` values, and where these are all 0; t is slope over its standard error.
+    """
+    known = ~np.isnan(values)
+    relative, certainty = (np.full(len(values), np.nan) for _ in range(2))
+    if known.sum() < window:
+        return relative, certainty
+    windows = sliding_window_view(values[known], window)
+    places = np.arange(window) - (window - 1) / 2
+    spread = float((places**2).sum())
+    means = windows.mean(1)
+    slopes = windows @ places / spread
+    left = windows - means[:, None] - slopes[:, None] * places
+    error = np.sqrt((left**2).sum(1) / (window - 2) / spread)
+    ends = np.flatnonzero(known)[window - 1 :]
+    relative[ends] = over(slopes * (window - 1), means)
+    certainty[ends] = slopes / np.maximum(error, 1e-300)
+    return relative, certainty

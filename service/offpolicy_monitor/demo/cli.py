@@ -17,6 +17,7 @@ from typing import get_args
 
 from offpolicy_monitor.demo.config import DemoConfig, SamplerName
 from offpolicy_monitor.demo.faults import Fault, describe_faults, parse_fault
+from offpolicy_monitor.demo.scenarios import SCENARIOS, describe_scenarios
 from offpolicy_monitor.errors import ConfigurationError
 
 DEFAULT_SECONDS = 180.0
@@ -38,8 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--lag", type=natural, default=default.lag, help="steps from sampling to training (%(default)s)"
     )
     parser.add_argument("--seed", type=int, default=default.seed, help="decides weights, prompts and answers")
+    wrong = parser.add_mutually_exclusive_group()
+    wrong.add_argument("--fault", type=fault, metavar="NAME[=STRENGTH]", help=f"plant a known bug. {describe_faults()}")
+    wrong.add_argument(
+        "--scenario",
+        choices=SCENARIOS,
+        default=default.scenario,
+        metavar="NAME",
+        help=f"what goes wrong from a step on. {describe_scenarios()} (%(default)s)",
+    )
     parser.add_argument(
-        "--fault", type=fault, metavar="NAME[=STRENGTH]", help=f"plant a known bug. {describe_faults()}"
+        "--onset", type=natural, default=default.onset, metavar="STEP", help="first step of it (%(default)s)"
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--steps", type=positive, help="end after this many training steps")
@@ -92,6 +102,8 @@ def config_of(args: argparse.Namespace) -> DemoConfig:
         seed=args.seed,
         lag=args.lag,
         fault=args.fault,
+        scenario=args.scenario,
+        onset=args.onset,
     )
 
 

@@ -19,8 +19,11 @@ class DemoConfig:
     minibatches        gradient steps on one rollout; staleness grows from the first to the last
     lag                training steps between sampling a rollout and training on it; 0 trains on it at once
     fault              a known bug to plant, and how strongly
+    scenario, onset    what goes wrong (scenarios.SCENARIOS), and the training step from which on
+    synced             whether the engine takes new weights
     learning_rate      peak; it halves every `half_life` training steps down to `learning_rate_floor`
     entropy_floor      nats a token; below it the loss pays `entropy_weight` for each missing nat
+    shortest           letters of the shortest prompt
     first_level, top_level   longest prompt in letters at the start and after the last rise
     """
 
@@ -33,6 +36,9 @@ class DemoConfig:
     seed: int = 0
     lag: int = 0
     fault: Fault | None = None
+    scenario: str = "healthy"
+    onset: int = 30
+    synced: bool = True
     queue: int = 64
 
     prompts: int = 12
@@ -49,6 +55,7 @@ class DemoConfig:
     entropy_weight: float = 0.6
 
     letters: int = 10
+    shortest: int = 3
     first_level: int = 5
     top_level: int = 8
     slack: int = 4

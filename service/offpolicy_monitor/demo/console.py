@@ -27,7 +27,8 @@ class Console:
         """Say what runs and where to look."""
         url = config.url.rstrip("/")
         fault = f", fault {config.fault.name}={config.fault.strength:g}" if config.fault else ""
-        self._line(f"run {config.run}: GRPO on anagrams, sampler {config.sampler}, lag {config.lag}{fault}")
+        wrong = f", {config.scenario} from step {config.onset} on" if config.scenario != "healthy" else fault
+        self._line(f"run {config.run}: GRPO on anagrams, sampler {config.sampler}, lag {config.lag}{wrong}")
         self._line(f"page     {url}/")
         self._line(f"metrics  {url}/metrics")
 

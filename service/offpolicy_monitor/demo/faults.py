@@ -28,6 +28,8 @@ KINDS: Final[Mapping[str, FaultKind]] = {
         FaultKind("off_by_one", 1.0, 0.0, 1.0, "the trainer cuts this share of its answers out one column early"),
         FaultKind("stale_weights", 8, 1, 1_000_000, "one of two replicas takes only every n-th weight sync"),
         FaultKind("quantised", 8, 1, 24, "the engine's log-probs have this many bits, 8 as in bfloat16"),
+        FaultKind("noise", 0.1, 0.0, 10.0, "the engine's logits have Gaussian noise of this deviation: no bug either"),
+        FaultKind("nan", 0.01, 0.0, 1.0, "the engine reports NaN for this share of its log-probs"),
         FaultKind("int8", 8, 2, 8, "the engine's weights are rounded to this many bits: more noise, and no bug"),
     )
 }

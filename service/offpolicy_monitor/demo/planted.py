@@ -19,6 +19,8 @@ Reshape = Callable[[Tensor], Tensor]
 def reshape_of(fault: Fault | None) -> Reshape:
     """What an engine with this fault does to log-probs [B, V] before it samples from them and reports them."""
     reshapes = {"temperature": at_temperature, "top_p": within_nucleus, "quantised": with_bits}
+    if fault is not None and fault.name == "noise":
+        return partial(with_noise, strength=fault.strength, generator=torch.Generator().manual_seed(0))
     if fault is None or fault.name not in reshapes:
         return lambda log_probs: log_probs
     return partial(reshapes[fault.name], strength=fault.strength)
@@ -42,6 +44,19 @@ def with_bits(log_probs: Tensor, strength: float) -> Tensor:
     mantissa, exponent = torch.frexp(log_probs)
     scale = 2.0 ** int(strength)
     return torch.ldexp((mantissa * scale).round() / scale, exponent)
+
+
+def with_noise(log_probs: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+    """log softmax(logits + N(0, strength^2)): another kernel, or a coarser number format."""
+    return (log_probs + strength * torch.randn(log_probs.shape, generator=generator)).log_softmax(-1)
+
+
+def reported(fault: Fault | None, log_probs: Tensor, generator: torch.Generator) -> Tensor:
+    """Log-probs [B, A] as the engine sends them: NaN for a share of them where that is the fault."""
+    if fault is None or fault.name != "nan":
+        return log_probs
+    broken = torch.rand(log_probs.shape, generator=generator) < fault.strength
+    return log_probs.masked_fill(broken, torch.nan)
 
 
 def recompute(fault: Fault | None, policy: Policy, tokens: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from offpolicy_monitor.demo.config import DemoConfig
 from offpolicy_monitor.demo.grpo import group_advantages
-from offpolicy_monitor.demo.planted import recompute
+from offpolicy_monitor.demo.planted import recompute, reported
 from offpolicy_monitor.demo.policy import Policy
 from offpolicy_monitor.demo.sampler import Sampler
 from offpolicy_monitor.demo.task import draw_prompts, reward
@@ -51,12 +51,14 @@ def collect(
     `sampler` must hold the weights of `policy`, or is at fault: log pi_old is the trainer's view of the policy that
     sampled.
     """
-    prompts = draw_prompts(config.prompts, config.samples, level, config.letters, config.prompt_width, generator)
+    shortest, letters = config.shortest, config.letters
+    prompts = draw_prompts(config.prompts, config.samples, level, letters, config.prompt_width, generator, shortest)
     samples = sampler.generate(prompts, generator)
     tokens = torch.cat([prompts.tokens, samples.tokens], 1)
     log_old, _ = recompute(config.fault, policy, tokens, prompts.starts)
     answers = [row[:length] for row, length in zip(samples.tokens.tolist(), samples.mask.sum(1).tolist(), strict=True)]
     rewards = torch.tensor([reward(asked, given) for asked, given in zip(prompts.letters(), answers, strict=True)])
     advantages = group_advantages(rewards, config.samples)
-    known = (samples.mask, samples.log_probs, log_old, rewards, advantages, version, samples.replica)
+    log_mu = reported(config.fault, samples.log_probs, generator)
+    known = (samples.mask, log_mu, log_old, rewards, advantages, version, samples.replica)
     return Rollout(tokens, prompts.starts, *known)

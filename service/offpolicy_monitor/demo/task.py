@@ -38,9 +38,17 @@ def vocabulary(letters: int) -> int:
     return FIRST_LETTER + letters
 
 
-def draw_prompts(count: int, samples: int, level: int, letters: int, width: int, generator: torch.Generator) -> Prompts:
-    """Draw `count` prompts of SHORTEST to `level` different letters; each stands `samples` times in a row."""
-    lengths = torch.randint(SHORTEST, level + 1, (count,), generator=generator)
+def draw_prompts(
+    count: int,
+    samples: int,
+    level: int,
+    letters: int,
+    width: int,
+    generator: torch.Generator,
+    shortest: int = SHORTEST,
+) -> Prompts:
+    """Draw `count` prompts of `shortest` to `level` different letters; each stands `samples` times in a row."""
+    lengths = torch.randint(shortest, level + 1, (count,), generator=generator)
     drawn = torch.rand(count, letters, generator=generator).argsort(1)[:, : width - 1] + FIRST_LETTER
     starts = width - 1 - lengths
     tokens = F.pad(torch.where(torch.arange(width - 1) < starts[:, None], PAD, drawn), (0, 1), value=ASK)

@@ -16,6 +16,7 @@ from offpolicy_monitor.demo.policy import Policy
 from offpolicy_monitor.demo.replicas import Replicas
 from offpolicy_monitor.demo.rollout import Rollout, collect
 from offpolicy_monitor.demo.sampler import Sampler, make_sampler
+from offpolicy_monitor.demo.scenarios import config_at
 
 LEVEL_SOLVED = 0.8  # share of right answers, averaged, at which prompts get longer
 LEVEL_MEMORY = 20  # training steps over which it is averaged
@@ -46,7 +47,8 @@ class Trainer:
     """Everything that a seed decides. One thread, no global random state."""
 
     def __init__(self, config: DemoConfig) -> None:
-        self.config = config
+        self.planned = config
+        self.config = config = config_at(config, 0)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.learner = Learner(config, self.generator)
         self.sampler = _sampler(config, self.learner.policy)
@@ -55,8 +57,10 @@ class Trainer:
 
     def rollouts(self, step: int) -> list[Rollout]:
         """One block for each gradient step of training step `step`, sampled `lag` steps before where there were any."""
+        self._reconfigure(step)
         while len(self.waiting) <= self.config.lag:
-            self.sampler.sync(self.learner.policy)
+            if self.config.synced:
+                self.sampler.sync(self.learner.policy)
             self.waiting.append([self._collect(step) for _ in range(self.config.minibatches)])
         return self.waiting.popleft()
 
@@ -66,6 +70,13 @@ class Trainer:
             update = self.learner.update(rollout, step)
             yield make_message(self.config, rollout, update, step, minibatch)
 
+    def _reconfigure(self, step: int) -> None:
+        """Become what the run's scenario makes of it at this step."""
+        before, config = self.config, config_at(self.planned, step)
+        self.config = self.learner.config = config
+        if config.fault != before.fault:
+            self.sampler = _sampler(config, self.learner.policy)
+
     def _collect(self, step: int) -> Rollout:
-        letters = self.level.letters
+        letters = max(self.level.letters, self.config.shortest)
         return collect(self.learner.policy, self.sampler, self.config, letters, step, self.generator)

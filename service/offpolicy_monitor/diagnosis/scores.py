@@ -73,7 +73,10 @@ def shifted(evidence: Evidence) -> float:
 
 
 def stale_weights(evidence: Evidence) -> float:
-    """d^2 grows with version lag, or one replica's is larger than the others', or k3 jumps and stays."""
+    """d^2 grows with version lag, or one replica's is larger than the others', or k3 jumps and stays.
+
+    Any bug that begins between two steps makes k3 jump and stay; where tokens say which it is, the jump says nothing.
+    """
     found = max(_sure(evidence, "signature.lag"), _sure(evidence, "signature.replica"), _lasting(evidence))
     others = (shifted(evidence), copied(evidence), first_token(evidence))
     return found * math.prod(1 - other for other in others)
@@ -86,7 +89,10 @@ def _sure(evidence: Evidence, mark: str) -> float:
 
 def _lasting(evidence: Evidence) -> float:
     jump = evidence.get("steps.k3_jump", 1.0)
-    return believed(1 - 1 / jump, 0.3, CERTAIN) if jump >= LEAST_JUMP else 0.0
+    if jump < LEAST_JUMP:
+        return 0.0
+    causes = (temperature, top_p, quantised, low_probability_tail, routing)
+    return believed(1 - 1 / jump, 0.3, CERTAIN) * math.prod(1 - cause(evidence) for cause in causes)
 
 
 def copied(evidence: Evidence) -> float:

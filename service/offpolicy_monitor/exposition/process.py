@@ -38,6 +38,9 @@ class ProcessMetrics:
             self._metrics["stage_seconds"].labels(stage)
         for encoding in ("identity", "gzip", "zstd"):
             self._metrics["ingest_bytes_total"].labels(encoding)
+        for target in ("webhook", "alertmanager"):
+            for outcome in ("sent", "failed", "refused"):
+                self._metrics["notifications_total"].labels(target, outcome)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """A request was answered; `route` is the template, never the path as sent."""
@@ -64,6 +67,10 @@ class ProcessMetrics:
         self._metrics["device_fallbacks_total"].inc(times)
         self._metrics["device_info"].clear()
         self._metrics["device_info"].labels(device).set(1)
+
+    def notified(self, target: str, outcome: str) -> None:
+        """A post told of alerts: it was sent, failed and will be tried again, or was refused."""
+        self._metrics["notifications_total"].labels(target, outcome).inc()
 
     def watch_inflight(self, used: Callable[[], float]) -> None:
         """Read the bytes in use at each scrape."""

@@ -37,6 +37,16 @@ class ExportedRun(Protocol):
     def coverage(self) -> float | None: ...
     @property
     def figures(self) -> Mapping[str, Any]: ...
+    @property
+    def states(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def stored_states(self) -> bytes | None: ...
+    @property
+    def step_seconds(self) -> float | None: ...
+    @property
+    def open_since(self) -> float | None: ...
+    @property
+    def finished(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -106,20 +116,39 @@ def _metric(family: Family) -> Metric:
 
 
 def _shown(row: ExportedRun, kept: _Shown | None) -> _Shown:
-    """What was kept if the row has not changed since; a row changes with each batch, and when its step is closed."""
-    version = (row.attempt, row.step, row.minibatch, row.last_batch, row.coverage, row.policy_version)
+    """What was kept if the row has not changed since; a row changes with each batch, and when its step is closed.
+
+    It changes as well when the run's settings do, and with them what the rules say.
+    """
+    version = (
+        *(row.attempt, row.step, row.minibatch, row.last_batch, row.coverage, row.policy_version),
+        *(row.stored_states, row.open_since, row.finished),
+    )
     if kept is not None and kept.version == version:
         return kept
     return _Shown(version, _gauge_lines(row), tuple(row.figures.get("gaps", ())))
 
 
 def _gauge_lines(row: ExportedRun) -> dict[str, str]:
-    names = ("step", "policy_version", "last_batch", "coverage")
-    found = all_samples(row.run, {**row.figures, **{name: getattr(row, name) for name in names}})
+    names = ("step", "policy_version", "last_batch", "coverage", "step_seconds", "open_since")
+    values = {name: getattr(row, name) for name in names}
+    found = all_samples(
+        row.run, {**row.figures, **values, "finished": int(row.finished), "alerts": _alerts(row.states)}
+    )
     return {
         name: "".join([line(PREFIX + name, dict(labels), value) for labels, value in values.items()])
         for name, values in found.items()
     }
+
+
+def _alerts(states: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """alert -> severity -> figures; a rule that is silent or not wanted has none."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for state in states:
+        if "breach_steps" in state:
+            figures = {**state, "active": int(state["state"] == "active")}
+            found.setdefault(state["alert"], {})[state["severity"]] = figures
+    return found
 
 
 def _counter_lines(family: Family, counts: Mapping[str, RunCounts]) -> Iterator[str]:

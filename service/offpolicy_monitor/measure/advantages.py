@@ -14,6 +14,7 @@ from torch import Tensor
 
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.core.histogram import Layout, bin_numbers
+from offpolicy_monitor.core.select import places_above, places_below
 from offpolicy_monitor.summary.advantage import LARGEST_EXPONENT, MANTISSA_BITS, SMALLEST_EXPONENT
 from offpolicy_monitor.summary.tables import Table, Tables
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 #: A product ratio below this weighs next to nothing: the sequence has vanished from the gradient.
 VANISHING_RATIO: Final = 0.1
+
+#: A token whose two probabilities differ by more than this is a disagreement that no rounding explains.
+EXTREME_DIFFERENCE: Final = 0.5
 
 
 def weighted(view: "BlockView") -> Tables:
@@ -43,7 +47,14 @@ def _sequences(gap: GapTokens) -> Table:
         "moving": len(magnitude),
         "cancelled": float(cancelled.clamp(0, 1).sum()),
         "vanishing": int((gap.sequence_sum < math.log(VANISHING_RATIO)).sum()),
+        "extreme": len(torch.unique(gap.segments.owners(_extreme(gap)))),
     }
+
+
+def _extreme(gap: GapTokens) -> Tensor:
+    """Places of the tokens whose two probabilities are far apart, either way."""
+    difference = gap.columns.probability_difference
+    return torch.cat([places_above(difference, EXTREME_DIFFERENCE), places_below(difference, -EXTREME_DIFFERENCE)])
 
 
 def _by_advantage(name: str, gap: GapTokens) -> dict[str, Table]:
@@ -57,9 +68,33 @@ def _by_advantage(name: str, gap: GapTokens) -> dict[str, Table]:
         "advantage_square": torch.dot(values, values),
     }
     return {
-        f"advantage/{name}": {key: float(value) for key, value in sums.items()},
+        f"advantage/{name}": {**{key: float(value) for key, value in sums.items()}, **_updates(gap)},
         f"gradient/{name}": _histogram(mass),
     }
+
+
+def _updates(gap: GapTokens) -> Table:
+    """Tokens whose update is at risk.
+
+    `bad`: A < 0 on a token that the numerator has become at least 0.5 less likely to choose; `outward` and
+    `outward_square`: tokens with A d > 0, where the gradient pushes the ratio further from 1, and the sum of their d^2.
+    """
+    assert gap.advantages is not None
+    less_likely = places_below(gap.columns.probability_difference, -EXTREME_DIFFERENCE)
+    outward = _signs(gap) * gap.log_ratio > 0
+    return {
+        "tokens": gap.segments.tokens,
+        "bad": int((gap.advantages.at(less_likely) < 0).sum()),
+        "outward": int(outward.sum()),
+        "outward_square": float(gap.columns.log_ratio_square[outward].double().sum()),
+    }
+
+
+def _signs(gap: GapTokens) -> Tensor:
+    """[T] float: the sign of each token's advantage."""
+    assert gap.advantages is not None
+    signs = torch.sign(gap.advantages.values)
+    return signs if gap.advantages.a_token else gap.segments.spread(signs)
 
 
 def _advantages(gap: GapTokens) -> Tensor:

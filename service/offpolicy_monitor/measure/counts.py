@@ -13,6 +13,9 @@ from offpolicy_monitor.measure.blocks import DeviceBatch
 #: Of all numbers only zero has a smaller magnitude than this subnormal float32.
 SMALLEST_MAGNITUDE: Final = 2.0**-149
 
+#: log mu of 0 says that the token was certain. Where the trainer's log-prob is below this it was not: mu was filled in.
+CERTAIN: Final = -0.1
+
 
 def batch_sums(batch: RaggedBatch, loaded: DeviceBatch) -> dict[str, float]:
     """Counts of the whole batch (summary.step.BATCH_SUMS): what was sent, what was excluded, what is suspect."""
@@ -38,18 +41,27 @@ def _finite_sum(name: str, a_token: bool, values: Any) -> dict[str, float]:
 def _suspects(loaded: DeviceBatch) -> dict[str, int]:
     """Tokens with a non-finite log-prob (excluded); with a positive one, or with log mu exactly 0 (kept, but odd).
 
+    Of the latter also those that the trainer did not find certain: a zero that was filled in.
+
     Where every column's largest value is negative, which is the rule, nothing has to be counted.
     """
     columns = [loaded.columns[name] for name in LOGPROB_COLUMNS if name in loaded.columns]
-    counts = {"nonfinite_tokens": 0, "positive_tokens": 0, "exact_zero_tokens": 0}
+    counts = {"nonfinite_tokens": 0, "positive_tokens": 0, "exact_zero_tokens": 0, "zero_filled_tokens": 0}
     if not loaded.finite and all(not len(column) or float(column.amax()) < 0 for column in columns):
         return counts
     if loaded.finite:
         finite = torch.stack(list(loaded.finite.values())).all(0)
         counts["nonfinite_tokens"] = len(finite) - int(finite.sum())
     if "sampling_logprobs" in loaded.columns:
-        counts["exact_zero_tokens"] = len(places_below(loaded.columns["sampling_logprobs"].abs(), SMALLEST_MAGNITUDE))
+        zeros = places_below(loaded.columns["sampling_logprobs"].abs(), SMALLEST_MAGNITUDE)
+        counts |= {"exact_zero_tokens": len(zeros), "zero_filled_tokens": _filled(loaded, zeros)}
     return {**counts, "positive_tokens": len(torch.unique(torch.cat([_positive(column) for column in columns])))}
+
+
+def _filled(loaded: DeviceBatch, zeros: Tensor) -> int:
+    """Of the tokens with log mu exactly 0, those that the trainer did not find certain."""
+    trainer = next(loaded.columns[name] for name in ("old_logprobs", "logprobs") if name in loaded.columns)
+    return int((trainer[zeros] < CERTAIN).sum())
 
 
 def _positive(column: Tensor) -> Tensor:

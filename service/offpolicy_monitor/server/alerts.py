@@ -1,61 +1,50 @@
-"""GET /v1/alerts: what the rules say of each run at its newest step that counts.
+"""GET /v1/alerts: breaches from their beginning to their end; GET /v1/runs/{run}/rules: what each rule says now.
 
-Rules are evaluated when they are asked for, as a function of the stored figures. Knows no SQL.
+Both are read from the store, which keeps what the rules said when a step completed. Knows no SQL and judges nothing.
 """
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from offpolicy_monitor.alerts import RULES, History, RuleState, evaluate
 from offpolicy_monitor.server import models, openapi, services
-from offpolicy_monitor.server.answers import json_response
-from offpolicy_monitor.server.names import RUN_PATTERN
-from offpolicy_monitor.store import Store
+from offpolicy_monitor.server.answers import alert_answer, json_response, rule_answer
+from offpolicy_monitor.server.names import RUN_PATTERN, KnownRun
 
-PATHS: Final = tuple(sorted({path for rule in RULES for path in rule.inputs}))
-
-#: Without `run`, the most recently active runs.
-MOST_RUNS: Final = 100
-
-Run = Annotated[str | None, Query(pattern=RUN_PATTERN, description="This run alone; else the newest 100.")]
+Run = Annotated[str | None, Query(pattern=RUN_PATTERN, description="Alerts of this run alone.")]
 State = Annotated[
-    Literal["pending", "active"] | None, Query(description="`active` has lasted long enough to be told; else all.")
+    Literal["pending", "active", "resolved"] | None,
+    Query(description="`pending` has not lasted long enough to be told, `resolved` is over; all if not given."),
 ]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Most rows in the answer.")]
+Cursor = Annotated[str | None, Query(max_length=256, description="`next_cursor` of the page before.")]
 
 router = APIRouter(prefix="/v1", tags=["reading"])
 
 
 @router.get(
     "/alerts",
-    summary="What the rules say",
-    responses={200: {"model": models.Alerts, "description": "Breached rules."}, **openapi.problems(404, 422, 503)},
+    summary="Alerts, the newest first",
+    responses={200: {"model": models.Alerts, "description": "A page of alerts."}, **openapi.problems(404, 422, 503)},
 )
-def get_alerts(request: Request, run: Run = None, state: State = None) -> Response:
-    """Rules that are breached at the newest step that counts of each run, the worst of their severities each."""
-    store = services.of(request).store
-    rows = [store.run(run)] if run is not None else store.runs(MOST_RUNS, None).rows
-    found = [alert for row in rows for alert in _of_run(store, row["run"], row["profile"])]
-    return json_response({"alerts": [alert for alert in found if state in (None, alert["state"])]})
+def get_alerts(
+    request: Request, run: Run = None, state: State = None, limit: Limit = 100, cursor: Cursor = None
+) -> Response:
+    """One row a breach of one severity of a rule, from pending to active to resolved."""
+    parts = services.of(request)
+    states = ("pending", "active", "resolved") if state is None else (state,)
+    page = parts.store.alerts(run, states, limit, cursor)
+    found = [alert_answer(row, parts.settings.public_url) for row in page.rows]
+    return json_response({"alerts": found, "next_cursor": page.next_cursor})
 
 
-def _of_run(store: Store, run: str, profile: str) -> list[dict[str, Any]]:
-    history = History.of(store.history(run, PATHS), PATHS)
-    states = evaluate(RULES, history, profile)
-    return [_alert(run, history.steps[-1], state) for state in states if state.state in ("pending", "active")]
-
-
-def _alert(run: str, last_step: int, state: RuleState) -> dict[str, Any]:
-    return {
-        "alert": state.rule.name,
-        "severity": state.severity,
-        "state": state.state,
-        "run": run,
-        "since_step": state.since_step,
-        "last_step": last_step,
-        "breach_steps": state.breach_steps,
-        "value": state.value,
-        "threshold": state.threshold,
-        "expression": state.rule.expression,
-        "summary": state.rule.summary,
-    }
+@router.get(
+    "/runs/{run}/rules",
+    summary="What each rule says of a run",
+    responses={200: {"model": models.Rules, "description": "Every rule."}, **openapi.problems(404, 422, 503)},
+)
+def get_rules(run: KnownRun, request: Request) -> Response:
+    """Every rule and severity at the newest step that counts: quiet, pending, active; `silent` says what is missing."""
+    parts = services.of(request)
+    step, states = parts.store.states(run)
+    return json_response({"step": step, "rules": [rule_answer(state, parts.settings.public_url) for state in states]})

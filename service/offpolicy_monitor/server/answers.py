@@ -1,13 +1,16 @@
 """Turns values into JSON answers. NaN and infinity become null whatever made them; floats keep full precision."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from starlette.responses import Response
 
+from offpolicy_monitor.alerts import RULES, WALL_CLOCK_RULES, Rule, WallClockRule
 from offpolicy_monitor.pipeline.values import Outcome
+from offpolicy_monitor.store import timestamp
 
+_RULES: Final[Mapping[str, Rule | WallClockRule]] = {rule.name: rule for rule in (*RULES, *WALL_CLOCK_RULES)}
 OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
@@ -21,8 +24,10 @@ def json_response(value: Any) -> Response:
     return Response(render(value), media_type="application/json")
 
 
-def batch_answer(run: str, outcome: Outcome) -> dict[str, Any]:
+def batch_answer(run: str, outcome: Outcome, public_url: str) -> dict[str, Any]:
     """The answer to a batch, as protocol.md lists it: where it stands, then the figures of this shard alone.
+
+    `verdict` and `alerts` are of the run as it stands after this shard.
 
     The first half of a two-phase post is measured and answered alike, with `stored` false: it is kept in memory only,
     counts as no received shard, and its step is not complete by it.
@@ -39,9 +44,28 @@ def batch_answer(run: str, outcome: Outcome) -> dict[str, Any]:
         "shards": receipt.shards if receipt else envelope.shards,
         "complete": receipt is not None and receipt.complete,
         **_figures(outcome.figures),
-        "verdict": "accept",
-        "alerts": [],
+        "verdict": receipt.verdict if receipt else "accept",
+        "alerts": [alert_answer(row, public_url) for row in receipt.alerts] if receipt else [],
     }
+
+
+def alert_answer(row: Mapping[str, Any], public_url: str) -> dict[str, Any]:
+    """An alert as it is told: where it stands, what its rule says, and what to do about it."""
+    names = ("id", "alert", "severity", "state", "run", "since_step", "last_step", "breach_steps", "value", "threshold")
+    times = {name: timestamp(row[name]) for name in ("started_at", "active_at", "resolved_at")}
+    return {**{name: row[name] for name in names}, **explained(row["alert"], public_url), **times}
+
+
+def rule_answer(state: Mapping[str, Any], public_url: str) -> dict[str, Any]:
+    """What one severity of a rule says, with what it is."""
+    return {**state, **explained(state["alert"], public_url)}
+
+
+def explained(alert: str, public_url: str) -> dict[str, Any]:
+    """What a rule is; an alert of a rule that an earlier version had keeps its name alone."""
+    rule = _RULES.get(alert)
+    known = {"expression": rule.expression, "summary": rule.summary} if rule else {"expression": "", "summary": ""}
+    return {**known, "runbook": f"{public_url}/runbook#{alert}"}
 
 
 def _figures(figures: Mapping[str, Any]) -> dict[str, Any]:

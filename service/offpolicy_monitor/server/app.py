@@ -21,6 +21,7 @@ from offpolicy_monitor.server import (
     pages,
     reading,
     recommendations,
+    runbook,
     scrape,
     services,
     whatif,
@@ -30,7 +31,7 @@ from offpolicy_monitor.server.middleware import RequestMiddleware
 from offpolicy_monitor.server.queries import refuse_unknown_parameters
 from offpolicy_monitor.settings import Settings
 
-PARTS = (ingest, evaluate, reading, whatif, recommendations, worst, diagnosis, alerts, health, scrape, pages)
+PARTS = (ingest, evaluate, reading, whatif, recommendations, worst, diagnosis, alerts, health, scrape, runbook, pages)
 ROUTERS = tuple(part.router for part in PARTS)
 
 

@@ -1,4 +1,4 @@
-"""What runs beside the requests: warming the device up once, and closing overdue steps for as long as the service runs.
+"""What runs beside the requests: warming the device up once, closing overdue steps, and watching the wall clock.
 
 Boundaries: nothing that fails in here may end the process or be lost, so every failure is logged and survived.
 """
@@ -26,13 +26,26 @@ async def warm_up(measure_once: Callable[[], Awaitable[None]], is_warm: Callable
 async def keep_sweeping(sweep: Callable[[], Awaitable[int]], interval: float) -> None:
     """Every `interval` seconds close steps whose missing shards are overdue, so that gauges and answers count them."""
     while True:
-        await asyncio.sleep(interval)
-        try:
-            closed = await sweep()
-        except Unavailable as error:
-            log.warning("sweep put off", reason=error.detail)
-        except Exception as error:
-            log.error("sweep failed", exc_info=error)
-        else:
-            if closed:
-                log.info("steps closed without all their shards", steps=closed)
+        closed = await _next("sweep", sweep, interval)
+        if closed:
+            log.info("steps closed without all their shards", steps=closed)
+
+
+async def keep_watching(watch: Callable[[], Awaitable[int]], interval: float) -> None:
+    """Every `interval` seconds judge runs by the wall clock, so that silence is told though nothing arrives."""
+    while True:
+        changed = await _next("watch", watch, interval)
+        if changed:
+            log.info("alerts on the wall clock changed", runs=changed)
+
+
+async def _next(name: str, work: Callable[[], Awaitable[int]], interval: float) -> int:
+    """What the work answers after `interval` seconds; 0 where it fails, which is logged."""
+    await asyncio.sleep(interval)
+    try:
+        return await work()
+    except Unavailable as error:
+        log.warning(f"{name} put off", reason=error.detail)
+    except Exception as error:
+        log.error(f"{name} failed", exc_info=error)
+    return 0

@@ -1,18 +1,20 @@
 """What PATCH may change of a run, and how its small JSON body is read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.config import JsonDict
 
+from offpolicy_monitor.alerts import RULES, SEVERITIES, WALL_CLOCK_RULES
 from offpolicy_monitor.errors import FieldError, Refusal
 from offpolicy_monitor.methods import PRESETS, parse_selection
 from offpolicy_monitor.server.body import read_small
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.wire.schema import MAX_LABELS, Text
 
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 Profile = Literal["dense_bf16", "moe_bf16", "fp8", "fp4", "bitwise"]
 EXAMPLE: Final[JsonDict] = {"methods": ["opsm", "tis_token", {"name": "tight", "method": "opsm", "delta": 0.001}]}
 
@@ -30,6 +32,18 @@ MethodEntry = Annotated[
 ]
 
 
+class RuleChanges(BaseModel):
+    """What a run has of its own for one rule; null for a threshold is no such severity. What is left out stays."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    enabled: bool = Field(True, description="Whether the run wants this rule.")
+    steps: int = Field(1, ge=1, le=1000, description="Breaching steps in a row that make an alert.")
+    info: Finite | None = None
+    warning: Finite | None = None
+    critical: Finite | None = None
+
+
 class RunChanges(BaseModel):
     """The fields to change; those left out stay. `labels` replaces all labels."""
 
@@ -40,10 +54,16 @@ class RunChanges(BaseModel):
     methods: list[MethodEntry] | None = Field(
         None, description="What runs on every batch from now on: names of presets, and rows; null for the default ones."
     )
+    correction: str | None = Field(
+        None, description="Name of the row that the trainer really uses: rules on masks look at it. Null: not known."
+    )
+    alerts: dict[str, RuleChanges] = Field({}, description="Thresholds of this run's own, by rule; replaces all.")
+    finished: bool = Field(False, description="The run is over: its alerts are resolved. A later batch reopens it.")
 
     def given(self) -> dict[str, Any]:
-        """The fields that were sent."""
-        return self.model_dump(exclude_unset=True)
+        """The fields that were sent, by the names of Store.update_run."""
+        sent = self.model_dump(exclude_unset=True)
+        return {"overrides" if name == "alerts" else name: value for name, value in sent.items()}
 
 
 async def read_changes(request: Request, settings: Settings) -> RunChanges:
@@ -57,9 +77,29 @@ async def read_changes(request: Request, settings: Settings) -> RunChanges:
         if len(text) > settings.max_label_length:
             limit, variable = settings.max_label_length, settings.variable("max_label_length")
             raise Refusal.over_limit(422, "over-limit", "labels", len(text), limit, variable)
+    for rule, change in changes.alerts.items():
+        _check_rule(rule, change)
     if changes.methods is not None:
         return changes.model_copy(update={"methods": _definitions(changes.methods, settings)})
     return changes
+
+
+def check_correction(name: str | None, chosen: Sequence[Mapping[str, Any]] | None) -> None:
+    """Refusal 422 where no row of this name runs; `chosen` are the run's rows, None for the default ones."""
+    rows = [preset.name for preset in PRESETS] if chosen is None else [row["name"] for row in chosen]
+    if name is not None and name not in rows:
+        raise Refusal.of_field(422, "invalid-field", "correction", f"{name!r} is not among the rows: {', '.join(rows)}")
+
+
+def _check_rule(name: str, change: RuleChanges) -> None:
+    rule = next((rule for rule in (*RULES, *WALL_CLOCK_RULES) if rule.name == name), None)
+    if rule is None:
+        names = ", ".join(rule.name for rule in (*RULES, *WALL_CLOCK_RULES))
+        raise Refusal.of_field(422, "invalid-field", f"alerts.{name}", f"is no rule; rules: {names}")
+    for severity in SEVERITIES:
+        if severity in change.model_fields_set and severity not in rule.severities:
+            message = f"{name} has no such severity; it has {', '.join(rule.severities)}"
+            raise Refusal.of_field(422, "invalid-field", f"alerts.{name}.{severity}", message)
 
 
 def with_methods_in_effect(run: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,5 +120,12 @@ def _refusal(error: ValidationError) -> Refusal:
     found = error.errors(include_url=False, include_context=False, include_input=False)
     if any(item["type"] == "json_invalid" for item in found):
         return Refusal(400, "malformed-body", "the body is not valid JSON")
-    errors = [FieldError(str(item["loc"][0]) if item["loc"] else "body", item["msg"]) for item in found]
+    errors = [FieldError(_field(item["loc"]), item["msg"]) for item in found]
     return Refusal(422, "invalid-field", "; ".join(f"{e.field}: {e.message}" for e in errors), errors)
+
+
+def _field(place: tuple[int | str, ...]) -> str:
+    """The field at fault; inside the run's own thresholds the path to it, for the rest its name."""
+    if not place:
+        return "body"
+    return ".".join(map(str, place)) if place[0] == "alerts" else str(place[0])

@@ -18,7 +18,7 @@ router = APIRouter(prefix="/v1", tags=["batches"])
 )
 async def post_batch(run: RunName, request: Request) -> Response:
     """200 means: committed, fsynced, and counted exactly once. The same shard again answers the same figures."""
-    pipeline = services.of(request).pipeline
-    async with received(request, pipeline) as body:
-        outcome = await pipeline.ingest(run, body)
-    return json_response(batch_answer(run, outcome))
+    parts = services.of(request)
+    async with received(request, parts.pipeline) as body:
+        outcome = await parts.pipeline.ingest(run, body)
+    return json_response(batch_answer(run, outcome, parts.settings.public_url))

@@ -54,8 +54,8 @@ class BatchAnswer(Shape):
     gaps: dict[str, Figures]
     methods: dict[str, Figures]
     routing: Routing = {}
-    verdict: str
-    alerts: list[Figures]
+    verdict: str = Field(description="skip while a critical alert of the run is active, warn while a warning is.")
+    alerts: list["Alert"] = Field(description="The run's alerts that are not over, the worst of each rule.")
 
 
 class EvaluateAnswer(Shape):
@@ -83,6 +83,8 @@ class Run(RunRow):
 
     methods: list[Figures] = Field(description="Rows in effect, as `methods` of PATCH takes them.")
     default_methods: bool = Field(description="Whether none were chosen, so that the default rows run.")
+    correction: str | None = Field(description="The row that the trainer really uses, if it said so.")
+    alerts: dict[str, Figures] = Field(description="The run's own thresholds, by rule.")
 
 
 class Runs(Shape):
@@ -221,22 +223,52 @@ class Recommendations(Shape):
 
 
 class Alert(Shape):
-    """A breached rule."""
+    """A breach of one severity of a rule."""
 
+    id: int
     alert: str
-    severity: str = Field(description="warning or critical.")
-    state: str = Field(description="pending: breached, but not for long enough; active.")
+    severity: str = Field(description="info, warning or critical.")
+    state: str = Field(description="pending: has not lasted long enough; active; resolved: was active and is over.")
     run: str
-    since_step: int
-    last_step: int
+    since_step: int | None = Field(description="First step of the breach; null where the rule is on the wall clock.")
+    last_step: int | None
     breach_steps: int
-    value: float
-    threshold: float
+    value: float | None
+    threshold: float | None
     expression: str
     summary: str
+    runbook: str = Field(description="What it means and what to do.")
+    started_at: str
+    active_at: str | None
+    resolved_at: str | None
 
 
 class Alerts(Shape):
-    """Breached rules, run by run."""
+    """A page of alerts, newest first."""
 
     alerts: list[Alert]
+    next_cursor: str | None
+
+
+class RuleState(Shape):
+    """What one severity of a rule says of a run's newest step."""
+
+    alert: str
+    severity: str
+    state: str = Field(description="disabled, silent (`missing` are the figures it needs), quiet, pending or active.")
+    value: float | None = None
+    threshold: float | None = None
+    required_steps: int | None = None
+    breach_steps: int | None = None
+    since_step: int | None = None
+    missing: list[str] = []
+    expression: str
+    summary: str
+    runbook: str
+
+
+class Rules(Shape):
+    """Every rule, at the step the run was judged at last."""
+
+    step: int | None
+    rules: list[RuleState]

@@ -89,7 +89,20 @@ def problem_schemas() -> dict[str, Any]:
 
 def changes_body(model: type[BaseModel]) -> dict[str, Any]:
     """The `requestBody` of a small JSON document that the route reads itself."""
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}
+    schema = model.model_json_schema()
+    inlined = _inlined(schema, schema.pop("$defs", {}))
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": inlined}}}}
+
+
+def _inlined(node: Any, definitions: dict[str, Any]) -> Any:
+    """A schema without references: what they lead to stands in their place."""
+    if isinstance(node, list):
+        return [_inlined(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return _inlined(definitions[node["$ref"].rpartition("/")[2]], definitions)
+    return {name: _inlined(item, definitions) for name, item in node.items()}
 
 
 def curl_line(base_url: str, run: str = "my-run") -> str:

@@ -11,8 +11,9 @@ from fastapi import Path as PathParameter
 
 from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.answers import json_response
-from offpolicy_monitor.server.changes import RunChanges, read_changes, with_methods_in_effect
+from offpolicy_monitor.server.changes import RunChanges, check_correction, read_changes, with_methods_in_effect
 from offpolicy_monitor.server.names import KnownRun
+from offpolicy_monitor.store import Store
 
 LARGEST_INTEGER = (1 << 63) - 1
 
@@ -50,17 +51,26 @@ def get_run(run: KnownRun, request: Request) -> Response:
 
 @router.patch(
     "/runs/{run}",
-    summary="Change a run's profile, labels or method rows",
+    summary="Change what is a run's own: profile, labels, method rows, thresholds",
     responses=_answers(models.Run, "The run as it is now.", 400, 404, 413, 415, 422, 503),
     openapi_extra=openapi.changes_body(RunChanges),
 )
 async def patch_run(run: KnownRun, request: Request) -> Response:
-    """Fields that are not sent stay; labels and methods are replaced as a whole. Batches posted after the answer run
-    the new rows; what is stored stays as it was measured."""
+    """Fields that are not sent stay; the others are replaced as a whole, and the run is judged anew.
+
+    Batches posted after the answer run the new rows; what is stored stays as it was measured.
+    """
     parts = services.of(request)
     changes = await read_changes(request, parts.settings)
-    row = await parts.pipeline.writer.call(lambda: parts.store.update_run(run, **changes.given()))
+    row = await parts.pipeline.writer.call(lambda: _changed(parts.store, run, changes))
     return json_response(with_methods_in_effect(row))
+
+
+def _changed(store: Store, run: str, changes: RunChanges) -> dict[str, Any]:
+    given = changes.given()
+    if "correction" in given:
+        check_correction(given["correction"], given["methods"] if "methods" in given else store.methods(run))
+    return store.update_run(run, **given)
 
 
 @router.delete(

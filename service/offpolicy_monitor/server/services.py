@@ -23,11 +23,17 @@ from offpolicy_monitor.pipeline.stages import Pipeline
 from offpolicy_monitor.pipeline.values import Measurer
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.server import background
+from offpolicy_monitor.server.judging import RulesJudge
+from offpolicy_monitor.server.telling import notifier
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import Store
 
 log = structlog.get_logger("offpolicy_monitor.server")
 SWEEPS_PER_TIMEOUT = 10
+#: How often runs are judged by the wall clock.
+WATCH_SECONDS = 15.0
+#: How long the end waits for a notification that is under way.
+LAST_WORDS_SECONDS = 3.0
 
 
 @dataclass
@@ -58,16 +64,23 @@ async def opened(
     make_measurer: Callable[[Settings], Measurer],
 ) -> AsyncIterator[Services]:
     """Everything that runs while the application runs; what was begun is finished before it closes."""
-    store = await asyncio.to_thread(Store.open, settings.database_url)
+    store = await asyncio.to_thread(Store.open, settings.database_url, judge=RulesJudge())
     try:
         measurer = await asyncio.to_thread(make_measurer, settings)
         metrics.describe(version("torch"), measurer.device_name)
         counters = RunCounters(settings.max_exported_runs)
-        pipeline = Pipeline(settings, Writer(store, metrics.transaction), measurer, metrics, counters, store.methods)
+        teller = notifier(settings, store, metrics)
+
+        def committed(seconds: float) -> None:
+            metrics.transaction(seconds)
+            teller.wake()
+
+        pipeline = Pipeline(settings, Writer(store, committed), measurer, metrics, counters, store.methods)
         metrics.watch_inflight(lambda: pipeline.budget.used)
         runs = RunExposition(exported_by(store, settings), counters)
         services = Services(settings, store, pipeline, registry, metrics, runs)
         beside = [asyncio.create_task(job) for job in _beside(services)]
+        teller.start()
         try:
             yield services
         finally:
@@ -75,6 +88,7 @@ async def opened(
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
             await asyncio.to_thread(pipeline.close)
+            await asyncio.to_thread(teller.close, LAST_WORDS_SECONDS)
     finally:
         await asyncio.to_thread(store.close)
 
@@ -89,8 +103,12 @@ def _beside(services: Services) -> Iterator[Coroutine[Any, Any, None]]:
     async def sweep() -> int:
         return await pipeline.writer.call(lambda: store.sweep(time.time(), timeout))
 
+    async def watch() -> int:
+        return await pipeline.writer.call(lambda: store.watch(services.settings.run_expiry))
+
     yield background.warm_up(pipeline.warm_up, is_warm)
     yield background.keep_sweeping(sweep, timeout / SWEEPS_PER_TIMEOUT)
+    yield background.keep_watching(watch, WATCH_SECONDS)
 
 
 def exported_by(store: Store, settings: Settings) -> Callable[[], Sequence[ExportedRun]]:

@@ -11,12 +11,17 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from offpolicy_monitor.store.codec import unpack
-from offpolicy_monitor.store.tables import OPEN, runs, steps
+from offpolicy_monitor.store.tables import OPEN, judgements, runs, steps
+from offpolicy_monitor.store.timing import incomplete_since
 
 
 @dataclass(frozen=True)
 class ExportedRun:
-    """One run; from `step` on None where no step of it counts yet. `last_batch` in unix seconds, `coverage` in 0..1."""
+    """One run; from `step` on None where no step of it counts yet. `coverage` in 0..1.
+
+    `last_batch` and `open_since` (the first shard of the oldest step that still lacks some) in unix seconds;
+    `step_seconds` is the usual time from step to step.
+    """
 
     run: str
     profile: str
@@ -27,11 +32,20 @@ class ExportedRun:
     policy_version: int | None
     coverage: float | None
     stored_figures: bytes | None
+    stored_states: bytes | None
+    step_seconds: float | None
+    open_since: float | None
+    finished: bool
 
     @cached_property
     def figures(self) -> dict[str, Any]:
         """The merged figures of the step; empty where none counts yet."""
         return {} if self.stored_figures is None else unpack(self.stored_figures)
+
+    @cached_property
+    def states(self) -> list[dict[str, Any]]:
+        """What each rule said when the run was judged last; empty before that."""
+        return [] if self.stored_states is None else unpack(self.stored_states)["states"]
 
 
 def read_exported(connection: Connection, limit: int, active_since: float) -> list[ExportedRun]:
@@ -44,19 +58,21 @@ def read_exported(connection: Connection, limit: int, active_since: float) -> li
         .correlate(runs)
         .scalar_subquery()
     )
-    of_run = (runs.c.name, runs.c.profile, runs.c.last_batch_at)
+    of_run = (runs.c.id, runs.c.name, runs.c.profile, runs.c.last_batch_at, runs.c.finished_at)
     of_step = (steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.policy_version)
     query = (
         select(*of_run, *of_step, steps.c.received, steps.c.shards, steps.c.figures)
-        .select_from(runs.outerjoin(steps, steps.c.id == latest))
+        .add_columns(judgements.c.states, judgements.c.step_seconds)
+        .select_from(runs.outerjoin(steps, steps.c.id == latest).outerjoin(judgements))
         .where(runs.c.last_batch_at >= active_since)
         .order_by(runs.c.last_batch_at.desc(), runs.c.id)
         .limit(limit)
     )
-    return [_exported(row) for row in connection.execute(query)]
+    waiting = incomplete_since(connection, active_since)
+    return [_exported(row, waiting.get(row.id)) for row in connection.execute(query)]
 
 
-def _exported(row: Any) -> ExportedRun:
+def _exported(row: Any, open_since: float | None) -> ExportedRun:
     return ExportedRun(
         run=row.name,
         profile=row.profile,
@@ -67,4 +83,8 @@ def _exported(row: Any) -> ExportedRun:
         policy_version=row.policy_version,
         coverage=row.received / row.shards if row.shards else None,
         stored_figures=row.figures,
+        stored_states=row.states,
+        step_seconds=row.step_seconds,
+        open_since=open_since,
+        finished=row.finished_at is not None,
     )

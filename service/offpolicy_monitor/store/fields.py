@@ -19,7 +19,12 @@ HEADLINE: Final = (
     "reward_mean",
     "policy_lag.mean",
     "policy_lag.max",
+    "empty_sequences",
+    "excluded_tokens.nonfinite",
+    "suspect_tokens.positive",
+    "zero_filled_tokens",
     "attribution.*",
+    "outliers.mismatch.ratio",
     "routing.*.agreement",
     "gaps.*.tokens",
     "gaps.*.k1",
@@ -39,7 +44,14 @@ HEADLINE: Final = (
     "gaps.*.sequence.log_geometric_ratio_abs_mean",
     "gaps.*.sequence.geometric_ratio_mean",
     "gaps.*.sequence.ess",
+    "gaps.*.sequence.extreme_fraction",
+    "gaps.total.bad_update_fraction",
+    "gaps.total.outward_second_moment",
     "methods.*.masked_token_fraction",
+    "correction.masked_token_fraction",
+    "correction.masked_sequence_fraction",
+    "correction.length_bias.longest",
+    "correction.length_bias.shortest",
 )
 
 BATCH_FIELDS: Final = (
@@ -49,6 +61,7 @@ BATCH_FIELDS: Final = (
     "excluded_tokens.nonfinite",
     "suspect_tokens.positive",
     "suspect_tokens.exact_zero",
+    "zero_filled_tokens",
     "sequence_length_mean",
     "entropy_mean",
     "reward_mean",
@@ -65,6 +78,7 @@ TOKEN_FIELDS: Final = (
     *("probability_diff_mean", "probability_diff_max", "probability_diff_std", "probability_correlation"),
     *("exact_fraction", "clamped_tokens"),
     *("length_budget", "advantage_weighted_excess", "advantage_second_moment", "gradient_mass_top1"),
+    *("bad_update_fraction", "outward_second_moment"),
     *(f"quantiles.{q}" for q in QUANTILES),
 )
 
@@ -74,7 +88,7 @@ SEQUENCE_FIELDS: Final = (
     *("log_geometric_ratio_mean", "log_geometric_ratio_abs_mean"),
     *("log_geometric_ratio_min", "log_geometric_ratio_max"),
     *("log_product_ratio_mean", "log_product_ratio_min", "log_product_ratio_max"),
-    *("chi2", "ess", "perplexity_ratio", "cancellation", "vanishing_fraction"),
+    *("chi2", "ess", "perplexity_ratio", "cancellation", "vanishing_fraction", "extreme_fraction"),
     *("perplexity_numerator", "perplexity_denominator", "log_perplexity_numerator", "log_perplexity_denominator"),
     *(f"quantiles.{q}" for q in QUANTILES),
 )
@@ -116,14 +130,23 @@ DETAILS: Final = (
     *("versions.spans", "versions.spans_per_sequence_mean", "versions.sequence_lag.*"),
     *(f"versions.staleness_curve.*.{name}" for name in ("intercept", "slope")),
     "routing.*.by_layer.*",
+    *(f"outliers.*.{name}" for name in ("ratio", "k3")),
+    *(f"correction.{name}" for name in ("masked_token_fraction", "masked_sequence_fraction")),
+    *(f"correction.length_bias.{name}" for name in ("longest", "shortest")),
 )
 
 
-def headline(figures: Mapping[str, Any]) -> dict[str, float]:
-    """The headline figures of a step that are present, by path."""
+def headline(figures: Mapping[str, Any], correction: str | None = None) -> dict[str, float]:
+    """The headline figures of a step that are present, by path.
+
+    `correction` names the row that the trainer really uses: its figures stand at `correction.*` as well, so that rules
+    find them whatever its name.
+    """
+    methods = figures.get("methods", {})
+    known = {**figures, "correction": methods[correction]} if correction in methods else figures
     found: dict[str, float] = {}
     for pattern in HEADLINE:
-        found.update(_matches(figures, pattern.split("."), ""))
+        found.update(_matches(known, pattern.split("."), ""))
     return found
 
 

@@ -5,16 +5,20 @@ cannot be stored comes back as its Refusal and leaves no trace; the others are n
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 
 from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.store.alert_rows import open_alerts
+from offpolicy_monitor.store.judging import Judging
 from offpolicy_monitor.store.ledger import GradientStep, Ledger
 from offpolicy_monitor.store.locking import HeldRun, hold_runs
 from offpolicy_monitor.store.records import Receipt, ShardKey, ShardRecord
 from offpolicy_monitor.store.saving import save_steps
 from offpolicy_monitor.store.tables import runs, shards, steps
+from offpolicy_monitor.store.verdicts import verdict, worst_of_each_rule
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary
 
@@ -27,9 +31,13 @@ LEDGER_COLUMNS = (
 
 
 def ingest(
-    connection: Connection, records: Sequence[ShardRecord], prepared: Sequence[bytes | Refusal], now: float
+    connection: Connection,
+    records: Sequence[ShardRecord],
+    prepared: Sequence[bytes | Refusal],
+    judging: Judging,
+    now: float,
 ) -> list[Receipt | Refusal]:
-    """Store each record once; answers in the order given."""
+    """Store each record once, and judge the runs whose steps it completes; answers in the order given."""
     storable = [record for record, blob in zip(records, prepared, strict=True) if not isinstance(blob, Refusal)]
     if not storable:
         return [blob for blob in prepared if isinstance(blob, Refusal)]
@@ -43,7 +51,30 @@ def ingest(
             blobs[record.key] = blob
         answers.append(answer)
     _write(connection, held, ledger, blobs)
-    return answers
+    changed = {step.run for step in ledger.touched.values() if (step.counts and step.changed) or step.superseded}
+    judging.runs(connection, [held[name] for name in sorted(changed)], now)
+    return _with_alerts(connection, held, records, answers)
+
+
+def _with_alerts(
+    connection: Connection,
+    held: Mapping[str, HeldRun],
+    records: Sequence[ShardRecord],
+    answers: Sequence[Receipt | Refusal],
+) -> list[Receipt | Refusal]:
+    """Receipts with what the rules say of their runs now."""
+    rows = {name: found for name, found in open_alerts(connection, [run.id for run in held.values()]).items()}
+    of_run = {name: rows[run.id] for name, run in held.items()}
+    return [
+        answer
+        if isinstance(answer, Refusal)
+        else replace(
+            answer,
+            verdict=verdict(of_run[record.key.run]),
+            alerts=tuple(worst_of_each_rule(of_run[record.key.run])),
+        )
+        for record, answer in zip(records, answers, strict=True)
+    ]
 
 
 def load_ledger(connection: Connection, held: Mapping[str, HeldRun], records: Sequence[ShardRecord]) -> Ledger:
@@ -78,7 +109,7 @@ def _write(
     records = ledger.accepted.values()
     connection.execute(insert(shards), [_shard_row(ids, record, blobs[record.key]) for record in records])
     arrived = {id(record.summary): (record, blobs[record.key]) for record in records}
-    save_steps(connection, ids, list(ledger.touched.values()), arrived)
+    save_steps(connection, held, list(ledger.touched.values()), arrived)
     latest = {name: run.last_batch_at for name, run in held.items()}
     for record in records:
         latest[record.key.run] = max(latest[record.key.run] or 0.0, record.received_at)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from offpolicy_monitor.errors import Refusal, Unavailable
@@ -21,18 +21,23 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class HeldRun:
-    """A run whose row this transaction holds."""
+    """A run whose row this transaction holds, with what its rules are judged by: see tables.runs."""
 
     id: int
     name: str
     last_batch_at: float | None
+    profile: str
+    methods: list[dict[str, Any]] | None
+    correction: str | None
+    overrides: dict[str, dict[str, Any]] | None
+    finished_at: float | None
 
 
 def hold_runs(connection: Connection, names: Iterable[str], now: float) -> dict[str, HeldRun]:
     """Hold the rows of these runs, made where missing, in the order of their names so that nobody waits in a ring."""
     wanted = sorted(set(names))
     for _ in range(ATTEMPTS):
-        held = _hold(connection, wanted)
+        held = _hold(connection, runs.c.name.in_(wanted))
         missing = [name for name in wanted if name not in held]
         if not missing:
             return held
@@ -42,10 +47,15 @@ def hold_runs(connection: Connection, names: Iterable[str], now: float) -> dict[
 
 def hold_run(connection: Connection, name: str) -> HeldRun:
     """Hold the row of a run that must exist; Refusal 404 where it does not."""
-    held = _hold(connection, [name])
+    held = _hold(connection, runs.c.name == name)
     if name not in held:
         raise unknown_run(name)
     return held[name]
+
+
+def hold_ids(connection: Connection, ids: Iterable[int]) -> dict[str, HeldRun]:
+    """Hold the rows of runs by their ids; what has been deleted is left out."""
+    return _hold(connection, runs.c.id.in_(list(ids)))
 
 
 def unknown_run(name: str) -> Refusal:
@@ -53,10 +63,11 @@ def unknown_run(name: str) -> Refusal:
     return Refusal(404, "unknown-run", f"there is no run named {name}")
 
 
-def _hold(connection: Connection, names: list[str]) -> dict[str, HeldRun]:
-    query = select(runs.c.id, runs.c.name, runs.c.last_batch_at).where(runs.c.name.in_(names))
+def _hold(connection: Connection, which: ColumnElement[bool]) -> dict[str, HeldRun]:
+    columns = (runs.c.id, runs.c.name, runs.c.last_batch_at, runs.c.profile, runs.c.methods)
+    query = select(*columns, runs.c.correction, runs.c.overrides, runs.c.finished_at).where(which)
     rows = connection.execute(query.order_by(runs.c.name).with_for_update())
-    return {row.name: HeldRun(row.id, row.name, row.last_batch_at) for row in rows}
+    return {row.name: HeldRun(*row) for row in rows}
 
 
 def _make(connection: Connection, names: list[str], now: float) -> None:

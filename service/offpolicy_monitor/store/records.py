@@ -4,6 +4,7 @@ A shard is known by its key alone; its digest says whether the same key brings t
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from offpolicy_monitor.summary.step import StepSummary
 
@@ -40,6 +41,7 @@ class Receipt:
 
     `received_shards`, `shards`, `complete` are of its gradient step as the shard left it. `summary` is the stored one:
     for a duplicate that of the first arrival. `step_completed`: this write merged the step, complete or closed.
+    `verdict` and `alerts` (the run's rows that are not over, the worst of each rule) are of the run after this write.
     """
 
     duplicate: bool
@@ -48,3 +50,5 @@ class Receipt:
     complete: bool
     step_completed: bool
     summary: StepSummary
+    verdict: str = "accept"
+    alerts: tuple[dict[str, Any], ...] = ()

@@ -5,20 +5,19 @@ Every function takes the caller's connection.
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from itertools import pairwise
-from statistics import median
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, select, update
+from sqlalchemy import Connection, Select, delete, select, update
 
 from offpolicy_monitor.store.locking import hold_run, unknown_run
 from offpolicy_monitor.store.paging import Page, cut, decode_cursor, encode_cursor
 from offpolicy_monitor.store.tables import runs, steps
+from offpolicy_monitor.store.timing import median_step_seconds
+from offpolicy_monitor.store.verdicts import verdicts_of
 
 #: A run is silent after this many times its usual step time without a batch, but never before LEAST_SILENCE seconds.
 SILENT_STEPS = 3
 LEAST_SILENCE = 600.0
-RECENT_STEPS = 32
 
 
 def list_runs(connection: Connection, limit: int, cursor: str | None, now: float) -> Page:
@@ -27,15 +26,18 @@ def list_runs(connection: Connection, limit: int, cursor: str | None, now: float
     if cursor is not None:
         query = query.where(runs.c.id < decode_cursor(cursor, 1)[0])
     rows, more = cut(connection.execute(query).all(), limit)
-    return Page([_run(connection, row, now) for row in rows], encode_cursor(rows[-1].id) if more else None)
+    verdicts = verdicts_of(connection, [row.id for row in rows])
+    listed = [_run(connection, row, verdicts[row.id], now) for row in rows]
+    return Page(listed, encode_cursor(rows[-1].id) if more else None)
 
 
 def read_run(connection: Connection, name: str, now: float) -> dict[str, Any]:
-    """One run, with the method rows chosen for it (None: the default ones); Refusal 404 where there is none."""
+    """One run with its own settings (methods None: the default ones); Refusal 404 where there is none."""
     row = connection.execute(_with_last_step().where(runs.c.name == name)).one_or_none()
     if row is None:
         raise unknown_run(name)
-    return {**_run(connection, row, now), "methods": row.methods}
+    found = _run(connection, row, verdicts_of(connection, [row.id])[row.id], now)
+    return {**found, "methods": row.methods, "correction": row.correction, "alerts": row.overrides or {}}
 
 
 def read_methods(connection: Connection, name: str) -> list[dict[str, Any]] | None:
@@ -80,13 +82,13 @@ def _with_last_step() -> Select[Any]:
     return select(runs, *last).select_from(runs.outerjoin(steps, steps.c.id == newest))
 
 
-def _run(connection: Connection, row: Any, now: float) -> dict[str, Any]:
+def _run(connection: Connection, row: Any, verdict: str, now: float) -> dict[str, Any]:
     return {
         "run": row.name,
         "profile": row.profile,
         "labels": row.labels,
         "state": _state(connection, row, now),
-        "verdict": "accept",
+        "verdict": verdict,
         "last_step": row.step,
         "last_minibatch": row.minibatch,
         "attempt": row.attempt,
@@ -107,17 +109,4 @@ def _state(connection: Connection, row: Any, now: float) -> str:
     silence = now - (row.last_batch_at or row.created_at)
     if silence <= LEAST_SILENCE:
         return "live"
-    return "live" if silence <= SILENT_STEPS * _median_step_time(connection, row.id) else "silent"
-
-
-def _median_step_time(connection: Connection, run: int) -> float:
-    """Seconds from one step's first shard to the next one's, over the most recent steps; 0 where there are too few."""
-    query = (
-        select(func.min(steps.c.first_received_at))
-        .where(steps.c.run_id == run, ~steps.c.superseded)
-        .group_by(steps.c.step)
-        .order_by(steps.c.step.desc())
-        .limit(RECENT_STEPS + 1)
-    )
-    times = sorted(connection.execute(query).scalars())
-    return median([later - earlier for earlier, later in pairwise(times)]) if len(times) > 1 else 0.0
+    return "live" if silence <= SILENT_STEPS * (median_step_seconds(connection, row.id) or 0.0) else "silent"

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, update
 from offpolicy_monitor.store.codec import pack
 from offpolicy_monitor.store.fields import headline
 from offpolicy_monitor.store.ledger import GradientStep
+from offpolicy_monitor.store.locking import HeldRun
 from offpolicy_monitor.store.merging import merge_steps
 from offpolicy_monitor.store.records import ShardRecord
 from offpolicy_monitor.store.tables import metrics, steps
@@ -29,7 +30,7 @@ MERGED = ("summary", "figures")
 
 def save_steps(
     connection: Connection,
-    run_ids: Mapping[str, int],
+    held: Mapping[str, HeldRun],
     touched: Sequence[GradientStep],
     arrived: Mapping[int, tuple[ShardRecord, bytes]] = MappingProxyType({}),
 ) -> None:
@@ -38,6 +39,7 @@ def save_steps(
     `arrived` are the shards of this group with their stored forms, by the identity of their summaries: they need no
     reading back, and the merge of a step that has one shard is that shard's summary.
     """
+    run_ids = {name: run.id for name, run in held.items()}
     kept = [step for step in touched if not step.forgotten]
     recounted = [step for step in kept if step.counts and step.changed]
     merged = dict(
@@ -58,7 +60,7 @@ def save_steps(
     _update(connection, [step for step in known if id(step) not in merged], {})
     _drop_metrics(connection, [step.id for step in known if id(step) in merged])
     _insert(connection, run_ids, [step for step in kept if step.id is None], columns)
-    _insert_metrics(connection, {step.id: figures[id(step)] for step in recounted})
+    _insert_metrics(connection, {step.id: headline(figures[id(step)], held[step.run].correction) for step in recounted})
 
 
 def _stored_form(summary: StepSummary, arrived: Mapping[int, tuple[ShardRecord, bytes]]) -> bytes:
@@ -107,11 +109,11 @@ def _drop_metrics(connection: Connection, ids: Sequence[int | None]) -> None:
         connection.execute(delete(metrics).where(metrics.c.step_id.in_(ids)))
 
 
-def _insert_metrics(connection: Connection, figures: Mapping[int | None, dict[str, Any]]) -> None:
+def _insert_metrics(connection: Connection, figures: Mapping[int | None, dict[str, float]]) -> None:
     rows = [
         {"step_id": step_id, "metric": metric, "value": value}
         for step_id, of_step in figures.items()
-        for metric, value in headline(of_step).items()
+        for metric, value in of_step.items()
     ]
     if rows:
         connection.execute(insert(metrics), rows)

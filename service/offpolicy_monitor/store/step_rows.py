@@ -14,7 +14,7 @@ from offpolicy_monitor.store.codec import unpack
 from offpolicy_monitor.store.merging import merge_stored
 from offpolicy_monitor.store.paging import Page, cut, decode_cursor, encode_cursor
 from offpolicy_monitor.store.run_rows import run_id
-from offpolicy_monitor.store.tables import COMPLETE, OPEN, metrics, steps
+from offpolicy_monitor.store.tables import COMPLETE, OPEN, steps
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary
 
@@ -40,7 +40,7 @@ def list_steps(
         raise Refusal.of_field(422, "unknown-value", "by", f"must be one of {', '.join(BY)}")
     query = select(*ROW_COLUMNS).where(*in_range(run_id(connection, run), first, last))
     if by == "step":
-        query = query.where(_is_last_minibatch())
+        query = query.where(is_last_minibatch())
     if cursor is not None:
         step, minibatch = decode_cursor(cursor, 2)
         query = query.where((steps.c.step > step) | ((steps.c.step == step) & (steps.c.minibatch > minibatch)))
@@ -107,20 +107,6 @@ def read_spread(
     return _summaries(connection, chosen), len(ids)
 
 
-def read_history(
-    connection: Connection, run: str, paths: Sequence[str], first: int, newest: int
-) -> list[tuple[int, dict[str, float]]]:
-    """(step, headline figures by path) of the `first` and the `newest` steps that count, ascending."""
-    oldest = connection.scalars(_counting(connection, run, None, None).order_by(steps.c.step).limit(first))
-    chosen = {*oldest, *_newest(connection, run, None, None, newest)}
-    of_steps = connection.execute(select(steps.c.id, steps.c.step).where(steps.c.id.in_(chosen)).order_by(steps.c.step))
-    figures: dict[int, tuple[int, dict[str, float]]] = {row.id: (row.step, {}) for row in of_steps}
-    query = select(metrics.c.step_id, metrics.c.metric, metrics.c.value)
-    for row in connection.execute(query.where(metrics.c.step_id.in_(chosen), metrics.c.metric.in_(paths))):
-        figures[row.step_id][1][row.metric] = row.value
-    return list(figures.values())
-
-
 def _newest(connection: Connection, run: str, first: int | None, last: int | None, most: int) -> Sequence[int]:
     query = _counting(connection, run, first, last).order_by(steps.c.step.desc()).limit(most)
     return connection.scalars(query).all()
@@ -129,7 +115,7 @@ def _newest(connection: Connection, run: str, first: int | None, last: int | Non
 def _counting(connection: Connection, run: str, first: int | None, last: int | None) -> Select[int]:
     """The rows of the last gradient steps that count of each step in the range."""
     counts = in_range(run_id(connection, run), first, last)
-    return select(steps.c.id).where(*counts, steps.c.state != OPEN, _is_last_minibatch())
+    return select(steps.c.id).where(*counts, steps.c.state != OPEN, is_last_minibatch())
 
 
 def _summaries(connection: Connection, ids: Sequence[int]) -> list[tuple[int, int, StepSummary]]:
@@ -153,7 +139,8 @@ def in_range(run: int, first: int | None, last: int | None) -> list[ColumnElemen
     return conditions
 
 
-def _is_last_minibatch() -> ColumnElement[bool]:
+def is_last_minibatch() -> ColumnElement[bool]:
+    """Whether a gradient step is the last one seen of its training step."""
     other = steps.alias()
     of_step = (other.c.run_id == steps.c.run_id) & (other.c.step == steps.c.step) & ~other.c.superseded
     newest = select(func.max(other.c.minibatch)).where(of_step).correlate(steps).scalar_subquery()

@@ -13,10 +13,12 @@ from typing import Any, Literal
 from sqlalchemy import Connection, select
 
 from offpolicy_monitor.errors import Refusal, Unavailable
-from offpolicy_monitor.store import exported, ingest, migrate, run_rows, series, step_rows
+from offpolicy_monitor.store import alert_rows, exported, ingest, judging, migrate, run_rows, series, step_rows
 from offpolicy_monitor.store.deadlines import MOST, close_overdue
 from offpolicy_monitor.store.exported import ExportedRun
+from offpolicy_monitor.store.judging import Judge, Judging, NoRules
 from offpolicy_monitor.store.lock import WriterLock
+from offpolicy_monitor.store.locking import hold_run
 from offpolicy_monitor.store.paging import Page
 from offpolicy_monitor.store.preparing import prepare
 from offpolicy_monitor.store.records import Receipt, ShardRecord
@@ -24,27 +26,32 @@ from offpolicy_monitor.store.session import Database, parse_url, sqlite_file
 from offpolicy_monitor.summary.step import StepSummary
 
 Clock = Callable[[], float]
+#: An alert that has been over for longer than this is no news any more.
+NEWS_SECONDS = 86_400.0
 
 
 class Store:
     """Shards, steps and runs. Safe to share between threads."""
 
-    def __init__(self, database: Database, lock: WriterLock | None, clock: Clock) -> None:
+    def __init__(self, database: Database, lock: WriterLock | None, clock: Clock, judge: Judge | None = None) -> None:
         self._database = database
         self._lock = lock
         self._clock = clock
+        self._judging = Judging.by(judge or NoRules())
         self._turn = threading.Lock()
 
     @classmethod
-    def open(cls, database_url: str, clock: Clock = time.time) -> "Store":
+    def open(cls, database_url: str, clock: Clock = time.time, judge: Judge | None = None) -> "Store":
         """The store at a URL, for writing; connects to nothing yet and does not touch the schema.
+
+        `judge` are the rules that runs are judged by, none if it is not given.
 
         Raises ConfigurationError for a URL that cannot be used and for a SQLite file that another process writes.
         """
         url = parse_url(database_url)
         path = sqlite_file(url)
         lock = WriterLock(path) if path is not None else None
-        return cls(Database(url), lock, clock)
+        return cls(Database(url), lock, clock, judge)
 
     def close(self) -> None:
         """Close every connection, and let another process write."""
@@ -56,17 +63,25 @@ class Store:
         """Store a group of shards in one durable transaction; a refused one comes back as its Refusal, in place."""
         prepared = [prepare(record) for record in records]
         with self._writing() as connection:
-            return ingest.ingest(connection, records, prepared, self._clock())
+            return ingest.ingest(connection, records, prepared, self._judging, self._clock())
 
     def sweep(self, now: float, timeout: float) -> int:
         """Let steps count whose first shard is `timeout` seconds old and that still lack shards; answers how many."""
         closed = 0
         while True:
             with self._writing() as connection:
-                last = close_overdue(connection, now - timeout)
+                last = close_overdue(connection, now - timeout, self._judging, now)
             closed += last
             if last < MOST:
                 return closed
+
+    def watch(self, expiry: float) -> int:
+        """Judge runs by the wall clock; answers for how many something changed.
+
+        `expiry` are the seconds of silence after which a run has left.
+        """
+        with self._writing() as connection:
+            return judging.judge_timing(connection, self._judging.judge, self._clock(), expiry)
 
     def runs(self, limit: int = 100, cursor: str | None = None) -> Page:
         """Runs, newest first."""
@@ -91,19 +106,26 @@ class Store:
         labels: dict[str, str] | None = None,
         methods: Sequence[Mapping[str, Any]] | Literal["unchanged"] | None = "unchanged",
         finished: bool | None = None,
+        correction: str | Literal["unchanged"] | None = "unchanged",
+        overrides: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> dict[str, Any]:
-        """Change what is given, and answer the run; a finished run is live again with its next batch.
+        """Change what is given, judge the run anew, and answer it; a finished run is live again with its next batch.
 
-        `methods` None lets the default rows run again.
+        `methods` None lets the default rows run again, `correction` None says that it is not known.
         """
         values: dict[str, Any] = {"profile": profile, "labels": labels}
         values = {name: value for name, value in values.items() if value is not None}
         if methods != "unchanged":
             values["methods"] = None if methods is None else list(methods)
+        if correction != "unchanged":
+            values["correction"] = correction
+        if overrides is not None:
+            values["overrides"] = {rule: dict(override) for rule, override in overrides.items()}
         if finished is not None:
             values["finished_at"] = self._clock() if finished else None
         with self._writing() as connection:
             run_rows.update_run(connection, name, values)
+            self._judging.changed(connection, hold_run(connection, name), self._clock())
             return run_rows.read_run(connection, name, self._clock())
 
     def delete_run(self, name: str) -> None:
@@ -148,12 +170,36 @@ class Store:
         with self._database.reading() as connection:
             return step_rows.read_summary(connection, run, step, minibatch)
 
-    def history(
-        self, run: str, paths: Sequence[str], first: int = 26, newest: int = 300
-    ) -> list[tuple[int, dict[str, float]]]:
-        """(step, headline figures by path) of the `first` and the `newest` steps that count, ascending."""
+    def states(self, run: str) -> tuple[int | None, list[dict[str, Any]]]:
+        """The newest step that a run was judged at, and what each rule said; (None, []) before the first."""
         with self._database.reading() as connection:
-            return step_rows.read_history(connection, run, paths, first, newest)
+            return judging.read_states(connection, run)
+
+    def alerts(
+        self,
+        run: str | None = None,
+        states: Sequence[str] = ("pending", "active", "resolved"),
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page:
+        """Alerts of one run or of all, in these states, the newest first."""
+        with self._database.reading() as connection:
+            return alert_rows.list_alerts(connection, run, states, limit, cursor)
+
+    def untold(self, limit: int) -> list[dict[str, Any]]:
+        """Alerts whose state has not been told, the oldest first."""
+        with self._database.reading() as connection:
+            return alert_rows.untold(connection, limit, self._clock() - NEWS_SECONDS)
+
+    def mark_told(self, alert_id: int, state: str) -> None:
+        """Remember that this state of an alert has been told."""
+        with self._writing() as connection:
+            alert_rows.mark_told(connection, alert_id, state)
+
+    def firing(self, resolved_since: float) -> list[dict[str, Any]]:
+        """Alerts that are active, and those resolved since then (unix seconds)."""
+        with self._database.reading() as connection:
+            return alert_rows.firing(connection, resolved_since)
 
     def series(
         self, run: str, field: str, first: int | None = None, last: int | None = None, points: int = 1000

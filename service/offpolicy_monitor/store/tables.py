@@ -1,10 +1,12 @@
 """The tables, as SQLAlchemy metadata. The migrations are what makes them; `migrate.check` proves that both agree.
 
-Four tables: runs; shards as they were acknowledged; steps, one row a gradient step and attempt, with what its shards
-merged to; metrics, the headline figures of steps in a narrow form that plots read fast. Knows no query.
+Six tables: runs; shards as they were acknowledged; steps, one row a gradient step and attempt, with what its shards
+merged to; metrics, the headline figures of steps in a narrow form that plots read fast; judgements, what the rules say
+of each run's newest step; alerts, one row a breach from its beginning to its end. Knows no query.
 
 Times are unix seconds. `summary` is a stored StepSummary, `figures` its finalised figures as JSON; both compressed.
-`runs.methods` are the method rows chosen for the run, NULL for the default ones.
+`runs.methods` are the method rows chosen for the run, NULL for the default ones; `correction` names the one that the
+trainer really uses, `overrides` are the run's own thresholds by rule. `alerts.told` is the state that was last told.
 """
 
 from sqlalchemy import (
@@ -22,6 +24,8 @@ from sqlalchemy import (
     Table,
     UniqueConstraint,
 )
+
+PENDING, ACTIVE, RESOLVED = "pending", "active", "resolved"
 
 OPEN = "open"
 CLOSED = "closed"
@@ -56,6 +60,8 @@ runs = Table(
     Column("profile", String(64), nullable=False),
     Column("labels", JSON, nullable=False),
     Column("methods", JSON(none_as_null=True)),
+    Column("correction", String(64)),
+    Column("overrides", JSON(none_as_null=True)),
     Column("created_at", Double, nullable=False),
     Column("last_batch_at", Double),
     Column("finished_at", Double),
@@ -114,4 +120,34 @@ metrics = Table(
     Column("metric", String(128), primary_key=True),
     Column("value", Double, nullable=False),
     sqlite_with_rowid=False,
+)
+
+judgements = Table(
+    "judgements",
+    metadata,
+    _run_id(primary_key=True),
+    Column("step", BigInteger),
+    Column("step_seconds", Double),
+    Column("states", LargeBinary, nullable=False),
+)
+
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("id", RowId, primary_key=True),
+    _run_id(primary_key=False),
+    Column("alert", String(64), nullable=False),
+    Column("severity", String(8), nullable=False),
+    Column("state", String(8), nullable=False),
+    Column("since_step", BigInteger),
+    Column("last_step", BigInteger),
+    Column("breach_steps", BigInteger, nullable=False),
+    Column("value", Double),
+    Column("threshold", Double),
+    Column("started_at", Double, nullable=False),
+    Column("active_at", Double),
+    Column("resolved_at", Double),
+    Column("told", String(8)),
+    Index(None, "run_id", "state"),
+    Index(None, "state", "told"),
 )

@@ -25,7 +25,9 @@ def gap_extras(tables: Tables, gap: str, k3: float | None) -> dict[str, Any]:
 
     `length_budget` = 0.6 / k3 tokens, None where k3 is 0; `advantage_weighted_excess` = E[A (r - 1)] / E|A|;
     `advantage_second_moment` = E[A^2 r^2] / E[A^2]; `gradient_mass_top1` = share of the sum of |A r| that the top 1 %
-    of valid tokens hold.
+    of valid tokens hold; `bad_update_fraction` = share of valid tokens with A < 0 and q - p > 0.5, the updates that
+    DPPO found to drive collapses; `outward_second_moment` = mean d^2 over tokens with A d > 0, those whose gradient
+    pushes them further out and that M2PO's trust region holds, 0 where there are none.
     """
     figures: dict[str, Any] = {"length_budget": LENGTH_BUDGET / k3 if k3 else None}
     sums = tables.get(f"advantage/{gap}")
@@ -33,22 +35,28 @@ def gap_extras(tables: Tables, gap: str, k3: float | None) -> dict[str, Any]:
         figures["advantage_weighted_excess"] = fraction(sums["advantage_excess"], sums["advantage_abs"])
         figures["advantage_second_moment"] = fraction(sums["mass_square"], sums["advantage_square"])
         figures["gradient_mass_top1"] = top_share(tables[f"gradient/{gap}"])
+        if "bad" in sums:
+            figures["bad_update_fraction"] = fraction(sums["bad"], sums["tokens"])
+            figures["outward_second_moment"] = fraction(sums["outward_square"], sums["outward"] or 1)
     return figures
 
 
 def sequence_extras(tables: Tables, gap: str) -> dict[str, Any]:
-    """`cancellation` and `vanishing_fraction`.
+    """`cancellation`, `vanishing_fraction` and `extreme_fraction`.
 
-    The mean of 1 - |sum d| / sum |d| over sequences with sum |d| > 0, and the share of non-empty sequences whose
-    product ratio is below 0.1.
+    The mean of 1 - |sum d| / sum |d| over sequences with sum |d| > 0; and the shares of non-empty sequences whose
+    product ratio is below 0.1, and that have a token with |p - q| > 0.5.
     """
     sums = tables.get(f"sequence/{gap}")
     if not sums:
         return {}
-    return {
+    figures = {
         "cancellation": fraction(sums["cancelled"], sums["moving"]),
         "vanishing_fraction": fraction(sums["vanishing"], sums["sequences"]),
     }
+    if "extreme" in sums:
+        figures["extreme_fraction"] = fraction(sums["extreme"], sums["sequences"])
+    return figures
 
 
 def top_share(counts: Table) -> float | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Any, Final
 
-from offpolicy_monitor.summary import breakdown, signature, versions
+from offpolicy_monitor.summary import breakdown, outliers, signature, versions
 from offpolicy_monitor.summary.advantage import gap_extras, sequence_extras
 from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.gap import GapSummary
@@ -29,6 +29,7 @@ BATCH_SUMS: Final[Mapping[str, Reduction]] = {
     "nonfinite_tokens": "sum",
     "positive_tokens": "sum",
     "exact_zero_tokens": "sum",
+    "zero_filled_tokens": "sum",  # of those, the ones that the trainer did not find certain
     "lag_tokens": "sum",  # tokens whose policy version is known
     "lag": "sum",
     "lag_max": "max",
@@ -50,6 +51,7 @@ CROSS_SUMS: Final[Mapping[str, Reduction]] = {
 #: Fields of a step that are read off its tables.
 DETAILS: Final[Mapping[str, Callable[[Tables], Any]]] = {
     "breakdowns": breakdown.breakdowns,
+    "outliers": outliers.outliers,
     "versions": versions.versions,
     "signature": signature.signature,
 }
@@ -117,6 +119,7 @@ class StepSummary:
                     "positive": int(self.batch.get("positive_tokens", 0)),
                     "exact_zero": int(self.batch.get("exact_zero_tokens", 0)),
                 },
+                "zero_filled_tokens": int(self.batch.get("zero_filled_tokens", 0)),
                 "gaps": {name: self._gap_figures(name) for name in self.gaps},
                 "methods": methods,
                 "attribution": attribution(self.cross),

@@ -1,0 +1,54 @@
+"""Judges one run: its stored figures and the episodes that are not over in, states of all rules and episodes out.
+
+Plain values on both sides, as the store keeps them. The same figures give the same answer, whoever asks and how often.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from offpolicy_monitor.alerts import engine, wall_clock
+from offpolicy_monitor.alerts.engine import RuleState
+from offpolicy_monitor.alerts.episodes import Episode, Key, follow
+from offpolicy_monitor.alerts.history import History
+from offpolicy_monitor.alerts.rule import Terms
+from offpolicy_monitor.alerts.rules import RULES
+from offpolicy_monitor.alerts.wall_clock import WALL_CLOCK_RULES, Timing
+
+
+def judge_steps(history: History, terms: Terms, open_: Iterable[Episode]) -> tuple[list[RuleState], dict[Key, Episode]]:
+    """At the newest step: every state, and the episodes as episodes.follow answers them.
+
+    `open_` may hold episodes of rules on the wall clock; they are not looked at and not in the answer.
+    """
+    states = engine.evaluate(RULES, history, terms)
+    step = history.steps[-1] if history.steps else None
+    return states, follow(_of({rule.name for rule in RULES}, open_), states, step)
+
+
+def judge_timing(timing: Timing, terms: Terms, open_: Iterable[Episode]) -> tuple[set[str], dict[Key, Episode]]:
+    """The names of the rules on the wall clock, and their episodes as episodes.follow answers them."""
+    states = wall_clock.evaluate(WALL_CLOCK_RULES, timing, terms)
+    names = {rule.name for rule in WALL_CLOCK_RULES}
+    return names, follow(_of(names, open_), states, None)
+
+
+def _of(names: set[str], open_: Iterable[Episode]) -> dict[Key, Episode]:
+    return {episode.key: episode for episode in open_ if episode.alert in names}
+
+
+def shown(state: RuleState) -> dict[str, Any]:
+    """A state as it is kept and answered: what does not apply is left out."""
+    values = {
+        "alert": state.rule.name,
+        "severity": state.severity,
+        "state": state.state,
+        "value": state.value,
+        "threshold": state.threshold,
+        "required_steps": state.required_steps,
+        "breach_steps": state.breach_steps,
+        "since_step": state.since_step,
+        "missing": list(state.missing) or None,
+    }
+    if state.state in ("disabled", "silent"):
+        values |= {"required_steps": None, "breach_steps": None}
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,68 @@
+"""Prometheus rule files, rendered from the rules: file name -> YAML.
+
+`make docs` writes them to dashboards/prometheus. Knows the form of a rule file and where runbook and page are, not what
+the rules say.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from offpolicy_monitor.alerts.clock_rules import clock_alerts
+from offpolicy_monitor.alerts.prometheus import Alert, Recording
+from offpolicy_monitor.alerts.recording import recordings
+from offpolicy_monitor.alerts.service_rules import SERVICE_ALERTS
+from offpolicy_monitor.alerts.step_rules import step_alerts
+
+HEAD = """\
+# Rendered from service/offpolicy_monitor/alerts by `make docs`; changes made here are lost.
+"""
+
+
+def rule_files(service_url: str) -> dict[str, str]:
+    """Every rule file; links lead to the runbook and the page at `service_url`, where people reach the service."""
+    url = service_url.rstrip("/")
+    alerts = {"offpolicy-steps": step_alerts(), "offpolicy-clock": clock_alerts()}
+    recorded = {f"offpolicy-{name}-recorded": map(_recording, rules) for name, rules in recordings().items()}
+    return {
+        "alerts.rules.yaml": _file({name: [_alert(row, url) for row in rows] for name, rows in alerts.items()}),
+        "service.rules.yaml": _file({"offpolicy-service": [_alert(row, url) for row in SERVICE_ALERTS]}),
+        "recording.rules.yaml": _file(recorded),
+    }
+
+
+def _alert(row: Alert, url: str) -> dict[str, Any]:
+    times = {"for": row.lasting, "keep_firing_for": row.kept}
+    return {
+        "alert": row.name,
+        "expr": row.expr,
+        **{name: time for name, time in times.items() if time is not None},
+        "labels": {"severity": row.severity},
+        "annotations": {
+            "summary": row.summary,
+            "description": row.description,
+            "runbook_url": f"{url}/runbook#{row.name}",
+            "page_url": f"{url}/",
+        },
+    }
+
+
+def _recording(row: Recording) -> dict[str, Any]:
+    return {"record": row.record, "expr": row.expr}
+
+
+def _file(groups: Mapping[str, Iterable[dict[str, Any]]]) -> str:
+    document = {"groups": [{"name": name, "rules": list(rules)} for name, rules in groups.items()]}
+    return HEAD + yaml.dump(document, Dumper=_Readable, sort_keys=False, width=1_000, allow_unicode=True)
+
+
+class _Readable(yaml.SafeDumper):
+    """Writes texts of several lines as blocks."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Readable.add_representer(str, _text)

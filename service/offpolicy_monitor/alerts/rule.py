@@ -1,0 +1,86 @@
+"""Rule: one row of the table of rules, and Terms: what holds for one run when its rules are judged.
+
+A rule compares one number a step with a threshold a severity. Terms say which thresholds: those of the run's profile,
+of the kind of correction it uses, or its own. Neither knows where figures come from.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from offpolicy_monitor.alerts.history import Column, History
+
+Severity = Literal["info", "warning", "critical"]
+#: From mild to worst.
+SEVERITIES: Final[tuple[Severity, ...]] = ("info", "warning", "critical")
+PROFILES: Final = ("dense_bf16", "moe_bf16", "fp8", "fp4", "bitwise")
+#: Kinds of the method in use, which decide how much it may mask: by its level, or GSPO and GRPO by themselves.
+CORRECTIONS: Final = ("token", "sequence", "gspo", "grpo")
+
+#: One number for all runs, or one a profile or a kind of correction; for what is not named the first one holds.
+Threshold = float | Mapping[str, float]
+Measure = Callable[[History, "Terms"], Column]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The profile of a run, the kind of the correction it uses (None: not known), and its overrides by rule name.
+
+    An override may have `enabled` (bool), `steps` (of every severity), and a threshold a severity, None for none.
+    """
+
+    profile: str = PROFILES[0]
+    correction: str | None = None
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def enabled(self, rule: str) -> bool:
+        """Whether the run wants this rule."""
+        return bool(self.overrides.get(rule, {}).get("enabled", True))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule on the figures of a run's steps.
+
+    inputs       paths of the figures it needs; without them it is silent
+    measure      (history, terms) -> [n] float64, what is compared; NaN: nothing to say at that step
+    expression   the same in words, for docs and messages
+    thresholds   severity -> threshold; a severity that is not named does not exist
+    steps        severity -> how many steps in a row it must be breached
+    above        whether it breaches above the threshold, or below it
+    source       paper, framework or thread; `proposal` where a number has none
+    """
+
+    name: str
+    summary: str
+    inputs: tuple[str, ...]
+    measure: Measure
+    expression: str
+    thresholds: Mapping[Severity, Threshold]
+    steps: Mapping[Severity, int]
+    source: str
+    above: bool = True
+
+    @property
+    def severities(self) -> tuple[Severity, ...]:
+        """Those it has, from mild to worst."""
+        return tuple(severity for severity in SEVERITIES if severity in self.thresholds)
+
+    def threshold(self, severity: Severity, *kinds: str | None) -> float | None:
+        """The threshold of a severity for the first of `kinds` (profile, correction) that it names."""
+        found = self.thresholds.get(severity)
+        if isinstance(found, Mapping):
+            return next((found[kind] for kind in kinds if kind and kind in found), next(iter(found.values())))
+        return found
+
+    def threshold_for(self, severity: Severity, terms: Terms) -> float | None:
+        """The threshold in force for a run."""
+        override = terms.overrides.get(self.name, {})
+        if severity in override:
+            wanted: float | None = override[severity]
+            return wanted
+        return self.threshold(severity, terms.correction, terms.profile)
+
+    def steps_for(self, severity: Severity, terms: Terms) -> int:
+        """The breaching steps in a row that a run's severity needs."""
+        return int(terms.overrides.get(self.name, {}).get("steps") or self.steps[severity])

@@ -1,0 +1,106 @@
+"""Notifier: a daemon thread for each target, so that one that hangs delays no other, and no request ever.
+
+A boundary: whatever fails in a lane is logged and survived. Knows targets only as something to call again.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from offpolicy_monitor.errors import Unavailable
+from offpolicy_monitor.notify import sending
+from offpolicy_monitor.notify.ports import AlertSource, Outcome, Ports, Post, Reply, Target
+
+log = structlog.get_logger("offpolicy_monitor.notify")
+
+#: A lane looks at least this often, seconds: alerts of the wall clock come without a step.
+INTERVAL: Final = 60.0
+
+
+def _uncounted(target: str, outcome: Outcome) -> None:
+    """Nobody counts."""
+
+
+class Notifier:
+    """Tells each target what the source has for it, from `start` to `close`."""
+
+    def __init__(
+        self,
+        source: AlertSource,
+        targets: Sequence[Target],
+        clock: Callable[[], float] = time.time,
+        send: Callable[[Post], Reply] = sending.send,
+        count: Callable[[str, Outcome], None] = _uncounted,
+        interval: float = INTERVAL,
+    ) -> None:
+        self._lanes = [_Lane(target, Ports(source, send, clock, count), interval) for target in targets]
+
+    def start(self) -> None:
+        """Begin, with what is waiting."""
+        for lane in self._lanes:
+            lane.start()
+
+    def wake(self) -> None:
+        """Something may have changed. Never blocks."""
+        for lane in self._lanes:
+            lane.woken.set()
+
+    def close(self, timeout: float) -> None:
+        """Begin nothing further, and wait this long, in seconds, for what is under way; what is untold stays so."""
+        deadline = time.monotonic() + timeout
+        for lane in self._lanes:
+            lane.stop()
+        for lane in self._lanes:
+            lane.join(max(0.0, deadline - time.monotonic()))
+
+
+class _Lane(threading.Thread):
+    def __init__(self, target: Target, ports: Ports, interval: float) -> None:
+        super().__init__(name=f"notify-{target.kind}", daemon=True)
+        self.woken = threading.Event()
+        self._stopped = threading.Event()
+        self._target, self._interval = target, interval
+        self._ports = Ports(ports.source, self._send_unless_stopped(ports.send), ports.clock, ports.count)
+
+    def run(self) -> None:
+        while True:
+            # Cleared before it is asked whether to stop: a stop in between is then not waited for.
+            self.woken.clear()
+            if self._stopped.is_set():
+                return
+            delay = self._deliver()
+            self.woken.wait(min(delay, self._interval))
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.woken.set()
+
+    def join(self, timeout: float | None = None) -> None:
+        if self.ident is not None:
+            super().join(timeout)
+
+    def _deliver(self) -> float:
+        try:
+            return self._target.deliver(self._ports)
+        except _Stopped:
+            return 0.0
+        except Unavailable as error:
+            log.warning("notifications put off", target=self._target.kind, reason=error.detail)
+        except Exception as error:
+            log.error("notifications failed", target=self._target.kind, exc_info=error)
+        return self._interval
+
+    def _send_unless_stopped(self, send: Callable[[Post], Reply]) -> Callable[[Post], Reply]:
+        def guarded(post: Post) -> Reply:
+            if self._stopped.is_set():
+                raise _Stopped
+            return send(post)
+
+        return guarded
+
+
+class _Stopped(Exception):
+    """The lane ends before another post."""

@@ -1,0 +1,31 @@
+"""An alert in words, and the addresses it leads to: what webhook and Alertmanager say alike."""
+
+from datetime import UTC, datetime
+
+from offpolicy_monitor.notify.ports import Alert
+
+
+def rfc3339(time: float | None) -> str | None:
+    """Unix seconds as RFC 3339 in UTC, to the millisecond."""
+    if time is None:
+        return None
+    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def page(public_url: str, run: str) -> str:
+    """The run's place on the live page; names of runs need no escaping."""
+    return f"{public_url}/#{run}"
+
+
+def description(alert: Alert) -> str:
+    """The figure, its threshold and the steps; what the alert does not know is left out."""
+    said = [f"run {alert['run']}: {alert['expression']}"]
+    if alert["value"] is not None:
+        said.append(f"is {alert['value']:.4g}")
+    if alert["threshold"] is not None:
+        said.append(f"(threshold {alert['threshold']:.4g})")
+    if alert["last_step"] is not None:
+        said.append(f"at step {alert['last_step']}")
+    if alert["breach_steps"] and alert["since_step"] is not None:
+        said.append(f"and has been beyond it since step {alert['since_step']}, for {alert['breach_steps']} steps")
+    return " ".join(said)

@@ -1,0 +1,52 @@
+"""Outliers: the shard, engine or GPU whose mismatch stands out from the others', read off the breakdown tables.
+
+One stale replica or one faulty device raises the mean of all a little and its own a lot. Only dimensions that say where
+tokens were computed are compared: that two environments differ is no fault.
+"""
+
+import math
+from collections.abc import Mapping
+from statistics import median
+from typing import Any, Final
+
+from offpolicy_monitor.summary.tables import Tables, under
+
+#: Label names that say where a shard was sampled or trained.
+PLACES: Final = frozenset({"engine", "gpu", "device", "host", "node", "rank", "replica", "server", "worker"})
+
+#: The spread of k3 is this many times its mean, if tokens were independent: it differs between sequences, of which a
+#: small shard has few (measured on shards of 4 to 1,000 sequences).
+RELATIVE_SPREAD: Final = 60.0
+STANDARD_ERRORS: Final = 4.0
+
+
+def outliers(tables: Tables) -> dict[str, Any]:
+    """{gap: {"ratio", "dimension", "bucket", "k3"}}: the bucket of largest k3 over the median of the other buckets'.
+
+    The excess must be more than sampling explains, with RELATIVE_SPREAD * k3 / sqrt(tokens) for a standard error; the
+    ratio is 1 where none is. A gap is left out where no dimension of PLACES, nor the shards, has two buckets.
+    """
+    found: dict[str, dict[str, dict[str, tuple[float, float]]]] = {}
+    for (dimension, bucket, part), table in under(tables, "breakdown"):
+        if part != "cross" and _is_place(dimension):
+            means = found.setdefault(part, {}).setdefault(dimension, {})
+            means[bucket] = table["k3"] / table["tokens"], table["tokens"]
+    compared = {gap: [item for item in of_gap.items() if len(item[1]) > 1] for gap, of_gap in found.items()}
+    return {
+        gap: max((_worst(name, means) for name, means in items), key=lambda row: row["ratio"])
+        for gap, items in compared.items()
+        if items
+    }
+
+
+def _is_place(dimension: str) -> bool:
+    return dimension == "shard" or dimension.removeprefix("label:").lower() in PLACES
+
+
+def _worst(dimension: str, means: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
+    bucket = max(means, key=lambda name: means[name][0])
+    k3, tokens = means[bucket]
+    usual = median(other for name, (other, _) in means.items() if name != bucket)
+    error = STANDARD_ERRORS * RELATIVE_SPREAD * usual / math.sqrt(tokens)
+    stands_out = usual > 0 and k3 > usual + error
+    return {"ratio": k3 / usual if stands_out else 1.0, "dimension": dimension, "bucket": bucket, "k3": k3}

@@ -1,0 +1,88 @@
+"""The rules on a run's clock through the real promtool; promtool's clock starts at 0, so timestamps are small."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from offpolicy_monitor.alerts.clock_rules import RUN_EXPIRY
+from offpolicy_monitor.settings import Settings
+
+from tests.fixtures.promtool import Scene, check_scenes
+
+WARNING, CRITICAL, INCOMPLETE = ("RunSilent", "warning"), ("RunSilent", "critical"), ("IncompleteStep", "warning")
+LONG = 1500
+
+
+def runs(family: str, values: Mapping[str, str]) -> dict[str, str]:
+    return {f'offpolicy_{family}{{run="{run}",job="m",instance="h"}}': text for run, text in values.items()}
+
+
+def test_a_silent_run_fires_after_its_own_steps_and_ends_with_its_next_batch(tmp_path: Path) -> None:
+    """Wait for 3 and 10 median steps, at least 600 s, then 5 minutes; a run of unknown steps is given 1800 s a step."""
+    series = (
+        runs("last_batch_timestamp_seconds", {
+            "fast": "0x20 1260+60x320", "slow": "0x320", "one step": "0x320", "healthy": "0+60x320",
+            "finished": "0x320", "finishes": "0x19 0x300", "restarted": "0x17 stale stale 0x300",
+        })
+        | runs("step_seconds_median", {
+            "fast": "60x320", "slow": "600x320", "healthy": "60x320", "finished": "60x320", "finishes": "60x320",
+            "restarted": "60x17 stale stale 60x300",
+        })
+        | runs("run_finished", {
+            "fast": "0x320", "slow": "0x320", "one step": "0x320", "healthy": "0x320", "finished": "1x320",
+            "finishes": "0x19 1x300", "restarted": "0x17 stale stale 0x300",
+        })
+    )  # fmt: skip
+    always = {"fast": range(16, 21), "finishes": range(16, 20), "restarted": range(16, 400)}
+    firing = {
+        WARNING: {**always, "slow": range(36, 400), "one step": range(96, 400)},
+        CRITICAL: {**always, "slow": range(106, 400), "one step": range(306, 400)},
+    }
+    minutes = (0, 9, *range(11, 23), 35, 36, 95, 96, 105, 106, 305, 306)
+    check_scenes(tmp_path, [Scene("silent", series, minutes, firing)])
+
+
+def test_trainers_may_come_back_after_an_outage_of_the_service(tmp_path: Path) -> None:
+    """Twenty minutes without samples, the same old timestamp after them, and a batch three minutes later."""
+    gap = "stale " * 20
+    series = (
+        runs("last_batch_timestamp_seconds", {"a": f"0 60 120 180 240 {gap} 240 240 240 1680+60x20"})
+        | runs("step_seconds_median", {"a": f"60x4 {gap} 60x30"})
+        | runs("run_finished", {"a": f"0x4 {gap} 0x30"})
+    )
+    check_scenes(tmp_path, [Scene("outage", series, range(45), {})])
+
+
+def test_the_slowest_run_is_called_silent_before_it_leaves_the_exposition(tmp_path: Path) -> None:
+    assert Settings.model_fields["run_expiry"].default == RUN_EXPIRY
+    series = (
+        runs("last_batch_timestamp_seconds", {"a": f"0x{LONG}"})
+        | runs("step_seconds_median", {"a": f"20000x{LONG}"})
+        | runs("run_finished", {"a": f"0x{LONG}"})
+    )
+    firing = {WARNING: {"a": {730, 1085, 1090, RUN_EXPIRY // 60}}, CRITICAL: {"a": {1090, RUN_EXPIRY // 60}}}
+    check_scenes(tmp_path, [Scene("slow", series, (600, 725, 730, 1085, 1090, RUN_EXPIRY // 60), firing)], "5m")
+
+
+def test_an_incomplete_step_fires_after_three_steps_and_a_minute_and_outlives_a_missed_scrape(tmp_path: Path) -> None:
+    names = ("quick", "slow", "healthy", "finished", "missed")
+    series = (
+        runs("open_step_timestamp_seconds", {
+            "quick": "0x5 stale", "slow": "0x40", "healthy": "0+60x40", "finished": "0x40", "missed": "0x4 stale 0x40",
+        })
+        | runs("step_seconds_median", {name: "300x40" if name == "slow" else "10x40" for name in names})
+        | runs("run_finished", {name: "1x40" if name == "finished" else "0x40" for name in names})
+        | runs("last_batch_timestamp_seconds", {name: "0+60x40" for name in names})
+    )  # fmt: skip
+    firing = {INCOMPLETE: {"quick": range(3, 11), "slow": range(17, 41), "missed": range(3, 41)}}
+    check_scenes(tmp_path, [Scene("incomplete", series, range(30), firing)])
+
+
+def test_a_step_that_completes_fast_never_fires_though_scrapes_saw_it_open(tmp_path: Path) -> None:
+    open_steps = " ".join(f"{60 * minute} stale stale" for minute in range(0, 30, 3))
+    series = (
+        runs("open_step_timestamp_seconds", {"a": open_steps})
+        | runs("step_seconds_median", {"a": "10x40"})
+        | runs("last_batch_timestamp_seconds", {"a": "0+60x40"})
+        | runs("run_finished", {"a": "0x40"})
+    )
+    check_scenes(tmp_path, [Scene("open for a moment", series, range(32), {})])

@@ -1,0 +1,168 @@
+"""The alerts on the service through the real promtool, one scene an alert, with what must not fire beside it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.promtool import Scene, check_scenes
+
+BOUNDS = (0.001, 1.0, 2.5, 10.0, 30.0)
+NEVER: dict[str, range] = {}
+
+
+def target(name: str) -> str:
+    return f'job="offpolicy-monitor",instance="{name}"'
+
+
+def answered(name: str, route: str, **counts: str) -> dict[str, str]:
+    """Requests by status since the process started."""
+    labels = f'{target(name)},route="{route}"'
+    return {
+        f'offpolicy_request_seconds_count{{{labels},status="{status[1:]}"}}': values
+        for status, values in counts.items()
+    }
+
+
+def rejected(name: str, reason: str, values: str) -> dict[str, str]:
+    return {f'offpolicy_rejected_requests_total{{{target(name)},reason="{reason}"}}': values}
+
+
+def transactions(name: str, within: float) -> dict[str, str]:
+    """Ten a minute, all of them just up to a bound."""
+    return {
+        f'offpolicy_store_seconds_bucket{{{target(name)},le="{bound}"}}': "0+10x40" if bound >= within else "0x40"
+        for bound in BOUNDS
+    } | {f'offpolicy_store_seconds_bucket{{{target(name)},le="+Inf"}}': "0+10x40"}
+
+
+def down() -> Scene:
+    other = 'job="monitor",instance="named otherwise"'
+    series = {
+        f"up{{{target('down')}}}": "1 1 0x9 1x20",
+        f"up{{{target('never up')}}}": "0x40",
+        f"up{{{target('restarted')}}}": "1 1 0 0 1x30",
+        f"up{{{target('missed')}}}": "1 1 0 1x30",
+        f"up{{{target('healthy')}}}": "1x40",
+        f"up{{{other}}}": "1 1 0x9 1x20",
+        f"offpolicy_build_info{{{other}}}": "1 1 stale",
+        'up{job="node",instance="not ours"}': "0x40",
+    }
+    outage = range(4, 12)
+    firing = {"down": outage, "never up": range(2, 40), "named otherwise": outage}
+    return Scene("down", series, range(20), {("ServiceDown", "critical"): firing}, by="instance")
+
+
+def missing() -> Scene:
+    series = {
+        'offpolicy_build_info{job="lost",instance="a"}': "1 1 1 stale",
+        'up{job="lost",instance="a"}': "1 1 1 stale",
+        'offpolicy_build_info{job="moved",instance="a"}': "1 1 1 stale",
+        'offpolicy_build_info{job="moved",instance="b"}': "_ _ _ _ _ 1x40",
+        'up{job="moved",instance="a"}': "1 1 1 stale",
+        'up{job="moved",instance="b"}': "_ _ _ _ _ 1x40",
+    }
+    return Scene("missing", series, range(25), {("ServiceMissing", "warning"): {"lost": range(18, 25)}}, by="job")
+
+
+def errors() -> Scene:
+    post = "/v1/runs/{run}/batches"
+    series = (
+        answered("few", post, s200="0+98x20 1960+100x40", s500="0+2x20 40x40")
+        | answered("many", post, s200="0+80x40", s503="0+20x40")
+        | answered("healthy", post, s200="0+99x40", s422="0x40")
+        | answered("restarted", post, s200="0+99x9 0+99x40", s500="3x9 0x40")
+        | answered("missed", post, s200="0+98x9 stale 980+98x40", s500="0+2x9 stale 20+2x40")
+        | answered("pages", "/", s200="0+9x40", s500="0+1x40")
+    )
+    firing = {
+        ("ServerErrors", "warning"): {"few": range(6, 24), "many": range(6, 40), "missed": range(6, 40)},
+        ("ServerErrors", "critical"): {"many": range(6, 40)},
+    }
+    minutes = (0, 4, 5, 7, 9, 10, 11, 12, 20, 23, 27, 35)
+    return Scene("errors", series, minutes, firing, by="instance")
+
+
+def refused() -> Scene:
+    post = "/v1/runs/{run}/batches"
+    series = (
+        answered("few", post, s200="0+90x20 1800+100x40", s422="0+10x20 200x40")
+        | answered("most", post, s200="0+1x40", s422="0+20x40")
+        | answered("healthy", post, s200="0+9x40")
+        | answered("readers", "/v1/runs/{run}", s404="0+9x40")
+        | answered("idle", post, s200="9x40", s422="9x40")
+    )
+    firing = {
+        ("BatchesRefused", "warning"): {"few": range(6, 26), "most": range(6, 40)},
+        ("BatchesRefused", "critical"): {"most": range(6, 40)},
+    }
+    return Scene("refused", series, (0, 4, 5, 7, 12, 20, 24, 28, 35), firing, by="instance")
+
+
+def rejections(alert: str, severity: str, reason: str, firing: range) -> Scene:
+    """Once at minute 13, in a series that is born then or that had counted others before; Prometheus starts at 0."""
+    series = (
+        rejected("born", reason, "_x13 1x40")
+        | rejected("counted", reason, "5x12 6x40")
+        | rejected("old and missed", reason, "5x9 stale 5x40")
+        | rejected("restarted", reason, "5x9 stale stale 0x40")
+        | rejected("otherwise", "invalid-field", "0+5x40")
+    )
+    for name in ("born", "counted", "old and missed", "restarted", "otherwise"):
+        series |= {f"up{{{target(name)}}}": "1x40", f"offpolicy_build_info{{{target(name)}}}": "1x40"}
+    fires = {"born": firing, "counted": firing}
+    return Scene(alert, series, range(35), {(alert, severity): fires}, by="instance")
+
+
+def slow() -> Scene:
+    series = transactions("slow", 2.5) | transactions("stuck", 30.0) | transactions("healthy", 0.001)
+    firing = {
+        ("StoreSlow", "warning"): {"slow": range(11, 40), "stuck": range(11, 40)},
+        ("StoreSlow", "critical"): {"stuck": range(11, 40)},
+    }
+    return Scene("slow", series, (0, 5, 10, 12, 30), firing, by="instance")
+
+
+def device() -> Scene:
+    series = {
+        f'offpolicy_build_info{{{target("failed")},version="1",torch="2",device="cuda:0"}}': "1x20",
+        f'offpolicy_device_info{{{target("failed")},device="cuda:0"}}': "1 1 stale",
+        f'offpolicy_device_info{{{target("failed")},device="cpu"}}': "_ _ 1x20",
+        f'offpolicy_build_info{{{target("healthy")},version="1",torch="2",device="cpu"}}': "1x5 stale 1x20",
+        f'offpolicy_device_info{{{target("healthy")},device="cpu"}}': "1x5 stale 1x20",
+    }
+    firing = {("DeviceFallback", "warning"): {"failed": range(3, 20)}}
+    return Scene("device", series, range(15), firing, by="instance")
+
+
+def notifications() -> Scene:
+    def posts(name: str, outcome: str, values: str) -> dict[str, str]:
+        return {f'offpolicy_notifications_total{{{target(name)},target="webhook",outcome="{outcome}"}}': values}
+
+    series = (
+        posts("failing", "failed", "0x3 0+1x10 10x30")
+        | posts("refused", "refused", "0x3 1x40")
+        | posts("healthy", "sent", "0+1x40")
+        | posts("restarted", "failed", "9x9 stale 0x30")
+    )
+    firing = {"failing": range(10, 24), "refused": range(9, 14)}
+    minutes = (0, 4, 8, 10, 12, 20, 25, 30)
+    return Scene("notifications", series, minutes, {("NotificationsFailing", "warning"): firing}, by="instance")
+
+
+SCENES = (
+    down(),
+    missing(),
+    errors(),
+    refused(),
+    rejections("AdmissionFull", "warning", "busy", range(15, 18)),
+    rejections("StoreFailing", "critical", "store-unavailable", range(15, 18)),
+    rejections("StorageFull", "critical", "storage-full", range(13, 23)),
+    slow(),
+    device(),
+    notifications(),
+)
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+def test_an_alert_on_the_service_fires_when_it_should_and_at_no_other_time(scene: Scene, tmp_path: Path) -> None:
+    check_scenes(tmp_path, [scene])

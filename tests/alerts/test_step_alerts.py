@@ -1,0 +1,92 @@
+"""Every rule on training steps, at each severity, through the real promtool: when it fires, when not, when it ends."""
+
+from pathlib import Path
+
+import pytest
+from offpolicy_monitor.alerts import RULES, Rule
+
+from tests.fixtures.promtool import Key, Scene, check_scenes
+
+KEYS = [(rule.name, severity, rule.steps[severity]) for rule in RULES for severity in rule.severities]
+PAGE = {"runbook_url": "http://127.0.0.1:8900/runbook#MismatchKL", "page_url": "http://127.0.0.1:8900/"}
+
+
+def ramp(steps: int) -> str:
+    """Breaching steps as they grow by one a minute from 0 to `steps`."""
+    return " ".join(map(str, range(steps + 1)))
+
+
+def samples(key: Key, run: str, breaches: str, required: int, finished: str = "0x60") -> dict[str, str]:
+    """What the service exposes of a run and one alert; what goes stale with one series goes stale with all."""
+    of_run, of_alert = f'run="{run}",job="m",instance="h"', f'alert="{key[0]}",severity="{key[1]}"'
+    gone = [part == "stale" for part in breaches.split()]
+
+    def also(value: float) -> str:
+        return " ".join("stale" if stale else str(value) for stale in gone) + f" {value}x40"
+
+    return {
+        f"offpolicy_alert_breach_steps{{{of_run},{of_alert}}}": breaches,
+        f"offpolicy_alert_required_steps{{{of_run},{of_alert}}}": also(required),
+        f"offpolicy_alert_value{{{of_run},{of_alert}}}": also(0.25),
+        f"offpolicy_alert_threshold{{{of_run},{of_alert}}}": also(0.125),
+        f"offpolicy_run_finished{{{of_run}}}": finished,
+        f"offpolicy_step{{{of_run}}}": "100+1x60",
+    }
+
+
+def scene(rule: str, severity: str, steps: int) -> Scene:
+    """All runs that matter for one alert, beside each other."""
+    key = (rule, severity)
+    series = (
+        samples(key, "breaching", f"{ramp(steps)} {steps + 1} 0x20", steps)
+        | samples(key, "one short", f"{ramp(steps - 1)} 0x20", steps)
+        | samples(key, "healthy", "0x40", steps)
+        | samples(key, "overridden", f"{ramp(steps + 2)} 0x20", steps + 2)
+        | samples(key, "restarted", f"{steps} {steps} stale stale stale {steps} {steps} 0x20", steps)
+        | samples(key, "restarted one short", f"{steps - 1} stale stale {steps - 1}x20", steps)
+        | samples(key, "missed", f"{steps} stale {steps} {steps} 0x20", steps)
+        | samples(key, "gone", f"{steps} {steps} stale", steps)
+        | samples(key, "finished", f"{steps}x40", steps, finished="1x60")
+        | samples(key, "finishes", f"{steps}x40", steps, finished="0 0 0 1x60")
+        | samples(
+            key, "finished and restarted", f"{steps} stale stale {steps}x40", steps, finished="1 stale stale 1x40"
+        )
+    )
+    firing = {
+        "breaching": (steps, steps + 1),
+        "overridden": (steps + 2,),
+        "restarted": range(7),
+        "missed": range(4),
+        "gone": range(7),
+        "finishes": range(3),
+    }
+    return Scene(f"{rule} {severity}", series, range(steps + 12), {key: firing})
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_an_alert_fires_at_its_step_count_and_at_no_other_time(rule: Rule, tmp_path: Path) -> None:
+    check_scenes(tmp_path, [scene(name, severity, steps) for name, severity, steps in KEYS if name == rule.name])
+
+
+def test_an_alert_names_run_step_value_and_threshold_and_links_the_runbook_and_the_page(tmp_path: Path) -> None:
+    key = ("MismatchKL", "critical")
+    labels = {"run": 'a "quoted" run', "alert": key[0], "severity": key[1], "job": "m", "instance": "h"}
+    summary = 'Engine and trainer disagree about the same tokens (run a "quoted" run)'
+    description = (
+        'Run a "quoted" run, step 103: mismatch k3 is 0.25, critical above 0.125; breached for 3 step(s) in a row.'
+    )
+    annotations = {"summary": summary, "description": description, **PAGE}
+    expected = [{"exp_labels": labels, "exp_annotations": annotations}]
+    asked = {"alertname": "MismatchKL", "eval_time": "3m", "exp_alerts": expected}
+    series = samples(key, 'a \\"quoted\\" run', "0 1 2 3 4", 3)
+    check_scenes(tmp_path, [Scene("texts", series, [2], {}, texts=[asked])])
+
+
+def test_what_one_alert_counts_fires_no_other(tmp_path: Path) -> None:
+    key = ("MismatchKL", "critical")
+    check_scenes(tmp_path, [Scene("alone", samples(key, "a", "3x9", 3), range(10), {key: {"a": range(10)}})])
+
+
+def test_a_run_whose_rules_are_silent_fires_nothing(tmp_path: Path) -> None:
+    series = {'offpolicy_step{run="a"}': "0+1x60", 'offpolicy_run_finished{run="a"}': "0x60"}
+    check_scenes(tmp_path, [Scene("silent rules", series, range(30), {})])

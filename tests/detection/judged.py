@@ -1,0 +1,85 @@
+"""Steps measured by the service's measurer, and judged by its rules: which were active at which step of a run.
+
+Rules look back alone, so one pass over the columns of a run tells what evaluating them at each step would; that the
+two agree is tested. It knows no scenario.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from offpolicy_monitor.alerts import PATHS, RULES, History, Rule, Severity, Terms
+from offpolicy_monitor.alerts.breaches import active, measured
+from offpolicy_monitor.measure import Measurer
+from offpolicy_monitor.measure.advantages import weighted
+from offpolicy_monitor.measure.breakdowns import breakdowns
+from offpolicy_monitor.measure.lengths import lengths
+from offpolicy_monitor.measure.routing import routing
+from offpolicy_monitor.measure.tables import OF_DATA, Maker
+from offpolicy_monitor.methods import PRESETS, MethodRow
+from offpolicy_monitor.store.fields import headline
+from offpolicy_monitor.summary.step import StepSummary, merge_all
+
+from tests.detection.steps import Part
+
+Row = dict[str, float]
+MEASURER: Final = Measurer("cpu")
+#: Tables that rules look at, and with them those that a diagnosis does.
+OF_RULES: Final[tuple[Maker, ...]] = (breakdowns, weighted, routing, lengths)
+OF_DIAGNOSIS: Final[tuple[Maker, ...]] = (*OF_DATA, lengths)
+_PRESETS: Final = {preset.name: preset for preset in PRESETS}
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """A severity of a rule over a run: values [n] as compared, and the steps [n] at which it was active."""
+
+    rule: str
+    severity: Severity
+    values: NDArray[np.float64]
+    active: NDArray[np.bool_]
+
+    @property
+    def episodes(self) -> int:
+        """How often it became active."""
+        return int((self.active & ~np.append(False, self.active[:-1])).sum())
+
+    def first(self, onset: int) -> int | None:
+        """Steps from the onset to the first that it was active at, the onset's own step being the first."""
+        found = np.flatnonzero(self.active[onset:])
+        return int(found[0]) + 1 if len(found) else None
+
+
+def summary_of(parts: Iterable[Part], method: str | None = None, makers: Sequence[Maker] = OF_RULES) -> StepSummary:
+    """The merged summary of a gradient step, with what the method in use does to it."""
+    rows: tuple[MethodRow, ...] = (_PRESETS[method],) if method else ()
+    return merge_all([MEASURER.measure(batch, rows, origin, makers, worst=False) for batch, origin in parts])
+
+
+def row_of(summary: StepSummary, version: int, method: str | None = None) -> Row:
+    """What the store keeps of a step for rules to look at."""
+    return {**headline(summary.step_figures(), method), "policy_version": version}
+
+
+def terms_of(profile: str, method: str | None) -> Terms:
+    """The terms of a run that has chosen nothing but its profile and its method."""
+    if method is None:
+        return Terms(profile)
+    return Terms(profile, method if method in ("gspo", "grpo") else _level(_PRESETS[method]))
+
+
+def judged(rows: Sequence[Row], terms: Terms, rules: Iterable[Rule] = RULES) -> list[Verdict]:
+    """Every severity of every rule over the steps of a run."""
+    rules = tuple(rules)
+    history = History.of(list(enumerate(rows)), PATHS)
+    return [
+        Verdict(rule.name, severity, measured(rule, history, terms), active(rule, severity, history, terms))
+        for rule in rules
+        for severity in rule.severities
+    ]
+
+
+def _level(row: MethodRow) -> str:
+    return "token" if row.level in (None, "token") else "sequence"

@@ -1,0 +1,98 @@
+"""Scenarios are named by their own alerts in time, and healthy runs by none; quick noise is that of the model."""
+
+import numpy as np
+import pytest
+from offpolicy_monitor.alerts import PATHS, RULES, History, evaluate
+
+from tests.detection.false_alarms import add, count_run
+from tests.detection.healthy import healthy_run
+from tests.detection.judged import Row, judged, row_of, summary_of, terms_of
+from tests.detection.played import play
+from tests.detection.pool import EVEN, TOKENS, pool
+from tests.detection.scenarios import ONSET, SCENARIOS, Scenario
+from tests.detection.state import Run, State
+from tests.detection.steps import make_step
+from tests.detection.tokens import scale_of
+from tests.diagnosis.model import noisy, normalised
+
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_scenario_of_medium_strength_is_named_by_its_own_alert_in_time(scenario: Scenario) -> None:
+    outcome = play(scenario, "medium", 1)
+    assert outcome.in_time, (outcome.named, scenario.crossed(outcome.size) + scenario.within)
+    assert outcome.diagnosis == (scenario.diagnosis or outcome.diagnosis)
+    early = [verdict.rule for verdict in outcome.verdicts if verdict.active[:ONSET].any()]
+    assert not early
+
+
+def test_healthy_steps_alarm_nobody() -> None:
+    counted = add(count_run(seed, 60) for seed in range(6))
+    assert counted.steps == 360
+    assert (counted.of("critical"), counted.of("warning")) == (0, 0), counted.episodes
+
+
+@pytest.mark.parametrize("name", [rule.name for rule in RULES])
+def test_every_rule_has_a_scenario_or_is_active_in_one(name: str) -> None:
+    assert name in TOLD or any(name in scenario.alerts for scenario in SCENARIOS)
+
+
+#: Rules without a scenario of their own, and one in which each is active at strong strength.
+TOLD = {
+    "MismatchKL": "temperature",
+    "ProbabilityDiff": "temperature",
+    "ExtremeSequences": "off-by-one",
+    "RatioTail": "off-by-one",
+    "LowEffectiveSampleSize": "off-by-one",
+    "ChiSquare": "off-by-one",
+    "TotalOffPolicy": "staleness",
+    "PerplexityGap": "sync-broken",
+    "Correlation": "off-by-one",
+    "MultiplicativeError": "off-by-one",
+    "BadUpdates": "off-by-one",
+    "MaskRate": "length-bias",
+    "StalenessDominates": "staleness",
+    "MismatchDominates": "off-by-one",
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(TOLD.values())))
+def test_rules_without_a_scenario_of_their_own_are_active_in_a_strong_one(name: str) -> None:
+    active = {verdict.rule for verdict in play(BY_NAME[name], "strong", 1).verdicts if verdict.active[ONSET:].any()}
+    assert {rule for rule, scenario in TOLD.items() if scenario == name} <= active
+
+
+def test_one_pass_over_a_run_says_what_evaluating_each_step_would() -> None:
+    outcome = play(BY_NAME["spike"], "medium", 1)
+    terms = terms_of("dense_bf16", None)
+    for length in (ONSET + 1, ONSET + 9, ONSET + 20):
+        history = History.of(list(enumerate(outcome.rows[:length])), PATHS)
+        now = {(s.rule.name, s.severity) for s in evaluate(RULES, history, terms) if s.state == "active"}
+        assert now == {(v.rule, v.severity) for v in outcome.verdicts if v.active[length - 1]}
+
+
+def test_noise_of_second_order_has_the_figures_of_noise_in_logits() -> None:
+    source, tokens = np.random.default_rng(0), np.arange(TOKENS)
+    scale = np.full(TOKENS, 0.15)
+    quick = pool().noise(tokens, scale, EVEN, source)
+    exact = normalised(noisy(pool().logits, scale, 0.0, source)) - normalised(pool().logits)
+    weight = np.exp(normalised(pool().logits))
+    k3 = float((weight * (np.expm1(exact) - exact)).sum(1).mean())
+    assert float((np.expm1(quick) - quick).mean()) == pytest.approx(k3, rel=0.1)
+    assert float(np.exp(quick).mean()) == pytest.approx(1, abs=3e-3)
+    assert float(np.abs(quick).mean()) == pytest.approx(float((weight * np.abs(exact)).sum(1).mean()), rel=0.1)
+
+
+@pytest.mark.parametrize("k3", [1e-4, 1e-3])
+def test_a_run_has_the_k3_that_it_is_made_for(k3: float) -> None:
+    run = Run(sequences=200, uneven=6.0)
+    step = make_step(run, State(scale=scale_of(k3, run)), 3, np.random.default_rng(1))
+    assert row_of(summary_of(step), 3)["gaps.mismatch.k3"] == pytest.approx(k3, rel=0.25)
+
+
+def test_the_bitwise_profile_has_no_mismatch_and_says_nothing() -> None:
+    seed = next(seed for seed in range(100) if healthy_run(seed).run.profile == "bitwise")
+    rows: list[Row] = [row_of(summary_of(parts), 0) for parts in healthy_run(seed).steps(seed, 5)]
+    assert [row["gaps.mismatch.k3"] for row in rows] == [0.0] * 5
+    assert not any(verdict.active.any() for verdict in judged(rows, terms_of("bitwise", None)))

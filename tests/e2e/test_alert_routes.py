@@ -1,0 +1,74 @@
+"""The shipped rules and the Alertmanager example on the real programs, over a target that says what it is told."""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.fixtures.prometheus import (
+    EXAMPLE,
+    Receiver,
+    exposing,
+    running_alertmanager,
+    running_prometheus,
+    wait_for,
+    webhook_receiver,
+)
+from tests.fixtures.tools import require_tool
+
+
+def exposition(breaches: Mapping[tuple[str, str], int]) -> str:
+    """One run at step 41; each alert needs 3 steps, has the value 0.25 and the threshold 0.125."""
+    lines = ['offpolicy_step{run="r"} 41', 'offpolicy_run_finished{run="r"} 0']
+    for (alert, severity), steps in breaches.items():
+        labels = f'{{run="r",alert="{alert}",severity="{severity}"}}'
+        values = {"breach_steps": steps, "required_steps": 3, "value": 0.25, "threshold": 0.125}
+        lines += [f"offpolicy_alert_{name}{labels} {value}" for name, value in values.items()]
+    return "\n".join(lines) + "\n"
+
+
+def test_amtool_accepts_the_example() -> None:
+    done = subprocess.run([require_tool("amtool"), "check-config", EXAMPLE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6 inhibit rules" in done.stdout and "3 receivers" in done.stdout
+
+
+def routes_of(*labels: str) -> str:
+    command = [str(require_tool("amtool")), "config", "routes", "test", f"--config.file={EXAMPLE}", *labels]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_criticals_page_warnings_go_to_the_chat_and_notes_to_nobody() -> None:
+    assert routes_of("run=a", "severity=critical", "alertname=MismatchKL") == "page"
+    assert routes_of("run=a", "severity=warning", "alertname=MismatchKL") == "chat"
+    assert routes_of("run=a", "severity=info", "alertname=StalenessDominates") == "nobody"
+    assert routes_of("severity=critical", "alertname=ServiceDown") == "page"
+    assert routes_of("severity=warning", "alertname=StoreSlow") == "chat"
+
+
+def test_a_critical_is_told_once_and_mutes_its_own_warning_until_it_is_resolved(tmp_path: Path) -> None:
+    critical, warning, other = ("MismatchKL", "critical"), ("MismatchKL", "warning"), ("ChiSquare", "warning")
+    breaches = {critical: 3, warning: 9, other: 3, ("RatioTail", "critical"): 2}
+    with (
+        webhook_receiver() as receiver,
+        exposing(lambda: exposition(breaches)) as target,
+        running_alertmanager(tmp_path, receiver.url) as alertmanager,
+        running_prometheus(tmp_path, target, alertmanager),
+    ):
+        wait_for(lambda: receiver.of("/page") and receiver.of("/chat"), 20)
+        breaches.update({critical: 0})
+        wait_for(lambda: len(receiver.of("/page")) == len(receiver.of("/chat")) == 2, 20)
+        breaches.update({warning: 0, other: 0})
+        # Both end in one evaluation, but Alertmanager may flush the group between them.
+        ended = {(*other, "resolved"), (*warning, "resolved")}
+        wait_for(lambda: ended <= set().union(*told(receiver, "/chat")), 20)
+    assert told(receiver, "/page") == [{(*critical, "firing")}, {(*critical, "resolved")}]
+    assert told(receiver, "/chat")[:2] == [{(*other, "firing")}, {(*other, "firing"), (*warning, "firing")}]
+    assert receiver.of("/page")[0]["groupLabels"] == {"run": "r"}
+
+
+def told(receiver: Receiver, path: str) -> list[set[tuple[str, str, str]]]:
+    """Alert, severity and state of each notification."""
+    return [
+        {(alert["labels"]["alertname"], alert["labels"]["severity"], alert["status"]) for alert in document["alerts"]}
+        for document in receiver.of(path)
+    ]

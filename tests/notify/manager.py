@@ -1,0 +1,41 @@
+"""A real Alertmanager on a free port, which passes everything on to one webhook at once."""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.fixtures.prometheus import running
+from tests.fixtures.service import free_port
+from tests.fixtures.tools import require_tool
+
+CONFIGURATION = """
+route: {{receiver: test, group_by: [alertname, run, severity], group_wait: 10ms, group_interval: 200ms}}
+receivers: [{{name: test, webhook_configs: [{{url: "{url}", send_resolved: true}}]}}]
+"""
+
+
+@contextmanager
+def running_alertmanager(folder: Path, webhook: str) -> Iterator[str]:
+    """Start it, wait until it is ready, yield its base URL."""
+    url = f"http://127.0.0.1:{free_port()}"
+    (folder / "alertmanager.yaml").write_text(CONFIGURATION.format(url=webhook))
+    arguments = {
+        "config.file": folder / "alertmanager.yaml",
+        "storage.path": folder / "alertmanager",
+        "web.listen-address": url.removeprefix("http://"),
+        "cluster.listen-address": "",
+    }
+    program = str(require_tool("prometheus-alertmanager"))
+    command = [program, *(f"--{name}={value}" for name, value in arguments.items())]
+    with running(command, folder / "alertmanager.log", f"{url}/-/ready"):
+        yield url
+
+
+def alerts_of(url: str) -> list[dict[str, Any]]:
+    """What it holds as active."""
+    with urllib.request.urlopen(f"{url}/api/v2/alerts", timeout=5) as answer:
+        found: list[dict[str, Any]] = json.load(answer)
+    return found

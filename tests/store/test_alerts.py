@@ -1,0 +1,211 @@
+"""What the rules say is kept with the step that it was said of, on SQLite and on PostgreSQL, and told once."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from offpolicy_monitor.server.judging import RulesJudge
+from offpolicy_monitor.store import Receipt, Store
+from offpolicy_monitor.store.histories import RunHistory
+from offpolicy_monitor.store.locking import HeldRun
+
+from tests.fixtures.shards import make_record
+from tests.fixtures.stores import Clock
+
+Open = Callable[..., Store]
+
+
+@dataclass
+class Script:
+    """A judge that says what the test wants: severities of the rule Loud by step; RunSilent after 600 s."""
+
+    severities: dict[int, tuple[str, ...]]
+    paths: Sequence[str] = ("tokens", "gaps.mismatch.k3", "policy_version")
+    seen: RunHistory | None = None
+
+    def steps(self, run: HeldRun, history: RunHistory, before: Sequence[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+        self.seen = history
+        step = history.steps[-1]
+        wanted = self.severities.get(step, ())
+        since = {row["severity"]: row["since_step"] for row in before if row["alert"] == "Loud"}
+        after = [episode(severity, "active", since.get(severity, step), step) for severity in wanted]
+        ended = [
+            {**row, "state": "resolved"}
+            for row in before
+            if row["alert"] == "Loud" and row["severity"] not in wanted and row["state"] == "active"
+        ]
+        states = [{"alert": "Loud", "severity": severity, "breach_steps": 1, "state": "active"} for severity in wanted]
+        return states, [*after, *ended, *(row for row in before if row["alert"] != "Loud")]
+
+    def timing(
+        self, run: HeldRun, step_seconds: float | None, silence: float, open_for: float | None, before: Sequence[Any]
+    ) -> list[Any]:
+        return RulesJudge().timing(run, step_seconds, silence, open_for, before)
+
+
+def episode(severity: str, state: str, since: int, last: int) -> dict[str, Any]:
+    found = {"alert": "Loud", "severity": severity, "state": state, "since_step": since, "last_step": last}
+    return {**found, "breach_steps": last - since + 1, "value": 2.0, "threshold": 1.0}
+
+
+def judged(open_store: Open, severities: dict[int, tuple[str, ...]]) -> tuple[Store, Script]:
+    script = Script(severities)
+    return open_store(judge=script), script
+
+
+def states(store: Store) -> list[tuple[str, str, int, int]]:
+    rows = store.alerts().rows
+    return [(row["severity"], row["state"], row["since_step"], row["last_step"]) for row in rows]
+
+
+def test_a_breach_is_one_row_from_its_beginning_to_its_end(open_store: Open, clock: Clock) -> None:
+    store, _ = judged(open_store, {1: ("warning",), 2: ("warning",)})
+    for step in range(4):
+        clock.now = 1000.0 + step
+        store.ingest([make_record(step)])
+    assert states(store) == [("warning", "resolved", 1, 2)]
+    [row] = store.alerts().rows
+    assert (row["started_at"], row["active_at"], row["resolved_at"], row["run"]) == (1001.0, 1001.0, 1003.0, "r1")
+
+
+def test_an_incomplete_step_is_not_judged_and_its_last_shard_has_it_judged_in_the_same_write(open_store: Open) -> None:
+    store, _ = judged(open_store, {0: ("critical",)})
+    [first] = store.ingest([make_record(0, 0, 2)])
+    [second] = store.ingest([make_record(0, 1, 2)])
+    assert isinstance(first, Receipt) and isinstance(second, Receipt)
+    assert (first.verdict, first.alerts) == ("accept", ())
+    assert second.verdict == "skip"
+    assert [(alert["alert"], alert["severity"]) for alert in second.alerts] == [("Loud", "critical")]
+    [again] = store.ingest([make_record(0, 1, 2)])
+    assert isinstance(again, Receipt) and (again.duplicate, again.verdict) == (True, "skip")
+
+
+def test_a_step_that_its_deadline_closes_is_judged(open_store: Open, clock: Clock) -> None:
+    store, _ = judged(open_store, {0: ("warning",)})
+    store.ingest([make_record(0, 0, 2, received_at=1000.0)])
+    assert states(store) == []
+    store.sweep(now=2000.0, timeout=600.0)
+    assert states(store) == [("warning", "active", 0, 0)]
+
+
+def test_the_history_is_that_of_the_newest_attempt_and_follows_late_shards(open_store: Open) -> None:
+    store, script = judged(open_store, {})
+    store.ingest([make_record(step, tokens=100 + step) for step in range(6)])
+    assert script.seen is not None and list(script.seen.steps) == [0, 1, 2, 3, 4, 5]
+    store.ingest([make_record(3, attempt=1, tokens=7, policy_version=9)])
+    assert list(script.seen.steps) == [0, 1, 2, 3]
+    assert script.seen.columns["tokens"].tolist() == [100, 101, 102, 7]
+    assert script.seen.columns["policy_version"][-1] == 9
+    store.ingest([make_record(4, 0, 2, attempt=1, tokens=10)])
+    store.sweep(now=1e9, timeout=1.0)
+    assert script.seen.columns["tokens"].tolist()[-1] == 10
+    store.ingest([make_record(4, 1, 2, attempt=1, tokens=10)])
+    assert script.seen.columns["tokens"].tolist()[-1] == 20
+
+
+def test_a_long_history_is_its_beginning_and_its_newest_steps(open_store: Open) -> None:
+    store, script = judged(open_store, {})
+    for first in range(0, 400, 100):
+        store.ingest([make_record(step) for step in range(first, first + 100)])
+    assert script.seen is not None
+    assert list(script.seen.steps) == [*range(26), *range(100, 400)]
+
+
+def test_a_store_opened_again_reads_the_same_history(open_store: Open) -> None:
+    store, script = judged(open_store, {})
+    store.ingest([make_record(step) for step in range(5)])
+    before = script.seen
+    store.close()
+    again, other = judged(open_store, {})
+    again.ingest([make_record(5)])
+    assert before is not None and other.seen is not None
+    k3 = "gaps.mismatch.k3"
+    assert other.seen.columns[k3][:5].tolist() == before.columns[k3].tolist()
+
+
+def test_each_state_is_news_until_it_is_told_and_a_warning_is_muted_by_its_critical(open_store: Open) -> None:
+    store, _ = judged(open_store, {0: ("warning", "critical"), 1: ("warning",)})
+    store.ingest([make_record(0)])
+    [critical] = store.untold(10)
+    assert (critical["severity"], critical["state"], critical["run"]) == ("critical", "active", "r1")
+    store.mark_told(critical["id"], "active")
+    assert store.untold(10) == []
+    store.ingest([make_record(1)])
+    assert {(row["severity"], row["state"]) for row in store.untold(10)} == {
+        ("critical", "resolved"),
+        ("warning", "active"),
+    }
+
+
+def test_a_warning_that_was_muted_all_along_is_never_told(open_store: Open) -> None:
+    store, _ = judged(open_store, {0: ("warning", "critical")})
+    store.ingest([make_record(0)])
+    store.mark_told(store.untold(10)[0]["id"], "active")
+    store.ingest([make_record(1)])
+    assert [(row["severity"], row["state"]) for row in store.untold(10)] == [("critical", "resolved")]
+
+
+def test_what_was_over_a_day_ago_is_no_news(open_store: Open, clock: Clock) -> None:
+    store, _ = judged(open_store, {0: ("warning",)})
+    store.ingest([make_record(0)])
+    store.ingest([make_record(1)])
+    assert len(store.untold(10)) == 1
+    clock.now += 90_000
+    assert store.untold(10) == []
+    assert (store.firing(resolved_since=999.0)[0]["state"], store.firing(resolved_since=1001.0)) == ("resolved", [])
+
+
+def test_silence_is_told_by_the_clock_and_ends_with_the_next_batch(open_store: Open, clock: Clock) -> None:
+    store, _ = judged(open_store, {})
+    store.ingest([make_record(0, received_at=1000.0), make_record(1, received_at=1100.0)])
+    clock.now = 1700.0
+    assert store.watch(expiry=86_400.0) == 0
+    clock.now = 1701.0
+    assert store.watch(expiry=86_400.0) == 1
+    assert store.watch(expiry=86_400.0) == 0
+    assert [row["alert"] for row in store.alerts(states=("active",)).rows] == ["RunSilent"]
+    store.ingest([make_record(2, received_at=1701.0)])
+    assert store.watch(expiry=86_400.0) == 1
+    assert [row["state"] for row in store.alerts().rows] == ["resolved"]
+
+
+def test_a_step_that_stays_incomplete_is_told_by_the_clock(open_store: Open, clock: Clock) -> None:
+    store, _ = judged(open_store, {})
+    store.ingest([make_record(step, received_at=1000.0 + 10 * step) for step in range(5)])
+    store.ingest([make_record(5, 0, 2, received_at=1050.0)])
+    clock.now = 1105.0
+    assert store.watch(expiry=86_400.0) == 0
+    clock.now = 1111.0
+    assert store.watch(expiry=86_400.0) == 1
+    assert store.exported(10, 0.0)[0].open_since == 1050.0
+    store.ingest([make_record(5, 1, 2, received_at=1111.0)])
+    assert store.watch(expiry=86_400.0) == 1
+    assert [(row["alert"], row["state"]) for row in store.alerts().rows] == [("IncompleteStep", "resolved")]
+
+
+def test_a_finished_run_and_one_that_has_left_have_no_alerts(open_store: Open, clock: Clock) -> None:
+    store, _ = judged(open_store, {0: ("critical",)})
+    store.ingest([make_record(0, run="done"), make_record(0, run="gone")])
+    store.update_run("done", finished=True)
+    assert [(row["run"], row["state"]) for row in store.alerts().rows] == [("gone", "active"), ("done", "resolved")]
+    store.update_run("done", labels={"a": "b"})
+    clock.now += 100_000
+    assert store.watch(expiry=86_400.0) == 1
+    assert {row["state"] for row in store.alerts().rows} == {"resolved"}
+
+
+def test_a_deleted_run_takes_its_alerts_with_it(open_store: Open) -> None:
+    store, _ = judged(open_store, {0: ("critical",)})
+    store.ingest([make_record(0)])
+    store.delete_run("r1")
+    assert (store.alerts().rows, store.untold(10), store.firing(0.0)) == ([], [], [])
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_exported_rows_have_what_the_rules_said_and_how_fast_the_run_steps(open_store: Open, steps: int) -> None:
+    store, _ = judged(open_store, {steps - 1: ("info",)})
+    store.ingest([make_record(step, received_at=1000.0 + 30 * step) for step in range(steps)])
+    [row] = store.exported(10, 0.0)
+    assert [state["severity"] for state in row.states] == ["info"]
+    assert (row.step_seconds, row.finished) == (30.0 if steps > 1 else None, False)

@@ -1,0 +1,57 @@
+"""Addresses are checked when settings are read, and what is secret is not printed."""
+
+import json
+
+import pytest
+from offpolicy_monitor import cli
+from offpolicy_monitor.errors import ConfigurationError
+from offpolicy_monitor.settings import Settings
+
+
+def test_alertmanagers_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFPOLICY_ALERTMANAGER_URLS", " http://one:9093/ ,https://two/prefix,")
+    assert Settings().alertmanager_urls == ("http://one:9093", "https://two/prefix")
+
+
+def test_an_empty_variable_leaves_a_target_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WEBHOOK_URL", "WEBHOOK_SECRET", "ALERTMANAGER_URLS"):
+        monkeypatch.setenv(f"OFFPOLICY_{name}", "")
+    settings = Settings()
+    assert (settings.webhook_url, settings.webhook_secret, settings.alertmanager_urls) == (None, None, ())
+
+
+@pytest.mark.parametrize("field", ["webhook_url", "alertmanager_urls", "public_url"])
+@pytest.mark.parametrize(
+    "value", ["ftp://host/x", "host:9093", "http://", "http://host:port", "http://me:secret@host", "http://a host"]
+)
+def test_an_address_that_cannot_be_posted_to_is_refused_by_its_variable(
+    monkeypatch: pytest.MonkeyPatch, field: str, value: str
+) -> None:
+    monkeypatch.setenv(Settings.variable(field), value)
+    with pytest.raises(ConfigurationError, match=Settings.variable(field)) as refused:
+        cli.read_settings()
+    assert "secret" not in str(refused.value)
+
+
+def test_links_have_one_slash_between_their_parts() -> None:
+    assert Settings(public_url="https://monitor.example/").public_url == "https://monitor.example"
+
+
+@pytest.mark.parametrize("arguments", [["settings"], ["settings", "--json"]])
+def test_secrets_are_not_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    monkeypatch.setenv("OFFPOLICY_WEBHOOK_URL", "https://hooks.example/services/T0/B0/token")
+    monkeypatch.setenv("OFFPOLICY_WEBHOOK_SECRET", "correct horse")
+    assert cli.main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "https://hooks.example/..." in printed
+    assert "token" not in printed.split("OFFPOLICY_WEBHOOK_URL")[1][:80] and "correct horse" not in printed
+
+
+def test_settings_as_json_are_plain_values(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["settings", "--json"])
+    rows = {row["variable"]: row["value"] for row in json.loads(capsys.readouterr().out)}
+    assert rows["OFFPOLICY_ALERTMANAGER_URLS"] == ""
+    assert rows["OFFPOLICY_WEBHOOK_SECRET"] is None
+    assert rows["OFFPOLICY_PUBLIC_URL"] == "http://127.0.0.1:8900"
