@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from offpolicy_monitor.alerts.render import rule_files
+from offpolicy_monitor.alerts.rendering import rule_files
 from offpolicy_monitor.settings import Settings
 
 FOLDER = Path(__file__).resolve().parent.parent / "dashboards" / "prometheus"

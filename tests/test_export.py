@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from offpolicy_monitor.alerts.render import rule_files
+from offpolicy_monitor.alerts.rendering import rule_files
 from offpolicy_monitor.cli import main
 from offpolicy_monitor.export import DEFAULT_SERVICE_URL, checked_url, export
 

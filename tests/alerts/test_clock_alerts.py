@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from offpolicy_monitor.alerts.clock_rules import RUN_EXPIRY
+from offpolicy_monitor.alerts.rendering.clock import RUN_EXPIRY
 from offpolicy_monitor.settings import Settings
 
 from tests.fixtures.promtool import Scene, check_scenes

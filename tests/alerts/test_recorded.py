@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from offpolicy_monitor.alerts.recording import recordings
+from offpolicy_monitor.alerts.rendering.recording import recordings
 
 from tests.fixtures.promtool import check_queries
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from offpolicy_monitor.alerts import RULES, WALL_CLOCK_RULES
-from offpolicy_monitor.alerts.render import rule_files
+from offpolicy_monitor.alerts.rendering import rule_files
 from offpolicy_monitor.families import BY_NAME, PREFIX
 
 from tests.alerts.test_service_alerts import SCENES

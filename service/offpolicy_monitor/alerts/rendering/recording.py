@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from offpolicy_monitor.alerts.prometheus import Recording
+from offpolicy_monitor.alerts.rendering.alert import Recording
 
 OF_RUNS: Final = "30m"
 OF_REQUESTS: Final = "5m"

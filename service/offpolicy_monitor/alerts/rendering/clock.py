@@ -7,7 +7,7 @@ leaves /metrics after RUN_EXPIRY, so that even the slowest one must be called si
 from dataclasses import dataclass
 from typing import Final
 
-from offpolicy_monitor.alerts.prometheus import BRIDGE, Alert, latest, of_unfinished
+from offpolicy_monitor.alerts.rendering.alert import BRIDGE, Alert, latest, of_unfinished
 from offpolicy_monitor.alerts.rule import Severity
 from offpolicy_monitor.alerts.wall_clock import UNKNOWN_STEP, WALL_CLOCK_RULES, WallClockRule
 

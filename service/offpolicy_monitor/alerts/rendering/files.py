@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
-from offpolicy_monitor.alerts.clock_rules import clock_alerts
-from offpolicy_monitor.alerts.prometheus import Alert, Recording
-from offpolicy_monitor.alerts.recording import recordings
-from offpolicy_monitor.alerts.service_rules import SERVICE_ALERTS
-from offpolicy_monitor.alerts.step_rules import step_alerts
+from offpolicy_monitor.alerts.rendering.alert import Alert, Recording
+from offpolicy_monitor.alerts.rendering.clock import clock_alerts
+from offpolicy_monitor.alerts.rendering.recording import recordings
+from offpolicy_monitor.alerts.rendering.service import SERVICE_ALERTS
+from offpolicy_monitor.alerts.rendering.steps import step_alerts
 
 HEAD = """\
 # Rendered from service/offpolicy_monitor/alerts by `make docs`; changes made here are lost.

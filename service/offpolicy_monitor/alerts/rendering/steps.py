@@ -4,7 +4,7 @@ The service counts breaching steps and says how many make an alert (a run may ov
 the two: thresholds, profiles and overrides are not known here.
 """
 
-from offpolicy_monitor.alerts.prometheus import Alert, latest, look_up, of_unfinished
+from offpolicy_monitor.alerts.rendering.alert import Alert, latest, look_up, of_unfinished
 from offpolicy_monitor.alerts.rule import Rule
 from offpolicy_monitor.alerts.rules import RULES
 
