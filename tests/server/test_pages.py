@@ -1,6 +1,7 @@
 """Pages: what they show, that names cannot break out of them, and that the curl line works as printed."""
 
 import html
+import html
 import re
 import shlex
 from typing import Any
@@ -50,7 +51,7 @@ def test_a_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(client: Cli
 def test_every_link_of_the_page_answers(client: Client) -> None:
     client.post("/v1/runs/my-run/batches", content=json_bytes(), headers=JSON)
     for address in set(re.findall(r"(?:src|href)=\"([^\"]+)\"", client.get("/").text)):
-        assert client.get(address).status_code == 200, address
+        assert client.get(html.unescape(address)).status_code == 200, address
 
 
 def test_static_files_are_looked_up_by_name(client: Client) -> None:
