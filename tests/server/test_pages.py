@@ -1,7 +1,6 @@
 """Pages: what they show, that names cannot break out of them, and that the curl line works as printed."""
 
 import html
-import html
 import re
 import shlex
 from typing import Any
