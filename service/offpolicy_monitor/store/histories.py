@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, Select, bindparam, select
 
 from offpolicy_monitor.store.step_rows import is_last_minibatch
 from offpolicy_monitor.store.tables import OPEN, metrics, steps
@@ -45,7 +45,7 @@ class Histories:
 
     def read(self, connection: Connection, run: int) -> RunHistory:
         """The first and the newest steps that count, ascending, each with its last gradient step."""
-        rows = [*connection.execute(_window(run, True)), *connection.execute(_window(run, False))]
+        rows = [row for window in (_OLDEST, _NEWEST) for row in connection.execute(window, {"run": run})]
         wanted = dict(sorted((row.step, row) for row in rows))
         known = self._kept.pop(run, {})
         missing = [row for row in wanted.values() if row not in known]
@@ -70,12 +70,14 @@ class Histories:
         return loaded
 
 
-def _window(run: int, first: bool) -> Select[Any]:
+def _window() -> Select[Any]:
     """Steps up to the newest one of the newest attempt: those beyond it are of an attempt that was given up."""
-    counting = (steps.c.run_id == run, ~steps.c.superseded, steps.c.state != OPEN)
+    counting = (steps.c.run_id == bindparam("run"), ~steps.c.superseded, steps.c.state != OPEN)
     latest = select(steps.c.step).where(*counting).order_by(steps.c.attempt.desc(), steps.c.step.desc()).limit(1)
     columns = (*_VERSION, steps.c.last_received_at, steps.c.policy_version)
-    query = select(*columns).where(*counting, is_last_minibatch(), steps.c.step <= latest.scalar_subquery())
-    if first:
-        return query.order_by(steps.c.step).limit(FIRST)
-    return query.order_by(steps.c.step.desc()).limit(NEWEST)
+    return select(*columns).where(*counting, is_last_minibatch(), steps.c.step <= latest.scalar_subquery())
+
+
+# Made once: putting a statement together takes as long as running it.
+_OLDEST: Final = _window().order_by(steps.c.step).limit(FIRST)
+_NEWEST: Final = _window().order_by(steps.c.step.desc()).limit(NEWEST)

@@ -5,8 +5,9 @@ Every function takes the caller's connection. Times are unix seconds.
 
 from itertools import pairwise
 from statistics import median
+from typing import Final
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from offpolicy_monitor.store.tables import judgements, runs, steps
 
@@ -16,16 +17,18 @@ RECENT_STEPS = 32
 AWAITED_STEPS = 8
 
 
+_BEGINNINGS: Final = (
+    select(func.min(steps.c.first_received_at))
+    .where(steps.c.run_id == bindparam("run"), ~steps.c.superseded)
+    .group_by(steps.c.step)
+    .order_by(steps.c.step.desc())
+    .limit(RECENT_STEPS + 1)
+)
+
+
 def median_step_seconds(connection: Connection, run: int) -> float | None:
     """Seconds from one step's first shard to the next one's, over the most recent steps; None with fewer than two."""
-    query = (
-        select(func.min(steps.c.first_received_at))
-        .where(steps.c.run_id == run, ~steps.c.superseded)
-        .group_by(steps.c.step)
-        .order_by(steps.c.step.desc())
-        .limit(RECENT_STEPS + 1)
-    )
-    times = sorted(connection.execute(query).scalars())
+    times = sorted(connection.execute(_BEGINNINGS, {"run": run}).scalars())
     return median([later - earlier for earlier, later in pairwise(times)]) if len(times) > 1 else None
 
 
