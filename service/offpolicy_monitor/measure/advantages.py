@@ -67,14 +67,15 @@ def _by_advantage(name: str, gap: GapTokens) -> dict[str, Table]:
         "mass_square": torch.dot(mass, mass),
         "advantage_square": torch.dot(values, values),
     }
+    at_risk = _updates(gap) if name == "total" else {}
     return {
-        f"advantage/{name}": {**{key: float(value) for key, value in sums.items()}, **_updates(gap)},
+        f"advantage/{name}": {**{key: float(value) for key, value in sums.items()}, **at_risk},
         f"gradient/{name}": _histogram(mass),
     }
 
 
 def _updates(gap: GapTokens) -> Table:
-    """Tokens whose update is at risk.
+    """Tokens whose update is at risk: of the policy that samples against the one that is trained, the total gap.
 
     `bad`: A < 0 on a token that the numerator has become at least 0.5 less likely to choose; `outward` and
     `outward_square`: tokens with A d > 0, where the gradient pushes the ratio further from 1, and the sum of their d^2.

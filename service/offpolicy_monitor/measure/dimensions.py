@@ -7,7 +7,6 @@ stands for what belongs to none. It knows no sums.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote
 
 import numpy as np
 import torch
@@ -15,15 +14,18 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array, Origin
 from offpolicy_monitor.measure.blocks import Block
+from offpolicy_monitor.summary.buckets import (
+    LAG_BUCKETS,
+    LAGS,
+    MU_BUCKETS,
+    SIGN_BUCKETS,
+    TURN_BUCKETS,
+    TURNS,
+    constant_buckets,
+)
 
-#: Lower edges of the buckets of mu, the sampled token's probability in the engine; a bucket's name is its lower edge.
+#: Lower edges of the buckets of mu, the sampled token's probability in the engine.
 MU_EDGES: Final = (1e-4, 1e-3, 1e-2, 0.1, 0.5, 0.9, 0.99)
-MU_BUCKETS: Final = ("0", "1e-4", "1e-3", "1e-2", "1e-1", "5e-1", "9e-1", "99e-2")
-LAGS: Final = 9
-LAG_BUCKETS: Final = ("negative", *map(str, range(LAGS)), f"{LAGS}+")
-TURNS: Final = 16
-TURN_BUCKETS: Final = (*map(str, range(TURNS)), f"{TURNS}+")
-SIGN_BUCKETS: Final = ("negative", "zero", "positive")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +79,8 @@ def _places(block: Block, origin: Origin) -> Iterator[tuple[str, tuple[str, ...]
 
 
 def constant(origin: Origin) -> Iterator[tuple[str, str]]:
-    """The dimensions in which a whole batch is one bucket; names and values of labels are percent-encoded."""
-    if origin.shard is not None:
-        yield "shard", str(origin.shard)
-    for name, value in origin.labels.items():
-        yield f"label:{quote(name, safe='')}", quote(value, safe="")
+    """The dimensions in which a whole batch is one bucket."""
+    return constant_buckets(origin.shard, origin.labels)
 
 
 def _positions(lengths: Array, powers: int) -> Array:
