@@ -17,18 +17,23 @@ def covers(allowed: Iterable[str], module: str) -> bool:
 
 
 class OnlyContract(Contract):
-    """`source` (a package or module) imports only itself, the standard library and what `allowed` lists."""
+    """`source` (a package or module) imports only itself, the standard library and what `allowed` lists.
+
+    Modules in `apart` are not judged: they have contracts of their own.
+    """
 
     type_name = "only"
 
     source = fields.StringField()
     allowed = fields.SetField(subfield=fields.StringField())
+    apart = fields.SetField(subfield=fields.StringField(), required=False)
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         """Collect every import of the source's modules that leads anywhere else."""
         source = str(self.source)
         permitted = {source, *sys.stdlib_module_names, *map(str, self.allowed)}  # type: ignore[call-overload]
-        modules = {source} | graph.find_descendants(source)
+        apart = set(map(str, self.apart or ()))  # type: ignore[arg-type]
+        modules = ({source} | graph.find_descendants(source)) - apart
         breaches = [
             (module, imported)
             for module in sorted(modules)

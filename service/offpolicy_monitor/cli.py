@@ -174,6 +174,16 @@ def _demo(options: argparse.Namespace) -> int:
     return status
 
 
+def _tail(options: argparse.Namespace) -> int:
+    status: int = needed("client.files.command").tail(options)
+    return status
+
+
+def _replay(options: argparse.Namespace) -> int:
+    status: int = needed("client.files.command").replay(options)
+    return status
+
+
 def _database_argument(child: argparse.ArgumentParser) -> None:
     child.add_argument("--database-url", metavar="URL", help="SQLAlchemy URL (OFFPOLICY_DATABASE_URL, a SQLite file)")
 
@@ -313,6 +323,23 @@ COMMANDS: tuple[Command, ...] = (
         f"  {PROGRAM} demo\n  {PROGRAM} demo --forever",
         _demo_arguments,
         _demo,
+    ),
+    Command(
+        "tail",
+        "follow a folder that a trainer dumps its batches into, and post them as they come",
+        f"  {PROGRAM} tail outputs/run/token_exports --format prime-rl --run r1\n"
+        f"  {PROGRAM} tail logs/exp_001 --format nemo-rl --run r1 --url http://monitor:8900\n"
+        f"  {PROGRAM} tail dumps --format jsonl --run r1 --once",
+        lambda child: needed("client.files.command").add_tail_arguments(child),
+        _tail,
+    ),
+    Command(
+        "replay",
+        "post finished dump files, with a progress bar",
+        f"  {PROGRAM} replay train_data_step*.jsonl --run r1\n"
+        f"  {PROGRAM} replay dumps/train_data --format slime --run r1 --from 100 --to 200 --dry-run",
+        lambda child: needed("client.files.command").add_replay_arguments(child),
+        _replay,
     ),
     Command("db", "look after the database", f"  {PROGRAM} db upgrade\n  {PROGRAM} db check", _db_arguments, _version),
     Command(

@@ -76,6 +76,9 @@ class Settings(BaseSettings):
     max_methods: int = Field(4096, ge=1, description="Most method rows in one /v1/evaluate request.")
     max_run_methods: int = Field(100, ge=0, description="Most method rows that a run can have on every batch.")
 
+    max_summary_bytes: int = Field(MEBIBYTE, ge=1, description="Largest posted summary, decompressed, bytes.")
+    max_summary_tables: int = Field(4096, ge=1, description="Most tables in a posted summary.")
+
     keep_worst: int = Field(
         0, ge=0, le=5, description="How many sequences of each ranking of a step's worst keep their raw log-probs."
     )

@@ -15,11 +15,13 @@ from pathlib import Path
 from offpolicy_monitor.server.memory import keep_large_blocks
 
 from tests.benchmarks.catalogue import catalogue_rows
+from tests.benchmarks.client import client_rows
 from tests.benchmarks.compute import compute_rows, grid_rows
 from tests.benchmarks.gpu import gpu_rows
 from tests.benchmarks.ingest import ingest_rows
 from tests.benchmarks.machine import load, machine
 from tests.benchmarks.primitives import primitive_rows
+from tests.benchmarks.reduce import reduce_rows
 from tests.benchmarks.rows import Row, table
 from tests.benchmarks.scale import FULL, QUICK, Scale
 from tests.benchmarks.storage import commit_rows, memory_rows
@@ -36,6 +38,8 @@ PARTS: dict[str, Part] = {
     "ingest": ingest_rows,
     "commits": commit_rows,
     "memory": memory_rows,
+    "client": client_rows,
+    "reduce": lambda scale, progress, folder: reduce_rows(scale, progress),
     "gpu": lambda scale, progress, folder: gpu_rows(scale, progress),
 }
 

@@ -180,4 +180,5 @@ def test_the_shares_of_every_bucket_sum_to_one(seed: int) -> None:
     entries = [entry for dimension in answer["breakdowns"].values() for entry in dimension.values()]
     shares = [entry["attribution"] for entry in entries if entry.get("attribution")]
     for share in [*shares, *([answer["attribution"]] if answer["attribution"] else [])]:
-        assert abs(math.fsum(share.values()) - 1) <= 1e-12
+        # Where mismatch and staleness cancel, shares are as large as they are larger than what is left of them.
+        assert abs(math.fsum(share.values()) - 1) <= 1e-12 * max(1.0, *map(abs, share.values()))

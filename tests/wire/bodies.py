@@ -9,7 +9,7 @@ from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.wire import frame
 from offpolicy_monitor.wire.decode import decode_batch
 from offpolicy_monitor.wire.limits import Limits
-from offpolicy_monitor.wire.message import LaterHalf, Message
+from offpolicy_monitor.wire.message import LaterHalf, Message, Reduced
 
 JSON = "application/json"
 SAFETENSORS = frame.MEDIA_TYPE
@@ -37,7 +37,7 @@ def decode_frame(envelope: Mapping[str, object], bfloat16: tuple[str, ...] = (),
     return whole(decode_batch(frame_body(envelope, bfloat16, **arrays), SAFETENSORS, LIMITS))
 
 
-def whole(decoded: Message | LaterHalf) -> Message:
+def whole(decoded: Message | LaterHalf | Reduced) -> Message:
     """The message, where it is not the later half of a two-phase post."""
     assert isinstance(decoded, Message)
     return decoded

@@ -7,10 +7,11 @@ import orjson
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.wire.arrays import ARRAYS
 from offpolicy_monitor.wire.decode import decode_batch, decode_evaluation
 from offpolicy_monitor.wire.digest import content_digest
 from offpolicy_monitor.wire.message import Message
-from offpolicy_monitor.wire.schema import ARRAYS, Envelope
+from offpolicy_monitor.wire.schema import Envelope
 
 from tests.wire.bodies import JSON, LIMITS, SAFETENSORS, frame_body, ints
 

@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.wire.schema import ARRAYS, Envelope, EvaluateEnvelope, parse_envelope
+from offpolicy_monitor.wire.arrays import ARRAYS
+from offpolicy_monitor.wire.schema import Envelope, EvaluateEnvelope, parse_envelope
 
 from tests.wire.bodies import LIMITS
 

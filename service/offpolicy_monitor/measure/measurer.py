@@ -33,11 +33,15 @@ SMALLEST_BLOCK_TOKENS: Final = 1 << 14
 
 
 class Measurer:
-    """Turns batches into summaries on one device. Not thread-safe: one thread calls it."""
+    """Turns batches into summaries on one device. Not thread-safe: one thread calls it.
 
-    def __init__(self, device: str = "auto", threads: int = 1, keep_worst: int = 0) -> None:
+    `threads`: intra-op threads of the whole process; None leaves them as they are, as a guest must.
+    """
+
+    def __init__(self, device: str = "auto", threads: int | None = 1, keep_worst: int = 0) -> None:
         self.keep_worst = keep_worst
-        torch.set_num_threads(threads)
+        if threads is not None:
+            torch.set_num_threads(threads)
         self.device = choose_device(device)
         self.fallbacks = 0
         self._derive: Derive = token_columns

@@ -2,6 +2,7 @@
 
 Every stage is bounded and has its own threads; what happens between them is plain values. It knows the wire, the
 measurer and the store through their interfaces, and nothing of HTTP. Results never hold views of the body.
+A shard that its trainer reduced is not measured again.
 
 Which method rows run is asked of the store for each shard, just before it is measured: one look-up by the run's name
 (0.1 ms on SQLite, against milliseconds of measuring) in place of a cache that every process would have to keep right. A
@@ -22,6 +23,7 @@ from offpolicy_monitor.methods import PRESETS, MethodRow, parse_rows, restored
 from offpolicy_monitor.pipeline.admission import ByteBudget
 from offpolicy_monitor.pipeline.buffers import BufferPool
 from offpolicy_monitor.pipeline.expansion import bytes_to_decode
+from offpolicy_monitor.pipeline.reduced import accepted
 from offpolicy_monitor.pipeline.rollouts import RolloutCache
 from offpolicy_monitor.pipeline.values import Body, Detail, Measured, Measurer, Outcome
 from offpolicy_monitor.pipeline.workers import Worker
@@ -29,11 +31,11 @@ from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import Receipt, ShardKey, ShardRecord
 from offpolicy_monitor.wire.decode import decode_batch, decode_evaluation
-from offpolicy_monitor.wire.digest import content_digest
+from offpolicy_monitor.wire.digest import content_digest, reduced_digest
 from offpolicy_monitor.wire.encoding import decompress
 from offpolicy_monitor.wire.halves import join
 from offpolicy_monitor.wire.limits import Limits
-from offpolicy_monitor.wire.message import LaterHalf, Message
+from offpolicy_monitor.wire.message import LaterHalf, Message, Reduced
 
 Result = TypeVar("Result")
 #: The definitions of the method rows chosen for a run; None where the default ones run.
@@ -69,7 +71,7 @@ class Pipeline:
         received_at = time.time()
         async with self._decoded(body, lambda plain: self._message(run, plain, body.media_type)) as (message, digest):
             rows = await self._decode.run(lambda: self._rows(run))
-            measured = await self._timed("measure", self._device, lambda: self._measured(message, digest, rows))
+            measured = await self._measure(message, digest, rows)
         if message.is_first_half:
             return Outcome(message, measured.figures, None)
         began = time.perf_counter()
@@ -115,9 +117,11 @@ class Pipeline:
             reservation.shrink(size)
             yield decoded
 
-    def _message(self, run: str, plain: memoryview, media_type: str) -> tuple[Message, bytes]:
+    def _message(self, run: str, plain: memoryview, media_type: str) -> tuple[Message | Reduced, bytes]:
         """The whole message, as sent or joined with the half that was sent before; a first half is kept for later."""
         sent = decode_batch(plain, media_type, self.limits)
+        if isinstance(sent, Reduced):
+            return sent, reduced_digest(sent)
         key = (run, sent.envelope.rollout or "", sent.envelope.shard)
         if isinstance(sent, LaterHalf):
             sent = join(self.halves.find(key), sent, self.limits)
@@ -128,6 +132,12 @@ class Pipeline:
     def _rows(self, run: str) -> Sequence[MethodRow]:
         chosen = self.chosen_methods(run)
         return PRESETS if chosen is None else restored(chosen)
+
+    async def _measure(self, message: Message | Reduced, digest: bytes, rows: Sequence[MethodRow]) -> Measured:
+        """Everything that is answered or counted of a shard. A reduced one was measured where it came from."""
+        if isinstance(message, Reduced):
+            return await self._decode.run(lambda: accepted(message, digest, rows))
+        return await self._timed("measure", self._device, lambda: self._measured(message, digest, rows))
 
     def _measured(self, message: Message, digest: bytes, rows: Sequence[MethodRow]) -> Measured:
         before = self.measurer.fallbacks
@@ -173,7 +183,8 @@ def _origin(message: Message) -> Origin:
 
 
 def _record(run: str, measured: Measured, received_at: float) -> ShardRecord:
-    envelope, batch = measured.message.envelope, measured.message.batch
+    envelope = measured.message.envelope
+    dtypes = {} if isinstance(measured.message, Reduced) else dict(measured.message.batch.dtypes)
     return ShardRecord(
         key=ShardKey(run, envelope.attempt, envelope.step, envelope.minibatch, envelope.shard),
         shards=envelope.shards,
@@ -182,6 +193,6 @@ def _record(run: str, measured: Measured, received_at: float) -> ShardRecord:
         minibatches=envelope.minibatches,
         policy_version=envelope.policy_version,
         labels=dict(envelope.labels),
-        dtypes=dict(batch.dtypes),
+        dtypes=dtypes,
         received_at=received_at,
     )

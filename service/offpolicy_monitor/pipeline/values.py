@@ -12,7 +12,7 @@ from offpolicy_monitor.exposition.counters import Histograms
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.store import Receipt
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.wire.message import Message
+from offpolicy_monitor.wire.message import Message, Reduced
 
 Detail = Literal["none", "sequence", "token"]
 
@@ -50,7 +50,7 @@ class Body:
 class Measured:
     """A decoded message with its digest and everything that is answered or counted of it."""
 
-    message: Message
+    message: Message | Reduced
     digest: bytes
     summary: StepSummary
     figures: Mapping[str, Any]
@@ -61,6 +61,6 @@ class Measured:
 class Outcome:
     """What became of a shard; `receipt` is None for the first half of a rollout, which is kept and not stored."""
 
-    message: Message
+    message: Message | Reduced
     figures: Mapping[str, Any]
     receipt: Receipt | None

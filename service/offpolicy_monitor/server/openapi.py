@@ -31,7 +31,8 @@ PROBLEMS: Mapping[int, str] = {
     400: "The body cannot be parsed.",
     404: "No such run, step or path.",
     408: "The body did not arrive in time.",
-    409: "The same shard came with other content, under an older attempt, or with another number of shards.",
+    409: "The same shard came with other content, under an older attempt, or with another number of shards; or it was "
+    "reduced by other method rows than the run's.",
     410: "The first half of the rollout is gone: send the whole shard.",
     413: "The body is larger than a limit, compressed or not.",
     415: "Media type or content encoding that is not read here.",
@@ -115,7 +116,10 @@ _BODY_HELP = (
     "Envelope and arrays; packed `[T]` with `lengths`, padded `[S, L]` with `mask`, or in JSON a list of S lists. "
     "`Content-Encoding: zstd` or `gzip` may wrap either media type."
 )
-BATCH_BODY = _body(ENVELOPE, _BODY_HELP)
+_SUMMARY_HELP = (
+    " A safetensors body may hold the one array `summary` instead, uint8 [N]: a shard that its trainer reduced."
+)
+BATCH_BODY = _body(ENVELOPE, _BODY_HELP + _SUMMARY_HELP)
 EVALUATE_BODY = _body({"methods": METHODS}, _BODY_HELP + " `step` may be left out; `methods` lists rows to try.")
 BATCH_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"model": models.BatchAnswer, "description": "Durable and counted exactly once."},

@@ -40,6 +40,13 @@ Tree = Mapping[str, Any]
 Array = NDArray[Any]
 
 
+class TooLargeError(ValueError):
+    """What is packed is larger than the `most` bytes that were allowed."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"more than {most} bytes")
+
+
 @dataclass
 class _Streams:
     """The numbers of all leaves, in their order; and the names of tables, each with its place in the header."""
@@ -64,13 +71,39 @@ def pack(tree: Tree, texts: Mapping[str, Any]) -> bytes:
 
 def unpack(packed: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read what `pack` wrote: the tree and the JSON beside it. Any error where the bytes are something else."""
+    return read(inflated(packed))
+
+
+def inflated(packed: bytes, most: int = 0) -> list[bytes]:
+    """The header and the streams of what `pack` wrote, decompressed; ValueError past `most` bytes of all, 0 for any."""
     ends = list(accumulate(_LENGTHS.unpack_from(packed), initial=_LENGTHS.size))
     if ends[-1] != len(packed):
         raise ValueError(f"{len(packed)} bytes where {ends[-1]} were written")
-    header, *parts = (zlib.decompress(packed[start:end]) for start, end in pairwise(ends))
+    parts: list[bytes] = []
+    left = most
+    for start, end in pairwise(ends):
+        stream = zlib.decompressobj()
+        parts.append(stream.decompress(packed[start:end], left + 1 if most else 0))
+        left -= len(parts[-1])
+        if most and left < 0:
+            raise TooLargeError(most)
+        if not stream.eof or stream.unused_data:
+            raise ValueError("a stream that does not end where it should")
+    return parts
+
+
+def read(parts: Sequence[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tree and the JSON beside it, from decompressed parts; ValueError where numbers are missing or left over."""
+    header, *rest = parts
     listed, outline, texts = json.loads(header)
-    streams = {kind: iter(_from_bytes(part, kind)) for kind, part in zip(KINDS, parts, strict=True)}
-    return _Reader(listed, streams).read(outline), texts
+    streams = {kind: iter(_from_bytes(part, kind)) for kind, part in zip(KINDS, rest, strict=True)}
+    try:
+        tree = _Reader(listed, streams).read(outline)
+    except StopIteration as error:
+        raise ValueError("a stream ends before its numbers do") from error
+    if any(next(stream, None) is not None for stream in streams.values()):
+        raise ValueError("a stream goes on after its numbers")
+    return tree, texts
 
 
 def _write(node: Any, streams: _Streams) -> Any:

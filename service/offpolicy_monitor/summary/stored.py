@@ -15,7 +15,8 @@ from offpolicy_monitor.summary.histogram import Histogram
 from offpolicy_monitor.summary.method import MethodSummary
 from offpolicy_monitor.summary.packing import pack, unpack
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.summary.worst_stored import from_tree, to_tree
+from offpolicy_monitor.summary.worst_stored import from_tree as worst_from_tree
+from offpolicy_monitor.summary.worst_stored import to_tree
 
 VERSION: Final = 2
 
@@ -50,13 +51,17 @@ def from_bytes(stored: bytes) -> StepSummary:
 
 
 def _read_version_2(stored: bytes) -> StepSummary:
-    tree, texts = unpack(stored[1:])
+    return from_tree(*unpack(stored[1:]))
+
+
+def from_tree(tree: Mapping[str, Any], texts: Mapping[str, Any]) -> StepSummary:
+    """The summary of an unpacked tree of the newest version and the texts beside it; any error where it is none."""
     gaps = {
         name: GapSummary(gap["sums"], {key: Histogram.from_stored(counts) for key, counts in gap["histograms"].items()})
         for name, gap in tree["gaps"].items()
     }
     methods = {name: MethodSummary(texts["specs"][name], sums) for name, sums in tree["methods"].items()}
-    worst = from_tree(tree.get("worst", {}), texts.get("worst", []))
+    worst = worst_from_tree(tree.get("worst", {}), texts.get("worst", []))
     return StepSummary(tree["batch"], gaps, methods, tree["cross"], tree["tables"], worst)
 
 

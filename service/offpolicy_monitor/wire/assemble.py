@@ -6,20 +6,22 @@ length or under a zero of the mask may be anything: it is gone before values are
 Shapes: S sequences; P positions within the lengths; T tokens, the positions under the mask.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from offpolicy_monitor.batch import LOGPROB_COLUMNS, Array, RaggedBatch
+from offpolicy_monitor.wire.arrays import ARRAYS, ArrayRow, invalid
 from offpolicy_monitor.wire.layout import Layout
-from offpolicy_monitor.wire.schema import ARRAYS, ArrayRow, Envelope, invalid
 from offpolicy_monitor.wire.sent import SentArray
 from offpolicy_monitor.wire.values import booleans, floats, integers
 
 
-def assemble(arrays: Mapping[str, SentArray], layout: Layout, mask: Array | None, envelope: Envelope) -> RaggedBatch:
+def assemble(
+    arrays: Mapping[str, SentArray], layout: Layout, mask: Array | None, sequence_ids: Sequence[str] | None = None
+) -> RaggedBatch:
     """The batch of these arrays under a mask [P] bool (None: all ones).
 
     Log-probs, and with them all float columns, are float64 if any log-prob came as float64, else float32.
@@ -27,7 +29,7 @@ def assemble(arrays: Mapping[str, SentArray], layout: Layout, mask: Array | None
     """
     dtypes = {name: arrays[name].dtype for name in LOGPROB_COLUMNS if name in arrays}
     per_token, per_sequence = _columns(arrays, layout, float_dtype(dtypes))
-    ids = None if envelope.sequence_ids is None else tuple(envelope.sequence_ids)
+    ids = None if sequence_ids is None else tuple(sequence_ids)
     rest: dict[str, Any] = {"sequence_ids": ids, "dtypes": dtypes}
     batch = _settled(RaggedBatch.from_positions(layout.lengths, per_token, per_sequence, mask, **rest))
     check(batch)

@@ -9,14 +9,16 @@ from collections.abc import Callable, Mapping
 from offpolicy_monitor.batch import LOGPROB_COLUMNS, RaggedBatch
 from offpolicy_monitor.errors import FieldError, Refusal
 from offpolicy_monitor.wire import frame
+from offpolicy_monitor.wire.arrays import SUMMARY, all_invalid, invalid
 from offpolicy_monitor.wire.assemble import assemble, read_mask
 from offpolicy_monitor.wire.frame_body import parse_frame
 from offpolicy_monitor.wire.json_body import parse_json
 from offpolicy_monitor.wire.layout import Layout
 from offpolicy_monitor.wire.limits import Limits
-from offpolicy_monitor.wire.message import Evaluation, LaterHalf, Message
-from offpolicy_monitor.wire.schema import Envelope, EvaluateEnvelope, all_invalid, parse_envelope
+from offpolicy_monitor.wire.message import Evaluation, LaterHalf, Message, Reduced
+from offpolicy_monitor.wire.schema import Envelope, EvaluateEnvelope, parse_envelope
 from offpolicy_monitor.wire.sent import SentArray
+from offpolicy_monitor.wire.summaries import decode_summary
 
 Parsed = tuple[dict[str, object], dict[str, SentArray]]
 
@@ -26,14 +28,17 @@ MEDIA_TYPES: Mapping[str, Callable[[memoryview, Limits], Parsed]] = {
 }
 
 
-def decode_batch(body: bytes | memoryview, media_type: str | None, limits: Limits) -> Message | LaterHalf:
+def decode_batch(body: bytes | memoryview, media_type: str | None, limits: Limits) -> Message | LaterHalf | Reduced:
     """Decode one shard of one gradient step.
 
     A body that names a `rollout` may have two halves: without `logprobs` it is a Message whose `is_first_half` holds;
-    with `logprobs` alone it is a LaterHalf, to be joined (halves.join) with the first half that was kept.
+    with `logprobs` alone it is a LaterHalf, to be joined (halves.join) with the first half that was kept. A frame whose
+    one array is `summary` is Reduced.
     """
     fields, arrays = _parse(body, media_type, limits)
     envelope = parse_envelope(Envelope, fields, limits)
+    if SUMMARY in arrays:
+        return decode_summary(envelope, arrays[SUMMARY].values, limits)
     present = [name for name in LOGPROB_COLUMNS if name in arrays]
     if envelope.rollout is not None and present == ["logprobs"]:
         return LaterHalf(envelope, arrays)
@@ -44,6 +49,8 @@ def decode_batch(body: bytes | memoryview, media_type: str | None, limits: Limit
 def decode_evaluation(body: bytes | memoryview, media_type: str | None, limits: Limits) -> Evaluation:
     """Decode a body for stateless evaluation: `step` is optional, `methods` is allowed, halves are not."""
     fields, arrays = _parse(body, media_type, limits)
+    if SUMMARY in arrays:
+        raise invalid(SUMMARY, "has no tokens to evaluate: post it to /v1/runs/{run}/batches")
     envelope = parse_envelope(EvaluateEnvelope, fields, limits)
     return Evaluation(envelope, _batch(arrays, envelope, limits, least=2), envelope.methods)
 
@@ -60,4 +67,4 @@ def _batch(arrays: Mapping[str, SentArray], envelope: Envelope, limits: Limits, 
     if len(LOGPROB_COLUMNS) - len(absent) < least:
         raise all_invalid([FieldError(name, "at least two of the three log-prob arrays are needed") for name in absent])
     layout = Layout.of(arrays, limits)
-    return assemble(arrays, layout, read_mask(arrays, layout), envelope)
+    return assemble(arrays, layout, read_mask(arrays, layout), envelope.sequence_ids)

@@ -12,7 +12,7 @@ import orjson
 import xxhash
 
 from offpolicy_monitor.batch import Array, RaggedBatch
-from offpolicy_monitor.wire.message import Message
+from offpolicy_monitor.wire.message import Message, Reduced
 
 # `rollout` says where to look for the other half of a shard: it is part of how the content came, not of the content.
 NOT_CONTENT = {"step", "attempt", "minibatch", "shard", "rollout"}
@@ -40,6 +40,16 @@ def content_digest(message: Message) -> bytes:
         for name in sorted(batch.columns):
             column = batch.columns[name]
             _add(digest, name, column.astype(np.uint16) if column.dtype == np.uint8 else column)
+    return digest.digest()
+
+
+def reduced_digest(message: Reduced) -> bytes:
+    """The xxh3_128 of a reduced shard: its envelope as above, and its summary whatever it was compressed with."""
+    head = message.envelope.model_dump(exclude=NOT_CONTENT)
+    digest = xxhash.xxh3_128(orjson.dumps({**head, "summary": True}, option=orjson.OPT_SORT_KEYS))
+    for part in message.parts:
+        digest.update(f"{len(part)}\n".encode())
+        digest.update(part)
     return digest.digest()
 
 

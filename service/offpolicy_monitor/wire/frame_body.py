@@ -10,8 +10,8 @@ import numpy as np
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.errors import FieldError, FrameError, Refusal
 from offpolicy_monitor.wire import frame
+from offpolicy_monitor.wire.arrays import ARRAYS, SUMMARY, all_invalid, invalid
 from offpolicy_monitor.wire.limits import Limits
-from offpolicy_monitor.wire.schema import ARRAYS, all_invalid, invalid
 from offpolicy_monitor.wire.sent import SentArray, check_dtype, check_inner, check_rows
 
 DTYPE_NAMES: Mapping[str, str] = {
@@ -23,10 +23,23 @@ DTYPE_NAMES: Mapping[str, str] = {
 def parse_frame(body: memoryview, limits: Limits) -> tuple[dict[str, object], dict[str, SentArray]]:
     """The envelope's fields and the arrays. Raises Refusal 400, 413 (header), 422 (unknown or misshapen arrays)."""
     decoded = _decode(body, limits)
+    if SUMMARY in decoded.tensors:
+        return decoded.envelope, {SUMMARY: _summary(decoded.tensors)}
     unknown = [FieldError(name, "unknown array") for name in decoded.tensors if name not in ARRAYS]
     if unknown:
         raise all_invalid(unknown)
     return decoded.envelope, {name: _sent(name, tensor, limits) for name, tensor in decoded.tensors.items()}
+
+
+def _summary(tensors: Mapping[str, frame.Tensor]) -> SentArray:
+    """The bytes of a summary, which stands alone."""
+    beside = [FieldError(name, "does not go with a summary") for name in tensors if name != SUMMARY]
+    if beside:
+        raise all_invalid(beside)
+    tensor = tensors[SUMMARY]
+    if tensor.dtype != "U8" or tensor.array.ndim != 1:
+        raise invalid(SUMMARY, "must be uint8 [N], the stored form of a summary")
+    return SentArray(SUMMARY, "uint8", tensor.array)
 
 
 def _decode(body: memoryview, limits: Limits) -> frame.Frame:

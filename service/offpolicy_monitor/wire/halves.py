@@ -9,11 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from offpolicy_monitor.batch import Array, RaggedBatch
+from offpolicy_monitor.wire.arrays import invalid
 from offpolicy_monitor.wire.assemble import assemble, check, float_dtype, read_mask
 from offpolicy_monitor.wire.layout import Layout, read_lengths
 from offpolicy_monitor.wire.limits import Limits
 from offpolicy_monitor.wire.message import LaterHalf, Message
-from offpolicy_monitor.wire.schema import Envelope, invalid
+from offpolicy_monitor.wire.schema import Envelope
 
 
 def join(first: Message, later: LaterHalf, limits: Limits) -> Message:
@@ -30,7 +31,7 @@ def join(first: Message, later: LaterHalf, limits: Limits) -> Message:
     mask, repeated = _mask(first.batch), read_mask(later.arrays, layout)
     if repeated is not None and not np.array_equal(repeated, np.ones(len(repeated), bool) if mask is None else mask):
         raise invalid("mask", "differs from that of the first half of this rollout")
-    return Message(envelope, _merged(first.batch, assemble(later.arrays, layout, mask, envelope)))
+    return Message(envelope, _merged(first.batch, assemble(later.arrays, layout, mask, envelope.sequence_ids)))
 
 
 def _envelope(first: Envelope, later: Envelope) -> Envelope:

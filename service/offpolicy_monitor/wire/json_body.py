@@ -14,8 +14,8 @@ import orjson
 
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.wire.arrays import ARRAYS, ArrayRow, Kind, invalid
 from offpolicy_monitor.wire.limits import Limits
-from offpolicy_monitor.wire.schema import ARRAYS, ArrayRow, Kind, invalid
 from offpolicy_monitor.wire.sent import SentArray, check_inner, check_rows
 
 TYPES: Mapping[Kind, frozenset[type]] = {

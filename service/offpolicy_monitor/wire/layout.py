@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from offpolicy_monitor.batch import LOGPROB_COLUMNS, Array
+from offpolicy_monitor.wire.arrays import invalid
 from offpolicy_monitor.wire.limits import Limits
-from offpolicy_monitor.wire.schema import invalid
 from offpolicy_monitor.wire.sent import SentArray
 from offpolicy_monitor.wire.values import integers
 

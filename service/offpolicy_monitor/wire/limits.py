@@ -24,6 +24,9 @@ class Limits:
     max_label_length: int
     max_sequence_id_length: int
     max_methods: int
+    max_summary_bytes: int
+    max_summary_tables: int
+    keep_worst: int
 
     def check(self, limit: str, field: str, got: int) -> None:
         """Refuse with 422 a count that is over the limit of that name; `field` is what the client sees at fault."""

@@ -1,4 +1,4 @@
-"""What a decoded body is: a Message, or the LaterHalf of a two-phase post, which is none until joined.
+"""What a decoded body is: a Message, a Reduced one, or the LaterHalf of a two-phase post, which is none until joined.
 
 Plain values. The first half of a two-phase post is a Message too: it stands for itself, and waits to be joined.
 """
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from offpolicy_monitor.batch import RaggedBatch
+from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.wire.schema import Envelope
 from offpolicy_monitor.wire.sent import SentArray
 
@@ -38,6 +39,20 @@ class Message:
         """The same message with its arrays copied, so that it can outlive the body."""
         columns = {name: np.array(column) for name, column in self.batch.columns.items()}
         return replace(self, batch=replace(self.batch, columns=columns, lengths=np.array(self.batch.lengths)))
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """One shard that its trainer reduced: its envelope, its summary, checked, and the parts that it was read from."""
+
+    envelope: Envelope
+    summary: StepSummary
+    parts: tuple[bytes, ...]
+
+    @property
+    def is_first_half(self) -> bool:
+        """Never: a summary has no halves."""
+        return False
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,25 +1,21 @@
-"""What a body may hold: the envelope as a strict model, and the arrays as a table of rows.
+"""The envelope of a body as a strict model.
 
-Knows names, types, ranges and which combinations are allowed; not how either media type spells them, and not how the
-arrays fit together (layout). A body's envelope is refused with every field at fault, not with the first one.
+Knows names, types, ranges and which combinations are allowed; not how either media type spells them, and no arrays. A
+body's envelope is refused with every field at fault, not with the first one.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from offpolicy_monitor.errors import FieldError, Refusal
+from offpolicy_monitor.errors import FieldError
+from offpolicy_monitor.wire.arrays import all_invalid, quotable
 from offpolicy_monitor.wire.limits import Limits
 
 MAX_INTEGER = (1 << 63) - 1  # the database's widest integer is signed, 64 bits
 MAX_LABELS = 8
 MAX_ROLLOUT_LENGTH = 256
-MAX_LAYERS = 1024
-MAX_TOP_K = 256
-MAX_ERRORS = 32
-QUOTED_CHARACTERS = 64
 # PostgreSQL has no text with NUL, and no log line or page wants the rest.
 NO_CONTROL_CHARACTERS = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
@@ -73,22 +69,6 @@ def parse_envelope(model: type[AnyEnvelope], fields: Mapping[str, object], limit
     return envelope
 
 
-def invalid(field: str, message: str) -> Refusal:
-    """The 422 of one envelope field or array."""
-    return all_invalid([FieldError(field, message)])
-
-
-def all_invalid(errors: Sequence[FieldError]) -> Refusal:
-    """One 422 for all fields at fault, the first 32 of them."""
-    errors = [FieldError(quotable(error.field), error.message) for error in errors[:MAX_ERRORS]]
-    return Refusal(422, "invalid-field", "; ".join(f"{error.field}: {error.message}" for error in errors), errors)
-
-
-def quotable(text: str) -> str:
-    """Client text fit for an answer: bounded, and encodable (JSON may hold half of a surrogate pair)."""
-    return text[:QUOTED_CHARACTERS].encode(errors="replace").decode()
-
-
 # pydantic's wording for these speaks of "inputs", which a reader of a problem document has not heard of.
 WORDING = {
     "missing": "required",
@@ -128,60 +108,3 @@ def _check_limits(envelope: Envelope, limits: Limits) -> None:
     limits.check("max_sequence_id_length", "sequence_ids", max(map(len, ids), default=0))
     if isinstance(envelope, EvaluateEnvelope):
         limits.check("max_methods", "methods", len(envelope.methods or ()))
-
-
-Kind = Literal["log-prob", "float", "int", "mask", "experts"]
-Per = Literal["token", "sequence", "either"]
-
-
-@dataclass(frozen=True)
-class ArrayRow:
-    """One array of the contract: what its entries are, and whether it has one per position or per sequence."""
-
-    name: str
-    kind: Kind
-    per: Per
-    least: int | None = None
-    """Smallest value allowed, for kind int."""
-    neutral: int = 0
-    """What stands for a sequence without a token, for arrays given per sequence or per token."""
-    finite: bool = False
-    """Whether a value that is not finite is refused."""
-
-    @property
-    def inner_rank(self) -> int:
-        """Dimensions behind the position: 2 for [T, layers, k], else 0."""
-        return 2 if self.kind == "experts" else 0
-
-
-ARRAYS: Mapping[str, ArrayRow] = {
-    row.name: row
-    for row in (
-        ArrayRow("sampling_logprobs", "log-prob", "token"),
-        ArrayRow("old_logprobs", "log-prob", "token"),
-        ArrayRow("logprobs", "log-prob", "token"),
-        ArrayRow("lengths", "int", "sequence", least=0),
-        ArrayRow("mask", "mask", "token"),
-        ArrayRow("advantages", "float", "either", finite=True),
-        ArrayRow("policy_versions", "int", "either", least=-1, neutral=-1),
-        ArrayRow("rewards", "float", "sequence"),
-        ArrayRow("group_ids", "int", "sequence"),
-        ArrayRow("turns", "int", "token"),
-        ArrayRow("entropy", "float", "token"),
-        ArrayRow("sampling_experts", "experts", "token"),
-        ArrayRow("old_experts", "experts", "token"),
-        ArrayRow("experts", "experts", "token"),
-    )
-}
-
-FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
-INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
-
-# The dtypes each kind takes, by their names on the wire.
-DTYPES: Mapping[Kind, frozenset[str]] = {
-    "log-prob": FLOATS,
-    "float": FLOATS,
-    "int": INTEGERS,
-    "mask": FLOATS | INTEGERS | {"bool"},
-    "experts": frozenset({"uint8", "uint16"}),
-}

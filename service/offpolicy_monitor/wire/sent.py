@@ -9,8 +9,8 @@ Shapes: N entries; S rows; inner dimensions behind the position are [layers, k] 
 from dataclasses import dataclass
 
 from offpolicy_monitor.batch import Array
+from offpolicy_monitor.wire.arrays import ARRAYS, DTYPES, MAX_LAYERS, MAX_TOP_K, ArrayRow, invalid
 from offpolicy_monitor.wire.limits import Limits
-from offpolicy_monitor.wire.schema import ARRAYS, DTYPES, MAX_LAYERS, MAX_TOP_K, ArrayRow, invalid
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ Knows one array at a time and nothing of sequences. A value that already has its
 import numpy as np
 
 from offpolicy_monitor.batch import Array
-from offpolicy_monitor.wire.schema import invalid
+from offpolicy_monitor.wire.arrays import invalid
 from offpolicy_monitor.wire.sent import SentArray
 
 

@@ -1,0 +1,19 @@
+"""Adapters: each turns one framework's own objects into `Monitor.log` calls, and knows that framework alone.
+
+None of them imports its framework when it is imported itself, and none of them raises into training (`quiet`). What
+they post to is anything with `log`, so that they know nothing of queues or HTTP.
+
+    layouts     rows and lengths out of padded and packed arrays
+    place       which shard this process is
+    collector   the rows of one gradient step, kept until the optimizer steps
+"""
+
+from typing import Any, Protocol
+
+
+class Logs(Protocol):
+    """What an adapter posts to: a `Monitor`, or whatever a test has in its place."""
+
+    def log(self, *, step: int, **arguments: Any) -> object:
+        """One shard of one gradient step; the arguments are those of `Monitor.log`."""
+        ...

@@ -1,0 +1,26 @@
+"""Making: a monitor made in a worker, minutes into a run, where an address that is missing must not end it.
+
+In the trainer's own process a monitor raises at once, before anything is lost; in a worker it is first needed in the
+middle of a step. Knows no framework.
+"""
+
+from collections.abc import Callable
+
+from offpolicy_monitor.client.adapters import Logs
+from offpolicy_monitor.client.adapters.quiet import LOGGER
+
+
+class Nowhere:
+    """Takes the place of a monitor that could not be made, and sends nothing."""
+
+    def log(self, **arguments: object) -> None:
+        """Nothing."""
+
+
+def made(make: Callable[[], Logs]) -> Logs:
+    """`make()`, or Nowhere and a warning where it raises."""
+    try:
+        return make()
+    except Exception as error:
+        LOGGER.warning("no monitor in this worker, nothing is posted: %r", error)
+        return Nowhere()

@@ -1,0 +1,96 @@
+"""OpenRLHF: what an `ActorPPOTrainer` computes its loss from, posted when DeepSpeed's gradient step is over.
+
+Stands around three members of one trainer: the loss (padded [B, A], action tokens alone), the micro-batch's step and
+the training of one rollout. Knows their arguments and the trainer's device mesh; imports nothing of OpenRLHF.
+"""
+
+from typing import Any, TypeVar
+
+from offpolicy_monitor.client.adapters import Logs
+from offpolicy_monitor.client.adapters.gathered import Gathered
+from offpolicy_monitor.client.adapters.layouts import rows
+from offpolicy_monitor.client.adapters.quiet import quiet
+
+Trainer = TypeVar("Trainer")
+
+
+def watch(trainer: Trainer, monitor: Logs, *, first_step: int = 1) -> Trainer:
+    """Post every gradient step of an `ActorPPOTrainer`, or of a subclass, to `monitor`; gives back the same trainer.
+
+    Sent: pi; pi_old; mu where vLLM returned it; advantages; the action mask. `step` counts the rollouts trained on, as
+    OpenRLHF's own logs do, from `first_step` on; `minibatch` the optimizer's steps on one of them, over all epochs. A
+    shard is a data-parallel rank; of the ranks that share a sequence (ring attention, tensor parallelism) the first
+    posts, and it has all of it: the actor gathers the log-probs of the ring before its loss.
+    """
+    Watch(trainer, monitor, first_step).attach()
+    return trainer
+
+
+class Watch:
+    """Counts rollouts and micro-batches of one trainer on one rank."""
+
+    def __init__(self, trainer: Any, monitor: Logs, first_step: int) -> None:
+        self.trainer, self.monitor, self.gathered = trainer, monitor, Gathered()
+        self.loss, self.step_on, self.train_on = trainer.actor_loss_fn, trainer.training_step, trainer.ppo_train
+        self.step, self.minibatch, self.forwards = first_step, 0, 0
+
+    def attach(self) -> None:
+        """Take the place of the three members on this trainer, not on its class."""
+        self.trainer.actor_loss_fn = self.losing
+        self.trainer.training_step = self.stepping
+        self.trainer.ppo_train = self.training
+
+    def losing(self, log_probs: Any, old_log_probs: Any, advantages: Any, **named: Any) -> Any:
+        """The loss's own result for one micro-batch."""
+        _collect(self.monitor, self.gathered, log_probs, old_log_probs, advantages, named)
+        return self.loss(log_probs, old_log_probs, advantages, **named)
+
+    def stepping(self, experience: Any, kl_ctl: Any, step: int, *arguments: Any, **named: Any) -> Any:
+        """The trainer's own status; where the optimizer stepped, what was gathered is posted."""
+        status = self.step_on(experience, kl_ctl, step, *arguments, **named)
+        self.forwards += 1
+        _post(self.monitor, self, step)
+        return status
+
+    def training(self, *arguments: Any, **named: Any) -> Any:
+        """One rollout, all epochs."""
+        status = self.train_on(*arguments, **named)
+        self.step, self.minibatch = self.step + 1, 0
+        return status
+
+
+@quiet
+def _collect(monitor: Logs, gathered: Gathered, pi: Any, old: Any, advantages: Any, named: dict[str, Any]) -> None:
+    arrays = {
+        "sampling_logprobs": named.get("rollout_log_probs"),
+        "old_logprobs": old,
+        "logprobs": pi,
+        "advantages": advantages,
+        "mask": named["action_mask"],
+    }
+    gathered.add({name: rows(array) for name, array in arrays.items() if array is not None})
+
+
+@quiet
+def _post(monitor: Logs, watch: Watch, step: int) -> None:
+    if stepped(watch.trainer, step, watch.forwards):
+        minibatch, watch.minibatch = watch.minibatch, watch.minibatch + 1
+        watch.gathered.post(monitor, place(watch.trainer.strategy), step=watch.step, minibatch=minibatch)
+
+
+def stepped(trainer: Any, step: int, forwards: int) -> bool:
+    """Whether the optimizer stepped after micro-batch `step` of its epoch, the `forwards`-th of all.
+
+    DeepSpeed counts micro-batches on through epochs and rollouts; dynamic batches say it themselves.
+    """
+    if trainer.args.train.dynamic_batch_enable:
+        return bool(trainer.replay_buffer.dynamic_optimizer_step[step])
+    return forwards % max(1, int(trainer.strategy.accumulated_gradient)) == 0
+
+
+def place(strategy: Any) -> tuple[int, int] | None:
+    """(data-parallel rank, their number), or None where another rank has the same sequences."""
+    mesh = strategy.ds_device_mesh
+    if mesh["sp"].get_local_rank() or mesh["tp"].get_local_rank():
+        return None
+    return mesh["dp"].get_local_rank(), mesh["dp"].size()

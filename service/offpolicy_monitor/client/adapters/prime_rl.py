@@ -1,0 +1,48 @@
+"""prime-rl: a custom loss that is the run's own loss, and posts the sequences that it was called with.
+
+prime-rl calls the loss once a sequence (whole sequences, prompt included, log-probs already shifted to the token that
+they belong to), tells it no step, and has no pi_old: mu and pi give the total gap. Knows the names in its LossInputs
+and imports nothing of it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from offpolicy_monitor.client.adapters import Logs
+from offpolicy_monitor.client.adapters.collector import Collector
+from offpolicy_monitor.client.adapters.layouts import detached
+from offpolicy_monitor.client.adapters.place import Place, of_process
+from offpolicy_monitor.client.adapters.quiet import quiet
+
+Loss = Callable[..., Any]
+
+# The contract's name of each field of LossInputs; all are [n], n tokens of the sequence.
+FIELDS = {
+    "sampling_logprobs": "inference_logprobs",
+    "logprobs": "trainer_logprobs",
+    "mask": "loss_mask",
+    "advantages": "advantages",
+}
+
+
+def watched_loss(loss: Loss, monitor: Logs, *, first_step: int = 1, place: Place = of_process) -> Loss:
+    """A loss that is `loss(inputs, **kwargs)` and posts its inputs, one shard an optimizer step and rank.
+
+    first_step  prime-rl counts from 1; a resumed run goes on at another
+    place       which rank posts; `in_groups_of(n)` under context parallelism of n, where n ranks hold the same tokens
+
+    Sequences that have no token of the rl component are not given to the loss, and so are not counted.
+    """
+    collector = Collector(monitor, first_step=first_step, place=place)
+
+    def watched(inputs: Any, **kwargs: Any) -> Any:
+        _collect(monitor, collector, inputs)
+        return loss(inputs, **kwargs)
+
+    return watched
+
+
+@quiet
+def _collect(monitor: Logs, collector: Collector, inputs: Any) -> None:
+    values = {name: getattr(inputs, of) for name, of in FIELDS.items()}
+    collector.add({name: [detached(value)] for name, value in values.items() if value is not None})

@@ -1,0 +1,106 @@
+"""SkyRL: a policy loss (mu, pi_old and pi of each gradient step) or a callback (mu and pi_old of each step).
+
+Knows the arguments of SkyRL's policy losses and the fields of its training batch (padded [B, R], response tokens
+alone); imports nothing of it. The loss runs in the workers, the callback in the trainer's process.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from offpolicy_monitor.client.adapters import Logs
+from offpolicy_monitor.client.adapters.carried import Carried
+from offpolicy_monitor.client.adapters.layouts import detached, rows
+from offpolicy_monitor.client.adapters.place import Place, of_process
+from offpolicy_monitor.client.adapters.quiet import quiet
+
+PolicyLoss = Callable[..., tuple[Any, dict[str, Any]]]
+
+# The contract's name of each field of the training batch.
+FIELDS = {
+    "sampling_logprobs": "rollout_logprobs",
+    "old_logprobs": "action_log_probs",
+    "advantages": "advantages",
+    "mask": "loss_mask",
+}
+
+
+def watched(
+    loss: PolicyLoss,
+    make: Callable[[], Logs],
+    *,
+    stands_for: str | None = None,
+    minibatches: int = 1,
+    first_step: int = 1,
+    place: Place = of_process,
+) -> "WatchedLoss":
+    """A policy loss that is `loss` and posts what it was given, one shard a rank and gradient step.
+
+    make         makes the monitor in each worker: `Monitor` (address and run from the environment), or a partial of it
+    stands_for   the registered name of `loss`: losses of SkyRL look into the configuration for their own name
+    minibatches  gradient steps of one training step: train_batch_size / policy_mini_batch_size * epochs
+    first_step   SkyRL's first `global_step` is 1; a resumed run goes on at another
+    place        which rank posts; `in_groups_of(n)` where n neighbouring ranks hold the same tokens
+    """
+    return WatchedLoss(loss, stands_for, Carried(make, first_step=first_step, minibatches=minibatches, place=place))
+
+
+class WatchedLoss:
+    """What is registered; SkyRL pickles it into its workers."""
+
+    def __init__(self, loss: PolicyLoss, stands_for: str | None, carried: Carried) -> None:
+        self.loss, self.stands_for, self.carried = loss, stands_for, carried
+
+    def __call__(
+        self, log_probs: Any, old_log_probs: Any, advantages: Any, config: Any, *arguments: Any, **named: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """The loss's own result for one micro-batch; `loss_mask` and `rollout_logprobs` come by name."""
+        collector = self.carried.collector()
+        _collect(collector.monitor, collector, log_probs, old_log_probs, advantages, named)
+        if self.stands_for is not None:
+            config = copy.copy(config)
+            config.policy_loss_type = self.stands_for
+        return self.loss(log_probs, old_log_probs, advantages, config, *arguments, **named)
+
+
+@quiet
+def _collect(monitor: Logs, collector: Any, pi: Any, old: Any, advantages: Any, named: dict[str, Any]) -> None:
+    arrays = {
+        "sampling_logprobs": named.get("rollout_logprobs"),
+        "old_logprobs": old,
+        "logprobs": pi,
+        "advantages": advantages,
+        "mask": named.get("loss_mask"),
+    }
+    collector.add({name: rows(array) for name, array in arrays.items() if array is not None})
+
+
+class Callback:
+    """A `TrainingCallback` for `trainer.add_callback`: posts the whole batch of a step from the trainer's process.
+
+    One shard a step, with mu, pi_old and advantages. Not beside a watched loss in the same run: both would post the
+    same tokens.
+    """
+
+    def __init__(self, monitor: Logs) -> None:
+        self.monitor = monitor
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if not name.startswith("on_"):
+            raise AttributeError(name)
+        return _nothing
+
+    def on_step_end(self, trainer: Any, callback_input: Any, control: Any) -> None:
+        """Post the step that has ended; nothing where SkyRL skipped the forward of pi_old."""
+        _post(self.monitor, callback_input.global_step, callback_input.batch)
+
+
+@quiet
+def _post(monitor: Logs, step: int, batch: Any) -> None:
+    arrays = {name: batch.get(field) for name, field in FIELDS.items()}
+    if arrays["sampling_logprobs"] is not None and arrays["old_logprobs"] is not None:
+        monitor.log(step=step, **{name: detached(array) for name, array in arrays.items() if array is not None})
+
+
+def _nothing(trainer: Any, callback_input: Any, control: Any) -> None:
+    """Every other event."""

@@ -1,0 +1,81 @@
+"""verl: the batch at the trainer, and the policy loss in its workers; one of them or both.
+
+The trainer's process has all sequences of a rollout with mu and pi_old, and no pi: `log_rollout` posts them. The
+workers compute pi at each gradient step beside pi_old, and no mu: `watched_loss` stands around a policy loss of
+verl's registry and posts those. Knows verl's field names (padded [B, R], response tokens alone), imports nothing of it.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from offpolicy_monitor.client.adapters import Logs
+from offpolicy_monitor.client.adapters.collector import Collector
+from offpolicy_monitor.client.adapters.layouts import detached, rows
+from offpolicy_monitor.client.adapters.place import Place, of_process
+from offpolicy_monitor.client.adapters.quiet import quiet
+
+PolicyLoss = Callable[..., tuple[Any, dict[str, Any]]]
+
+# The contract's name of each field of the trainer's batch; all are [B, R].
+FIELDS = {
+    "sampling_logprobs": "rollout_log_probs",
+    "old_logprobs": "old_log_probs",
+    "mask": "response_mask",
+    "advantages": "advantages",
+}
+
+
+@quiet
+def log_rollout(monitor: Logs, batch: Any, *, step: int, minibatches: int | None = None, shards: int = 1) -> None:
+    """Post mu and pi_old of one rollout as minibatch 0 of `step` (the trainer's `global_steps`).
+
+    `batch` is the trainer's DataProto once `old_log_probs` is computed (and `advantages`, where they are wanted).
+    Where `watched_loss` posts to the same run, `shards` is the number of its shards, since those of one step share
+    one number; the batch is then split into as many. `minibatches` counts this one too.
+    Nothing is posted in bypass mode: there pi_old is mu itself, and a gap of zero would be no measurement.
+    """
+    fields = batch.batch
+    if "rollout_log_probs" not in fields or fields["old_log_probs"] is fields["rollout_log_probs"]:
+        return
+    arrays = {name: detached(fields[of]) for name, of in FIELDS.items() if of in fields}
+    size = len(arrays["old_logprobs"])
+    for shard in range(shards):
+        part = slice(size * shard // shards, size * (shard + 1) // shards)
+        mine = {name: array[part] for name, array in arrays.items()}
+        monitor.log(step=step, minibatch=0, minibatches=minibatches, shard=shard, shards=shards, **mine)
+
+
+def watched_loss(
+    loss: PolicyLoss,
+    monitor: Logs,
+    *,
+    minibatches: int = 1,
+    first_step: int = 1,
+    bypass: bool = False,
+    place: Place = of_process,
+) -> PolicyLoss:
+    """A policy loss that is `loss` and posts what it was given, one shard a gradient step.
+
+    minibatches  gradient steps of one training step: train batch size / mini batch size * epochs
+    first_step   verl's first `global_steps` is 1; a resumed run goes on at another
+    bypass       in bypass mode `old_log_prob` is mu and is posted as that
+    place        which rank posts; `in_groups_of(n)` where n neighbouring ranks hold the same tokens
+
+    They are posted as minibatches 1, 2, ... of the step: minibatch 0 is `log_rollout`'s.
+    """
+    collector = Collector(monitor, first_step=first_step, minibatches=minibatches, first_minibatch=1, place=place)
+
+    @functools.wraps(loss)
+    def watched(old_log_prob: Any, log_prob: Any, advantages: Any, response_mask: Any, *rest: Any, **named: Any) -> Any:
+        _collect(monitor, collector, bypass, old_log_prob, log_prob, advantages, response_mask)
+        return loss(old_log_prob, log_prob, advantages, response_mask, *rest, **named)
+
+    return watched
+
+
+@quiet
+def _collect(monitor: Logs, collector: Collector, bypass: bool, old: Any, pi: Any, advantages: Any, mask: Any) -> None:
+    anchor = "sampling_logprobs" if bypass else "old_logprobs"
+    arrays = {anchor: old, "logprobs": pi, "advantages": advantages, "mask": mask}
+    collector.add({name: rows(array) for name, array in arrays.items()})

@@ -1,0 +1,160 @@
+"""Connection: one keep-alive connection to the service, by the standard library's HTTP.
+
+Buffers go to the socket as they are, without being joined. Whatever fails on the way raises OSError; what it means is
+the caller's business. Knows addresses and HTTP, and nothing of what is sent. HTTP is imported when it is first used.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, urlsplit
+
+from offpolicy_monitor._version import __version__
+from offpolicy_monitor.client.proxies import Proxy, proxy_for
+from offpolicy_monitor.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
+
+SCHEMES = ("http", "https")
+JSON = "application/json"
+# The timeout is that of one piece: a large body may take long, but not stand still for long.
+PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Status, headers that matter, and the decoded JSON object, empty where the answer was none."""
+
+    status: int
+    retry_after: str | None
+    document: Mapping[str, Any]
+
+    @property
+    def detail(self) -> str:
+        """What a problem document says, after the status."""
+        return f"{self.status} {self.document.get('detail') or self.document.get('title') or ''}".rstrip()
+
+
+class Connection:
+    """A service at `url`, connected when first used. Raises ConfigurationError for what is no address."""
+
+    def __init__(self, url: str, timeout: float, token: str | None) -> None:
+        self._parts = parse(url)
+        self._timeout = timeout
+        self._headers = {"User-Agent": f"offpolicy-monitor/{__version__}", "Accept": JSON}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._prefix = self._parts.path.rstrip("/")
+        self._connection: HTTPConnection | None = None
+
+    def exchange(
+        self, method: str, path: str, body: Iterable[bytes | memoryview] = (), media_type: str = JSON
+    ) -> Answer:
+        """Send a request and read its answer, whatever its status.
+
+        A kept connection that the service has closed meanwhile is replaced before use. An answer that comes before the
+        body is through (413) is read all the same.
+        """
+        pieces = list(body)
+        headers = dict(self._headers)
+        if pieces:
+            headers |= {"Content-Type": media_type, "Content-Length": str(sum(memoryview(p).nbytes for p in pieces))}
+        connection = self._open()
+        try:
+            try:
+                connection.request(method, self._prefix + path, in_pieces(pieces) if pieces else None, headers)
+            except (BrokenPipeError, ConnectionResetError):
+                answer = self._read(connection)
+                self.close()
+                return answer
+            return self._read(connection)
+        except Exception as error:
+            self.close()
+            if isinstance(error, OSError):
+                raise
+            raise ConnectionError(f"{type(error).__name__}: {error}") from error
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def abort(self) -> None:
+        """End the request that another thread is waiting for: its `exchange` raises."""
+        from socket import SHUT_RDWR
+
+        connection = self._connection
+        if connection is not None and connection.sock is not None:
+            with contextlib.suppress(OSError):  # it was not connected (any more)
+                connection.sock.shutdown(SHUT_RDWR)
+
+    def _open(self) -> "HTTPConnection":
+        if self._connection is not None and _has_ended(self._connection):
+            self.close()
+        if self._connection is None:
+            host = self._parts.hostname or ""
+            self._connection = self._made(host, proxy_for(self._parts.scheme, host))
+        return self._connection
+
+    def _made(self, host: str, proxy: Proxy | None) -> "HTTPConnection":
+        from http.client import HTTPConnection, HTTPSConnection
+
+        make = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
+        if proxy is None:
+            return make(host, self._parts.port, timeout=self._timeout)
+        connection = make(proxy.host, proxy.port, timeout=self._timeout)
+        if self._parts.scheme == "https":
+            connection.set_tunnel(host, self._parts.port, proxy.headers)
+        else:
+            self._prefix = f"http://{self._parts.netloc}{self._parts.path.rstrip('/')}"
+            self._headers |= proxy.headers
+        return connection
+
+    @staticmethod
+    def _read(connection: "HTTPConnection") -> Answer:
+        response = connection.getresponse()
+        text = response.read()
+        return Answer(response.status, response.getheader("Retry-After"), _document(text))
+
+
+def parse(url: str) -> SplitResult:
+    """The parts of a service's address. Raises ConfigurationError for what is none."""
+    parts = urlsplit(url)
+    try:
+        valid = parts.scheme in SCHEMES and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ConfigurationError(f"{url!r} is no address: it must look like http://127.0.0.1:8900")
+    return parts
+
+
+def in_pieces(buffers: Iterable[bytes | memoryview]) -> Iterator[memoryview]:
+    """Views of the buffers, none longer than PIECE bytes."""
+    for buffer in buffers:
+        view = memoryview(buffer)
+        for start in range(0, view.nbytes, PIECE):
+            yield view[start : start + PIECE]
+
+
+def _document(text: bytes) -> Mapping[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _has_ended(connection: "HTTPConnection") -> bool:
+    """Whether an idle connection has something to read: its end, for nothing was asked."""
+    if connection.sock is None:
+        return False  # http.client opens a new one
+    from select import POLLIN, poll
+
+    idle = poll()
+    idle.register(connection.sock, POLLIN)
+    return bool(idle.poll(0))

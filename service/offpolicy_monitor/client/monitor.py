@@ -1,0 +1,300 @@
+"""Monitor: what a trainer holds. `log` copies and queues; everything else happens on a thread in the background.
+
+It is where the parts of the client are put together, and the boundary that nothing passes: whatever goes wrong is
+counted in `stats`, said once in the log, and raised only where `strict` asks for it.
+"""
+
+import atexit
+import os
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from offpolicy_monitor.client import reading
+from offpolicy_monitor.client.attempt import declared
+from offpolicy_monitor.client.config import Config, settled
+from offpolicy_monitor.client.connection import Connection
+from offpolicy_monitor.client.counters import Counters
+from offpolicy_monitor.client.halves import Halves
+from offpolicy_monitor.client.mistakes import Lost, Mistake
+from offpolicy_monitor.client.queue import ByteQueue
+from offpolicy_monitor.client.run import Run
+from offpolicy_monitor.client.sender import Sender
+from offpolicy_monitor.client.shapes import check, lengths_of_rows
+from offpolicy_monitor.client.shard import Shard, make_envelope
+from offpolicy_monitor.client.values import Value, copies, read
+from offpolicy_monitor.wire.frame import encode
+
+QUEUE_BYTES = 256 << 20
+
+
+class Monitor:
+    """Sends the log-probs of a training run to a service, and never blocks or breaks the run.
+
+    url           of the service; None: OFFPOLICY_URL
+    run           name of the run; None: OFFPOLICY_RUN
+    profile       what is normal for the run (dense_bf16, moe_bf16 ...), and `labels` of it: set once, when shard 0's
+                  first batch is stored
+    attempt       restart epoch; None: OFFPOLICY_ATTEMPT, a scheduler's count of restarts, or (a run of one shard) one
+                  more than the service has where the run's steps begin anew
+    queue_bytes   bound on what waits to be sent; as much again for first halves of rollouts
+    timeout       seconds without progress after which a request is given up and sent again
+    token         sent as `Authorization: Bearer`; None: OFFPOLICY_TOKEN
+    strict        raise what would be counted: for tests
+    reduce        send mergeable summaries instead of tokens; needs torch
+
+    Raises ConfigurationError for a missing or wrong address, run or attempt, and nothing later on. Usable from several
+    threads, after fork (with an empty queue) and after pickling; as a context manager it closes itself.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        run: str | None = None,
+        *,
+        profile: str | None = None,
+        labels: Mapping[str, object] | None = None,
+        attempt: int | None = None,
+        queue_bytes: int = QUEUE_BYTES,
+        timeout: float = 10.0,
+        token: str | None = None,
+        strict: bool = False,
+        reduce: bool = False,
+    ) -> None:
+        given = Config(url or "", run or "", profile, labels, attempt, queue_bytes, timeout, token, strict, reduce)
+        self._config = settled(given, os.environ)
+        self._begin(declared(os.environ) if attempt is None else attempt)
+        atexit.register(self.close)
+        _monitors.add(self)
+
+    def _begin(self, attempt: int | None) -> None:
+        """Empty queue, zero counts, no thread yet."""
+        config = self._config
+        self._closed = False
+        self._surfaced = 0
+        self._counters = Counters()
+        self._halves = Halves(config.queue_bytes)
+        self._queue: ByteQueue[Shard] = ByteQueue(config.queue_bytes, self._overflowed)
+        self._connection = self._connect()
+        self._run = Run(config.run, attempt, config.settings, config.reduce)
+        self._sender = Sender(self._connection, self._run, self._queue, self._halves, self._counters)
+
+    def log(
+        self,
+        *,
+        step: int,
+        minibatch: int = 0,
+        minibatches: int | None = None,
+        shard: int = 0,
+        shards: int = 1,
+        policy_version: int | None = None,
+        rollout: str | None = None,
+        labels: Mapping[str, object] | None = None,
+        sequence_ids: Sequence[object] | None = None,
+        **arrays: Any,
+    ) -> None:
+        """Queue one shard of one gradient step; returns after one copy of the arrays.
+
+        `arrays` by the names of the contract: sampling_logprobs, old_logprobs, logprobs, mask, lengths, advantages,
+        policy_versions, rewards, group_ids, turns, entropy, sampling_experts, old_experts, experts. Each a tensor on
+        any device, a numpy array or a list: [T] with lengths, [S, L] with mask, or S rows; None counts as not given.
+        With `rollout` and without `logprobs` it is the first half of a shard; with `logprobs` and neither of the other
+        two, the later half. With `strict` raises Mistake for arguments the service would refuse, Lost for what was
+        lost since the last call.
+        """
+        fields = {
+            "step": step,
+            "minibatch": minibatch,
+            "minibatches": minibatches,
+            "shard": shard,
+            "shards": shards,
+            "policy_version": policy_version,
+            "rollout": rollout,
+        }
+        self._counters.add("logged")
+        try:
+            envelope = make_envelope(fields, labels, sequence_ids)
+            self._queued(envelope, _read(arrays, rollout is not None))
+        except Exception as error:  # the boundary to training
+            kind = error.kind if isinstance(error, Mistake) else type(error).__name__
+            self._counters.refuse(kind, str(error) or kind)
+            if self._config.strict:
+                self._surfaced += 1
+                raise
+        self._surface()
+
+    def evaluate(
+        self,
+        *,
+        methods: Sequence[Mapping[str, object]] | None = None,
+        detail: str = "none",
+        step: int = 0,
+        labels: Mapping[str, object] | None = None,
+        sequence_ids: Sequence[object] | None = None,
+        **arrays: Any,
+    ) -> dict[str, Any]:
+        """What the service answers to POST /v1/evaluate; nothing is stored. Synchronous, and it raises.
+
+        `methods` are rows of docs/methods.md (None: the catalogue). With detail "sequence" or "token" the answer's
+        `methods` hold keep_sequences [S] bool, keep_tokens bool and weights float32 as numpy arrays: [S, L] where the
+        log-probs were padded, else lists of S arrays. Raises Mistake, Refusal, Unavailable, OSError.
+        """
+        envelope = make_envelope({"step": step, "minibatch": 0, "shard": 0, "shards": 1}, labels, sequence_ids)
+        if methods is not None:
+            envelope["methods"] = [dict(row) for row in methods]
+        values = _read(arrays, rollout=False)
+        copied, wait = copies(values)
+        wait()
+        body = encode(envelope, copied, _bfloat16(values))
+        with closing(self._connect()) as connection:
+            answer = reading.ask(connection, "/v1/evaluate", {"detail": detail}, body)
+        shape = next(value.shape for name, value in values.items() if name.endswith("logprobs"))
+        return reading.with_arrays(answer, shape)
+
+    def runs(self) -> list[dict[str, Any]]:
+        """All runs of the service, newest first, as GET /v1/runs has them. Raises Refusal, Unavailable, OSError."""
+        with closing(self._connect()) as connection:
+            return reading.all_runs(connection)
+
+    def series(
+        self,
+        field: str,
+        *,
+        run: str | None = None,
+        first: int | None = None,
+        last: int | None = None,
+        points: int | None = None,
+        pandas: bool = False,
+    ) -> Any:
+        """One figure over the steps `first` to `last`, of this run or another: "gaps.mismatch.k3".
+
+        A dict of numpy columns step, minibatch (int64) and value (float64, NaN where absent), or a pandas frame of
+        them; more steps than `points` are thinned out. Raises Refusal, Unavailable, OSError, ConfigurationError.
+        """
+        query = {"field": field, "from": first, "to": last, "points": points}
+        path = f"{Run(run or self._config.run, None).path}/series"
+        with closing(self._connect()) as connection:
+            return reading.columns(reading.ask(connection, path, query), pandas)
+
+    @property
+    def strict(self) -> bool:
+        """Whether what goes wrong is raised: adapters then raise their own mistakes too."""
+        return self._config.strict
+
+    @property
+    def stats(self) -> Mapping[str, Any]:
+        """What became of the batches: logged = sent + pending + dropped + errors, once nothing is on the move.
+
+        pending (waiting or being sent), pending_bytes, sent (acknowledged; `duplicates` of them were there already),
+        dropped and dropped_by reason, errors and errors_by kind or status, retries, sent_bytes (bodies, repeated ones
+        too), last_error.
+        """
+        return {**self._counters.read(), "pending": len(self._queue), "pending_bytes": self._queue.used}
+
+    def flush(self, deadline: float = 10.0) -> bool:
+        """Wait until everything is sent or given up, at most `deadline` seconds; whether it is."""
+        empty = self._queue.wait_empty(deadline)
+        self._surface()
+        return empty
+
+    def close(self, deadline: float = 10.0) -> None:
+        """Send what is queued, for at most `deadline` seconds; the rest is dropped and counted. Called at exit."""
+        atexit.unregister(self.close)
+        self._closed = True
+        self._queue.close()
+        self._sender.join(deadline)
+        left = self._queue.clear()
+        if left:
+            self._counters.drop("deadline", f"{left} batches were not sent within {deadline:g} s of closing", left)
+            self._connection.abort()
+        self._surface()
+
+    def __enter__(self) -> "Monitor":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._config, self._run.given_attempt)
+
+    def _queued(self, envelope: dict[str, Any], values: Mapping[str, Value]) -> None:
+        """Copy into room reserved beforehand, and leave the rest to the thread."""
+        size = sum(value.nbytes for value in values.values()) + sum(map(len, envelope.get("sequence_ids", ())))
+        if self._closed:
+            self._counters.drop("closed", "logged after close")
+            return
+        self._sender.start()
+        if not self._queue.reserve(size):
+            reason = "too_large" if size > self._config.queue_bytes else "queue_full"
+            self._counters.drop(reason, f"{size} bytes do not fit queue_bytes={self._config.queue_bytes}")
+            return
+        try:
+            copied, wait = copies(values)
+        except BaseException:
+            self._queue.release(size)
+            raise
+        shard = Shard(envelope, copied, _bfloat16(values), size, wait, _device(values))
+        if shard.is_first_half and shard.rollout is not None:
+            self._halves.keep(shard.rollout, shard)
+        self._queue.put(shard, size)
+
+    def _overflowed(self, count: int) -> None:
+        message = f"the queue of {self._config.queue_bytes} bytes is full; the oldest batches are dropped"
+        self._counters.drop("queue_full", message, count)
+
+    def _connect(self) -> Connection:
+        return Connection(self._config.url, self._config.timeout, self._config.token)
+
+    def _surface(self) -> None:
+        """With `strict`, raise once what the background has lost."""
+        if not self._config.strict:
+            return
+        stats = self._counters.read()
+        lost = stats["dropped"] + stats["errors"]
+        if lost > self._surfaced:
+            self._surfaced = lost
+            raise Lost(str(stats["last_error"]))
+
+
+def _read(arrays: Mapping[str, Any], rollout: bool) -> dict[str, Value]:
+    """The arrays by name, checked against each other; lengths of rows are filled in."""
+    values = {name: read(name, value) for name, value in arrays.items() if value is not None}
+    check(values, rollout)
+    lengths = lengths_of_rows(values)
+    if lengths is not None and "lengths" not in values:
+        values["lengths"] = read("lengths", lengths)
+    return values
+
+
+def _bfloat16(values: Mapping[str, Value]) -> frozenset[str]:
+    return frozenset(name for name, value in values.items() if value.bfloat16)
+
+
+def _device(values: Mapping[str, Value]) -> str:
+    """The device of the log-probs that are on one, else the CPU."""
+    there = (str(value.parts[0].device) for name, value in values.items() if value.on_device and "logprobs" in name)
+    return next(there, "cpu")
+
+
+def _again(config: Config, attempt: int | None) -> Monitor:
+    """A monitor of the same settings, in the process that unpickles it."""
+    return Monitor(
+        config.url, config.run, profile=config.profile, labels=config.labels, attempt=attempt,
+        queue_bytes=config.queue_bytes, timeout=config.timeout, token=config.token, strict=config.strict,
+        reduce=config.reduce,
+    )  # fmt: skip
+
+
+_monitors: "weakref.WeakSet[Monitor]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In the child: the parent's queue is the parent's, its thread and its connection are not here."""
+    for monitor in list(_monitors):
+        monitor._connection.close()  # the child's descriptor of it; the parent's stays open
+        monitor._begin(monitor._run.learned_attempt)
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,122 @@
+"""Sender: the background thread that takes shards from the queue and posts them, one after the other, in order.
+
+Everything slow happens here: waiting for copies, encoding, HTTP, back-off. Nothing that goes wrong leaves the thread;
+it is counted. Knows the service's paths, and nothing of how shards come about.
+"""
+
+import json
+import threading
+
+from offpolicy_monitor.client import verdict
+from offpolicy_monitor.client.backoff import delay
+from offpolicy_monitor.client.connection import Connection
+from offpolicy_monitor.client.counters import Counters
+from offpolicy_monitor.client.halves import Halves
+from offpolicy_monitor.client.queue import ByteQueue
+from offpolicy_monitor.client.run import Run
+from offpolicy_monitor.client.shard import Shard
+from offpolicy_monitor.client.verdict import Verdict
+from offpolicy_monitor.wire.frame import MEDIA_TYPE
+
+
+class Sender:
+    """Posts what is queued for one run; `start` begins, closing the queue ends."""
+
+    def __init__(
+        self, connection: Connection, run: Run, queue: ByteQueue[Shard], halves: Halves, counters: Counters
+    ) -> None:
+        self._connection, self._run = connection, run
+        self._queue, self._halves, self._counters = queue, halves, counters
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin, unless it has begun."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="offpolicy-monitor", daemon=True)
+                self._thread.start()
+
+    def join(self, deadline: float) -> None:
+        """Wait for the thread's end, at most `deadline` seconds, then break off what it waits for."""
+        if self._thread is not None:
+            self._thread.join(max(deadline, 0.0))
+
+    def _work(self) -> None:
+        while (taken := self._queue.take()) is not None:
+            ticket, shard = taken
+            try:
+                self._deliver(ticket, shard)
+            except Exception as error:  # the thread's boundary: whatever went wrong, training goes on
+                if self._queue.done(ticket):
+                    self._counters.refuse(type(error).__name__, str(error) or type(error).__name__)
+        self._connection.close()
+
+    def _deliver(self, ticket: int, shard: Shard) -> None:
+        """Post until it is settled or given up."""
+        attempts = 1
+        while (found := self._try(shard)).kind in ("again", "gone") and attempts < found.most:
+            if found.kind == "gone":
+                whole = self._whole(shard)
+                if whole is None:
+                    break
+                shard = whole
+            elif not self._rest(ticket, attempts, found):
+                return
+            attempts += 1
+            self._counters.add("retries")
+        if self._queue.done(ticket):
+            self._count(found)
+
+    def _rest(self, ticket: int, attempts: int, found: Verdict) -> bool:
+        self._counters.tell(found.reason, f"{found.message}; trying again")
+        return self._queue.rest(ticket, delay(attempts, found.retry_after))
+
+    def _try(self, shard: Shard) -> Verdict:
+        """One attempt."""
+        try:
+            refusal = self._run.learn(self._connection, shard)
+            if refusal is not None:
+                return verdict.of_answer(refusal)
+            ready = self._run.ready(shard, self._halves)
+            return Verdict("sent") if ready is None else self._post(ready)
+        except OSError as error:
+            return verdict.of_failure(error)
+
+    def _post(self, shard: Shard) -> Verdict:
+        body = shard.body(self._run.attempt)
+        self._counters.add("sent_bytes", sum(memoryview(part).nbytes for part in body))
+        answer = self._connection.exchange("POST", f"{self._run.path}/batches", body, MEDIA_TYPE)
+        if self._run.outdated(answer):
+            return Verdict("again", str(answer.status), answer.detail, most=verdict.OUTDATED_ATTEMPTS)
+        found = verdict.of_answer(answer)
+        if found.stored:
+            self._change_run(shard)
+        return found
+
+    def _whole(self, shard: Shard) -> Shard | None:
+        """The shard with its first half, where that is still kept and not in it yet."""
+        first = self._halves.find(shard.rollout) if shard.is_later_half else None
+        return None if first is None else shard.joined(first)
+
+    def _count(self, found: Verdict) -> None:
+        if found.kind == "sent":
+            self._counters.add("sent")
+            self._counters.add("duplicates", int(found.duplicate))
+        else:
+            self._counters.refuse(found.reason, found.message)
+
+    def _change_run(self, shard: Shard) -> None:
+        """Set profile and labels of the run, after its first stored shard; a failure is tried again after the next."""
+        changes = self._run.changes(shard)
+        if not changes:
+            return
+        try:
+            answer = self._connection.exchange("PATCH", self._run.path, [json.dumps(changes).encode()])
+        except OSError as error:
+            self._counters.tell("run", f"profile and labels not set: {error}")
+            return
+        found = verdict.of_answer(answer)
+        self._run.changed = found.kind != "again"
+        if found.kind == "refused":
+            self._counters.tell("run", f"profile and labels not set: {found.message}")

@@ -1,0 +1,55 @@
+"""Verdict: what an answer, or none, means for the shard that was posted. The rules as rows.
+
+Knows statuses of the contract and which of them are worth another attempt. Knows no threads and no queue.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from offpolicy_monitor.client.connection import Answer
+
+Kind = Literal["sent", "again", "gone", "refused"]
+ALWAYS = 1 << 62
+
+# 4xx that another attempt may mend, by themselves or with time.
+TEMPORARY = (408, 425, 429)
+ROLLOUT_GONE = 410
+# A defect of the service. Another attempt may meet a mended one, but a shard must not stand before all others for good.
+DEFECT, DEFECT_ATTEMPTS = 500, 5
+# Rows of methods that change with every shard are somebody else's trouble.
+OUTDATED_ATTEMPTS = 5
+# A body that breaks the connection each time (a proxy's limit, for one) would stand there for good as well.
+BROKEN_ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What to do: count as sent, post again (in all at most `most` times), post whole, or count as refused."""
+
+    kind: Kind
+    reason: str = ""
+    message: str = ""
+    retry_after: str | None = None
+    most: int = ALWAYS
+    duplicate: bool = False
+    stored: bool = False
+
+
+def of_answer(answer: Answer) -> Verdict:
+    """The verdict on an answer."""
+    status, said = answer.status, answer.document
+    if 200 <= status < 300:
+        return Verdict("sent", duplicate=said.get("duplicate") is True, stored=said.get("stored", True) is True)
+    if status == ROLLOUT_GONE:
+        return Verdict("gone", "410", answer.detail)
+    if status in TEMPORARY or status >= 500:
+        most = DEFECT_ATTEMPTS if status == DEFECT else ALWAYS
+        return Verdict("again", str(status), answer.detail, answer.retry_after, most)
+    return Verdict("refused", str(status), answer.detail)
+
+
+def of_failure(error: Exception) -> Verdict:
+    """The verdict on a connection that failed, before or after the body was sent."""
+    message = f"{type(error).__name__}: {error}".rstrip(": ")
+    broken = isinstance(error, BrokenPipeError | ConnectionResetError)
+    return Verdict("again", "connection", message, None, BROKEN_ATTEMPTS if broken else ALWAYS)

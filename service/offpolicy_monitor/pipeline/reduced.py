@@ -1,0 +1,62 @@
+"""A reduced shard in place of a measured one: its method rows must be those that the run has now.
+
+Figures of other thresholds than the run's would be merged with nothing, so such a shard is refused with 409 and the
+trainer fetches the rows and reduces again. Knows rows and figures; the summary itself was checked when it was decoded.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from offpolicy_monitor.errors import FieldError, Refusal
+from offpolicy_monitor.exposition.histograms import exposed
+from offpolicy_monitor.methods import MethodRow
+from offpolicy_monitor.pipeline.values import Measured
+from offpolicy_monitor.summary.checks import InvalidSummaryError, check_figures
+from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.wire.arrays import quotable
+from offpolicy_monitor.wire.message import Reduced
+from offpolicy_monitor.wire.summaries import fault
+
+#: The kind of the refusal, by which a trainer knows that fetching the rows again helps.
+METHODS_CHANGED: Final = "methods-changed"
+HOW: Final = "fetch the rows (GET /v1/runs/{run}, `methods`; an unknown run has the default ones) and reduce again"
+
+
+def accepted(message: Reduced, digest: bytes, rows: Sequence[MethodRow]) -> Measured:
+    """What measuring would have given. Refusal 409 for other rows than these, 422 for figures that contradict."""
+    summary = message.summary
+    check_rows(summary, rows)
+    try:
+        check_figures(summary)
+    except InvalidSummaryError as error:
+        raise fault(error) from error
+    return Measured(message, digest, summary, summary.figures(), exposed(summary))
+
+
+def check_rows(summary: StepSummary, rows: Sequence[MethodRow]) -> None:
+    """Refusal 409 unless the summary's methods are the rows whose gap (and advantages, where needed) were sent."""
+    defined: dict[str, dict[str, Any]] = {row.name: row.spec for row in rows}
+    for name, method in summary.methods.items():
+        if name not in defined:
+            raise _changed(name, "is no row of this run")
+        if method.spec != defined[name]:
+            raise _changed(name, f"is not {defined[name]}")
+    advantages = _has_advantages(summary)
+    for row in rows:
+        needed = row.gap in summary.gaps and (advantages is True or not row.method.signed)
+        if needed and row.name not in summary.methods:
+            raise _changed(row.name, "is a row of this run")
+        if row.name in summary.methods and row.method.signed and advantages is False:
+            raise Refusal.of_field(422, "invalid-field", f"summary.methods.{row.name}", "needs advantages")
+
+
+def _has_advantages(summary: StepSummary) -> bool | None:
+    """Whether tokens had advantages; None where there are no tokens to tell."""
+    signs = {key.rpartition("/")[2] for gap in summary.gaps.values() for key in gap.histograms}
+    return signs != {"unknown"} if signs else None
+
+
+def _changed(name: str, message: str) -> Refusal:
+    field = f"summary.methods.{quotable(name)}"
+    detail = f"{field} {message}: {HOW}"
+    return Refusal(409, METHODS_CHANGED, detail, [FieldError(field, f"{message}: {HOW}")])

@@ -1,0 +1,36 @@
+"""The names of breakdown buckets, by dimension: what a table `breakdown/<dimension>/<bucket>/...` may be called.
+
+Shared by the maker of breakdowns and by the checks of summaries that come from elsewhere. Knows no tokens.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.parse import quote
+
+#: A bucket's name is its lower edge.
+MU_BUCKETS: Final = ("0", "1e-4", "1e-3", "1e-2", "1e-1", "5e-1", "9e-1", "99e-2")
+LAGS: Final = 9
+LAG_BUCKETS: Final = ("negative", *map(str, range(LAGS)), f"{LAGS}+")
+TURNS: Final = 16
+TURN_BUCKETS: Final = (*map(str, range(TURNS)), f"{TURNS}+")
+SIGN_BUCKETS: Final = ("negative", "zero", "positive")
+#: Powers of two, of positions and of lengths.
+POWER_BUCKETS: Final = tuple(str(1 << power) for power in range(63))
+
+#: The dimensions whose buckets are the same for every shard.
+BUCKETS: Final[Mapping[str, frozenset[str]]] = {
+    "position": frozenset({"first", *POWER_BUCKETS, "last"}),
+    "length": frozenset(POWER_BUCKETS),
+    "mu_probability": frozenset(MU_BUCKETS),
+    "lag": frozenset(LAG_BUCKETS),
+    "turn": frozenset(TURN_BUCKETS),
+    "advantage_sign": frozenset(SIGN_BUCKETS),
+}
+
+
+def constant_buckets(shard: int | None, labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The dimensions in which a whole shard is one bucket; names and values of labels are percent-encoded."""
+    if shard is not None:
+        yield "shard", str(shard)
+    for name, value in labels.items():
+        yield f"label:{quote(name, safe='')}", quote(value, safe="")

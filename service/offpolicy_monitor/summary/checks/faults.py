@@ -1,0 +1,42 @@
+"""How a fault in a summary is named: the path to the part at fault, as `gaps.mismatch.sums.tokens`, and what is wrong.
+
+Also the two comparisons that every check is made of. Knows no part of a summary.
+"""
+
+from typing import Any
+
+from offpolicy_monitor.errors import OffpolicyMonitorError
+
+#: Sums that were added up in another order may differ by this much, relative to what they are compared with.
+ROUNDING = 1e-5
+#: What float32 cannot hold below this is lost; sums of squares may lack as much a token.
+UNDERFLOW = 1e-30
+
+
+class InvalidSummaryError(OffpolicyMonitorError):
+    """A summary that no batch can have. `path` is empty where all of it is at fault."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.path = path
+        self.message = message
+
+
+def need(holds: bool, path: str, message: str) -> None:
+    """Raise InvalidSummaryError where something does not hold."""
+    if not holds:
+        raise InvalidSummaryError(path, message)
+
+
+def about_at_most(low: float, high: float, scale: float = 0.0) -> bool:
+    """Whether low <= high up to ROUNDING of the larger magnitude (or of `scale`); exact for two integers."""
+    if isinstance(low, int) and isinstance(high, int):
+        return low <= high
+    return low <= high + ROUNDING * max(abs(low), abs(high), scale) + UNDERFLOW
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is a string that can be stored: encodable, without control characters."""
+    return isinstance(value, str) and not any(
+        ord(letter) < 0x20 or 0x7F <= ord(letter) <= 0x9F or 0xD800 <= ord(letter) <= 0xDFFF for letter in value
+    )

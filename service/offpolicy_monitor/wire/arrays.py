@@ -1,0 +1,91 @@
+"""The arrays that a body may hold, as a table of rows, and how one of them is refused.
+
+Knows names, dtypes and values that are allowed; not how either media type spells them, and not how the arrays fit
+together (layout). Trainers that reduce at the source import it: it needs nothing but this project's errors.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from offpolicy_monitor.errors import FieldError, Refusal
+
+MAX_LAYERS = 1024
+MAX_TOP_K = 256
+MAX_ERRORS = 32
+#: Field names may be paths into a summary.
+QUOTED_CHARACTERS = 64
+#: The array that stands in place of all others where a trainer has reduced its shard itself.
+SUMMARY = "summary"
+
+Kind = Literal["log-prob", "float", "int", "mask", "experts"]
+Per = Literal["token", "sequence", "either"]
+
+
+@dataclass(frozen=True)
+class ArrayRow:
+    """One array of the contract: what its entries are, and whether it has one per position or per sequence."""
+
+    name: str
+    kind: Kind
+    per: Per
+    least: int | None = None
+    """Smallest value allowed, for kind int."""
+    neutral: int = 0
+    """What stands for a sequence without a token, for arrays given per sequence or per token."""
+    finite: bool = False
+    """Whether a value that is not finite is refused."""
+
+    @property
+    def inner_rank(self) -> int:
+        """Dimensions behind the position: 2 for [T, layers, k], else 0."""
+        return 2 if self.kind == "experts" else 0
+
+
+ARRAYS: Mapping[str, ArrayRow] = {
+    row.name: row
+    for row in (
+        ArrayRow("sampling_logprobs", "log-prob", "token"),
+        ArrayRow("old_logprobs", "log-prob", "token"),
+        ArrayRow("logprobs", "log-prob", "token"),
+        ArrayRow("lengths", "int", "sequence", least=0),
+        ArrayRow("mask", "mask", "token"),
+        ArrayRow("advantages", "float", "either", finite=True),
+        ArrayRow("policy_versions", "int", "either", least=-1, neutral=-1),
+        ArrayRow("rewards", "float", "sequence"),
+        ArrayRow("group_ids", "int", "sequence"),
+        ArrayRow("turns", "int", "token"),
+        ArrayRow("entropy", "float", "token"),
+        ArrayRow("sampling_experts", "experts", "token"),
+        ArrayRow("old_experts", "experts", "token"),
+        ArrayRow("experts", "experts", "token"),
+    )
+}
+
+FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
+
+# The dtypes each kind takes, by their names on the wire.
+DTYPES: Mapping[Kind, frozenset[str]] = {
+    "log-prob": FLOATS,
+    "float": FLOATS,
+    "int": INTEGERS,
+    "mask": FLOATS | INTEGERS | {"bool"},
+    "experts": frozenset({"uint8", "uint16"}),
+}
+
+
+def invalid(field: str, message: str) -> Refusal:
+    """The 422 of one envelope field or array."""
+    return all_invalid([FieldError(field, message)])
+
+
+def all_invalid(errors: Sequence[FieldError]) -> Refusal:
+    """One 422 for all fields at fault, the first 32 of them."""
+    errors = [FieldError(quotable(error.field), error.message) for error in errors[:MAX_ERRORS]]
+    return Refusal(422, "invalid-field", "; ".join(f"{error.field}: {error.message}" for error in errors), errors)
+
+
+def quotable(text: str) -> str:
+    """Client text fit for an answer: bounded, and encodable (JSON may hold half of a surrogate pair)."""
+    return text[:QUOTED_CHARACTERS].encode(errors="replace").decode()

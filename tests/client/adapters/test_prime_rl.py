@@ -1,0 +1,57 @@
+"""prime-rl's adapter, driven with objects of the shape of its LossInputs: one whole sequence a call."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from offpolicy_monitor.client.adapters.prime_rl import watched_loss
+
+from tests.client.adapters.recorder import Poster, Recorder
+from tests.fixtures.application import Client
+
+
+def sequence(drift: float, mask: list[bool], advantage: float | None = 1.0) -> SimpleNamespace:
+    """A sequence whose first token stands for a prompt, with the uniform log-prob that prime-rl puts there."""
+    mu = torch.tensor([0.0, *(-1.0 - 0.25 * position for position in range(1, len(mask)))])
+    pi = torch.cat([torch.full((1,), -11.0), mu[1:] + drift]).requires_grad_()
+    advantages = None if advantage is None else torch.full((len(mask),), advantage)
+    masked = torch.tensor(mask)
+    return SimpleNamespace(
+        trainer_logprobs=pi, inference_logprobs=mu, advantages=advantages, loss_mask=masked, loss_weights=None
+    )
+
+
+def loss(inputs: Any, scale: float = 1.0) -> tuple[float, float]:
+    """Whatever the run's own loss is."""
+    return float(inputs.trainer_logprobs.detach()[inputs.loss_mask].sum()), scale
+
+
+def optimizer() -> torch.optim.Optimizer:
+    return torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
+
+
+def test_the_sequences_of_an_optimizer_step_arrive_as_one_step_with_the_total_gap(client: Client) -> None:
+    poster, stepping = Poster(client, "prime"), optimizer()
+    watched = watched_loss(loss, poster)
+    batches = [
+        [sequence(0.5, [False, True, True, True]), sequence(-0.25, [False, True])],
+        [sequence(0.125, [False, True])],
+    ]
+    for batch in batches:
+        for inputs in batch:
+            assert watched(inputs, scale=2.0) == (loss(inputs)[0], 2.0)
+        stepping.step()
+    first, second = poster.step(1), poster.step(2)
+    assert (first["tokens"], first["sequences"], list(first["gaps"])) == (4, 2, ["total"])
+    assert first["gaps"]["total"]["log_ratio_mean"] == pytest.approx((3 * 0.5 - 0.25) / 4)
+    assert second["gaps"]["total"]["log_ratio_mean"] == pytest.approx(0.125)
+
+
+def test_what_is_kept_until_the_optimizer_steps_holds_no_graph() -> None:
+    recorder = Recorder()
+    watched_loss(loss, recorder, first_step=40)(sequence(0.5, [False, True], advantage=None))
+    optimizer().step()
+    (call,) = recorder.calls
+    assert call["step"] == 40 and "advantages" not in call
+    assert not call["logprobs"][0].requires_grad

@@ -1,0 +1,100 @@
+"""What the adapters share: rows and lengths, the place of a process, the collector, and the guard around them."""
+
+import logging
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from offpolicy_monitor.client.adapters import Logs
+from offpolicy_monitor.client.adapters.collector import Collector
+from offpolicy_monitor.client.adapters.layouts import detached, lengths, rows, split
+from offpolicy_monitor.client.adapters.place import in_groups_of, of_process
+from offpolicy_monitor.client.adapters.quiet import quiet
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from tests.client.adapters.recorder import Recorder
+
+
+def test_cumulative_lengths_become_lengths() -> None:
+    assert lengths(torch.tensor([0, 3, 3, 8], dtype=torch.int32)).tolist() == [3, 0, 5]
+    assert lengths([0, 2]).dtype == np.int64
+
+
+def test_packed_arrays_split_into_views_and_lengths_that_do_not_add_up_are_refused() -> None:
+    packed = torch.arange(5.0)
+    parts = split(packed, [2, 0, 3])
+    assert [part.tolist() for part in parts] == [[0.0, 1.0], [], [2.0, 3.0, 4.0]]
+    assert parts[2].data_ptr() == packed[2:].data_ptr()
+    with pytest.raises(ValueError, match="lengths add up to 4, the packed array has 5 entries"):
+        split(packed, [4])
+
+
+def test_rows_leave_their_graph_behind() -> None:
+    padded = torch.ones(2, 3, requires_grad=True) * 2
+    assert [row.requires_grad for row in rows(padded)] == [False, False]
+    assert detached([1.0]) == [1.0] and not detached(padded).requires_grad
+
+
+def test_a_process_without_torch_distributed_is_the_only_shard() -> None:
+    assert of_process() == (0, 1)
+    assert in_groups_of(1)() == (0, 1)
+
+
+def test_of_ranks_that_hold_the_same_tokens_the_first_posts() -> None:
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=2, world_size=4)
+    try:
+        assert of_process() == (2, 4)
+        assert (in_groups_of(2)(), in_groups_of(4)()) == ((1, 2), None)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_the_collector_posts_once_an_optimizer_step_and_numbers_the_gradient_steps() -> None:
+    recorder, weight = Recorder(), torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([weight])
+    collector = Collector(recorder, first_step=5, minibatches=2, first_minibatch=1)
+    for count in (2, 1, 1):
+        for _ in range(count):
+            collector.add({"logprobs": [torch.full((3,), -0.5)], "old_logprobs": [torch.full((3,), -0.25)]})
+        optimizer.step()
+    optimizer.step()
+    told = [(call["step"], call["minibatch"], call["minibatches"], len(call["logprobs"])) for call in recorder.calls]
+    assert told == [(5, 1, 3, 2), (5, 2, 3, 1), (6, 1, 3, 1)]
+
+
+def test_a_rank_without_a_place_posts_nothing() -> None:
+    recorder = Recorder()
+    collector = Collector(recorder, place=lambda: None)
+    collector.add({"logprobs": [torch.zeros(1)]})
+    collector.post()
+    assert recorder.calls == []
+
+
+class Lenient(Recorder):
+    strict = False
+
+
+def test_what_an_adapter_raises_is_logged_once_and_raised_to_a_strict_monitor_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @quiet
+    def broken(monitor: Logs) -> None:
+        raise KeyError("completion_mask")
+
+    with caplog.at_level(logging.WARNING, "offpolicy_monitor"):
+        broken(Lenient())
+        broken(Lenient())
+    assert [
+        record.getMessage().endswith("posts nothing: KeyError('completion_mask')") for record in caplog.records
+    ] == [True]
+    with pytest.raises(KeyError):
+        broken(Recorder())
+
+
+def test_importing_the_adapters_imports_no_framework_and_no_torch() -> None:
+    names = ", ".join(f"offpolicy_monitor.client.adapters.{name}" for name in ("trl", "verl", "prime_rl", "slime"))
+    heavy = "{'torch', 'trl', 'transformers', 'verl', 'prime_rl', 'slime', 'megatron'}"
+    script = f"import sys, {names}; print(sorted({heavy} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"

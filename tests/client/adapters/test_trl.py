@@ -1,0 +1,149 @@
+"""TRL's adapter around the real GRPOTrainer: what the service tells equals what the trainer's own tensors give."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from offpolicy_monitor.client.adapters.trl import Counts, arrays, post, watch
+
+from tests.client.adapters.recorder import Poster, Recorder
+from tests.client.adapters.trl_trainer import RecordingTrainer, SamplingTrainer, trainer
+from tests.fixtures.application import Client
+
+# What transformers and its tokenizers say about themselves is not this project's to mend.
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+
+GAPS = {
+    "mismatch": ("old_per_token_logps", "sampling_per_token_logps"),
+    "staleness": ("current", "old_per_token_logps"),
+    "total": ("current", "sampling_per_token_logps"),
+}
+
+
+def expected(forwards: list[dict[str, Any]], gap: str) -> dict[str, float]:
+    """The gap's figures over the completion tokens of some forwards, from the trainer's tensors, in float64."""
+    upper, lower = GAPS[gap]
+    differences = []
+    for seen in forwards:
+        tensors = seen | {"current": seen["scored"][0]}
+        mask = seen["completion_mask"].bool()
+        differences.append(tensors[upper][mask].double() - tensors[lower][mask].double())
+    d = torch.cat(differences)
+    return {
+        "tokens": len(d),
+        "k1": float(-d.mean()),
+        "k3": float((d.exp() - 1 - d).mean()),
+        "log_ratio_min": float(d.min()),
+        "log_ratio_max": float(d.max()),
+        "abs_log_ratio_mean": float(d.abs().mean()),
+    }
+
+
+def test_the_figures_of_every_gradient_step_are_those_of_the_trainers_own_tensors(
+    client: Client, tmp_path: Path
+) -> None:
+    training, poster = trainer(SamplingTrainer, tmp_path), Poster(client, "trl")
+    watch(training, poster).train()
+    assert [(seen["global_step"]) for seen in training.seen] == list(range(8))
+    for global_step, seen in enumerate(training.seen):
+        merged = poster.step(global_step // 4 * 4, global_step % 4)
+        assert merged["complete"] and merged["sequences"] == 4 and merged["policy_version"] == global_step
+        for gap in GAPS:
+            told = {name: merged["gaps"][gap][name] for name in expected([seen], gap)}
+            assert told == pytest.approx(expected([seen], gap), rel=1e-5, abs=1e-7), gap
+
+
+def test_the_policy_moves_within_a_rollout_and_the_engine_stays_where_it_was(client: Client, tmp_path: Path) -> None:
+    poster = Poster(client, "trl")
+    watch(trainer(SamplingTrainer, tmp_path), poster).train()
+    steps = [poster.step(0, minibatch) for minibatch in range(4)]
+    assert steps[0]["gaps"]["staleness"]["abs_log_ratio_max"] < 1e-5
+    assert steps[3]["gaps"]["staleness"]["k3"] > 1e-3
+    assert all(0 < step["gaps"]["mismatch"]["k3"] < 1e-3 for step in steps)
+
+
+def test_without_an_engines_log_probs_the_staleness_arrives_and_no_other_gap(client: Client, tmp_path: Path) -> None:
+    training, poster = trainer(RecordingTrainer, tmp_path, max_steps=4), Poster(client, "trl")
+    watch(training, poster).train()
+    merged = poster.step(0, 3)
+    assert list(merged["gaps"]) == ["staleness"]
+    told = {name: merged["gaps"]["staleness"][name] for name in expected([training.seen[3]], "staleness")}
+    assert told == pytest.approx(expected([training.seen[3]], "staleness"), rel=1e-5, abs=1e-7)
+
+
+def test_accumulated_forwards_are_the_shards_of_one_gradient_step(client: Client, tmp_path: Path) -> None:
+    training, poster = (
+        trainer(RecordingTrainer, tmp_path, gradient_accumulation_steps=2, max_steps=4),
+        Poster(client, "a"),
+    )
+    watch(training, poster).train()
+    keys = [(call["step"], call["minibatch"], call["shard"], call["shards"]) for call in poster.calls]
+    assert keys == [
+        (0, 0, 0, 2),
+        (0, 0, 1, 2),
+        (0, 1, 0, 2),
+        (0, 1, 1, 2),
+        (2, 0, 0, 2),
+        (2, 0, 1, 2),
+        (2, 1, 0, 2),
+        (2, 1, 1, 2),
+    ]
+    merged, accumulated = poster.step(0, 1), expected(training.seen[2:4], "staleness")
+    assert merged["complete"] and merged["minibatches"] == [0, 1]
+    assert {name: merged["gaps"]["staleness"][name] for name in accumulated} == pytest.approx(
+        accumulated, rel=1e-5, abs=1e-7
+    )
+
+
+def test_entropies_advantages_and_versions_are_the_trainers(tmp_path: Path) -> None:
+    training, recorder = trainer(RecordingTrainer, tmp_path, max_steps=6), Recorder()
+    watch(training, recorder).train()
+    for call, seen in zip(recorder.calls, training.seen, strict=True):
+        assert torch.equal(call["logprobs"], seen["scored"][0]) and torch.equal(call["entropy"], seen["scored"][1])
+        assert torch.equal(call["advantages"], seen["advantages"])
+        assert not call["logprobs"].requires_grad
+    assert [call["policy_version"] for call in recorder.calls] == [0, 1, 2, 3, 4, 5]
+    assert [call["policy_versions"].tolist() for call in recorder.calls] == [[0] * 4] * 4 + [[4] * 4] * 2
+
+
+def test_the_forwards_of_every_process_are_shards_of_their_own() -> None:
+    recorder, counts = Recorder(), Counts()
+    rows = torch.zeros(1, 2)
+    inputs = {"old_per_token_logps": rows, "completion_mask": rows + 1}
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(steps_per_generation=4, gradient_accumulation_steps=2),
+        accelerator=SimpleNamespace(process_index=1, num_processes=3),
+        state=SimpleNamespace(global_step=10),
+        num_iterations=1,
+    )
+    for forward in range(4):
+        trainer._step, trainer.state.global_step = 20 + forward, 10 + forward // 2
+        post(recorder, trainer, counts, inputs, (rows, None))
+    keys = [(call["step"], call["minibatch"], call["minibatches"], call["shard"]) for call in recorder.calls]
+    assert keys == [(10, 0, 2, 2), (10, 0, 2, 3), (10, 1, 2, 2), (10, 1, 2, 3)]
+    assert {call["shards"] for call in recorder.calls} == {6}
+
+
+def test_tokens_that_a_tool_wrote_are_masked_and_what_trl_leaves_out_is_not_sent() -> None:
+    inputs = {"completion_mask": torch.tensor([[1, 1, 1, 0]]), "tool_mask": torch.tensor([[1, 0, 1, 1]])}
+    sent = arrays(inputs | {"old_per_token_logps": None}, (torch.zeros(1, 4), None, None))
+    assert sorted(sent) == ["logprobs", "mask"]
+    assert sent["mask"].tolist() == [[True, False, True, False]]
+
+
+def test_a_rollout_that_is_used_once_has_nothing_to_compare_and_posts_nothing(tmp_path: Path) -> None:
+    recorder = Recorder()
+    once = {"num_iterations": 1, "gradient_accumulation_steps": 2, "max_steps": 2}
+    watch(trainer(RecordingTrainer, tmp_path, **once), recorder).train()
+    assert recorder.calls == []
+
+
+def test_watching_changes_no_weight(tmp_path: Path) -> None:
+    plain = trainer(RecordingTrainer, tmp_path / "plain")
+    plain.train()
+    watched = watch(trainer(RecordingTrainer, tmp_path / "watched"), Recorder())
+    watched.train()
+    for alone, beside in zip(plain.model.parameters(), watched.model.parameters(), strict=True):
+        assert torch.equal(alone, beside)

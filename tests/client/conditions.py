@@ -1,0 +1,91 @@
+"""Conditions a service may be in, as addresses to post to, and a training loop that is timed under them.
+
+The loop waits for a while, then logs, as a trainer on an accelerator does. What a copy of the same arrays costs is
+measured in the same loop, into memory that stays taken for as long, since memory just freed is faster to write to.
+"""
+
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from offpolicy_monitor import Monitor
+
+from tests.client.batches import nbytes
+from tests.client.fakes import Fake, Said, serving
+from tests.demo.stub import unused_url
+
+
+@contextmanager
+def process(mode: str, stopped: bool = False) -> Iterator[str]:
+    """A fake service in a process of its own, so that it shares no lock with the loop; `stopped`: by SIGSTOP."""
+    command = [sys.executable, "-m", "tests.client.conditions", mode]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        url = child.stdout.readline().strip()
+        try:
+            if stopped:
+                child.send_signal(signal.SIGSTOP)
+            yield url
+        finally:
+            child.kill()
+
+
+@contextmanager
+def absent() -> Iterator[str]:
+    yield unused_url()
+
+
+ANSWERS = {
+    "healthy": Said(),
+    "slow": Said(delay=2.0),
+    "refusing": Said(422, {"detail": "no"}),
+    "defective": Said(500),
+    "breaking": Said(cut=True),
+}
+CONDITIONS: Mapping[str, Callable[[], AbstractContextManager[str]]] = {
+    **{mode: partial(process, mode) for mode in ANSWERS},
+    "stopped": partial(process, "healthy", stopped=True),
+    "absent": absent,
+}
+
+
+@dataclass
+class Times:
+    """Seconds of each step of a loop: all of it, its wait, and its logging, or the plain copy in place of it."""
+
+    step: list[float] = field(default_factory=list)
+    log: list[float] = field(default_factory=list)
+    copy: list[float] = field(default_factory=list)
+    wait: list[float] = field(default_factory=list)
+
+
+def train(monitor: Monitor | None, arrays: Mapping[str, Any], steps: int, compute: float, kept_bytes: int) -> Times:
+    """A loop of `steps` that waits `compute` seconds a step, as for its device; without a monitor it copies instead."""
+    times, kept = Times(), deque[list[Any]](maxlen=max(kept_bytes // nbytes(dict(arrays)), 1))
+    for step in range(steps):
+        began = time.perf_counter()
+        time.sleep(compute)
+        computed = time.perf_counter()
+        if monitor is None:
+            kept.append([np.array(array) for array in arrays.values()])
+        else:
+            monitor.log(step=step, **arrays)
+        ended = time.perf_counter()
+        times.step.append(ended - began)
+        times.wait.append(computed - began)
+        (times.copy if monitor is None else times.log).append(ended - computed)
+    return times
+
+
+if __name__ == "__main__":
+    with serving(Fake(rest=ANSWERS[sys.argv[1]], keep=False)) as served:
+        print(served.url, flush=True)
+        signal.pause()

@@ -1,0 +1,27 @@
+"""How long the client waits, and what it reads out of Retry-After."""
+
+import pytest
+from offpolicy_monitor.client.backoff import asked_for, delay
+
+NOW = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
+
+
+@pytest.mark.parametrize(("attempts", "least", "most"), [(1, 0.125, 0.25), (2, 0.25, 0.5), (4, 1.0, 2.0), (99, 5, 10)])
+def test_the_wait_doubles_up_to_ten_seconds_and_is_drawn_from_its_upper_half(
+    attempts: int, least: float, most: float
+) -> None:
+    drawn = [delay(attempts, None, NOW) for _ in range(200)]
+    assert least <= min(drawn) < max(drawn) <= most
+    assert max(drawn) - min(drawn) > 0.8 * (most - least)
+
+
+def test_a_service_that_names_a_time_is_believed_within_bounds() -> None:
+    assert 7.0 <= delay(1, "7", NOW) <= 8.0
+    assert 20.0 <= delay(1, "Sun, 06 Nov 1994 08:49:57 GMT", NOW) <= 21.0
+    assert 300.0 <= delay(1, "999999999999", NOW) <= 301.0
+    assert delay(1, "0", NOW) <= 0.25
+
+
+@pytest.mark.parametrize("header", [None, "", "soon", "-5", "1.5", "Sun, 99 Nov 1994", "²"])
+def test_a_header_that_cannot_be_read_asks_for_nothing(header: str | None) -> None:
+    assert asked_for(header, NOW) == 0.0

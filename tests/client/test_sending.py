@@ -1,0 +1,280 @@
+"""What the background thread does with each kind of answer: sent again, given up, counted, said once."""
+
+import itertools
+import json
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from offpolicy_monitor import Monitor
+from offpolicy_monitor.client.mistakes import Lost, Mistake
+from offpolicy_monitor.errors import ConfigurationError
+
+from tests.client.batches import batch, nbytes
+from tests.client.fakes import Fake, Said, black_hole, serving
+from tests.demo.stub import unused_url
+
+
+def closed_stats(fake: Fake, steps: int = 1, **options: Any) -> dict[str, Any]:
+    """Log some steps to a fake service, close, and give the stats."""
+    with serving(fake):
+        monitor = Monitor(fake.url, "r", **options)
+        for step in range(steps):
+            monitor.log(step=step, **batch())
+        monitor.close()
+    return dict(monitor.stats)
+
+
+def counts(stats: dict[str, Any]) -> tuple[int, ...]:
+    assert stats["logged"] == stats["sent"] + stats["pending"] + stats["dropped"] + stats["errors"]
+    return tuple(stats[name] for name in ("sent", "dropped", "retries", "errors"))
+
+
+def test_batches_arrive_in_order_with_their_envelope_and_arrays() -> None:
+    fake = Fake()
+    stats = closed_stats(fake, 3)
+    assert counts(stats) == (3, 0, 0, 0) and stats["pending"] == stats["pending_bytes"] == 0
+    assert fake.steps() == [0, 1, 2]
+    frame = fake.frames()[2]
+    assert frame.envelope == {"step": 2, "minibatch": 0, "shard": 0, "shards": 1, "attempt": 0}
+    for name, array in batch().items():
+        assert (frame.tensors[name].array == array).all() and frame.tensors[name].array.shape == array.shape
+    post = fake.posts()[0]
+    assert (post.path, post.headers["Content-Type"]) == ("/v1/runs/r/batches", "application/vnd.safetensors")
+    assert stats["sent_bytes"] == sum(len(asked.body) for asked in fake.posts())
+
+
+def test_every_field_of_the_envelope_is_sent() -> None:
+    fake = Fake()
+    with serving(fake), Monitor(fake.url, "r", attempt=3) as monitor:
+        monitor.log(
+            step=int(np.int64(7)), minibatch=1, minibatches=4, shard=2, shards=8, policy_version=-1, rollout="x",
+            labels={"engine": "vllm", "replica": 3}, sequence_ids=range(4), **batch(),
+        )  # fmt: skip
+    assert fake.frames()[0].envelope == {
+        "step": 7, "minibatch": 1, "minibatches": 4, "shard": 2, "shards": 8, "policy_version": -1, "rollout": "x",
+        "labels": {"engine": "vllm", "replica": "3"}, "sequence_ids": ["0", "1", "2", "3"], "attempt": 3,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 507])
+def test_a_temporary_refusal_is_sent_again_until_it_is_taken(status: int) -> None:
+    fake = Fake([Said(status), Said(status)])
+    assert counts(closed_stats(fake, 2)) == (2, 0, 2, 0)
+    assert fake.steps() == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 409, 413, 415, 422])
+def test_a_lasting_refusal_is_counted_and_not_sent_again(status: int) -> None:
+    fake = Fake([Said(status, {"detail": "no such thing"})])
+    stats = closed_stats(fake, 2)
+    assert counts(stats) == (1, 0, 0, 1) and stats["errors_by"] == {str(status): 1}
+    assert stats["last_error"] == f"{status} no such thing"
+    assert fake.steps() == [0, 1]
+
+
+def test_what_went_wrong_is_logged_once_a_kind(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "offpolicy_monitor"):
+        closed_stats(Fake(rest=Said(422, {"detail": "step: must be more"})), 5)
+    assert [record.getMessage() for record in caplog.records] == [
+        "422: 422 step: must be more (said once; monitor.stats counts)"
+    ]
+
+
+def test_a_defect_of_the_service_is_not_tried_for_ever() -> None:
+    fake = Fake([Said(500)] * 5)
+    assert counts(closed_stats(fake, 2, timeout=5.0)) == (1, 0, 4, 1)
+    assert fake.steps() == [0] * 5 + [1]
+
+
+def test_retry_after_is_waited_for() -> None:
+    fake = Fake([Said(503, headers={"Retry-After": "1"})])
+    closed_stats(fake)
+    first, second = (asked.at for asked in fake.posts())
+    assert 1.0 <= second - first < 3.0
+
+
+def test_a_connection_that_breaks_is_opened_again() -> None:
+    fake = Fake([Said(cut=True), Said(), Said(cut=True)])
+    assert counts(closed_stats(fake, 3)) == (3, 0, 2, 0)
+    assert fake.steps() == [0, 0, 1, 1, 2]
+
+
+def test_an_answer_that_takes_too_long_is_given_up_and_asked_for_again() -> None:
+    fake = Fake([Said(delay=1.0)])
+    assert counts(closed_stats(fake, 1, timeout=0.2)) == (1, 0, 1, 0)
+
+
+def test_a_duplicate_is_sent_and_said_to_be_one() -> None:
+    stats = closed_stats(Fake(rest=Said(200, {"duplicate": True, "stored": True})), 2)
+    assert counts(stats) == (2, 0, 0, 0) and stats["duplicates"] == 2
+
+
+def test_profile_and_labels_are_set_once_after_the_first_stored_batch() -> None:
+    fake = Fake([Said(422), Said(200, {"stored": False})])
+    closed_stats(fake, 5, profile="moe_bf16", labels={"gpu": "h100", "nodes": 4})
+    assert [asked.method for asked in fake.asked] == ["GET", "POST", "POST", "POST", "PATCH", "POST", "POST"]
+    patch = fake.asked[4]
+    assert (patch.path, patch.headers["Content-Type"]) == ("/v1/runs/r", "application/json")
+    assert json.loads(patch.body) == {"profile": "moe_bf16", "labels": {"gpu": "h100", "nodes": "4"}}
+
+
+def test_a_token_is_a_bearer_in_every_request() -> None:
+    fake = Fake()
+    closed_stats(fake, 1, token="secret", profile="moe_bf16")
+    assert [asked.headers["Authorization"] for asked in fake.asked] == ["Bearer secret"] * 3
+
+
+def test_a_path_in_the_address_stands_before_every_path() -> None:
+    fake = Fake()
+    with serving(fake), Monitor(f"{fake.url}/monitor/", "r") as monitor:
+        monitor.log(step=0, **batch())
+    assert fake.posts()[0].path == "/monitor/v1/runs/r/batches"
+
+
+@pytest.mark.parametrize(
+    ("run", "step", "attempt"),
+    [(None, 0, 0), ({"last_step": 4, "attempt": 1}, 5, 1), ({"last_step": 4, "attempt": 1}, 4, 2)],
+)
+def test_a_run_of_one_shard_asks_once_which_attempt_it_is(run: dict[str, int] | None, step: int, attempt: int) -> None:
+    fake = Fake(run=run)
+    with serving(fake), Monitor(fake.url, "r") as monitor:
+        monitor.log(step=step, **batch())
+        monitor.log(step=step + 1, **batch())
+    assert [frame.envelope["attempt"] for frame in fake.frames()] == [attempt] * 2
+    assert [asked.method for asked in fake.asked] == ["GET", "POST", "POST"]
+
+
+def test_a_run_of_many_shards_does_not_ask() -> None:
+    fake = Fake(run={"last_step": 4, "attempt": 1})
+    with serving(fake), Monitor(fake.url, "r") as monitor:
+        monitor.log(step=0, shard=0, shards=2, **batch())
+    assert [asked.method for asked in fake.asked] == ["POST"] and fake.frames()[0].envelope["attempt"] == 0
+
+
+def test_a_mistake_in_the_arguments_is_counted_and_nothing_is_sent(caplog: pytest.LogCaptureFixture) -> None:
+    fake = Fake()
+    with serving(fake):
+        monitor = Monitor(fake.url, "r")
+        good = batch()
+        for wrong in (
+            {"step": -1}, {"step": 1.5}, {"step": 0, "shard": 2}, {"step": 0, "minibatch": 3, "minibatches": 3},
+            {"step": 0, "mask": np.ones(3)}, {"step": 0, "logprob": good["logprobs"]}, {"step": 0, "rewards": [1.0]},
+        ):  # fmt: skip
+            monitor.log(**{**good, **wrong})
+            monitor.log(**{**good, **wrong})
+        monitor.close()
+    assert counts(dict(monitor.stats)) == (0, 0, 0, 14)
+    kinds = {"step": 4, "shard": 2, "minibatch": 2, "rank": 0, "shape": 2, "unknown-array": 2, "sequences": 2}
+    assert monitor.stats["errors_by"] == {kind: count for kind, count in kinds.items() if count}
+    assert len(caplog.records) == 6 and not fake.asked
+
+
+def test_strict_raises_mistakes_at_once_and_losses_with_the_next_call() -> None:
+    fake = Fake([Said(422, {"detail": "advantages: not finite"})])
+    with serving(fake):
+        monitor = Monitor(fake.url, "r", strict=True)
+        with pytest.raises(Mistake, match="unknown: logprob;"):
+            monitor.log(step=0, logprob=[1.0])
+        monitor.log(step=0, **batch())
+        with pytest.raises(Lost, match="422 advantages: not finite"):
+            monitor.flush()
+        monitor.log(step=1, **batch())
+        assert monitor.flush()
+        monitor.close()
+
+
+def test_a_full_queue_drops_the_oldest_and_counts_them() -> None:
+    size = nbytes(batch(64, 64))
+    with black_hole() as url:
+        monitor = Monitor(url, "r", queue_bytes=3 * size + size // 2, timeout=0.2)
+        for step in range(8):
+            monitor.log(step=step, **batch(64, 64))
+            assert monitor.stats["pending_bytes"] <= 3 * size + size // 2
+        monitor.log(step=8, **batch(128, 128))
+        stats = dict(monitor.stats)
+        began = time.monotonic()
+        monitor.close(deadline=0.5)
+        assert time.monotonic() - began < 1.5
+    assert (stats["pending"], stats["dropped_by"]) == (3, {"queue_full": 5, "too_large": 1})
+    assert monitor.stats["dropped_by"] == {"queue_full": 5, "too_large": 1, "deadline": 3}
+    assert counts(dict(monitor.stats)) == (0, 9, monitor.stats["retries"], 0)
+
+
+def test_after_close_a_batch_is_dropped_and_counted() -> None:
+    monitor = Monitor(unused_url(), "r")
+    monitor.close()
+    monitor.log(step=0, **batch())
+    assert monitor.stats["dropped_by"] == {"closed": 1}
+
+
+def test_flush_says_whether_everything_was_sent() -> None:
+    with black_hole() as url:
+        monitor = Monitor(url, "r", timeout=5.0)
+        monitor.log(step=0, **batch())
+        assert monitor.flush(0.05) is False
+        monitor.close(0.05)
+    assert monitor.flush(0.0) is True
+
+
+@pytest.mark.parametrize(
+    ("url", "run", "said"),
+    [
+        (None, "r", "set OFFPOLICY_URL"),
+        ("127.0.0.1:8900", "r", "is no address"),
+        ("http://host:port", "r", "is no address"),
+        ("http://host", None, "set OFFPOLICY_RUN"),
+        ("http://host", "a b", "is no name of a run"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_it_is_set_up(
+    url: str | None, run: str | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OFFPOLICY_URL", raising=False)
+    monkeypatch.delenv("OFFPOLICY_RUN", raising=False)
+    with pytest.raises(ConfigurationError, match=said):
+        Monitor(url, run)
+
+
+def test_address_run_and_token_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Fake()
+    with serving(fake):
+        for name, value in (("URL", fake.url), ("RUN", "from-env"), ("TOKEN", "t"), ("ATTEMPT", "6")):
+            monkeypatch.setenv(f"OFFPOLICY_{name}", value)
+        with Monitor() as monitor:
+            monitor.log(step=0, **batch())
+    post = fake.posts()[0]
+    assert (post.path, post.headers["Authorization"]) == ("/v1/runs/from-env/batches", "Bearer t")
+    assert fake.frames()[0].envelope["attempt"] == 6
+
+
+@pytest.fixture
+def proxied(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
+    with serving(Fake()) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.replace("http://", "http://user:pass@"))
+        monkeypatch.setenv("no_proxy", "")
+        yield proxy
+
+
+def test_a_proxy_is_used_for_other_machines_and_never_for_this_one(proxied: Fake) -> None:
+    direct = Fake()
+    with serving(direct), Monitor(direct.url, "r") as here, Monitor("http://monitor.invalid:8900", "r") as there:
+        here.log(step=0, **batch())
+        there.log(step=1, **batch())
+    assert (direct.steps(), proxied.steps()) == ([0], [1])
+    post = proxied.posts()[0]
+    assert post.path == "http://monitor.invalid:8900/v1/runs/r/batches"
+    assert post.headers["Proxy-Authorization"] == "Basic dXNlcjpwYXNz"
+
+
+def test_the_trainer_may_overwrite_its_arrays_at_once() -> None:
+    fake, arrays = Fake(), batch()
+    with serving(fake), Monitor(fake.url, "r") as monitor:
+        for step in itertools.islice(itertools.count(), 4):
+            arrays["logprobs"][:] = -step
+            monitor.log(step=step, **arrays)
+        arrays["logprobs"][:] = np.nan
+    assert [frame.tensors["logprobs"].array.max() for frame in fake.frames()] == [0.0, -1.0, -2.0, -3.0]
