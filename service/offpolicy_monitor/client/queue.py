@@ -68,6 +68,11 @@ class ByteQueue(Generic[Item]):
             self._busy = next(iter(self._items))
             return self._busy, self._items[self._busy][1]
 
+    def holds(self, ticket: int) -> bool:
+        """Whether an item is still to be sent: it has not been dropped, nor given up at the end."""
+        with self._changed:
+            return ticket in self._items
+
     def rest(self, ticket: int, seconds: float) -> bool:
         """Sleep between two attempts, during which the item may be dropped; False where it was."""
         end = time.monotonic() + seconds

@@ -69,6 +69,9 @@ class Sender:
             self._count(found)
 
     def _rest(self, ticket: int, attempts: int, found: Verdict) -> bool:
+        """Wait before the next attempt; False where the shard was given up meanwhile, of which nothing is said here."""
+        if not self._queue.holds(ticket):
+            return False
         self._counters.tell(found.reason, f"{found.message}; trying again")
         return self._queue.rest(ticket, delay(attempts, found.retry_after))
 
