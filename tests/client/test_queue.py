@@ -70,6 +70,24 @@ def test_what_rests_between_two_attempts_may_be_dropped() -> None:
     assert dropped == [1] and not waiting.done(found[0]) and taken(waiting) == "b"
 
 
+def test_what_rests_goes_overboard_after_all_others_and_once() -> None:
+    waiting, dropped = queue(10)
+    for item in "abc":
+        put(waiting, item, 3)
+    ticket, _ = waiting.take() or (-1, "")
+    sleeper = threading.Thread(target=waiting.rest, args=(ticket, 30.0))
+    sleeper.start()
+    while waiting._resting is None:
+        time.sleep(0.001)
+    assert put(waiting, "d", 4) and dropped == [1]
+    assert waiting.holds(ticket)
+    assert put(waiting, "e", 10) and dropped == [1, 3]
+    assert not waiting.holds(ticket)
+    sleeper.join(10)
+    assert not sleeper.is_alive()
+    assert taken(waiting) == "e"
+
+
 def test_room_that_is_given_back_is_free_again() -> None:
     waiting, _ = queue(10)
     assert waiting.reserve(10) and not waiting.reserve(1)

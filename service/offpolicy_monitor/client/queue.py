@@ -1,7 +1,8 @@
 """ByteQueue: what waits to be sent, bounded in bytes; the oldest goes first, both to the service and overboard.
 
 Room is reserved before a batch is copied, so that memory never exceeds the bound. The batch that is being sent counts,
-and is not dropped while it is. Used by many threads that put and one that takes; it knows nothing of what it holds.
+and is not dropped while it is; one that waits to be sent again goes last, since the thread that sends still holds it.
+Used by many threads that put and one that takes; it knows nothing of what it holds.
 """
 
 import threading
@@ -22,6 +23,7 @@ class ByteQueue(Generic[Item]):
         self._changed = threading.Condition()
         self._next_ticket = 0
         self._busy: int | None = None
+        self._resting: int | None = None
         self._reserved = 0
         self._closed = False
         self.used = 0
@@ -77,10 +79,10 @@ class ByteQueue(Generic[Item]):
         """Sleep between two attempts, during which the item may be dropped; False where it was."""
         end = time.monotonic() + seconds
         with self._changed:
-            self._busy = None
+            self._busy, self._resting = None, ticket
             while ticket in self._items and (left := end - time.monotonic()) > 0:
                 self._changed.wait(left)
-            self._busy = ticket if ticket in self._items else None
+            self._busy, self._resting = ticket if ticket in self._items else None, None
             return self._busy is not None
 
     def done(self, ticket: int) -> bool:
@@ -111,7 +113,9 @@ class ByteQueue(Generic[Item]):
     def _droppable(self, size: int) -> int | None:
         if size > self._capacity:
             return None  # nothing that is dropped would make it fit
-        return next((ticket for ticket in self._items if ticket != self._busy), None)
+        held = (self._busy, self._resting)
+        last = self._resting if self._resting in self._items else None
+        return next((ticket for ticket in self._items if ticket not in held), last)
 
     def _remove(self, ticket: int) -> bool:
         held = self._items.pop(ticket, None)

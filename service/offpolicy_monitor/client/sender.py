@@ -6,6 +6,7 @@ it is counted. Knows the service's paths, and nothing of how shards come about.
 
 import json
 import threading
+import time
 
 from offpolicy_monitor.client import verdict
 from offpolicy_monitor.client.backoff import delay
@@ -29,6 +30,8 @@ class Sender:
         self._queue, self._halves, self._counters = queue, halves, counters
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        # Kept from shard to shard: a service that is away is not asked anew for each one that the queue drops.
+        self._failures, self._again_at = 0, 0.0
 
     def start(self) -> None:
         """Begin, unless it has begun."""
@@ -54,6 +57,8 @@ class Sender:
 
     def _deliver(self, ticket: int, shard: Shard) -> None:
         """Post until it is settled or given up."""
+        if not self._waited(ticket):
+            return
         attempts = 1
         while (found := self._try(shard)).kind in ("again", "gone") and attempts < found.most:
             if found.kind == "gone":
@@ -61,19 +66,26 @@ class Sender:
                 if whole is None:
                     break
                 shard = whole
-            elif not self._rest(ticket, attempts, found):
+            elif not self._rest(ticket, found):
                 return
             attempts += 1
             self._counters.add("retries")
+        self._failures, self._again_at = 0, 0.0
         if self._queue.done(ticket):
             self._count(found)
 
-    def _rest(self, ticket: int, attempts: int, found: Verdict) -> bool:
+    def _rest(self, ticket: int, found: Verdict) -> bool:
         """Wait before the next attempt; False where the shard was given up meanwhile, of which nothing is said here."""
         if not self._queue.holds(ticket):
             return False
         self._counters.tell(found.reason, f"{found.message}; trying again")
-        return self._queue.rest(ticket, delay(attempts, found.retry_after))
+        self._failures += 1
+        self._again_at = time.monotonic() + delay(self._failures, found.retry_after)
+        return self._waited(ticket)
+
+    def _waited(self, ticket: int) -> bool:
+        """Sleep until an attempt may be made; False where the shard was dropped meanwhile."""
+        return self._queue.rest(ticket, self._again_at - time.monotonic())
 
     def _try(self, shard: Shard) -> Verdict:
         """One attempt."""
