@@ -39,7 +39,7 @@ class DemoConfig:
     scenario: str = "healthy"
     onset: int = 30
     synced: bool = True
-    queue: int = 64
+    queue: int = 512
 
     prompts: int = 12
     samples: int = 8

@@ -21,8 +21,13 @@ FIRST, NEWEST = 26, 300
 #: Runs kept at once; the one that was judged longest ago goes first. About 100 KB each.
 MOST_RUNS = 256
 
-#: What tells one content of a step's figures from another.
-_VERSION: Final = (steps.c.id, steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.received, steps.c.state)
+#: What tells one content of a step's figures from another: a row of the columns that change with them.
+Version = tuple[Any, ...]
+ID, STEP, POLICY_VERSION = 0, 1, 2
+_VERSION: Final = (
+    *(steps.c.id, steps.c.step, steps.c.policy_version),
+    *(steps.c.minibatch, steps.c.attempt, steps.c.received, steps.c.state, steps.c.last_received_at),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,32 +46,31 @@ class Histories:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._places = {path: place for place, path in enumerate(paths)}
-        self._kept: OrderedDict[int, dict[Any, NDArray[np.float64]]] = OrderedDict()
+        self._kept: OrderedDict[int, dict[Version, NDArray[np.float64]]] = OrderedDict()
 
     def read(self, connection: Connection, run: int) -> RunHistory:
         """The first and the newest steps that count, ascending, each with its last gradient step."""
-        rows = [row for window in (_OLDEST, _NEWEST) for row in connection.execute(window, {"run": run})]
-        wanted = dict(sorted((row.step, row) for row in rows))
+        rows = [tuple(row) for window in (_OLDEST, _NEWEST) for row in connection.execute(window, {"run": run})]
+        wanted = dict(sorted((row[STEP], row) for row in rows))
         known = self._kept.pop(run, {})
-        missing = [row for row in wanted.values() if row not in known]
-        known |= self._load(connection, missing)
+        known |= self._load(connection, [row for row in wanted.values() if row not in known])
         self._kept[run] = {row: known[row] for row in wanted.values()}
         while len(self._kept) > MOST_RUNS:
             self._kept.popitem(last=False)
         table = np.array([known[row] for row in wanted.values()]).reshape(len(wanted), len(self._places))
         return RunHistory(list(wanted), {path: table[:, place] for path, place in self._places.items()})
 
-    def _load(self, connection: Connection, rows: Sequence[Any]) -> dict[Any, NDArray[np.float64]]:
+    def _load(self, connection: Connection, rows: Sequence[Version]) -> dict[Version, NDArray[np.float64]]:
         loaded = {row: np.full(len(self._places), np.nan) for row in rows}
-        of_id = {row.id: loaded[row] for row in rows}
+        of_id = {row[ID]: loaded[row] for row in rows}
         wanted = metrics.c.step_id.in_(of_id) & metrics.c.metric.in_(list(self._places))
         query = select(metrics.c.step_id, metrics.c.metric, metrics.c.value).where(wanted)
         for step_id, metric, value in connection.execute(query) if rows else ():
             of_id[step_id][self._places[metric]] = value
         place = self._places.get("policy_version")
         for row, values in loaded.items():
-            if place is not None and row.policy_version is not None:
-                values[place] = row.policy_version
+            if place is not None and row[POLICY_VERSION] is not None:
+                values[place] = row[POLICY_VERSION]
         return loaded
 
 
@@ -74,8 +78,7 @@ def _window() -> Select[Any]:
     """Steps up to the newest one of the newest attempt: those beyond it are of an attempt that was given up."""
     counting = (steps.c.run_id == bindparam("run"), ~steps.c.superseded, steps.c.state != OPEN)
     latest = select(steps.c.step).where(*counting).order_by(steps.c.attempt.desc(), steps.c.step.desc()).limit(1)
-    columns = (*_VERSION, steps.c.last_received_at, steps.c.policy_version)
-    return select(*columns).where(*counting, is_last_minibatch(), steps.c.step <= latest.scalar_subquery())
+    return select(*_VERSION).where(*counting, is_last_minibatch(), steps.c.step <= latest.scalar_subquery())
 
 
 # Made once: putting a statement together takes as long as running it.
