@@ -153,6 +153,13 @@ def test_slow_drift_fires_against_the_runs_own_beginning_and_never_before_its_ba
     assert value is not None and 3 < value < 8
 
 
+def test_a_mismatch_that_grows_to_something_harmless_is_no_drift() -> None:
+    rows = healthy(30) + [HEALTHY | {"gaps.mismatch.k3": 2e-4}] * 20
+    small = [row | {"gaps.mismatch.k3": row["gaps.mismatch.k3"] / 5} for row in rows[:30]] + rows[30:]
+    assert state("MismatchDrift", small).state == "quiet"
+    assert state("MismatchDrift", small[:30] + [HEALTHY | {"gaps.mismatch.k3": 4e-4}] * 20).state == "active"
+
+
 def test_single_spikes_warn_and_three_in_ten_steps_are_critical() -> None:
     spike = HEALTHY | {"gaps.mismatch.k3": 5e-3}
     once = [*healthy(60), spike]

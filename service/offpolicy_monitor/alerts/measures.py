@@ -35,11 +35,15 @@ def drop_from_baseline(path: str) -> Measure:
 
 
 def drift_from_baseline(path: str, least: float) -> Measure:
-    """The median of the last 7 steps over the run's baseline, which counts as `least` where it is smaller."""
+    """The median of the last 7 steps over the run's baseline; 0 while the median is below `least`.
+
+    A baseline below NO_MISMATCH counts as that.
+    """
 
     def measure(history: History, terms: Terms) -> Column:
-        values = history.column(path)
-        return trends.over(trends.median_of(values, 7), np.maximum(trends.baseline(values), least))
+        now = trends.median_of(history.column(path), 7)
+        ratio = trends.over(now, np.maximum(trends.baseline(history.column(path)), NO_MISMATCH))
+        return np.where(now < least, 0 * ratio, ratio)
 
     return measure
 
