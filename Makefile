@@ -11,12 +11,13 @@ ARGS ?=
 JOBS ?= 2
 
 VENV := .venv
+FRAMEWORKS := .venv-frameworks
 BIN := $(VENV)/bin
 DEPENDS := pyproject.toml setup.py constraints.txt service/offpolicy_monitor/_version.py
 SOURCES := service tests scripts migrations setup.py
 TYPED := service tests scripts migrations
 
-.PHONY: help run demo test lint docs dashboards format bench diagnosis detection conformance build lock clean
+.PHONY: help run demo test lint docs dashboards format bench diagnosis detection conformance frameworks build lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -61,6 +62,9 @@ detection: $(VENV)/.installed-dev ## play scenarios and healthy runs, count step
 conformance: $(VENV)/.installed-run ## check a running service against the conformance vectors (URL=...)
 	@$(BIN)/python tests/conformance/vectors/check.py --url $(URL) $(ARGS)
 
+frameworks: $(FRAMEWORKS)/.installed ## run the adapters against the real frameworks, in an environment of their own
+	@PYTHONPATH=service $(FRAMEWORKS)/bin/python -m pytest -W default --confcutdir tests/frameworks tests/frameworks $(ARGS)
+
 build: $(VENV)/.installed-dev ## sdist and wheel in dist/
 	@rm -rf build dist
 	@PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m build >/dev/null
@@ -70,7 +74,7 @@ lock: $(VENV)/.installed-run ## rewrite constraints.txt from what the extras res
 	@$(BIN)/python scripts/lock.py
 
 clean: ## remove everything that make has made, the demo's database included
-	rm -rf $(VENV) .data build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(FRAMEWORKS) .data build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	rm -rf service/*.egg-info
 	find service tests scripts -name __pycache__ -prune -exec rm -rf {} +
 
@@ -80,3 +84,10 @@ $(VENV)/.installed-run: $(DEPENDS)
 $(VENV)/.installed-dev: $(DEPENDS)
 	@$(PYTHON) scripts/install.py .installed-dev server postgres dev
 	@touch $(VENV)/.installed-run
+
+$(FRAMEWORKS)/.installed: tests/frameworks/packages.txt tests/frameworks/frameworks.txt constraints.txt
+	@echo "Installing into $(FRAMEWORKS): 1 to 5 minutes"
+	@$(PYTHON) -m venv --clear $(FRAMEWORKS)
+	@$(FRAMEWORKS)/bin/python -m pip install --quiet -c constraints.txt -r tests/frameworks/packages.txt
+	@DS_BUILD_OPS=0 $(FRAMEWORKS)/bin/python -m pip install --quiet --no-deps --no-build-isolation -r tests/frameworks/frameworks.txt
+	@touch $@

@@ -6,6 +6,9 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.fixtures.application", "tests.fixtures.postgres", "tests.fixtures.stores"]
 
+# Of the real frameworks none is installed here: `make frameworks` runs those tests.
+collect_ignore = ["frameworks"]
+
 # Every run tries the same examples, however busy the machine is, and leaves no files behind.
 settings.register_profile(
     "reproducible", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
