@@ -94,6 +94,9 @@ class Settings(BaseSettings):
     body_idle_timeout: float = Field(
         10.0, gt=0, description="Longest time for the next bytes of a body to arrive before 408, seconds."
     )
+    max_job_age: float = Field(
+        120.0, gt=0, description="Age of the oldest job of a stage above which /readyz answers 503, seconds."
+    )
     step_timeout: float = Field(
         600.0, gt=0, description="Age at which a step that still lacks shards counts as it is, seconds."
     )

@@ -2,10 +2,11 @@
 
 import asyncio
 import threading
+from concurrent.futures import CancelledError as FutureCancelled
 from functools import partial
 
 import pytest
-from offpolicy_monitor.pipeline.workers import Worker
+from offpolicy_monitor.pipeline.workers import Ages, Worker
 
 
 def test_jobs_of_a_single_thread_run_one_after_the_other() -> None:
@@ -33,6 +34,44 @@ def test_an_error_of_a_job_is_raised_to_its_caller_alone() -> None:
         worker.close()
 
     asyncio.run(scenario())
+
+
+UNUSUAL = [
+    *(StopIteration("a value"), StopAsyncIteration(), asyncio.CancelledError(), FutureCancelled(), SystemExit(3)),
+    *(KeyboardInterrupt(), GeneratorExit(), MemoryError(), RecursionError()),
+]
+
+
+@pytest.mark.parametrize("error", UNUSUAL, ids=lambda error: f"{type(error).__module__}.{type(error).__name__}")
+def test_whatever_a_job_raises_ends_that_job_with_an_error_and_frees_its_slot(error: BaseException) -> None:
+    def job() -> None:
+        raise error
+
+    async def scenario() -> None:
+        worker = Worker("measure", depth=1)
+        with pytest.raises(Exception) as raised:
+            await asyncio.wait_for(worker.run(job), 5)
+        assert error in (raised.value, raised.value.__cause__)
+        assert await asyncio.wait_for(worker.run(lambda: 1), 5) == 1
+        assert worker.ages.oldest() == 0
+        worker.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_age_of_a_stage_is_that_of_its_oldest_unfinished_job() -> None:
+    now = 10.0
+    ages = Ages(lambda: now)
+    assert ages.oldest() == 0
+    first = ages.enter()
+    now = 12.0
+    second = ages.enter()
+    now = 15.0
+    assert ages.oldest() == 5
+    ages.leave(first)
+    assert ages.oldest() == 3
+    ages.leave(second)
+    assert ages.oldest() == 0
 
 
 def test_a_cancelled_caller_still_waits_for_the_job_that_was_begun() -> None:

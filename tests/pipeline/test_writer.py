@@ -1,11 +1,13 @@
 """The writer commits what is waiting in one transaction, and answers each shard with its own outcome."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import Sequence
 
 import pytest
 from offpolicy_monitor.errors import Refusal, Unavailable
+from offpolicy_monitor.pipeline.workers import JobError
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.store import Receipt, ShardKey, ShardRecord
 from offpolicy_monitor.summary.step import StepSummary
@@ -171,5 +173,42 @@ def test_the_seconds_of_each_transaction_are_told() -> None:
         await writer.ingest(record(1))
         writer.close()
         assert len(seconds) == 1 and seconds[0] >= 0
+
+    asyncio.run(scenario())
+
+
+class Unruly(Database):
+    """Raises, for shard 13, what no future can hold, and answers shard 14 with too few receipts."""
+
+    def ingest(self, records: Sequence[ShardRecord]) -> list[Receipt | Refusal]:
+        shards = {record.key.shard for record in records}
+        if 13 in shards:
+            raise StopIteration("no more")
+        return [] if 14 in shards else super().ingest(records)
+
+
+def test_the_thread_outlives_whatever_a_transaction_or_a_call_raises() -> None:
+    async def scenario() -> None:
+        database = Unruly()
+        database.open.set()
+        writer = Writer(database)
+        for shard in (13, 14):
+            with pytest.raises(Exception, match=r"StopIteration|0 answers to 1 records"):
+                await asyncio.wait_for(writer.ingest(record(shard)), 5)
+        with pytest.raises(JobError):
+            await asyncio.wait_for(writer.call(lambda: sys.exit(3)), 5)
+        assert (await asyncio.wait_for(writer.ingest(record(2)), 5)).received_shards == 2
+        writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_nobody_waits_for_a_thread_that_has_ended() -> None:
+    async def scenario() -> None:
+        writer = Writer(Database())
+        writer.close()
+        with pytest.raises(Unavailable, match="has ended"):
+            await asyncio.wait_for(writer.ingest(record(1)), 5)
+        assert writer.ages.oldest() == 0
 
     asyncio.run(scenario())

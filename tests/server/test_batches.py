@@ -127,6 +127,19 @@ def test_the_two_halves_of_a_rollout_are_one_shard(client: Client, tmp_path: Pat
     assert post(client, json_bytes()) == {**whole, "duplicate": True}
 
 
+@pytest.mark.parametrize("value", [0.0, 0.5, math.nan, math.inf])
+def test_a_first_half_of_sampling_log_probs_alone_is_answered_whatever_they_are(client: Client, value: float) -> None:
+    sampling = np.array([-0.5, value, -0.25], np.float32)
+    body = frame_bytes({"step": 1, "rollout": "p1"}, {"lengths": [3], "sampling_logprobs": sampling})
+
+    half = post(client, body, SAFETENSORS)
+
+    assert (half["stored"], half["tokens"], half["gaps"]) == (False, 3, {})
+    assert half["excluded_tokens"] == {"nonfinite": 0 if math.isfinite(value) else 1}
+    assert half["suspect_tokens"] == {"positive": int(value == 0.5), "exact_zero": int(value == 0)}
+    assert half["zero_filled_tokens"] == 0
+
+
 def test_a_later_half_whose_first_half_is_gone_is_410(application: Application, tmp_path: Path) -> None:
     later = json_bytes(rollout="p1", lengths=None, sampling_logprobs=None, old_logprobs=None)
     with application(rollout_bytes=10) as client:

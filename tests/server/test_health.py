@@ -1,9 +1,11 @@
 """Health: alive is one thing, ready another."""
 
+import asyncio
 import threading
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from fastapi import FastAPI
 from offpolicy_monitor.measure import Measurer
@@ -29,6 +31,26 @@ class Broken(Measurer):
         raise ValueError("the device is on fire")
 
 
+class Exhausted(Measurer):
+    """A device that fails in a way that no future can hold."""
+
+    def measure(self, *_: Any, **__: Any) -> Any:
+        raise StopIteration("the device is on fire")
+
+
+class Stuck(Measurer):
+    """A device that does not come back from a batch until it is let."""
+
+    let = threading.Event()
+
+    def measure(self, *args: Any, **options: Any) -> Any:
+        assert self.let.wait(30)
+        return super().measure(*args, **options)
+
+    def warm_up(self) -> None:
+        """Nothing: it would wait too."""
+
+
 def ready_within(client: Client, tries: int = 200) -> Any:
     for _ in range(tries):
         response = client.get("/readyz")
@@ -45,7 +67,7 @@ def test_a_running_service_is_alive_and_ready(client: Client) -> None:
     assert client.get("/healthz").json()["status"] == "alive"
     assert ready_within(client).json() == {
         "status": "ready",
-        "checks": {"store": True, "schema": True, "device": True},
+        "checks": {"store": True, "schema": True, "device": True, "stages": True},
     }
 
 
@@ -53,7 +75,7 @@ def test_the_service_is_not_ready_before_its_device_is_warm(tmp_path: Path, migr
     with running(app_with(SlowToWarm, tmp_path)) as client:
         response = client.get("/readyz")
         assert (response.status_code, response.headers["retry-after"]) == (503, "1")
-        assert response.json()["checks"] == {"store": True, "schema": True, "device": False}
+        assert response.json()["checks"] == {"store": True, "schema": True, "device": False, "stages": True}
         assert client.get("/healthz").status_code == 200
         SlowToWarm.let.set()
         assert ready_within(client).status_code == 200
@@ -64,10 +86,11 @@ def test_the_service_is_not_ready_over_a_schema_that_is_not_current(tmp_path: Pa
         assert client.get("/readyz").json()["checks"]["schema"] is False
 
 
+@pytest.mark.parametrize("measurer", [Broken, Exhausted])
 def test_a_defect_is_a_problem_document_and_the_next_request_is_served(
-    tmp_path: Path, migrated_copy: None, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, migrated_copy: None, capsys: pytest.CaptureFixture[str], measurer: type[Measurer]
 ) -> None:
-    with running(app_with(Broken, tmp_path)) as client:
+    with running(app_with(measurer, tmp_path)) as client:
         response = client.post("/v1/runs/r1/batches", content=json_bytes(), headers=JSON)
         assert (response.status_code, response.headers["content-type"]) == (500, "application/problem+json")
         assert response.json()["type"] == "urn:offpolicy-monitor:problem:internal"
@@ -75,3 +98,28 @@ def test_a_defect_is_a_problem_document_and_the_next_request_is_served(
         assert client.get("/healthz").status_code == 200
         assert 'offpolicy_rejected_requests_total{reason="internal"} 1.0' in client.get("/metrics").text
     assert "the device is on fire" in "".join(capsys.readouterr())
+
+
+def test_a_stage_whose_oldest_job_is_too_old_makes_the_service_not_ready_and_is_named(
+    tmp_path: Path, migrated_copy: None
+) -> None:
+    app = create_app(Settings(database_url=database(tmp_path), max_job_age=0.2), lambda _: Stuck("cpu"))
+    with running(app) as client:
+        assert ready_within(client).status_code == 200
+
+        async def scenario() -> tuple[httpx.Response, httpx.Response]:
+            post = asyncio.create_task(client.http.post("/v1/runs/r1/batches", content=json_bytes(), headers=JSON))
+            for _ in range(500):
+                seen = await client.http.get("/readyz")
+                if seen.status_code == 503:
+                    break
+                await asyncio.sleep(0.01)
+            Stuck.let.set()
+            return seen, await post
+
+        seen, answered = client.run(scenario())
+        assert (seen.status_code, seen.json()["checks"]["stages"]) == (503, False)
+        assert list(seen.json()["stuck"]) == ["measure"]
+        assert seen.json()["stuck"]["measure"] >= 0.2
+        assert answered.status_code == 200
+        assert ready_within(client).json()["checks"]["stages"] is True

@@ -59,9 +59,11 @@ def _suspects(loaded: DeviceBatch) -> dict[str, int]:
 
 
 def _filled(loaded: DeviceBatch, zeros: Tensor) -> int:
-    """Of the tokens with log mu exactly 0, those that the trainer did not find certain."""
-    trainer = next(loaded.columns[name] for name in ("old_logprobs", "logprobs") if name in loaded.columns)
-    return int((trainer[zeros] < CERTAIN).sum())
+    """Of the tokens with log mu exactly 0, those that the trainer did not find certain; none where it sent nothing."""
+    for name in ("old_logprobs", "logprobs"):
+        if name in loaded.columns:
+            return int((loaded.columns[name][zeros] < CERTAIN).sum())
+    return 0
 
 
 def _positive(column: Tensor) -> Tensor:

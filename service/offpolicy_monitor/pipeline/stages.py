@@ -97,6 +97,11 @@ class Pipeline:
         """Measure once, so that the first shard does not pay for what happens only once."""
         await self._device.run(self.measurer.warm_up)
 
+    def oldest_jobs(self) -> dict[str, float]:
+        """Seconds since the oldest unfinished job of each stage came into it; may be asked from any thread."""
+        ages = {"decode": self._decode.ages, "measure": self._device.ages, "store": self.writer.ages}
+        return {stage: of_stage.oldest() for stage, of_stage in ages.items()}
+
     def close(self) -> None:
         """Finish every job that was begun; called after the last request is answered."""
         self._decode.close()

@@ -1,34 +1,89 @@
 """Worker: a bounded set of threads for one stage that computes outside the event loop.
 
 `measure` has one thread (one device, one stream of work), `decode` has a few. A job that was started is always waited
-for, because it reads a pooled buffer that must not be reused under it.
+for, because it reads a pooled buffer that must not be reused under it. Whatever a job raises, its caller is told.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import TypeVar
 
 Result = TypeVar("Result")
+
+
+class JobError(Exception):
+    """A job ended with something that is no ordinary error (the cause): its request fails, and nothing else."""
+
+
+class Ages:
+    """How long the jobs of one stage have been in it. Kept by one thread, read by any."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since: dict[object, float] = {}
+
+    def enter(self) -> object:
+        """A job comes in; `leave` takes what this answers."""
+        job = object()
+        self._since[job] = self._clock()
+        return job
+
+    def leave(self, job: object) -> None:
+        """A job is finished, whatever came of it."""
+        self._since.pop(job, None)
+
+    def oldest(self) -> float:
+        """Seconds since the oldest job that is not finished came in; 0 where there is none."""
+        # A copy in one step: the event loop goes on adding and removing.
+        began = list(self._since.values())
+        return self._clock() - min(began) if began else 0.0
 
 
 class Worker:
     """`threads` threads named after the stage; at most `depth` jobs wait or run, later ones wait in order."""
 
     def __init__(self, stage: str, threads: int = 1, depth: int = 64) -> None:
+        self.ages = Ages()
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=stage)
         self._slots = asyncio.Semaphore(depth)
 
     async def run(self, job: Callable[[], Result]) -> Result:
         """The result of `job()` computed in a thread of this stage; its errors are raised here."""
-        async with self._slots:
-            done = asyncio.get_running_loop().run_in_executor(self._executor, job)
-            try:
-                return await asyncio.shield(done)
-            except asyncio.CancelledError:
-                await asyncio.wait([done])
-                raise
+        entered = self.ages.enter()
+        try:
+            async with self._slots:
+                return await self._run(job)
+        finally:
+            self.ages.leave(entered)
+
+    async def _run(self, job: Callable[[], Result]) -> Result:
+        done = asyncio.get_running_loop().run_in_executor(self._executor, lambda: guarded(job))
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            await asyncio.wait([done])
+            raise
 
     def close(self) -> None:
         """Finish what was started and end the threads."""
         self._executor.shutdown(wait=True)
+
+
+def guarded(job: Callable[[], Result]) -> Result:
+    """What `job` returns; whatever it raises comes out as an error that a future holds and an event loop survives."""
+    try:
+        return job()
+    except BaseException as error:
+        if is_ordinary(error):
+            raise
+        raise JobError(f"a job ended with {type(error).__name__}") from error
+
+
+def is_ordinary(error: BaseException) -> bool:
+    """Whether a future can hold an error and hand it on as what it is.
+
+    No future holds a StopIteration; a cancellation or SystemExit would be taken for the caller's own.
+    """
+    return isinstance(error, Exception) and not isinstance(error, (StopIteration, CancelledError))

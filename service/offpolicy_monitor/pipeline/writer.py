@@ -1,23 +1,31 @@
 """Writer: the one thread that writes to the database, as many shards a transaction as are waiting.
 
 A commit costs an fsync whatever it holds, so shards that arrive during one commit share the next (group commit).
-It knows the store's `ingest` and nothing of HTTP. A future is resolved only after its transaction is committed.
+It knows the store's `ingest` and nothing of HTTP. A future is resolved only after its transaction is committed. The
+thread outlives whatever a transaction raises; should it end all the same, nobody is left waiting for it.
 """
 
 import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
+
+import structlog
 
 from offpolicy_monitor.errors import Refusal, Unavailable
+from offpolicy_monitor.pipeline.workers import Ages, guarded
 from offpolicy_monitor.store import Receipt, ShardRecord
+
+log = structlog.get_logger("offpolicy_monitor.pipeline")
 
 Result = TypeVar("Result")
 MAX_GROUP = 256
 MAX_WAITING = 4096
+ENDED: Final = "the thread that stores has ended; the service must be started again"
 
 
 class Ingest(Protocol):
@@ -56,6 +64,7 @@ class Writer:
         self._committed = committed
         self._max_group = max_group
         self._loop = asyncio.get_running_loop()
+        self.ages = Ages()
         self._slots = asyncio.Semaphore(depth)
         self._jobs: queue.SimpleQueue[_Shard | _Call | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="store", daemon=True)
@@ -63,17 +72,29 @@ class Writer:
 
     async def ingest(self, record: ShardRecord) -> Receipt:
         """Commit one shard together with whatever else is waiting; raises its Refusal, or Unavailable."""
-        async with self._slots:
+        async with self._turn():
             done: asyncio.Future[Receipt] = self._loop.create_future()
             self._jobs.put(_Shard(record, done))
             return await done
 
     async def call(self, work: Callable[[], Result]) -> Result:
         """Run another write of the store (an update, a sweep) in its turn."""
-        async with self._slots:
+        async with self._turn():
             done: asyncio.Future[Result] = self._loop.create_future()
             self._jobs.put(_Call(work, done))
             return await done
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """A place among those that wait; Unavailable where nobody would ever serve it."""
+        entered = self.ages.enter()
+        try:
+            async with self._slots:
+                if not self._thread.is_alive():
+                    raise Unavailable(503, "store-unavailable", ENDED)
+                yield
+        finally:
+            self.ages.leave(entered)
 
     def close(self) -> None:
         """Write what is queued, then end the thread."""
@@ -81,19 +102,33 @@ class Writer:
         self._thread.join()
 
     def _work(self) -> None:
-        """One round a loop: a group of shards in one transaction, then at most one call."""
-        while True:
-            job: _Shard | _Call | _Nothing | None = self._jobs.get()
-            group: list[_Shard] = []
-            while isinstance(job, _Shard):
-                group.append(job)
-                job = self._next() if len(group) < self._max_group else _NOTHING
-            if group:
-                self._commit(group)
-            if isinstance(job, _Call):
-                self._settle([(job.done, _outcome(job.work))])
-            if job is None:
-                return
+        """Serve until told to end. Nothing may end the thread; what does all the same is told to those that wait."""
+        try:
+            while self._round():
+                pass
+        except BaseException as error:
+            log.critical(ENDED, exc_info=error)
+        finally:
+            self._give_up()
+
+    def _round(self) -> bool:
+        """A group of shards in one transaction, then at most one call; False where the end was asked for."""
+        job: _Shard | _Call | _Nothing | None = self._jobs.get()
+        group: list[_Shard] = []
+        while isinstance(job, _Shard):
+            group.append(job)
+            job = self._next() if len(group) < self._max_group else _NOTHING
+        if group:
+            self._commit(group)
+        if isinstance(job, _Call):
+            self._settle([(job.done, _outcome(job.work))])
+        return job is not None
+
+    def _give_up(self) -> None:
+        """Refuse what is still queued when the thread ends."""
+        while not isinstance(job := self._next(), _Nothing):
+            if job is not None:
+                self._settle([(job.done, Unavailable(503, "store-unavailable", ENDED))])
 
     def _next(self) -> "_Shard | _Call | _Nothing | None":
         try:
@@ -103,15 +138,24 @@ class Writer:
 
     def _commit(self, group: list[_Shard]) -> None:
         """One transaction; where a defect fails it, one for each shard, so that only the shard at fault fails."""
-        began = time.perf_counter()
-        outcome = _outcome(lambda: self._store.ingest([shard.record for shard in group]))
-        self._committed(time.perf_counter() - began)
+        outcome = _outcome(lambda: self._ingested([shard.record for shard in group]))
         if len(group) > 1 and isinstance(outcome, Exception) and not isinstance(outcome, Unavailable):
             for shard in group:
                 self._commit([shard])
             return
-        answers = [outcome] * len(group) if isinstance(outcome, BaseException) else list(outcome)
+        answers = [outcome] * len(group) if isinstance(outcome, BaseException) else outcome
         self._settle([(shard.done, answer) for shard, answer in zip(group, answers, strict=True)])
+
+    def _ingested(self, records: list[ShardRecord]) -> list[Receipt | Refusal]:
+        """An answer for each record, from one transaction."""
+        began = time.perf_counter()
+        try:
+            answers = list(self._store.ingest(records))
+        finally:
+            self._committed(time.perf_counter() - began)
+        if len(answers) != len(records):
+            raise RuntimeError(f"{len(answers)} answers to {len(records)} records")
+        return answers
 
     def _settle(self, answers: "list[tuple[asyncio.Future[Any], Any]]") -> None:
         """Hand the answers to the event loop in one call; a loop that is gone has nobody left to answer."""
@@ -129,7 +173,7 @@ _NOTHING = _Nothing()
 def _outcome(work: Callable[[], Any]) -> Any:
     """What `work` returns, or the error it raises: the thread must outlive every failure of a transaction."""
     try:
-        return work()
+        return guarded(work)
     except Exception as error:
         return error
 

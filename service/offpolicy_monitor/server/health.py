@@ -18,15 +18,26 @@ async def healthz() -> dict[str, str]:
     return {"status": "alive", "version": __version__}
 
 
-@router.get("/readyz", summary="Store reachable, schema current, device warm")
+@router.get("/readyz", summary="Store reachable, schema current, device warm, no stage stuck")
 def readyz(request: Request) -> JSONResponse:
-    """200 when every check holds, else 503 with the checks that do not."""
+    """200 when every check holds, else 503 with the checks that do not.
+
+    `stuck` names the stages that no longer get on, with the age of their oldest job in seconds.
+    """
     parts = services.of(request)
-    checks: dict[str, Any] = {**_store_checks(parts), "device": parts.device_is_warm}
+    stuck = _stuck_stages(parts)
+    checks: dict[str, Any] = {**_store_checks(parts), "device": parts.device_is_warm, "stages": not stuck}
     ready = all(value is True for value in checks.values())
     status = 200 if ready else 503
     headers = {} if ready else {"Retry-After": "1"}
-    return JSONResponse({"status": "ready" if ready else "not ready", "checks": checks}, status, headers)
+    answer: dict[str, Any] = {"status": "ready" if ready else "not ready", "checks": checks}
+    return JSONResponse(answer | ({"stuck": stuck} if stuck else {}), status, headers)
+
+
+def _stuck_stages(parts: services.Services) -> dict[str, float]:
+    """Stages whose oldest job is older than a job can become, with its age in seconds."""
+    oldest = parts.pipeline.oldest_jobs()
+    return {stage: round(age, 1) for stage, age in oldest.items() if age > parts.settings.max_job_age}
 
 
 def _store_checks(parts: services.Services) -> dict[str, bool]:
