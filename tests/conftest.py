@@ -4,7 +4,12 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.fixtures.application", "tests.fixtures.postgres", "tests.fixtures.stores"]
+pytest_plugins = [
+    "tests.fixtures.application",
+    "tests.fixtures.faults",
+    "tests.fixtures.postgres",
+    "tests.fixtures.stores",
+]
 
 # Of the real frameworks none is installed here: `make frameworks` runs those tests.
 collect_ignore = ["frameworks"]

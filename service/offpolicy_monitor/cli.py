@@ -132,13 +132,9 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _refuse_other_schema(url: str) -> None:
     """ConfigurationError where the database is not at the revision that this version needs."""
-    migrate = needed("store.migrate")
-    revision, newest = migrate.current(url), migrate.head()
-    if revision != newest:
-        found = "has no schema yet" if revision is None else f"is at revision {revision}"
-        raise ConfigurationError(
-            f"the database {found}, not at {newest}: run '{PROGRAM} db upgrade', or pass --migrate"
-        )
+    advice = needed("store.migrate").outdated(url, ", or pass --migrate")
+    if advice is not None:
+        raise ConfigurationError(advice)
 
 
 def _say_where(listening: "Listening", settings: "Settings") -> None:
@@ -282,7 +278,7 @@ DB_COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "check",
-        "say whether the database's schema is the one this version needs",
+        "say whether the database is whole and has the schema that this version needs (status 1: no)",
         f"  {PROGRAM} db check && echo fine",
         _database_argument,
         _db_check,

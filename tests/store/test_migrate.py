@@ -1,6 +1,7 @@
 """The schema is what the tables say, on both databases, and an upgrade happens whole or not at all."""
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from offpolicy_monitor.store import Store, migrate
 from offpolicy_monitor.store.lock import WriterLock
 from offpolicy_monitor.store.session import Database, parse_url
 from sqlalchemy import text
+
+from tests.fixtures.shards import make_record
 
 
 def test_the_migrations_make_exactly_the_tables(database_url: str) -> None:
@@ -70,6 +73,41 @@ def test_a_database_of_a_newer_program_is_refused(database_url: str) -> None:
     database.close()
     with pytest.raises(ConfigurationError, match="9999"):
         migrate.upgrade(database_url)
+    [message] = migrate.check(database_url)
+    assert "9999" in message
+    assert "newer" in message
+    assert "upgrade" not in message
+    assert migrate.outdated(database_url, ", or pass --migrate") == message
+
+
+def filled(folder: Path) -> tuple[str, Path]:
+    """A database with a few hundred pages."""
+    path = folder / "offpolicy.db"
+    url = f"sqlite:///{path}"
+    migrate.upgrade(url)
+    with closing(Store.open(url)) as store:
+        store.ingest([make_record(shard) for shard in range(64)])
+    return url, path
+
+
+def test_check_calls_a_file_with_a_damaged_page_damaged(tmp_path: Path) -> None:
+    url, path = filled(tmp_path)
+    assert migrate.check(url) == []
+    pages = bytearray(path.read_bytes())
+    pages[20 * 4096 : 40 * 4096] = bytes(20 * 4096)
+    path.write_bytes(pages)
+    problems = migrate.check(url)
+    assert 0 < len(problems) <= 11
+    assert all(f"{path} is damaged" in problem for problem in problems)
+
+
+@pytest.mark.parametrize("bytes_", [b"no database at all " * 500, b"SQLite format 3\0" + b"\xff" * 9000])
+def test_check_names_a_file_that_is_no_database(tmp_path: Path, bytes_: bytes) -> None:
+    path = tmp_path / "offpolicy.db"
+    path.write_bytes(bytes_)
+    [problem] = migrate.check(f"sqlite:///{path}")
+    assert f"{path} is damaged: file is not a database" in problem
+    assert path.read_bytes() == bytes_
 
 
 def test_a_file_in_use_is_not_migrated(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What URLs mean, who may write, and what a failing database looks like from outside."""
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -15,6 +16,7 @@ from offpolicy_monitor.store.failures import translated
 from offpolicy_monitor.store.session import Database, parse_url, sqlite_file
 from sqlalchemy import event, text
 
+from tests.fixtures.faults import FailingDisk
 from tests.fixtures.shards import make_record
 from tests.fixtures.stores import Clock
 
@@ -78,6 +80,36 @@ def test_a_second_process_may_not_write_the_same_sqlite_file(sqlite_url: str) ->
     Store.open(sqlite_url).close()
 
 
+def test_a_hard_link_to_a_file_in_use_may_not_be_written(sqlite_url: str, tmp_path: Path) -> None:
+    (tmp_path / "linked.db").hardlink_to(tmp_path / "offpolicy.db")
+    other = f"sqlite:///{tmp_path / 'linked.db'}"
+    program = (
+        "import sys\n"
+        "from offpolicy_monitor.errors import ConfigurationError\n"
+        "from offpolicy_monitor.store import Store, migrate\n"
+        "for write in (Store.open, migrate.upgrade):\n"
+        "    try: write(sys.argv[1])\n"
+        "    except ConfigurationError as error: print(error)"
+    )
+    with closing(Store.open(sqlite_url)) as store:
+        with pytest.raises(ConfigurationError, match="hard link"):
+            Store.open(other)
+        second = subprocess.run([sys.executable, "-c", program, other], capture_output=True, text=True, check=True)
+        assert second.stdout.count("linked.db is being written under another name") == 2
+        store.ingest([make_record()])
+    with closing(Store.open(other)) as store:
+        assert store.run("r1")["last_step"] == 0
+
+
+def test_a_file_whose_lock_file_was_removed_is_still_one_writers(sqlite_url: str, tmp_path: Path) -> None:
+    program = "import sys\nfrom offpolicy_monitor.store import Store\nStore.open(sys.argv[1])"
+    with closing(Store.open(sqlite_url)):
+        (tmp_path / "offpolicy.db.lock").unlink()
+        second = subprocess.run([sys.executable, "-c", program, sqlite_url], capture_output=True, text=True)
+    assert second.returncode != 0
+    assert "ConfigurationError" in second.stderr
+
+
 def test_readers_do_not_hold_writers_up_nor_writers_readers(database_url: str, store: Store) -> None:
     store.ingest([make_record()])
     database = Database(parse_url(database_url))
@@ -126,6 +158,7 @@ def test_a_locked_sqlite_file_is_503_until_it_is_free(sqlite_url: str, clock: Cl
         with pytest.raises(Unavailable, match="locked") as caught:
             store.ingest([make_record()])
     assert (caught.value.status, caught.value.kind, caught.value.retry_after) == (503, "store-unavailable", 1)
+    assert str(path) in caught.value.detail
     [receipt] = store.ingest([make_record()])
     assert not isinstance(receipt, Exception)
     store.close()
@@ -171,11 +204,61 @@ def test_a_defect_of_ours_is_not_dressed_up_as_a_failing_database(postgres_url: 
     assert not isinstance(caught.value, Unavailable)
 
 
-@pytest.mark.parametrize(("number", "status"), [(28, 507), (5, 503)])
-def test_errors_of_the_file_system_are_unavailable(number: int, status: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "status", "kind"),
+    [
+        (errno.ENOSPC, 507, "storage-full"),
+        (errno.EDQUOT, 507, "storage-full"),
+        (errno.EIO, 503, "store-unavailable"),
+    ],
+)
+def test_errors_of_the_file_system_are_unavailable(number: int, status: int, kind: str) -> None:
     with pytest.raises(Unavailable) as caught, translated():
         raise OSError(number, os.strerror(number))
-    assert caught.value.status == status
+    assert (caught.value.status, caught.value.kind) == (status, kind)
+
+
+@pytest.mark.parametrize(
+    ("number", "answer"),
+    [(errno.ENOSPC, "507 storage-full"), (errno.EDQUOT, "507 storage-full"), (errno.EIO, "503 store-unavailable")],
+)
+def test_a_write_that_the_disk_refuses_says_whether_there_is_no_room(
+    sqlite_url: str, tmp_path: Path, failing_writes: Path, number: int, answer: str
+) -> None:
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from offpolicy_monitor.errors import Unavailable\n"
+        "from offpolicy_monitor.store import Store\n"
+        "from tests.fixtures.shards import make_record\n"
+        "store = Store.open(sys.argv[1])\n"
+        "store.ingest([make_record()])\n"
+        "Path(sys.argv[2]).touch()\n"
+        "try: store.ingest([make_record(1)])\n"
+        "except Unavailable as error: print(int(error.status), error.kind, error.detail)\n"
+        "Path(sys.argv[2]).unlink()\n"
+        "store.ingest([make_record(1)])\n"
+        "print(len(store.steps('r1').rows))"
+    )
+    disk = FailingDisk(failing_writes, tmp_path, number)
+    arguments = [sys.executable, "-c", program, sqlite_url, disk.environment["FAILING_WHILE"]]
+    ended = subprocess.run(
+        arguments, env={**os.environ, **disk.environment}, capture_output=True, text=True, check=True
+    )
+    first, stored = ended.stdout.splitlines()
+    assert first.startswith(answer)
+    assert str(tmp_path / "offpolicy.db") in first
+    assert stored == "2"
+
+
+def test_postgres_over_its_quota_is_507(postgres_url: str) -> None:
+    database = Database(parse_url(postgres_url))
+    reason = os.strerror(errno.EDQUOT)
+    statement = text(f"DO $$ BEGIN RAISE EXCEPTION 'could not extend file: {reason}' USING ERRCODE = 'XX000'; END $$")
+    with pytest.raises(Unavailable) as caught, database.writing() as connection:
+        connection.execute(statement)
+    database.close()
+    assert caught.value.status == 507
 
 
 def test_a_store_can_be_opened_again_after_closing(open_store: Callable[[], Store]) -> None:

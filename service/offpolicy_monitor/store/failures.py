@@ -1,43 +1,96 @@
 """Failures of the database, translated into what the caller can do about them.
 
 The one place in the store that catches driver errors. A defect of ours (a wrong statement, a broken constraint) is not
-translated: it stays an alarm.
+translated: it stays an alarm. A database that is a file is named: whoever reads the message may have several.
 """
 
 import errno
+import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
 
 from sqlalchemy import exc
 
 from offpolicy_monitor.errors import Unavailable
 
 DEFECTS = (exc.ProgrammingError, exc.IntegrityError, exc.DataError, exc.NotSupportedError)
-SQLITE_FULL = 13
+SQLITE_IO_ERROR, SQLITE_CORRUPT, SQLITE_FULL, SQLITE_NO_DATABASE = 10, 11, 13, 26
 POSTGRES_DISK_FULL = "53100"
+#: No room on the disk, none in the quota.
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+#: As much as a commit writes at least; more than what a file system keeps inside an inode.
+TRIAL_BYTES = 1 << 16
+
+
+class Damaged(Unavailable):
+    """A file that is not, or no longer, a database: it does not mend by itself."""
+
+    def __init__(self, file: Path | None, reason: str) -> None:
+        super().__init__(503, "store-unavailable", f"{_named(file)} is damaged: {reason}")
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Turn a failing database into Unavailable: 507 where its disk is full, else 503."""
+def translated(file: Path | None = None) -> Iterator[None]:
+    """Turn a failing database into Unavailable: 507 where its disk is full, else 503. `file` is that of SQLite."""
     try:
         yield
     except DEFECTS:
         raise
     except exc.DBAPIError as error:
-        if _disk_is_full(error.orig):
-            raise Unavailable(507, "storage-full", "the database's disk is full", retry_after=30) from error
-        raise Unavailable(503, "store-unavailable", f"the database failed: {_reason(error.orig)}") from error
+        if _disk_is_full(error.orig, file):
+            raise _full(file) from error
+        if _code(error.orig) in (SQLITE_CORRUPT, SQLITE_NO_DATABASE):
+            raise Damaged(file, _reason(error.orig)) from error
+        raise _unavailable(f"{_named(file)} failed: {_reason(error.orig)}") from error
     except exc.TimeoutError as error:
-        raise Unavailable(503, "store-unavailable", "every database connection is busy") from error
+        raise _unavailable("every database connection is busy") from error
     except OSError as error:
-        status = 507 if error.errno == errno.ENOSPC else 503
-        raise Unavailable(status, "store-unavailable", f"the database cannot be reached: {error.strerror}") from error
+        if error.errno in NO_ROOM:
+            raise _full(file) from error
+        raise _unavailable(f"{_named(file)} cannot be reached: {error.strerror}") from error
 
 
-def _disk_is_full(error: BaseException | None) -> bool:
-    code = getattr(error, "sqlite_errorcode", None)
-    return (code is not None and code & 0xFF == SQLITE_FULL) or getattr(error, "sqlstate", None) == POSTGRES_DISK_FULL
+def _unavailable(detail: str) -> Unavailable:
+    return Unavailable(503, "store-unavailable", detail)
+
+
+def _full(file: Path | None) -> Unavailable:
+    return Unavailable(507, "storage-full", f"the disk of {_named(file)} is full, or its quota", retry_after=30)
+
+
+def _named(file: Path | None) -> str:
+    return "the database" if file is None else f"the database {file}"
+
+
+def _disk_is_full(error: BaseException | None, file: Path | None) -> bool:
+    code = _code(error)
+    if code == SQLITE_IO_ERROR and file is not None:
+        # What the operating system said is lost in SQLite, which knows a full disk, but no quota.
+        return _has_no_room(file.parent)
+    if code == SQLITE_FULL or getattr(error, "sqlstate", None) == POSTGRES_DISK_FULL:
+        return True
+    # PostgreSQL has no code for a quota either, but quotes the operating system.
+    return os.strerror(errno.EDQUOT) in str(error)
+
+
+def _code(error: BaseException | None) -> int | None:
+    """SQLite's kind of error; None where it is not SQLite's."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def _has_no_room(folder: Path) -> bool:
+    """Whether a few bytes find no room in a folder: the file system is asked by writing them."""
+    try:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as trial:
+            os.pwrite(trial.fileno(), bytes(TRIAL_BYTES), 0)
+            os.fsync(trial.fileno())
+    except OSError as error:
+        return error.errno in NO_ROOM
+    return False
 
 
 def _reason(error: BaseException | None) -> str:

@@ -1,16 +1,23 @@
-"""The right to write to a SQLite file: one process at a time, held by a lock file beside it.
+"""The right to write to a SQLite file: one process at a time, held by a lock file beside it and on the file itself.
 
-The operating system drops the lock when its holder dies, however it dies. Knows files, no database.
+The lock file says who holds it; the lock on the file keeps out who comes by another name of it (a hard link). The
+operating system drops both when their holder dies, however it dies. Knows files, no database.
 """
 
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 from offpolicy_monitor.errors import ConfigurationError
+
+#: (device, inode) of the files that this process writes. A second descriptor must not even be opened: closing it would
+#: drop the locks that SQLite itself has on the file.
+_held: Final[set[tuple[int, int]]] = set()
 
 
 @contextmanager
@@ -30,35 +37,77 @@ def make_folder(database: Path) -> None:
 class WriterLock:
     """Held from construction to `release`; a second one on the same database raises ConfigurationError.
 
-    So does a path that can hold no file.
+    So does a path that can hold no file. An empty file is made where there is none.
     """
 
     def __init__(self, database: Path) -> None:
         make_folder(database)
-        with _usable(database):
-            self._file = open(f"{database}.lock", "a+b", buffering=0)  # noqa: SIM115 - held until `release`
+        self._beside = _lock_beside(database)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._file.seek(0)
-            holder = self._file.read(32).decode("ascii", "replace") or "unknown"
-            self._file.close()
-            raise ConfigurationError(
-                f"{database} is being written by another process (pid {holder}): SQLite takes one writing process. "
-                "Stop that one, or use PostgreSQL for several"
-            ) from error
-        self._file.truncate(0)
-        self._file.write(str(os.getpid()).encode())
+            self._descriptor = _lock_itself(database)
+        except ConfigurationError:
+            self._beside.close()
+            raise
+        self._identity = _identity(os.fstat(self._descriptor))
+        _held.add(self._identity)
+        self._beside.truncate(0)
+        self._beside.write(str(os.getpid()).encode())
 
     def release(self) -> None:
-        """Let the next process write; twice is harmless.
+        """Let the next process write; twice is harmless. Called when SQLite has closed the file.
 
-        The file stays: removing it would let two holders lock different files.
+        The lock file stays: removing it would let two holders lock different files.
         """
-        self._file.close()
+        if self._beside.closed:
+            return
+        _held.discard(self._identity)
+        os.close(self._descriptor)
+        self._beside.close()
 
     def __enter__(self) -> "WriterLock":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.release()
+
+
+def _lock_beside(database: Path) -> FileIO:
+    """The lock file, locked."""
+    with _usable(database):
+        file = open(f"{database}.lock", "a+b", buffering=0)  # noqa: SIM115 - held until `release`
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.seek(0)
+        holder = file.read(32).decode("ascii", "replace") or "unknown"
+        file.close()
+        raise ConfigurationError(
+            f"{database} is being written by another process (pid {holder}): SQLite takes one writing process. "
+            "Stop that one, or use PostgreSQL for several"
+        ) from error
+    return file
+
+
+def _lock_itself(database: Path) -> int:
+    """The descriptor of the database, locked; not by the kind of lock that SQLite uses, so neither sees the other."""
+    if database.exists() and _identity(database.stat()) in _held:
+        raise _linked(database)
+    with _usable(database):
+        descriptor = os.open(database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise _linked(database) from error
+    return descriptor
+
+
+def _linked(database: Path) -> ConfigurationError:
+    return ConfigurationError(
+        f"{database} is being written under another name (a hard link): SQLite takes one name and one writing process. "
+        "Use the other name, or a copy"
+    )
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

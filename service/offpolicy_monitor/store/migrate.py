@@ -15,12 +15,17 @@ from sqlalchemy import Connection, text
 
 from offpolicy_monitor import resources
 from offpolicy_monitor.errors import ConfigurationError
+from offpolicy_monitor.store.failures import Damaged
 from offpolicy_monitor.store.lock import WriterLock
 from offpolicy_monitor.store.session import Database, parse_url, sqlite_file
 from offpolicy_monitor.store.tables import metadata
 
 # Any constant will do, so long as every process of this package asks PostgreSQL for the same one.
 MIGRATION_LOCK = 0x6F66_6670
+UPGRADE = "offpolicy-monitor db upgrade"
+#: Lines of damage that are told: one bad page makes thousands.
+MOST_DAMAGE = 10
+COMPARED = {"compare_type": True, "compare_server_default": True}
 
 
 def head() -> str:
@@ -60,14 +65,33 @@ def current(url: str) -> str | None:
 
 
 def check(url: str) -> list[str]:
-    """What keeps the database from being right: not at the newest revision, or unlike the tables. Empty when right."""
-    revision, newest = current(url), head()
-    if revision != newest:
-        return [f"the database is at revision {revision}, not {newest}: run 'offpolicy-monitor db upgrade'"]
-    with closing(Database(parse_url(url))) as database, database.reading() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
-        differences = compare_metadata(context, metadata)
+    """What keeps the database from being right, nothing when it is: damage, another revision, other tables.
+
+    Of a SQLite file every page and every index is read.
+    """
+    try:
+        if damage := _damage(url):
+            return damage
+        if advice := outdated(url):
+            return [advice]
+        with closing(Database(parse_url(url))) as database, database.reading() as connection:
+            context = MigrationContext.configure(connection, opts=COMPARED)
+            differences = compare_metadata(context, metadata)
+    except Damaged as error:
+        return [error.detail]
     return [f"the database differs from the tables: {difference}" for difference in differences]
+
+
+def outdated(url: str, or_else: str = "") -> str | None:
+    """Why this version cannot use the database's schema, and what to do (or else); None where it can."""
+    revision, newest = current(url), head()
+    if revision == newest:
+        return None
+    if revision is None:
+        return f"the database has no schema yet: run '{UPGRADE}'{or_else}"
+    if not _is_known(revision):
+        return _from_newer(revision)
+    return f"the database is at revision {revision}, not {newest}: run '{UPGRADE}'{or_else}"
 
 
 def revise(url: str, message: str) -> None:
@@ -91,7 +115,26 @@ def _config(connection: Connection | None = None) -> Config:
 
 def _refuse_unknown(connection: Connection) -> None:
     revision = revision_of(connection)
-    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
-    if revision is not None and revision not in known:
-        message = f"the database is at revision {revision}, which this version does not know; install a newer one"
-        raise ConfigurationError(message)
+    if revision is not None and not _is_known(revision):
+        raise ConfigurationError(_from_newer(revision))
+
+
+def _is_known(revision: str) -> bool:
+    return revision in {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+
+
+def _from_newer(revision: str) -> str:
+    return (
+        f"the database is at revision {revision}, which this version does not know: "
+        "it was made by a newer one, so install that"
+    )
+
+
+def _damage(url: str) -> list[str]:
+    """What SQLite finds wrong in its file, at most a few lines; PostgreSQL looks after its own."""
+    path = sqlite_file(parse_url(url))
+    if path is None or not path.exists():
+        return []
+    with closing(Database(parse_url(url))) as database, database.reading() as connection:
+        found = connection.execute(text(f"PRAGMA integrity_check({MOST_DAMAGE})")).scalars().all()
+    return [] if found == ["ok"] else [f"{path} is damaged: {line}" for line in found]

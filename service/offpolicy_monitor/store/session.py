@@ -70,7 +70,7 @@ class Database:
     """One engine, and the two kinds of transaction that the store knows; connects to nothing before the first."""
 
     def __init__(self, url: URL) -> None:
-        path = sqlite_file(url)
+        path = self._file = sqlite_file(url)
         if path is None:
             self.engine = _postgres_engine(url)
             self._readers: Engine = self.engine.execution_options(**POSTGRES_READ)
@@ -83,13 +83,13 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """One transaction that writes; commits at the end, rolls back on any error. Failures are translated."""
-        with translated(), self._writers.begin() as connection:
+        with translated(self._file), self._writers.begin() as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """One transaction that only reads, all of it from one snapshot. Failures are translated."""
-        with translated(), self._readers.begin() as connection:
+        with translated(self._file), self._readers.begin() as connection:
             yield connection
 
     def close(self) -> None:
