@@ -26,16 +26,29 @@ from tests.demo.stub import unused_url
 @contextmanager
 def process(mode: str, stopped: bool = False) -> Iterator[str]:
     """A fake service in a process of its own, so that it shares no lock with the loop; `stopped`: by SIGSTOP."""
+    with _started(mode) as (child, url):
+        if stopped:
+            child.send_signal(signal.SIGSTOP)
+        yield url
+
+
+@contextmanager
+def _started(mode: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     command = [sys.executable, "-m", "tests.client.conditions", mode]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
-        url = child.stdout.readline().strip()
         try:
-            if stopped:
-                child.send_signal(signal.SIGSTOP)
-            yield url
+            yield child, child.stdout.readline().strip()
         finally:
             child.kill()
+
+
+@contextmanager
+def standing_still() -> Iterator[tuple[str, Callable[[], None]]]:
+    """A healthy fake service in a process that is stopped, and what lets it go on."""
+    with _started("healthy") as (child, url):
+        child.send_signal(signal.SIGSTOP)
+        yield url, lambda: child.send_signal(signal.SIGCONT)
 
 
 @contextmanager

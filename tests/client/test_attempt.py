@@ -31,17 +31,21 @@ def test_an_attempt_that_is_no_number_is_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "step", "attempt"),
+    ("run", "step", "refused", "attempt"),
     [
-        (None, 0, 0),
-        ({"last_step": None, "attempt": None}, 5, 0),
-        ({"last_step": 9, "attempt": 0}, 10, 0),
-        ({"last_step": 9, "attempt": 2}, 10, 2),
-        ({"last_step": 9, "attempt": 0}, 9, 1),
-        ({"last_step": 9, "attempt": 2}, 4, 3),
+        (None, 0, None, 0),
+        (None, 0, 3, 0),
+        ({"last_step": None, "attempt": None}, 5, None, 0),
+        ({"last_step": 9, "attempt": 0}, 10, None, 0),
+        ({"last_step": 9, "attempt": 2}, 10, None, 2),
+        ({"last_step": 9, "attempt": 0}, 9, None, 0),
+        ({"last_step": 9, "attempt": 2}, 4, None, 3),
+        ({"last_step": 9, "attempt": 0}, 9, 0, 1),
+        ({"last_step": 9, "attempt": 1}, 9, 0, 1),
+        ({"last_step": 9, "attempt": 3}, 5, 0, 4),
     ],
 )
-def test_steps_that_the_service_has_already_begin_a_new_attempt(
-    run: dict[str, int | None] | None, step: int, attempt: int
+def test_steps_that_were_begun_before_or_refused_begin_a_new_attempt(
+    run: dict[str, int | None] | None, step: int, refused: int | None, attempt: int
 ) -> None:
-    assert following(run, step) == attempt
+    assert following(run, step, refused) == attempt

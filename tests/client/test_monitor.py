@@ -1,5 +1,6 @@
 """The monitor against a real service: what it posts means the same in every layout, and what it reads comes back."""
 
+import pickle
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -88,6 +89,112 @@ def test_a_trainer_that_begins_anew_supersedes_its_steps(url: str) -> None:
     with Monitor(url, "again") as monitor:
         run = next(run for run in monitor.runs() if run["run"] == "again")
     assert (run["attempt"], run["last_step"]) == (1, 3)
+
+
+def seen(url: str, run: str) -> dict[str, Any]:
+    with Monitor(url, run) as monitor:
+        return next(row for row in monitor.runs() if row["run"] == run)
+
+
+def minibatches(step: int, of: range, seed: int = 0) -> list[dict[str, Any]]:
+    return [{"step": step, "minibatch": each, "minibatches": 4, **batch(seed=seed + each)} for each in of]
+
+
+def test_a_second_monitor_in_the_middle_of_a_step_goes_on_with_it(url: str) -> None:
+    logged(url, "second", *minibatches(0, range(4)), *minibatches(1, range(2)))
+    stats = logged(url, "second", *minibatches(1, range(2, 4)), *minibatches(2, range(4)))
+    assert (stats["sent"], stats["retries"]) == (6, 0)
+    run = seen(url, "second")
+    assert (run["attempt"], run["last_step"], run["last_minibatch"]) == (0, 2, 3)
+    with Monitor(url, "second") as monitor:
+        assert monitor.series("gaps.total.k1", first=1, last=1)["minibatch"].tolist() == [0, 1, 2, 3]
+
+
+def test_two_monitors_that_take_turns_in_one_step_post_one_attempt(url: str) -> None:
+    with Monitor(url, "turns", strict=True) as one, Monitor(url, "turns", strict=True) as other:
+        for step in range(3):
+            for call in minibatches(step, range(4)):
+                monitor = (one, other)[call["minibatch"] % 2]
+                monitor.log(**call)
+                assert monitor.flush(30.0)
+    assert (seen(url, "turns")["attempt"], one.stats["retries"], other.stats["retries"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("before", [1, 2, 4])
+def test_a_trainer_that_resumes_at_its_last_step_begins_a_new_attempt(url: str, before: int) -> None:
+    run = f"resumed-{before}"
+    logged(url, run, *minibatches(0, range(4)), *minibatches(1, range(before)))
+    stats = logged(url, run, *minibatches(1, range(4), seed=50), *minibatches(2, range(4), seed=50))
+    assert (stats["sent"], stats["duplicates"], stats["errors"]) == (8, 0, 0)
+    assert (seen(url, run)["attempt"], seen(url, run)["last_step"]) == (1, 2)
+    with Monitor(url, run) as monitor:
+        series = monitor.series("gaps.mismatch.k1", first=1, last=1)
+    expected = [
+        -(each["old_logprobs"].astype(np.float64) - each["sampling_logprobs"]).mean()
+        for each in minibatches(1, range(4), seed=50)
+    ]
+    assert series["value"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_trainer_that_resumes_with_the_same_content_repeats_what_is_there(url: str) -> None:
+    logged(url, "same", *minibatches(0, range(3)))
+    stats = logged(url, "same", *minibatches(0, range(4)))
+    assert (stats["sent"], stats["duplicates"], stats["errors"]) == (4, 3, 0)
+    assert (seen(url, "same")["attempt"], seen(url, "same")["last_minibatch"]) == (0, 3)
+
+
+def test_a_trainer_of_one_shard_that_resumes_a_step_of_several_begins_a_new_attempt(url: str) -> None:
+    logged(url, "fewer", {"step": 0, "shard": 0, "shards": 2, **batch()})
+    stats = logged(url, "fewer", {"step": 0, **batch(seed=1)})
+    assert (stats["sent"], stats["errors"], seen(url, "fewer")["attempt"]) == (1, 0, 1)
+
+
+def test_halves_of_a_rollout_that_is_resumed_are_of_the_new_attempt(url: str) -> None:
+    def halves(seed: int) -> list[dict[str, Any]]:
+        whole = batch(seed=seed)
+        return [
+            {"step": 7, "rollout": "7", **{name: whole[name] for name in whole if name != "logprobs"}},
+            *({"step": 7, "minibatch": i, "rollout": "7", "logprobs": whole["logprobs"] - 0.01 * i} for i in range(2)),
+        ]
+
+    logged(url, "half", *halves(0))
+    stats = logged(url, "half", *halves(1))
+    assert (stats["sent"], stats["errors"], seen(url, "half")["attempt"]) == (3, 0, 1)
+
+
+def test_a_monitor_pickled_in_the_middle_of_a_step_goes_on_with_its_attempt(url: str) -> None:
+    logged(url, "pickled", *minibatches(5, range(4)))
+    with Monitor(url, "pickled", strict=True) as monitor:
+        for call in minibatches(3, range(2), seed=9):
+            monitor.log(**call)
+        assert monitor.flush(30.0)
+        with pickle.loads(pickle.dumps(monitor)) as copy:
+            for call in minibatches(3, range(2, 4), seed=9):
+                copy.log(**call)
+            assert copy.flush(30.0)
+        monitor.log(**minibatches(4, range(1), seed=9)[0])
+        assert monitor.flush(30.0)
+    run = seen(url, "pickled")
+    assert (run["attempt"], run["last_step"], monitor.stats["errors"], copy.stats["retries"]) == (1, 4, 0, 0)
+
+
+@pytest.mark.parametrize("restarts", [1, 2])
+def test_a_monitor_that_comes_back_with_a_checkpoint_begins_a_new_attempt(url: str, restarts: int) -> None:
+    run = f"checkpoint-{restarts}"
+    with Monitor(url, run, strict=True) as monitor:
+        monitor.log(**minibatches(0, range(1))[0])
+        assert monitor.flush(30.0)
+        checkpoint = pickle.dumps(monitor)
+        for call in minibatches(1, range(4)):
+            monitor.log(**call)
+        assert monitor.flush(30.0)
+    for restart in range(restarts):
+        with pickle.loads(checkpoint) as copy:
+            for call in minibatches(1, range(4), seed=20 + 10 * restart) + minibatches(2, range(4)):
+                copy.log(**call)
+            assert copy.flush(30.0)
+        assert (copy.stats["sent"], copy.stats["errors"]) == (8, 0)
+    assert (seen(url, run)["attempt"], seen(url, run)["last_step"]) == (restarts, 2)
 
 
 def test_a_series_comes_as_columns_with_nan_where_a_step_lacks_it(url: str) -> None:

@@ -10,19 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 from offpolicy_monitor import Monitor
+from offpolicy_monitor.client.connection import Connection
 from offpolicy_monitor.client.mistakes import Lost, Mistake
+from offpolicy_monitor.client.verdict import Tries, Verdict
 from offpolicy_monitor.errors import ConfigurationError
 
 from tests.client.batches import batch, nbytes
+from tests.client.conditions import standing_still
 from tests.client.fakes import Fake, Said, black_hole, serving
 from tests.demo.stub import unused_url
 
 
-def closed_stats(fake: Fake, steps: int = 1, **options: Any) -> dict[str, Any]:
-    """Log some steps to a fake service, close, and give the stats."""
+def closed_stats(fake: Fake, steps: int = 1, at: int = 0, **options: Any) -> dict[str, Any]:
+    """Log some steps from `at` on to a fake service, close, and give the stats."""
     with serving(fake):
         monitor = Monitor(fake.url, "r", **options)
-        for step in range(steps):
+        for step in range(at, at + steps):
             monitor.log(step=step, **batch())
         monitor.close()
     return dict(monitor.stats)
@@ -108,6 +111,57 @@ def test_an_answer_that_takes_too_long_is_given_up_and_asked_for_again() -> None
     assert counts(closed_stats(fake, 1, timeout=0.2)) == (1, 0, 1, 0)
 
 
+def test_a_service_that_needs_longer_than_the_timeout_is_waited_for_in_the_end() -> None:
+    fake = Fake(rest=Said(delay=1.0))
+    assert counts(closed_stats(fake, 2, timeout=0.3)) == (2, 0, 2, 0)
+    assert fake.steps() == [0, 0, 0, 1]
+
+
+def test_closing_breaks_off_a_wait_that_has_grown() -> None:
+    with black_hole() as url:
+        monitor = Monitor(url, "r", timeout=0.1)
+        monitor.log(step=0, **batch())
+        while monitor.stats["retries"] < 4:
+            time.sleep(0.01)
+        began = time.monotonic()
+        monitor.close(deadline=0.2)
+        monitor._sender.join(5.0)
+        assert time.monotonic() - began < 1.0
+    assert monitor.stats["dropped_by"] == {"deadline": 1}
+
+
+def test_nothing_is_sent_on_a_connection_that_was_given_up() -> None:
+    fake = Fake()
+    with serving(fake):
+        connection = Connection(fake.url, 5.0, None)
+        assert connection.exchange("GET", "/v1/runs").status == 404
+        connection.abort()
+        with pytest.raises(ConnectionAbortedError):
+            connection.exchange("GET", "/v1/runs")
+    assert len(fake.asked) == 1
+
+
+def test_a_service_that_stands_still_is_noticed_and_gets_its_batches_when_it_goes_on() -> None:
+    with standing_still() as (url, go_on):
+        monitor = Monitor(url, "r", timeout=0.2, attempt=0)
+        for step in range(3):
+            monitor.log(step=step, **batch())
+        while not monitor.stats["retries"]:
+            time.sleep(0.01)
+        assert "TimeoutError" in str(monitor.stats["last_error"]) and monitor.stats["sent"] == 0
+        go_on()
+        assert monitor.flush(30.0)
+        monitor.close()
+    assert monitor.stats["sent"] == 3
+
+
+def test_a_defect_after_many_waits_is_the_first_defect() -> None:
+    tries, busy, defect = Tries(), Verdict("again", "503"), Verdict("again", "500", most=5)
+    assert all(tries.again(busy) for _ in range(50))
+    assert [tries.again(defect) for _ in range(5)] == [True] * 4 + [False]
+    assert not Tries().again(Verdict("sent")) and not Tries().again(Verdict("refused", "422"))
+
+
 def test_a_duplicate_is_sent_and_said_to_be_one() -> None:
     stats = closed_stats(Fake(rest=Said(200, {"duplicate": True, "stored": True})), 2)
     assert counts(stats) == (2, 0, 0, 0) and stats["duplicates"] == 2
@@ -137,7 +191,12 @@ def test_a_path_in_the_address_stands_before_every_path() -> None:
 
 @pytest.mark.parametrize(
     ("run", "step", "attempt"),
-    [(None, 0, 0), ({"last_step": 4, "attempt": 1}, 5, 1), ({"last_step": 4, "attempt": 1}, 4, 2)],
+    [
+        (None, 0, 0),
+        ({"last_step": 4, "attempt": 1}, 5, 1),
+        ({"last_step": 4, "attempt": 1}, 4, 1),
+        ({"last_step": 4, "attempt": 1}, 3, 2),
+    ],
 )
 def test_a_run_of_one_shard_asks_once_which_attempt_it_is(run: dict[str, int] | None, step: int, attempt: int) -> None:
     fake = Fake(run=run)
@@ -146,6 +205,30 @@ def test_a_run_of_one_shard_asks_once_which_attempt_it_is(run: dict[str, int] | 
         monitor.log(step=step + 1, **batch())
     assert [frame.envelope["attempt"] for frame in fake.frames()] == [attempt] * 2
     assert [asked.method for asked in fake.asked] == ["GET", "POST", "POST"]
+
+
+def conflict(kind: str = "shard-conflict") -> Said:
+    return Said(409, {"type": f"urn:offpolicy-monitor:problem:{kind}", "detail": kind})
+
+
+@pytest.mark.parametrize("kind", ["shard-conflict", "shards-disagree"])
+def test_a_last_step_that_the_service_has_with_other_content_begins_a_new_attempt_once(kind: str) -> None:
+    fake = Fake([conflict(kind), Said(), conflict(kind)], run={"last_step": 4, "attempt": 1})
+    stats = closed_stats(fake, 2, at=4)
+    assert counts(stats) == (1, 0, 1, 1) and stats["errors_by"] == {"409": 1}
+    assert [frame.envelope["attempt"] for frame in fake.frames()] == [1, 2, 2]
+    assert [asked.method for asked in fake.asked] == ["GET", "POST", "GET", "POST", "POST"]
+
+
+def test_an_attempt_that_was_given_is_never_changed() -> None:
+    fake = Fake([conflict()], run={"last_step": 4, "attempt": 1})
+    assert counts(closed_stats(fake, 2, at=4, attempt=1)) == (1, 0, 0, 1)
+    assert [frame.envelope["attempt"] for frame in fake.frames()] == [1, 1]
+
+
+def test_a_service_that_says_conflict_for_ever_is_given_up() -> None:
+    fake = Fake([conflict()] * 5, run={"last_step": 4, "attempt": 1})
+    assert counts(closed_stats(fake, 2, at=4)) == (1, 0, 4, 1)
 
 
 def test_a_run_of_many_shards_does_not_ask() -> None:

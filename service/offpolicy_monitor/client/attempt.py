@@ -39,15 +39,17 @@ def declared(environment: Mapping[str, str]) -> int | None:
     return restarts or None
 
 
-def following(run: Mapping[str, Any] | None, step: int) -> int:
+def following(run: Mapping[str, Any] | None, step: int, refused: int | None = None) -> int:
     """The attempt of a trainer whose first step is `step`, from what the service says of its run (None: unknown).
 
-    The newest attempt goes on where it has not come that far; where it has, its steps are being replayed: one more.
+    The newest attempt goes on where it has not come further; where it has, its steps are being replayed: one more. At
+    its last step it goes on too, as a second monitor does in the middle of a step, unless that step was `refused` under
+    it: then others have it with other content, as a trainer finds that resumes there.
     """
     if run is None or run.get("last_step") is None:
         return 0
-    newest = int(run.get("attempt") or 0)
-    return newest + 1 if run["last_step"] >= step else newest
+    newest, last = int(run.get("attempt") or 0), run["last_step"]
+    return newest + 1 if last > step or (last == step and newest == refused) else newest
 
 
 def _count(text: str | None, first: int) -> int:

@@ -49,14 +49,21 @@ class Connection:
             self._headers["Authorization"] = f"Bearer {token}"
         self._prefix = self._parts.path.rstrip("/")
         self._connection: HTTPConnection | None = None
+        self._aborted = False
 
     def exchange(
-        self, method: str, path: str, body: Iterable[bytes | memoryview] = (), media_type: str = JSON
+        self,
+        method: str,
+        path: str,
+        body: Iterable[bytes | memoryview] = (),
+        media_type: str = JSON,
+        patience: float | None = None,
     ) -> Answer:
         """Send a request and read its answer, whatever its status.
 
         A kept connection that the service has closed meanwhile is replaced before use. An answer that comes before the
-        body is through (413) is read all the same.
+        body is through (413) is read all the same. `patience` stands for the connection's time-out once it is
+        connected: a busy service accepts at once and answers late.
         """
         pieces = list(body)
         headers = dict(self._headers)
@@ -64,6 +71,7 @@ class Connection:
             headers |= {"Content-Type": media_type, "Content-Length": str(sum(memoryview(p).nbytes for p in pieces))}
         connection = self._open()
         try:
+            self._connect(connection, self._timeout if patience is None else patience)
             try:
                 connection.request(method, self._prefix + path, in_pieces(pieces) if pieces else None, headers)
             except (BrokenPipeError, ConnectionResetError):
@@ -84,9 +92,10 @@ class Connection:
             connection.close()
 
     def abort(self) -> None:
-        """End the request that another thread is waiting for: its `exchange` raises."""
+        """End the request that another thread is waiting for: its `exchange` raises, and so does every later one."""
         from socket import SHUT_RDWR
 
+        self._aborted = True
         connection = self._connection
         if connection is not None and connection.sock is not None:
             with contextlib.suppress(OSError):  # it was not connected (any more)
@@ -99,6 +108,13 @@ class Connection:
             host = self._parts.hostname or ""
             self._connection = self._made(host, proxy_for(self._parts.scheme, host))
         return self._connection
+
+    def _connect(self, connection: "HTTPConnection", patience: float) -> None:
+        if connection.sock is None:
+            connection.connect()
+        connection.sock.settimeout(patience)
+        if self._aborted:
+            raise ConnectionAbortedError("given up")
 
     def _made(self, host: str, proxy: Proxy | None) -> "HTTPConnection":
         from http.client import HTTPConnection, HTTPSConnection

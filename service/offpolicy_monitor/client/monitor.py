@@ -18,6 +18,7 @@ from offpolicy_monitor.client.connection import Connection
 from offpolicy_monitor.client.counters import Counters
 from offpolicy_monitor.client.halves import Halves
 from offpolicy_monitor.client.mistakes import Lost, Mistake
+from offpolicy_monitor.client.patience import Patience
 from offpolicy_monitor.client.queue import ByteQueue
 from offpolicy_monitor.client.run import Run
 from offpolicy_monitor.client.sender import Sender
@@ -37,9 +38,10 @@ class Monitor:
     profile       what is normal for the run (dense_bf16, moe_bf16 ...), and `labels` of it: set once, when shard 0's
                   first batch is stored
     attempt       restart epoch; None: OFFPOLICY_ATTEMPT, a scheduler's count of restarts, or (a run of one shard) one
-                  more than the service has where the run's steps begin anew
+                  more than the service has where the run's steps begin anew; a copy keeps what was found out
     queue_bytes   bound on what waits to be sent; as much again for first halves of rollouts
-    timeout       seconds without progress after which a request is given up and sent again
+    timeout       seconds without progress after which a request is given up and sent again; doubled each time, up to
+                  120, until a batch is stored
     token         sent as `Authorization: Bearer`; None: OFFPOLICY_TOKEN
     strict        raise what would be counted: for tests
     reduce        send mergeable summaries instead of tokens; needs torch
@@ -68,8 +70,8 @@ class Monitor:
         atexit.register(self.close)
         _monitors.add(self)
 
-    def _begin(self, attempt: int | None) -> None:
-        """Empty queue, zero counts, no thread yet."""
+    def _begin(self, attempt: int | None, carried: int | None = None) -> None:
+        """Empty queue, zero counts, no thread yet; `carried`: the attempt that another monitor has found out."""
         config = self._config
         self._closed = False
         self._surfaced = 0
@@ -77,8 +79,9 @@ class Monitor:
         self._halves = Halves(config.queue_bytes)
         self._queue: ByteQueue[Shard] = ByteQueue(config.queue_bytes, self._overflowed)
         self._connection = self._connect()
-        self._run = Run(config.run, attempt, config.settings, config.reduce)
-        self._sender = Sender(self._connection, self._run, self._queue, self._halves, self._counters)
+        self._run = Run(config.run, attempt, config.settings, config.reduce, carried)
+        patience = Patience(config.timeout)
+        self._sender = Sender(self._connection, self._run, self._queue, self._halves, self._counters, patience)
 
     def log(
         self,
@@ -217,7 +220,7 @@ class Monitor:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._config, self._run.given_attempt)
+        return _again, (self._config, self._run.learned_attempt)
 
     def _queued(self, envelope: dict[str, Any], values: Mapping[str, Value]) -> None:
         """Copy into room reserved beforehand, and leave the rest to the thread."""
@@ -278,13 +281,15 @@ def _device(values: Mapping[str, Value]) -> str:
     return next(there, "cpu")
 
 
-def _again(config: Config, attempt: int | None) -> Monitor:
-    """A monitor of the same settings, in the process that unpickles it."""
-    return Monitor(
-        config.url, config.run, profile=config.profile, labels=config.labels, attempt=attempt,
+def _again(config: Config, carried: int | None) -> Monitor:
+    """A monitor of the same settings, in the process that unpickles it; restarts that this one counts come first."""
+    monitor = Monitor(
+        config.url, config.run, profile=config.profile, labels=config.labels, attempt=config.attempt,
         queue_bytes=config.queue_bytes, timeout=config.timeout, token=config.token, strict=config.strict,
         reduce=config.reduce,
     )  # fmt: skip
+    monitor._begin(monitor._run.given_attempt, carried)
+    return monitor
 
 
 _monitors: "weakref.WeakSet[Monitor]" = weakref.WeakSet()
@@ -294,7 +299,7 @@ def _after_fork() -> None:
     """In the child: the parent's queue is the parent's, its thread and its connection are not here."""
     for monitor in list(_monitors):
         monitor._connection.close()  # the child's descriptor of it; the parent's stays open
-        monitor._begin(monitor._run.learned_attempt)
+        monitor._begin(monitor._run.given_attempt, monitor._run.learned_attempt)
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -10,13 +10,14 @@ import time
 
 from offpolicy_monitor.client import verdict
 from offpolicy_monitor.client.backoff import delay
-from offpolicy_monitor.client.connection import Connection
+from offpolicy_monitor.client.connection import JSON, Answer, Connection
 from offpolicy_monitor.client.counters import Counters
 from offpolicy_monitor.client.halves import Halves
+from offpolicy_monitor.client.patience import Patience
 from offpolicy_monitor.client.queue import ByteQueue
 from offpolicy_monitor.client.run import Run
-from offpolicy_monitor.client.shard import Shard
-from offpolicy_monitor.client.verdict import Verdict
+from offpolicy_monitor.client.shard import Buffers, Shard
+from offpolicy_monitor.client.verdict import Tries, Verdict
 from offpolicy_monitor.wire.frame import MEDIA_TYPE
 
 
@@ -24,9 +25,15 @@ class Sender:
     """Posts what is queued for one run; `start` begins, closing the queue ends."""
 
     def __init__(
-        self, connection: Connection, run: Run, queue: ByteQueue[Shard], halves: Halves, counters: Counters
+        self,
+        connection: Connection,
+        run: Run,
+        queue: ByteQueue[Shard],
+        halves: Halves,
+        counters: Counters,
+        patience: Patience,
     ) -> None:
-        self._connection, self._run = connection, run
+        self._connection, self._run, self._patience = connection, run, patience
         self._queue, self._halves, self._counters = queue, halves, counters
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -59,8 +66,8 @@ class Sender:
         """Post until it is settled or given up."""
         if not self._waited(ticket):
             return
-        attempts = 1
-        while (found := self._try(shard)).kind in ("again", "gone") and attempts < found.most:
+        tries = Tries()
+        while tries.again(found := self._try(shard)):
             if found.kind == "gone":
                 whole = self._whole(shard)
                 if whole is None:
@@ -68,7 +75,6 @@ class Sender:
                 shard = whole
             elif not self._rest(ticket, found):
                 return
-            attempts += 1
             self._counters.add("retries")
         self._failures, self._again_at = 0, 0.0
         if self._queue.done(ticket):
@@ -90,21 +96,34 @@ class Sender:
     def _try(self, shard: Shard) -> Verdict:
         """One attempt."""
         try:
-            refusal = self._run.learn(self._connection, shard)
+            refusal = self._run.learn(self._exchange, shard)
             if refusal is not None:
                 return verdict.of_answer(refusal)
             ready = self._run.ready(shard, self._halves)
             return Verdict("sent") if ready is None else self._post(ready)
         except OSError as error:
-            return verdict.of_failure(error)
+            found = verdict.of_failure(error)
+            if found.in_vain:
+                self._patience.in_vain()
+            return found
+
+    def _exchange(self, method: str, path: str, body: Buffers = (), media_type: str = JSON) -> Answer:
+        """A request, waited for as long as those before it have taught."""
+        return self._connection.exchange(method, path, body, media_type, self._patience.seconds)
 
     def _post(self, shard: Shard) -> Verdict:
         body = shard.body(self._run.attempt)
         self._counters.add("sent_bytes", sum(memoryview(part).nbytes for part in body))
-        answer = self._connection.exchange("POST", f"{self._run.path}/batches", body, MEDIA_TYPE)
+        begun = time.monotonic()
+        answer = self._exchange("POST", f"{self._run.path}/batches", body, MEDIA_TYPE)
         if self._run.outdated(answer):
             return Verdict("again", str(answer.status), answer.detail, most=verdict.OUTDATED_ATTEMPTS)
+        if self._run.taken(answer, shard):
+            return Verdict("again", "attempt", answer.detail, most=verdict.OUTDATED_ATTEMPTS)
         found = verdict.of_answer(answer)
+        if found.stored and not found.duplicate:
+            self._run.own = True
+            self._patience.stored_after(time.monotonic() - begun)
         if found.stored:
             self._change_run(shard)
         return found
@@ -127,7 +146,7 @@ class Sender:
         if not changes:
             return
         try:
-            answer = self._connection.exchange("PATCH", self._run.path, [json.dumps(changes).encode()])
+            answer = self._exchange("PATCH", self._run.path, [json.dumps(changes).encode()])
         except OSError as error:
             self._counters.tell("run", f"profile and labels not set: {error}")
             return

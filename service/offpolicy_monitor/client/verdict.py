@@ -3,6 +3,7 @@
 Knows statuses of the contract and which of them are worth another attempt. Knows no threads and no queue.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +17,7 @@ TEMPORARY = (408, 425, 429)
 ROLLOUT_GONE = 410
 # A defect of the service. Another attempt may meet a mended one, but a shard must not stand before all others for good.
 DEFECT, DEFECT_ATTEMPTS = 500, 5
-# Rows of methods that change with every shard are somebody else's trouble.
+# Rows of methods that change with every shard, or steps that others take every time, are somebody else's trouble.
 OUTDATED_ATTEMPTS = 5
 # A body that breaks the connection each time (a proxy's limit, for one) would stand there for good as well.
 BROKEN_ATTEMPTS = 20
@@ -24,7 +25,7 @@ BROKEN_ATTEMPTS = 20
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to do: count as sent, post again (in all at most `most` times), post whole, or count as refused."""
+    """What to do: count as sent, post again (at most `most` times for this), post whole, or count as refused."""
 
     kind: Kind
     reason: str = ""
@@ -33,6 +34,20 @@ class Verdict:
     most: int = ALWAYS
     duplicate: bool = False
     stored: bool = False
+    in_vain: bool = False  # nothing came while the client was waiting
+
+
+class Tries:
+    """How often a shard met which trouble: one defect after many waits is the first defect."""
+
+    def __init__(self) -> None:
+        self._met: Counter[tuple[str, int]] = Counter()
+
+    def again(self, found: Verdict) -> bool:
+        """Whether to post again after this."""
+        trouble = (found.reason, found.most)
+        self._met[trouble] += 1
+        return found.kind in ("again", "gone") and self._met[trouble] < found.most
 
 
 def of_answer(answer: Answer) -> Verdict:
@@ -52,4 +67,5 @@ def of_failure(error: Exception) -> Verdict:
     """The verdict on a connection that failed, before or after the body was sent."""
     message = f"{type(error).__name__}: {error}".rstrip(": ")
     broken = isinstance(error, BrokenPipeError | ConnectionResetError)
-    return Verdict("again", "connection", message, None, BROKEN_ATTEMPTS if broken else ALWAYS)
+    most = BROKEN_ATTEMPTS if broken else ALWAYS
+    return Verdict("again", "connection", message, None, most, in_vain=isinstance(error, TimeoutError))

@@ -16,6 +16,7 @@ import numpy as np
 from offpolicy_monitor.client import backoff, verdict
 from offpolicy_monitor.client.connection import JSON, Connection
 from offpolicy_monitor.client.files.record import Record
+from offpolicy_monitor.client.patience import Patience
 from offpolicy_monitor.errors import ConfigurationError, FieldError, OffpolicyMonitorError, Refusal, Unavailable
 from offpolicy_monitor.wire.frame import MEDIA_TYPE, encode
 
@@ -29,14 +30,14 @@ class Poster:
     def __init__(
         self, url: str, run: str, token: str | None, patience: float | None, say: Callable[[str], None]
     ) -> None:
-        self.connection = Connection(url, TIMEOUT, token)
+        self.connection, self.wait = Connection(url, TIMEOUT, token), Patience(TIMEOUT)
         self.url, self.path, self.patience, self.say = url, f"/v1/runs/{quote(run, safe='')}/batches", patience, say
 
     def post(self, record: Record, attempt: int | None) -> bool:
         """Whether the service had it already. Raises Refusal where it is refused, Unavailable where patience ends."""
         media_type, body = body_of(record, attempt)
-        begun, failures, said = time.monotonic(), 0, ""
-        while (found := self._tried(body, media_type)).kind == "again" and failures + 1 < found.most:
+        begun, failures, said, tries = time.monotonic(), 0, "", verdict.Tries()
+        while tries.again(found := self._tried(body, media_type)) and found.kind == "again":
             failures += 1
             if self.patience is not None and time.monotonic() - begun >= self.patience:
                 break
@@ -50,9 +51,12 @@ class Poster:
 
     def _tried(self, body: Iterable[bytes | memoryview], media_type: str) -> verdict.Verdict:
         try:
-            return verdict.of_answer(self.connection.exchange("POST", self.path, body, media_type))
+            return verdict.of_answer(self.connection.exchange("POST", self.path, body, media_type, self.wait.seconds))
         except (OSError, HTTPException) as error:
-            return verdict.of_failure(error)
+            found = verdict.of_failure(error)
+            if found.in_vain:
+                self.wait.in_vain()
+            return found
 
     def _judged(self, found: verdict.Verdict) -> bool:
         if found.kind == "sent":
