@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from offpolicy_monitor.errors import FieldError, Refusal
-from offpolicy_monitor.exposition.histograms import exposed
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.pipeline.values import Measured
 from offpolicy_monitor.summary.checks import InvalidSummaryError, check_figures
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.wire.arrays import quotable
@@ -22,7 +20,7 @@ METHODS_CHANGED: Final = "methods-changed"
 HOW: Final = "fetch the rows (GET /v1/runs/{run}, `methods`; an unknown run has the default ones) and reduce again"
 
 
-def accepted(message: Reduced, digest: bytes, rows: Sequence[MethodRow]) -> Measured:
+def accepted(message: Reduced, rows: Sequence[MethodRow]) -> StepSummary:
     """What measuring would have given. Refusal 409 for other rows than these, 422 for figures that contradict."""
     summary = message.summary
     check_rows(summary, rows)
@@ -30,7 +28,7 @@ def accepted(message: Reduced, digest: bytes, rows: Sequence[MethodRow]) -> Meas
         check_figures(summary)
     except InvalidSummaryError as error:
         raise fault(error) from error
-    return Measured(message, digest, summary, summary.figures(), exposed(summary))
+    return summary
 
 
 def check_rows(summary: StepSummary, rows: Sequence[MethodRow]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from offpolicy_monitor.batch import UNKNOWN_ORIGIN, Origin, RaggedBatch
 from offpolicy_monitor.exposition.counters import Histograms
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.store import Receipt
+from offpolicy_monitor.store import Receipt, ShardRecord
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.wire.message import Message, Reduced
 
@@ -48,11 +48,10 @@ class Body:
 
 @dataclass(frozen=True)
 class Measured:
-    """A decoded message with its digest and everything that is answered or counted of it."""
+    """A decoded message with everything that is stored, answered or counted of it."""
 
     message: Message | Reduced
-    digest: bytes
-    summary: StepSummary
+    record: ShardRecord
     figures: Mapping[str, Any]
     histograms: Histograms
 

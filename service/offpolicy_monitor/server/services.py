@@ -75,7 +75,7 @@ async def opened(
             metrics.transaction(seconds)
             teller.wake()
 
-        pipeline = Pipeline(settings, Writer(store, committed), measurer, metrics, counters, store.methods)
+        pipeline = Pipeline(settings, Writer(store, committed), measurer, metrics, counters, store.known)
         metrics.watch_inflight(lambda: pipeline.budget.used)
         runs = RunExposition(exported_by(store, settings), counters)
         services = Services(settings, store, pipeline, registry, metrics, runs)

@@ -4,9 +4,10 @@ Queries live here and nowhere else. Knows summaries; knows neither HTTP nor torc
 """
 
 from offpolicy_monitor.store.exported import ExportedRun
+from offpolicy_monitor.store.known import Known
 from offpolicy_monitor.store.paging import Page
 from offpolicy_monitor.store.records import Receipt, ShardKey, ShardRecord
 from offpolicy_monitor.store.run_rows import timestamp
 from offpolicy_monitor.store.store import Store
 
-__all__ = ["ExportedRun", "Page", "Receipt", "ShardKey", "ShardRecord", "Store", "timestamp"]
+__all__ = ["ExportedRun", "Known", "Page", "Receipt", "ShardKey", "ShardRecord", "Store", "timestamp"]

@@ -42,7 +42,7 @@ def ingest(
     if not storable:
         return [blob for blob in prepared if isinstance(blob, Refusal)]
     held = hold_runs(connection, [record.key.run for record in storable], now)
-    ledger = load_ledger(connection, held, storable)
+    ledger = load_ledger(connection, {name: run.id for name, run in held.items()}, storable)
     answers: list[Receipt | Refusal] = []
     blobs: dict[ShardKey, bytes] = {}
     for record, blob in zip(records, prepared, strict=True):
@@ -77,10 +77,9 @@ def _with_alerts(
     ]
 
 
-def load_ledger(connection: Connection, held: Mapping[str, HeldRun], records: Sequence[ShardRecord]) -> Ledger:
-    """What is stored of the steps and of the very shards that the records name."""
-    ids = {name: run.id for name, run in held.items()}
-    names = {run.id: name for name, run in held.items()}
+def load_ledger(connection: Connection, ids: Mapping[str, int], records: Sequence[ShardRecord]) -> Ledger:
+    """What is stored of the steps and of the very shards that the records name; `ids` are those of their runs."""
+    names = {id: name for name, id in ids.items()}
     places = {(ids[record.key.run], record.key.step) for record in records}
     keys = {_row_key(ids, record.key): record.key for record in records}
     ledger = Ledger(stored_summary=lambda key: _stored_summary(connection, _row_key(ids, key)))

@@ -17,6 +17,7 @@ from offpolicy_monitor.store import alert_rows, exported, ingest, judging, migra
 from offpolicy_monitor.store.deadlines import MOST, close_overdue
 from offpolicy_monitor.store.exported import ExportedRun
 from offpolicy_monitor.store.judging import Judge, Judging, NoRules
+from offpolicy_monitor.store.known import Known, known
 from offpolicy_monitor.store.lock import WriterLock
 from offpolicy_monitor.store.locking import hold_run
 from offpolicy_monitor.store.paging import Page
@@ -97,6 +98,15 @@ class Store:
         """The method rows chosen for a run; None where the default ones run, as on a run that is not there yet."""
         with self._database.reading() as connection:
             return run_rows.read_methods(connection, run)
+
+    def known(self, run: str, claim: ShardRecord | None = None) -> Known:
+        """In one read: the method rows chosen for a run, and what is stored already of the shard that `claim` is of.
+
+        Only the claim's key, digest and number of shards are looked at. What comes back may be out of date at once:
+        `ingest` decides.
+        """
+        with self._database.reading() as connection:
+            return known(connection, run, claim)
 
     def update_run(
         self,

@@ -1,0 +1,41 @@
+"""What is known of a shard before it is measured, from one read: its run's method rows, and whether it can be stored.
+
+The Ledger decides here too, on what one snapshot shows, so that nothing is measured for a shard that is stored already
+or would be refused. That spares work and promises nothing: the transaction that stores decides anew.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.store.ingest import load_ledger
+from offpolicy_monitor.store.records import ShardRecord
+from offpolicy_monitor.store.tables import runs
+from offpolicy_monitor.summary.step import StepSummary
+
+
+@dataclass(frozen=True)
+class Known:
+    """`methods`: the rows chosen for the run, None where the default ones run, as on a run that is not there yet.
+
+    `answer`: the stored summary where this very shard is stored with the same content, the Refusal where it would be
+    refused, None where it is new.
+    """
+
+    methods: list[dict[str, Any]] | None
+    answer: StepSummary | Refusal | None = None
+
+
+def known(connection: Connection, run: str, claim: ShardRecord | None) -> Known:
+    """What is known of a run, and of a shard of it if one is given; the claim's summary is not looked at."""
+    row = connection.execute(select(runs.c.id, runs.c.methods).where(runs.c.name == run)).one_or_none()
+    if row is None:
+        return Known(None)
+    if claim is None:
+        return Known(row.methods)
+    answer = load_ledger(connection, {run: row.id}, [claim]).enter(claim)
+    if isinstance(answer, Refusal):
+        return Known(row.methods, answer)
+    return Known(row.methods, answer.summary if answer.duplicate else None)

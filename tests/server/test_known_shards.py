@@ -1,0 +1,74 @@
+"""A shard that is stored already, or cannot be, is answered without being measured."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from offpolicy_monitor.measure import Measurer
+from offpolicy_monitor.server.app import create_app
+from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.summary.step import StepSummary
+
+from tests.fixtures.application import JSON, SAFETENSORS, Client, database, json_bytes, running
+from tests.fixtures.reduced import arrays_of, envelope_of, summary_body
+
+URL = "/v1/runs/r1/batches"
+
+
+class Counting(Measurer):
+    """Counts what it measures beyond the warm-up."""
+
+    measured = 0
+
+    def warm_up(self) -> None:
+        """Nothing."""
+
+    def measure(self, *args: Any, **options: Any) -> StepSummary:
+        self.measured += 1
+        return super().measure(*args, **options)
+
+
+@pytest.fixture
+def device() -> Counting:
+    return Counting("cpu")
+
+
+@pytest.fixture
+def client(tmp_path: Path, migrated_copy: None, device: Counting) -> Iterator[Client]:
+    with running(create_app(Settings(database_url=database(tmp_path)), lambda _: device)) as client:
+        yield client
+
+
+def test_a_duplicate_answers_the_same_figures_without_being_measured(client: Client, device: Counting) -> None:
+    first = client.post(URL, content=json_bytes(), headers=JSON).json()
+    again = client.post(URL, content=json_bytes(), headers=JSON).json()
+    assert again == {**first, "duplicate": True}
+    assert device.measured == 1
+    assert 'offpolicy_duplicate_batches_total{run="r1"} 1.0' in client.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    "changes", [{"logprobs": [-1.0] * 5}, {"shards": 2}, {"attempt": 0}], ids=["conflict", "shards", "attempt"]
+)
+def test_what_cannot_be_stored_is_refused_without_being_measured(
+    client: Client, device: Counting, changes: dict[str, Any]
+) -> None:
+    client.post(URL, content=json_bytes(attempt=1), headers=JSON)
+    refused = client.post(URL, content=json_bytes(**{"attempt": 1, **changes}), headers=JSON)
+    assert refused.status_code == 409
+    assert device.measured == 1
+
+
+def test_a_first_half_is_no_conflict_with_the_whole_that_was_stored(client: Client) -> None:
+    half = json_bytes(rollout="p1", logprobs=None)
+    for body in (half, json_bytes(rollout="p1"), half):
+        assert client.post(URL, content=body, headers=JSON).status_code == 200
+
+
+def test_a_reduced_shard_that_is_stored_is_known_after_the_rows_changed(client: Client) -> None:
+    body = summary_body(envelope_of(0, 1), arrays_of(1))
+    first = client.post(URL, content=body, headers=SAFETENSORS).json()
+    client.request("PATCH", "/v1/runs/r1", json={"methods": []})
+    again = client.post(URL, content=body, headers=SAFETENSORS).json()
+    assert (again["duplicate"], again["gaps"], again["methods"]) == (True, first["gaps"], first["methods"])
