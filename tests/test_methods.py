@@ -126,6 +126,7 @@ def test_thresholds_become_floats_and_null_is_an_absent_bound() -> None:
         ({"method": "opsm", "delta": 1, "epsilon": 0.1}, "epsilon"),
         ({"method": "opsm", "delta": 1, "upper": 0.1}, "upper"),
         ({"method": "mask", "upper": 2, "statistic": "k4"}, "statistic"),
+        ({"method": "truncate", "lower": 1e101}, "lower"),
         ({"method": "dppo", "lower": 1, "upper": 1, "divergence": "js"}, "divergence"),
         ({"method": "dppo", "lower": 1, "upper": 1, "zero_advantage": "drop"}, "zero_advantage"),
         ({"method": "opsm"}, "delta"),

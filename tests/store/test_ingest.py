@@ -178,6 +178,10 @@ OVERFLOWS = [
     (StepSummary({"tokens": 1}, {}, {"opsm": MethodSummary({}, {"k3_kept": 1.2e308})}), "logprobs"),
     (StepSummary({"tokens": 1}, {}, {"opsm": MethodSummary({}, {"advantage_mass": 1.2e308})}), "advantages"),
     (StepSummary({"tokens": 1}, {}, {}, {"mismatch_square": 1.2e308}), "logprobs"),
+    (StepSummary({"tokens": 1}, tables={"advantage/total": {"mass_square": 1.2e308}}), "advantages"),
+    (StepSummary({"tokens": 1}, tables={"whatif/total/log_ratio/mass": {"7": math.inf}}), "advantages"),
+    (StepSummary({"tokens": 1}, tables={"breakdown/turn/1/total": {"k3": 1.2e308}}), "logprobs"),
+    (StepSummary({"tokens": 1}, tables={"routing/total/trend": {"layers_square": 2**62}}), "experts"),
 ]
 
 

@@ -53,6 +53,8 @@ def full_batch(tokens: int = 600, sequences: int = 7) -> RaggedBatch:
 
 
 FULL = measured(full_batch())
+#: Of another shard and another GPU.
+OTHER = MEASURER.measure(full_batch(400, 5), PRESETS, Origin(12, 4, {"gpu": "b", "engine": "vllm"}))
 
 
 @settings(max_examples=150, deadline=None)
@@ -196,8 +198,8 @@ def leaves(node: Any, path: tuple[Any, ...] = ()) -> Any:
 
 PATHS = list(leaves(unpacked(FULL)[0]))[1:]
 ODD: st.SearchStrategy[Any] = st.sampled_from(
-    [0, 1, -1, 2**62, 10**30, 0.0, -0.0, 1.5, -1.5, 1e99, -1e99, 1e308, float("nan"), float("inf"),
-     "x", [], {}, [1], None]
+    [0, 1, -1, 2**62, 10**30, 0.0, -0.0, 1.5, -1.5, 5e-324, 1e-300, 1e99, -1e99, 1e149, -1e149, 1e289, 1e308,
+     float("nan"), float("inf"), "x", [], {}, [1], None]
 )  # fmt: skip
 
 
@@ -218,6 +220,10 @@ def test_whatever_is_changed_the_summary_is_refused_or_answers_figures(changes: 
         check_figures(summary)
     except InvalidSummaryError:
         return
-    again = summary.merge(FULL).merge(summary)
-    to_bytes(again)
-    again.step_figures()
+    merged = summary.merge(OTHER).merge(summary)
+    to_bytes(merged)
+    merged.step_figures()
+    for _ in range(16):
+        merged = merged.merge(merged)
+    to_bytes(merged)
+    merged.step_figures()

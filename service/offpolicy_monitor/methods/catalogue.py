@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from offpolicy_monitor.core import rules
-from offpolicy_monitor.methods.model import ANY_NUMBER, Choice, Method, Threshold
+from offpolicy_monitor.methods.model import ANY_NUMBER, WEIGHTS, Choice, Method, Threshold
 
 ANY_LEVEL: Final = ("token", "sequence", "geometric")
 _OPTIONAL = Threshold(default=None)
@@ -18,7 +18,7 @@ METHODS: Final[Mapping[str, Method]] = {
         Method(
             "truncate", rules.truncate, "weight = clip(r, lower, upper); drops nothing",
             "Yao et al. (TIS); verl, slime",
-            "mismatch", ANY_LEVEL, {"lower": _OPTIONAL, "upper": _OPTIONAL},
+            "mismatch", ANY_LEVEL, {"lower": Threshold(None, WEIGHTS), "upper": _OPTIONAL},
             bounds=True, passes_level=True, weights=True,
         ),
         Method(

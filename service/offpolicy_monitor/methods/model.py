@@ -10,6 +10,8 @@ from offpolicy_monitor.core.decision import Decision
 GAPS: Final = ("mismatch", "staleness", "total")
 REQUIRED: Final = "required"
 NON_NEGATIVE: Final = (0.0, math.inf)
+#: What every weight can be raised to: its square still adds up over every token to what float64 holds.
+WEIGHTS: Final = (0.0, 1e100)
 ANY_NUMBER: Final = (-math.inf, math.inf)
 
 

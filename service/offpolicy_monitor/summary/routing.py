@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any, Final
 
+from offpolicy_monitor.summary.sums import over
 from offpolicy_monitor.summary.tables import Table, Tables, under
 
 PREFIX: Final = "routing"
@@ -94,7 +95,7 @@ def _trend(sums: Table, split: Mapping[str, Table]) -> dict[str, float]:
         return {}
     centre = sums["layers"] / tokens
     spread = sums["layers_square"] - centre * sums["layers"]
-    variance = size / tokens - (root / tokens) ** 2
+    variance = size / tokens - (root / tokens) * (root / tokens)
     if not spread > 0 or not variance > 0:
         return {}
     slope = (sums["layers_moment"] - centre * square) / spread
@@ -103,5 +104,5 @@ def _trend(sums: Table, split: Mapping[str, Table]) -> dict[str, float]:
         "intercept": square / tokens - slope * centre,
         "slope": slope,
         "share": max(0.0, min(1.0, slope * sums["layers"] / square)),
-        "z": steeper / math.sqrt(variance / spread),
+        "z": over(steeper, math.sqrt(variance / spread)),
     }

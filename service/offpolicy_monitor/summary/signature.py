@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Any, Final
 
+from offpolicy_monitor.summary.sums import over
 from offpolicy_monitor.summary.tables import Table, Tables, add_tables, under
 
 PREFIX: Final = "signature"
@@ -52,16 +53,16 @@ def _regression(sums: Table) -> dict[str, float]:
     count = sums.get("tokens", 0)
     if count < 3:
         return {}
-    spread = sums["b_square"] - sums["b"] ** 2 / count
+    spread = sums["b_square"] - sums["b"] * sums["b"] / count
     together = sums["b_d"] - sums["b"] * sums["d"] / count
-    square = sums["d_square"] - sums["d"] ** 2 / count
+    square = sums["d_square"] - sums["d"] * sums["d"] / count
     if not (spread > 0 and square > 0):
         return {}
-    excess, explained = together / spread, together**2 / spread
+    excess, explained = together / spread, together * (together / spread)
     rest = max(square - explained, 1e-12 * square)
     return {
         "slope": 1 + excess,
-        "z": abs(excess) / math.sqrt(rest / (count - 2) / spread),
+        "z": over(abs(excess), math.sqrt(rest / (count - 2) / spread)),
         "share": min(explained / sums["d_square"], 1.0),
     }
 
@@ -85,11 +86,11 @@ def _neighbours(sums: Table) -> dict[str, float]:
 def _correlation(sums: Table, product: float, left: str, right: str) -> float | None:
     """Pearson's correlation of the pairs; None where a side does not vary beyond rounding."""
     count = sums["pairs"]
-    spreads = [sums[f"{name}_square"] - sums[name] ** 2 / count for name in (left, right)]
+    spreads = [sums[f"{name}_square"] - sums[name] * sums[name] / count for name in (left, right)]
     if any(s <= 1e-7 * sums[f"{name}_square"] for s, name in zip(spreads, (left, right), strict=True)):
         return None
     covariance = product - sums[left] * sums[right] / count
-    return max(-1.0, min(1.0, covariance / math.sqrt(spreads[0] * spreads[1])))
+    return max(-1.0, min(1.0, covariance / (math.sqrt(spreads[0]) * math.sqrt(spreads[1]))))
 
 
 def _grid(tables: Tables) -> dict[str, Any]:
@@ -154,7 +155,7 @@ def _growth(tables: Tables) -> dict[str, float]:
     )
     share = squares * centre * count / whole["log_ratio_square"]
     error = math.sqrt(_variance(whole, _length(tables)) / spread)
-    return {"share": max(0.0, min(1.0, share)), "z": sizes / error}
+    return {"share": max(0.0, min(1.0, share)), "z": over(sizes, error)}
 
 
 def _replica(tables: Tables) -> dict[str, float]:
@@ -179,7 +180,7 @@ def _outlier(rows: list[Table], length: float) -> dict[str, float]:
     square, total = _mean(usual, "log_ratio_square"), sum(table["log_ratio_square"] for table in rows)
     return {
         "share": max(0.0, worst["log_ratio_square"] - square * worst["tokens"]) / total if total > 0 else 0.0,
-        "z": excess / error if error > 0 else 0.0,
+        "z": over(excess, error),
         "ratio": _mean(worst, "log_ratio_square") / square if square > 0 else math.inf,
     }
 
@@ -187,7 +188,7 @@ def _outlier(rows: list[Table], length: float) -> dict[str, float]:
 def _variance(table: Table, length: float) -> float:
     """What the variance of a mean of |d| is in proportion to 1 / tokens: of tokens, and of sequences of that length."""
     mean = _mean(table, "log_ratio_abs")
-    return _mean(table, "log_ratio_square") - mean**2 + length * (SEQUENCES_DIFFER * mean) ** 2
+    return max(0.0, _mean(table, "log_ratio_square") - mean * mean) + length * (SEQUENCES_DIFFER * mean) ** 2
 
 
 def _mean(table: Table, key: str) -> float:

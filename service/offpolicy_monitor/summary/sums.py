@@ -11,6 +11,11 @@ from typing import Final, Literal
 Reduction = Literal["sum", "min", "max"]
 Sums = Mapping[str, float]
 
+#: A merge adds up its shards: 1e18 sums of this size, more than there can be, still fit a 64-bit float.
+LARGEST_SUM: Final = 1e290
+#: The same for counts, which are stored in 64 bits: 65,536 shards, each with more than any batch has.
+LARGEST_COUNT: Final = 1 << 47
+
 _MERGE: Final[Mapping[Reduction, Callable[[float, float], float]]] = {"sum": add, "min": min, "max": max}
 
 
@@ -21,6 +26,11 @@ def merge_sums(reductions: Mapping[str, Reduction], left: Sums, right: Sums) -> 
         reduce = _MERGE[reductions[name]]
         merged[name] = reduce(merged[name], value) if name in merged else value
     return merged
+
+
+def over(value: float, error: float) -> float:
+    """`value / error`, a z-score; 0 where there is no error to measure by."""
+    return value / error if error > 0 else 0.0
 
 
 def fraction(part: float, whole: float) -> float | None:

@@ -13,6 +13,10 @@ from offpolicy_monitor.errors import FieldError, Refusal
 MAX_LAYERS = 1024
 MAX_TOP_K = 256
 MAX_ERRORS = 32
+#: Larger entries are refused: their squares, times any ratio, still add up over every token to what float64 holds.
+LARGEST_FLOAT = 1e100
+#: Policy versions and their differences fit 64 bits.
+LARGEST_VERSION = 1 << 62
 #: Field names may be paths into a summary.
 QUOTED_CHARACTERS = 64
 #: The array that stands in place of all others where a trainer has reduced its shard itself.
@@ -31,6 +35,8 @@ class ArrayRow:
     per: Per
     least: int | None = None
     """Smallest value allowed, for kind int."""
+    most: float | None = None
+    """Largest magnitude allowed of a finite value."""
     neutral: int = 0
     """What stands for a sequence without a token, for arrays given per sequence or per token."""
     finite: bool = False
@@ -45,17 +51,17 @@ class ArrayRow:
 ARRAYS: Mapping[str, ArrayRow] = {
     row.name: row
     for row in (
-        ArrayRow("sampling_logprobs", "log-prob", "token"),
-        ArrayRow("old_logprobs", "log-prob", "token"),
-        ArrayRow("logprobs", "log-prob", "token"),
+        ArrayRow("sampling_logprobs", "log-prob", "token", most=LARGEST_FLOAT),
+        ArrayRow("old_logprobs", "log-prob", "token", most=LARGEST_FLOAT),
+        ArrayRow("logprobs", "log-prob", "token", most=LARGEST_FLOAT),
         ArrayRow("lengths", "int", "sequence", least=0),
         ArrayRow("mask", "mask", "token"),
-        ArrayRow("advantages", "float", "either", finite=True),
-        ArrayRow("policy_versions", "int", "either", least=-1, neutral=-1),
-        ArrayRow("rewards", "float", "sequence"),
+        ArrayRow("advantages", "float", "either", most=LARGEST_FLOAT, finite=True),
+        ArrayRow("policy_versions", "int", "either", least=-1, most=LARGEST_VERSION, neutral=-1),
+        ArrayRow("rewards", "float", "sequence", most=LARGEST_FLOAT),
         ArrayRow("group_ids", "int", "sequence"),
         ArrayRow("turns", "int", "token"),
-        ArrayRow("entropy", "float", "token"),
+        ArrayRow("entropy", "float", "token", most=LARGEST_FLOAT),
         ArrayRow("sampling_experts", "experts", "token"),
         ArrayRow("old_experts", "experts", "token"),
         ArrayRow("experts", "experts", "token"),

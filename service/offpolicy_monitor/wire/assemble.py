@@ -56,7 +56,7 @@ def check(batch: RaggedBatch) -> None:
         raise invalid("sequence_ids", f"has {len(batch.sequence_ids)} entries for {batch.sequences} sequences")
     inner: tuple[int, ...] = ()
     for name, values in batch.columns.items():
-        _check_range(ARRAYS[name], values)
+        _check_range(ARRAYS[name], values, batch)
         if ARRAYS[name].inner_rank and len(values):
             inner = inner or values.shape[1:]
             if values.shape[1:] != inner:
@@ -104,8 +104,29 @@ def _settled(batch: RaggedBatch) -> RaggedBatch:
     return replace(batch, columns={**batch.columns, **settled}, a_token=batch.a_token - settled.keys())
 
 
-def _check_range(row: ArrayRow, values: Array) -> None:
-    if row.finite and not np.isfinite(values).all():
-        raise invalid(row.name, f"an entry under the mask is not finite as {values.dtype}")
+def _check_range(row: ArrayRow, values: Array, batch: RaggedBatch) -> None:
+    if row.finite:
+        _refuse(row, ~np.isfinite(values), f"is not finite as {values.dtype}", batch)
     if row.least is not None and len(values) and values.min() < row.least:
-        raise invalid(row.name, f"an entry under the mask is less than {row.least}")
+        _refuse(row, values < row.least, f"is less than {row.least}", batch)
+    if row.most is not None and _may_exceed(row.most, values):
+        _refuse(row, np.isfinite(values) & (np.abs(values) > row.most), f"is beyond {row.most:g}", batch)
+
+
+def _may_exceed(most: float, values: Array) -> bool:
+    """Whether the dtype can hold more than this at all, which float32 mostly cannot."""
+    limits = np.finfo(values.dtype) if values.dtype.kind == "f" else np.iinfo(values.dtype)
+    return float(limits.max) > most
+
+
+def _refuse(row: ArrayRow, wrong: Array, message: str, batch: RaggedBatch) -> None:
+    """Refusal 422 that names the first entry that is wrong, if any: its sequence, and its position as sent."""
+    if not wrong.any():
+        return
+    index = int(np.argmax(wrong))
+    where = f"sequence {index}"
+    if row.name in batch.a_token:
+        sequence = int(np.searchsorted(batch.offsets, index, side="right")) - 1
+        position = index if batch.positions is None else int(batch.positions[index])
+        where = f"sequence {sequence}, position {position - int(batch.lengths[:sequence].sum())}"
+    raise invalid(row.name, f"the entry of {where} {message}")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from offpolicy_monitor.errors import FieldError
-from offpolicy_monitor.wire.arrays import all_invalid, quotable
+from offpolicy_monitor.wire.arrays import LARGEST_VERSION, all_invalid, quotable
 from offpolicy_monitor.wire.limits import Limits
 
 MAX_INTEGER = (1 << 63) - 1  # the database's widest integer is signed, 64 bits
@@ -40,7 +40,7 @@ class Envelope(BaseModel):
     attempt: Natural = 0
     shard: Natural = 0
     shards: Positive = 1
-    policy_version: Annotated[int, Field(ge=-MAX_INTEGER - 1, le=MAX_INTEGER)] | None = None
+    policy_version: Annotated[int, Field(ge=-LARGEST_VERSION, le=LARGEST_VERSION)] | None = None
     rollout: Name | None = None
     labels: dict[Text, Text] = {}
     sequence_ids: Annotated[list[Text], Field(fail_fast=True)] | None = None

@@ -9,13 +9,14 @@ from functools import cached_property
 from typing import Final
 
 from offpolicy_monitor.summary.checks.faults import InvalidSummaryError, need
-from offpolicy_monitor.summary.checks.forms import LARGEST_COUNT, join
+from offpolicy_monitor.summary.checks.forms import join
 from offpolicy_monitor.summary.checks.records import Shard
 from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.summary.sums import LARGEST_COUNT
 from offpolicy_monitor.summary.tables import Table, Tables
 
-#: Digits of a bin or a lag: none needs more.
-MOST_DIGITS: Final = 18
+#: Digits of a bin or a lag, which fits 64 bits: none needs more.
+MOST_DIGITS: Final = 19
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from offpolicy_monitor.summary.checks.faults import about_at_most, need
+from offpolicy_monitor.summary.sums import LARGEST_COUNT, LARGEST_SUM
 
 Kind = Literal["count", "number", "magnitude"]
 
-#: Beyond what any batch has, and far enough from the ends of int64 and float64 for steps to be merged and squared.
-LARGEST_COUNT: Final = 1 << 53
-LARGEST_NUMBER: Final = 1e100
+#: Beyond the sums of any batch that is taken, and small enough to be squared; for sums of products, which are not
+#: squared again, LARGEST_SUM.
+LARGEST_NUMBER: Final = 1e150
+PRODUCTS: Final = ("square", "mismatch_staleness", "forward", "backward", "layers_moment")
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ def check_number(path: str, kind: Kind, value: Any) -> None:
         need(type(value) is int and 0 <= value <= LARGEST_COUNT, path, "must be a whole number from 0 on")
         return
     need(isinstance(value, float) and math.isfinite(value), path, "must be a finite fraction")
-    need(abs(value) <= LARGEST_NUMBER, path, f"is beyond {LARGEST_NUMBER:g}")
+    largest = LARGEST_SUM if path.endswith(PRODUCTS) else LARGEST_NUMBER
+    need(abs(value) <= largest, path, f"is beyond {largest:g}")
     need(kind == "number" or value >= 0, path, "must not be negative")
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from offpolicy_monitor.summary.checks.faults import InvalidSummaryError, need
-from offpolicy_monitor.summary.checks.forms import LARGEST_COUNT, join
+from offpolicy_monitor.summary.checks.forms import join
 from offpolicy_monitor.summary.histogram import BINS, Histogram
+from offpolicy_monitor.summary.sums import LARGEST_COUNT
 from offpolicy_monitor.summary.worst import GAPS
 
 PARTS: Final = frozenset({"batch", "cross", "gaps", "methods", "tables", "worst"})

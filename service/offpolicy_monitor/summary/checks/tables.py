@@ -97,7 +97,7 @@ def _versions(facts: Facts, rest: Sequence[str], table: Table, path: str) -> Non
     spans = facts.tables.get("versions/spans", {})
     if part == "lag":
         need("lag" in spans, path, "needs versions/spans with its lag")
-        check_sparse(path, table, 1 << 62, int(spans["sequences"]), least=-(1 << 62))
+        check_sparse(path, table, 1 << 63, int(spans["sequences"]), least=-(1 << 63))
         return
     _SPANS.check(path, table)
     need(0 < table["sequences"] <= facts.whole["sequences"], join(path, "sequences"), "are not those of the batch")
