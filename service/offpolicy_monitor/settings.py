@@ -90,6 +90,9 @@ class Settings(BaseSettings):
         1024 * MEBIBYTE, ge=1, description="Bytes that decompressing and parsing bodies may take at once; others wait."
     )
     admission_timeout: float = Field(30.0, gt=0, description="Longest wait for admission before 503, seconds.")
+    max_queue_wait: float = Field(
+        5.0, gt=0, description="Longest time a batch is expected to wait for the device before 503, seconds."
+    )
     body_timeout: float = Field(60.0, gt=0, description="Longest time for a body to arrive before 408, seconds.")
     body_idle_timeout: float = Field(
         10.0, gt=0, description="Longest time for the next bytes of a body to arrive before 408, seconds."

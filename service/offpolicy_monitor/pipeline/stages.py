@@ -3,7 +3,7 @@
 Every stage is bounded and has its own threads; what happens between them is plain values. It knows the wire, the
 measurer and the store through their interfaces, and nothing of HTTP. Results never hold views of the body.
 A shard that its trainer reduced is not measured again, nor is one that is stored already: a client that gave up on an
-answer sends it anew.
+answer sends it anew. What a client no longer waits for is dropped until it is being measured; then it is stored too.
 
 Which method rows run is asked of the store for each shard, just before it is measured and together with whether the
 shard is known: one read (under 1 ms, against tens of measuring) in place of a cache that every process would have to
@@ -27,6 +27,7 @@ from offpolicy_monitor.pipeline.buffers import BufferPool
 from offpolicy_monitor.pipeline.expansion import bytes_to_decode
 from offpolicy_monitor.pipeline.reduced import accepted
 from offpolicy_monitor.pipeline.rollouts import RolloutCache
+from offpolicy_monitor.pipeline.turns import Gone, Turns, client_gone, is_gone
 from offpolicy_monitor.pipeline.values import Body, Detail, Measured, Measurer, Outcome
 from offpolicy_monitor.pipeline.workers import Worker
 from offpolicy_monitor.pipeline.writer import Writer
@@ -46,6 +47,9 @@ LookUp = Callable[[str, ShardRecord | None], Known]
 DECODERS = 2
 #: Threads that ask the store. They do nothing else, so that a store that hangs keeps no other work from being done.
 READERS = 4
+#: Who shares the device: shards up to SMALL_BYTES, larger ones, and evaluations.
+LANES = ("small", "large", "evaluate")
+SMALL_BYTES = 512 * 1024
 
 
 class Pipeline:
@@ -71,12 +75,13 @@ class Pipeline:
         self._decode = Worker("decode", DECODERS)
         self._read = Worker("look-up", READERS)
         self._device = Worker("measure")
+        self._turns = Turns(LANES, settings.max_queue_wait, settings.variable("max_queue_wait"))
 
     async def ingest(self, run: str, body: Body) -> Outcome:
         """Decode, measure and store one shard of `run`; raises Refusal or Unavailable, and has then stored nothing."""
         received_at = time.time()
         async with self._decoded(body, lambda plain: self._message(run, plain, body.media_type)) as (message, digest):
-            measured = await self._measure(message, digest, _claim(run, message, digest, received_at))
+            measured = await self._measure(message, _claim(run, message, digest, received_at), body.gone)
         if message.is_first_half:
             return Outcome(message, measured.figures, None)
         began = time.perf_counter()
@@ -93,8 +98,9 @@ class Pipeline:
 
         async with self._decoded(body, read) as (message, rows):
             origin = _origin(message)
-            answer = await self._timed(
-                "measure", self._device, lambda: self.measurer.evaluate(message.batch, rows, detail, origin)
+            size = message.nbytes * max(1, len(rows) // len(PRESETS))
+            answer = await self._on_device(
+                "evaluate", size, body.gone, lambda: self.measurer.evaluate(message.batch, rows, detail, origin)
             )
         return await self._decode.run(lambda: render(answer))
 
@@ -119,6 +125,8 @@ class Pipeline:
         """What `read` makes of the plain body. What decoding may take of memory is reserved until the block ends."""
 
         def decode() -> tuple[int, Result]:
+            if is_gone(body.gone):
+                raise client_gone()
             plain = decompress(body.data, body.encoding, self.limits)
             return len(plain), read(plain)
 
@@ -140,7 +148,7 @@ class Pipeline:
             self.halves.keep(key, sent.owned(), sent.nbytes)
         return sent, content_digest(sent)
 
-    async def _measure(self, message: Message | Reduced, digest: bytes, claim: ShardRecord) -> Measured:
+    async def _measure(self, message: Message | Reduced, claim: ShardRecord, gone: Gone | None) -> Measured:
         """Everything that is answered, stored or counted of a shard; of one that is stored already, what is stored.
 
         Raises the Refusal that storing it would end with, where that is known already.
@@ -154,7 +162,13 @@ class Pipeline:
         rows = PRESETS if known.methods is None else restored(known.methods)
         if isinstance(message, Reduced):
             return await self._decode.run(lambda: _measured(message, claim, accepted(message, rows)))
-        return await self._timed("measure", self._device, lambda: self._measured(message, claim, rows))
+        lane = "small" if message.nbytes <= SMALL_BYTES else "large"
+        return await self._on_device(lane, message.nbytes, gone, lambda: self._measured(message, claim, rows))
+
+    async def _on_device(self, lane: str, size: int, gone: Gone | None, job: Callable[[], Result]) -> Result:
+        """Measure in turn; once it has begun it is finished and stored, whoever is gone by then."""
+        async with self._turns.turn(lane, size, gone) as turn:
+            return await self._timed("measure", self._device, turn.timed(job))
 
     def _measured(self, message: Message, claim: ShardRecord, rows: Sequence[MethodRow]) -> Measured:
         before = self.measurer.fallbacks

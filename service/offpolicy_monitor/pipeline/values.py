@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 from offpolicy_monitor.batch import UNKNOWN_ORIGIN, Origin, RaggedBatch
 from offpolicy_monitor.exposition.counters import Histograms
 from offpolicy_monitor.methods import MethodRow
+from offpolicy_monitor.pipeline.turns import Gone
 from offpolicy_monitor.store import Receipt, ShardRecord
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.wire.message import Message, Reduced
@@ -39,11 +40,15 @@ class Measurer(Protocol):
 
 @dataclass(frozen=True)
 class Body:
-    """A request body, complete: bytes as received, media type, content encoding."""
+    """A request body, complete: bytes as received, media type, content encoding.
+
+    `gone` is done once nobody waits for the answer any more; None where that cannot be known.
+    """
 
     data: memoryview
     media_type: str
     encoding: str
+    gone: Gone | None = None
 
 
 @dataclass(frozen=True)

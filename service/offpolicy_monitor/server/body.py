@@ -15,6 +15,7 @@ from starlette.types import Message
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.pipeline.buffers import SMALLEST, BodyBuffer, BufferPool
 from offpolicy_monitor.pipeline.stages import Pipeline
+from offpolicy_monitor.pipeline.turns import Gone
 from offpolicy_monitor.pipeline.values import Body
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.wire.decode import MEDIA_TYPES
@@ -40,9 +41,27 @@ async def received(request: Request, pipeline: Pipeline) -> AsyncIterator[Body]:
                 buffer.write(piece)
             pipeline.metrics.received(encoding.removeprefix("x-"), len(buffer))
             reservation.shrink(len(buffer))
-            yield Body(buffer.view(), media_type, encoding)
+            async with _departure(request) as gone:
+                yield Body(buffer.view(), media_type, encoding, gone)
         finally:
             buffer.release()
+
+
+@asynccontextmanager
+async def _departure(request: Request) -> AsyncIterator[Gone]:
+    """A future that is done when the client goes away, which after a complete body is all that it can still say."""
+    gone: Gone = asyncio.get_running_loop().create_future()
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        gone.set_result(None)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield gone
+    finally:
+        watching.cancel()
 
 
 def _media_type(request: Request) -> str:

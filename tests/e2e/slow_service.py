@@ -1,0 +1,51 @@
+"""A service whose device takes a known time for each shard: `python slow_service.py PORT SECONDS FILE`.
+
+FILE gets one line for each shard that is measured: the value of its label `monitor`.
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from offpolicy_monitor.batch import UNKNOWN_ORIGIN, Origin, RaggedBatch
+from offpolicy_monitor.methods import MethodRow
+from offpolicy_monitor.server.app import create_app
+from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.summary.step import StepSummary
+
+
+class Slow:
+    """A device that sleeps, and answers the same figures for everything."""
+
+    fallbacks = 0
+    device_name = "slow"
+
+    def __init__(self, seconds: float, file: Path, summary: StepSummary) -> None:
+        self._seconds, self._file, self._summary = seconds, file, summary
+
+    def warm_up(self) -> None:
+        """Nothing to do."""
+
+    def measure(self, batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin = UNKNOWN_ORIGIN) -> StepSummary:
+        time.sleep(self._seconds)
+        with self._file.open("a") as lines:
+            lines.write(f"{origin.labels['monitor']}\n")
+        return self._summary
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+def main(port: int, seconds: float, file: Path) -> None:
+    from tests.fixtures.shards import make_summary
+
+    app = create_app(Settings(), lambda _: Slow(seconds, file, make_summary(1)))
+    uvicorn.run(app, port=port, log_config=None, access_log=False)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    main(int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]))
