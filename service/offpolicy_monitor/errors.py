@@ -13,6 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
+#: Characters of a client's own text that a message repeats.
+QUOTED_CHARACTERS = 64
+#: Bits of an integer that is repeated; Python refuses to write very long ones.
+LONGEST_INTEGER = 64
+#: Fields at fault that one refusal names.
+MAX_ERRORS = 32
+
 
 class OffpolicyMonitorError(Exception):
     """Base of all errors of this project."""
@@ -32,6 +39,21 @@ class FieldError:
 
     field: str
     message: str
+
+
+def quotable(text: str, most: int = QUOTED_CHARACTERS) -> str:
+    """Client text fit for a message: cut, and without what is no letter (JSON may hold half of a surrogate pair)."""
+    shown = text if len(text) <= most else f"{text[: most - 3]}..."
+    return "".join(letter if letter.isprintable() else "?" for letter in shown)
+
+
+def quoted(value: object) -> str:
+    """A value of the client's for a message: text between quotes, a number, or the type of anything else."""
+    if isinstance(value, str):
+        return repr(quotable(value))
+    if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
+        return f"an integer of {value.bit_length()} bits"
+    return str(value) if isinstance(value, int | float | None) else f"a {type(value).__name__}"
 
 
 class Problem(OffpolicyMonitorError):

@@ -92,7 +92,7 @@ def test_two_arrays_give_one_gap_and_no_other(names: tuple[str, ...]) -> None:
 def test_per_sequence_figures_are_the_oracles_and_null_where_a_sequence_is_empty() -> None:
     sent = random_sequences(2, [5, 0, 9], 0.2)
     sent.append(Sequence({name: [float("nan")] * 2 for name in COLUMNS}, [1, 1], 1.0))
-    rows = Measurer("cpu").evaluate(packed(sent), ROWS, "sequence")["sequences"]
+    rows = Measurer("cpu").evaluate(packed(sent), ROWS, "sequence")["per_sequence"]
     assert [row["tokens"] for row in rows] == [5, 0, 9, 2]
     for place, row in enumerate(rows):
         for gap, got in row["gaps"].items():

@@ -40,7 +40,8 @@ def test_detail_goes_down_to_sequences_and_tokens(client: Client, detail: str) -
     url = f"/v1/evaluate?detail={detail}"
     answer = client.post(url, content=json_bytes(methods=ROWS, lengths=[3, 2]), headers=JSON).json()
 
-    sequences = answer["sequences" if detail == "sequence" else "per_sequence"]
+    sequences = answer["per_sequence"]
+    assert answer["sequences"] == 2
     assert [sequence["tokens"] for sequence in sequences] == [3, 2]
     assert sequences[1]["gaps"]["total"]["log_product_ratio"] == pytest.approx(0.5)
     assert answer["methods"][0]["keep_sequences"] == [1, 1]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.application import Client
+from tests.fixtures.application import JSON, Client, json_bytes
 
 POSTS = ["/v1/runs/{run}/batches", "/v1/evaluate"]
 
@@ -30,6 +30,17 @@ def test_the_examples_of_both_media_types_run_as_written(client: Client, path: s
         answers.append(response.json())
     assert answers[0]["gaps"] == answers[1]["gaps"]
     assert answers[0]["methods"] == answers[1]["methods"]
+
+
+@pytest.mark.parametrize("detail", ["none", "sequence", "token"])
+def test_an_evaluation_has_the_types_that_the_document_declares(client: Client, detail: str) -> None:
+    document = client.get("/openapi.json").json()
+    declared = document["components"]["schemas"]["EvaluateAnswer"]["properties"]
+    answer = client.post(f"/v1/evaluate?detail={detail}", content=json_bytes(), headers=JSON).json()
+    kinds = {"integer": int, "array": list, "object": dict}
+    for name in declared.keys() & answer.keys():
+        assert isinstance(answer[name], kinds[declared[name]["type"]]), name
+    assert ("per_sequence" in answer) == (detail != "none")
 
 
 def test_every_operation_documents_its_problems(client: Client) -> None:

@@ -141,7 +141,8 @@ class Monitor:
 
         `methods` are rows of docs/methods.md (None: the catalogue). With detail "sequence" or "token" the answer's
         `methods` hold keep_sequences [S] bool, keep_tokens bool and weights float32 as numpy arrays: [S, L] where the
-        log-probs were padded, else lists of S arrays. Raises Mistake, Refusal, Unavailable, OSError.
+        log-probs were padded, else lists of S arrays; `per_sequence` is a list of S objects. Raises Mistake, Refusal,
+        Unavailable, OSError.
         """
         envelope = make_envelope({"step": step, "minibatch": 0, "shard": 0, "shards": 1}, labels, sequence_ids)
         if methods is not None:

@@ -100,11 +100,7 @@ class Measurer:
         detail: Detail = "none",
         origin: Origin = UNKNOWN_ORIGIN,
     ) -> dict[str, Any]:
-        """The answer of /v1/evaluate: figures, `methods` as a list in the order asked, and the detail asked for.
-
-        The list of sequences is `sequences` with detail `sequence`. With detail `token` that name keeps the number of
-        sequences, which the conformance data ask for, and the list is `per_sequence`.
-        """
+        """The answer of /v1/evaluate: figures, `methods` as a list in the order asked, and the detail asked for."""
         wanted = PRESETS if rows is None else rows
         numbered = [dataclasses.replace(row, name=str(place)) for place, row in enumerate(wanted)]
         figures = self.measure(batch, numbered, origin, OF_DATA, worst=False).figures()
@@ -119,7 +115,7 @@ class Measurer:
 
         sequences, details = self._with_fallback(run)
         figures["methods"] = [{**f, **more} for f, more in zip(figures["methods"], details, strict=True)]
-        return {**figures, "sequences" if detail == "sequence" else "per_sequence": sequences}
+        return {**figures, "per_sequence": sequences}
 
     def _with_fallback(self, run: Callable[[int], Result]) -> Result:
         block_tokens = self.block_tokens

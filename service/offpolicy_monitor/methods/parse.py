@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from offpolicy_monitor.errors import FieldError, Refusal
+from offpolicy_monitor.errors import FieldError, Refusal, quotable, quoted
 from offpolicy_monitor.methods.catalogue import METHODS
 from offpolicy_monitor.methods.model import GAPS, REQUIRED, Choice, Method, MethodRow, Parameter
 
@@ -18,7 +18,9 @@ def parse_row(row: Mapping[str, Any], field: str = "methods") -> MethodRow:
     known = {"name", "method", "gap", "level", *method.parameters}
     for key in row:
         if key not in known:
-            raise refusal(f"{field}.{key}", f"method {method.name} has no parameter {key!r}; it has {sorted(known)}")
+            raise refusal(
+                f"{field}.{quotable(key)}", f"is no parameter of {method.name}; it has {', '.join(sorted(known))}"
+            )
     name = row.get("name", method.name)
     if not isinstance(name, str) or not 0 < len(name) <= 128:
         raise refusal(f"{field}.name", "must be a string of 1 to 128 characters")
@@ -49,7 +51,7 @@ def refusal(field: str, message: str) -> Refusal:
 def _text(row: Mapping[str, Any], key: str, field: str, options: tuple[str, ...], default: str | None) -> str:
     value = row.get(key, default)
     if value not in options:
-        raise refusal(f"{field}.{key}", f"must be one of {', '.join(options)}; got {value!r}")
+        raise refusal(f"{field}.{key}", f"must be one of {', '.join(options)}; got {quoted(value)}")
     return str(value)
 
 
@@ -63,7 +65,7 @@ def _parameter(row: Mapping[str, Any], key: str, parameter: Parameter, field: st
         raise refusal(f"{field}.{key}", "is required" if value is None else "must be a number")
     low, high = parameter.within
     if not -LARGEST <= value <= LARGEST or not low <= value <= high:
-        raise refusal(f"{field}.{key}", f"must be a finite number from {low} to {high}; got {value}")
+        raise refusal(f"{field}.{key}", f"must be a finite number from {low} to {high}; got {quoted(value)}")
     return float(value)
 
 

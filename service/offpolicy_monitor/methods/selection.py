@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from offpolicy_monitor.errors import quoted
 from offpolicy_monitor.methods.catalogue import METHODS
 from offpolicy_monitor.methods.model import MethodRow
 from offpolicy_monitor.methods.parse import parse_row, refusal
@@ -38,7 +39,7 @@ def restored(definitions: Sequence[Mapping[str, Any]]) -> tuple[MethodRow, ...]:
 def _entry(entry: Any, field: str) -> MethodRow:
     if isinstance(entry, str):
         if entry not in _PRESETS:
-            raise refusal(field, f"{entry!r} is no preset; presets: {', '.join(_PRESETS)}")
+            raise refusal(field, f"{quoted(entry)} is no preset; presets: {', '.join(_PRESETS)}")
         return _PRESETS[entry]
     if not isinstance(entry, Mapping):
         raise refusal(field, "must be the name of a preset, or an object")

@@ -7,11 +7,10 @@ trainer fetches the rows and reduces again. Knows rows and figures; the summary 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from offpolicy_monitor.errors import FieldError, Refusal
+from offpolicy_monitor.errors import FieldError, Refusal, quotable
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.checks import InvalidSummaryError, check_figures
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.wire.arrays import quotable
 from offpolicy_monitor.wire.message import Reduced
 from offpolicy_monitor.wire.summaries import fault
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 from pydantic.config import JsonDict
 
 from offpolicy_monitor.alerts import RULES, SEVERITIES, WALL_CLOCK_RULES
-from offpolicy_monitor.errors import FieldError, Refusal
+from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Refusal, quotable, quoted
 from offpolicy_monitor.methods import PRESETS, parse_selection
 from offpolicy_monitor.server.body import read_small
 from offpolicy_monitor.settings import Settings
@@ -88,14 +88,16 @@ def check_correction(name: str | None, chosen: Sequence[Mapping[str, Any]] | Non
     """Refusal 422 where no row of this name runs; `chosen` are the run's rows, None for the default ones."""
     rows = [preset.name for preset in PRESETS] if chosen is None else [row["name"] for row in chosen]
     if name is not None and name not in rows:
-        raise Refusal.of_field(422, "invalid-field", "correction", f"{name!r} is not among the rows: {', '.join(rows)}")
+        raise Refusal.of_field(
+            422, "invalid-field", "correction", f"{quoted(name)} is not among the rows: {', '.join(rows)}"
+        )
 
 
 def _check_rule(name: str, change: RuleChanges) -> None:
     rule = next((rule for rule in (*RULES, *WALL_CLOCK_RULES) if rule.name == name), None)
     if rule is None:
         names = ", ".join(rule.name for rule in (*RULES, *WALL_CLOCK_RULES))
-        raise Refusal.of_field(422, "invalid-field", f"alerts.{name}", f"is no rule; rules: {names}")
+        raise Refusal.of_field(422, "invalid-field", f"alerts.{quotable(name)}", f"is no rule; rules: {names}")
     for severity in SEVERITIES:
         if severity in change.model_fields_set and severity not in rule.severities:
             message = f"{name} has no such severity; it has {', '.join(rule.severities)}"
@@ -120,12 +122,11 @@ def _refusal(error: ValidationError) -> Refusal:
     found = error.errors(include_url=False, include_context=False, include_input=False)
     if any(item["type"] == "json_invalid" for item in found):
         return Refusal(400, "malformed-body", "the body is not valid JSON")
-    errors = [FieldError(_field(item["loc"]), item["msg"]) for item in found]
+    errors = [FieldError(_field(item["loc"]), item["msg"]) for item in found[:MAX_ERRORS]]
     return Refusal(422, "invalid-field", "; ".join(f"{e.field}: {e.message}" for e in errors), errors)
 
 
 def _field(place: tuple[int | str, ...]) -> str:
     """The field at fault; inside the run's own thresholds the path to it, for the rest its name."""
-    if not place:
-        return "body"
-    return ".".join(map(str, place)) if place[0] == "alerts" else str(place[0])
+    parts = [quotable(str(part)) for part in place] or ["body"]
+    return ".".join(parts) if parts[0] == "alerts" else parts[0]

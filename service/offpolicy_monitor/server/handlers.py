@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
-from offpolicy_monitor.errors import FieldError, Problem
+from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Problem, quotable
 from offpolicy_monitor.server.problems import SCOPE_KEY, ProblemResponse, response_to
 
 ROUTER_KINDS = {404: "unknown-path", 405: "method-not-allowed"}
@@ -42,7 +42,7 @@ async def _problem(request: Request, error: Exception) -> Response:
 
 async def _validation(request: Request, error: Exception) -> Response:
     found = cast(RequestValidationError, error).errors()
-    errors = [FieldError(_field(item), _message(item)) for item in found]
+    errors = [FieldError(quotable(_field(item)), _message(item)) for item in found[:MAX_ERRORS]]
     status = 400 if any(item["type"] == "json_invalid" for item in found) else 422
     detail = "; ".join(f"{error.field}: {error.message}" for error in errors)
     return _answer(request, ProblemResponse(status, "not-parseable" if status == 400 else "invalid", detail, errors))

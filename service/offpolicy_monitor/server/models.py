@@ -62,10 +62,14 @@ class EvaluateAnswer(Shape):
     """Figures of the batch; `methods` in the order asked."""
 
     tokens: int
-    sequences: int
+    sequences: int = Field(description="How many, at every level of detail.")
     gaps: dict[str, Figures]
-    methods: list[Figures]
+    methods: list[Figures] = Field(
+        description="In the order asked. With detail sequence or token also `keep_sequences`; with token also "
+        "`keep_tokens`, and `weights` of a method that gives any."
+    )
     routing: Routing = {}
+    per_sequence: list[Figures] = Field([], description="One object a sequence, with detail sequence or token alone.")
 
 
 class RunRow(Shape):

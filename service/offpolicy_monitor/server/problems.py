@@ -10,11 +10,13 @@ from http import HTTPStatus
 import orjson
 from starlette.responses import Response
 
-from offpolicy_monitor.errors import FieldError, Problem, Unavailable
+from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Problem, Unavailable, quotable
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:offpolicy-monitor:problem:"
 SCOPE_KEY = "offpolicy_monitor.problem"
+#: Bytes of a document's texts. Whoever makes a message quotes clients briefly; these hold where one did not.
+LONGEST_FIELD, LONGEST_MESSAGE, LONGEST_DETAIL, ALL_ERRORS = 256, 1000, 2000, 4000
 
 
 class ProblemResponse(Response):
@@ -30,16 +32,35 @@ class ProblemResponse(Response):
         errors: Sequence[FieldError] = (),
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self.kind, self.detail = kind, detail
+        self.kind, self.detail = kind, _cut(detail, LONGEST_DETAIL)
         document: dict[str, object] = {
             "type": TYPE_PREFIX + kind,
             "title": HTTPStatus(status).phrase,
             "status": int(status),
-            "detail": detail,
+            "detail": self.detail,
         }
         if errors:
-            document["errors"] = [{"field": error.field, "message": error.message} for error in errors]
+            document["errors"] = _first(errors)
         super().__init__(orjson.dumps(document), int(status), dict(headers or {}))
+
+
+def _first(errors: Sequence[FieldError]) -> list[dict[str, str]]:
+    """The first errors, as many as a document has room for."""
+    shown, left = [], ALL_ERRORS
+    for error in errors[:MAX_ERRORS]:
+        entry = {"field": _cut(error.field, LONGEST_FIELD), "message": _cut(error.message, LONGEST_MESSAGE)}
+        left -= sum(len(text.encode()) for text in entry.values())
+        if left < 0:
+            break
+        shown.append(entry)
+    return shown
+
+
+def _cut(text: str, most: int) -> str:
+    """Text of at most so many bytes, every letter of which JSON holds in two bytes or as it is."""
+    text = quotable(text, most)
+    encoded = text.encode()
+    return text if len(encoded) <= most else f"{encoded[: most - 3].decode(errors='ignore')}..."
 
 
 def response_to(problem: Problem) -> ProblemResponse:

@@ -3,7 +3,7 @@
 from fastapi import Request
 from fastapi.routing import APIRoute
 
-from offpolicy_monitor.errors import FieldError, Refusal
+from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Refusal, quotable
 
 
 async def refuse_unknown_parameters(request: Request) -> None:
@@ -11,7 +11,7 @@ async def refuse_unknown_parameters(request: Request) -> None:
     if not request.url.query:
         return
     known = _declared(request.scope.get("route"))
-    unknown = sorted(set(request.query_params) - known)
+    unknown = [quotable(name) for name in sorted(set(request.query_params) - known)[:MAX_ERRORS]]
     if unknown:
         message = f"is not a query parameter here; known: {', '.join(sorted(known)) or 'none'}"
         errors = [FieldError(name, message) for name in unknown]

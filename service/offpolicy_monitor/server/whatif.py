@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
-from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.errors import Refusal, quoted
 from offpolicy_monitor.methods import METHODS
 from offpolicy_monitor.methods.model import GAPS, Choice, Method
 from offpolicy_monitor.server import models, openapi, services
@@ -104,7 +104,7 @@ def _curves(method: Method, level: str, asked: Mapping[str, str | None]) -> tupl
 def _one_of(field: str, value: str, options: Sequence[str]) -> str:
     if value not in options:
         allowed = f"must be one of {', '.join(options)}" if options else "does not go with this method"
-        raise Refusal.of_field(422, "invalid-parameter", field, f"{allowed}; got {value!r}")
+        raise Refusal.of_field(422, "invalid-parameter", field, f"{allowed}; got {quoted(value)}")
     return value
 
 

@@ -8,17 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from offpolicy_monitor.errors import FieldError, Refusal
+from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Refusal, quotable
 
 MAX_LAYERS = 1024
 MAX_TOP_K = 256
-MAX_ERRORS = 32
 #: Larger entries are refused: their squares, times any ratio, still add up over every token to what float64 holds.
 LARGEST_FLOAT = 1e100
 #: Policy versions and their differences fit 64 bits.
 LARGEST_VERSION = 1 << 62
-#: Field names may be paths into a summary.
-QUOTED_CHARACTERS = 64
 #: The array that stands in place of all others where a trainer has reduced its shard itself.
 SUMMARY = "summary"
 
@@ -87,11 +84,6 @@ def invalid(field: str, message: str) -> Refusal:
 
 
 def all_invalid(errors: Sequence[FieldError]) -> Refusal:
-    """One 422 for all fields at fault, the first 32 of them."""
+    """One 422 for all fields at fault, the first MAX_ERRORS of them."""
     errors = [FieldError(quotable(error.field), error.message) for error in errors[:MAX_ERRORS]]
     return Refusal(422, "invalid-field", "; ".join(f"{error.field}: {error.message}" for error in errors), errors)
-
-
-def quotable(text: str) -> str:
-    """Client text fit for an answer: bounded, and encodable (JSON may hold half of a surrogate pair)."""
-    return text[:QUOTED_CHARACTERS].encode(errors="replace").decode()

@@ -5,12 +5,14 @@ body's envelope is refused with every field at fault, not with the first one.
 """
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic_core import PydanticCustomError
 
-from offpolicy_monitor.errors import FieldError
-from offpolicy_monitor.wire.arrays import LARGEST_VERSION, all_invalid, quotable
+from offpolicy_monitor.errors import MAX_ERRORS, FieldError, quotable
+from offpolicy_monitor.wire.arrays import LARGEST_VERSION, all_invalid
 from offpolicy_monitor.wire.limits import Limits
 
 MAX_INTEGER = (1 << 63) - 1  # the database's widest integer is signed, 64 bits
@@ -23,6 +25,14 @@ Natural = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 Text = Annotated[str, StringConstraints(pattern=NO_CONTROL_CHARACTERS)]
 Name = Annotated[str, StringConstraints(pattern=NO_CONTROL_CHARACTERS, min_length=1, max_length=MAX_ROLLOUT_LENGTH)]
+
+
+def _few(labels: object) -> object:
+    """Refuse too many pairs before each of them is looked at: a body of millions would be as many errors."""
+    if isinstance(labels, dict) and len(labels) > MAX_LABELS:
+        message = f"{len(labels)} pairs, but at most {MAX_LABELS} are allowed"
+        raise PydanticCustomError("too_many_labels", message)
+    return labels
 
 
 class Envelope(BaseModel):
@@ -42,7 +52,7 @@ class Envelope(BaseModel):
     shards: Positive = 1
     policy_version: Annotated[int, Field(ge=-LARGEST_VERSION, le=LARGEST_VERSION)] | None = None
     rollout: Name | None = None
-    labels: dict[Text, Text] = {}
+    labels: Annotated[dict[Text, Text], BeforeValidator(_few)] = {}
     sequence_ids: Annotated[list[Text], Field(fail_fast=True)] | None = None
 
 
@@ -58,10 +68,15 @@ AnyEnvelope = TypeVar("AnyEnvelope", bound=Envelope)
 
 def parse_envelope(model: type[AnyEnvelope], fields: Mapping[str, object], limits: Limits) -> AnyEnvelope:
     """Validate the envelope's fields. Raises Refusal 422 naming all fields at fault (the first 32)."""
+    known = {name: value for name, value in fields.items() if name in model.model_fields}
+    others = (name for name in fields if name not in known)
+    unknown = [FieldError(name, "unknown field") for name in islice(others, MAX_ERRORS)]
     try:
-        envelope = model.model_validate(dict(fields))
+        envelope = model.model_validate(known)
     except ValidationError as error:
-        raise all_invalid(_field_errors(error)) from error
+        raise all_invalid([*_field_errors(error), *unknown]) from error
+    if unknown:
+        raise all_invalid(unknown)
     errors = _disagreements(envelope)
     if errors:
         raise all_invalid(errors)
@@ -95,8 +110,6 @@ def _disagreements(envelope: Envelope) -> list[FieldError]:
     if envelope.minibatches is not None and envelope.minibatch >= envelope.minibatches:
         message = f"{envelope.minibatch} must be less than minibatches ({envelope.minibatches})"
         errors.append(FieldError("minibatch", message))
-    if len(envelope.labels) > MAX_LABELS:
-        errors.append(FieldError("labels", f"{len(envelope.labels)} pairs, but at most {MAX_LABELS} are allowed"))
     return errors
 
 

@@ -29,4 +29,4 @@ def check_figures(summary: StepSummary) -> None:
     try:
         summary.step_figures()
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise InvalidSummaryError("", f"its figures cannot be computed ({error!r})") from error
+        raise InvalidSummaryError("", f"its figures cannot be computed ({error!r:.200})") from error
