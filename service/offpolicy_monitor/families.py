@@ -246,6 +246,7 @@ PROCESS: tuple[Family, ...] = (
     Family("inflight_bytes", "gauge", "Bytes of the admission budget in use."),
     Family("device_info", "gauge", "Always 1; the device that computes is the label.", ("device",)),
     _counter("device_fallbacks_total", "Measurements done again after the device failed.", ""),
+    _counter("step_failures_total", "Times a step could not be merged or kept; it is tried again later.", ""),
     _counter("notifications_total", "Posts that tell of alerts, by what came of them.", "target outcome"),
     Family("build_info", "gauge", "Always 1; versions are labels.", ("version", "torch", "device")),
 )

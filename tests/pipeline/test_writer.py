@@ -212,3 +212,67 @@ def test_nobody_waits_for_a_thread_that_has_ended() -> None:
         assert writer.ages.oldest() == 0
 
     asyncio.run(scenario())
+
+
+def test_what_runs_in_the_background_lets_shards_go_first_but_not_for_ever() -> None:
+    async def scenario() -> None:
+        database = Database()
+        writer = Writer(database, max_group=2)
+        done: list[int] = []
+        tasks = [asyncio.create_task(writer.ingest(record(0)))]
+        while not database.begun.is_set():
+            await asyncio.sleep(0.001)
+        aside = asyncio.create_task(writer.aside(lambda: done.append(len(database.groups))))
+        await asyncio.sleep(0.02)
+        tasks += [asyncio.create_task(writer.ingest(record(shard))) for shard in range(1, 9)]
+        await asyncio.sleep(0.02)
+        database.open.set()
+        await asyncio.gather(*tasks, aside)
+        assert done == [5]
+        writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_work_of_the_background_comes_to_its_turn_among_shards_that_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr("offpolicy_monitor.pipeline.writer.PATIENCE", 0.05)
+        database = Database()
+        database.open.set()
+        writer = Writer(database, max_group=1)
+        over = asyncio.Event()
+
+        async def post() -> None:
+            while not over.is_set():
+                await writer.ingest(record(1))
+
+        posting = [asyncio.create_task(post()) for _ in range(4)]
+        await asyncio.sleep(0.01)
+        await asyncio.wait_for(writer.aside(lambda: None), 10)
+        over.set()
+        await asyncio.gather(*posting)
+        writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_work_of_the_background_is_refused_where_the_writer_closes_first() -> None:
+    async def scenario() -> None:
+        database = Database()
+        writer = Writer(database)
+        shard = asyncio.create_task(writer.ingest(record(1)))
+        while not database.begun.is_set():
+            await asyncio.sleep(0.001)
+        aside = asyncio.create_task(writer.aside(lambda: None))
+        await asyncio.sleep(0.01)
+        closing = asyncio.create_task(asyncio.to_thread(writer.close))
+        await asyncio.sleep(0.01)
+        database.open.set()
+        await closing
+        with pytest.raises(Unavailable):
+            await aside
+        with pytest.raises(Unavailable):
+            await writer.aside(lambda: None)
+        await shard
+
+    asyncio.run(scenario())

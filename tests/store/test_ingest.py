@@ -268,11 +268,13 @@ def test_what_was_acknowledged_is_there_after_a_restart(open_store: Callable[[],
 def test_a_deleted_run_leaves_nothing_and_may_begin_again(store: Store, database_url: str) -> None:
     ingest(store, make_record(), make_record(1, 0, 2), make_record(run="r2"))
     store.delete_run("r1")
+    store.purge()
     assert [rows(database_url, table) for table in (runs, shards, steps)] == [1, 1, 1]
     [receipt] = ingest(store, make_record(content=5))
     assert (receipt.duplicate, receipt.complete) == (False, True)
     store.delete_run("r1")
     store.delete_run("r2")
+    store.purge()
     assert [rows(database_url, table) for table in (runs, shards, steps, metrics)] == [0, 0, 0, 0]
 
 

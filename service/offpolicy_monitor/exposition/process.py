@@ -68,6 +68,10 @@ class ProcessMetrics:
         self._metrics["device_info"].clear()
         self._metrics["device_info"].labels(device).set(1)
 
+    def step_failed(self) -> None:
+        """A step could not be merged or kept."""
+        self._metrics["step_failures_total"].inc()
+
     def notified(self, target: str, outcome: str) -> None:
         """A post told of alerts: it was sent, failed and will be tried again, or was refused."""
         self._metrics["notifications_total"].labels(target, outcome).inc()

@@ -25,6 +25,7 @@ from offpolicy_monitor.methods import PRESETS, MethodRow, parse_rows, restored
 from offpolicy_monitor.pipeline.admission import ByteBudget
 from offpolicy_monitor.pipeline.buffers import BufferPool
 from offpolicy_monitor.pipeline.expansion import bytes_to_decode
+from offpolicy_monitor.pipeline.merging import Merging
 from offpolicy_monitor.pipeline.reduced import accepted
 from offpolicy_monitor.pipeline.rollouts import RolloutCache
 from offpolicy_monitor.pipeline.turns import Gone, Turns, client_gone, is_gone
@@ -59,6 +60,7 @@ class Pipeline:
         self,
         settings: Settings,
         writer: Writer,
+        merging: Merging,
         measurer: Measurer,
         metrics: ProcessMetrics,
         counters: RunCounters,
@@ -67,7 +69,8 @@ class Pipeline:
         self.settings = settings
         self.look_up = look_up
         self.limits = limits_of(settings)
-        self.writer, self.measurer, self.metrics, self.counters = writer, measurer, metrics, counters
+        self.writer, self.merging = writer, merging
+        self.measurer, self.metrics, self.counters = measurer, metrics, counters
         self.budget = _budget(settings, "inflight_bytes")
         self.decoding = _budget(settings, "decoding_bytes")
         self.buffers = BufferPool(settings.inflight_bytes // 4)
@@ -85,7 +88,7 @@ class Pipeline:
         if message.is_first_half:
             return Outcome(message, measured.figures, None)
         began = time.perf_counter()
-        receipt = await self.writer.ingest(measured.record)
+        receipt = await self.merging.finish(run, await self.writer.ingest(measured.record))
         self.metrics.stage("store", time.perf_counter() - began)
         return await self._counted(measured, receipt)
 
@@ -111,12 +114,12 @@ class Pipeline:
     def oldest_jobs(self) -> dict[str, float]:
         """Seconds since the oldest unfinished job of each stage came into it; may be asked from any thread."""
         ages = {"decode": self._decode.ages, "look-up": self._read.ages, "measure": self._device.ages}
-        ages["store"] = self.writer.ages
+        ages |= {"merge": self.merging.ages, "store": self.writer.ages}
         return {stage: of_stage.oldest() for stage, of_stage in ages.items()}
 
     def close(self) -> None:
         """Finish every job that was begun; called after the last request is answered."""
-        for stage in (self._decode, self._read, self._device):
+        for stage in (self._decode, self._read, self._device, self.merging):
             stage.close()
         self.writer.close()
 

@@ -1,14 +1,16 @@
 """Writer: the one thread that writes to the database, as many shards a transaction as are waiting.
 
 A commit costs an fsync whatever it holds, so shards that arrive during one commit share the next (group commit).
-It knows the store's `ingest` and nothing of HTTP. A future is resolved only after its transaction is committed. The
-thread outlives whatever a transaction raises; should it end all the same, nobody is left waiting for it.
+What nobody waits for gives way to shards, but not for longer than PATIENCE seconds a turn. It knows the store's
+`ingest` and nothing of HTTP. A future is resolved only after its transaction is committed. The thread outlives whatever
+a transaction raises; should it end all the same, nobody is left waiting for it.
 """
 
 import asyncio
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -26,6 +28,8 @@ Result = TypeVar("Result")
 MAX_GROUP = 256
 MAX_WAITING = 4096
 ENDED: Final = "the thread that stores has ended; the service must be started again"
+#: How long work of the background lets shards go first, seconds: its turns are short, and must come in the end.
+PATIENCE = 1.0
 
 
 class Ingest(Protocol):
@@ -45,6 +49,11 @@ class _Shard:
 class _Call:
     work: Callable[[], Any]
     done: "asyncio.Future[Any]"
+
+
+@dataclass(frozen=True)
+class _Aside(_Call):
+    until: float
 
 
 class Writer:
@@ -67,6 +76,7 @@ class Writer:
         self.ages = Ages()
         self._slots = asyncio.Semaphore(depth)
         self._jobs: queue.SimpleQueue[_Shard | _Call | None] = queue.SimpleQueue()
+        self._asides: deque[_Aside] = deque()
         self._thread = threading.Thread(target=self._work, name="store", daemon=True)
         self._thread.start()
 
@@ -83,6 +93,14 @@ class Writer:
             done: asyncio.Future[Result] = self._loop.create_future()
             self._jobs.put(_Call(work, done))
             return await done
+
+    async def aside(self, work: Callable[[], Result]) -> Result:
+        """Run a write that nobody waits for once no shard is waiting; Unavailable where the writer is closed first."""
+        if not self._thread.is_alive():
+            raise Unavailable(503, "store-unavailable", ENDED)
+        done: asyncio.Future[Result] = self._loop.create_future()
+        self._jobs.put(_Aside(work, done, time.monotonic() + PATIENCE))
+        return await done
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
@@ -112,20 +130,27 @@ class Writer:
             self._give_up()
 
     def _round(self) -> bool:
-        """A group of shards in one transaction, then at most one call; False where the end was asked for."""
-        job: _Shard | _Call | _Nothing | None = self._jobs.get()
+        """A group of shards in one transaction, then at most one call and one aside; False where the end was asked for."""
+        job: _Shard | _Call | _Nothing | None = self._next() if self._asides else self._jobs.get()
         group: list[_Shard] = []
-        while isinstance(job, _Shard):
-            group.append(job)
+        while isinstance(job, _Shard | _Aside):
+            if isinstance(job, _Aside):
+                self._asides.append(job)
+            else:
+                group.append(job)
             job = self._next() if len(group) < self._max_group else _NOTHING
         if group:
             self._commit(group)
         if isinstance(job, _Call):
             self._settle([(job.done, _outcome(job.work))])
+        if job is not None and self._asides and (not group or self._asides[0].until <= time.monotonic()):
+            aside = self._asides.popleft()
+            self._settle([(aside.done, _outcome(aside.work))])
         return job is not None
 
     def _give_up(self) -> None:
         """Refuse what is still queued when the thread ends."""
+        self._settle([(aside.done, Unavailable(503, "store-unavailable", ENDED)) for aside in self._asides])
         while not isinstance(job := self._next(), _Nothing):
             if job is not None:
                 self._settle([(job.done, Unavailable(503, "store-unavailable", ENDED))])

@@ -1,4 +1,4 @@
-"""What runs beside the requests: warming the device up once, closing overdue steps, and watching the wall clock.
+"""What runs beside the requests: warming up once, closing overdue steps, watching the clock, removing deleted runs.
 
 Boundaries: nothing that fails in here may end the process or be lost, so every failure is logged and survived.
 """
@@ -37,6 +37,14 @@ async def keep_watching(watch: Callable[[], Awaitable[int]], interval: float) ->
         changed = await _next("watch", watch, interval)
         if changed:
             log.info("alerts on the wall clock changed", runs=changed)
+
+
+async def keep_purging(purge: Callable[[], Awaitable[int]], interval: float) -> None:
+    """Every `interval` seconds remove what is left of deleted runs."""
+    while True:
+        portions = await _next("purge", purge, interval)
+        if portions:
+            log.info("rows of deleted runs removed", portions=portions)
 
 
 async def _next(name: str, work: Callable[[], Awaitable[int]], interval: float) -> int:

@@ -19,6 +19,7 @@ from offpolicy_monitor.errors import Unavailable
 from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.exposition.runs import ExportedRun, RunExposition
+from offpolicy_monitor.pipeline.merging import Merging
 from offpolicy_monitor.pipeline.stages import Pipeline
 from offpolicy_monitor.pipeline.values import Measurer
 from offpolicy_monitor.pipeline.writer import Writer
@@ -26,12 +27,14 @@ from offpolicy_monitor.server import background
 from offpolicy_monitor.server.judging import RulesJudge
 from offpolicy_monitor.server.telling import notifier
 from offpolicy_monitor.settings import Settings
-from offpolicy_monitor.store import Store
+from offpolicy_monitor.store import GradientStep, Store, Turn
 
 log = structlog.get_logger("offpolicy_monitor.server")
 SWEEPS_PER_TIMEOUT = 10
 #: How often runs are judged by the wall clock.
 WATCH_SECONDS = 15.0
+#: How often rows of deleted runs are looked for.
+PURGE_SECONDS = 2.0
 #: How long the end waits for a notification that is under way.
 LAST_WORDS_SECONDS = 3.0
 
@@ -64,7 +67,13 @@ async def opened(
     make_measurer: Callable[[Settings], Measurer],
 ) -> AsyncIterator[Services]:
     """Everything that runs while the application runs; what was begun is finished before it closes."""
-    store = await asyncio.to_thread(Store.open, settings.database_url, judge=RulesJudge())
+
+    def failed(step: GradientStep, error: Exception) -> None:
+        metrics.step_failed()
+        which = {"run": step.run, "step": step.step, "minibatch": step.minibatch, "attempt": step.attempt}
+        log.error("a step cannot be merged and is set aside", **which, exc_info=error)
+
+    store = await asyncio.to_thread(Store.open, settings.database_url, judge=RulesJudge(), failed=failed)
     try:
         measurer = await asyncio.to_thread(make_measurer, settings)
         metrics.describe(version("torch"), measurer.device_name)
@@ -75,7 +84,8 @@ async def opened(
             metrics.transaction(seconds)
             teller.wake()
 
-        pipeline = Pipeline(settings, Writer(store, committed), measurer, metrics, counters, store.known)
+        writer = Writer(store, committed)
+        pipeline = Pipeline(settings, writer, Merging(store, writer), measurer, metrics, counters, store.known)
         metrics.watch_inflight(lambda: pipeline.budget.used)
         runs = RunExposition(exported_by(store, settings), counters)
         services = Services(settings, store, pipeline, registry, metrics, runs)
@@ -100,15 +110,31 @@ def _beside(services: Services) -> Iterator[Coroutine[Any, Any, None]]:
     def is_warm() -> None:
         services.device_is_warm = True
 
+    turn = turn_of(pipeline.writer)
+
     async def sweep() -> int:
-        return await pipeline.writer.call(lambda: store.sweep(time.time(), timeout))
+        return await asyncio.to_thread(store.sweep, time.time(), timeout, turn)
 
     async def watch() -> int:
-        return await pipeline.writer.call(lambda: store.watch(services.settings.run_expiry))
+        return await asyncio.to_thread(store.watch, services.settings.run_expiry, turn)
+
+    async def purge() -> int:
+        return await asyncio.to_thread(store.purge, turn)
 
     yield background.warm_up(pipeline.warm_up, is_warm)
     yield background.keep_sweeping(sweep, timeout / SWEEPS_PER_TIMEOUT)
     yield background.keep_watching(watch, WATCH_SECONDS)
+    yield background.keep_purging(purge, PURGE_SECONDS)
+
+
+def turn_of(writer: Writer) -> Turn:
+    """The turns of what runs beside the requests, on a thread of its own: the writer's, after the shards that wait."""
+    loop = asyncio.get_running_loop()
+
+    def turn(work: Callable[[], int]) -> int:
+        return asyncio.run_coroutine_threadsafe(writer.aside(work), loop).result()
+
+    return turn
 
 
 def exported_by(store: Store, settings: Settings) -> Callable[[], Sequence[ExportedRun]]:

@@ -5,9 +5,22 @@ Queries live here and nowhere else. Knows summaries; knows neither HTTP nor torc
 
 from offpolicy_monitor.store.exported import ExportedRun
 from offpolicy_monitor.store.known import Known
+from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.paging import Page
-from offpolicy_monitor.store.records import Receipt, ShardKey, ShardRecord
+from offpolicy_monitor.store.records import Place, Receipt, ShardKey, ShardRecord
 from offpolicy_monitor.store.run_rows import timestamp
-from offpolicy_monitor.store.store import Store
+from offpolicy_monitor.store.store import Store, Turn
 
-__all__ = ["ExportedRun", "Known", "Page", "Receipt", "ShardKey", "ShardRecord", "Store", "timestamp"]
+__all__ = [
+    "ExportedRun",
+    "GradientStep",
+    "Known",
+    "Page",
+    "Place",
+    "Receipt",
+    "ShardKey",
+    "ShardRecord",
+    "Store",
+    "Turn",
+    "timestamp",
+]

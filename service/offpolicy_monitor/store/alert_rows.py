@@ -27,6 +27,12 @@ def open_alerts(connection: Connection, run_ids: Iterable[int]) -> dict[int, lis
     return found
 
 
+def open_alerts_of(connection: Connection, run: str) -> list[dict[str, Any]]:
+    """The alerts of one run that are not over; none where there is no such run any more."""
+    found = open_alerts(connection, connection.scalars(select(runs.c.id).where(runs.c.name == run)))
+    return next(iter(found.values()), [])
+
+
 def save(
     connection: Connection, run: int, before: Iterable[Mapping[str, Any]], after: Iterable[Episode], now: float
 ) -> None:

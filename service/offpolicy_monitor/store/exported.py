@@ -61,7 +61,7 @@ def read_exported(connection: Connection, limit: int, active_since: float) -> li
     of_run = (runs.c.id, runs.c.name, runs.c.profile, runs.c.last_batch_at, runs.c.finished_at)
     of_step = (steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.policy_version)
     query = (
-        select(*of_run, *of_step, steps.c.received, steps.c.shards, steps.c.figures)
+        select(*of_run, *of_step, steps.c.merged, steps.c.shards, steps.c.figures)
         .add_columns(judgements.c.states, judgements.c.step_seconds)
         .select_from(runs.outerjoin(steps, steps.c.id == latest).outerjoin(judgements))
         .where(runs.c.last_batch_at >= active_since)
@@ -81,7 +81,7 @@ def _exported(row: Any, open_since: float | None) -> ExportedRun:
         minibatch=row.minibatch,
         attempt=row.attempt,
         policy_version=row.policy_version,
-        coverage=row.received / row.shards if row.shards else None,
+        coverage=row.merged / row.shards if row.shards else None,
         stored_figures=row.figures,
         stored_states=row.states,
         step_seconds=row.step_seconds,

@@ -26,7 +26,7 @@ Version = tuple[Any, ...]
 ID, STEP, POLICY_VERSION = 0, 1, 2
 _VERSION: Final = (
     *(steps.c.id, steps.c.step, steps.c.policy_version),
-    *(steps.c.minibatch, steps.c.attempt, steps.c.received, steps.c.state, steps.c.last_received_at),
+    *(steps.c.minibatch, steps.c.attempt, steps.c.merged, steps.c.state, steps.c.last_received_at),
 )
 
 

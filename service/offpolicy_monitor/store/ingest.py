@@ -4,7 +4,7 @@ Few statements a group, whatever its size: decisions are made by the Ledger on w
 cannot be stored comes back as its Refusal and leaves no trace; the others are not disturbed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from offpolicy_monitor.store.alert_rows import open_alerts
 from offpolicy_monitor.store.judging import Judging
 from offpolicy_monitor.store.ledger import GradientStep, Ledger
 from offpolicy_monitor.store.locking import HeldRun, hold_runs
+from offpolicy_monitor.store.merging import Failed, Merged, merge_at_once
 from offpolicy_monitor.store.records import Receipt, ShardKey, ShardRecord
 from offpolicy_monitor.store.saving import save_steps
 from offpolicy_monitor.store.tables import runs, shards, steps
@@ -25,7 +26,7 @@ from offpolicy_monitor.summary.step import StepSummary
 # Everything of a step's row but its merge, which is large and not needed to decide.
 LEDGER_COLUMNS = (
     *(steps.c.id, steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.shards, steps.c.received),
-    *(steps.c.state, steps.c.minibatches, steps.c.policy_version),
+    *(steps.c.merged, steps.c.state, steps.c.minibatches, steps.c.policy_version, steps.c.superseded),
     *(steps.c.first_received_at, steps.c.last_received_at),
 )
 
@@ -36,8 +37,13 @@ def ingest(
     prepared: Sequence[bytes | Refusal],
     judging: Judging,
     now: float,
+    failed: Failed,
 ) -> list[Receipt | Refusal]:
-    """Store each record once, and judge the runs whose steps it completes; answers in the order given."""
+    """Store each record once, and judge the runs whose steps it completes; answers in the order given.
+
+    A step that is too large to be merged here, and one whose merge fails, which is told to `failed`, are left as they
+    were; receipts name the former in `unmerged`.
+    """
     storable = [record for record, blob in zip(records, prepared, strict=True) if not isinstance(blob, Refusal)]
     if not storable:
         return [blob for blob in prepared if isinstance(blob, Refusal)]
@@ -50,10 +56,35 @@ def ingest(
         if isinstance(blob, bytes) and isinstance(answer, Receipt) and not answer.duplicate:
             blobs[record.key] = blob
         answers.append(answer)
-    _write(connection, held, ledger, blobs)
-    changed = {step.run for step in ledger.touched.values() if (step.counts and step.changed) or step.superseded}
+    failures: set[int] = set()
+
+    def put_aside(step: GradientStep, error: Exception) -> None:
+        failures.add(id(step))
+        failed(step, error)
+
+    merged = _write(connection, held, ledger, blobs, put_aside)
+    changed = {step.run for key, step in ledger.touched.items() if key in merged or step.superseded}
     judging.runs(connection, [held[name] for name in sorted(changed)], now)
+    answers = [
+        _as_it_stands(answer, record, held, ledger, failures) for record, answer in zip(records, answers, strict=True)
+    ]
     return _with_alerts(connection, held, records, answers)
+
+
+def _as_it_stands(
+    answer: Receipt | Refusal,
+    record: ShardRecord,
+    held: Mapping[str, HeldRun],
+    ledger: Ledger,
+    failures: Set[int],
+) -> Receipt | Refusal:
+    """The answer, where its step was to be merged: done, still to be done, or not possible."""
+    step = ledger.step_of.get(record.key)
+    if isinstance(answer, Refusal) or not answer.step_completed or step is None or not step.due:
+        return answer
+    place = (held[step.run].id, step.step, step.minibatch, step.attempt)
+    waits = id(step) not in failures and not step.superseded
+    return replace(answer, step_completed=False, unmerged=place if waits else None)
 
 
 def _with_alerts(
@@ -95,27 +126,30 @@ def load_ledger(connection: Connection, ids: Mapping[str, int], records: Sequenc
 
 def gradient_step(run: str, row: Any) -> GradientStep:
     """A row of LEDGER_COLUMNS as a value."""
-    values = {name: value for name, value in row._mapping.items() if name != "run_id"}
+    values = {column.name: row._mapping[column] for column in LEDGER_COLUMNS if column is not steps.c.run_id}
     return GradientStep(run=run, **values)
 
 
 def _write(
-    connection: Connection, held: Mapping[str, HeldRun], ledger: Ledger, blobs: Mapping[ShardKey, bytes]
-) -> None:
+    connection: Connection, held: Mapping[str, HeldRun], ledger: Ledger, blobs: Mapping[ShardKey, bytes], failed: Failed
+) -> Mapping[int, Merged]:
     if not ledger.accepted:
-        return
+        return {}
     ids = {name: run.id for name, run in held.items()}
     records = ledger.accepted.values()
     connection.execute(insert(shards), [_shard_row(ids, record, blobs[record.key]) for record in records])
-    arrived = {id(record.summary): (record, blobs[record.key]) for record in records}
-    save_steps(connection, held, list(ledger.touched.values()), arrived)
+    touched = list(ledger.touched.values())
+    arrived = [(record, blobs[record.key]) for record in records]
+    merged = merge_at_once(connection, ids, [step for step in touched if step.due], arrived, failed)
+    save_steps(connection, held, touched, merged)
     latest = {name: run.last_batch_at for name, run in held.items()}
     for record in records:
         latest[record.key.run] = max(latest[record.key.run] or 0.0, record.received_at)
-    touched = {record.key.run for record in records}
     statement = update(runs).where(runs.c.id == bindparam("key"))
-    rows = [{"key": ids[name], "last_batch_at": latest[name], "finished_at": None} for name in sorted(touched)]
+    named = sorted({record.key.run for record in records})
+    rows = [{"key": ids[name], "last_batch_at": latest[name], "finished_at": None} for name in named]
     connection.execute(statement, rows)
+    return merged
 
 
 def _row_key(ids: Mapping[str, int], key: ShardKey) -> tuple[int, ...]:

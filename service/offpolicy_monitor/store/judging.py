@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection, insert, select, update
 
-from offpolicy_monitor.store.alert_rows import EPISODE, Episode, end_all, open_alerts, save
+from offpolicy_monitor.store.alert_rows import Episode, end_all, open_alerts, save
 from offpolicy_monitor.store.codec import pack, unpack
 from offpolicy_monitor.store.histories import Histories, RunHistory
-from offpolicy_monitor.store.locking import HeldRun, hold_ids
+from offpolicy_monitor.store.locking import HeldRun
 from offpolicy_monitor.store.run_rows import run_id
-from offpolicy_monitor.store.tables import ACTIVE, PENDING, alerts, judgements, runs
-from offpolicy_monitor.store.timing import incomplete_since, median_step_seconds
+from offpolicy_monitor.store.tables import judgements
+from offpolicy_monitor.store.timing import median_step_seconds
 
 
 class Judge(Protocol):
@@ -96,47 +96,11 @@ class Judging:
             end_all(connection, run.id, now)
 
 
-def judge_timing(connection: Connection, judge: Judge, now: float, expiry: float) -> int:
-    """Judge all runs that are not finished by the wall clock; answers for how many something changed.
-
-    A run that has been silent for `expiry` seconds has left: its alerts are resolved.
-    """
-    left = _end_expired(connection, now, expiry)
-    waiting = incomplete_since(connection, now - expiry)
-    query = (
-        select(runs.c.id, runs.c.last_batch_at, judgements.c.step_seconds)
-        .select_from(runs.outerjoin(judgements))
-        .where(runs.c.finished_at.is_(None), runs.c.last_batch_at >= now - expiry)
-    )
-    times = {
-        run: (usual, now - last, now - waiting[run] if run in waiting else None)
-        for run, last, usual in connection.execute(query)
-    }
-    held = {run.id: run for run in hold_ids(connection, times).values()}
-    before = open_alerts(connection, held)
-    changed = 0
-    for run in held.values():
-        after = judge.timing(run, *times[run.id], before[run.id])
-        if after != [{name: row[name] for name in EPISODE} for row in before[run.id]]:
-            save(connection, run.id, before[run.id], after, now)
-            changed += 1
-    return changed + left
-
-
 def read_states(connection: Connection, run: str) -> tuple[int | None, list[dict[str, Any]]]:
     """The step that a run was judged at last, and the states of its rules; Refusal 404 where there is no such run."""
     query = select(judgements.c.step, judgements.c.states).where(judgements.c.run_id == run_id(connection, run))
     row = connection.execute(query).one_or_none()
     return (row.step, unpack(row.states)["states"]) if row is not None else (None, [])
-
-
-def _end_expired(connection: Connection, now: float, expiry: float) -> int:
-    query = select(alerts.c.run_id).join(runs, runs.c.id == alerts.c.run_id).distinct()
-    expired = query.where(alerts.c.state.in_((PENDING, ACTIVE)), runs.c.last_batch_at < now - expiry)
-    found = connection.scalars(expired).all()
-    for run in found:
-        end_all(connection, run, now)
-    return len(found)
 
 
 def _keep(connection: Connection, run: int, step: int, states: list[dict[str, Any]]) -> None:

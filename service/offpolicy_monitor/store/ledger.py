@@ -17,7 +17,8 @@ from offpolicy_monitor.summary.step import StepSummary
 class GradientStep:
     """One row of `steps`: a gradient step under one attempt. `id` is None until it is stored.
 
-    `changed`: shards or state are not those of the stored row, so a merge of it is out of date.
+    `merged`: how many of its shards the merge that is kept is of, None where none is. `state` says what that merge is:
+    OPEN none, CLOSED of some shards, COMPLETE of all.
     """
 
     run: str
@@ -28,12 +29,12 @@ class GradientStep:
     first_received_at: float
     last_received_at: float
     received: int = 0
+    merged: int | None = None
     minibatches: int | None = None
     policy_version: int | None = None
     state: str = OPEN
     superseded: bool = False
     id: int | None = None
-    changed: bool = False
 
     @property
     def counts(self) -> bool:
@@ -41,24 +42,26 @@ class GradientStep:
         return self.state in (CLOSED, COMPLETE)
 
     @property
+    def due(self) -> bool:
+        """Whether it should count with shards that are not in its merge yet: all have come, or its time was up."""
+        return (self.merged or 0) < self.received and (self.received == self.shards or self.counts)
+
+    @property
     def forgotten(self) -> bool:
         """Superseded before it counted: nothing will ever show it."""
         return self.superseded and not self.counts
 
-    def close(self) -> None:
-        """Let it count with the shards that are there."""
-        self.state, self.changed = CLOSED, True
+    def keep(self, merged: int) -> None:
+        """Let it count with so many of its shards."""
+        self.merged, self.state = merged, COMPLETE if merged == self.shards else CLOSED
 
     def add(self, record: ShardRecord) -> None:
         """Count one more shard."""
         self.received += 1
-        self.changed = True
         self.first_received_at = min(self.first_received_at, record.received_at)
         self.last_received_at = max(self.last_received_at, record.received_at)
         self.minibatches = _largest(self.minibatches, record.minibatches)
         self.policy_version = _largest(self.policy_version, record.policy_version)
-        if self.received == self.shards:
-            self.state = COMPLETE
 
 
 @dataclass
@@ -70,6 +73,7 @@ class Ledger:
     stored_summary: Callable[[ShardKey], StepSummary] | None = None
     accepted: dict[ShardKey, ShardRecord] = field(default_factory=dict)
     touched: dict[int, GradientStep] = field(default_factory=dict)
+    step_of: dict[ShardKey, GradientStep] = field(default_factory=dict)
 
     def enter(self, record: ShardRecord) -> Receipt | Refusal:
         """Decide about one shard."""
@@ -98,6 +102,7 @@ class Ledger:
         self.touched[id(step)] = step
         self.digests[key] = record.digest
         self.accepted[key] = record
+        self.step_of[key] = step
         return _receipt(step, record.summary, duplicate=False)
 
     def _again(self, record: ShardRecord, step: GradientStep) -> Receipt | Refusal:
@@ -123,8 +128,8 @@ def _receipt(step: GradientStep, summary: StepSummary, duplicate: bool) -> Recei
         duplicate=duplicate,
         received_shards=step.received,
         shards=step.shards,
-        complete=step.state == COMPLETE,
-        step_completed=not duplicate and step.counts,
+        complete=step.received == step.shards,
+        step_completed=not duplicate and step.due,
         summary=summary,
     )
 

@@ -6,7 +6,7 @@ both miss that a step is complete. On SQLite the one writing transaction is lock
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -33,6 +33,12 @@ class HeldRun:
     finished_at: float | None
 
 
+_COLUMNS: Final = (
+    *(runs.c.id, runs.c.name, runs.c.last_batch_at, runs.c.profile, runs.c.methods),
+    *(runs.c.correction, runs.c.overrides, runs.c.finished_at),
+)
+
+
 def hold_runs(connection: Connection, names: Iterable[str], now: float) -> dict[str, HeldRun]:
     """Hold the rows of these runs, made where missing, in the order of their names so that nobody waits in a ring."""
     wanted = sorted(set(names))
@@ -54,8 +60,14 @@ def hold_run(connection: Connection, name: str) -> HeldRun:
 
 
 def hold_ids(connection: Connection, ids: Iterable[int]) -> dict[str, HeldRun]:
-    """Hold the rows of runs by their ids; what has been deleted is left out."""
-    return _hold(connection, runs.c.id.in_(list(ids)))
+    """Hold the rows of runs by their ids, a few hundred at most; what has been deleted is left out."""
+    return _hold(connection, runs.c.id.in_(list(ids)) & runs.c.deleted.is_(None))
+
+
+def look_at(connection: Connection, ids: Iterable[int]) -> list[HeldRun]:
+    """The same rows without holding them: what is read may have changed when it is acted upon."""
+    query = select(*_COLUMNS).where(runs.c.id.in_(list(ids)), runs.c.deleted.is_(None))
+    return [HeldRun(*row) for row in connection.execute(query)]
 
 
 def unknown_run(name: str) -> Refusal:
@@ -64,9 +76,7 @@ def unknown_run(name: str) -> Refusal:
 
 
 def _hold(connection: Connection, which: ColumnElement[bool]) -> dict[str, HeldRun]:
-    columns = (runs.c.id, runs.c.name, runs.c.last_batch_at, runs.c.profile, runs.c.methods)
-    query = select(*columns, runs.c.correction, runs.c.overrides, runs.c.finished_at).where(which)
-    rows = connection.execute(query.order_by(runs.c.name).with_for_update())
+    rows = connection.execute(select(*_COLUMNS).where(which).order_by(runs.c.name).with_for_update())
     return {row.name: HeldRun(*row) for row in rows}
 
 

@@ -1,51 +1,106 @@
 """Merges the stored shards of gradient steps, in shard order, so that a step's figures never depend on arrival.
 
-A step that counts is merged when it is written; one that is still open, when it is read.
+A merge takes milliseconds a shard, and the one writer must not be held for long: in the transaction that stores them
+only few shards are merged. A larger step is merged by whoever asks for it outside (store.finishing). A step that is
+still open is merged when it is read.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from sqlalchemy import Connection, and_, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from offpolicy_monitor.store.ledger import GradientStep
-from offpolicy_monitor.store.records import ShardRecord
+from offpolicy_monitor.store.records import Place, ShardRecord
 from offpolicy_monitor.store.tables import shards
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
-Place = tuple[str, int, int, int]
+#: What one transaction may merge, in shards; a shard that must be read back takes as long as four that are at hand.
+MOST_AT_ONCE: Final = 48
+READ_BACK: Final = 4
+
+#: Told of a step that cannot be merged or kept, and why.
+Failed = Callable[[GradientStep, Exception], None]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What is kept of a step's merge: of how many shards it is, its stored form, its figures."""
+
+    count: int
+    summary: bytes
+    figures: dict[str, Any]
+
+    @classmethod
+    def of(cls, summary: StepSummary, count: int, blob: bytes | None = None) -> "Merged":
+        """`blob` is the summary's stored form, where it is there already."""
+        return cls(count, stored.to_bytes(summary) if blob is None else blob, summary.step_figures())
+
+
+def merge_blobs(blobs: Sequence[bytes]) -> Merged:
+    """The merge of shards in their stored form, given in shard order."""
+    summary = merge_all(map(stored.from_bytes, blobs))
+    return Merged.of(summary, len(blobs), blobs[0] if len(blobs) == 1 else None)
 
 
 def merge_stored(connection: Connection, run_id: int, step: int, minibatch: int, attempt: int) -> StepSummary:
     """The merge of every shard stored of one gradient step, in shard order."""
+    return merge_all(map(stored.from_bytes, read_blobs(connection, (run_id, step, minibatch, attempt))))
+
+
+def read_blobs(connection: Connection, place: Place) -> Sequence[bytes]:
+    """The stored form of every shard of one gradient step, in shard order; nothing where the step is gone."""
+    run_id, step, minibatch, attempt = place
     of_step = and_(
         shards.c.run_id == run_id,
         shards.c.step == step,
         shards.c.minibatch == minibatch,
         shards.c.attempt == attempt,
     )
-    blobs = connection.execute(select(shards.c.summary).where(of_step).order_by(shards.c.shard)).scalars()
-    return merge_all(map(stored.from_bytes, blobs))
+    return connection.execute(select(shards.c.summary).where(of_step).order_by(shards.c.shard)).scalars().all()
 
 
-def merge_steps(
+def merge_at_once(
     connection: Connection,
     run_ids: Mapping[str, int],
-    steps: Sequence[GradientStep],
-    records: Iterable[ShardRecord] = (),
-) -> list[StepSummary]:
-    """The merge of each step; a step whose shards are all among `records` is not read back."""
-    arrived: dict[Place, list[ShardRecord]] = defaultdict(list)
-    for record in records:
-        key = record.key
-        arrived[key.run, key.step, key.minibatch, key.attempt].append(record)
-    merged = []
+    steps: Iterable[GradientStep],
+    arrived: Sequence[tuple[ShardRecord, bytes]],
+    failed: Failed,
+) -> dict[int, Merged]:
+    """The merges of steps, by their identity: of as many as this transaction has time for.
+
+    `arrived` are the shards of this group with their stored forms: a step that has no others is not read back. One
+    that cannot be merged is told to `failed` and left out.
+    """
+    here: dict[tuple[str, int, int, int], list[tuple[ShardRecord, bytes]]] = defaultdict(list)
+    for record, blob in arrived:
+        here[record.key.run, record.key.step, record.key.minibatch, record.key.attempt].append((record, blob))
+    merged, left = {}, MOST_AT_ONCE
     for step in steps:
-        here = arrived[step.run, step.step, step.minibatch, step.attempt]
-        if len(here) == step.received:
-            here.sort(key=lambda record: record.key.shard)
-            merged.append(merge_all(record.summary for record in here))
-        else:
-            merged.append(merge_stored(connection, run_ids[step.run], step.step, step.minibatch, step.attempt))
+        of_step = here[step.run, step.step, step.minibatch, step.attempt]
+        read_back = len(of_step) < step.received
+        cost = READ_BACK * step.received if read_back else step.received - 1
+        if cost > left:
+            continue
+        left -= cost
+        try:
+            if read_back:
+                place = (run_ids[step.run], step.step, step.minibatch, step.attempt)
+                merged[id(step)] = merge_blobs(read_blobs(connection, place))
+            else:
+                merged[id(step)] = _merge_arrived(of_step)
+        except SQLAlchemyError:
+            raise
+        except Exception as error:
+            failed(step, error)
     return merged
+
+
+def _merge_arrived(of_step: list[tuple[ShardRecord, bytes]]) -> Merged:
+    of_step.sort(key=lambda shard: shard[0].key.shard)
+    summary = merge_all(record.summary for record, _ in of_step)
+    return Merged.of(summary, len(of_step), of_step[0][1] if len(of_step) == 1 else None)

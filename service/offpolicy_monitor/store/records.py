@@ -8,6 +8,9 @@ from typing import Any
 
 from offpolicy_monitor.summary.step import StepSummary
 
+#: A row of `steps`: run's id, step, minibatch, attempt. Ids of rows are used again after a row has gone, these are not.
+Place = tuple[int, int, int, int]
+
 
 @dataclass(frozen=True, order=True)
 class ShardKey:
@@ -41,6 +44,7 @@ class Receipt:
 
     `received_shards`, `shards`, `complete` are of its gradient step as the shard left it. `summary` is the stored one:
     for a duplicate that of the first arrival. `step_completed`: this write merged the step, complete or closed.
+    `unmerged`: the step, where this shard is stored but the merge with it is still to be made (Store.merge).
     `verdict` and `alerts` (the run's rows that are not over, the worst of each rule) are of the run after this write.
     """
 
@@ -52,3 +56,4 @@ class Receipt:
     summary: StepSummary
     verdict: str = "accept"
     alerts: tuple[dict[str, Any], ...] = ()
+    unmerged: Place | None = None

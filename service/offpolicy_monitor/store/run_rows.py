@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, select, update
+from sqlalchemy import Connection, Select, select, update
 
 from offpolicy_monitor.store.locking import hold_run, unknown_run
 from offpolicy_monitor.store.paging import Page, cut, decode_cursor, encode_cursor
@@ -22,7 +22,7 @@ LEAST_SILENCE = 600.0
 
 def list_runs(connection: Connection, limit: int, cursor: str | None, now: float) -> Page:
     """Runs by the time they were first seen, newest first."""
-    query = _with_last_step().order_by(runs.c.id.desc()).limit(limit + 1)
+    query = _with_last_step().where(runs.c.deleted.is_(None)).order_by(runs.c.id.desc()).limit(limit + 1)
     if cursor is not None:
         query = query.where(runs.c.id < decode_cursor(cursor, 1)[0])
     rows, more = cut(connection.execute(query).all(), limit)
@@ -61,11 +61,6 @@ def update_run(connection: Connection, name: str, values: Mapping[str, Any]) -> 
     run = hold_run(connection, name)
     if values:
         connection.execute(update(runs).where(runs.c.id == run.id).values(**values))
-
-
-def delete_run(connection: Connection, name: str) -> None:
-    """Remove a run with all of its history; Refusal 404 where there is none."""
-    connection.execute(delete(runs).where(runs.c.id == hold_run(connection, name).id))
 
 
 def _with_last_step() -> Select[Any]:

@@ -1,4 +1,4 @@
-"""Writes gradient steps back: their rows, and for those that count the merge, its figures and the headline metrics.
+"""Writes gradient steps back: their rows, and where there is a new merge that, its figures and the headline metrics.
 
 The one writer of `steps` and `metrics`, for shards that arrive and for deadlines that pass. Bulk statements only. The
 caller holds the locks of the runs.
@@ -14,15 +14,12 @@ from offpolicy_monitor.store.codec import pack
 from offpolicy_monitor.store.fields import headline
 from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.locking import HeldRun
-from offpolicy_monitor.store.merging import merge_steps
-from offpolicy_monitor.store.records import ShardRecord
+from offpolicy_monitor.store.merging import Merged
 from offpolicy_monitor.store.tables import metrics, steps
-from offpolicy_monitor.summary import stored
-from offpolicy_monitor.summary.step import StepSummary
 
 # What a step's arrival or deadline can change in its row; the rest is its identity.
 CHANGING = (
-    *("superseded", "state", "received", "minibatches", "policy_version"),
+    *("superseded", "state", "received", "merged", "minibatches", "policy_version"),
     *("first_received_at", "last_received_at"),
 )
 MERGED = ("summary", "figures")
@@ -32,41 +29,28 @@ def save_steps(
     connection: Connection,
     held: Mapping[str, HeldRun],
     touched: Sequence[GradientStep],
-    arrived: Mapping[int, tuple[ShardRecord, bytes]] = MappingProxyType({}),
+    merged: Mapping[int, Merged] = MappingProxyType({}),
 ) -> None:
     """Bring the rows of the touched steps up to date.
 
-    `arrived` are the shards of this group with their stored forms, by the identity of their summaries: they need no
-    reading back, and the merge of a step that has one shard is that shard's summary.
+    `merged` are the new merges, by the identity of their steps; the others keep the merge that they have.
     """
     run_ids = {name: run.id for name, run in held.items()}
+    for step in touched:
+        if id(step) in merged:
+            step.keep(merged[id(step)].count)
     kept = [step for step in touched if not step.forgotten]
-    recounted = [step for step in kept if step.counts and step.changed]
-    merged = dict(
-        zip(
-            map(id, recounted),
-            merge_steps(connection, run_ids, recounted, [record for record, _ in arrived.values()]),
-            strict=True,
-        )
-    )
-    figures = {key: summary.step_figures() for key, summary in merged.items()}
-    columns = {
-        key: {"summary": _stored_form(summary, arrived), "figures": pack(figures[key])}
-        for key, summary in merged.items()
-    }
+    columns = {key: {"summary": merge.summary, "figures": pack(merge.figures)} for key, merge in merged.items()}
     known = [step for step in kept if step.id is not None]
     _delete(connection, [step.id for step in touched if step.forgotten and step.id is not None])
     _update(connection, [step for step in known if id(step) in merged], columns)
     _update(connection, [step for step in known if id(step) not in merged], {})
     _drop_metrics(connection, [step.id for step in known if id(step) in merged])
     _insert(connection, run_ids, [step for step in kept if step.id is None], columns)
-    _insert_metrics(connection, {step.id: headline(figures[id(step)], held[step.run].correction) for step in recounted})
-
-
-def _stored_form(summary: StepSummary, arrived: Mapping[int, tuple[ShardRecord, bytes]]) -> bytes:
-    """The stored form of a merge, which is there already where the merge is of one shard that has just arrived."""
-    known = arrived.get(id(summary))
-    return known[1] if known is not None else stored.to_bytes(summary)
+    metrics = {
+        step.id: headline(merged[id(step)].figures, held[step.run].correction) for step in kept if id(step) in merged
+    }
+    _insert_metrics(connection, metrics)
 
 
 def _insert(

@@ -22,7 +22,7 @@ BY = ("step", "minibatch")
 
 ROW_COLUMNS = (
     *(steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.policy_version),
-    *(steps.c.shards, steps.c.received, steps.c.state, steps.c.figures),
+    *(steps.c.shards, steps.c.received, steps.c.merged, steps.c.state, steps.c.figures),
 )
 
 
@@ -153,7 +153,7 @@ def _row(connection: Connection, row: Any) -> dict[str, Any]:
         "minibatch": row.minibatch,
         "attempt": row.attempt,
         "policy_version": row.policy_version,
-        "received_shards": row.received,
+        "received_shards": row.received if row.merged is None else row.merged,
         "shards": row.shards,
         "complete": row.state == COMPLETE,
         **_figures(connection, row),

@@ -8,21 +8,38 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from sqlalchemy import Connection, select
 
 from offpolicy_monitor.errors import Refusal, Unavailable
-from offpolicy_monitor.store import alert_rows, exported, ingest, judging, migrate, run_rows, series, step_rows
-from offpolicy_monitor.store.deadlines import MOST, close_overdue
+from offpolicy_monitor.store import (
+    alert_rows,
+    deleting,
+    exported,
+    finishing,
+    ingest,
+    judging,
+    merging,
+    migrate,
+    run_rows,
+    series,
+    step_rows,
+    verdicts,
+    watching,
+)
 from offpolicy_monitor.store.exported import ExportedRun
 from offpolicy_monitor.store.judging import Judge, Judging, NoRules
 from offpolicy_monitor.store.known import Known, known
+from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.lock import WriterLock
 from offpolicy_monitor.store.locking import hold_run
+from offpolicy_monitor.store.merging import Failed, Merged
 from offpolicy_monitor.store.paging import Page
 from offpolicy_monitor.store.preparing import prepare
-from offpolicy_monitor.store.records import Receipt, ShardRecord
+from offpolicy_monitor.store.records import Place, Receipt, ShardRecord
 from offpolicy_monitor.store.session import Database, parse_url, sqlite_file
 from offpolicy_monitor.summary.step import StepSummary
 
@@ -31,18 +48,45 @@ Clock = Callable[[], float]
 NEWS_SECONDS = 86_400.0
 
 
-class Store:
-    """Shards, steps and runs. Safe to share between threads."""
+#: How work that is done in many small transactions waits for its turn before each of them; answers what it answers.
+Turn = Callable[[Callable[[], int]], int]
 
-    def __init__(self, database: Database, lock: WriterLock | None, clock: Clock, judge: Judge | None = None) -> None:
+
+def at_once(work: Callable[[], int]) -> int:
+    """The turn of a caller who has the store for himself."""
+    return work()
+
+
+def _ignored(step: GradientStep, error: Exception) -> None:
+    """Nobody wants to know."""
+
+
+class Store:
+    """Shards, steps and runs. Safe to share between threads.
+
+    `failed` is told of every step that cannot be merged or kept; such a step is tried again later, less and less often.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        lock: WriterLock | None,
+        clock: Clock,
+        judge: Judge | None = None,
+        failed: Failed = _ignored,
+    ) -> None:
         self._database = database
         self._lock = lock
         self._clock = clock
         self._judging = Judging.by(judge or NoRules())
+        self._failed = failed
+        self._set_aside = finishing.SetAside()
         self._turn = threading.Lock()
 
     @classmethod
-    def open(cls, database_url: str, clock: Clock = time.time, judge: Judge | None = None) -> "Store":
+    def open(
+        cls, database_url: str, clock: Clock = time.time, judge: Judge | None = None, failed: Failed = _ignored
+    ) -> "Store":
         """The store at a URL, for writing; connects to nothing yet and does not touch the schema.
 
         `judge` are the rules that runs are judged by, none if it is not given.
@@ -52,7 +96,7 @@ class Store:
         url = parse_url(database_url)
         path = sqlite_file(url)
         lock = WriterLock(path) if path is not None else None
-        return cls(Database(url), lock, clock, judge)
+        return cls(Database(url), lock, clock, judge, failed)
 
     def close(self) -> None:
         """Close every connection, and let another process write."""
@@ -61,28 +105,102 @@ class Store:
             self._lock.release()
 
     def ingest(self, records: Sequence[ShardRecord]) -> list[Receipt | Refusal]:
-        """Store a group of shards in one durable transaction; a refused one comes back as its Refusal, in place."""
+        """Store a group of shards in one durable transaction; a refused one comes back as its Refusal, in place.
+
+        A step that is too large to be merged in that transaction is named by its receipt: see `finish`.
+        """
         prepared = [prepare(record) for record in records]
         with self._writing() as connection:
-            return ingest.ingest(connection, records, prepared, self._judging, self._clock())
+            return ingest.ingest(connection, records, prepared, self._judging, self._clock(), self._failed)
 
-    def sweep(self, now: float, timeout: float) -> int:
-        """Let steps count whose first shard is `timeout` seconds old and that still lack shards; answers how many."""
+    def merge(self, places: Sequence[Place]) -> dict[Place, Merged]:
+        """The merges of steps with all shards that are stored now; writes nothing, and takes its time.
+
+        One that cannot be merged is set aside and left out.
+        """
+        merged = {}
+        for place in places:
+            with self._database.reading() as connection:
+                blobs = merging.read_blobs(connection, place)
+            try:
+                if blobs:
+                    merged[place] = merging.merge_blobs(blobs)
+            except Exception as error:
+                with self._database.reading() as connection:
+                    step = finishing.read_step(connection, place)
+                if step is not None:
+                    self._put_aside(place, step, error)
+        return merged
+
+    def keep(self, merges: Mapping[Place, Merged]) -> int:
+        """Let steps count with these merges, and judge their runs; answers how many changed."""
+        with self._writing() as connection:
+            kept = finishing.keep(connection, merges, self._judging, self._clock(), self._put_aside)
+        for place in kept:
+            self._set_aside.forget(place)
+        return len(kept)
+
+    def finished(self, receipt: Receipt, run: str) -> Receipt:
+        """The receipt of a shard whose step has been merged since, with what the rules say of its run now."""
+        with self._database.reading() as connection:
+            rows = alert_rows.open_alerts_of(connection, run)
+        worst = tuple(verdicts.worst_of_each_rule(rows))
+        return replace(receipt, verdict=verdicts.verdict(rows), alerts=worst, step_completed=True, unmerged=None)
+
+    def sweep(self, now: float, timeout: float, turn: Turn = at_once) -> int:
+        """Let steps count whose first shard is `timeout` seconds old and that still lack shards, and those that lack
+        only their merge; answers how many."""
         closed = 0
         while True:
-            with self._writing() as connection:
-                last = close_overdue(connection, now - timeout, self._judging, now)
-            closed += last
-            if last < MOST:
+            clock = time.monotonic()
+            limit = finishing.PAGE + len(self._set_aside)
+            with self._database.reading() as connection:
+                due = finishing.read_due(connection, now - timeout, limit)
+            wanted = [one for one in due if not self._set_aside.holds(one, clock)]
+            for start in range(0, len(wanted), finishing.MOST):
+                merges = self.merge(wanted[start : start + finishing.MOST])
+                closed += turn(partial(self.keep, merges)) if merges else 0
+            if len(due) < limit:
                 return closed
 
-    def watch(self, expiry: float) -> int:
+    def watch(self, expiry: float, turn: Turn = at_once) -> int:
         """Judge runs by the wall clock; answers for how many something changed.
 
         `expiry` are the seconds of silence after which a run has left.
         """
+        moment = watching.Moment(self._clock(), expiry)
+        changed = self._until_none(turn, lambda connection: watching.end_expired(connection, moment))
+        after: int | None = 0
+        while after is not None:
+            with self._database.reading() as connection:
+                found, after = watching.changing(connection, self._judging.judge, moment, after)
+            if found:
+                changed += turn(partial(self._change, moment, found))
+        return changed
+
+    def _change(self, moment: watching.Moment, ids: Sequence[int]) -> int:
         with self._writing() as connection:
-            return judging.judge_timing(connection, self._judging.judge, self._clock(), expiry)
+            return watching.change(connection, self._judging.judge, moment, ids)
+
+    def purge(self, turn: Turn = at_once) -> int:
+        """Remove what is left of deleted runs, in portions; answers how many portions there were."""
+        return self._until_none(turn, deleting.delete_portion)
+
+    def _until_none(self, turn: Turn, work: Callable[[Connection], int]) -> int:
+        """Do the work, a transaction each, until it finds nothing to do; answers how often it did."""
+        done = 0
+
+        def once() -> int:
+            with self._writing() as connection:
+                return work(connection)
+
+        while found := turn(once):
+            done += found
+        return done
+
+    def _put_aside(self, place: Place, step: GradientStep, error: Exception) -> None:
+        self._set_aside.put(place, time.monotonic())
+        self._failed(step, error)
 
     def runs(self, limit: int = 100, cursor: str | None = None) -> Page:
         """Runs, newest first."""
@@ -139,9 +257,9 @@ class Store:
             return run_rows.read_run(connection, name, self._clock())
 
     def delete_run(self, name: str) -> None:
-        """Remove a run with all of its history."""
+        """Remove a run with all of its history: it is gone at once, and its rows with the next `purge`."""
         with self._writing() as connection:
-            run_rows.delete_run(connection, name)
+            deleting.mark_deleted(connection, name)
 
     def steps(
         self,

@@ -5,6 +5,8 @@ merged to; metrics, the headline figures of steps in a narrow form that plots re
 of each run's newest step; alerts, one row a breach from its beginning to its end. Knows no query.
 
 Times are unix seconds. `summary` is a stored StepSummary, `figures` its finalised figures as JSON; both compressed.
+`steps.merged` says how many shards the kept summary and figures are of, NULL before the first; `received` may be ahead.
+`runs.deleted` marks a run that is gone for every reader; its rows go in portions, and its name is free at once.
 `runs.methods` are the method rows chosen for the run, NULL for the default ones; `correction` names the one that the
 trainer really uses, `overrides` are the run's own thresholds by rule. `alerts.told` is the state that was last told.
 """
@@ -23,9 +25,13 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    text,
 )
 
 PENDING, ACTIVE, RESOLVED = "pending", "active", "resolved"
+
+#: A step whose kept merge, if there is one, lacks shards that are stored: few are at any time, and an index has them.
+UNMERGED = text("NOT superseded AND (merged IS NULL OR merged < received)")
 
 OPEN = "open"
 CLOSED = "closed"
@@ -62,6 +68,7 @@ runs = Table(
     Column("methods", JSON(none_as_null=True)),
     Column("correction", String(64)),
     Column("overrides", JSON(none_as_null=True)),
+    Column("deleted", Boolean),
     Column("created_at", Double, nullable=False),
     Column("last_batch_at", Double),
     Column("finished_at", Double),
@@ -100,6 +107,7 @@ steps = Table(
     Column("state", String(8), nullable=False),
     Column("shards", BigInteger, nullable=False),
     Column("received", BigInteger, nullable=False),
+    Column("merged", BigInteger),
     Column("minibatches", BigInteger),
     Column("policy_version", BigInteger),
     Column("first_received_at", Double, nullable=False),
@@ -110,7 +118,7 @@ steps = Table(
     Index(None, "run_id", "attempt", "step", "minibatch"),
     # Covers what plots and pages look for, so that they never walk over the blobs of rows they do not show.
     Index(None, "run_id", "step", "minibatch", "superseded", "state"),
-    Index(None, "state", "first_received_at"),
+    Index("ix_steps_unmerged", "first_received_at", sqlite_where=UNMERGED, postgresql_where=UNMERGED),
 )
 
 metrics = Table(

@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, bindparam, func, select, true
 
 from offpolicy_monitor.store.tables import judgements, runs, steps
 
@@ -32,14 +32,19 @@ def median_step_seconds(connection: Connection, run: int) -> float | None:
     return median([later - earlier for earlier, later in pairwise(times)]) if len(times) > 1 else None
 
 
-def incomplete_since(connection: Connection, active_since: float) -> dict[int, float]:
-    """When the first shard of each run's oldest awaited step came, by run id; runs that lack nothing are left out."""
+def incomplete_since(
+    connection: Connection, active_since: float, among: ColumnElement[bool] | None = None
+) -> dict[int, float]:
+    """When the first shard of each run's oldest awaited step came, by run id; runs that lack nothing are left out.
+
+    `among` says of which runs, all if not given.
+    """
     awaited = steps.c.step > func.coalesce(judgements.c.step, -1) - AWAITED_STEPS
     lacking = ~steps.c.superseded & (steps.c.received < steps.c.shards)
     query = (
         select(runs.c.id, func.min(steps.c.first_received_at))
         .select_from(runs.outerjoin(judgements).join(steps, (steps.c.run_id == runs.c.id) & awaited & lacking))
-        .where(runs.c.last_batch_at >= active_since)
+        .where(runs.c.last_batch_at >= active_since, true() if among is None else among)
         .group_by(runs.c.id)
     )
     return {run: since for run, since in connection.execute(query)}
