@@ -1,6 +1,7 @@
 """What is read back is what was stored, in the shapes of the contract."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -164,10 +165,14 @@ def test_delete_removes_a_run_with_its_history_and_its_metrics(client: Client, t
 
     assert client.request("DELETE", "/v1/runs/a").status_code == 204
 
-    assert rows(tmp_path) == {"runs": 0, "shards": 0, "steps": 0, "metrics": 0}
     assert client.get("/v1/runs/a").status_code == 404
     assert client.request("DELETE", "/v1/runs/a").status_code == 404
+    assert client.get("/v1/runs").json()["runs"] == []
     assert 'run="a"' not in client.get("/metrics").text
+    gone, deadline = {"runs": 0, "shards": 0, "steps": 0, "metrics": 0}, time.monotonic() + 30
+    while rows(tmp_path) != gone and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert rows(tmp_path) == gone
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ class Writer:
             self._give_up()
 
     def _round(self) -> bool:
-        """A group of shards in one transaction, then at most one call and one aside; False where the end was asked for."""
+        """A group of shards in one transaction, then at most one call and one aside; False where the end was asked."""
         job: _Shard | _Call | _Nothing | None = self._next() if self._asides else self._jobs.get()
         group: list[_Shard] = []
         while isinstance(job, _Shard | _Aside):
