@@ -100,6 +100,9 @@ class Settings(BaseSettings):
     max_job_age: float = Field(
         120.0, gt=0, description="Age of the oldest job of a stage above which /readyz answers 503, seconds."
     )
+    write_timeout: float = Field(
+        20.0, gt=0, description="Longest time for a client to take the next 64 KiB of its answer, seconds."
+    )
     step_timeout: float = Field(
         600.0, gt=0, description="Age at which a step that still lacks shards counts as it is, seconds."
     )

@@ -3,58 +3,15 @@
 import http.client
 import json
 import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.application import good_frame, json_bytes, rows
-from tests.fixtures.service import clean_environment, free_port, stop, wait_until_ready
-
-HEAD = b"POST /v1/runs/r1/batches HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-
-
-@dataclass(frozen=True)
-class Service:
-    """A service in a process of its own."""
-
-    folder: Path
-    port: int
-    process: subprocess.Popen[bytes]
-
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
-
-    def post(self, body: bytes, run: str = "r1") -> tuple[int, dict[str, object]]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        connection.request("POST", f"/v1/runs/{run}/batches", body, {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        answer = json.loads(response.read())
-        connection.close()
-        return response.status, answer
-
-
-@contextmanager
-def serving(folder: Path, **settings: str) -> Iterator[Service]:
-    port = free_port()
-    url = f"sqlite:///{folder / 'offpolicy.db'}"
-    environment = clean_environment() | {"OFFPOLICY_DATABASE_URL": url, "OFFPOLICY_DEVICE": "cpu"} | settings
-    command = [sys.executable, "-m", "offpolicy_monitor.cli", "serve", "--port", str(port)]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        try:
-            wait_until_ready(f"http://127.0.0.1:{port}", process)
-            yield Service(folder, port, process)
-        finally:
-            stop(process)
-            print((folder / "log").read_text()[-4000:])
+from tests.fixtures.live import HEAD, Service, answer_of, serving
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +20,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     limits = {"OFFPOLICY_BODY_TIMEOUT": "0.5", "OFFPOLICY_INFLIGHT_BYTES": str(1 << 20)}
     with serving(tmp_path_factory.mktemp("live"), **limits, OFFPOLICY_ADMISSION_TIMEOUT="0.3") as running:
         yield running
-
-
-def answer_of(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
-    response = http.client.HTTPResponse(connection)
-    response.begin()
-    return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
 
 
 def test_a_body_that_does_not_arrive_is_408(service: Service) -> None:
@@ -133,13 +84,13 @@ def test_a_full_budget_is_503_with_retry_after_and_others_are_served_after_it(se
 @pytest.mark.parametrize("size, status", [(60_000, 200), (70_000, 431)])
 def test_the_head_of_a_request_is_bounded(service: Service, size: int, status: int) -> None:
     with service.connect() as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * size + b"\r\n\r\n")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"a" * size + b"\r\n\r\n")
         assert answer_of(connection)[0] == status
 
 
 def test_a_head_without_end_is_cut_off(service: Service) -> None:
     with service.connect() as connection, pytest.raises(OSError):
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: ")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: ")
         for _ in range(10_000):
             connection.sendall(b"a" * 65_536)
         raise AssertionError("600 MB of head were taken")

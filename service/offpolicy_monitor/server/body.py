@@ -17,6 +17,7 @@ from offpolicy_monitor.pipeline.buffers import SMALLEST, BodyBuffer, BufferPool
 from offpolicy_monitor.pipeline.stages import Pipeline
 from offpolicy_monitor.pipeline.turns import Gone
 from offpolicy_monitor.pipeline.values import Body
+from offpolicy_monitor.server.problems import FAULT_KEY
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.wire.decode import MEDIA_TYPES
 from offpolicy_monitor.wire.encoding import ENCODINGS
@@ -116,10 +117,13 @@ class _Arrival:
         self._left = settings.body_timeout
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The body in the pieces that arrive. Refusal 408 past either deadline, 413 over the limit, 400 on a cut."""
+        """The body in the pieces that arrive. Refusal 408 past either deadline, 413 over the limit, 400 on a cut, and
+        what the connection has against the rest."""
         received, more = 0, True
         while more:
             message = await self._next()
+            if fault := self._request.scope.get(FAULT_KEY):
+                raise fault
             if message["type"] == "http.disconnect":
                 raise Refusal(400, "client-disconnected", "the connection ended before the body did")
             piece, more = message.get("body", b""), message.get("more_body", False)

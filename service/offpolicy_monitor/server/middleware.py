@@ -12,8 +12,9 @@ import structlog
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.exposition.process import ProcessMetrics
-from offpolicy_monitor.server.problems import SCOPE_KEY, ProblemResponse
+from offpolicy_monitor.server.problems import FAULT_KEY, SCOPE_KEY, ProblemResponse, response_to
 
 log = structlog.get_logger("offpolicy_monitor.http")
 DETAIL_SHOWN = 500
@@ -50,7 +51,10 @@ class _Exchange:
 
     async def run(self, app: ASGIApp, receive: Receive) -> None:
         try:
-            await app(self.scope, receive, self.send)
+            if fault := self.scope.get(FAULT_KEY):
+                await self._refuse(fault, receive)
+            else:
+                await app(self.scope, receive, self.send)
         except Exception as error:
             await self._defect(error, receive)
         finally:
@@ -62,6 +66,10 @@ class _Exchange:
         elif self.method == "HEAD":
             message = {**message, "body": b""}
         await self._send(message)
+
+    async def _refuse(self, fault: Refusal, receive: Receive) -> None:
+        response = self.scope[SCOPE_KEY] = response_to(fault)
+        await response(self.scope, receive, self.send)
 
     async def _defect(self, error: Exception, receive: Receive) -> None:
         """Log the traceback; answer 500 unless an answer is already on its way, which can only be cut off."""

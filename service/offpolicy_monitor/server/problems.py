@@ -17,6 +17,8 @@ TYPE_PREFIX = "urn:offpolicy-monitor:problem:"
 SCOPE_KEY = "offpolicy_monitor.problem"
 #: Bytes of a document's texts. Whoever makes a message quotes clients briefly; these hold where one did not.
 LONGEST_FIELD, LONGEST_MESSAGE, LONGEST_DETAIL, ALL_ERRORS = 256, 1000, 2000, 4000
+#: Where the connection leaves the Refusal of a request that it cannot read (any more).
+FAULT_KEY = "offpolicy_monitor.fault"
 
 
 class ProblemResponse(Response):

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -96,7 +97,7 @@ def serve(settings: Settings, insecure: bool, started: Callable[[Listening], Non
     keep_large_blocks()
     app = create_app(settings)
     with bound(settings.host, settings.port) as listener, contextlib.suppress(KeyboardInterrupt):
-        Server(_config(app), app, started).run([listener])
+        Server(_config(app, settings), app, started).run([listener])
 
 
 def end(status: int) -> int:
@@ -131,11 +132,11 @@ def bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _config(app: FastAPI) -> uvicorn.Config:
+def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=BoundedProtocol,
+        http=partial(BoundedProtocol, write_timeout=settings.write_timeout),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,

@@ -1,0 +1,116 @@
+"""BoundedTransport and BoundedFlow: what a connection may cost while it ends, and while nothing may be read from it.
+
+asyncio closes a transport only when all that is written was taken, and waits for that for ever. Closed with bytes
+unread, TCP resets the connection, and the client may lose the answer that says why. Both are bounded here. Knows no
+HTTP.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from uvicorn.protocols.http.flow_control import FlowControl
+
+#: A client whose request was cut short may go on sending for so long, and so much, while it reads why; nothing is kept.
+LINGER_SECONDS: Final = 2.0
+LINGER_BYTES: Final = 4 << 20
+
+
+class BoundedTransport(asyncio.Transport):
+    """The transport of a connection that has `timeout` seconds to take what is written when it is closed.
+
+    `cut_short` says whether the client may still be sending what nobody will read.
+    """
+
+    def __init__(
+        self, inner: asyncio.Transport, loop: asyncio.AbstractEventLoop, timeout: float, cut_short: Callable[[], bool]
+    ) -> None:
+        super().__init__()
+        self._inner, self._loop, self._timeout, self._cut_short = inner, loop, timeout, cut_short
+        self._closing = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._dropped = 0
+
+    def close(self) -> None:
+        """Send what is written, then end; where the client is still sending, it is heard out for LINGER_SECONDS."""
+        if self.is_closing():
+            return
+        self._closing = True
+        if self._cut_short():
+            self._inner.write_eof()
+            self._inner.resume_reading()
+            self._end_after(LINGER_SECONDS, self._stop)
+        else:
+            self._stop()
+
+    def drop(self, size: int) -> None:
+        """So many bytes arrived after the end and were forgotten."""
+        self._dropped += size
+        if self._dropped > LINGER_BYTES:
+            self._stop()
+
+    def forget(self) -> None:
+        """The connection is lost: nothing is left to bound."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def _stop(self) -> None:
+        self._inner.close()
+        self._end_after(self._timeout, self._inner.abort)
+
+    def _end_after(self, seconds: float, end: Callable[[], None]) -> None:
+        self.forget()
+        self._deadline = self._loop.call_later(seconds, end)
+
+    def is_closing(self) -> bool:
+        return self._closing or self._inner.is_closing()
+
+    def abort(self) -> None:
+        self._closing = True
+        self._inner.abort()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._inner.write(data)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._inner.get_extra_info(name, default)
+
+    def get_write_buffer_size(self) -> int:
+        return self._inner.get_write_buffer_size()
+
+    def pause_reading(self) -> None:
+        self._inner.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._inner.resume_reading()
+
+
+class BoundedFlow(FlowControl):
+    """Uvicorn's flow control with a second reason not to read: `hold` until `let_go`, whatever uvicorn wants."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._held = False
+
+    def hold(self) -> None:
+        """Read nothing more."""
+        if not self._held:
+            self._held = True
+            self._transport.pause_reading()
+
+    def let_go(self) -> None:
+        """Read again, unless uvicorn does not want to."""
+        if self._held:
+            self._held = False
+            if not self.read_paused:
+                self._transport.resume_reading()
+
+    def pause_reading(self) -> None:
+        self.read_paused = True
+        if not self._held:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self.read_paused = False
+        if not self._held:
+            self._transport.resume_reading()
