@@ -103,7 +103,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if size > MAX_HEAD_BYTES:
             self.url = b"/"  # a longer one cannot be parsed
             self.scope[FAULT_KEY] = Refusal(*HEAD_TOO_LARGE)  # type: ignore[literal-required]
-        self.app = answering = Answering(self.config.loaded_app)  # type: ignore[assignment]
+        self.app = answering = Answering(self.config.loaded_app)
         super().on_headers_complete()
         answering.cycle = self.cycle
 
