@@ -13,6 +13,15 @@ def test_alertmanagers_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) 
     assert Settings().alertmanager_urls == ("http://one:9093", "https://two/prefix")
 
 
+def test_trusted_hosts_are_names_without_scheme_and_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFPOLICY_TRUSTED_HOSTS", " Monitor.Example. ,*.two,[::1], 10.0.0.1,")
+    assert Settings().trusted_hosts == ("monitor.example", "*.two", "::1", "10.0.0.1")
+    for wrong in ("http://one", "one:8900", "a*.one", "one/two", "one two"):
+        monkeypatch.setenv("OFFPOLICY_TRUSTED_HOSTS", wrong)
+        with pytest.raises(ConfigurationError, match="OFFPOLICY_TRUSTED_HOSTS"):
+            cli.read_settings()
+
+
 def test_an_empty_variable_leaves_a_target_out(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WEBHOOK_URL", "WEBHOOK_SECRET", "ALERTMANAGER_URLS"):
         monkeypatch.setenv(f"OFFPOLICY_{name}", "")

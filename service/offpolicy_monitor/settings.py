@@ -41,6 +41,14 @@ def http_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def host_pattern(text: str) -> str:
+    """A host name or address in lower case, `*.` and a name, or `*`; ValueError for anything else, such as a URL."""
+    name = text.lower().strip("[]").removesuffix(".")
+    if (name != "*" and re.fullmatch(r"(\*\.)?[0-9a-z_:.-]+", name) is None) or re.search(r"^[^:]+:[0-9]*$", name):
+        raise ValueError(f"{text!r} is no host: names or addresses without scheme and port, *.NAME, or *")
+    return name
+
+
 class Settings(BaseSettings):
     """Every setting with its type, default and meaning. Immutable once read."""
 
@@ -115,6 +123,11 @@ class Settings(BaseSettings):
     public_url: str = Field(
         "http://127.0.0.1:8900", description="Where people reach the service: links of alerts begin with it."
     )
+    trusted_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Hosts that are answered beside loopback's and the one of OFFPOLICY_PUBLIC_URL, by commas "
+        "(*.example.org, * for any); where none is given, a service that does not bind loopback answers any.",
+    )
     webhook_url: str | None = Field(None, description="Told once when an alert becomes active and once when it ends.")
     webhook_secret: SecretStr | None = Field(None, description="Signs what the webhook is told (HMAC-SHA256).")
     alertmanager_urls: Annotated[tuple[str, ...], NoDecode] = Field(
@@ -128,7 +141,7 @@ class Settings(BaseSettings):
         """An empty variable is how compose files and units leave one out."""
         return value or None
 
-    @field_validator("alertmanager_urls", mode="before")
+    @field_validator("alertmanager_urls", "trusted_hosts", mode="before")
     @classmethod
     def _separated(cls, value: object) -> object:
         return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
@@ -142,6 +155,11 @@ class Settings(BaseSettings):
     @classmethod
     def _urls(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(map(http_url, value))
+
+    @field_validator("trusted_hosts")
+    @classmethod
+    def _hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(host_pattern, value))
 
     @classmethod
     def variable(cls, field: str) -> str:

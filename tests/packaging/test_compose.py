@@ -89,6 +89,7 @@ def test_prometheus_scrapes_the_service_and_tells_alertmanager() -> None:
     config = yaml.safe_load((DASHBOARDS / "prometheus" / "prometheus.yaml").read_text())
     targets = {job["job_name"]: job["static_configs"][0]["targets"] for job in config["scrape_configs"]}
     assert targets["offpolicy-monitor"] == ["service:8900"]
+    assert SERVICES["service"]["environment"]["OFFPOLICY_TRUSTED_HOSTS"] == "service"
     assert config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"] == ["alertmanager:9093"]
     assert mounts("prometheus")["/etc/prometheus"] == "./dashboards/prometheus"
     assert mounts("alertmanager")["/etc/alertmanager"] == "./dashboards/alertmanager"

@@ -27,6 +27,7 @@ from offpolicy_monitor.server import (
     whatif,
     worst,
 )
+from offpolicy_monitor.server.hosts import TrustedHosts
 from offpolicy_monitor.server.middleware import RequestMiddleware
 from offpolicy_monitor.server.queries import refuse_unknown_parameters
 from offpolicy_monitor.settings import Settings
@@ -70,5 +71,6 @@ def create_app(settings: Settings, make_measurer: Callable[[Settings], Measurer]
     for router in ROUTERS:
         app.include_router(router)
     handlers.install(app, [route for router in ROUTERS for route in router.routes])
+    app.add_middleware(TrustedHosts, settings=settings)
     app.add_middleware(RequestMiddleware, metrics=metrics)
     return app

@@ -4,7 +4,6 @@ On SIGTERM or SIGINT it stops accepting, answers what is in flight, closes the p
 """
 
 import contextlib
-import ipaddress
 import logging
 import os
 import signal
@@ -22,6 +21,7 @@ from fastapi import FastAPI
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.server.connection import BoundedProtocol
+from offpolicy_monitor.server.hosts import is_loopback
 from offpolicy_monitor.server.memory import keep_large_blocks
 from offpolicy_monitor.settings import Settings
 
@@ -74,13 +74,6 @@ def _base_url(listener: Any) -> str:
     """The URL of a listening socket; with port 0, of the port that was free."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address; a name counts only if it is localhost."""
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
 
 
 def serve(settings: Settings, insecure: bool, started: Callable[[Listening], None]) -> None:
