@@ -2,7 +2,7 @@
 
 from offpolicy_monitor.alerts import RULES
 
-from scripts.dashboards.model import RUN, Board, Line, Query, Question, Section, of_run, off_by
+from scripts.dashboards.model import RUN, Board, Line, Query, Question, Section, active, of_run, off_by
 
 PROFILE = "dense_bf16"
 
@@ -36,9 +36,9 @@ def having(severity: str) -> str:
     return f"count({active} == 1) or vector(0)"
 
 
-def active(severity: str) -> str:
+def active_of(severity: str) -> str:
     """How many alerts of a severity each run has."""
-    return f'sum by (run) (offpolicy_alert_active{{{RUN},severity="{severity}"}})'
+    return "sum by (run) " + active(f'severity="{severity}"')
 
 
 GLANCE = (
@@ -69,8 +69,8 @@ GLANCE = (
         "One row a run, those with the most critical alerts first. k3 is the KL estimate in nats a token; ESS is the "
         "share of tokens that the ratios leave effective, 1 is best; lag is in policy versions. Follow the run's name.",
         (
-            Query(active("critical"), "critical"),
-            Query(active("warning"), "warnings"),
+            Query(active_of("critical"), "critical"),
+            Query(active_of("warning"), "warnings"),
             Query(of_run("kl_nats", 'gap="mismatch",estimator="k3"', "run"), "mismatch k3"),
             Query(of_run("kl_nats", 'gap="staleness",estimator="k3"', "run"), "staleness k3"),
             Query(of_run("effective_sample_size_ratio", 'gap="total",level="token"', "run"), "ESS", "percentunit"),

@@ -93,6 +93,11 @@ def of_run(name: str, labels: str = "", by: str = "") -> str:
     return f"max by ({by}) ({selector})" if by else selector
 
 
+def active(labels: str = "") -> str:
+    """1 for an alert that is active, 0 for one that is not: of a quiet one the service shows what it counts alone."""
+    return f"({of_run('alert_active', labels)} or 0 * {of_run('alert_breach_steps', labels)})"
+
+
 def value_of(alert: str) -> tuple[Query, ...]:
-    """What a rule compares with its thresholds, as the service last saw it."""
+    """What a rule compares with its thresholds, as the service last saw it: while it is breached."""
     return (Query(f'max(offpolicy_alert_value{{{RUN},alert="{alert}"}})', "what the rule compares"),)

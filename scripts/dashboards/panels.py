@@ -15,7 +15,8 @@ from grafana_foundation_sdk.models import dashboard
 from grafana_foundation_sdk.models import heatmap as heatmap_choices
 from grafana_foundation_sdk.models import prometheus as language
 
-from scripts.dashboards.model import RUN, Line, Query, Question
+from scripts.dashboards.in_force import in_force
+from scripts.dashboards.model import Line, Query, Question
 from scripts.dashboards.tables import table
 
 SOURCE = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
@@ -39,8 +40,7 @@ def targets(question: Question) -> list[Any]:
     """The queries as the SDK's, named A, B, C and so on; those of the thresholds come last."""
     rows = list(question.queries)
     if question.drawn:
-        selector = f'offpolicy_alert_threshold{{{RUN},alert="{question.alert}"}}'
-        rows.append(Query(f"max by (severity) ({selector})", question.alert + " {{severity}}"))
+        rows.append(Query(in_force(question.alert), question.alert + " {{severity}}"))
     return [_target(row, question, letter) for row, letter in zip(rows, string.ascii_uppercase, strict=False)]
 
 

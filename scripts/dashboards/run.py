@@ -3,12 +3,12 @@
 Sections repeat for every run chosen. Thresholds are those in force for the run, with its profile and overrides.
 """
 
-from scripts.dashboards.model import RUN, Board, Line, Query, Question, Section, of_run
+from scripts.dashboards.model import RUN, Board, Line, Query, Question, Section, active, of_run
 from scripts.dashboards.run_agreement import AGREEMENT
 from scripts.dashboards.run_staleness import STALENESS
 
 BREACHED = (
-    f"max by (alert, severity) (clamp_max(offpolicy_alert_breach_steps{{{RUN}}}, 1) + offpolicy_alert_active{{{RUN}}}) "
+    f"max by (alert, severity) (clamp_max(offpolicy_alert_breach_steps{{{RUN}}}, 1) + {active()}) "
     f"and max by (alert, severity) (max_over_time(offpolicy_alert_breach_steps{{{RUN}}}[$__range])) > 0"
 )
 CLOSEST = (
@@ -18,7 +18,7 @@ CLOSEST = (
 HEALTH = (
     Question(
         1, "How many alerts are active?", "Active alerts by severity; the timeline beside says which, and since when.",
-        (Query(f"sum by (severity) (offpolicy_alert_active{{{RUN}}})", "{{severity}}"),), "stat", width=4, height=6,
+        (Query(f"sum by (severity) {active()}", "{{severity}}"),), "stat", width=4, height=6,
         lines=(Line(1, "red"),),
     ),
     Question(

@@ -5,6 +5,11 @@ from scripts.dashboards.model import RUN, Query, Question, of_run, value_of
 GAP = "{{gap}}"
 MISMATCH = 'gap="mismatch"'
 BUCKETS = f"increase(offpolicy_token_log_ratio_nats_bucket{{{RUN},{MISMATCH}}}[$window])"
+# Where Prometheus takes native histograms, it has no buckets.
+NATIVE = f"increase(offpolicy_token_log_ratio_nats{{{RUN},{MISMATCH}}}[$window])"
+WHILE_BREACHED = (
+    "Shown while the rule is breached or the run has its own terms for it; always with OFFPOLICY_ALERT_GAUGES=all."
+)
 
 
 def mismatch(name: str, legend: str) -> Query:
@@ -23,7 +28,7 @@ AGREEMENT = (
     Question(
         22, "Has the mismatch grown since the run began?",
         "The mean of the last twenty steps over the median of steps 5 to 25. 1 is as it was; a steady climb came "
-        "before reported collapses.",
+        "before reported collapses. " + WHILE_BREACHED,
         value_of("MismatchDrift"), width=12, alert="MismatchDrift", drawn=True, minimum=0,
     ),
     Question(
@@ -61,7 +66,7 @@ AGREEMENT = (
     ),
     Question(
         29, "How far are whole sequences apart?",
-        "Mean |log geometric ratio|, what the rule compares: what sequence-level corrections see.",
+        "Mean |log geometric ratio|, what the rule compares: what sequence-level corrections see. " + WHILE_BREACHED,
         value_of("PerplexityGap"), alert="PerplexityGap", drawn=True, minimum=0,
     ),
     Question(
@@ -77,9 +82,10 @@ AGREEMENT = (
     ),
     Question(
         32, "How are the log-ratios distributed?",
-        "Tokens by log-ratio of the mismatch, over the window. A second hump is a population of its own: a replica, a "
-        "prompt template, a dtype.",
-        (Query(f"sum by (le) ({BUCKETS})", "{{le}}"),),
+        "Tokens by log-ratio of the mismatch between the default thresholds of methods, over the window. With "
+        "OFFPOLICY_HISTOGRAM_BUCKETS=full, or native histograms, it is fine enough for a second hump: a population of "
+        "its own, from a replica, a prompt template, a dtype.",
+        (Query(f"sum by (le) ({BUCKETS}) or on () sum({NATIVE})", "{{le}}"),),
         "heatmap", alert="ShardOutlier",
     ),
     Question(

@@ -4,10 +4,17 @@ from scripts.dashboards.model import RUN, Query, Question, of_run, off_by
 
 GAP = "{{gap}}"
 TOTAL = 'gap="total"'
+ABSOLUTE = f"offpolicy_token_log_ratio_abs_nats{{{RUN},{TOTAL}}}"
+BUCKETS = f"offpolicy_token_log_ratio_abs_nats_bucket{{{RUN},{TOTAL}"
 BEYOND = (
-    f"sum by (le) (increase(offpolicy_token_log_ratio_abs_nats_bucket{{{RUN},{TOTAL},le=~'0.01|0.1|1.0'}}[$window]))"
-    " / on () group_left () "
-    f"sum(increase(offpolicy_token_log_ratio_abs_nats_bucket{{{RUN},{TOTAL},le='+Inf'}}[$window]))"
+    f"1 - sum by (le) (increase({BUCKETS},le=~'0.01|0.1|1.0'}}[$window]))"
+    f" / on () group_left () sum(increase({BUCKETS},le='+Inf'}}[$window]))"
+)
+# Where Prometheus takes native histograms, it has no buckets.
+NATIVE = "".join(
+    f"\nor label_replace(1 - histogram_fraction(0, {bound}, sum(increase({ABSOLUTE}[$window]))), "
+    f"'le', '{bound}', '', '')"
+    for bound in ("0.01", "0.1", "1.0")
 )
 
 STALENESS = (
@@ -61,7 +68,7 @@ STALENESS = (
     Question(
         59, "What share of tokens lies beyond a threshold?",
         "Share of tokens with |d| above 0.01, 0.1 and 1 over the window, in total: a first guess at a mask's bound.",
-        (Query(f"1 - {BEYOND}", "|d| > {{le}}"),),
+        (Query(BEYOND + NATIVE, "|d| > {{le}}"),),
         unit="percentunit", alert="SecondMoment", minimum=0,
     ),
 )  # fmt: skip

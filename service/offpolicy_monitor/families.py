@@ -26,7 +26,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Family:
-    """One metric family. `labels` in the order shown; `sources` are empty where the process itself counts."""
+    """One metric family. `labels` in the order shown; `sources` are empty where the process itself counts.
+
+    A histogram has `bounds`; those of a run have `all_bounds` too, which hold them and which an operator may ask for.
+    """
 
     name: str
     type: Type
@@ -34,6 +37,7 @@ class Family:
     labels: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
     bounds: tuple[float, ...] = ()
+    all_bounds: tuple[float, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -70,8 +74,8 @@ def _counter(name: str, help: str, labels: str) -> Family:
     return Family(name, "counter", help, tuple(labels.split()))
 
 
-def _histogram(name: str, help: str, bounds: tuple[float, ...]) -> Family:
-    return Family(name, "histogram", help, ("run", "gap"), bounds=bounds)
+def _histogram(name: str, help: str, bounds: tuple[float, ...], all_bounds: tuple[float, ...]) -> Family:
+    return Family(name, "histogram", help, ("run", "gap"), bounds=bounds, all_bounds=all_bounds)
 
 
 def _seconds(name: str, help: str, labels: str = "") -> Family:
@@ -96,6 +100,11 @@ _SIDE = tuple(bound for bound in ABSOLUTE if 1e-4 <= bound <= 5)
 # The default thresholds of the methods as logs: what lies beyond them is then exact, not interpolated.
 _THRESHOLDS = tuple(math.log(ratio) for ratio in (0.5, 0.8, 1.2, 1.28, 2.0, 5.0))
 SIGNED = tuple(sorted((0.0, *_SIDE, *(-bound for bound in _SIDE), *_THRESHOLDS)))
+# What a run shows unless the operator asks for all: thresholds that methods compare this quantity with by default (a
+# geometric ratio is bounded within 1 % of 1, and OPSM's delta is 0.01), and what rules and dashboards ask for.
+SIGNED_THRESHOLDS = tuple(sorted((0.0, *_THRESHOLDS)))
+GEOMETRIC_THRESHOLDS = (-0.01, 0.0, 0.01)
+ABSOLUTE_THRESHOLDS = (0.01, 0.1, 1.0)
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 RUN_GAUGES: tuple[Family, ...] = (
@@ -209,22 +218,33 @@ RUN_GAUGES: tuple[Family, ...] = (
     ),
     _gauge("run_finished", "Whether the run was said to be finished: 0 or 1.", "run", "finished"),
     _alert("breach_steps", "Steps in a row that a rule's threshold has been breached; absent where it is silent."),
-    _alert("required_steps", "Steps in a row that make the alert active."),
-    _alert("active", "Whether the alert is active: 0 or 1."),
-    _alert("value", "What the rule compares, at the newest step."),
-    _alert("threshold", "What the rule compares it with, in this run."),
+    _alert("required_steps", "Steps in a row that make the alert active; absent where it is quiet."),
+    _alert("active", "Whether the alert is active: 0 or 1; absent where it is quiet."),
+    _alert("value", "What the rule compares, at the newest step; absent where it is quiet."),
+    _alert("threshold", "What the rule compares it with, in this run; absent where it is quiet."),
     _gauge("entropy_nats_mean", "Mean entropy the trainer sent, over tokens under the mask.", "run", "entropy_mean"),
 )
 
 RUN_INFO = Family("run_info", "gauge", "Always 1; the run's profile is the label.", ("run", "profile"))
 
 RUN_HISTOGRAMS: tuple[Family, ...] = (
-    _histogram("token_log_ratio_nats", "Log-ratio of each valid token since the process started.", SIGNED),
     _histogram(
-        "sequence_log_geometric_ratio_nats", "Mean log-ratio of each sequence since the process started.", SIGNED
+        "token_log_ratio_nats",
+        "Log-ratio of each valid token since the process started.",
+        SIGNED_THRESHOLDS,
+        SIGNED,
     ),
     _histogram(
-        "token_log_ratio_abs_nats", "Absolute log-ratio of each valid token since the process started.", ABSOLUTE
+        "sequence_log_geometric_ratio_nats",
+        "Mean log-ratio of each sequence since the process started.",
+        GEOMETRIC_THRESHOLDS,
+        SIGNED,
+    ),
+    _histogram(
+        "token_log_ratio_abs_nats",
+        "Absolute log-ratio of each valid token since the process started.",
+        ABSOLUTE_THRESHOLDS,
+        ABSOLUTE,
     ),
 )
 

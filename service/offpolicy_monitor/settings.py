@@ -119,6 +119,16 @@ class Settings(BaseSettings):
 
     max_exported_runs: int = Field(200, ge=1, description="Most runs in /metrics, the most recently active first.")
     run_expiry: float = Field(86_400.0, gt=0, description="Silence after which a run leaves /metrics, seconds.")
+    histogram_buckets: Literal["thresholds", "full"] = Field(
+        "thresholds",
+        description="Buckets of a run's classic histograms: at default thresholds of methods and what dashboards use, "
+        "48 series a run; full adds 1-2-5 steps of every decade, 297 series.",
+    )
+    alert_gauges: Literal["breached", "all"] = Field(
+        "breached",
+        description="Alerts whose value, threshold, required_steps and active are in /metrics: those pending, active "
+        "or with terms of the run's own; all adds the quiet ones, up to 170 series a run.",
+    )
 
     public_url: str = Field(
         "http://127.0.0.1:8900", description="Where people reach the service: links of alerts begin with it."

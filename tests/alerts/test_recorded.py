@@ -31,11 +31,11 @@ SERIES = (
         "offpolicy_token_log_ratio_abs_nats", OF_GAP, {"0.01": 50, "0.1": 90, "1.0": 100, "10.0": 100, "+Inf": 100}
     )
     | histogram("offpolicy_token_log_ratio_nats", OF_GAP, {f"-{LN2}": 1, "0.0": 50, LN2: 97, "+Inf": 100})
-    | histogram("offpolicy_sequence_log_geometric_ratio_nats", OF_GAP, {"-0.1": 0, "0.0": 50, "0.1": 100, "+Inf": 100})
     | {f'offpolicy_kl_nats{{{OF_GAP},estimator="k3"}}': "1+2x60"}
     | {f'offpolicy_kl_nats{{{AT},run="b",gap="mismatch",estimator="k3"}}': "7x60"}
     | {f'offpolicy_alert_active{{{OF_RUN},alert="{alert}",severity="warning"}}': "1x60" for alert in ("A", "B")}
     | {f'offpolicy_alert_active{{{AT},run="b",alert="A",severity="warning"}}': "1x60"}
+    | {f'offpolicy_alert_breach_steps{{{AT},run="{run}",alert="A",severity="warning"}}': "0x60" for run in "abc"}
     | {f'offpolicy_effective_sample_size_ratio{{{OF_GAP},level="token"}}': "0.5x60"}
     | {f'offpolicy_effective_sample_size_ratio{{{AT},run="b",gap="mismatch",level="token"}}': "0.75x60"}
     | {f'offpolicy_last_batch_timestamp_seconds{{{AT},run="{run}"}}': "0x60" for run in "ab"}
@@ -61,17 +61,12 @@ EXPECTED: tuple[tuple[str, str, float], ...] = (
     ("run:offpolicy_batches:rate30m", OF_RUN, 0.1),
     ("run_reason:offpolicy_excluded_tokens:ratio_rate30m", f'{OF_RUN},reason="nonfinite"', 0.01),
     ("run_reason:offpolicy_suspect_tokens:ratio_rate30m", f'{OF_RUN},reason="positive"', 0),
-    ("run_gap:offpolicy_token_log_ratio_abs_nats:p50_rate30m", OF_GAP, 0.01),
-    ("run_gap:offpolicy_token_log_ratio_abs_nats:p95_rate30m", OF_GAP, 0.55),
-    ("run_gap:offpolicy_token_log_ratio_abs_nats:p99_rate30m", OF_GAP, 0.91),
     ("run_gap:offpolicy_token_log_ratio_abs_nats_beyond_0_01:ratio_rate30m", OF_GAP, 0.5),
     ("run_gap:offpolicy_token_log_ratio_abs_nats_beyond_0_1:ratio_rate30m", OF_GAP, 0.1),
     ("run_gap:offpolicy_token_log_ratio_abs_nats_beyond_1:ratio_rate30m", OF_GAP, 0),
     ("run_gap:offpolicy_token_log_ratio_nats_beyond_2x:ratio_rate30m", OF_GAP, 0.04),
-    ("run_gap:offpolicy_sequence_log_geometric_ratio_nats:p05_rate30m", OF_GAP, -0.09),
-    ("run_gap:offpolicy_sequence_log_geometric_ratio_nats:p50_rate30m", OF_GAP, 0),
-    ("run_gap:offpolicy_sequence_log_geometric_ratio_nats:p95_rate30m", OF_GAP, 0.09),
     ("run_severity:offpolicy_alert_active:sum", f'{OF_RUN},severity="warning"', 2),
+    ("run_severity:offpolicy_alert_active:sum", f'{AT},run="c",severity="warning"', 0),
     ("instance:offpolicy_tokens:rate30m", AT, 11),
     ("instance_severity:offpolicy_alert_active:sum", f'{AT},severity="warning"', 3),
     ("instance_gap:offpolicy_kl_nats:max", f'{AT},gap="mismatch",estimator="k3"', 81),

@@ -34,6 +34,17 @@ def samples(key: Key, run: str, breaches: str, required: int, finished: str = "0
     }
 
 
+def samples_while_breached(key: Key, run: str, breaches: str, required: int) -> dict[str, str]:
+    """The same as the service exposes it by default: a rule that is quiet shows its count of 0 alone."""
+    counts = breaches.split()
+    found = samples(key, run, breaches, required)
+    for name, series in found.items():
+        if "required_steps" in name or "value" in name or "threshold" in name:
+            value = series.split()[len(counts)].partition("x")[0]
+            found[name] = " ".join("stale" if count in ("0", "stale") else value for count in counts)
+    return found
+
+
 def scene(rule: str, severity: str, steps: int) -> Scene:
     """All runs that matter for one alert, beside each other."""
     key = (rule, severity)
@@ -66,6 +77,21 @@ def scene(rule: str, severity: str, steps: int) -> Scene:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_an_alert_fires_at_its_step_count_and_at_no_other_time(rule: Rule, tmp_path: Path) -> None:
     check_scenes(tmp_path, [scene(name, severity, steps) for name, severity, steps in KEYS if name == rule.name])
+
+
+def test_an_alert_fires_and_ends_at_once_where_what_a_quiet_rule_needs_is_not_shown(tmp_path: Path) -> None:
+    key = ("MismatchKL", "critical")
+    quiet = " ".join(["0"] * 10)
+    series = (
+        samples_while_breached(key, "breaching", f"0 0 1 2 3 4 {quiet}", 3)
+        | samples_while_breached(key, "one short", f"0 0 1 2 {quiet}", 3)
+        | samples_while_breached(key, "again", f"1 2 3 0 1 2 3 {quiet}", 3)
+        | samples_while_breached(key, "needs fewer now", f"3 4 0 0 1 2 {quiet}", 3)
+    )
+    needs = next(name for name in series if "required_steps" in name and "fewer" in name)
+    series[needs] = "3 3 stale stale 2 2"
+    firing = {key: {"breaching": (4, 5), "again": (2, 6), "needs fewer now": (0, 1, 5)}}
+    check_scenes(tmp_path, [Scene("quiet", series, range(14), firing)])
 
 
 def test_an_alert_names_run_step_value_and_threshold_and_links_the_runbook_and_the_page(tmp_path: Path) -> None:

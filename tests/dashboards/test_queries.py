@@ -82,6 +82,15 @@ def post(url: str, body: Mapping[str, Any] | bytes) -> int:
         return error.code
 
 
+def watch_closely(url: str, *rules: str) -> None:
+    """Give the run its own terms for rules, so that what they compare is shown though they are quiet."""
+    body = json.dumps({"alerts": {rule: {"warning": 1e9} for rule in rules}}).encode()
+    target = f"{url}/v1/runs/{RUN}"
+    request = urllib.request.Request(target, body, {"Content-Type": "application/json"}, method="PATCH")
+    with urllib.request.urlopen(request, timeout=60) as response:
+        assert response.status == 200
+
+
 @dataclass(frozen=True)
 class Scraped:
     """Where the service and its Prometheus are, and when at the latest every rule has seen what was posted."""
@@ -96,6 +105,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     folder = tmp_path_factory.mktemp("scraped")
     with running_service(folder) as url:
         assert [post(url, step(0)), post(url, step(0)), post(url, b"{")] == [200, 200, 400]
+        watch_closely(url, "MismatchDrift", "PerplexityGap")
         with running_prometheus(folder, url.removeprefix("http://"), NO_ALERTMANAGER) as prometheus:
             wait_for(lambda: instant(prometheus, f'offpolicy_step{{run="{RUN}"}} == 0'), WITHIN)
             assert {post(url, step(number)) for number in range(1, STEPS)} == {200}
@@ -132,6 +142,22 @@ def test_a_panel_shows_the_figure_that_the_api_gives(scraped: Scraped) -> None:
     assert {row["metric"]["gap"]: row["values"][0] for row in shown} == {
         gap: figures["k3"] for gap, figures in gaps.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("title", "alert", "lines"),
+    [
+        ("How far are the policies apart?", "MismatchKL", {"warning": 0.002, "critical": 0.01}),
+        ("How far are whole sequences apart?", "PerplexityGap", {"warning": 1e9, "critical": 0.05}),
+    ],
+)
+def test_lines_are_the_thresholds_in_force_whether_the_rule_is_breached_or_not(
+    scraped: Scraped, title: str, alert: str, lines: dict[str, float]
+) -> None:
+    board = read(next(file for file in FILES if file.stem == "offpolicy-run"))
+    panel = next(panel for panel in panels(board) if panel["title"] == title)
+    drawn = instant(scraped.prometheus, substituted(panel["targets"][-1]["expr"]))
+    assert {row["metric"]["severity"]: row["values"][0] for row in drawn} == lines
 
 
 def test_a_query_of_nothing_would_be_found(scraped: Scraped) -> None:

@@ -1,9 +1,12 @@
 """What Prometheus sees of a stored histogram is what the histogram itself counts at those bounds."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from offpolicy_monitor.batch import RaggedBatch
-from offpolicy_monitor.exposition.histograms import exposed
-from offpolicy_monitor.families import ABSOLUTE, SIGNED
+from offpolicy_monitor.exposition.histograms import Counted, exposed
+from offpolicy_monitor.families import ABSOLUTE, RUN_HISTOGRAMS, SIGNED, Family
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS
 
@@ -19,12 +22,22 @@ def test_exposed_counts_are_those_of_the_values() -> None:
     found = exposed(Measurer("cpu").measure(batch, PRESETS))
 
     gap = (new - old).astype(np.float32)
-    assert found["token_log_ratio_nats", "staleness"] == [
+    assert found["token_log_ratio_nats", "staleness"].cumulative.tolist() == [
         *(int((gap <= np.float32(bound)).sum()) for bound in SIGNED),
         tokens,
     ]
-    assert found["token_log_ratio_abs_nats", "staleness"] == [
+    assert found["token_log_ratio_abs_nats", "staleness"].cumulative.tolist() == [
         *(int(((gap <= np.float32(bound)) & (gap > np.float32(-bound))).sum()) for bound in ABSOLUTE),
         tokens,
     ]
-    assert found["sequence_log_geometric_ratio_nats", "staleness"][-1] == 50
+    assert found["sequence_log_geometric_ratio_nats", "staleness"].total == 50
+    sums = [found[name, "staleness"].sum for name in ("token_log_ratio_nats", "token_log_ratio_abs_nats")]
+    assert sums == pytest.approx([gap.astype(float).sum(), np.abs(gap).astype(float).sum()], rel=1e-6)
+
+
+@pytest.mark.parametrize("family", RUN_HISTOGRAMS, ids=lambda family: family.name)
+def test_counts_at_the_thresholds_are_those_at_the_same_bounds_among_all(family: Family) -> None:
+    counted = replace(Counted.nothing(family), cumulative=np.arange(len(family.all_bounds) + 1))
+    chosen = dict(zip((*family.all_bounds, np.inf), range(len(family.all_bounds) + 1), strict=True))
+    assert counted.at(family, family.bounds) == [chosen[bound] for bound in (*family.bounds, np.inf)]
+    assert counted.at(family, family.all_bounds) == list(chosen.values())

@@ -3,7 +3,8 @@
 import math
 
 import pytest
-from offpolicy_monitor.exposition.lines import Encode, OneFamily, head, line
+from offpolicy_monitor.exposition import lines
+from offpolicy_monitor.exposition.lines import Around, Encode, OneFamily, escaped, head, line
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 
@@ -20,4 +21,14 @@ def test_a_family_is_its_head_and_its_lines(encode: Encode, value: float) -> Non
     metric.add_metric(list(labels.values()), value)
     written = encode(OneFamily(metric)).removesuffix(b"# EOF\n")
     assert alone.startswith(b"# HELP offpolicy_x What it ")
-    assert written == alone + line("offpolicy_x", labels, value).encode()
+    run, *others = labels
+    around = Around("offpolicy_x", tuple(others))[tuple(labels[name] for name in others)]
+    assert written == alone + line(around, escaped(labels[run]), value).encode()
+
+
+def test_what_is_kept_of_label_sets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "KEPT", 3)
+    around = Around("offpolicy_x", ("method",))
+    found = [around[(str(number),)] for number in range(9)]
+    assert len(around) <= 3
+    assert found[8] == around[("8",)] == ('offpolicy_x{method="8",run="', '"} ')

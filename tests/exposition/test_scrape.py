@@ -94,9 +94,10 @@ def test_counters_count_stored_shards_once_and_exist_at_0(client: Client) -> Non
     assert found["offpolicy_inflight_bytes"] == 0
 
 
-def test_histograms_hold_each_token_once(client: Client) -> None:
-    client.post("/v1/runs/r/batches", content=json_bytes(), headers=JSON)
-    found = samples(client.get("/metrics").text)
+def test_histograms_hold_each_token_once(application: Application) -> None:
+    with application(histogram_buckets="full") as client:
+        client.post("/v1/runs/r/batches", content=json_bytes(), headers=JSON)
+        found = samples(client.get("/metrics").text)
     signed = 'offpolicy_token_log_ratio_nats_bucket{gap="staleness",le="%s",run="r"}'
     absolute = 'offpolicy_token_log_ratio_abs_nats_bucket{gap="staleness",le="%s",run="r"}'
     assert [found[signed % le] for le in ("-0.1", "-0.05", "0.0", "0.2", "0.5", "+Inf")] == [0, 1, 3, 3, 5, 5]

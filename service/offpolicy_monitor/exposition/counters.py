@@ -6,20 +6,18 @@ read by a scrape in another thread. At most `limit` runs are kept, the most rece
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from offpolicy_monitor.families import REASONS, Family
-
-# (family, gap) -> cumulative counts by the family's bounds, that of +Inf last
-Histograms = Mapping[tuple[str, str], Sequence[int]]
+from offpolicy_monitor.exposition.histograms import Counted, Histograms
+from offpolicy_monitor.families import BY_NAME, REASONS, Family
 
 
 @cache
-def _zeros(length: int) -> Sequence[int]:
-    return (0,) * length
+def _nothing(family: str) -> Counted:
+    return Counted.nothing(BY_NAME[family])
 
 
 @dataclass
@@ -27,7 +25,7 @@ class RunCounts:
     """Totals of one run by (counter's name, reason or ""), and its histograms by (family, gap)."""
 
     totals: Counter[tuple[str, str]] = field(default_factory=Counter)
-    histograms: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    histograms: dict[tuple[str, str], Counted] = field(default_factory=dict)
 
     def add_shard(self, figures: Mapping[str, Any], histograms: Histograms) -> None:
         """Count one stored shard."""
@@ -38,16 +36,13 @@ class RunCounts:
             counts = figures.get(name.removesuffix("_total"), {})
             for reason in reasons:
                 self.totals[name, reason] += counts.get(reason, 0)
-        for key, cumulative in histograms.items():
-            self._add_histogram(key, cumulative)
+        for key, counted in histograms.items():
+            held = self.histograms.get(key)
+            self.histograms[key] = counted if held is None else held.plus(counted)
 
-    def cumulative(self, family: Family, gap: str) -> Sequence[int]:
-        """Values at or below each of the family's bounds, then of all of them; never changed once handed out."""
-        return self.histograms.get((family.name, gap), _zeros(len(family.bounds) + 1))
-
-    def _add_histogram(self, key: tuple[str, str], counts: Sequence[int]) -> None:
-        held = self.histograms.get(key)
-        self.histograms[key] = [*counts] if held is None else [a + b for a, b in zip(held, counts, strict=True)]
+    def counted(self, family: Family, gap: str) -> Counted:
+        """The histogram of a family and gap; the same object for as long as nothing was added."""
+        return self.histograms.get((family.name, gap)) or _nothing(family.name)
 
 
 class RunCounters:

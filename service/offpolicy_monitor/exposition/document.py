@@ -8,24 +8,50 @@ from offpolicy_monitor.families import PROCESS, RUN_COUNTERS, RUN_GAUGES, RUN_HI
 HEAD = """\
 # Metrics
 
-What `GET /metrics` shows, as Prometheus text or as OpenMetrics by the `Accept` header. This page is written by
+What `GET /metrics` shows, as Prometheus text, OpenMetrics or protobuf by the `Accept` header. This page is written by
 `python -m offpolicy_monitor.exposition.document` from the table in `families.py`.
 
 A figure that a step does not have (a gap whose log-probs were not sent, a step without valid tokens) gives no sample.
+A run that sends everything has some 320 series, and four more for each severity of a rule that is pending or active.
+
+A scrape is made once for all scrapers that wait for it, and never begins before a scraper asked.
 """
+
+
+def _bounds(families: Sequence[Family]) -> str:
+    """A list: family, bounds."""
+    shown = {family.full_name: ", ".join(f"{bound:.4g}" for bound in family.bounds) for family in families}
+    return "".join(f"* `{name}`: {bounds}\n" for name, bounds in shown.items())
+
 
 SECTIONS: tuple[tuple[str, str, Sequence[Family]], ...] = (
     (
         "Gauges of a run",
         "Of its last complete step, or of one that lacks shards once its timeout has passed; `offpolicy_step` says "
         "which. They are read from the database, so a restart shows the same. Quantiles are gauges too, but of type "
-        "unknown: other types may not have both the label `quantile` and negative values.",
+        "unknown: other types may not have both the label `quantile` and negative values.\n\n"
+        "Of a rule that is quiet there is `offpolicy_alert_breach_steps` alone, which is 0; the others are there while "
+        "it is pending or active, and where the run has its own terms for it. "
+        "`offpolicy_alert_active or 0 * offpolicy_alert_breach_steps` is 0 or 1 for every rule. "
+        "`OFFPOLICY_ALERT_GAUGES=all` shows all of them always.",
         (*RUN_GAUGES, RUN_INFO),
     ),
     (
         "Histograms of a run",
-        "Of each stored shard since the process started. Bounds are exact and hold the default thresholds of the "
-        "methods as logs. Signed values have no sum; a share beyond a bound is a ratio of two rates.",
+        "Of each stored shard since the process started. Counts at the bounds are exact; a share beyond a bound is a "
+        "ratio of two rates. Signed values have no sum. Buckets of the three families are at\n\n"
+        + _bounds(RUN_HISTOGRAMS)
+        + "\nthat is at default thresholds of methods (as logs) and at what the rules and dashboards ask for. "
+        "`OFFPOLICY_HISTOGRAM_BUCKETS=full` adds 1, 2 and 5 of every decade, from 1e-4 to 5 on both sides for the "
+        "first two and from 1e-6 to 10 for the third. Quantiles read off so few buckets would be wrong: the gauges "
+        "above are exact.\n\n"
+        "A scraper that asks for protobuf is sent native histograms too (Prometheus with "
+        "`--enable-feature=native-histograms`, from 2.42 on): schema 3, buckets 9 % wide from 2**-24 to 2**8 on both "
+        "sides, and the sum. `histogram_fraction(-0.1, 0.1, rate(offpolicy_token_log_ratio_nats[30m]))` is then the "
+        "share that a mask at any threshold keeps, and `histogram_quantile` any quantile. A bucket's bound stands for "
+        "the nearest edge of the service's own bins, at most 1/64 of it away; whole powers of two are exact. Such a "
+        "Prometheus has no `_bucket` series unless it is told to keep classic histograms; rules and dashboards read "
+        "either.",
         RUN_HISTOGRAMS,
     ),
     (

@@ -1,64 +1,115 @@
 """Reads the samples of one run out of its row: a pure function of the row and of the families' paths.
 
-Knows nothing of registries or of where the row came from. An absent or non-finite figure gives no sample.
+Knows nothing of registries or of where the row came from. An absent or non-finite figure gives no sample. A scrape
+reads some 230 samples of each of its runs, so the paths of all families are one tree, and a row is walked once.
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
 
 from offpolicy_monitor.families import RUN_GAUGES, Family, Source
 
-Labels = tuple[tuple[str, str], ...]
+#: Values of a family's labels in its order, without the run's: what tells its samples of one run apart.
+Labels = tuple[str, ...]
+Samples = dict[Labels, float]
+_NUMBERS: Final = (float, int)
 
 
-def read(row: Mapping[str, Any], path: str) -> Iterator[tuple[dict[str, str], float]]:
-    """Each (labels, value) that `path` finds in `row`; labels are those that the path's braces name."""
-    yield from _walk(row, path.split("."), {})
+@dataclass(frozen=True)
+class _Leaf:
+    """A source whose path ends here. `order` says where each of the family's labels after the run's comes from.
+
+    A text is the label's value, a number the index of a key among those that the path's braces stood for.
+    """
+
+    family: str
+    number: int
+    source: Source
+    order: tuple[str | int, ...]
+
+    def labels(self, keys: Labels) -> Labels:
+        """The sample's labels."""
+        return tuple([part if isinstance(part, str) else keys[part] for part in self.order])
 
 
-def _walk(node: Any, parts: list[str], labels: dict[str, str]) -> Iterator[tuple[dict[str, str], float]]:
-    if not parts:
-        if _is_figure(node):
-            yield labels, float(node)
-        return
-    if not isinstance(node, Mapping):
-        return
-    label, keys = _keys(parts[0], node)
-    for key in keys:
-        if key in node:
-            yield from _walk(node[key], parts[1:], {**labels, label: key} if label else labels)
+@dataclass(frozen=True)
+class _Node:
+    """One part of paths: what ends here, and what follows under one key or under several, each of them a label."""
+
+    leaves: list[_Leaf] = field(default_factory=list)
+    named: dict[str, "_Node"] = field(default_factory=dict)
+    labelled: dict[tuple[str, ...], "_Node"] = field(default_factory=dict)
+
+    def grow(self, family: Family, number: int, source: Source) -> None:
+        """Add a source's path."""
+        node, found = self, []
+        for part in source.path.split("."):
+            if part.startswith("{"):
+                label, _, keys = part[1:-1].partition(":")
+                found.append(label)
+                node = node.labelled.setdefault(tuple(keys.split("|")) if keys else (), _Node())
+            else:
+                node = node.named.setdefault(part, _Node())
+        order = tuple(source.labels.get(label) or found.index(label) for label in family.labels[1:])
+        node.leaves.append(_Leaf(family.name, number, source, order))
+
+    def walk(self, data: Any, keys: Labels, found: dict[str, list[Samples]]) -> None:
+        """Put what is in `data` where it belongs: family -> source's number -> samples."""
+        if data.__class__ is dict:
+            for key, node in self.named.items():
+                if key in data:
+                    node.walk(data[key], keys, found)
+            for wanted, node in self.labelled.items():
+                for key in wanted or data:
+                    if key in data:
+                        node.walk(data[key], (*keys, key), found)
+        elif data.__class__ in _NUMBERS and math.isfinite(data):
+            for leaf in self.leaves:
+                value = data if leaf.source.convert is None else _converted(leaf.source.convert, data)
+                if value is not None:
+                    found[leaf.family][leaf.number][leaf.labels(keys)] = value
 
 
-def _keys(part: str, node: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """The label that a part of a path names, if any, and the keys that it stands for."""
-    if not part.startswith("{"):
-        return "", (part,)
-    label, _, named = part[1:-1].partition(":")
-    return label, tuple(named.split("|")) if named else tuple(node)
-
-
-def _is_figure(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def samples(family: Family, run: str, row: Mapping[str, Any]) -> dict[Labels, float]:
-    """The family's samples for one run: labels in the family's order -> value."""
-    found: dict[Labels, float] = {}
-    for source in family.sources:
-        for labels, value in read(row, source.path):
-            named = {"run": run, **source.labels, **labels}
-            found.setdefault(tuple((name, named[name]) for name in family.labels), _converted(source, value))
-    return {labels: value for labels, value in found.items() if math.isfinite(value)}
-
-
-def _converted(source: Source, value: float) -> float:
+def _converted(convert: Any, value: float) -> float | None:
     try:
-        return source.convert(value) if source.convert else value
+        shown: float = convert(value)
     except OverflowError:
-        return math.inf
+        return None
+    return shown if math.isfinite(shown) else None
 
 
-def all_samples(run: str, row: Mapping[str, Any]) -> dict[str, dict[Labels, float]]:
+@cache
+def _tree(families: tuple[str, ...]) -> _Node:
+    root = _Node()
+    for family in RUN_GAUGES:
+        if family.name in families:
+            for number, source in enumerate(family.sources):
+                root.grow(family, number, source)
+    return root
+
+
+def samples(family: Family, row: Mapping[str, Any]) -> Samples:
+    """The family's samples for one run."""
+    return _read([family], row)[family.name]
+
+
+def all_samples(row: Mapping[str, Any]) -> dict[str, Samples]:
     """Every gauge of one run, by family name; what a scrape shows of it is exactly this."""
-    return {family.name: samples(family, run, row) for family in RUN_GAUGES}
+    return _read(RUN_GAUGES, row)
+
+
+def _read(families: Iterable[Family], row: Mapping[str, Any]) -> dict[str, Samples]:
+    """Of two sources that give the same labels, the first with a figure counts."""
+    found: dict[str, list[Samples]] = {family.name: [{} for _ in family.sources] for family in families}
+    _tree(tuple(found)).walk(row, (), found)
+    return {name: of if not more else _merged([of, *more]) for name, (of, *more) in found.items()}
+
+
+def _merged(sources: list[Samples]) -> Samples:
+    merged: Samples = {}
+    for samples in reversed(sources):
+        merged |= samples
+    return merged

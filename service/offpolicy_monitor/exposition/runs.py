@@ -1,19 +1,23 @@
-"""RunExposition: the run families of a scrape, as text.
+"""RunExposition: the run families of a scrape, in the format asked for.
 
 Gauges are a function of the store's exported rows alone, so that a restart shows the same; counters and histograms are
-those of this process, for the same runs. The lines that a row gives are kept until it changes: a scrape stays cheap.
+those of this process, for the same runs. What a row gives is kept until it changes: a scrape stays cheap.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-from prometheus_client.core import CounterMetricFamily, Metric
+from typing import Any, Final, Protocol
 
 from offpolicy_monitor.exposition.counters import RunCounters, RunCounts
-from offpolicy_monitor.exposition.lines import Encode, head, line
+from offpolicy_monitor.exposition.formats import Format
+from offpolicy_monitor.exposition.histograms import Counted
 from offpolicy_monitor.exposition.rows import all_samples
-from offpolicy_monitor.families import PREFIX, REASONS, RUN_COUNTERS, RUN_GAUGES, RUN_HISTOGRAMS, RUN_INFO, Family
+from offpolicy_monitor.families import REASONS, RUN_COUNTERS, RUN_GAUGES, RUN_HISTOGRAMS, RUN_INFO, Family
+
+#: Fields of a row that are figures by themselves.
+_PLAIN: Final = ("step", "policy_version", "last_batch", "coverage", "step_seconds", "open_since")
+#: What decides whether a row's gauges are those of the last scrape. The stored bytes stand for what is in them.
+_VERSION: Final = (*_PLAIN, "attempt", "minibatch", "finished", "overrides", "stored_figures", "stored_states")
 
 
 class ExportedRun(Protocol):
@@ -42,6 +46,10 @@ class ExportedRun(Protocol):
     @property
     def stored_states(self) -> bytes | None: ...
     @property
+    def stored_figures(self) -> bytes | None: ...
+    @property
+    def overrides(self) -> Mapping[str, Any] | None: ...
+    @property
     def step_seconds(self) -> float | None: ...
     @property
     def open_since(self) -> float | None: ...
@@ -50,118 +58,115 @@ class ExportedRun(Protocol):
 
 
 @dataclass(frozen=True)
+class Detail:
+    """How much is shown of a run: every bound of its histograms, and every gauge of alerts that are quiet."""
+
+    all_buckets: bool = False
+    all_alerts: bool = False
+
+
+MODERATE: Final = Detail()
+
+
+@dataclass(frozen=True)
 class _Shown:
-    """What one row gives: the lines of each gauge, and the gaps it has."""
+    """What one row gives: the gaps it has, and the block of each gauge in each format that was asked for."""
 
     version: tuple[Any, ...]
-    gauges: Mapping[str, str]
     gaps: tuple[str, ...]
+    blocks: Mapping[Format, Mapping[str, bytes]]
+
+
+#: (family, run, gap) -> what was counted, and the block that it gave.
+_Buckets = dict[tuple[str, str, str], tuple[Counted, bytes]]
 
 
 class RunExposition:
-    """`exported()` gives the rows to show, at most as many as the setting allows, none of an expired run."""
+    """`exported()` gives the rows to show, at most as many as the setting allows, none of an expired run.
 
-    def __init__(self, exported: Callable[[], Sequence[ExportedRun]], counters: RunCounters) -> None:
+    One render at a time: what is kept between them has no lock.
+    """
+
+    def __init__(
+        self, exported: Callable[[], Sequence[ExportedRun]], counters: RunCounters, detail: Detail = MODERATE
+    ) -> None:
         self._exported = exported
         self._counters = counters
+        self._detail = detail
         self._kept: dict[str, _Shown] = {}
-        self._kept_buckets: dict[tuple[str, str, str], tuple[Sequence[int], str]] = {}
+        self._kept_buckets: dict[Format, _Buckets] = {}
 
-    def render(self, encode: Encode) -> bytes:
-        """Every family, each with the samples of all runs; `encode` is that of the format asked for."""
+    def render(self, format: Format) -> list[bytes]:
+        """Every family, each with the samples of all runs, in pieces that nobody changes."""
         rows = self._exported()
-        # A new dict each time: two scrapes at once must not change one under the other, and runs that left are dropped.
-        shown = self._kept = {row.run: _shown(row, self._kept.get(row.run)) for row in rows}
+        # New dicts each time, so that runs that left are dropped.
+        shown = self._kept = {row.run: self._shown(row, self._kept.get(row.run), format) for row in rows}
         counts = {run: self._counters.snapshot(run) for run in shown}
-        parts: list[bytes] = []
-        for metric, lines in self._families(rows, shown, counts):
-            parts += [head(metric, encode), "".join(lines).encode()]
-        return b"".join(parts)
-
-    def _families(
-        self, rows: Sequence[ExportedRun], shown: Mapping[str, _Shown], counts: Mapping[str, RunCounts]
-    ) -> Iterator[tuple[Metric, list[str]]]:
+        blocks = [of_run.blocks[format] for of_run in shown.values()]
+        pieces: list[bytes] = []
         for family in RUN_GAUGES:
-            yield _metric(family), [of_run.gauges[family.name] for of_run in shown.values()]
-        yield (
-            _metric(RUN_INFO),
-            [line(RUN_INFO.full_name, {"run": row.run, "profile": row.profile}, 1.0) for row in rows],
-        )
+            pieces += format.family(family, [of_run[family.name] for of_run in blocks])
+        pieces += format.family(RUN_INFO, [format.samples(RUN_INFO, row.run, {(row.profile,): 1.0}) for row in rows])
         for family in RUN_COUNTERS:
-            yield CounterMetricFamily(family.full_name, family.help), list(_counter_lines(family, counts))
-        # A new dict here too.
-        kept, self._kept_buckets = self._kept_buckets, {}
+            pieces += format.family(family, [_totals(format, family, *of_run) for of_run in counts.items()])
+        kept, self._kept_buckets[format] = self._kept_buckets.get(format, {}), {}
         for family in RUN_HISTOGRAMS:
-            yield _metric(family), list(self._histogram_lines(family, shown, counts, kept))
+            pieces += format.family(family, self._buckets(format, family, shown, counts, kept))
+        return pieces
 
-    def _histogram_lines(
+    def _buckets(
         self,
+        format: Format,
         family: Family,
         shown: Mapping[str, _Shown],
         counts: Mapping[str, RunCounts],
-        kept: Mapping[tuple[str, str, str], tuple[Sequence[int], str]],
-    ) -> Iterator[str]:
+        kept: _Buckets,
+    ) -> Iterator[bytes]:
         """Finished histograms of each gap that a run has; 0 where this process has stored nothing of it yet."""
+        bounds = family.all_bounds if self._detail.all_buckets else family.bounds
         for run, gap in ((run, gap) for run, of_run in shown.items() for gap in of_run.gaps):
-            cumulative, place = counts[run].cumulative(family, gap), (family.name, run, gap)
+            counted, place = counts[run].counted(family, gap), (family.name, run, gap)
             known = kept.get(place)
-            if known is None or known[0] is not cumulative:
-                known = (cumulative, _bucket_lines(family, run, gap, cumulative))
-            self._kept_buckets[place] = known
+            if known is None or known[0] is not counted:
+                known = (counted, format.histogram(family, run, gap, bounds, counted))
+            self._kept_buckets[format][place] = known
             yield known[1]
 
+    def _shown(self, row: ExportedRun, kept: _Shown | None, format: Format) -> _Shown:
+        """What was kept, if the row has not changed since and was written in this format then."""
+        version = tuple([getattr(row, name) for name in _VERSION])
+        before = kept.blocks if kept is not None and kept.version == version else {}
+        if kept is not None and format in before:
+            return kept
+        figures = row.figures
+        gauges = all_samples(
+            {
+                **figures,
+                **{name: getattr(row, name) for name in _PLAIN},
+                "finished": int(row.finished),
+                "alerts": self._alerts(row),
+            }
+        )
+        blocks = {family.name: format.samples(family, row.run, gauges[family.name]) for family in RUN_GAUGES}
+        return _Shown(version, tuple(figures.get("gaps", ())), {**before, format: blocks})
 
-def _metric(family: Family) -> Metric:
-    return Metric(family.full_name, family.help, family.type)
+    def _alerts(self, row: ExportedRun) -> dict[str, dict[str, dict[str, Any]]]:
+        """alert -> severity -> figures; a rule that is silent or not wanted has none.
 
-
-def _shown(row: ExportedRun, kept: _Shown | None) -> _Shown:
-    """What was kept if the row has not changed since; a row changes with each batch, and when its step is closed.
-
-    It changes as well when the run's settings do, and with them what the rules say.
-    """
-    version = (
-        *(row.attempt, row.step, row.minibatch, row.last_batch, row.coverage, row.policy_version),
-        *(row.stored_states, row.open_since, row.finished),
-    )
-    if kept is not None and kept.version == version:
-        return kept
-    return _Shown(version, _gauge_lines(row), tuple(row.figures.get("gaps", ())))
-
-
-def _gauge_lines(row: ExportedRun) -> dict[str, str]:
-    names = ("step", "policy_version", "last_batch", "coverage", "step_seconds", "open_since")
-    values = {name: getattr(row, name) for name in names}
-    found = all_samples(
-        row.run, {**row.figures, **values, "finished": int(row.finished), "alerts": _alerts(row.states)}
-    )
-    return {
-        name: "".join([line(PREFIX + name, dict(labels), value) for labels, value in values.items()])
-        for name, values in found.items()
-    }
-
-
-def _alerts(states: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
-    """alert -> severity -> figures; a rule that is silent or not wanted has none."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for state in states:
-        if "breach_steps" in state:
-            figures = {**state, "active": int(state["state"] == "active")}
-            found.setdefault(state["alert"], {})[state["severity"]] = figures
-    return found
+        Of a rule that is quiet, what it counts is enough; where the run has its own terms for it, they are shown.
+        """
+        found: dict[str, dict[str, dict[str, Any]]] = {}
+        for state in row.states:
+            if "breach_steps" in state:
+                rule, figures = state["alert"], {"breach_steps": state["breach_steps"]}
+                if self._detail.all_alerts or state["state"] != "quiet" or rule in (row.overrides or ()):
+                    figures = {**state, "active": int(state["state"] == "active")}
+                found.setdefault(rule, {})[state["severity"]] = figures
+        return found
 
 
-def _counter_lines(family: Family, counts: Mapping[str, RunCounts]) -> Iterator[str]:
-    for run, of_run in counts.items():
-        for reason in REASONS.get(family.name, ("",)):
-            labels = {"run": run, "reason": reason} if reason else {"run": run}
-            yield line(family.full_name, labels, of_run.totals[family.name, reason])
-
-
-def _bucket_lines(family: Family, run: str, gap: str, cumulative: Sequence[int]) -> str:
-    """The buckets of one histogram. No sum: signed values have none that a rate could be taken of."""
-    edges = (*(repr(bound) for bound in family.bounds), "+Inf")
-    name = family.full_name + "_bucket"
-    return "".join(
-        [line(name, {"run": run, "gap": gap, "le": edge}, count) for edge, count in zip(edges, cumulative, strict=True)]
-    )
+def _totals(format: Format, family: Family, run: str, counts: RunCounts) -> bytes:
+    reasons = REASONS.get(family.name)
+    if reasons is None:
+        return format.samples(family, run, {(): counts.totals[family.name, ""]})
+    return format.samples(family, run, {(reason,): counts.totals[family.name, reason] for reason in reasons})

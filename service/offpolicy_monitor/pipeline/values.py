@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from offpolicy_monitor.batch import UNKNOWN_ORIGIN, Origin, RaggedBatch
-from offpolicy_monitor.exposition.counters import Histograms
+from offpolicy_monitor.exposition.histograms import Histograms
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.pipeline.turns import Gone
 from offpolicy_monitor.store import Receipt, ShardRecord

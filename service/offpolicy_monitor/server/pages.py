@@ -14,9 +14,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from offpolicy_monitor._version import __version__
 from offpolicy_monitor.errors import Refusal, Unavailable
-from offpolicy_monitor.exposition.rows import read
 from offpolicy_monitor.server import openapi, services
 from offpolicy_monitor.server.problems import SCOPE_KEY, response_to
+from offpolicy_monitor.store.fields import lookup
 
 HERE = Path(__file__).parent
 STATIC = {file.name: file for file in sorted((HERE / "static").iterdir())}
@@ -102,7 +102,8 @@ def _row(row: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, Any]:
 
 def _figure(figures: Mapping[str, Any], path: str) -> str:
     """Three significant digits; a dash where the run has no such figure."""
-    return next((f"{value:.3g}" for _, value in read(figures, path)), "–")
+    value = lookup(figures, path)
+    return "–" if value is None else f"{value:.3g}"
 
 
 def _operations(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

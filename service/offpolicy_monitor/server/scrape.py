@@ -1,20 +1,16 @@
-"""GET /metrics: Prometheus text or OpenMetrics, as the scraper's Accept header asks."""
+"""GET /metrics: Prometheus text, OpenMetrics or protobuf, as the scraper's Accept header asks."""
 
 from fastapi import APIRouter, Request, Response
-from prometheus_client.exposition import choose_encoder
 
-from offpolicy_monitor.exposition.lines import END
+from offpolicy_monitor.exposition.formats import asked_for
 from offpolicy_monitor.server import services
+from offpolicy_monitor.server.documents import DocumentResponse
 
 router = APIRouter(tags=["operation"])
 
 
 @router.get("/metrics", summary="Metrics of the runs and of the service", response_class=Response)
-def metrics(request: Request) -> Response:
-    """Runs in a thread of its own pool: a scrape reads the database and must not hold bodies up."""
-    encode, content_type = choose_encoder(request.headers.get("accept", ""))
-    parts = services.of(request)
-    of_process = encode(parts.registry)
-    end = END if of_process.endswith(END) else b""
-    body = of_process.removesuffix(END) + parts.runs.render(encode) + end
-    return Response(body, headers={"Content-Type": content_type})
+async def metrics(request: Request) -> Response:
+    """Rendered in a thread of its own: a scrape reads the database and must not hold bodies up."""
+    format = asked_for(request.headers.get("accept", ""))
+    return DocumentResponse(await services.of(request).scrapes.get(format))

@@ -17,14 +17,17 @@ from prometheus_client import CollectorRegistry
 
 from offpolicy_monitor.errors import Unavailable
 from offpolicy_monitor.exposition.counters import RunCounters
+from offpolicy_monitor.exposition.formats import Format
 from offpolicy_monitor.exposition.process import ProcessMetrics
-from offpolicy_monitor.exposition.runs import ExportedRun, RunExposition
+from offpolicy_monitor.exposition.runs import Detail, ExportedRun, RunExposition
 from offpolicy_monitor.pipeline.merging import Merging
 from offpolicy_monitor.pipeline.stages import Pipeline
 from offpolicy_monitor.pipeline.values import Measurer
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.server import background
+from offpolicy_monitor.server.documents import Document, Documents
 from offpolicy_monitor.server.judging import RulesJudge
+from offpolicy_monitor.server.sharing import Shared
 from offpolicy_monitor.server.telling import notifier
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import GradientStep, Store, Turn
@@ -48,7 +51,7 @@ class Services:
     pipeline: Pipeline
     registry: CollectorRegistry
     metrics: ProcessMetrics
-    runs: RunExposition
+    scrapes: Shared[Format, Document]
     device_is_warm: bool = False
     started_at: float = field(default_factory=time.time)
 
@@ -87,8 +90,9 @@ async def opened(
         writer = Writer(store, committed)
         pipeline = Pipeline(settings, writer, Merging(store, writer), measurer, metrics, counters, store.known)
         metrics.watch_inflight(lambda: pipeline.budget.used)
-        runs = RunExposition(exported_by(store, settings), counters)
-        services = Services(settings, store, pipeline, registry, metrics, runs)
+        runs = RunExposition(exported_by(store, settings), counters, detail_of(settings))
+        scrapes = Shared(Documents(registry, runs).make)
+        services = Services(settings, store, pipeline, registry, metrics, scrapes)
         beside = [asyncio.create_task(job) for job in _beside(services)]
         teller.start()
         try:
@@ -148,6 +152,11 @@ def exported_by(store: Store, settings: Settings) -> Callable[[], Sequence[Expor
             return ()
 
     return exported
+
+
+def detail_of(settings: Settings) -> Detail:
+    """How much a scrape shows of each run."""
+    return Detail(settings.histogram_buckets == "full", settings.alert_gauges == "all")
 
 
 def torch_measurer(settings: Settings) -> Measurer:

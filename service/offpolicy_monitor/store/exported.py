@@ -5,7 +5,6 @@ A superseded step stays until its successor counts.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -17,10 +16,11 @@ from offpolicy_monitor.store.timing import incomplete_since
 
 @dataclass(frozen=True)
 class ExportedRun:
-    """One run; from `step` on None where no step of it counts yet. `coverage` in 0..1.
+    """One run; from `step` to `stored_states` None where no step of it counts yet. `coverage` in 0..1.
 
     `last_batch` and `open_since` (the first shard of the oldest step that still lacks some) in unix seconds;
-    `step_seconds` is the usual time from step to step.
+    `step_seconds` is the usual time from step to step; `overrides` are the run's own terms by rule. What is stored is
+    unpacked when it is asked for and not kept: of two hundred runs it would be as large as the process.
     """
 
     run: str
@@ -36,13 +36,14 @@ class ExportedRun:
     step_seconds: float | None
     open_since: float | None
     finished: bool
+    overrides: dict[str, Any] | None
 
-    @cached_property
+    @property
     def figures(self) -> dict[str, Any]:
         """The merged figures of the step; empty where none counts yet."""
         return {} if self.stored_figures is None else unpack(self.stored_figures)
 
-    @cached_property
+    @property
     def states(self) -> list[dict[str, Any]]:
         """What each rule said when the run was judged last; empty before that."""
         return [] if self.stored_states is None else unpack(self.stored_states)["states"]
@@ -58,7 +59,7 @@ def read_exported(connection: Connection, limit: int, active_since: float) -> li
         .correlate(runs)
         .scalar_subquery()
     )
-    of_run = (runs.c.id, runs.c.name, runs.c.profile, runs.c.last_batch_at, runs.c.finished_at)
+    of_run = (runs.c.id, runs.c.name, runs.c.profile, runs.c.last_batch_at, runs.c.finished_at, runs.c.overrides)
     of_step = (steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.policy_version)
     query = (
         select(*of_run, *of_step, steps.c.merged, steps.c.shards, steps.c.figures)
@@ -87,4 +88,5 @@ def _exported(row: Any, open_since: float | None) -> ExportedRun:
         step_seconds=row.step_seconds,
         open_since=open_since,
         finished=row.finished_at is not None,
+        overrides=row.overrides,
     )

@@ -13,14 +13,14 @@ from offpolicy_monitor.alerts.rendering.alert import Recording
 OF_RUNS: Final = "30m"
 OF_REQUESTS: Final = "5m"
 UPPER: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-BOTH_SIDES: Final = {"p05": 0.05, "p50": 0.5, "p95": 0.95}
 BEYOND: Final = {"0_01": "0.01", "0_1": "0.1", "1": "1.0"}
 ABSOLUTE: Final = "offpolicy_token_log_ratio_abs_nats"
 SIGNED: Final = "offpolicy_token_log_ratio_nats"
-GEOMETRIC: Final = "offpolicy_sequence_log_geometric_ratio_nats"
 REQUESTS: Final = "offpolicy_request_seconds_count"
 TOKENS: Final = f"rate(offpolicy_tokens_total[{OF_RUNS}])"
 K3: Final = 'offpolicy_kl_nats{estimator="k3"}'
+#: 0 where a rule is quiet: the service shows what it counts alone.
+ACTIVE: Final = "offpolicy_alert_active or 0 * offpolicy_alert_breach_steps"
 
 
 def recordings() -> Mapping[str, list[Recording]]:
@@ -35,21 +35,21 @@ def _of_runs() -> Iterator[Recording]:
         of_kind = f"rate(offpolicy_{kind}_tokens_total[{OF_RUNS}])"
         share = f"{of_kind} / ignoring (reason) group_left () ({TOKENS} > 0)"
         yield Recording(f"run_reason:offpolicy_{kind}_tokens:ratio_rate30m", share)
-    yield from _quantiles("run_gap", ABSOLUTE, _rate(ABSOLUTE + "_bucket", OF_RUNS), UPPER, OF_RUNS)
-    yield from _quantiles("run_gap", GEOMETRIC, _rate(GEOMETRIC + "_bucket", OF_RUNS), BOTH_SIDES, OF_RUNS)
     for name, bound in BEYOND.items():
         within = _up_to(ABSOLUTE, bound)
-        yield Recording(f"run_gap:{ABSOLUTE}_beyond_{name}:ratio_rate30m", _share_beyond(ABSOLUTE, within))
+        shares = _share_beyond(ABSOLUTE, within), _native_share_beyond(ABSOLUTE, "0", bound)
+        yield Recording(f"run_gap:{ABSOLUTE}_beyond_{name}:ratio_rate30m", "\nor ".join(shares))
     twice = math.log(2)
     within = f"({_up_to(SIGNED, repr(twice))} - ignoring (le) {_up_to(SIGNED, repr(-twice))})"
-    yield Recording(f"run_gap:{SIGNED}_beyond_2x:ratio_rate30m", _share_beyond(SIGNED, within))
+    shares = _share_beyond(SIGNED, within), _native_share_beyond(SIGNED, repr(-twice), repr(twice))
+    yield Recording(f"run_gap:{SIGNED}_beyond_2x:ratio_rate30m", "\nor ".join(shares))
     yield Recording("run_gap:offpolicy_kl_nats:avg1h", f"avg_over_time({K3}[1h])")
-    yield Recording("run_severity:offpolicy_alert_active:sum", "sum without (alert) (offpolicy_alert_active)")
+    yield Recording("run_severity:offpolicy_alert_active:sum", f"sum without (alert) ({ACTIVE})")
 
 
 def _of_the_fleet() -> Iterator[Recording]:
     yield Recording("instance:offpolicy_tokens:rate30m", f"sum without (run) ({TOKENS})")
-    yield Recording("instance_severity:offpolicy_alert_active:sum", "sum without (run, alert) (offpolicy_alert_active)")
+    yield Recording("instance_severity:offpolicy_alert_active:sum", f"sum without (run, alert) ({ACTIVE})")
     yield Recording("instance_gap:offpolicy_kl_nats:max", f"max without (run) ({K3})")
     ess = "offpolicy_effective_sample_size_ratio"
     yield Recording(f"instance:{ess}:min", f"min without (run) ({ess})")
@@ -91,6 +91,11 @@ def _up_to(family: str, bound: str) -> str:
 def _share_beyond(family: str, within: str) -> str:
     """Bounds are exact, so this share is too. What a run did not post lately has no share."""
     return f"1 - {within} / ignoring (le) ({_up_to(family, '+Inf')} > 0)"
+
+
+def _native_share_beyond(family: str, lower: str, upper: str) -> str:
+    """The same where Prometheus takes native histograms, and with them no buckets: interpolated within a bucket."""
+    return f"1 - histogram_fraction({lower}, {upper}, {_rate(family, OF_RUNS)})"
 
 
 def _requests(**matchers: str) -> str:
