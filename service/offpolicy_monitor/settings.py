@@ -105,6 +105,9 @@ class Settings(BaseSettings):
     body_idle_timeout: float = Field(
         10.0, gt=0, description="Longest time for the next bytes of a body to arrive before 408, seconds."
     )
+    store_timeout: float = Field(
+        8.0, gt=0, description="Longest wait for the database to store a shard before 503, seconds."
+    )
     max_job_age: float = Field(
         120.0, gt=0, description="Age of the oldest job of a stage above which /readyz answers 503, seconds."
     )

@@ -276,3 +276,37 @@ def test_work_of_the_background_is_refused_where_the_writer_closes_first() -> No
         await shard
 
     asyncio.run(scenario())
+
+
+def test_nobody_waits_longer_than_said_and_what_was_given_up_is_not_written() -> None:
+    async def scenario() -> None:
+        database = Database()
+        writer = Writer(database, patience=0.2)
+        tasks = [asyncio.create_task(writer.ingest(record(0)))]
+        while not database.begun.is_set():
+            await asyncio.sleep(0.001)
+        tasks += [asyncio.create_task(writer.ingest(record(shard))) for shard in (1, 2)]
+        calls: list[str] = []
+        called = asyncio.create_task(writer.call(lambda: calls.append("called")))
+        answers = await asyncio.wait_for(asyncio.gather(*tasks, called, return_exceptions=True), 5)
+        assert [isinstance(answer, Unavailable) for answer in answers] == [True] * 4
+        assert all(answer.retry_after > 0 for answer in answers if isinstance(answer, Unavailable))
+        assert "send it again" in str(answers[0])
+        database.open.set()
+        assert (await writer.ingest(record(3))).received_shards == 3
+        writer.close()
+        assert (database.groups, calls) == ([[0], [3]], [])
+
+    asyncio.run(scenario())
+
+
+def test_closing_does_not_wait_for_a_transaction_that_hangs() -> None:
+    async def scenario() -> None:
+        database = Database()
+        writer = Writer(database, patience=0.2)
+        with pytest.raises(Unavailable):
+            await writer.ingest(record(0))
+        await asyncio.wait_for(asyncio.to_thread(writer.close), 5)
+        database.open.set()
+
+    asyncio.run(scenario())

@@ -10,6 +10,7 @@ shard is known: one read (under 1 ms, against tens of measuring) in place of a c
 keep right. A batch posted after a change was answered, by whichever process, is therefore measured with the new rows.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -26,6 +27,7 @@ from offpolicy_monitor.pipeline.admission import ByteBudget
 from offpolicy_monitor.pipeline.buffers import BufferPool
 from offpolicy_monitor.pipeline.expansion import bytes_to_decode
 from offpolicy_monitor.pipeline.merging import Merging
+from offpolicy_monitor.pipeline.readers import Readers
 from offpolicy_monitor.pipeline.reduced import accepted
 from offpolicy_monitor.pipeline.rollouts import RolloutCache
 from offpolicy_monitor.pipeline.turns import Gone, Turns, client_gone, is_gone
@@ -51,6 +53,8 @@ READERS = 4
 #: Who shares the device: shards up to SMALL_BYTES, larger ones, and evaluations.
 LANES = ("small", "large", "evaluate")
 SMALL_BYTES = 512 * 1024
+#: Longest time of a look-up, its wait for a thread included.
+LOOK_UP_SECONDS = 4.0
 
 
 class Pipeline:
@@ -76,7 +80,7 @@ class Pipeline:
         self.buffers = BufferPool(settings.inflight_bytes // 4)
         self.halves: RolloutCache[Message] = RolloutCache(settings.rollout_bytes, settings.rollout_ttl)
         self._decode = Worker("decode", DECODERS)
-        self._read = Worker("look-up", READERS)
+        self._read = Readers("look-up", READERS, LOOK_UP_SECONDS, whole=True)
         self._device = Worker("measure")
         self._turns = Turns(LANES, settings.max_queue_wait, settings.variable("max_queue_wait"))
 
@@ -88,9 +92,17 @@ class Pipeline:
         if message.is_first_half:
             return Outcome(message, measured.figures, None)
         began = time.perf_counter()
-        receipt = await self.merging.finish(run, await self.writer.ingest(measured.record))
+        receipt = await self._finished(run, await self.writer.ingest(measured.record))
         self.metrics.stage("store", time.perf_counter() - began)
         return await self._counted(measured, receipt)
+
+    async def _finished(self, run: str, receipt: Receipt) -> Receipt:
+        """The receipt once its step is merged; as it was where that takes too long: the shard is stored anyway."""
+        try:
+            async with asyncio.timeout(self.settings.store_timeout):
+                return await self.merging.finish(run, receipt)
+        except TimeoutError:
+            return receipt
 
     async def evaluate(self, body: Body, detail: Detail, render: Callable[[dict[str, Any]], Result]) -> Result:
         """Measure a body without storing it, with the rows it asks for; `render` turns the answer into bytes."""
@@ -119,7 +131,7 @@ class Pipeline:
 
     def close(self) -> None:
         """Finish every job that was begun; called after the last request is answered."""
-        for stage in (self._decode, self._read, self._device, self.merging):
+        for stage in (self._read, self._decode, self._device, self.merging):
             stage.close()
         self.writer.close()
 

@@ -27,6 +27,8 @@ log = structlog.get_logger("offpolicy_monitor.pipeline")
 Result = TypeVar("Result")
 MAX_GROUP = 256
 MAX_WAITING = 4096
+ANSWER_SECONDS = 8.0
+SLOW: Final = "the database did not answer within {:g} s; whether this is stored is not known, so send it again"
 ENDED: Final = "the thread that stores has ended; the service must be started again"
 #: How long work of the background lets shards go first, seconds: its turns are short, and must come in the end.
 PATIENCE = 1.0
@@ -40,15 +42,23 @@ class Ingest(Protocol):
 
 
 @dataclass(frozen=True)
-class _Shard:
-    record: ShardRecord
+class _Job:
     done: "asyncio.Future[Any]"
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody still waits for it."""
+        return not self.done.cancelled()
 
 
 @dataclass(frozen=True)
-class _Call:
+class _Shard(_Job):
+    record: ShardRecord
+
+
+@dataclass(frozen=True)
+class _Call(_Job):
     work: Callable[[], Any]
-    done: "asyncio.Future[Any]"
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,8 @@ class _Aside(_Call):
 class Writer:
     """Runs from construction to `close`; `ingest` and `call` are awaited on the event loop it was made on.
 
-    `committed` is told the seconds of each transaction.
+    `committed` is told the seconds of each transaction. Nobody waits for one longer than `patience` seconds: the answer
+    is Unavailable then, and what has not begun never does.
     """
 
     def __init__(
@@ -68,8 +79,10 @@ class Writer:
         committed: Callable[[float], None] = lambda seconds: None,
         max_group: int = MAX_GROUP,
         depth: int = MAX_WAITING,
+        patience: float = ANSWER_SECONDS,
     ) -> None:
         self._store = store
+        self._patience = patience
         self._committed = committed
         self._max_group = max_group
         self._loop = asyncio.get_running_loop()
@@ -82,24 +95,30 @@ class Writer:
 
     async def ingest(self, record: ShardRecord) -> Receipt:
         """Commit one shard together with whatever else is waiting; raises its Refusal, or Unavailable."""
-        async with self._turn():
-            done: asyncio.Future[Receipt] = self._loop.create_future()
-            self._jobs.put(_Shard(record, done))
-            return await done
+        receipt: Receipt = await self._in_time(lambda done: _Shard(done, record))
+        return receipt
 
     async def call(self, work: Callable[[], Result]) -> Result:
-        """Run another write of the store (an update, a sweep) in its turn."""
-        async with self._turn():
-            done: asyncio.Future[Result] = self._loop.create_future()
-            self._jobs.put(_Call(work, done))
-            return await done
+        """Run another write of the store (an update, a deletion) in its turn; raises what it does, or Unavailable."""
+        result: Result = await self._in_time(lambda done: _Call(done, work))
+        return result
+
+    async def _in_time(self, job: "Callable[[asyncio.Future[Any]], _Shard | _Call]") -> Any:
+        """What comes of a job. One that is given up is taken out of the queue by its future, which is cancelled."""
+        try:
+            async with asyncio.timeout(self._patience), self._turn():
+                done: asyncio.Future[Any] = self._loop.create_future()
+                self._jobs.put(job(done))
+                return await done
+        except TimeoutError as error:
+            raise Unavailable(503, "store-unavailable", SLOW.format(self._patience), retry_after=2) from error
 
     async def aside(self, work: Callable[[], Result]) -> Result:
         """Run a write that nobody waits for once no shard is waiting; Unavailable where the writer is closed first."""
         if not self._thread.is_alive():
             raise Unavailable(503, "store-unavailable", ENDED)
         done: asyncio.Future[Result] = self._loop.create_future()
-        self._jobs.put(_Aside(work, done, time.monotonic() + PATIENCE))
+        self._jobs.put(_Aside(done, work, time.monotonic() + PATIENCE))
         return await done
 
     @asynccontextmanager
@@ -115,9 +134,9 @@ class Writer:
             self.ages.leave(entered)
 
     def close(self) -> None:
-        """Write what is queued, then end the thread."""
+        """Write what is queued, then end the thread; a transaction that hangs is left to itself."""
         self._jobs.put(None)
-        self._thread.join()
+        self._thread.join(self._patience)
 
     def _work(self) -> None:
         """Serve until told to end. Nothing may end the thread; what does all the same is told to those that wait."""
@@ -136,12 +155,12 @@ class Writer:
         while isinstance(job, _Shard | _Aside):
             if isinstance(job, _Aside):
                 self._asides.append(job)
-            else:
+            elif job.is_wanted:
                 group.append(job)
             job = self._next() if len(group) < self._max_group else _NOTHING
         if group:
             self._commit(group)
-        if isinstance(job, _Call):
+        if isinstance(job, _Call) and job.is_wanted:
             self._settle([(job.done, _outcome(job.work))])
         if job is not None and self._asides and (not group or self._asides[0].until <= time.monotonic()):
             aside = self._asides.popleft()

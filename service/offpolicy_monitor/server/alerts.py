@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.answers import alert_answer, json_response, rule_answer
 from offpolicy_monitor.server.names import RUN_PATTERN, KnownRun
+from offpolicy_monitor.server.threads import StoreRoute
 
 Run = Annotated[str | None, Query(pattern=RUN_PATTERN, description="Alerts of this run alone.")]
 State = Annotated[
@@ -19,7 +20,7 @@ State = Annotated[
 Limit = Annotated[int, Query(ge=1, le=1000, description="Most rows in the answer.")]
 Cursor = Annotated[str | None, Query(max_length=256, description="`next_cursor` of the page before.")]
 
-router = APIRouter(prefix="/v1", tags=["reading"])
+router = APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute)
 
 
 @router.get(

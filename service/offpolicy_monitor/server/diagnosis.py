@@ -12,11 +12,12 @@ from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.answers import json_response
 from offpolicy_monitor.server.names import KnownRun
 from offpolicy_monitor.server.reading import First, Last
+from offpolicy_monitor.server.threads import StoreRoute
 
 #: The newest steps of the range that are looked at.
 MOST_STEPS: Final = 50
 
-router = APIRouter(prefix="/v1", tags=["reading"])
+router = APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute)
 
 
 @router.get(

@@ -6,7 +6,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from offpolicy_monitor._version import __version__
-from offpolicy_monitor.errors import ConfigurationError, Unavailable
 from offpolicy_monitor.server import services
 
 router = APIRouter(tags=["operation"])
@@ -18,19 +17,20 @@ async def healthz() -> dict[str, str]:
     return {"status": "alive", "version": __version__}
 
 
-@router.get("/readyz", summary="Store reachable, schema current, device warm, no stage stuck")
-def readyz(request: Request) -> JSONResponse:
-    """200 when every check holds, else 503 with the checks that do not.
+@router.get("/readyz", summary="Shards can be stored, schema current, device warm, no stage stuck")
+async def readyz(request: Request) -> JSONResponse:
+    """200 when every check holds, else 503 with the checks that do not, and the `reason` that the store gives.
 
     `stuck` names the stages that no longer get on, with the age of their oldest job in seconds.
     """
     parts = services.of(request)
-    stuck = _stuck_stages(parts)
-    checks: dict[str, Any] = {**_store_checks(parts), "device": parts.device_is_warm, "stages": not stuck}
+    store, stuck = await parts.probe.finding(), _stuck_stages(parts)
+    checks: dict[str, Any] = {**store.checks, "device": parts.device_is_warm, "stages": not stuck}
     ready = all(value is True for value in checks.values())
     status = 200 if ready else 503
     headers = {} if ready else {"Retry-After": "1"}
     answer: dict[str, Any] = {"status": "ready" if ready else "not ready", "checks": checks}
+    answer |= {"reason": store.reason} if store.reason else {}
     return JSONResponse(answer | ({"stuck": stuck} if stuck else {}), status, headers)
 
 
@@ -38,11 +38,3 @@ def _stuck_stages(parts: services.Services) -> dict[str, float]:
     """Stages whose oldest job is older than a job can become, with its age in seconds."""
     oldest = parts.pipeline.oldest_jobs()
     return {stage: round(age, 1) for stage, age in oldest.items() if age > parts.settings.max_job_age}
-
-
-def _store_checks(parts: services.Services) -> dict[str, bool]:
-    try:
-        parts.store.ping()
-        return {"store": True, "schema": parts.store.schema_is_current()}
-    except (Unavailable, ConfigurationError):
-        return {"store": False, "schema": False}

@@ -16,6 +16,7 @@ from offpolicy_monitor._version import __version__
 from offpolicy_monitor.errors import Refusal, Unavailable
 from offpolicy_monitor.server import openapi, services
 from offpolicy_monitor.server.problems import SCOPE_KEY, response_to
+from offpolicy_monitor.server.threads import asks_the_store
 from offpolicy_monitor.store.fields import lookup
 
 HERE = Path(__file__).parent
@@ -44,6 +45,7 @@ templates = Environment(
 
 
 @router.get("/")
+@asks_the_store
 def runs(request: Request) -> HTMLResponse:
     """The runs, newest first, with the figures of their last step that counts."""
     store = services.of(request).store

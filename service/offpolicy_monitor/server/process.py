@@ -1,6 +1,7 @@
 """The server process: uvicorn with bounded connections around the application, until it is told to stop.
 
-On SIGTERM or SIGINT it stops accepting, answers what is in flight, closes the parts and returns.
+On SIGTERM or SIGINT it stops accepting, answers what is in flight, closes the parts and returns. What keeps it from
+that for longer than promised (a database or a disk that hangs) is not waited for: nothing acknowledged depends on it.
 """
 
 import contextlib
@@ -10,11 +11,14 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from types import FrameType
 from typing import Any
 
+import structlog
 import uvicorn
 from fastapi import FastAPI
 
@@ -25,8 +29,13 @@ from offpolicy_monitor.server.hosts import is_loopback
 from offpolicy_monitor.server.memory import keep_large_blocks
 from offpolicy_monitor.settings import Settings
 
+log = structlog.get_logger("offpolicy_monitor.server")
 KEEP_ALIVE = 75
 DRAIN = 15
+#: Seconds after which the process ends whatever it still waits for, counted from the signal.
+END_WITHIN = DRAIN + 4
+#: How long the end waits for threads that have been told to end.
+LAST_THREADS_SECONDS = 0.5
 BACKLOG = 2048
 
 
@@ -47,6 +56,8 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: FastAPI, started: Callable[[Listening], None]) -> None:
         super().__init__(config)
         self._app, self._on_started = app, started
+        self._last_resort = threading.Timer(END_WITHIN, _end_at_once)
+        self._last_resort.daemon = True
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve with the application's parts open."""
@@ -58,6 +69,20 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         device = self._app.state.services.pipeline.measurer.device_name
         self._on_started(Listening(_base_url(self.servers[0].sockets[0]), device))
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Told to stop: from now on the end has a deadline."""
+        if not self.should_exit:
+            self._last_resort.start()
+        super().handle_exit(sig, frame)
+
+    @contextlib.contextmanager
+    def stopping_in_time(self) -> Iterator[None]:
+        """Whatever is inside ends within END_WITHIN seconds of the signal to stop, or the process does."""
+        try:
+            yield
+        finally:
+            self._last_resort.cancel()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -90,22 +115,42 @@ def serve(settings: Settings, insecure: bool, started: Callable[[Listening], Non
     keep_large_blocks()
     app = create_app(settings)
     with bound(settings.host, settings.port) as listener, contextlib.suppress(KeyboardInterrupt):
-        Server(_config(app, settings), app, started).run([listener])
+        server = Server(_config(app, settings), app, started)
+        with server.stopping_in_time():
+            server.run([listener])
 
 
 def end(status: int) -> int:
-    """The exit status, to return; where torch still compiles, the process ends here with it.
+    """The exit status, to return; where threads still work, the process ends here with it.
 
-    Its compiler cannot be interrupted, and an interpreter that finalizes under it aborts. Everything is closed by now.
+    torch's compiler cannot be interrupted, and an interpreter that finalizes under it aborts; a thread that waits for a
+    database that hangs would be waited for. Everything is closed by now.
     """
     from offpolicy_monitor.measure.kernels import THREAD  # loads torch, which a running service has loaded
 
-    if any(thread.name == THREAD for thread in threading.enumerate()):
-        logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
+    deadline = time.monotonic() + LAST_THREADS_SECONDS
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    for thread in others:
+        if not thread.daemon:
+            thread.join(max(0.0, deadline - time.monotonic()))
+    if any(thread.is_alive() and (thread.name == THREAD or not thread.daemon) for thread in others):
+        _flush()
         os._exit(status)
     return status
+
+
+def _end_at_once() -> None:
+    """The last resort: what still runs is named and left behind."""
+    working = sorted({thread.name for thread in threading.enumerate() if thread is not threading.main_thread()})
+    log.warning("ended without waiting any longer", seconds=END_WITHIN, threads=working)
+    _flush()
+    os._exit(0)
+
+
+def _flush() -> None:
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
 
 
 def bound(host: str, port: int) -> socket.socket:

@@ -13,6 +13,7 @@ from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.answers import json_response
 from offpolicy_monitor.server.changes import RunChanges, check_correction, read_changes, with_methods_in_effect
 from offpolicy_monitor.server.names import KnownRun
+from offpolicy_monitor.server.threads import StoreRoute
 from offpolicy_monitor.store import Store
 
 LARGEST_INTEGER = (1 << 63) - 1
@@ -29,7 +30,7 @@ By = Annotated[Literal["step", "minibatch"], Query(description="One row a traini
 Field = Annotated[str, Query(max_length=200, description="Path of a figure: `gaps.mismatch.k3`.")]
 Points = Annotated[int, Query(ge=1, le=10_000, description="Most points; more steps are thinned out evenly.")]
 
-router = APIRouter(prefix="/v1", tags=["reading"])
+router = APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute)
 
 
 def _answers(model: type[models.Shape], description: str, *statuses: int) -> dict[int | str, dict[str, Any]]:

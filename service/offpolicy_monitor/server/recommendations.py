@@ -14,6 +14,7 @@ from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.answers import json_response
 from offpolicy_monitor.server.names import KnownRun
 from offpolicy_monitor.server.reading import First, Last
+from offpolicy_monitor.server.threads import StoreRoute
 from offpolicy_monitor.summary.curves import CURVES, Curve, variant, variants
 from offpolicy_monitor.summary.recommend import preset_states, recommend
 from offpolicy_monitor.summary.step import StepSummary
@@ -24,7 +25,7 @@ MOST_STEPS: Final = 50
 Target = Annotated[float, Query(gt=0, lt=1, description="Wanted share of tokens dropped.")]
 Place = tuple[str, str, str, str]
 
-router = APIRouter(prefix="/v1", tags=["reading"])
+router = APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute)
 
 
 @router.get(

@@ -21,12 +21,14 @@ from offpolicy_monitor.exposition.formats import Format
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.exposition.runs import Detail, ExportedRun, RunExposition
 from offpolicy_monitor.pipeline.merging import Merging
+from offpolicy_monitor.pipeline.readers import Readers
 from offpolicy_monitor.pipeline.stages import Pipeline
 from offpolicy_monitor.pipeline.values import Measurer
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.server import background
 from offpolicy_monitor.server.documents import Document, Documents
 from offpolicy_monitor.server.judging import RulesJudge
+from offpolicy_monitor.server.probing import StoreProbe
 from offpolicy_monitor.server.sharing import Shared
 from offpolicy_monitor.server.telling import notifier
 from offpolicy_monitor.settings import Settings
@@ -34,6 +36,9 @@ from offpolicy_monitor.store import GradientStep, Store, Turn
 
 log = structlog.get_logger("offpolicy_monitor.server")
 SWEEPS_PER_TIMEOUT = 10
+#: Threads for the routes that ask the store, and how long such a request waits for one, seconds.
+READERS = 16
+READ_WITHIN = 5.0
 #: How often runs are judged by the wall clock.
 WATCH_SECONDS = 15.0
 #: How often rows of deleted runs are looked for.
@@ -52,6 +57,8 @@ class Services:
     registry: CollectorRegistry
     metrics: ProcessMetrics
     scrapes: Shared[Format, Document]
+    probe: StoreProbe
+    readers: Readers = field(default_factory=lambda: Readers("read", READERS, READ_WITHIN))
     device_is_warm: bool = False
     started_at: float = field(default_factory=time.time)
 
@@ -87,12 +94,12 @@ async def opened(
             metrics.transaction(seconds)
             teller.wake()
 
-        writer = Writer(store, committed)
+        writer = Writer(store, committed, patience=settings.store_timeout)
         pipeline = Pipeline(settings, writer, Merging(store, writer), measurer, metrics, counters, store.known)
         metrics.watch_inflight(lambda: pipeline.budget.used)
         runs = RunExposition(exported_by(store, settings), counters, detail_of(settings))
         scrapes = Shared(Documents(registry, runs).make)
-        services = Services(settings, store, pipeline, registry, metrics, scrapes)
+        services = Services(settings, store, pipeline, registry, metrics, scrapes, StoreProbe(store))
         beside = [asyncio.create_task(job) for job in _beside(services)]
         teller.start()
         try:
@@ -101,6 +108,8 @@ async def opened(
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+            services.readers.close()
+            services.probe.close()
             await asyncio.to_thread(pipeline.close)
             await asyncio.to_thread(teller.close, LAST_WORDS_SECONDS)
     finally:

@@ -17,6 +17,7 @@ from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.answers import json_response
 from offpolicy_monitor.server.names import KnownRun
 from offpolicy_monitor.server.reading import First, Last
+from offpolicy_monitor.server.threads import StoreRoute
 from offpolicy_monitor.summary.curves import CURVES, ONLY, Curve, variant, variants
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.whatif import is_kept, whatif_curve
@@ -36,7 +37,7 @@ Thresholds = Annotated[
     Query(alias="threshold", max_length=MOST_THRESHOLDS, description="Points of interest; repeat it for several."),
 ]
 
-router = APIRouter(prefix="/v1", tags=["reading"])
+router = APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute)
 
 
 @router.get(

@@ -11,6 +11,7 @@ from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.answers import json_response
 from offpolicy_monitor.server.names import KnownRun
 from offpolicy_monitor.server.reading import LARGEST_INTEGER, Minibatch
+from offpolicy_monitor.server.threads import StoreRoute
 from offpolicy_monitor.summary.worst_figures import worst_figures
 
 Step = Annotated[int | None, Query(ge=0, le=LARGEST_INTEGER, description="Training step; the latest if not named.")]
@@ -23,7 +24,7 @@ By = Annotated[
     Query(description="Rankings by this figure alone; else by all three."),
 ]
 
-router = APIRouter(prefix="/v1", tags=["reading"])
+router = APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute)
 
 
 @router.get(

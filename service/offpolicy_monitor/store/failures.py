@@ -21,8 +21,8 @@ SQLITE_IO_ERROR, SQLITE_CORRUPT, SQLITE_FULL, SQLITE_NO_DATABASE = 10, 11, 13, 2
 POSTGRES_DISK_FULL = "53100"
 #: No room on the disk, none in the quota.
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
-#: As much as a commit writes at least; more than what a file system keeps inside an inode.
-TRIAL_BYTES = 1 << 16
+#: What a group of a few shards takes.
+TRIAL_BYTES = 1 << 18
 
 
 class Damaged(Unavailable):
@@ -82,12 +82,16 @@ def _code(error: BaseException | None) -> int | None:
     return None if code is None else code & 0xFF
 
 
+def try_room(folder: Path) -> None:
+    """Write as much as a group of shards does into a folder, and let it go again; OSError where that cannot be done."""
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as trial:
+        os.pwrite(trial.fileno(), bytes(TRIAL_BYTES), 0)
+        os.fsync(trial.fileno())
+
+
 def _has_no_room(folder: Path) -> bool:
-    """Whether a few bytes find no room in a folder: the file system is asked by writing them."""
     try:
-        with tempfile.TemporaryFile(dir=folder, buffering=0) as trial:
-            os.pwrite(trial.fileno(), bytes(TRIAL_BYTES), 0)
-            os.fsync(trial.fileno())
+        try_room(folder)
     except OSError as error:
         return error.errno in NO_ROOM
     return False

@@ -45,7 +45,7 @@ def upgrade(url: str) -> str:
     with ExitStack() as stack:
         if path is not None:
             stack.enter_context(WriterLock(path))
-        database = stack.enter_context(closing(Database(parsed)))
+        database = stack.enter_context(closing(Database(parsed, bounded=False)))
         connection = stack.enter_context(database.writing())
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
@@ -74,7 +74,7 @@ def check(url: str) -> list[str]:
             return damage
         if advice := outdated(url):
             return [advice]
-        with closing(Database(parse_url(url))) as database, database.reading() as connection:
+        with closing(Database(parse_url(url), bounded=False)) as database, database.reading() as connection:
             context = MigrationContext.configure(connection, opts=COMPARED)
             differences = compare_metadata(context, metadata)
     except Damaged as error:
@@ -96,7 +96,7 @@ def outdated(url: str, or_else: str = "") -> str | None:
 
 def revise(url: str, message: str) -> None:
     """For developers: write the next migration from the difference between a database at head and the tables."""
-    with closing(Database(parse_url(url))) as database, database.writing() as connection:
+    with closing(Database(parse_url(url), bounded=False)) as database, database.writing() as connection:
         command.revision(_config(connection), message, autogenerate=True)
 
 

@@ -1,21 +1,23 @@
 """Engines and transactions: what a URL means, and how each database is made to keep its promises.
 
-A commit is durable on both: SQLite in WAL with synchronous=FULL, PostgreSQL with synchronous_commit=on. Writes begin
-with BEGIN IMMEDIATE on SQLite; reads see one snapshot and never hold a writer up. Knows nothing of the tables.
+A commit is durable on both: SQLite in WAL with synchronous=FULL, PostgreSQL with synchronous_commit=on. Reads see one
+snapshot and never hold a writer up. Every wait has an end. Knows nothing of the tables.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, NullPool, QueuePool, make_url
 from sqlalchemy.exc import ArgumentError
 
 from offpolicy_monitor.errors import ConfigurationError
-from offpolicy_monitor.store.failures import translated
+from offpolicy_monitor.store.failures import translated, try_room
 from offpolicy_monitor.store.lock import make_folder
+from offpolicy_monitor.store.patience import patience
+from offpolicy_monitor.store.sqlite import SqliteFile
 
 DRIVERS = {
     "sqlite": "sqlite",
@@ -24,22 +26,16 @@ DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
 }
-BUSY_SECONDS = 5
-CONNECT_SECONDS = 5
+#: Longest waits for the database of one transaction, in seconds, and for a free connection.
+READ_SECONDS = 4.0
+WRITE_SECONDS = 6.0
+TRY_SECONDS = 1.0
+POOL_SECONDS = 2
 
-SQLITE_SESSION = (
-    f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}",
-    "PRAGMA journal_mode = WAL",
-    "PRAGMA synchronous = FULL",
-    "PRAGMA foreign_keys = ON",
-)
 POSTGRES_READ: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-POSTGRES_SESSION = (
-    "SET synchronous_commit = on",
-    f"SET lock_timeout = '{2 * BUSY_SECONDS}s'",
-    "SET statement_timeout = '60s'",
-    "SET idle_in_transaction_session_timeout = '60s'",
-)
+#: Connections for those that read, and for the few that write: a crowd of readers must not keep a shard from its own.
+READERS: dict[str, Any] = {"pool_size": 8, "max_overflow": 24, "pool_timeout": POOL_SECONDS}
+WRITERS: dict[str, Any] = {"pool_size": 2, "max_overflow": 6, "pool_timeout": POOL_SECONDS}
 
 
 def parse_url(url: str) -> URL:
@@ -67,69 +63,82 @@ def sqlite_file(url: URL) -> Path | None:
 
 
 class Database:
-    """One engine, and the two kinds of transaction that the store knows; connects to nothing before the first."""
+    """Engines for the kinds of transaction that the store knows; connects to nothing before the first.
 
-    def __init__(self, url: URL) -> None:
-        path = self._file = sqlite_file(url)
-        if path is None:
-            self.engine = _postgres_engine(url)
-            self._readers: Engine = self.engine.execution_options(**POSTGRES_READ)
+    `bounded`: no transaction waits for the server longer than its patience, which is what requests need. Migrations
+    wait for as long as it takes.
+    """
+
+    def __init__(self, url: URL, bounded: bool = True) -> None:
+        self.bounded = bounded
+        path = sqlite_file(url)
+        self.file = None if path is None else SqliteFile(path)
+        self.engine: Engine
+        self._readers: Engine
+        if self.file is None:
+            from offpolicy_monitor.store import postgres  # of an extra that SQLite does without
+
+            self._readers = postgres.make_engine(url, bounded, READERS).execution_options(**POSTGRES_READ)
+            self.engine = self._trying = postgres.make_engine(url, bounded, WRITERS)
         else:
-            make_folder(path)
-            self.engine = _sqlite_engine(url.set(database=str(path)))
-            self._readers = self.engine
-        self._writers = self.engine.execution_options(offpolicy_write=True)
+            make_folder(self.file.file)
+            self.engine = self._readers = self.file.engine(QueuePool, **READERS)
+            self._trying = self.file.engine(NullPool, TRY_SECONDS)
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """One transaction that writes; commits at the end, rolls back on any error. Failures are translated."""
-        with translated(self._file), self._writers.begin() as connection:
+    def writing(self, seconds: float = WRITE_SECONDS) -> Iterator[Connection]:
+        """One transaction that writes; commits at the end, rolls back on any error. Failures are translated.
+
+        Raises Unavailable as well where the server was waited for longer than `seconds`; whether it has committed is
+        then not known.
+        """
+        with self._transaction(self.engine.execution_options(offpolicy_write=True), seconds) as connection:
             yield connection
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def trying(self) -> Iterator[Connection]:
+        """As `writing`, for a trial that must not take long.
+
+        On SQLite by a connection that remembers nothing of the file, and only if the disk has room for more.
+        """
+        self._try_disk()
+        with self._transaction(self._trying.execution_options(offpolicy_write=True), TRY_SECONDS) as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self, seconds: float = READ_SECONDS) -> Iterator[Connection]:
         """One transaction that only reads, all of it from one snapshot. Failures are translated."""
-        with translated(self._file), self._readers.begin() as connection:
+        with self._bounds(seconds), self._readers.begin() as connection:
             yield connection
 
     def close(self) -> None:
         """Close every connection."""
-        self.engine.dispose()
+        for engine in (self.engine, self._readers, self._trying):
+            engine.dispose()
+        if self.file is not None:
+            self.file.close()
 
+    @contextmanager
+    def _transaction(self, engine: Engine, seconds: float) -> Iterator[Connection]:
+        with self._bounds(seconds):
+            self._check_file()
+            with engine.begin() as connection:
+                yield connection
+            # Committed, but into a file that is found again?
+            self._check_file()
 
-def _sqlite_engine(url: URL) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS}, pool_size=8, max_overflow=24)
+    @contextmanager
+    def _bounds(self, seconds: float) -> Iterator[None]:
+        path = None if self.file is None else self.file.file
+        with translated(path), patience(seconds if self.bounded else None):
+            yield
 
-    @event.listens_for(engine, "connect")
-    def prepare(connection: Any, _record: object) -> None:
-        # The driver must not begin transactions by itself: it would begin them deferred, and after reads only.
-        connection.isolation_level = None
-        for statement in SQLITE_SESSION:
-            connection.execute(statement)
+    def _try_disk(self) -> None:
+        # Who may not make files in the folder may write the database all the same, once its log is there.
+        if self.file is not None:
+            with self._bounds(TRY_SECONDS), suppress(PermissionError):
+                try_room(self.file.file.parent)
 
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        write = connection.get_execution_options().get("offpolicy_write", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
-
-    return engine
-
-
-def _postgres_engine(url: URL) -> Engine:
-    engine = create_engine(
-        url,
-        connect_args={"connect_timeout": CONNECT_SECONDS, "application_name": "offpolicy-monitor"},
-        isolation_level="READ COMMITTED",
-        pool_pre_ping=True,
-        pool_size=8,
-        max_overflow=24,
-    )
-
-    @event.listens_for(engine, "connect")
-    def prepare(connection: Any, _record: object) -> None:
-        connection.autocommit = True
-        for statement in POSTGRES_SESSION:
-            connection.execute(statement)
-        connection.autocommit = False
-
-    return engine
+    def _check_file(self) -> None:
+        if self.file is not None:
+            self.file.check()

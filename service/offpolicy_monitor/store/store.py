@@ -27,6 +27,7 @@ from offpolicy_monitor.store import (
     run_rows,
     series,
     step_rows,
+    trial,
     verdicts,
     watching,
 )
@@ -40,10 +41,16 @@ from offpolicy_monitor.store.merging import Failed, Merged
 from offpolicy_monitor.store.paging import Page
 from offpolicy_monitor.store.preparing import prepare
 from offpolicy_monitor.store.records import Place, Receipt, ShardRecord
-from offpolicy_monitor.store.session import Database, parse_url, sqlite_file
+from offpolicy_monitor.store.session import TRY_SECONDS, WRITE_SECONDS, Database, parse_url, sqlite_file
 from offpolicy_monitor.summary.step import StepSummary
 
 Clock = Callable[[], float]
+#: Longest wait of a trial for other writes.
+TURN_SECONDS = 0.2
+#: Longest wait for the database of a look-up, for which a shard waits.
+LOOK_UP_SECONDS = 3.0
+#: Longest wait for the database of a scrape, which then goes without runs.
+SCRAPE_SECONDS = 2.0
 #: An alert that has been over for longer than this is no news any more.
 NEWS_SECONDS = 86_400.0
 
@@ -82,6 +89,7 @@ class Store:
         self._failed = failed
         self._set_aside = finishing.SetAside()
         self._turn = threading.Lock()
+        self._outcomes = trial.Outcomes()
 
     @classmethod
     def open(
@@ -223,7 +231,7 @@ class Store:
         Only the claim's key, digest and number of shards are looked at. What comes back may be out of date at once:
         `ingest` decides.
         """
-        with self._database.reading() as connection:
+        with self._database.reading(LOOK_UP_SECONDS) as connection:
             return known(connection, run, claim)
 
     def update_run(
@@ -338,23 +346,55 @@ class Store:
 
     def exported(self, limit: int, active_since: float) -> list[ExportedRun]:
         """What /metrics shows: the most recently active runs, each with its latest step that counts."""
-        with self._database.reading() as connection:
+        with self._database.reading(SCRAPE_SECONDS) as connection:
             return exported.read_exported(connection, limit, active_since)
 
     def ping(self) -> None:
-        """Raises Unavailable where the database does not answer."""
-        with self._database.reading() as connection:
+        """Raises Unavailable where the database does not answer soon."""
+        with self._database.reading(TRY_SECONDS) as connection:
             connection.execute(select(1))
+
+    def try_writing(self) -> None:
+        """Raises Unavailable where no shard could be stored now: a trial says so, or the last real write.
+
+        On SQLite the trial takes its turn. While another thread writes for long, only whether the database answers is
+        tried: what comes of that write is soon known.
+        """
+        if self._outcomes.prove():
+            return
+        if self._lock is None:
+            self._try()
+        elif self._turn.acquire(timeout=TURN_SECONDS):
+            try:
+                self._try()
+            finally:
+                self._turn.release()
+        else:
+            self.ping()
+        self._outcomes.check()
+
+    def _try(self) -> None:
+        with self._database.trying() as connection:
+            trial.write(connection)
 
     def schema_is_current(self) -> bool:
         """Whether the database answers and is at the newest revision."""
         try:
-            with self._database.reading() as connection:
+            with self._database.reading(TRY_SECONDS) as connection:
                 return migrate.revision_of(connection) == migrate.head()
         except Unavailable:
             return False
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        with self._turn, self._database.writing() as connection:
-            yield connection
+        if not self._turn.acquire(timeout=WRITE_SECONDS):
+            raise Unavailable(503, "store-busy", f"another write has gone on for more than {WRITE_SECONDS:g} s")
+        try:
+            with self._database.writing() as connection:
+                yield connection
+            self._outcomes.succeeded()
+        except Unavailable as error:
+            self._outcomes.failed(error)
+            raise
+        finally:
+            self._turn.release()

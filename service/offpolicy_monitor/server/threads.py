@@ -1,0 +1,33 @@
+"""Where plain functions of routes run: those that ask the store in threads of their own.
+
+The framework would run them in the threads that it has for everything, and a store that hangs would then keep
+/metrics, /docs and the files of the pages waiting too.
+"""
+
+from collections.abc import Callable
+from functools import partial, wraps
+from inspect import iscoroutinefunction
+from typing import Any
+
+from fastapi import Request
+from fastapi.routing import APIRoute
+
+from offpolicy_monitor.server import services
+
+
+def asks_the_store(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """The endpoint, run by the readers of the services; it must take the `request`."""
+
+    @wraps(endpoint)
+    async def in_a_reader(**values: Any) -> Any:
+        request: Request = values["request"]
+        return await services.of(request).readers.run(partial(endpoint, **values))
+
+    return in_a_reader
+
+
+class StoreRoute(APIRoute):
+    """A route whose endpoint asks the store, unless it is a coroutine and sees to it itself."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint if iscoroutinefunction(endpoint) else asks_the_store(endpoint), **options)

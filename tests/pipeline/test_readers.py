@@ -1,0 +1,63 @@
+"""Readers: who asks the store waits no longer than said, whatever becomes of the others."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+from offpolicy_monitor.errors import Unavailable
+from offpolicy_monitor.pipeline.readers import Readers
+
+
+def test_an_answer_and_an_error_come_back() -> None:
+    async def scenario() -> None:
+        readers = Readers("read", 1, 5.0)
+        assert await readers.run(lambda: 7) == 7
+        with pytest.raises(ZeroDivisionError):
+            await readers.run(lambda: 1 // 0)
+        readers.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("whole", "answered"), [(True, [None, None, None]), (False, ["read", None, None])])
+def test_who_waits_for_a_thread_that_hangs_is_told_in_time_and_what_has_not_begun_never_does(
+    whole: bool, answered: list[str | None]
+) -> None:
+    """One thread, three jobs, the first of which hangs: of `whole` readers even its own caller is told."""
+    let, begun = threading.Event(), []
+
+    def job(number: int) -> str:
+        begun.append(number)
+        let.wait(10)
+        return "read"
+
+    async def scenario() -> list[object]:
+        readers = Readers("read", 1, 0.2, whole)
+        tasks = [asyncio.create_task(readers.run(lambda n=n: job(n))) for n in range(3)]  # type: ignore[misc]
+        began = time.monotonic()
+        done, _ = await asyncio.wait(tasks[1:] + tasks[:1] * whole, timeout=5.0)
+        assert len(done) == 2 + whole
+        assert time.monotonic() - began < 2.0
+        let.set()
+        found: list[object] = await asyncio.gather(*tasks, return_exceptions=True)
+        readers.close()
+        return found
+
+    found = asyncio.run(scenario())
+    assert [None if isinstance(answer, Unavailable) else answer for answer in found] == answered
+    assert begun == [0]
+
+
+def test_the_age_of_the_oldest_job_is_known() -> None:
+    async def scenario() -> None:
+        readers, let = Readers("read", 1, 5.0), threading.Event()
+        task = asyncio.create_task(readers.run(lambda: let.wait(10)))
+        await asyncio.sleep(0.1)
+        assert readers.ages.oldest() >= 0.1
+        let.set()
+        await task
+        assert readers.ages.oldest() == 0.0
+        readers.close()
+
+    asyncio.run(scenario())

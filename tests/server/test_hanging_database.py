@@ -1,0 +1,146 @@
+"""A PostgreSQL that answers nothing: every request is answered in time, the end comes, and then all is as before."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sqlalchemy import URL, NullPool, create_engine, text
+
+from tests.fixtures.posters import Posters
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.service import COMMAND, DEFAULTS, clean_environment, free_port, stop, wait_until_ready
+from tests.fixtures.swallowing import Proxy
+
+POST_WITHIN, READY_WITHIN, SCRAPE_WITHIN, END_WITHIN = 15.0, 2.0, 5.0, 20.0
+#: What a busy machine may add to a promise.
+GRACE = 1.0
+HANGS_FOR = 12.0
+
+
+@dataclass
+class Served:
+    """A service over the proxy over the cluster."""
+
+    url: str
+    process: "subprocess.Popen[bytes]"
+    proxy: Proxy
+    cluster: Cluster
+    database: str
+
+
+@pytest.fixture
+def served(tmp_path: Path, postgres_cluster: Cluster, postgres_url: str) -> Iterator[Served]:
+    proxy, port = Proxy(postgres_cluster.socket), free_port()
+    name = postgres_url.rpartition("/")[2].partition("?")[0]
+    url = URL.create("postgresql+psycopg", "postgres", host="127.0.0.1", port=proxy.port, database=name)
+    variables = {"OFFPOLICY_DATABASE_URL": url.render_as_string(hide_password=False)}
+    environment = clean_environment() | DEFAULTS | variables
+    with (tmp_path / "service.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*COMMAND, "serve", "--port", str(port)], env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            wait_until_ready(f"http://127.0.0.1:{port}", process)
+            yield Served(f"http://127.0.0.1:{port}", process, proxy, postgres_cluster, postgres_url)
+        except BaseException:
+            print((tmp_path / "service.log").read_text(errors="replace")[-8000:])
+            raise
+        finally:
+            stop(process)
+            proxy.close()
+
+
+def get(url: str, within: float) -> tuple[int, str]:
+    """Status and body; an answer that takes longer fails."""
+    began = time.monotonic()
+    try:
+        with urllib.request.urlopen(url, timeout=within + GRACE) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    finally:
+        assert time.monotonic() - began < within + GRACE, url
+
+
+@contextmanager
+def locked(served: Served) -> Iterator[None]:
+    """Another session holds the table of runs."""
+    with create_engine(served.database, poolclass=NullPool).connect() as connection:
+        connection.execute(text("LOCK TABLE runs"))
+        yield
+
+
+HANGS: dict[str, Callable[[Served], AbstractContextManager[None]]] = {
+    "all of the server stands still": lambda served: served.cluster.frozen(),
+    "the network swallows everything": lambda served: served.proxy.swallowing(),
+    "a table is locked": locked,
+}
+
+
+@pytest.mark.parametrize("hang", HANGS)
+def test_everything_is_answered_in_time_while(hang: str, served: Served) -> None:
+    posters = Posters(served.url)
+    with posters.posting("p"):
+        time.sleep(1.5)
+        before = len(posters.acknowledged)
+        assert before > 0
+        with HANGS[hang](served):
+            until = time.monotonic() + HANGS_FOR
+            readers = start_readers(served.url, 40)
+            time.sleep(1.0)
+            while time.monotonic() < until:
+                assert get(f"{served.url}/healthz", 1.0)[0] == 200
+                status, ready = get(f"{served.url}/readyz", READY_WITHIN)
+                assert status == 503 and json.loads(ready)["checks"]["store"] is False and json.loads(ready)["reason"]
+                status, metrics = get(f"{served.url}/metrics", SCRAPE_WITHIN)
+                assert status == 200 and "offpolicy_build_info" in metrics
+                assert get(f"{served.url}/docs", SCRAPE_WITHIN)[0] == 200
+                time.sleep(0.3)
+        assert {reader.wait(30) for reader in readers} == {0}
+        time.sleep(3.0)
+        wait_until_ready(served.url, served.process)
+        time.sleep(1.0)
+    assert set(posters.answers) == {200, 503}, posters.problems
+    assert not posters.unanswered
+    assert posters.without_retry_after == 0
+    assert posters.slowest < POST_WITHIN + GRACE
+    assert len(posters.acknowledged) > before
+    assert_stored_once(served, posters)
+
+
+def start_readers(url: str, count: int) -> "list[subprocess.Popen[bytes]]":
+    """Requests that ask the database: each ends well if it is answered at all, within 15 s."""
+    command = ["curl", "--silent", "--output", "/dev/null", "--max-time", "15", f"{url}/v1/runs"]
+    return [subprocess.Popen(command) for _ in range(count)]
+
+
+def assert_stored_once(served: Served, posters: Posters) -> None:
+    """What was acknowledged is there, once, and nothing else is."""
+    with create_engine(served.database, poolclass=NullPool).connect() as connection:
+        query = "SELECT runs.name, shards.step FROM shards JOIN runs ON runs.id = shards.run_id"
+        stored = [(name, step) for name, step in connection.execute(text(query))]
+        complete = connection.execute(text("SELECT count(*) FROM steps WHERE state = 'complete' AND received = 1"))
+        assert complete.scalar_one() == len(stored)
+    assert len(stored) == len(set(stored))
+    assert set(stored) == posters.acknowledged
+
+
+def test_the_service_ends_when_told_though_its_database_stands_still(served: Served) -> None:
+    posters = Posters(served.url)
+    with served.cluster.frozen(), posters.posting("p"):
+        time.sleep(3.0)
+        began = time.monotonic()
+        os.kill(served.process.pid, signal.SIGTERM)
+        assert served.process.wait(END_WITHIN + GRACE) == 0
+        assert time.monotonic() - began < END_WITHIN + GRACE
+    assert posters.acknowledged == set()
+    assert set(posters.answers) <= {503}
