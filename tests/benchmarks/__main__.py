@@ -24,6 +24,7 @@ from tests.benchmarks.primitives import primitive_rows
 from tests.benchmarks.reduce import reduce_rows
 from tests.benchmarks.rows import Row, table
 from tests.benchmarks.scale import FULL, QUICK, Scale
+from tests.benchmarks.scrape import scrape_rows
 from tests.benchmarks.storage import commit_rows, memory_rows
 from tests.benchmarks.timing import Progress
 
@@ -37,6 +38,7 @@ PARTS: dict[str, Part] = {
     "grid": lambda scale, progress, folder: grid_rows(scale, progress),
     "ingest": ingest_rows,
     "commits": commit_rows,
+    "scrape": scrape_rows,
     "memory": memory_rows,
     "client": client_rows,
     "reduce": lambda scale, progress, folder: reduce_rows(scale, progress),
