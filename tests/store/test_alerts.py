@@ -1,7 +1,8 @@
 """What the rules say is kept with the step that it was said of, on SQLite and on PostgreSQL, and told once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from offpolicy_monitor.store import Receipt, Store
 from offpolicy_monitor.store.histories import RunHistory
 from offpolicy_monitor.store.locking import HeldRun
 
-from tests.fixtures.shards import make_record
+from tests.fixtures import shards
 from tests.fixtures.stores import Clock
 
 Open = Callable[..., Store]
+#: Shards of training steps of one gradient step, as they say.
+make_record = partial(shards.make_record, minibatches=1)
 
 
 @dataclass
@@ -22,6 +25,7 @@ class Script:
 
     severities: dict[int, tuple[str, ...]]
     paths: Sequence[str] = ("tokens", "gaps.mismatch.k3", "policy_version")
+    of_all: Collection[str] = ("tokens",)
     seen: RunHistory | None = None
 
     def steps(self, run: HeldRun, history: RunHistory, before: Sequence[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
@@ -209,3 +213,45 @@ def test_exported_rows_have_what_the_rules_said_and_how_fast_the_run_steps(open_
     [row] = store.exported(10, 0.0)
     assert [state["severity"] for state in row.states] == ["info"]
     assert (row.step_seconds, row.finished) == (30.0 if steps > 1 else None, False)
+
+
+def test_a_training_step_is_judged_by_its_last_gradient_step_and_by_the_merge_of_all(open_store: Open) -> None:
+    store, script = judged(open_store, {})
+    for minibatch in range(3):
+        store.ingest([shards.make_record(4, minibatch=minibatch, minibatches=3, tokens=100 * minibatch + 50)])
+        assert (script.seen is None) == (minibatch < 2)
+    assert script.seen is not None
+    last = store.step("r1", 4)["gaps"]["mismatch"]["k3"]
+    assert {path: values.tolist() for path, values in script.seen.columns.items() if path != "policy_version"} == {
+        "tokens": [50 + 150 + 250],
+        "gaps.mismatch.k3": [last],
+    }
+
+
+def test_a_store_opened_again_goes_on_waiting(open_store: Open, clock: Clock) -> None:
+    store, _ = judged(open_store, {0: ("warning",)})
+    store.ingest([shards.make_record(0, minibatches=2)])
+    store.close()
+    again, script = judged(open_store, {0: ("warning",)})
+    assert again.sweep(now=1599.0, timeout=600.0) == 0
+    assert script.seen is None
+    again.sweep(now=1600.0, timeout=600.0)
+    assert states(again) == [("warning", "active", 0, 0)]
+
+
+def test_steps_that_nobody_completes_are_all_judged_when_their_time_is_up(open_store: Open) -> None:
+    store, script = judged(open_store, {})
+    store.ingest([shards.make_record(step, minibatches=2) for step in range(150)])
+    store.sweep(now=9999.0, timeout=600.0)
+    assert script.seen is not None and list(script.seen.steps) == list(range(150))
+
+
+def test_what_an_attempt_was_judged_by_counts_no_longer_once_another_has_begun_the_step(open_store: Open) -> None:
+    store, script = judged(open_store, {})
+    store.ingest([make_record(step, tokens=10 + step) for step in range(4)])
+    store.ingest([shards.make_record(3, attempt=1, minibatches=2, tokens=7)])
+    assert script.seen is not None and script.seen.columns["tokens"].tolist() == [10, 11, 12, 13]
+    store.update_run("r1", profile="fp8")
+    assert script.seen.columns["tokens"].tolist() == [10, 11, 12]
+    store.ingest([shards.make_record(3, attempt=1, minibatch=1, minibatches=2, tokens=7)])
+    assert script.seen.columns["tokens"].tolist() == [10, 11, 12, 14]

@@ -1,8 +1,9 @@
 """The schema is what the tables say, on both databases, and an upgrade happens whole or not at all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic import command
@@ -10,7 +11,11 @@ from alembic.config import Config
 from offpolicy_monitor import resources
 from offpolicy_monitor.errors import ConfigurationError, Unavailable
 from offpolicy_monitor.store import Store, migrate
+from offpolicy_monitor.store.alert_rows import Episode
+from offpolicy_monitor.store.histories import RunHistory
+from offpolicy_monitor.store.judging import NoRules
 from offpolicy_monitor.store.lock import WriterLock
+from offpolicy_monitor.store.locking import HeldRun
 from offpolicy_monitor.store.session import Database, parse_url
 from sqlalchemy import text
 
@@ -49,6 +54,54 @@ def test_a_database_of_an_older_program_keeps_its_runs(database_url: str) -> Non
     found = store.run("old")
     store.close()
     assert (found["profile"], found["methods"]) == ("fp8", None)
+
+
+def test_histories_of_an_older_program_are_judged_on(database_url: str) -> None:
+    judge, again = Watching(), Watching()
+    with closing(Store.open(database_url, lambda: 1000.0, judge)) as store:
+        store.ingest([make_record(step, minibatches=1, tokens=100 + step, policy_version=step) for step in range(6)])
+        store.ingest([make_record(6, minibatch=place, minibatches=3, tokens=200) for place in range(2)])
+        store.ingest([make_record(3, attempt=1, minibatches=1, tokens=7, policy_version=9)])
+    expected = {path: column.tolist() for path, column in judge.seen.columns.items()}
+    downgraded(database_url, "0004")
+
+    migrate.upgrade(database_url)
+
+    assert migrate.check(database_url) == []
+    with closing(Store.open(database_url, lambda: 1000.0, again)) as store:
+        store.update_run("r1", profile="fp8")
+        assert list(again.seen.steps) == [0, 1, 2, 3]
+        assert {path: column.tolist() for path, column in again.seen.columns.items()} == expected
+        # How many gradient steps its steps have is known as well: one.
+        store.ingest([make_record(4, attempt=1, tokens=8)])
+    assert again.seen.columns["tokens"].tolist() == [100, 101, 102, 7, 8]
+
+
+class Watching(NoRules):
+    """A judge that says nothing and remembers what it was shown."""
+
+    paths: Sequence[str] = ("tokens", "gaps.mismatch.k3", "policy_version")
+    seen: RunHistory
+
+    def __init__(self) -> None:
+        pass
+
+    def steps(
+        self, run: HeldRun, history: RunHistory, before: Sequence[Episode]
+    ) -> tuple[list[dict[str, Any]], list[Episode]]:
+        self.seen = history
+        return [], list(before)
+
+
+def downgraded(database_url: str, revision: str) -> None:
+    database = Database(parse_url(database_url))
+    with database.writing() as connection:
+        config = Config()
+        config.set_main_option("script_location", str(resources.path("migrations")))
+        config.set_main_option("path_separator", "os")
+        config.attributes["connection"] = connection
+        command.downgrade(config, revision)
+    database.close()
 
 
 def test_check_names_a_column_that_the_tables_do_not_have(database_url: str) -> None:

@@ -9,11 +9,12 @@ from offpolicy_monitor.alerts.engine import RuleState, evaluate
 from offpolicy_monitor.alerts.episodes import Episode
 from offpolicy_monitor.alerts.history import History
 from offpolicy_monitor.alerts.rule import CORRECTIONS, PROFILES, SEVERITIES, Rule, Severity, Terms
-from offpolicy_monitor.alerts.rules import PATHS, RULES
+from offpolicy_monitor.alerts.rules import OF_ALL, PATHS, RULES
 from offpolicy_monitor.alerts.wall_clock import WALL_CLOCK_RULES, Timing, WallClockRule
 
 __all__ = [
     "CORRECTIONS",
+    "OF_ALL",
     "PATHS",
     "PROFILES",
     "RULES",

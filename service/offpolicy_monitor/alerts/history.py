@@ -1,7 +1,6 @@
 """History: figures of a run's training steps in order, as columns; what a step lacks is NaN.
 
-A training step stands here with its latest gradient step, since mismatch is the same in all of them and staleness
-grows. Shapes: n steps.
+Which of its gradient steps a figure of a training step is of is told by rules.OF_LAST. Shapes: n steps.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

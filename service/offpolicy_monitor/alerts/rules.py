@@ -248,3 +248,10 @@ PATHS: Final = tuple(
         | {"excluded_tokens.nonfinite", "suspect_tokens.positive", "zero_filled_tokens"}
     )
 )
+
+#: What begins so is a figure of the last gradient step of a training step, since updates move it.
+OF_LAST: Final = ("attribution.", "correction.", "gaps.staleness.", "gaps.total.", "policy_version")
+
+#: Every other figure is of the merge of all gradient steps: engine and data are the same in all of them, and what an
+#: early one alone shows (an engine, a shard, a token that is NaN, a stale sequence) is not missed.
+OF_ALL: Final = frozenset(path for path in PATHS if not path.startswith(OF_LAST))

@@ -3,11 +3,11 @@
 It turns a run's row into the terms it is judged by, and rows of alerts into episodes and back.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from offpolicy_monitor.alerts import PATHS, Episode, History, Terms, Timing
+from offpolicy_monitor.alerts import OF_ALL, PATHS, Episode, History, Terms, Timing
 from offpolicy_monitor.alerts.judge import judge_steps, judge_timing, shown
 from offpolicy_monitor.methods import PRESETS, MethodRow, restored
 from offpolicy_monitor.store.histories import RunHistory
@@ -22,6 +22,7 @@ class RulesJudge:
     """Implements store.judging.Judge."""
 
     paths: Sequence[str] = PATHS
+    of_all: Collection[str] = OF_ALL
 
     def steps(
         self, run: HeldRun, history: RunHistory, before: Sequence[Mapping[str, Any]]

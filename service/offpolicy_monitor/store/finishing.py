@@ -12,9 +12,10 @@ from typing import Final
 from sqlalchemy import Connection, or_, select, tuple_
 from sqlalchemy.exc import DBAPIError
 
-from offpolicy_monitor.store.ingest import LEDGER_COLUMNS, gradient_step
+from offpolicy_monitor.store import training_rows
 from offpolicy_monitor.store.judging import Judging
 from offpolicy_monitor.store.ledger import GradientStep
+from offpolicy_monitor.store.ledger_rows import LEDGER_COLUMNS, gradient_step
 from offpolicy_monitor.store.locking import HeldRun, hold_ids
 from offpolicy_monitor.store.merging import Merged
 from offpolicy_monitor.store.records import Place
@@ -76,7 +77,7 @@ def read_step(connection: Connection, place: Place) -> GradientStep | None:
 def keep(
     connection: Connection, merges: Mapping[Place, Merged], judging: Judging, now: float, failed: PutAside
 ) -> list[Place]:
-    """Keep merges of steps and judge the runs; answers the steps that changed.
+    """Keep merges of steps and judge the training steps that are over by them; answers the steps that changed.
 
     A step that cannot be kept is told to `failed`, and leaves the others undisturbed.
     """
@@ -92,6 +93,23 @@ def keep(
     return kept
 
 
+def judge_overdue(connection: Connection, deadline: float, judging: Judging, now: float) -> int:
+    """Judge training steps, MOST at most, whose newest gradient step began at `deadline` (unix seconds) or before.
+
+    Of their gradient steps those that count are judged, and no other is waited for; answers how many steps they were.
+    """
+    runs_ = {run for run, _ in training_rows.overdue(connection, deadline, MOST)}
+    if not runs_:
+        return 0
+    held = hold_ids(connection, runs_)
+    names = {run.id: name for name, run in held.items()}
+    # Asked again, now that nobody else changes these runs.
+    places = [place for place in training_rows.overdue(connection, deadline, MOST) if place[0] in names]
+    waited_for = training_rows.load(connection, names, places)
+    judging.settle(connection, held, waited_for, {}, now, deadline)
+    return len(waited_for)
+
+
 def _keep_together(
     connection: Connection, run: HeldRun, merges: Mapping[Place, Merged], judging: Judging, now: float
 ) -> list[Place]:
@@ -101,7 +119,9 @@ def _keep_together(
         with connection.begin_nested():
             of_step = {id(step): merges[place] for place, step in newer}
             save_steps(connection, {run.name: run}, [step for _, step in newer], of_step)
-            judging.runs(connection, [run], now)
+            of_rows = {step.id: merges[place] for place, step in newer}
+            touched = training_rows.load(connection, {run.id: run.name}, {place[:2] for place, _ in newer})
+            judging.settle(connection, {run.name: run}, touched, of_rows, now)
     return [place for place, _ in newer]
 
 

@@ -6,29 +6,24 @@ cannot be stored comes back as its Refusal and leaves no trace; the others are n
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 
 from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.store import training_rows
 from offpolicy_monitor.store.alert_rows import open_alerts
 from offpolicy_monitor.store.judging import Judging
 from offpolicy_monitor.store.ledger import GradientStep, Ledger
+from offpolicy_monitor.store.ledger_rows import LEDGER_COLUMNS, gradient_step
 from offpolicy_monitor.store.locking import HeldRun, hold_runs
 from offpolicy_monitor.store.merging import Failed, Merged, merge_at_once
 from offpolicy_monitor.store.records import Receipt, ShardKey, ShardRecord
 from offpolicy_monitor.store.saving import save_steps
 from offpolicy_monitor.store.tables import runs, shards, steps
+from offpolicy_monitor.store.training import TrainingStep
 from offpolicy_monitor.store.verdicts import verdict, worst_of_each_rule
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary
-
-# Everything of a step's row but its merge, which is large and not needed to decide.
-LEDGER_COLUMNS = (
-    *(steps.c.id, steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.shards, steps.c.received),
-    *(steps.c.merged, steps.c.state, steps.c.minibatches, steps.c.policy_version, steps.c.superseded),
-    *(steps.c.first_received_at, steps.c.last_received_at),
-)
 
 
 def ingest(
@@ -39,7 +34,7 @@ def ingest(
     now: float,
     failed: Failed,
 ) -> list[Receipt | Refusal]:
-    """Store each record once, and judge the runs whose steps it completes; answers in the order given.
+    """Store each record once, and judge the training steps that are over by it; answers in the order given.
 
     A step that is too large to be merged here, and one whose merge fails, which is told to `failed`, are left as they
     were; receipts name the former in `unmerged`.
@@ -63,8 +58,9 @@ def ingest(
         failed(step, error)
 
     merged = _write(connection, held, ledger, blobs, put_aside)
-    changed = {step.run for key, step in ledger.touched.items() if key in merged or step.superseded}
-    judging.runs(connection, [held[name] for name in sorted(changed)], now)
+    if ledger.touched:
+        of_rows = {ledger.touched[key].id: found for key, found in merged.items()}
+        judging.settle(connection, held, _to_settle(connection, held, ledger), of_rows, now)
     answers = [
         _as_it_stands(answer, record, held, ledger, failures) for record, answer in zip(records, answers, strict=True)
     ]
@@ -85,6 +81,22 @@ def _as_it_stands(
     place = (held[step.run].id, step.step, step.minibatch, step.attempt)
     waits = id(step) not in failures and not step.superseded
     return replace(answer, step_completed=False, unmerged=place if waits else None)
+
+
+def _to_settle(connection: Connection, held: Mapping[str, HeldRun], ledger: Ledger) -> list[TrainingStep]:
+    """The training steps that may be over now: those touched, and those that wait for a later one to begin."""
+    ids = {name: run.id for name, run in held.items()}
+    touched = {(ids[step.run], step.step) for step in ledger.touched.values()}
+    restarted = {(ids[step.run], step.step) for step in ledger.touched.values() if step.superseded}
+    training_rows.forget(connection, restarted)
+    newest: dict[int, int] = {}
+    for run, step in touched:
+        newest[run] = max(step, newest.get(run, step))
+    earlier = {place for place in training_rows.undeclared(connection, newest) if place[1] < newest[place[0]]}
+    names = {run.id: name for name, run in held.items()}
+    waited_for = training_rows.load(connection, names, earlier - touched)
+    standing = [TrainingStep.of(list(ledger.steps[names[run], step].values())) for run, step in touched]
+    return [*standing, *waited_for]
 
 
 def _with_alerts(
@@ -122,12 +134,6 @@ def load_ledger(connection: Connection, ids: Mapping[str, int], records: Sequenc
     for *key, digest in connection.execute(select(*columns, shards.c.digest).where(tuple_(*columns).in_(keys))):
         ledger.digests[keys[tuple(key)]] = digest
     return ledger
-
-
-def gradient_step(run: str, row: Any) -> GradientStep:
-    """A row of LEDGER_COLUMNS as a value."""
-    values = {column.name: row._mapping[column] for column in LEDGER_COLUMNS if column is not steps.c.run_id}
-    return GradientStep(run=run, **values)
 
 
 def _write(

@@ -1,29 +1,37 @@
 """Has runs judged by their rules, and keeps what they say, in the transaction of what changed their figures.
 
-So a breach is counted if and only if its step is stored. The rules come from outside as a Judge, a pure function; the
-caller holds the rows of the runs.
+A training step is judged once, when it is over; while it is open, what was said of the one before stands. So a breach
+is counted if and only if its step is stored. The rules come from outside as a Judge, a pure function; the caller holds
+the rows of the runs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, insert, select, update
 
+from offpolicy_monitor.store import training_rows
 from offpolicy_monitor.store.alert_rows import Episode, end_all, open_alerts, save
 from offpolicy_monitor.store.codec import pack, unpack
 from offpolicy_monitor.store.histories import Histories, RunHistory
+from offpolicy_monitor.store.judged_figures import Merges, judged_figures
 from offpolicy_monitor.store.locking import HeldRun
 from offpolicy_monitor.store.run_rows import run_id
 from offpolicy_monitor.store.tables import judgements
 from offpolicy_monitor.store.timing import median_step_seconds
+from offpolicy_monitor.store.training import NEVER, TrainingStep
 
 
 class Judge(Protocol):
-    """The rules. `paths` are the figures they look at; episodes are mappings with the keys of alert_rows.EPISODE."""
+    """The rules. `paths` are the figures they look at, `of_all` those of them that are of the merge of all gradient
+    steps of a training step; episodes are mappings with the keys of alert_rows.EPISODE."""
 
     @property
     def paths(self) -> Sequence[str]: ...
+
+    @property
+    def of_all(self) -> Collection[str]: ...
 
     def steps(
         self, run: HeldRun, history: RunHistory, before: Sequence[Episode]
@@ -46,6 +54,7 @@ class NoRules:
     """A judge that has nothing to say."""
 
     paths: Sequence[str] = ()
+    of_all: Collection[str] = ()
 
     def steps(
         self, run: HeldRun, history: RunHistory, before: Sequence[Episode]
@@ -77,8 +86,40 @@ class Judging:
         """With histories that are still to be read."""
         return cls(judge, Histories(judge.paths))
 
+    def settle(
+        self,
+        connection: Connection,
+        held: Mapping[str, HeldRun],
+        touched: Sequence[TrainingStep],
+        merges: Merges,
+        now: float,
+        deadline: float = NEVER,
+    ) -> None:
+        """Of training steps that may be over, judge those that are, and wait for what the others lack.
+
+        Of what began at `deadline` (unix seconds) or before, nothing more is waited for.
+        """
+        if not self.judge.paths:
+            return
+        judged = set()
+        # In their order: how many gradient steps one had tells how many to wait for in the next.
+        for step in sorted(touched, key=lambda step: (step.run, step.step)):
+            run = held[step.run]
+            place = run.id, step.step
+            if not _is_over(connection, run.id, step, deadline):
+                training_rows.wait(connection, place, step)
+                continue
+            training_rows.drop_waiting(connection, place)
+            if step.counting:
+                training_rows.keep(connection, place, step, self._figures(connection, run, step, merges))
+                judged.add(step.run)
+        self.runs(connection, [held[name] for name in sorted(judged)], now)
+
+    def _figures(self, connection: Connection, run: HeldRun, step: TrainingStep, merges: Merges) -> dict[str, float]:
+        return judged_figures(connection, run, step, merges, self.judge.paths, self.judge.of_all)
+
     def runs(self, connection: Connection, held: Iterable[HeldRun], now: float) -> None:
-        """Judge runs by their newest steps that count; nothing is said of a run that has none."""
+        """Judge runs by the training steps that are over; nothing is said of a run that has none."""
         wanted = list(held) if self.judge.paths else []
         before = open_alerts(connection, [run.id for run in wanted]) if wanted else {}
         for run in wanted:
@@ -89,7 +130,7 @@ class Judging:
                 _keep(connection, run.id, history.steps[-1], states)
 
     def changed(self, connection: Connection, run: HeldRun, now: float) -> None:
-        """Judge a run whose settings have changed; of one that is finished, everything is over."""
+        """Judge a run whose settings have changed, by what was judged before; of one that is finished, all is over."""
         if run.finished_at is None:
             self.runs(connection, [run], now)
         else:
@@ -101,6 +142,12 @@ def read_states(connection: Connection, run: str) -> tuple[int | None, list[dict
     query = select(judgements.c.step, judgements.c.states).where(judgements.c.run_id == run_id(connection, run))
     row = connection.execute(query).one_or_none()
     return (row.step, unpack(row.states)["states"]) if row is not None else (None, [])
+
+
+def _is_over(connection: Connection, run: int, step: TrainingStep, deadline: float) -> bool:
+    return step.is_over(
+        lambda: training_rows.learned(connection, run), lambda: training_rows.later(connection, run, step), deadline
+    )
 
 
 def _keep(connection: Connection, run: int, step: int, states: list[dict[str, Any]]) -> None:

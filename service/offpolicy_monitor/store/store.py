@@ -157,7 +157,7 @@ class Store:
 
     def sweep(self, now: float, timeout: float, turn: Turn = at_once) -> int:
         """Let steps count whose first shard is `timeout` seconds old and that still lack shards, and those that lack
-        only their merge; answers how many."""
+        only their merge; answers how many. Training steps for which nothing came in that time are judged."""
         closed = 0
         while True:
             clock = time.monotonic()
@@ -169,7 +169,9 @@ class Store:
                 merges = self.merge(wanted[start : start + finishing.MOST])
                 closed += turn(partial(self.keep, merges)) if merges else 0
             if len(due) < limit:
-                return closed
+                break
+        self._until_none(turn, lambda c: finishing.judge_overdue(c, now - timeout, self._judging, self._clock()))
+        return closed
 
     def watch(self, expiry: float, turn: Turn = at_once) -> int:
         """Judge runs by the wall clock; answers for how many something changed.

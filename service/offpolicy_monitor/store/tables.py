@@ -1,14 +1,17 @@
 """The tables, as SQLAlchemy metadata. The migrations are what makes them; `migrate.check` proves that both agree.
 
-Six tables: runs; shards as they were acknowledged; steps, one row a gradient step and attempt, with what its shards
-merged to; metrics, the headline figures of steps in a narrow form that plots read fast; judgements, what the rules say
-of each run's newest step; alerts, one row a breach from its beginning to its end. Knows no query.
+Eight tables: runs; shards as they were acknowledged; steps, one row a gradient step and attempt, with what its shards
+merged to; metrics, the headline figures of steps in a narrow form that plots read fast; waiting_steps, training steps
+that are not over yet; judged_steps, the figures that the others were judged by; judgements, what the rules say of each
+run's newest step; alerts, one row a breach from its beginning to its end. Knows no query.
 
 Times are unix seconds. `summary` is a stored StepSummary, `figures` its finalised figures as JSON; both compressed.
 `steps.merged` says how many shards the kept summary and figures are of, NULL before the first; `received` may be ahead.
 `runs.deleted` marks a run that is gone for every reader; its rows go in portions, and its name is free at once.
 `runs.methods` are the method rows chosen for the run, NULL for the default ones; `correction` names the one that the
-trainer really uses, `overrides` are the run's own thresholds by rule. `alerts.told` is the state that was last told.
+trainer really uses, `overrides` are the run's own thresholds by rule. `waiting_steps.since` is when the newest
+gradient step began; `judged_steps.figures` are JSON by path, compressed, and `checksum` is theirs. `alerts.told` is the
+state that was last told.
 """
 
 from sqlalchemy import (
@@ -128,6 +131,28 @@ metrics = Table(
     Column("metric", String(128), primary_key=True),
     Column("value", Double, nullable=False),
     sqlite_with_rowid=False,
+)
+
+waiting_steps = Table(
+    "waiting_steps",
+    metadata,
+    _run_id(primary_key=True),
+    Column("step", BigInteger, primary_key=True, autoincrement=False),
+    Column("minibatches", BigInteger),
+    Column("since", Double, nullable=False),
+    Index(None, "since"),
+)
+
+judged_steps = Table(
+    "judged_steps",
+    metadata,
+    _run_id(primary_key=True),
+    Column("step", BigInteger, primary_key=True, autoincrement=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("minibatches", BigInteger, nullable=False),
+    Column("checksum", BigInteger, nullable=False),
+    Column("figures", LargeBinary, nullable=False),
+    Index(None, "run_id", "attempt", "step"),
 )
 
 judgements = Table(

@@ -1,0 +1,67 @@
+"""The figures that rules judge a training step by: of its last gradient step, or of the merge of all that count.
+
+Engine and data are the same in every gradient step, so what tells of them is of all, and nothing that was in an early
+one alone is missed; what updates move is of the last. Which figure is which is the judge's to say.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from sqlalchemy import Connection, select
+
+from offpolicy_monitor.store.codec import unpack
+from offpolicy_monitor.store.fields import headline
+from offpolicy_monitor.store.ledger import GradientStep
+from offpolicy_monitor.store.locking import HeldRun
+from offpolicy_monitor.store.merging import Merged, merge_stored
+from offpolicy_monitor.store.tables import steps
+from offpolicy_monitor.store.training import TrainingStep
+from offpolicy_monitor.summary import stored
+from offpolicy_monitor.summary.step import StepSummary, merge_all
+
+#: Merges that this transaction has made, by the ids of their rows.
+Merges = Mapping[int | None, Merged]
+
+
+def judged_figures(
+    connection: Connection,
+    run: HeldRun,
+    step: TrainingStep,
+    merges: Merges,
+    paths: Collection[str],
+    of_all: Collection[str],
+) -> dict[str, float]:
+    """The figures at `paths` that the training step has; `of_all` are those of the merge of its gradient steps.
+
+    What `merges` lacks is read. `policy_version` is that of the last gradient step.
+    """
+    counting = step.counting
+    last = _headline(connection, run, counting[-1], merges)
+    if counting[-1].policy_version is not None:
+        last["policy_version"] = counting[-1].policy_version
+    whole = last if len(counting) == 1 else _merged(connection, run, counting, merges)
+    chosen = {path: (whole if path in of_all else last).get(path) for path in paths}
+    return {path: value for path, value in chosen.items() if value is not None}
+
+
+def _headline(connection: Connection, run: HeldRun, step: GradientStep, merges: Merges) -> dict[str, float]:
+    if step.id in merges:
+        return headline(merges[step.id].figures, run.correction)
+    figures = connection.execute(select(steps.c.figures).where(steps.c.id == step.id)).scalar_one()
+    return headline(unpack(figures), run.correction)
+
+
+def _merged(
+    connection: Connection, run: HeldRun, gradient_steps: Sequence[GradientStep], merges: Merges
+) -> dict[str, float]:
+    """The headline figures of the merge of all, in the order of their minibatches."""
+    summaries = [_summary(connection, run, step, merges) for step in gradient_steps]
+    return headline(merge_all(summaries).step_figures(), run.correction)
+
+
+def _summary(connection: Connection, run: HeldRun, step: GradientStep, merges: Merges) -> StepSummary:
+    if step.id in merges:
+        return stored.from_bytes(merges[step.id].summary)
+    blob = connection.execute(select(steps.c.summary).where(steps.c.id == step.id)).scalar_one()
+    if blob is None:
+        return merge_stored(connection, run.id, step.step, step.minibatch, step.attempt)
+    return stored.from_bytes(blob)
