@@ -92,7 +92,9 @@ class Settings(BaseSettings):
     )
 
     inflight_bytes: int = Field(
-        1024 * MEBIBYTE, ge=1, description="Bytes of request bodies admitted at once; later ones wait unread."
+        1024 * MEBIBYTE,
+        ge=1,
+        description="Bytes of request bodies held at once, an eighth for small ones; later ones wait unread.",
     )
     decoding_bytes: int = Field(
         1024 * MEBIBYTE, ge=1, description="Bytes that decompressing and parsing bodies may take at once; others wait."

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import pytest
 from offpolicy_monitor.errors import Unavailable
 from offpolicy_monitor.pipeline.admission import ByteBudget
+from offpolicy_monitor.pipeline.lanes import BodyBudget
+from offpolicy_monitor.pipeline.pace import Pace
 
 SETTING = "OFFPOLICY_INFLIGHT_BYTES"
 
@@ -185,5 +187,58 @@ def test_nothing_needs_no_place_in_the_queue() -> None:
         budget = ByteBudget(10, 0.02, SETTING)
         async with budget.reserve(10), budget.reserve(0):
             assert budget.used == 10
+
+    asyncio.run(scenario())
+
+
+async def receiving(budget: ByteBudget, size: int, pace: Pace) -> str:
+    """Hold bytes and wait for a sender who sends nothing, until told not to."""
+    cut = asyncio.Event()
+    async with budget.reserve(size, pace):
+        with pace.waiting(cut.set):
+            await cut.wait()
+    return "cut off"
+
+
+def test_who_waits_gets_the_room_of_the_slowest_and_the_others_keep_theirs() -> None:
+    async def scenario() -> None:
+        budget, admitted, release = ByteBudget(10, 5, SETTING), list[int](), asyncio.Event()
+        slow, fast = Pace(100, 5.0, received=1, waited=2.0), Pace(100, 60.0, received=99, waited=2.0)
+        tasks = [asyncio.create_task(receiving(budget, 5, pace)) for pace in (fast, slow)]
+        await settle()
+        assert not slow.is_cut_off  # nobody waits
+        waiting = asyncio.create_task(hold(budget, 5, admitted, release))
+        assert await tasks[1] == "cut off"
+        await settle()
+        assert (admitted, fast.is_cut_off, budget.used) == ([5], False, 10)
+        release.set()
+        await waiting
+        fast.cut_off()
+        await tasks[0]
+        assert budget.used == 0
+
+    asyncio.run(scenario())
+
+
+def test_the_pace_of_who_waits_for_room_is_not_judged() -> None:
+    pace = Pace(1_000_000, 60.0, received=1, waited=50.0)
+    assert pace.lag() == 0
+    with pace.waiting(lambda: None):
+        assert pace.lag() > 1
+
+
+def test_large_bodies_leave_a_share_to_small_ones_and_the_whole_is_never_exceeded() -> None:
+    async def scenario() -> None:
+        budget = BodyBudget(800, 0.02, SETTING)
+        async with budget.reserve(700, 700, Pace(700, 60)):
+            with pytest.raises(Unavailable):
+                async with budget.reserve(1, 26, Pace(26, 60)):
+                    raise AssertionError("larger than small")
+            async with budget.reserve(25, 25, Pace(25, 60)), budget.reserve(75, 25, Pace(25, 60)):
+                assert budget.used == 800
+                with pytest.raises(Unavailable):
+                    async with budget.reserve(1, 1, Pace(1, 60)):
+                        raise AssertionError("beyond the capacity")
+        assert budget.used == 0
 
     asyncio.run(scenario())

@@ -1,7 +1,8 @@
 """ByteBudget: how many bytes of one kind may be in memory at once.
 
-A share is reserved before its bytes are there, in order of arrival, so that TCP holds back what does not fit. One whose
-size is not known beforehand grows. Lives on one event loop; knows neither HTTP nor what the bytes mean.
+A share is reserved before its bytes are there, in order of arrival, so that TCP holds back what does not fit. It may
+grow as they come; where they come too slowly, it is lost to those that wait. Lives on one event loop; knows neither
+HTTP nor what the bytes mean.
 """
 
 import asyncio
@@ -9,16 +10,22 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from offpolicy_monitor.errors import Unavailable
+from offpolicy_monitor.pipeline.pace import Pace
+
+#: How long one waits before the slowest of those that are in is cut off, and again before the next one is, seconds.
+PATIENCE: Final = 0.25
 
 
 @dataclass(eq=False)
 class Reservation:
-    """Bytes that one request holds of the budget."""
+    """Bytes that one request holds of the budget, and the pace at which they come, if they are still to come."""
 
     budget: "ByteBudget"
     size: int
+    pace: Pace | None = None
 
     async def grow(self, size: int) -> None:
         """Hold `size` bytes, or the whole budget where they are more; waits for them as `reserve` does."""
@@ -47,6 +54,9 @@ class ByteBudget:
     A request for more than the capacity gets all of it: it runs alone instead of never. New requests are admitted first
     come first served, once none that is already in waits to grow; of those, the oldest goes first. Where every one that
     is in waits to grow, none could ever end: the oldest is then let over the capacity, which at most doubles it.
+
+    While one waits, those that are in and would not have all their bytes in time at their pace are cut off, the slowest
+    first.
     """
 
     def __init__(self, capacity: int, timeout: float, setting: str) -> None:
@@ -59,12 +69,12 @@ class ByteBudget:
         self._arriving: deque[_Waiting] = deque()
 
     @asynccontextmanager
-    async def reserve(self, size: int) -> AsyncIterator[Reservation]:
+    async def reserve(self, size: int, pace: Pace | None = None) -> AsyncIterator[Reservation]:
         """Hold `size` bytes for the block; wait for them at most `timeout` seconds, else Unavailable (503).
 
         Nothing needs no place in the queue.
         """
-        reservation = Reservation(self, 0)
+        reservation = Reservation(self, 0, pace)
         if size == 0:
             yield reservation
             return
@@ -117,11 +127,20 @@ class ByteBudget:
         self._admit()
         try:
             async with asyncio.timeout(self.timeout):
-                await asyncio.shield(waiting.admitted)
+                while not waiting.admitted.done():
+                    await asyncio.wait([waiting.admitted], timeout=PATIENCE)
+                    self._cut_off_the_slowest()
         except TimeoutError:
             raise self._too_long() from None
         finally:
             self._leave(waiting)
+
+    def _cut_off_the_slowest(self) -> None:
+        """Of those that are in; nobody where none waits any more, or all are fast enough."""
+        paces = [held.pace for held in self._held if held.pace is not None and not held.pace.is_cut_off]
+        slowest = max(paces, key=Pace.lag, default=None)
+        if slowest is not None and slowest.lag() > 1 and (self._growing or self._arriving):
+            slowest.cut_off()
 
     def _leave(self, waiting: _Waiting) -> None:
         """Wait no longer; what was granted in the same instant belongs to the reservation, which gives it back."""

@@ -23,9 +23,14 @@ class BodyBuffer:
         """Append a chunk; grows by doubling where the size was not known beforehand."""
         end = self._used + len(chunk)
         if end > len(self._memory):
-            self._grow(end)
+            self._grow(end, 2 * len(self._memory))
         self._memory[self._used : end] = chunk
         self._used = end
+
+    def reserve(self, size: int) -> None:
+        """Have room for `size` bytes."""
+        if size > len(self._memory):
+            self._grow(size, size)
 
     def __len__(self) -> int:
         return self._used
@@ -40,8 +45,8 @@ class BodyBuffer:
         self._memory = memoryview(b"")
         self._used = 0
 
-    def _grow(self, size: int) -> None:
-        larger = self._pool.take(max(size, 2 * len(self._memory)))
+    def _grow(self, *sizes: int) -> None:
+        larger = self._pool.take(max(sizes))
         larger[: self._used] = self._memory[: self._used]
         self._pool.give_back(self._memory)
         self._memory = larger

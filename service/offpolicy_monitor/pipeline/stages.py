@@ -26,6 +26,7 @@ from offpolicy_monitor.methods import PRESETS, MethodRow, parse_rows, restored
 from offpolicy_monitor.pipeline.admission import ByteBudget
 from offpolicy_monitor.pipeline.buffers import BufferPool
 from offpolicy_monitor.pipeline.expansion import bytes_to_decode
+from offpolicy_monitor.pipeline.lanes import BodyBudget
 from offpolicy_monitor.pipeline.merging import Merging
 from offpolicy_monitor.pipeline.readers import Readers
 from offpolicy_monitor.pipeline.reduced import accepted
@@ -75,8 +76,12 @@ class Pipeline:
         self.limits = limits_of(settings)
         self.writer, self.merging = writer, merging
         self.measurer, self.metrics, self.counters = measurer, metrics, counters
-        self.budget = _budget(settings, "inflight_bytes")
-        self.decoding = _budget(settings, "decoding_bytes")
+        self.budget = BodyBudget(
+            settings.inflight_bytes, settings.admission_timeout, settings.variable("inflight_bytes")
+        )
+        self.decoding = ByteBudget(
+            settings.decoding_bytes, settings.admission_timeout, settings.variable("decoding_bytes")
+        )
         self.buffers = BufferPool(settings.inflight_bytes // 4)
         self.halves: RolloutCache[Message] = RolloutCache(settings.rollout_bytes, settings.rollout_ttl)
         self._decode = Worker("decode", DECODERS)
@@ -213,10 +218,6 @@ class Pipeline:
                 self.metrics.stage(stage, time.perf_counter() - began)
 
         return await worker.run(timed)
-
-
-def _budget(settings: Settings, name: str) -> ByteBudget:
-    return ByteBudget(getattr(settings, name), settings.admission_timeout, settings.variable(name))
 
 
 def limits_of(settings: Settings) -> Limits:

@@ -5,7 +5,6 @@ view of the body may outlive it.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,6 +13,7 @@ from starlette.types import Message
 
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.pipeline.buffers import SMALLEST, BodyBuffer, BufferPool
+from offpolicy_monitor.pipeline.pace import Pace
 from offpolicy_monitor.pipeline.stages import Pipeline
 from offpolicy_monitor.pipeline.turns import Gone
 from offpolicy_monitor.pipeline.values import Body
@@ -22,8 +22,9 @@ from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.wire.decode import MEDIA_TYPES
 from offpolicy_monitor.wire.encoding import ENCODINGS
 
-# Reserved for a chunked body before its first byte; it grows as bytes arrive, so one that brings none costs little.
-FIRST_PIECE = 1 << 20
+# Reserved for a body before its first byte, and how many times what has arrived after it: one that brings nothing costs
+# little, whatever it declares.
+FIRST_PIECE, AHEAD = SMALLEST, 16
 JSON = "application/json"
 
 
@@ -33,12 +34,17 @@ async def received(request: Request, pipeline: Pipeline) -> AsyncIterator[Body]:
     settings = pipeline.settings
     media_type, encoding = _media_type(request), _encoding(request)
     length = _length(request, settings)
-    async with pipeline.budget.reserve(FIRST_PIECE if length is None else length) as reservation:
-        buffer = BodyBuffer(pipeline.buffers, SMALLEST if length is None else length)
+    first = FIRST_PIECE if length is None else min(length, FIRST_PIECE)
+    arrival = _Arrival(request, settings, length or FIRST_PIECE)
+    async with pipeline.budget.reserve(first, length, arrival.pace) as reservation:
+        buffer = BodyBuffer(pipeline.buffers, first)
         try:
-            async for piece in _Arrival(request, settings).pieces():
-                if len(buffer) + len(piece) > reservation.size:
-                    await reservation.grow(min(2 * (len(buffer) + len(piece)), settings.max_body_bytes))
+            async for piece in arrival.pieces():
+                here = len(buffer) + len(piece)
+                if here > reservation.size:
+                    await reservation.grow(_ahead(here, length, settings))
+                    buffer.reserve(min(reservation.size, length or here))
+                    arrival.pace.length = max(arrival.pace.length, reservation.size)
                 buffer.write(piece)
             pipeline.metrics.received(encoding.removeprefix("x-"), len(buffer))
             reservation.shrink(len(buffer))
@@ -46,6 +52,11 @@ async def received(request: Request, pipeline: Pipeline) -> AsyncIterator[Body]:
                 yield Body(buffer.view(), media_type, encoding, gone)
         finally:
             buffer.release()
+
+
+def _ahead(here: int, length: int | None, settings: Settings) -> int:
+    """Bytes to hold when so many are here; the buffer of a body of unknown length doubles."""
+    return min(2 * here, settings.max_body_bytes) if length is None else max(here, min(AHEAD * here, length))
 
 
 @asynccontextmanager
@@ -104,7 +115,7 @@ async def read_small(request: Request, settings: Settings) -> bytes:
     if request.headers.get("content-type", JSON).partition(";")[0].strip().lower() != JSON:
         raise Refusal.of_field(415, "unsupported-media-type", "Content-Type", f"must be {JSON}")
     buffer = BodyBuffer(BufferPool(0), SMALLEST)
-    async for piece in _Arrival(request, settings.model_copy(update={"max_body_bytes": SMALLEST})).pieces():
+    async for piece in _Arrival(request, settings.model_copy(update={"max_body_bytes": SMALLEST}), SMALLEST).pieces():
         buffer.write(piece)
     return bytes(buffer.view())
 
@@ -112,14 +123,14 @@ async def read_small(request: Request, settings: Settings) -> bytes:
 class _Arrival:
     """Waits for the pieces of one body; what counts is the time spent waiting for the client, not for room."""
 
-    def __init__(self, request: Request, settings: Settings) -> None:
+    def __init__(self, request: Request, settings: Settings, length: int) -> None:
         self._request, self._settings = request, settings
-        self._left = settings.body_timeout
+        self.pace = Pace(length, settings.body_timeout)
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body in the pieces that arrive. Refusal 408 past either deadline, 413 over the limit, 400 on a cut, and
         what the connection has against the rest."""
-        received, more = 0, True
+        more = True
         while more:
             message = await self._next()
             if fault := self._request.scope.get(FAULT_KEY):
@@ -127,23 +138,32 @@ class _Arrival:
             if message["type"] == "http.disconnect":
                 raise Refusal(400, "client-disconnected", "the connection ended before the body did")
             piece, more = message.get("body", b""), message.get("more_body", False)
-            received += len(piece)
-            if received > self._settings.max_body_bytes:
-                raise _too_large(received, self._settings)
+            self.pace.received += len(piece)
+            if self.pace.received > self._settings.max_body_bytes:
+                raise _too_large(self.pace.received, self._settings)
             yield piece
 
     async def _next(self) -> Message:
-        idle = self._settings.body_idle_timeout
-        began = time.monotonic()
+        idle, left = self._settings.body_idle_timeout, self._settings.body_timeout - self.pace.waited
+        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(min(idle, self._left)):
-                message = await self._request.receive()
+            async with asyncio.timeout(min(idle, left)) as deadline:
+                with self.pace.waiting(lambda: deadline.reschedule(loop.time())):
+                    return await self._request.receive()
         except TimeoutError:
-            raise self._late("body_idle_timeout" if idle < self._left else "body_timeout") from None
-        self._left -= time.monotonic() - began
-        return message
+            raise self._late("body_idle_timeout" if idle < left else "body_timeout") from None
 
     def _late(self, name: str) -> Refusal:
+        if self.pace.is_cut_off:
+            return self._too_slow()
         what = "no more of the body arrived" if name == "body_idle_timeout" else "the body did not arrive"
         seconds, variable = getattr(self._settings, name), self._settings.variable(name)
         return Refusal(408, "body-timeout", f"{what} within {seconds:g} s; {variable} sets the limit")
+
+    def _too_slow(self) -> Refusal:
+        seconds, variable = self._settings.body_timeout, self._settings.variable("body_timeout")
+        detail = (
+            f"at its pace the body would not arrive within {seconds:g} s ({variable}), and others wait for its room; "
+            f"{self._settings.variable('inflight_bytes')} makes more"
+        )
+        return Refusal(408, "body-timeout", detail)
