@@ -82,6 +82,9 @@ class Settings(BaseSettings):
     max_label_length: int = Field(64, ge=1, description="Longest label key or value, characters.")
     max_sequence_id_length: int = Field(256, ge=1, description="Longest entry of sequence_ids, characters.")
     max_methods: int = Field(4096, ge=1, description="Most method rows in one /v1/evaluate request.")
+    max_evaluate_row_tokens: int = Field(
+        600_000_000, ge=1, description="Most method rows times tokens in one /v1/evaluate request."
+    )
     max_run_methods: int = Field(100, ge=0, description="Most method rows that a run can have on every batch.")
 
     max_summary_bytes: int = Field(MEBIBYTE, ge=1, description="Largest posted summary, decompressed, bytes.")
@@ -98,6 +101,11 @@ class Settings(BaseSettings):
     )
     decoding_bytes: int = Field(
         1024 * MEBIBYTE, ge=1, description="Bytes that decompressing and parsing bodies may take at once; others wait."
+    )
+    evaluate_bytes: int = Field(
+        512 * MEBIBYTE,
+        ge=1,
+        description="Bytes that evaluations may take at once; others wait, and one that needs more is refused.",
     )
     admission_timeout: float = Field(30.0, gt=0, description="Longest wait for admission before 503, seconds.")
     max_queue_wait: float = Field(

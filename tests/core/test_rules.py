@@ -9,6 +9,7 @@ import torch
 from offpolicy_monitor.core import rules as core_rules
 from offpolicy_monitor.core.decision import Decision, SequenceDrops, TokenDrops, Weights
 from offpolicy_monitor.core.gap import GapTokens
+from offpolicy_monitor.core.second_moment import SecondMoments
 
 from tests.core.gaps import gap_of, gap_of_log_ratios
 
@@ -255,6 +256,13 @@ def test_ipo_keeps_a_difference_exactly_on_its_threshold() -> None:
     assert dropped(rules.ipo(gap_of(a, b, None, D64), threshold=0.999)) == [1.0, 1.0]
 
 
+def cut_of(log_ratio: torch.Tensor, threshold: float) -> list[int] | None:
+    """0/1 a token: what goes; None where nothing needs to."""
+    moments = SecondMoments(log_ratio)
+    kept = moments.kept(threshold)
+    return None if kept == len(log_ratio) else (moments.ranks >= kept).int().tolist()
+
+
 @pytest.mark.parametrize(
     ("d", "threshold", "expected"),
     [
@@ -271,20 +279,22 @@ def test_ipo_keeps_a_difference_exactly_on_its_threshold() -> None:
     ],
 )
 def test_m2po_cuts_the_fewest_largest_squares(d: list[float], threshold: float, expected: list[int] | None) -> None:
-    cut = core_rules.second_moment_cut(torch.tensor(d), threshold)
-    assert (None if cut is None else cut.tolist()) == expected
+    assert cut_of(torch.tensor(d), threshold) == expected
 
 
 def test_m2po_cuts_the_earliest_of_many_equals() -> None:
-    cut = core_rules.second_moment_cut(torch.tensor([2.0, -2.0] * 500 + [0.0] * 1000), 1.0)
+    cut = cut_of(torch.tensor([2.0, -2.0] * 500 + [0.0] * 1000), 1.0)
     # 333 squares of 4 may stay beside 1000 zeros: 4 * 333 / 1333 < 1, and one more would exceed it.
-    assert cut is not None
-    dropped_tokens = cut.nonzero().squeeze(1).tolist()
-    assert dropped_tokens == list(range(667))
+    assert cut == [1] * 667 + [0] * 1333
+
+
+def test_one_order_serves_every_threshold() -> None:
+    moments = SecondMoments(torch.tensor([3.0, 1.0, -4.0, 0.0]))
+    assert [moments.kept(threshold) for threshold in (26 / 4, 6.4, 3.3, 0.4)] == [4, 3, 2, 1]
 
 
 def test_m2po_of_no_tokens_cuts_nothing() -> None:
-    assert core_rules.second_moment_cut(torch.zeros(0), 0.04) is None
+    assert cut_of(torch.zeros(0), 0.04) is None
 
 
 def test_trm_drops_on_the_largest_k2_or_on_the_mean_of_k3() -> None:

@@ -35,7 +35,7 @@ class Slow:
             lines.write(f"{origin.labels['monitor']}\n")
         return self._summary
 
-    def evaluate(self, *_: Any, **__: Any) -> dict[str, Any]:
+    def evaluation(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError
 
 

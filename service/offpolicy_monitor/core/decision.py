@@ -80,10 +80,10 @@ def keep_tokens(gap: GapTokens, decision: Decision) -> Tensor:
 
 
 def token_weights(gap: GapTokens, decision: Decision) -> Tensor | None:
-    """[T] float64: the weight of each valid token, or None where the rule gives none."""
+    """[T] float: the weight of each valid token, or None where the rule gives none."""
     if not isinstance(decision, Weights):
         return None
-    return (decision.weight if decision.a_token else gap.segments.spread(decision.weight)).double()
+    return decision.weight if decision.a_token else gap.segments.spread(decision.weight)
 
 
 def _token_drops(gap: GapTokens, decision: TokenDrops) -> dict[str, Tensor]:

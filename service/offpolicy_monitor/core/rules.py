@@ -131,26 +131,8 @@ def ipo(gap: GapTokens, *, threshold: float) -> TokenDrops:
 
 
 def m2po(gap: GapTokens, *, cut: Tensor) -> TokenDrops:
-    """Drop the tokens of largest d^2, which `cut` [T] 0/1 marks (see second_moment_cut). Source: M2PO."""
+    """Drop the tokens of largest d^2, which `cut` [T] 0/1 marks (core.second_moment says which). Source: M2PO."""
     return TokenDrops(places_above(cut, 0.5), no_places(cut))
-
-
-def second_moment_cut(log_ratio: Tensor, threshold: float) -> Tensor | None:
-    """The fewest tokens of largest d^2 whose removal brings the mean d^2 of the rest to the threshold or below.
-
-    log_ratio [T]; gives [T] 0/1 of its dtype, or None where nothing needs to go. Among equals the earlier token goes
-    first. Sorts all tokens together, so it takes a whole request, not a part of it.
-    """
-    square = log_ratio.double().square()
-    if not len(square) or float(square.mean()) <= threshold:
-        return None
-    order = len(square) - 1 - torch.argsort(square.flip(0), stable=True)
-    counts = torch.arange(1, len(square) + 1, dtype=square.dtype, device=square.device)
-    fits = torch.cumsum(square[order], 0) <= threshold * counts
-    kept = int(torch.nonzero(fits).amax()) + 1 if bool(fits.any()) else 0
-    cut = torch.zeros_like(log_ratio)
-    cut[order[kept:]] = 1.0
-    return cut
 
 
 def trm(gap: GapTokens, *, max: float, mean: float) -> SequenceDrops:

@@ -1,10 +1,11 @@
 """RaggedBatch -> StepSummary: the only place that knows both core and summary, and the owner of the device.
 
 blocks brings a batch to the device and settles validity; decide runs the rows on it; counts is what belongs to no gap;
-summarise turns sums into summaries; detail answers per sequence and per token; kernels compiles the pass over the
-tokens; measurer puts them together and survives the device.
+summarise turns sums into summaries; evaluate answers what is not stored, in slices, with detail per sequence and per
+token; kernels compiles the pass over the tokens; measurer puts them together and survives the device.
 """
 
-from offpolicy_monitor.measure.measurer import Detail, Measurer, choose_device
+from offpolicy_monitor.measure.evaluate import Detail
+from offpolicy_monitor.measure.measurer import Measurer, choose_device
 
 __all__ = ["Detail", "Measurer", "choose_device"]

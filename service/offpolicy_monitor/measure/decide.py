@@ -1,18 +1,13 @@
 """Which rows apply to a batch, and what each decides about the blocks of it in order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from torch import Tensor
-
-from offpolicy_monitor.core import rules
 from offpolicy_monitor.core.decision import Decision, TokenDrops
 from offpolicy_monitor.core.gap import GapTokens
+from offpolicy_monitor.core.second_moment import SecondMoments
 from offpolicy_monitor.core.select import no_places
 from offpolicy_monitor.measure.blocks import DeviceBatch
 from offpolicy_monitor.methods import MethodRow
-
-#: For each request-wide row, by its place in the rows: the [n] 0/1 cut over the gap's valid tokens, None if all stay.
-Cuts = Mapping[int, Tensor | None]
 
 
 def applicable(rows: Sequence[MethodRow], batch: DeviceBatch) -> list[MethodRow]:
@@ -20,33 +15,38 @@ def applicable(rows: Sequence[MethodRow], batch: DeviceBatch) -> list[MethodRow]
     return [row for row in rows if row.gap in batch.gaps and (batch.advantages is not None or not row.method.signed)]
 
 
-def request_cuts(rows: Sequence[MethodRow], batch: DeviceBatch) -> Cuts:
-    """Decide the request-wide rules over all tokens of the batch at once."""
-    cuts: dict[int, Tensor | None] = {}
-    for place, row in enumerate(rows):
-        if row.method.request_wide:
-            valid = batch.whole().valid(row.gap)
-            if valid is not None:
-                log_ratio = valid.gap.numerator - valid.gap.denominator
-                cuts[place] = rules.second_moment_cut(log_ratio, **row.parameters)
-    return cuts
-
-
 class Decider:
-    """Runs rows on the blocks of one batch in order, handing request-wide rules their part of the cut."""
+    """Runs rows on the blocks of one batch in order, handing request-wide rules their part of the cut.
+
+    What a request-wide row keeps is one number beside an order that all such rows of a gap share.
+    """
 
     def __init__(self, rows: Sequence[MethodRow], batch: DeviceBatch) -> None:
         self.rows = rows
-        self._cuts = request_cuts(rows, batch)
-        self._seen: dict[int, int] = dict.fromkeys(self._cuts, 0)
+        self._batch = batch
+        self._orders: dict[str, SecondMoments] = {}
+        self._kept: dict[int, int] = {}
+        self._seen: dict[int, int] = {}
 
     def decide(self, place: int, gap: GapTokens) -> Decision:
         """The decision of the row at `place` on the valid tokens of its gap in the next block."""
         row = self.rows[place]
         if not row.method.request_wide:
             return row.method.rule(gap, **row.arguments)
-        cut, start = self._cuts[place], self._seen[place]
+        order = self._order(row.gap)
+        if place not in self._kept:
+            self._kept[place] = order.kept(**row.parameters)
+        kept, start = self._kept[place], self._seen.get(place, 0)
         self._seen[place] = start + gap.segments.tokens
-        if cut is None:
+        if kept == len(order.ranks):
             return TokenDrops(no_places(gap.numerator), no_places(gap.numerator))
-        return row.method.rule(gap, cut=cut[start : self._seen[place]])
+        cut = order.ranks[start : self._seen[place]] >= kept
+        return row.method.rule(gap, cut=cut.to(gap.numerator.dtype))
+
+    def _order(self, gap: str) -> SecondMoments:
+        """The order of all valid tokens of a gap, which is asked for only where it has some."""
+        if gap not in self._orders:
+            valid = self._batch.whole().valid(gap)
+            assert valid is not None
+            self._orders[gap] = SecondMoments(valid.gap.numerator - valid.gap.denominator)
+        return self._orders[gap]

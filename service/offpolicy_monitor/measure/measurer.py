@@ -4,9 +4,8 @@ Where memory runs out it goes on in smaller blocks, and where the device fails i
 figures are the same, and each such step back is counted.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import torch
@@ -16,14 +15,15 @@ from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.measure.blocks import DeviceBatch
-from offpolicy_monitor.measure.detail import method_details, sequence_figures
+from offpolicy_monitor.measure.evaluate import Detail, evaluation
 from offpolicy_monitor.measure.kernels import compile_in_background
+from offpolicy_monitor.measure.slices import Slices, finished, in_one
 from offpolicy_monitor.measure.summarise import summarise
 from offpolicy_monitor.measure.tables import OF_DATA, OF_METHODS, Maker
 from offpolicy_monitor.methods import PRESETS, MethodRow
+from offpolicy_monitor.summary.evaluation import Evaluation
 from offpolicy_monitor.summary.step import StepSummary
 
-Detail = Literal["none", "sequence", "token"]
 Result = TypeVar("Result")
 
 #: Tokens a block: fewer fit a CPU's caches better, more share the cost of some 1,700 calls a block, which weighs more.
@@ -91,7 +91,7 @@ class Measurer:
             loaded = DeviceBatch.load(batch, self.device, self._derive)
             return summarise(loaded, rows, block_tokens, origin, makers, self.keep_worst if worst else None)
 
-        return self._with_fallback(run)
+        return finished(self._with_fallback(in_one(run)))
 
     def evaluate(
         self,
@@ -100,28 +100,29 @@ class Measurer:
         detail: Detail = "none",
         origin: Origin = UNKNOWN_ORIGIN,
     ) -> dict[str, Any]:
-        """The answer of /v1/evaluate: figures, `methods` as a list in the order asked, and the detail asked for."""
-        wanted = PRESETS if rows is None else rows
-        numbered = [dataclasses.replace(row, name=str(place)) for place, row in enumerate(wanted)]
-        figures = self.measure(batch, numbered, origin, OF_DATA, worst=False).figures()
-        figures["methods"] = [{"name": wanted[int(place)].name, **f} for place, f in figures["methods"].items()]
-        if detail == "none":
-            return figures
+        """The answer of /v1/evaluate as one value: figures, `methods` in the order asked, and the detail asked for."""
+        return finished(self.evaluation(batch, rows, detail, origin)).answer()
 
-        def run(block_tokens: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def evaluation(
+        self,
+        batch: RaggedBatch,
+        rows: Sequence[MethodRow] | None = None,
+        detail: Detail = "none",
+        origin: Origin = UNKNOWN_ORIGIN,
+    ) -> Slices[Evaluation]:
+        """The same in slices, and with masks and figures of sequences in columns."""
+
+        def run(block_tokens: int) -> Slices[Evaluation]:
             loaded = DeviceBatch.load(batch, self.device, self._derive)
-            details = method_details(batch, loaded, wanted, block_tokens, by_token=detail == "token")
-            return sequence_figures(batch, loaded, block_tokens), details
+            return evaluation(loaded, PRESETS if rows is None else rows, detail, origin, block_tokens)
 
-        sequences, details = self._with_fallback(run)
-        figures["methods"] = [{**f, **more} for f, more in zip(figures["methods"], details, strict=True)]
-        return {**figures, "per_sequence": sequences}
+        return self._with_fallback(run)
 
-    def _with_fallback(self, run: Callable[[int], Result]) -> Result:
+    def _with_fallback(self, run: Callable[[int], Slices[Result]]) -> Slices[Result]:
         block_tokens = self.block_tokens
         while True:
             try:
-                return run(block_tokens)
+                return (yield from run(block_tokens))
             except torch.OutOfMemoryError:
                 self.fallbacks += 1
                 if block_tokens <= SMALLEST_BLOCK_TOKENS:
@@ -131,15 +132,15 @@ class Measurer:
             except RuntimeError:
                 if self.device.type == "cpu":
                     raise
-                return self._on_cpu(run)
+                return (yield from self._on_cpu(run))
 
-    def _on_cpu(self, run: Callable[[int], Result]) -> Result:
+    def _on_cpu(self, run: Callable[[int], Slices[Result]]) -> Slices[Result]:
         """Run a batch that the device failed on; where the CPU fails too, the batch is at fault, not the device."""
         kept = self.device, self._derive, self.block_tokens
         self._give_up_device()
         try:
-            result = run(self.block_tokens)
-        except Exception:
+            result = yield from run(self.block_tokens)
+        except BaseException:  # also where the rest is given up
             self.device, self._derive, self.block_tokens = kept
             raise
         self.fallbacks += 1

@@ -54,14 +54,19 @@ def summarise(
     """
     rows = applicable(rows, loaded)
     decider = Decider(rows, loaded)
-    summary = StepSummary(
-        {**batch_sums(loaded.source, loaded), **lag_sums(loaded.source, origin.policy_version)},
-        {gap: GapSummary() for gap in loaded.gaps},
-        {row.name: _no_drops(row) for row in rows},
-    )
+    summary = started(loaded, rows, origin)
     for block in loaded.blocks(block_tokens):
         summary = summary.merge(summarise_block(block, decider, origin, makers, keep_worst))
     return summary
+
+
+def started(loaded: DeviceBatch, rows: Sequence[MethodRow], origin: Origin) -> StepSummary:
+    """The summary before any block: counts of the whole batch, and every gap and row without tokens."""
+    return StepSummary(
+        {**batch_sums(loaded.source, loaded), **lag_sums(loaded.source, origin.policy_version)},
+        {gap: GapSummary() for gap in loaded.gaps},
+        {row.name: no_drops(row) for row in rows},
+    )
 
 
 def summarise_block(
@@ -97,7 +102,7 @@ def method_summary(row: MethodRow, gap: GapTokens, decision: Decision) -> Method
     return MethodSummary(row.spec, _with_integers({**counts, **to_floats(decision_sums(gap, decision, row.two_sided))}))
 
 
-def _no_drops(row: MethodRow) -> MethodSummary:
+def no_drops(row: MethodRow) -> MethodSummary:
     """The row's summary before any token: its counts are 0, and adding them changes nothing."""
     names = ["masked_tokens", "masked_sequences", "touched_sequences"]
     if row.two_sided:

@@ -38,7 +38,7 @@ class Method:
     """One method: what it is, the gap it is put on by default, its levels (the first is the default), its parameters.
 
     `bounds` methods need lower, upper or both. `signed` methods need advantages. `passes_level` methods hand the level
-    to their rule. `request_wide` methods look at all tokens of a request at once (rules.second_moment_cut) before their
+    to their rule. `request_wide` methods look at all tokens of a request at once (core.second_moment) before their
     rule sees a part of them. `weights` methods reweight and drop nothing. `two_sided` methods tell apart what they drop
     on the low and on the high side.
     """

@@ -4,6 +4,7 @@ Every stage is bounded and has its own threads; what happens between them is pla
 measurer and the store through their interfaces, and nothing of HTTP. Results never hold views of the body.
 A shard that its trainer reduced is not measured again, nor is one that is stored already: a client that gave up on an
 answer sends it anew. What a client no longer waits for is dropped until it is being measured; then it is stored too.
+An evaluation is done in slices, each of which waits for its turn beside the shards, and is given up at the end.
 
 Which method rows run is asked of the store for each shard, just before it is measured and together with whether the
 shard is known: one read (under 1 ms, against tens of measuring) in place of a cache that every process would have to
@@ -12,20 +13,20 @@ keep right. A batch posted after a change was answered, by whichever process, is
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import fields, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from offpolicy_monitor.batch import Origin
-from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.errors import Refusal, Unavailable
 from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.histograms import exposed
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.methods import PRESETS, MethodRow, parse_rows, restored
 from offpolicy_monitor.pipeline.admission import ByteBudget
 from offpolicy_monitor.pipeline.buffers import BufferPool
-from offpolicy_monitor.pipeline.expansion import bytes_to_decode
+from offpolicy_monitor.pipeline.expansion import bytes_to_decode, bytes_to_evaluate
 from offpolicy_monitor.pipeline.lanes import BodyBudget
 from offpolicy_monitor.pipeline.merging import Merging
 from offpolicy_monitor.pipeline.readers import Readers
@@ -37,6 +38,7 @@ from offpolicy_monitor.pipeline.workers import Worker
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import Known, Receipt, ShardKey, ShardRecord
+from offpolicy_monitor.summary.evaluation import Evaluation
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.wire.decode import decode_batch, decode_evaluation
 from offpolicy_monitor.wire.digest import content_digest, reduced_digest
@@ -56,6 +58,8 @@ LANES = ("small", "large", "evaluate")
 SMALL_BYTES = 512 * 1024
 #: Longest time of a look-up, its wait for a thread included.
 LOOK_UP_SECONDS = 4.0
+#: What a slice of an evaluation is taken for; slices take about equally long.
+SLICE_BYTES = 1024 * 1024
 
 
 class Pipeline:
@@ -82,6 +86,10 @@ class Pipeline:
         self.decoding = ByteBudget(
             settings.decoding_bytes, settings.admission_timeout, settings.variable("decoding_bytes")
         )
+        self.evaluating = ByteBudget(
+            settings.evaluate_bytes, settings.admission_timeout, settings.variable("evaluate_bytes")
+        )
+        self._stopping = False
         self.buffers = BufferPool(settings.inflight_bytes // 4)
         self.halves: RolloutCache[Message] = RolloutCache(settings.rollout_bytes, settings.rollout_ttl)
         self._decode = Worker("decode", DECODERS)
@@ -109,20 +117,53 @@ class Pipeline:
         except TimeoutError:
             return receipt
 
-    async def evaluate(self, body: Body, detail: Detail, render: Callable[[dict[str, Any]], Result]) -> Result:
-        """Measure a body without storing it, with the rows it asks for; `render` turns the answer into bytes."""
+    async def evaluate(self, body: Body, detail: Detail, held: AsyncExitStack) -> Evaluation:
+        """Measure a body without storing it, with the rows it asks for.
+
+        The memory of the answer stays reserved until `held` is closed. Raises Unavailable once `stop` was called.
+        """
 
         def read(plain: memoryview) -> tuple[Message, Sequence[MethodRow]]:
             message = decode_evaluation(plain, body.media_type, self.limits)
-            return message, PRESETS if message.methods is None else parse_rows(message.methods)
+            rows = PRESETS if message.methods is None else parse_rows(message.methods)
+            self._check_work(len(rows), message.batch.tokens)
+            return message, rows
 
         async with self._decoded(body, read) as (message, rows):
-            origin = _origin(message)
-            size = message.nbytes * max(1, len(rows) // len(PRESETS))
-            answer = await self._on_device(
-                "evaluate", size, body.gone, lambda: self.measurer.evaluate(message.batch, rows, detail, origin)
+            size = bytes_to_evaluate(message.batch, rows, detail)
+            if size > self.evaluating.capacity:
+                raise self._too_large("evaluate_bytes", f"an answer for which {size} bytes of memory are needed")
+            await held.enter_async_context(self.evaluating.reserve(size))
+            return await self._in_slices(
+                self.measurer.evaluation(message.batch, rows, detail, _origin(message)), body.gone
             )
-        return await self._decode.run(lambda: render(answer))
+
+    def stop(self) -> None:
+        """Give up evaluations, which nothing depends on; what is being stored is finished."""
+        self._stopping = True
+
+    def _check_work(self, rows: int, tokens: int) -> None:
+        if rows * tokens > self.settings.max_evaluate_row_tokens:
+            raise self._too_large("max_evaluate_row_tokens", f"{rows} rows on {tokens} tokens")
+
+    def _too_large(self, setting: str, got: str) -> Refusal:
+        limit, variable = getattr(self.settings, setting), self.settings.variable(setting)
+        return Refusal.over_limit(413, "too-large", "methods", got, limit, variable)
+
+    async def _in_slices(self, work: Generator[None, None, Result], gone: Gone | None) -> Result:
+        """What the work comes to: each of its slices waits for its turn, so that shards are measured between them."""
+        seconds, result = 0.0, list[Result]()
+        try:
+            while not result:
+                async with self._turns.turn("evaluate", SLICE_BYTES, gone) as turn:
+                    if self._stopping:
+                        raise Unavailable(503, "stopping", "the service is being stopped; send it again later")
+                    result = await self._device.run(turn.timed(lambda: _advanced(work)))
+                seconds += turn.seconds or 0.0
+        finally:
+            work.close()
+            self.metrics.stage("measure", seconds)
+        return result[0]
 
     async def warm_up(self) -> None:
         """Measure once, so that the first shard does not pay for what happens only once."""
@@ -218,6 +259,15 @@ class Pipeline:
                 self.metrics.stage(stage, time.perf_counter() - began)
 
         return await worker.run(timed)
+
+
+def _advanced(work: Generator[None, None, Result]) -> list[Result]:
+    """Do the next slice: nothing, or what the work comes to where that was the last one."""
+    try:
+        next(work)
+    except StopIteration as end:
+        return [end.value]
+    return []
 
 
 def limits_of(settings: Settings) -> Limits:

@@ -3,7 +3,7 @@
 Plain values. None of them holds a view of the body but Body and the message that was decoded from it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -12,6 +12,7 @@ from offpolicy_monitor.exposition.histograms import Histograms
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.pipeline.turns import Gone
 from offpolicy_monitor.store import Receipt, ShardRecord
+from offpolicy_monitor.summary.evaluation import Evaluation
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.wire.message import Message, Reduced
 
@@ -29,13 +30,13 @@ class Measurer(Protocol):
     def measure(
         self, batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin = UNKNOWN_ORIGIN
     ) -> StepSummary: ...
-    def evaluate(
+    def evaluation(
         self,
         batch: RaggedBatch,
         rows: Sequence[MethodRow] | None = None,
         detail: Detail = "none",
         origin: Origin = UNKNOWN_ORIGIN,
-    ) -> dict[str, Any]: ...
+    ) -> Generator[None, None, Evaluation]: ...
 
 
 @dataclass(frozen=True)

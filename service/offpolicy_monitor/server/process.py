@@ -84,6 +84,11 @@ class Server(uvicorn.Server):
         finally:
             self._last_resort.cancel()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop what nobody would wait for, then answer what is in flight."""
+        self._app.state.services.pipeline.stop()
+        await super().shutdown(sockets)
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Stop on SIGTERM and SIGINT, and restore what handled them before."""

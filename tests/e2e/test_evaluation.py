@@ -1,0 +1,91 @@
+"""Large evaluations against a real process: what they take of memory, and how soon they end when it is stopped."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.fixtures.application import SAFETENSORS, frame_bytes
+from tests.fixtures.service import COMMAND, DEFAULTS, clean_environment, free_port, stop, wait_until_ready
+
+ENDS_WITHIN = 15.0  # seconds: as long as the service drains
+#: Of which the masks and weights are 24, and a block of tokens with its columns about 40.
+MOST_MEMORY = 250  # MiB
+
+
+@contextmanager
+def service(folder: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A service of the test's own, with its process."""
+    port = free_port()
+    variables = clean_environment() | DEFAULTS | {"OFFPOLICY_DATABASE_URL": f"sqlite:///{folder / 'service.db'}"}
+    with (folder / "service.log").open("wb") as log:
+        subprocess.run([*COMMAND, "db", "upgrade"], env=variables, stdout=log, stderr=log, check=True)
+        process = subprocess.Popen([*COMMAND, "serve", "--port", str(port)], env=variables, stdout=log, stderr=log)
+        try:
+            wait_until_ready(f"http://127.0.0.1:{port}", process)
+            yield port, process
+        finally:
+            stop(process)
+
+
+def body(tokens: int, methods: list[dict[str, Any]], sequences: int = 100) -> bytes:
+    random = np.random.default_rng(1)
+    base = -random.exponential(0.7, tokens)
+    names = ("sampling_logprobs", "old_logprobs", "logprobs")
+    columns = {name: (base + 0.05 * random.standard_normal(tokens)).astype(np.float32) for name in names}
+    return frame_bytes({"methods": methods}, {**columns, "lengths": np.full(sequences, tokens // sequences)})
+
+
+def post(port: int, path: str, content: bytes) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    try:
+        connection.request("POST", path, content, SAFETENSORS)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def mebibytes(process: subprocess.Popen[bytes], name: str) -> float:
+    found = re.search(rf"{name}:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+def test_a_hundred_masks_and_weights_of_a_large_body_take_little_memory(tmp_path: Path) -> None:
+    rows = [{"name": f"t{place}", "method": "truncate", "upper": 1 + place / 50} for place in range(40)]
+    rows += [{"name": f"m{place}", "method": "mask", "upper": 1 + place / 50} for place in range(60)]
+    with service(tmp_path) as (port, process):
+        assert post(port, "/v1/evaluate?detail=token", body(2000, rows))[0] == 200
+        before = mebibytes(process, "VmRSS")
+        status, answer = post(port, "/v1/evaluate?detail=token", body(130_000, rows))
+        assert status == 200
+        assert mebibytes(process, "VmHWM") - before < MOST_MEMORY
+    methods = json.loads(answer)["methods"]
+    assert [len(row["keep_tokens"]) for row in methods] == [100] * 100
+    assert sum("weights" in row for row in methods) == 40
+
+
+def test_a_long_evaluation_ends_with_503_when_the_service_is_stopped(tmp_path: Path) -> None:
+    rows = [{"name": f"m{place}", "method": "m2po", "threshold": 1e-6 * (place + 1)} for place in range(400)]
+    answers: list[tuple[int, bytes]] = []
+    with service(tmp_path) as (port, process):
+        content = body(600_000, rows)
+        asking = threading.Thread(target=lambda: answers.append(post(port, "/v1/evaluate", content)))
+        asking.start()
+        time.sleep(2.0)
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(ENDS_WITHIN) == 0
+        asking.join()
+    [(status, answer)] = answers
+    assert status == 503 and json.loads(answer)["type"].endswith(":stopping")
