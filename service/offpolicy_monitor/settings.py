@@ -67,7 +67,9 @@ class Settings(BaseSettings):
     device: str = Field("auto", description="Where torch computes: auto (CUDA if present), cpu, cuda, cuda:1 ...")
     torch_threads: int = Field(1, ge=1, description="Intra-op threads of torch; more than one hurts on small machines.")
     torch_compile: bool = Field(
-        True, description="Compile the pass over the tokens in the background after start; needs a C++ compiler."
+        True,
+        description="Use a compiled pass over the tokens. Where none is cached, a process of the lowest priority makes "
+        "it after start, and needs a C++ compiler.",
     )
 
     max_body_bytes: int = Field(256 * MEBIBYTE, ge=1, description="Largest request body as received, bytes.")
@@ -86,6 +88,8 @@ class Settings(BaseSettings):
         600_000_000, ge=1, description="Most method rows times tokens in one /v1/evaluate request."
     )
     max_run_methods: int = Field(100, ge=0, description="Most method rows that a run can have on every batch.")
+
+    max_whatif_points: int = Field(50_000, ge=1, description="Most steps times thresholds in one /whatif request.")
 
     max_summary_bytes: int = Field(MEBIBYTE, ge=1, description="Largest posted summary, decompressed, bytes.")
     max_summary_tables: int = Field(4096, ge=1, description="Most tables in a posted summary.")

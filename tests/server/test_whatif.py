@@ -1,11 +1,14 @@
 """GET /v1/runs/{run}/whatif over posted shards: what it says is what /v1/evaluate masks at the same threshold."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from offpolicy_monitor.server.app import create_app
+from offpolicy_monitor.settings import Settings
 
-from tests.fixtures.application import JSON, SAFETENSORS, Client, frame_bytes, json_bytes
+from tests.fixtures.application import JSON, SAFETENSORS, Client, database, frame_bytes, json_bytes, running
 
 LENGTHS = np.array([40, 1, 300, 120, 75, 500, 9, 64])
 
@@ -135,6 +138,20 @@ def test_what_cannot_be_answered_is_refused_by_name(client: Client, query: str, 
     refused = client.get(f"/v1/runs/a/whatif?{query}")
     assert refused.status_code == 422, refused.text
     assert any(field in error["field"] for error in refused.json()["errors"]), refused.json()
+
+
+def test_steps_times_thresholds_are_bounded_by_a_setting(tmp_path: Path, migrated_copy: None) -> None:
+    with running(create_app(Settings(database_url=database(tmp_path), device="cpu", max_whatif_points=6))) as client:
+        for step in range(3):
+            post(client, step, seed=step)
+        assert whatif(client, "method=m2po&threshold=0.1&threshold=0.01")["steps_read"] == 3
+        assert whatif(client, f"method=m2po&from=2{6 * '&threshold=0.1'}")["steps_read"] == 1
+        refused = client.get(f"/v1/runs/a/whatif?method=m2po{3 * '&threshold=0.1'}")
+        assert (refused.status_code, refused.json()["type"].rpartition(":")[2]) == (422, "over-limit")
+        (error,) = refused.json()["errors"]
+        assert error["field"] == "threshold" and "3 steps x 3 thresholds is over the limit of 6" in error["message"]
+        assert "OFFPOLICY_MAX_WHATIF_POINTS" in error["message"]
+        assert len(whatif(client, "method=m2po")["threshold"]) > 6
 
 
 def test_an_unknown_run_is_not_found(client: Client) -> None:

@@ -1,5 +1,6 @@
 """What-if curves against rows that really ran: within the stated error everywhere, exact at the tables' own edges."""
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -139,3 +140,21 @@ def test_every_curve_is_within_its_stated_error_of_rows_that_ran(name: str, a_to
 
 def _sides(curve: Curve) -> list[int]:
     return [-1] if curve.above is False else [1]
+
+
+def test_many_steps_are_the_sum_of_their_own_cuts_and_cost_little() -> None:
+    some = [kept(batch_of(DISTRIBUTIONS[name], False, seed=3)) for name in ("moe noise", "fp8 noise", "rare outliers")]
+    ((curve,),) = [tuple(curves.values()) for key, curves in CURVES.items() if key[0] == "m2po"]
+    thresholds = np.geomspace(1e-4, 1.0, 100).tolist()
+    alone = [whatif_curve([summary], "total", curve, thresholds, False) for summary in some]
+    tokens = np.array([summary.gaps["total"].sums["tokens"] for summary in some])
+    whole = whatif_curve(some, "total", curve, thresholds, False)
+    shares = np.array([answer["masked_token_fraction"] for answer in alone])
+    assert whole["masked_token_fraction"] == pytest.approx(tokens @ shares / tokens.sum(), rel=1e-12)
+
+    def seconds(summaries: list[StepSummary]) -> float:
+        began = time.thread_time()
+        whatif_curve(summaries, "total", curve, thresholds, False)
+        return time.thread_time() - began
+
+    assert min(seconds(some * 67) for _ in range(3)) < 2.0

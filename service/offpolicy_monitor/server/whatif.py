@@ -18,6 +18,7 @@ from offpolicy_monitor.server.answers import json_response
 from offpolicy_monitor.server.names import KnownRun
 from offpolicy_monitor.server.reading import First, Last
 from offpolicy_monitor.server.threads import StoreRoute
+from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.summary.curves import CURVES, ONLY, Curve, variant, variants
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.whatif import is_kept, whatif_curve
@@ -62,14 +63,19 @@ def get_whatif(
     last: Last = None,
 ) -> Response:
     """Of the last gradient step of each step in the range, up to 200 of them spread evenly; `steps` names the first and
-    the last one read. Without `threshold`, at the histograms' own edges, where counts are exact."""
+    the last one read. Without `threshold`, at the histograms' own edges, where counts are exact. Steps times thresholds
+    are bounded by OFFPOLICY_MAX_WHATIF_POINTS."""
     found = METHODS[_one_of("method", method, tuple(METHODS))]
     gap = _one_of("gap", gap or found.gap, GAPS)
     level = _one_of("level", level or found.levels[0], found.levels)
     options = {"statistic": statistic, "reduce": reduce, "divergence": divergence}
     kind, curves = _curves(found, level, options)
     _check(threshold, found, kind)
-    read, in_range = services.of(request).store.spread_summaries(run, first, last, MOST_STEPS)
+    store = services.of(request).store
+    if threshold:
+        _, steps = store.spread_summaries(run, first, last, 0)
+        _check_points(min(steps, MOST_STEPS), len(threshold), services.of(request).settings)
+    read, in_range = store.spread_summaries(run, first, last, MOST_STEPS)
     summaries = [summary for _, _, summary in read]
     _check_kept(summaries, found, gap, curves)
     answers = {name: whatif_curve(summaries, gap, curve, threshold, found.weights) for name, curve in curves.items()}
@@ -115,6 +121,13 @@ def _check(thresholds: Sequence[float] | None, method: Method, kind: str) -> Non
         if not math.isfinite(threshold) or threshold < lowest:
             message = f"must be a finite number of at least {lowest:g} for {method.name}; got {threshold}"
             raise Refusal.of_field(422, "invalid-parameter", "threshold", message)
+
+
+def _check_points(steps: int, thresholds: int, settings: Settings) -> None:
+    """Refuse before anything is read what would take too long."""
+    if steps * thresholds > settings.max_whatif_points:
+        got, variable = f"{steps} steps x {thresholds} thresholds", settings.variable("max_whatif_points")
+        raise Refusal.over_limit(422, "over-limit", "threshold", got, settings.max_whatif_points, variable)
 
 
 def _check_kept(summaries: Sequence[StepSummary], method: Method, gap: str, curves: Mapping[str, Any]) -> None:

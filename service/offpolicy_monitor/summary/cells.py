@@ -73,23 +73,32 @@ class Bins:
     def above(self, counts: Floats, bounds: Floats) -> tuple[Floats, Floats]:
         """What lies strictly above each bound: counts [..., number], bounds [m] -> estimates and errors [..., m].
 
+        With bounds [n, m], the n of counts [n, g, number] have bounds of their own: [n, g, m].
         Exact, with error 0, where the bound is an edge (within a millionth). Else the bin that it falls into counts in
         proportion, and the error is the larger of the bin's two parts.
         """
         place = np.searchsorted(self.edges, bounds, side="left")
         low, high = np.append(-np.inf, self.edges)[place], np.append(self.edges, np.inf)[place]
         bounded = np.isfinite(low) & np.isfinite(high)
-        part = np.full(len(bounds), 0.5)
+        part = np.full(bounds.shape, 0.5)
         part[bounded] = (high[bounded] - bounds[bounded]) / (high[bounded] - low[bounded])
         part[np.isclose(bounds, high, rtol=1e-6, atol=0)] = 0
         part[np.isclose(bounds, low, rtol=1e-6, atol=0)] = 1
-        inside, exact = counts[..., place], (part == 0) | (part == 1)
+        part = part[:, None] if bounds.ndim == 2 else part
+        inside, exact = _at(counts, place), (part == 0) | (part == 1)
         higher = np.concatenate([counts[..., ::-1].cumsum(-1)[..., ::-1], np.zeros((*counts.shape[:-1], 1))], axis=-1)
-        return higher[..., place + 1] + inside * part, np.where(exact, 0.0, inside * np.maximum(part, 1 - part))
+        return _at(higher, place + 1) + inside * part, np.where(exact, 0.0, inside * np.maximum(part, 1 - part))
 
     def below(self, counts: Floats, bounds: Floats) -> tuple[Floats, Floats]:
         """What lies strictly below each bound, as `above` has it."""
         return Bins(-self.edges[::-1]).above(counts[..., ::-1], -bounds)
+
+
+def _at(values: Floats, place: NDArray[np.int64]) -> Floats:
+    """The entries at places [m] of all, or at places [n, m] of the n."""
+    if place.ndim == 1:
+        return values[..., place]
+    return np.take_along_axis(values, place[:, None], -1)
 
 
 def _halves(least: int) -> list[float]:

@@ -3,6 +3,8 @@
 Read off the histogram of d, whose bins bound what each token adds.
 """
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,6 +51,7 @@ def _passing(counts: Floats, magnitude: Floats, thresholds: Floats) -> NDArray[n
     return np.minimum(np.searchsorted(means, thresholds, side="right"), len(counts) - 1)
 
 
+@cache
 def _edges() -> tuple[Floats, Floats]:
     """Lower and upper edge of each key of |d|; the last, unbounded key is given a width of its own."""
     low, high = (edge.reshape(-1, 2)[LARGEST_KEY:] for edge in bin_edges())

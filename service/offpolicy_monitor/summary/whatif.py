@@ -29,6 +29,36 @@ MASS_ERROR: Final = 2.0 ** -(cells.MASS_BITS + 1)
 
 
 @dataclass(frozen=True, eq=False)
+class Kept:
+    """What the tables of n steps, or of n merges of steps, keep for a curve.
+
+    `own`: measure -> [n, signs, bins]; `by_length` the rule's own unit [n, signs, LENGTHS, LENGTH_BINS];
+    `sequences_by_length` [n, LENGTHS].
+    """
+
+    own: Mapping[str, Floats]
+    by_length: Floats
+    sequences_by_length: Floats
+
+    @classmethod
+    def of(cls, merges: Sequence[Sequence[Tables]], gap: str, curve: Curve) -> "Kept":
+        """What the merges of these tables keep."""
+
+        def stacked(score: str, measure: str, bins: Bins, groups: int = len(SIGNS)) -> Floats:
+            found = [_table(tables, gap, score, measure, bins, groups) for tables in merges]
+            return np.stack(found) if found else np.zeros((0, groups, bins.number))
+
+        def lengths(score: str) -> Floats:
+            counts = stacked(score, "lengths", LENGTH_BINS, len(SIGNS) * LENGTHS)
+            return counts.reshape(len(counts), len(SIGNS), LENGTHS, LENGTH_BINS.number)
+
+        bins = TOKEN_BINS if curve.whole else SEQUENCE_BINS
+        own = {measure: stacked(curve.score, measure, bins) for measure in FIGURES}
+        own["sequences"] = stacked(curve.whole or curve.score, "sequences", SEQUENCE_BINS)
+        return cls(own, lengths(curve.score), lengths("log_geometric_ratio").sum((1, 3)))
+
+
+@dataclass(frozen=True, eq=False)
 class Drops:
     """What lies beyond m bounds, by measure: dropped and error [signs, m], all [signs]; and by length group.
 
@@ -42,16 +72,6 @@ class Drops:
     dropped_by_length: Floats
     all_by_length: Floats
     sequences_by_length: Floats
-
-    def __add__(self, other: "Drops") -> "Drops":
-        return Drops(
-            {name: value + other.dropped[name] for name, value in self.dropped.items()},
-            {name: value + other.errors[name] for name, value in self.errors.items()},
-            {name: value + other.whole[name] for name, value in self.whole.items()},
-            self.dropped_by_length + other.dropped_by_length,
-            self.all_by_length + other.all_by_length,
-            self.sequences_by_length + other.sequences_by_length,
-        )
 
 
 def whatif_curve(
@@ -95,53 +115,55 @@ def _drops_at(
 ) -> Drops:
     """A second moment is cut in each step by itself, other rules in all of them at once."""
     if curve.scale is not SECOND_MOMENT:
-        return _drops(tables, gap, curve, np.asarray([curve.scale.bound(float(t)) for t in thresholds]))
-    whole = [_cut(summary, gap, curve, thresholds) for summary in summaries if gap in summary.gaps]
-    return sum(whole[1:], whole[0]) if whole else _drops([], gap, curve, thresholds)
-
-
-def _cut(summary: StepSummary, gap: str, curve: Curve, thresholds: Floats) -> Drops:
-    estimate, low, high = cutoffs(summary.gaps[gap], thresholds)
-    drops, most, least = (_drops([summary.tables], gap, curve, bounds) for bounds in (estimate, low, high))
+        bounds = np.asarray([[curve.scale.bound(float(t)) for t in thresholds]])
+        kept = Kept.of([tables], gap, curve)
+        return _drops(kept, curve, bounds, *_beyond(kept, curve, bounds))
+    measured = [summary for summary in summaries if gap in summary.gaps]
+    kept = Kept.of([[summary.tables] for summary in measured], gap, curve)
+    cuts = [cutoffs(summary.gaps[gap], thresholds) for summary in measured]
+    estimate, low, high = (
+        np.stack([cut[place] for cut in cuts]) if cuts else np.zeros((0, len(thresholds))) for place in range(3)
+    )
+    (dropped, _), (most, above), (least, below) = (_beyond(kept, curve, bounds) for bounds in (estimate, low, high))
     errors = {
-        name: np.maximum(
-            most.dropped[name] + most.errors[name] - drops.dropped[name],
-            drops.dropped[name] - least.dropped[name] + least.errors[name],
-        )
+        name: np.maximum(most[name] + above[name] - dropped[name], dropped[name] - least[name] + below[name])
         for name in FIGURES
     }
+    return _drops(kept, curve, estimate, dropped, errors)
+
+
+def _drops(
+    kept: Kept, curve: Curve, bounds: Floats, dropped: Mapping[str, Floats], errors: Mapping[str, Floats]
+) -> Drops:
+    """The sums over the n; bounds [n, m], dropped and errors [n, signs, m]."""
+    bins, unit = (TOKEN_BINS, "tokens") if curve.whole else (SEQUENCE_BINS, "sequences")
+    looked_at = _looked_at(curve)
+    shares = _shares(bins, (kept.own[unit] * looked_at).sum(1, keepdims=True), curve.above, bounds)
     return Drops(
-        drops.dropped,
-        errors,
-        drops.whole,
-        drops.dropped_by_length,
-        drops.all_by_length,
-        drops.sequences_by_length,
+        {measure: counts.sum(0) for measure, counts in dropped.items()},
+        {measure: counts.sum(0) for measure, counts in errors.items()},
+        {measure: counts.sum(-1).sum(0) for measure, counts in kept.own.items()},
+        ((kept.by_length * looked_at[..., None]).sum(1) @ shares).sum(0),
+        kept.by_length.sum((1, 3)).sum(0),
+        kept.sequences_by_length.sum(0),
     )
 
 
-def _drops(tables: Sequence[Tables], gap: str, curve: Curve, bounds: Floats) -> Drops:
-    bins = TOKEN_BINS if curve.whole else SEQUENCE_BINS
-    own = {measure: _table(tables, gap, curve.score, measure, bins) for measure in FIGURES}
-    own["sequences"] = _table(tables, gap, curve.whole or curve.score, "sequences", SEQUENCE_BINS)
+def _beyond(kept: Kept, curve: Curve, bounds: Floats) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """What lies beyond bounds [n, m], by measure, and the most it is off by: [n, signs, m]."""
+    dropped, errors = {}, {}
+    for measure, counts in kept.own.items():
+        side = True if measure == "sequences" and curve.above is None and curve.whole else curve.above
+        bins = SEQUENCE_BINS if measure == "sequences" or not curve.whole else TOKEN_BINS
+        dropped[measure], errors[measure] = beyond(bins, counts * _looked_at(curve), side, bounds)
+    return dropped, errors
+
+
+def _looked_at(curve: Curve) -> Floats:
+    """[signs, 1]: 1 where the rule looks at a sign."""
     looked_at = np.zeros((len(SIGNS), 1))
     looked_at[list(curve.signs) if curve.signs else slice(None)] = 1
-    dropped, errors = {}, {}
-    for measure, counts in own.items():
-        side = True if measure == "sequences" and curve.above is None and curve.whole else curve.above
-        sequences = SEQUENCE_BINS if measure == "sequences" else bins
-        dropped[measure], errors[measure] = beyond(sequences, counts * looked_at, side, bounds)
-    unit = own["tokens" if curve.whole else "sequences"]
-    coarse = _lengths(tables, gap, curve.score)
-    shares = _shares(bins, (unit * looked_at).sum(0), curve.above, bounds)
-    return Drops(
-        dropped,
-        errors,
-        {measure: counts.sum(-1) for measure, counts in own.items()},
-        (coarse * looked_at[..., None]).sum(0) @ shares,
-        coarse.sum((0, 2)),
-        _lengths(tables, gap, "log_geometric_ratio").sum((0, 2)),
-    )
+    return looked_at
 
 
 def beyond(bins: Bins, counts: Floats, above: bool | None, bounds: Floats) -> tuple[Floats, Floats]:
@@ -153,19 +175,24 @@ def beyond(bins: Bins, counts: Floats, above: bool | None, bounds: Floats) -> tu
 
 
 def _shares(bins: Bins, counts: Floats, above: bool | None, bounds: Floats) -> Floats:
-    """[LENGTH_BINS, m]: the share of each coarse bin that lies beyond the bounds, as finer counts [number] have it."""
-    low, high = np.append(-np.inf, LENGTH_BINS.edges), np.append(LENGTH_BINS.edges, np.inf)
-    whole = bins.above(counts, low)[0] - bins.above(counts, high)[0]
-    shares = np.zeros((LENGTH_BINS.number, len(bounds)))
-    for place, bound in enumerate(bounds):
-        inside = np.zeros_like(whole)
-        if above is not False:
-            inside += bins.above(counts, np.maximum(low, bound))[0] - bins.above(counts, np.maximum(high, bound))[0]
-        if above is not True:
-            limit = bound if above is False else -bound
-            inside += bins.below(counts, np.minimum(high, limit))[0] - bins.below(counts, np.minimum(low, limit))[0]
-        shares[:, place] = np.divide(inside, whole, out=np.zeros_like(inside), where=whole > 0)
-    return shares.clip(0, 1)
+    """[n, LENGTH_BINS, m]: the share of each coarse bin that lies beyond the bounds, as finer counts have it.
+
+    counts [n, 1, number], bounds [n, m]. What lies above the larger of an edge and a bound lies above one of the two:
+    each is looked up once.
+    """
+    edges = np.concatenate([[-np.inf], LENGTH_BINS.edges, [np.inf]])
+    above_edge = bins.above(counts, edges)[0].swapaxes(1, 2)
+    whole = above_edge[:, :-1] - above_edge[:, 1:]
+    inside = np.zeros((*whole.shape[:2], bounds.shape[-1]))
+    if above is not False:
+        higher = np.where(edges[:, None] > bounds[:, None], above_edge, bins.above(counts, bounds)[0])
+        inside += higher[:, :-1] - higher[:, 1:]
+    if above is not True:
+        limits = bounds if above is False else -bounds
+        below_edge = bins.below(counts, edges)[0].swapaxes(1, 2)
+        lower = np.where(edges[:, None] < limits[:, None], below_edge, bins.below(counts, limits)[0])
+        inside += lower[:, 1:] - lower[:, :-1]
+    return np.divide(inside, whole, out=np.zeros_like(inside), where=whole > 0).clip(0, 1)
 
 
 def _table(
@@ -174,12 +201,6 @@ def _table(
     """The sum of one table over the steps, [groups, bins]."""
     found = (each[name] for each in tables if (name := f"whatif/{gap}/{score}/{measure}") in each)
     return sum((bins.dense(table, groups) for table in found), np.zeros((groups, bins.number)))
-
-
-def _lengths(tables: Sequence[Tables], gap: str, score: str) -> Floats:
-    """[signs, LENGTHS, LENGTH_BINS]."""
-    counts = _table(tables, gap, score, "lengths", LENGTH_BINS, len(SIGNS) * LENGTHS)
-    return counts.reshape(len(SIGNS), LENGTHS, LENGTH_BINS.number)
 
 
 def _seen(curve: Curve) -> list[int]:
