@@ -25,6 +25,7 @@ from tests.benchmarks.reduce import reduce_rows
 from tests.benchmarks.rows import Row, table
 from tests.benchmarks.scale import FULL, QUICK, Scale
 from tests.benchmarks.scrape import scrape_rows
+from tests.benchmarks.start import start_rows
 from tests.benchmarks.storage import commit_rows, memory_rows
 from tests.benchmarks.timing import Progress
 
@@ -37,6 +38,7 @@ PARTS: dict[str, Part] = {
     "primitives": lambda scale, progress, folder: primitive_rows(scale, progress),
     "grid": lambda scale, progress, folder: grid_rows(scale, progress),
     "ingest": ingest_rows,
+    "start": start_rows,
     "commits": commit_rows,
     "scrape": scrape_rows,
     "memory": memory_rows,

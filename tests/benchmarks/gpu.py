@@ -11,7 +11,6 @@ import torch
 from offpolicy_monitor.batch import Origin
 from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.measure.blocks import DeviceBatch
-from offpolicy_monitor.measure.kernels import compile_columns
 from offpolicy_monitor.measure.measurer import GPU_BLOCK_TOKENS, Measurer
 from offpolicy_monitor.measure.summarise import summarise
 from offpolicy_monitor.measure.tables import OF_DATA, OF_METHODS
@@ -21,6 +20,7 @@ from tests.benchmarks.batches import BYTES_A_TOKEN, Synthetic
 from tests.benchmarks.rows import Row, at_least
 from tests.benchmarks.scale import MEBIBYTE, MILLION, Scale
 from tests.benchmarks.timing import Progress, by_turns
+from tests.fixtures.kernels import compiled_columns
 
 L2_BYTES = 256 * MEBIBYTE  # more than any GPU's L2 has
 #: Below this a batch is bound by launches.
@@ -34,7 +34,7 @@ def gpu_rows(scale: Scale, progress: Progress) -> list[Row]:
         return [Row(WHAT, None, "GB/s", note="no GPU here")]
     measurer = Measurer("cuda")
     measurer.warm_up()
-    derive = compile_columns(measurer.device)
+    derive = compiled_columns(measurer.device)
     return [size_row(tokens, measurer, derive, scale, progress) for tokens in scale.gpu_tokens]
 
 

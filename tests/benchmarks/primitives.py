@@ -9,11 +9,11 @@ from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.divergences import indicator_above
 from offpolicy_monitor.core.ragged import Segments
 from offpolicy_monitor.core.select import places_above
-from offpolicy_monitor.measure.kernels import compile_columns
 
 from tests.benchmarks.rows import Row
 from tests.benchmarks.scale import Scale
 from tests.benchmarks.timing import NANOSECONDS, Progress, Work, seconds_by_turns
+from tests.fixtures.kernels import compiled_columns
 
 TOKENS = 1 << 17
 FAR = 0.2  # a log-ratio beyond it is rare, as a threshold is
@@ -27,7 +27,7 @@ def primitive_rows(scale: Scale, progress: Progress) -> list[Row]:
     a = b + torch.from_numpy(rng.normal(0, 0.05, TOKENS).astype(np.float32))
     d = a - b
     segments = Segments(torch.full((TOKENS // 2048,), 2048), CPU)
-    compiled = compile_columns(CPU) if scale.compiled else token_columns
+    compiled = compiled_columns(CPU) if scale.compiled else token_columns
     pairs: dict[str, tuple[Work, Work]] = {
         "columns of a gap: compiled over eager": (lambda: compiled(a, b), lambda: token_columns(a, b)),
         "comparison: 0/1 floats over booleans": (lambda: indicator_above(d, FAR), lambda: d > FAR),

@@ -34,7 +34,7 @@ class Served:
         return self.process.pid
 
     def wait(self) -> None:
-        """Return when it answers and has come to rest: the service compiles in the background after its start."""
+        """Return when it answers and has come to rest: after its first start, what it uses is compiled beside it."""
         wait_until_ready(self.url, self.process)
         deadline, spent, before = time.monotonic() + RESTS_WITHIN, session_seconds(self.pid), -1.0
         while spent - before > BUSY * LOOK and time.monotonic() < deadline:
@@ -55,13 +55,13 @@ def session_seconds(session: int) -> float:
 
 
 @contextmanager
-def service(folder: Path, compiled: bool) -> Iterator[Served]:
+def service(folder: Path, compiled: bool, **environment: str) -> Iterator[Served]:
     """`offpolicy-monitor serve` on the CPU with an empty SQLite database in the folder."""
     database = f"sqlite:///{folder / 'bench.db'}"
     command = (*COMMAND, "serve", "--database-url", database, "--port")
     chosen = {"DEVICE": "cpu", "LOG_LEVEL": "warning", "TORCH_COMPILE": str(compiled)}
     settings = {f"OFFPOLICY_{name}": value for name, value in chosen.items()}
-    with served(command, folder / "service.log", **settings) as running:
+    with served(command, folder / "service.log", **settings, **environment) as running:
         yield running
 
 

@@ -29,6 +29,9 @@ class Slow:
     def warm_up(self) -> None:
         """Nothing to do."""
 
+    def close(self) -> None:
+        """Nothing to end."""
+
     def measure(self, batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin = UNKNOWN_ORIGIN) -> StepSummary:
         time.sleep(self._seconds)
         with self._file.open("a") as lines:

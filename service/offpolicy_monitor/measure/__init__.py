@@ -2,7 +2,8 @@
 
 blocks brings a batch to the device and settles validity; decide runs the rows on it; counts is what belongs to no gap;
 summarise turns sums into summaries; evaluate answers what is not stored, in slices, with detail per sequence and per
-token; kernels compiles the pass over the tokens; measurer puts them together and survives the device.
+token; kernels is the compiled pass over the tokens, library where it lies, compiling how it comes about; measurer puts
+them together and survives the device.
 """
 
 from offpolicy_monitor.measure.evaluate import Detail

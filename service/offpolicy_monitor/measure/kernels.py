@@ -1,12 +1,11 @@
-"""core's one pass over the tokens of a gap, as it is or compiled by torch.
+"""core's one pass over the tokens of a gap, compiled ahead of time: loaded from a file, and tried before it is used.
 
-Compiling takes some ten seconds and a C++ compiler, so it happens on a thread of its own while the eager function
-serves. Both give the same figures to float32 rounding. Where compiling fails, the eager function serves for good.
+Both forms give the same figures to float32 rounding. Loading takes milliseconds and no compiler: what compiles runs in
+a process of its own (measure.compiling).
 """
 
-import threading
-from collections.abc import Callable
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -14,40 +13,50 @@ from torch import Tensor
 from offpolicy_monitor.core.columns import TokenColumns, token_columns
 from offpolicy_monitor.core.gap import Derive
 
-#: The thread that compiles, for those who must not end the interpreter under it.
-THREAD: Final = "compile"
-
-#: Below this many tokens a compiled function's checks cost as much as it saves.
+#: Below this many tokens the compiled form saves nothing; it was never tried there.
 FEWEST_TOKENS: Final = 1 << 13
+#: Lengths that it is tried on.
+TRIED: Final = (FEWEST_TOKENS, 3 * FEWEST_TOKENS + 5)
+TOLERANCE: Final = 1e-5
+#: Bytes to which a GPU's kernels take their columns to be aligned.
+ALIGNMENT: Final = 16
 
 
-def compile_columns(device: torch.device) -> Derive:
-    """token_columns compiled for float32 columns of any length on this device, and tried; raises what torch raises."""
-    compiled = torch.compile(token_columns, dynamic=True, fullgraph=True)
-    for tokens in (FEWEST_TOKENS, 3 * FEWEST_TOKENS + 5):
-        sample = torch.linspace(-3.0, -0.01, tokens, device=device)
-        compiled(sample, sample * 1.01)
+def load(path: Path, device: torch.device) -> Derive:
+    """The compiled pass over the tokens. RuntimeError where the file holds none, ValueError for other figures."""
+    runner = _runner(path, device)
 
     def derive(a: Tensor, b: Tensor) -> TokenColumns:
-        """Long float32 columns by the compiled function, which must never compile again while a batch waits."""
-        if a.dtype != torch.float32 or len(a) < FEWEST_TOKENS:
+        """Long float32 columns by the compiled form: it looks at no dtype or length itself."""
+        if len(a) < FEWEST_TOKENS or a.shape != b.shape or not (_fits(a, device) and _fits(b, device)):
             return token_columns(a, b)
-        with torch.compiler.set_stance("eager_on_recompile"):
-            return compiled(a, b)
+        return TokenColumns(*runner.run([a, b]))
 
+    for tokens in TRIED:
+        _try(derive, tokens, device)
     return derive
 
 
-def compile_in_background(device: torch.device, ready: Callable[[Derive | Exception], None]) -> threading.Thread:
-    """Compile on a daemon thread; `ready` is called there with the function, or with the reason why there is none."""
+def sample(tokens: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Two columns of log-probs [tokens] whose ratios are on both sides of 1."""
+    a = torch.linspace(-3.0, -0.01, tokens, device=device)
+    return a, a * torch.linspace(0.9, 1.1, tokens, device=device)
 
-    def work() -> None:
-        try:
-            outcome: Derive | Exception = compile_columns(device)
-        except Exception as error:  # a missing or failing compiler shows as any of a dozen types
-            outcome = error
-        ready(outcome)
 
-    thread = threading.Thread(target=work, name=THREAD, daemon=True)
-    thread.start()
-    return thread
+def _runner(path: Path, device: torch.device) -> Any:
+    made: Any = torch._C._aoti
+    if device.type == "cuda":
+        return made.AOTIModelContainerRunnerCuda(str(path), 1, str(device))
+    return made.AOTIModelContainerRunnerCpu(str(path), 1)
+
+
+def _fits(column: Tensor, device: torch.device) -> bool:
+    aligned = device.type == "cpu" or column.data_ptr() % ALIGNMENT == 0
+    return aligned and column.dtype == torch.float32 and column.device.type == device.type and column.is_contiguous()
+
+
+def _try(derive: Derive, tokens: int, device: torch.device) -> None:
+    a, b = sample(tokens, device)
+    for got, expected in zip(derive(a, b), token_columns(a, b), strict=True):
+        if got.shape != expected.shape or not torch.allclose(got, expected, TOLERANCE, TOLERANCE * 1e-2):
+            raise ValueError(f"the compiled figures of {tokens} tokens are not those of the plain ones")

@@ -15,8 +15,8 @@ from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.measure.blocks import DeviceBatch
+from offpolicy_monitor.measure.compiling import Compiling
 from offpolicy_monitor.measure.evaluate import Detail, evaluation
-from offpolicy_monitor.measure.kernels import compile_in_background
 from offpolicy_monitor.measure.slices import Slices, finished, in_one
 from offpolicy_monitor.measure.summarise import summarise
 from offpolicy_monitor.measure.tables import OF_DATA, OF_METHODS, Maker
@@ -45,6 +45,7 @@ class Measurer:
         self.device = choose_device(device)
         self.fallbacks = 0
         self._derive: Derive = token_columns
+        self._compiling: Compiling | None = None
         self.block_tokens = CPU_BLOCK_TOKENS if self.device.type == "cpu" else GPU_BLOCK_TOKENS
 
     @property
@@ -62,9 +63,9 @@ class Measurer:
         self.measure(RaggedBatch.from_positions(lengths, columns, {"advantages": advantages}), PRESETS)
 
     def compile_in_background(self, done: Callable[[Exception | None], None]) -> None:
-        """Compile the pass over the tokens on a thread of its own, and use it from then on.
+        """Get the compiled pass over the tokens, from disk or from a process that compiles it, and use it from then on.
 
-        `done` is called there once: with None, or with the reason why the eager pass goes on serving.
+        `done` is called once, on another thread: with None, or with the reason why the eager pass goes on serving.
         """
 
         def ready(outcome: Derive | Exception) -> None:
@@ -72,7 +73,12 @@ class Measurer:
                 self._derive = outcome
             done(outcome if isinstance(outcome, Exception) else None)
 
-        compile_in_background(self.device, ready)
+        self._compiling = Compiling(self.device, ready)
+
+    def close(self) -> None:
+        """End what was begun in the background."""
+        if self._compiling is not None:
+            self._compiling.stop()
 
     def measure(
         self,

@@ -128,17 +128,13 @@ def serve(settings: Settings, insecure: bool, started: Callable[[Listening], Non
 def end(status: int) -> int:
     """The exit status, to return; where threads still work, the process ends here with it.
 
-    torch's compiler cannot be interrupted, and an interpreter that finalizes under it aborts; a thread that waits for a
-    database that hangs would be waited for. Everything is closed by now.
+    A thread that waits for a database that hangs would be waited for. Everything is closed by now.
     """
-    from offpolicy_monitor.measure.kernels import THREAD  # loads torch, which a running service has loaded
-
     deadline = time.monotonic() + LAST_THREADS_SECONDS
-    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    others = [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
     for thread in others:
-        if not thread.daemon:
-            thread.join(max(0.0, deadline - time.monotonic()))
-    if any(thread.is_alive() and (thread.name == THREAD or not thread.daemon) for thread in others):
+        thread.join(max(0.0, deadline - time.monotonic()))
+    if any(thread.is_alive() for thread in others):
         _flush()
         os._exit(status)
     return status

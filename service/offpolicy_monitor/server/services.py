@@ -84,6 +84,7 @@ async def opened(
         log.error("a step cannot be merged and is set aside", **which, exc_info=error)
 
     store = await asyncio.to_thread(Store.open, settings.database_url, judge=RulesJudge(), failed=failed)
+    measurer: Measurer | None = None
     try:
         measurer = await asyncio.to_thread(make_measurer, settings)
         metrics.describe(version("torch"), measurer.device_name)
@@ -113,6 +114,8 @@ async def opened(
             await asyncio.to_thread(pipeline.close)
             await asyncio.to_thread(teller.close, LAST_WORDS_SECONDS)
     finally:
+        if measurer is not None:
+            await asyncio.to_thread(measurer.close)
         await asyncio.to_thread(store.close)
 
 

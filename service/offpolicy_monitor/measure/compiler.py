@@ -1,0 +1,70 @@
+"""The process that compiles core's one pass over the tokens: `python -m offpolicy_monitor.measure.compiler`.
+
+It is started by measure.compiling, at the lowest priority, with the device, the folder of kernels and a folder to build
+in; it tries what it built before it publishes it. It ends with whoever started it, and all its compilers with it.
+"""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch._inductor import aot_compile
+
+from offpolicy_monitor.core.columns import token_columns
+from offpolicy_monitor.measure import kernels, library
+
+
+class Columns(torch.nn.Module):
+    """token_columns in the form that torch exports."""
+
+    def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+        """Its columns, without their names."""
+        return tuple(token_columns(a, b))
+
+
+def main(device_name: str, place: str, build: str) -> int:
+    """The exit status; where it is not 0, the last line that was printed says why."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    device = torch.device(device_name)
+    try:
+        torch.set_num_threads(1)
+        built = compiled(Path(build) / "columns.so", device)
+        kernels.load(built, device)
+        library.publish(built, Path(place), device)
+    except Exception as error:  # a missing or failing compiler shows as any of a dozen types
+        print(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}", flush=True)
+        return 1
+    return 0
+
+
+def compiled(path: Path, device: torch.device) -> Path:
+    """Compile for columns of any length from FEWEST_TOKENS on, into one shared object; raises what torch raises."""
+    columns = kernels.sample(max(kernels.TRIED), device)
+    tokens = torch.export.Dim("tokens", min=kernels.FEWEST_TOKENS)
+    exported = torch.export.export(Columns(), columns, dynamic_shapes=({0: tokens}, {0: tokens}))
+    aot_compile(exported.module(), columns, options={"aot_inductor.output_path": str(path), **options(device)})
+    return path
+
+
+def options(device: torch.device) -> dict[str, object]:
+    """One file with everything in it, without what makes later compilations faster: there are none."""
+    return {
+        "aot_inductor.embed_kernel_binary": device.type == "cuda",
+        "aot_inductor.precompile_headers": False,
+        "aot_inductor.compile_wrapper_opt_level": "O0",  # what calls the kernels, not the kernels
+    }
+
+
+def _end_with_parent() -> None:
+    """Standard input ends when the process that started this one does, however it does."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

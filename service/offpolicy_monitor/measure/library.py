@@ -1,0 +1,96 @@
+"""Where compiled kernels lie on disk, and which of them are trusted.
+
+A shared object is code: it is loaded only where nobody but its user can have written it, and only for the torch, the
+processor and the source that it was made of. Its name says all of that, and the digest of its content.
+"""
+
+import hashlib
+import inspect
+import os
+import platform
+import stat
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from offpolicy_monitor.core import columns, divergences, ragged
+
+#: The modules that core's one pass is written in.
+SOURCES: Final = (columns, divergences, ragged)
+#: Enough of /proc/cpuinfo for the first processor, which has the flags that a native compiler goes by.
+CPUINFO_BYTES: Final = 1 << 13
+GROUP_OR_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def folder() -> Path:
+    """Where kernels are kept, in the user's cache directory by the XDG rules; made where it is not.
+
+    Raises OSError where that cannot be, RuntimeError without a home, PermissionError where others can write to it.
+    """
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    place = (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "offpolicy-monitor"
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_owned(place)
+    return place
+
+
+def find(place: Path, device: torch.device) -> Path | None:
+    """The kernels of this device, None where there are no whole ones. PermissionError for what others may write."""
+    for path in sorted(place.glob(f"{_name(device)}-*.so")):
+        check_owned(path)
+        if path.stem.rpartition("-")[2] == _digest(path):
+            return path
+    return None
+
+
+def publish(built: Path, place: Path, device: torch.device) -> None:
+    """Put built kernels where `find` looks, all at once, and in place of what was there."""
+    name = _name(device)
+    built.chmod(0o600)
+    path = place / f"{name}-{_digest(built)}.so"
+    built.replace(path)
+    for other in place.glob(f"{name}-*.so"):
+        if other != path:
+            other.unlink(missing_ok=True)
+
+
+def check_owned(path: Path) -> None:
+    """PermissionError unless nobody but this user and root can change what the path names."""
+    path = path.resolve(strict=True)
+    for place in (path, *path.parents):
+        status = place.stat()
+        owners, writers = ((os.geteuid(),), GROUP_OR_OTHERS) if place == path else ((os.geteuid(), 0), stat.S_IWOTH)
+        if status.st_uid not in owners:
+            raise PermissionError(f"{place} belongs to another user: kernels are not loaded from there")
+        if status.st_mode & writers and not status.st_mode & stat.S_ISVTX:
+            raise PermissionError(f"others can write to {place}: kernels are not loaded from there")
+
+
+def _name(device: torch.device) -> str:
+    known = hashlib.sha256()
+    made_of = (torch.__version__, str(torch.version.git_version), platform.machine(), *_processor(device))
+    for part in (*made_of, *(inspect.getsource(module) for module in SOURCES)):
+        known.update(part.encode() + b"\0")
+    return f"columns-{device.type}-{known.hexdigest()[:32]}"
+
+
+def _processor(device: torch.device) -> tuple[str, ...]:
+    """What code for this device's processor depends on."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device), str(torch.cuda.get_device_capability(device))
+    return torch.backends.cpu.get_cpu_capability(), *_flags()
+
+
+def _flags() -> list[str]:
+    """The flags of the processor, where the system tells them: code is compiled for just this one."""
+    try:
+        with open("/proc/cpuinfo", "rb") as file:
+            lines = file.read(CPUINFO_BYTES).decode(errors="replace").partition("\n\n")[0].splitlines()
+    except OSError:
+        return [platform.processor()]
+    return [line for line in lines if line.startswith(("flags", "Features", "model name", "CPU part"))]
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:32]

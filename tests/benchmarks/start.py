@@ -1,0 +1,95 @@
+"""The first seconds of a service: how many shards it acknowledges while its kernels are compiled, or found compiled."""
+
+import http.client
+import socket
+import tempfile
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.benchmarks.batches import Synthetic
+from tests.benchmarks.rows import Row, at_least
+from tests.benchmarks.scale import Scale
+from tests.benchmarks.servers import BATCHES, Served, service
+from tests.benchmarks.timing import Progress, by_turns
+from tests.fixtures.service import READY_WITHIN
+
+WHAT = "shards acknowledged in the first five seconds"
+PLAIN = "without compiling"
+TOKENS = 16_384
+SECONDS = 5.0
+CLIENTS = 4
+GOAL = at_least(0.8)
+COMPILED_WITHIN = 600.0  # seconds
+
+
+def start_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
+    """Shards in the first seconds of a start with an empty cache and with a full one, over one that never compiles."""
+    if not scale.compiled:
+        return [Row(WHAT, None, "shards", note="not measured in a quick run")]
+    full = folder / "cache"
+    fill(full, folder)
+    candidates = {
+        PLAIN: lambda: acknowledged(folder, compiled=False),
+        "with an empty cache": lambda: acknowledged(folder, compiled=True),
+        "with a full cache": lambda: acknowledged(folder, compiled=True, cache=full),
+    }
+    counts = by_turns(candidates, scale.rounds, progress)
+    plain = counts.pop(PLAIN)
+    note = f"{plain:g} {PLAIN}; {TOKENS:,} tokens each, {CLIENTS} clients"
+    return [Row(f"{WHAT} {name}", count, "shards", count / plain, GOAL, note) for name, count in counts.items()]
+
+
+def fill(cache: Path, folder: Path) -> None:
+    """Have a service compile into the cache."""
+    with tempfile.TemporaryDirectory(dir=folder) as place, service(Path(place), True, XDG_CACHE_HOME=str(cache)):
+        deadline = time.monotonic() + COMPILED_WITHIN
+        while not list(cache.glob("*/*.so")) and time.monotonic() < deadline:
+            time.sleep(1.0)
+
+
+def acknowledged(folder: Path, compiled: bool, cache: Path | None = None) -> float:
+    """Shards that a new service answers with 200 in its first seconds, from the first connection on."""
+    source, stopped, counts = Synthetic(TOKENS), threading.Event(), [0] * CLIENTS
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        place = Path(name)
+        with service(place, compiled, XDG_CACHE_HOME=str(cache or place / "cache")) as running:
+            wait_until_it_listens(running)
+            threads = [
+                threading.Thread(target=post, args=(running, source, stopped, counts, i)) for i in range(CLIENTS)
+            ]
+            for thread in threads:
+                thread.start()
+            time.sleep(SECONDS)
+            total = sum(counts)
+            stopped.set()
+            for thread in threads:
+                thread.join()
+    return total
+
+
+def wait_until_it_listens(server: Served) -> None:
+    """Return when a connection is accepted."""
+    parts, deadline = urlsplit(server.url), time.monotonic() + READY_WITHIN
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection((parts.hostname, parts.port), 1.0).close()
+            return
+        except OSError:
+            time.sleep(0.02)
+    raise AssertionError("the service does not listen")
+
+
+def post(to: Served, source: Synthetic, stopped: threading.Event, counts: list[int], place: int) -> None:
+    """Post shard after shard on one connection, and count the answers in `counts[place]`."""
+    connection = http.client.HTTPConnection(urlsplit(to.url).netloc, timeout=60)
+    step = place
+    while not stopped.is_set():
+        body = source.body(step)
+        connection.request("POST", BATCHES, b"".join(body.buffers), {"Content-Type": body.media_type})
+        answer = connection.getresponse()
+        answer.read()
+        counts[place] += answer.status == 200
+        step += CLIENTS
+    connection.close()
