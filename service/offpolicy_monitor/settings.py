@@ -104,7 +104,9 @@ class Settings(BaseSettings):
         description="Bytes of request bodies held at once, an eighth for small ones; later ones wait unread.",
     )
     decoding_bytes: int = Field(
-        1024 * MEBIBYTE, ge=1, description="Bytes that decompressing and parsing bodies may take at once; others wait."
+        1024 * MEBIBYTE,
+        ge=1,
+        description="Bytes that decoding bodies may take at once; others wait, JSON that takes more is 413.",
     )
     evaluate_bytes: int = Field(
         512 * MEBIBYTE,

@@ -1,8 +1,19 @@
 """First halves are kept within their bytes and their time."""
 
+import tracemalloc
+from typing import Any
+
+import numpy as np
 import pytest
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.pipeline.rollouts import RolloutCache
+from offpolicy_monitor.pipeline.stages import limits_of
+from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.wire.decode import decode_batch
+from offpolicy_monitor.wire.frame import MEDIA_TYPE
+from offpolicy_monitor.wire.message import Message
+
+from tests.fixtures.application import frame_bytes
 
 
 class Clock:
@@ -62,3 +73,41 @@ def test_forgetting_a_run_drops_its_halves_and_no_others() -> None:
     for shard in (0, 1):
         with pytest.raises(Refusal):
             cache.find(("r", "p1", shard))
+
+
+FLOATS = np.full(3, -1.0, np.float32)
+HALVES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "empty": ({}, {"lengths": np.zeros(0, np.int64), "sampling_logprobs": FLOATS[:0]}),
+    "three tokens": ({}, {"lengths": [3], "sampling_logprobs": FLOATS}),
+    "masked": ({}, {"lengths": [3], "old_logprobs": FLOATS, "turns": [0, 0, 1], "mask": np.array([1, 0, 1], bool)}),
+    "labels": ({"labels": {f"key{n}": "x" * 60 for n in range(8)}}, {"lengths": [3], "old_logprobs": FLOATS}),
+    "ids": ({"sequence_ids": [f"id{n}" for n in range(100)]}, {"lengths": [0] * 99 + [3], "old_logprobs": FLOATS}),
+    "wide ids": (
+        {"sequence_ids": [f"{n}" + "\U0001f600" * 50 for n in range(100)]},
+        {"lengths": [0] * 99 + [3], "old_logprobs": FLOATS},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_a_half_counts_what_it_takes(name: str) -> None:
+    envelope, arrays = HALVES[name]
+    bodies = [frame_bytes({"step": 1, "rollout": f"p{n}", **envelope}, arrays) for n in range(60)]
+    cache: RolloutCache[Message] = RolloutCache(1 << 30, ttl=10)
+    limits = limits_of(Settings(_env_file=None))
+
+    def keep(body: bytes) -> None:
+        half = decode_batch(body, MEDIA_TYPE, limits)
+        assert isinstance(half, Message) and half.is_first_half
+        owned = half.owned()
+        cache.keep(("a-run", owned.envelope.rollout or "", 0), owned, owned.nbytes)
+
+    for body in bodies[:10]:
+        keep(body)
+    counted = cache.used
+    tracemalloc.start()
+    for body in bodies[10:]:
+        keep(body)
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert taken <= cache.used - counted <= 2 * taken

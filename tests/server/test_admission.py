@@ -184,10 +184,10 @@ def test_a_body_of_unknown_length_may_be_larger_than_the_budget_and_waiting_for_
 
 
 def test_decoding_waits_for_its_own_budget_and_then_is_503(application: Application) -> None:
-    with application(decoding_bytes=1, admission_timeout=0.05) as client:
+    with application(decoding_bytes=10_000, admission_timeout=0.05) as client:
 
         async def scenario() -> tuple[httpx.Response, httpx.Response]:
-            async with client.app.state.services.pipeline.decoding.reserve(1):
+            async with client.app.state.services.pipeline.decoding.reserve(10_000):
                 parsed = await client.http.post(URL, content=json_bytes(), headers=JSON)
             return parsed, await client.http.post(URL, content=json_bytes(), headers=JSON)
 
@@ -195,3 +195,17 @@ def test_decoding_waits_for_its_own_budget_and_then_is_503(application: Applicat
     assert (busy.status_code, busy.headers["retry-after"]) == (503, "1")
     assert "OFFPOLICY_DECODING_BYTES" in busy.json()["detail"]
     assert alone.status_code == 200
+
+
+@pytest.mark.parametrize("headers", [JSON, ZSTD], ids=["plain", "compressed"])
+def test_json_that_would_take_more_than_the_whole_budget_is_413(
+    application: Application, headers: dict[str, str]
+) -> None:
+    body = b'{"step":1,"x":[' + b"[]," * 10_000 + b"[]]}"
+    with application(decoding_bytes=MEBIBYTE) as client:
+        content = zstandard.compress(body) if headers is ZSTD else body
+        response = client.post(URL, content=content, headers=headers)
+        assert response.status_code == 413
+        assert "OFFPOLICY_DECODING_BYTES" in response.json()["detail"]
+        assert client.post(URL, content=json_bytes(), headers=JSON).status_code == 200
+        assert in_flight(client) == (0, 0)

@@ -7,7 +7,7 @@ from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.wire.decode import decode_batch
 from offpolicy_monitor.wire.digest import content_digest
 from offpolicy_monitor.wire.halves import join
-from offpolicy_monitor.wire.message import LaterHalf, Message
+from offpolicy_monitor.wire.message import ARRAY_BYTES, MESSAGE_BYTES, LaterHalf, Message
 
 from tests.wire.bodies import JSON, LIMITS, SAFETENSORS, decode_frame, decode_json, f32, frame_body, ints, json_body
 
@@ -133,11 +133,14 @@ def test_a_message_that_owns_its_arrays_outlives_the_body() -> None:
     assert kept.batch.lengths.tolist() == [2]
 
 
-def test_the_cost_of_keeping_a_message_counts_its_arrays() -> None:
+def test_the_cost_of_keeping_a_message_counts_its_arrays_and_its_objects() -> None:
     message = decode_frame(
         {"step": 1}, lengths=ints(1000), old_logprobs=f32(*[-1.0] * 1000), logprobs=f32(*[-1.0] * 1000)
     )
-    assert 8000 <= message.nbytes < 8200
+    arrays, objects = 8000 + 2 * 8 + 8, MESSAGE_BYTES + 4 * ARRAY_BYTES
+    assert message.nbytes == arrays + objects
+    # The log-probs are views of the frame, which is counted by itself.
+    assert message.copied_bytes == message.nbytes - 8000 - 8
 
 
 def test_the_limits_hold_for_the_lengths_of_a_later_half() -> None:

@@ -26,13 +26,13 @@ from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.methods import PRESETS, MethodRow, parse_rows, restored
 from offpolicy_monitor.pipeline.admission import ByteBudget
 from offpolicy_monitor.pipeline.buffers import BufferPool
-from offpolicy_monitor.pipeline.expansion import bytes_to_decode, bytes_to_evaluate
+from offpolicy_monitor.pipeline.expansion import JSON, bytes_to_evaluate, bytes_to_open, bytes_to_parse
 from offpolicy_monitor.pipeline.lanes import BodyBudget
 from offpolicy_monitor.pipeline.merging import Merging
 from offpolicy_monitor.pipeline.readers import Readers
 from offpolicy_monitor.pipeline.reduced import accepted
 from offpolicy_monitor.pipeline.rollouts import RolloutCache
-from offpolicy_monitor.pipeline.turns import Gone, Turns, client_gone, is_gone
+from offpolicy_monitor.pipeline.turns import Gone, Turns, present
 from offpolicy_monitor.pipeline.values import Body, Detail, Measured, Measurer, Outcome
 from offpolicy_monitor.pipeline.workers import Worker
 from offpolicy_monitor.pipeline.writer import Writer
@@ -48,6 +48,8 @@ from offpolicy_monitor.wire.limits import Limits
 from offpolicy_monitor.wire.message import LaterHalf, Message, Reduced
 
 Result = TypeVar("Result")
+#: What is read of a body: the message, and what goes with it.
+Read = TypeVar("Read", tuple[Message | Reduced, bytes], tuple[Message, Sequence[MethodRow]])
 #: What the store knows of a run, and of a shard of it where one is given: `Store.known`.
 LookUp = Callable[[str, ShardRecord | None], Known]
 DECODERS = 2
@@ -60,6 +62,8 @@ SMALL_BYTES = 512 * 1024
 LOOK_UP_SECONDS = 4.0
 #: What a slice of an evaluation is taken for; slices take about equally long.
 SLICE_BYTES = 1024 * 1024
+#: What a frame may leave beside its body without a place in the budget for decoding: a connection costs as much.
+UNCOUNTED_BYTES = 64 * 1024
 
 
 class Pipeline:
@@ -182,20 +186,41 @@ class Pipeline:
         self.writer.close()
 
     @asynccontextmanager
-    async def _decoded(self, body: Body, read: Callable[[memoryview], Result]) -> AsyncIterator[Result]:
-        """What `read` makes of the plain body. What decoding may take of memory is reserved until the block ends."""
+    async def _decoded(self, body: Body, read: Callable[[memoryview], Read]) -> AsyncIterator[Read]:
+        """What `read` makes of the plain body.
 
-        def decode() -> tuple[int, Result]:
-            if is_gone(body.gone):
-                raise client_gone()
-            plain = decompress(body.data, body.encoding, self.limits)
-            return len(plain), read(plain)
-
-        async with self.decoding.reserve(bytes_to_decode(body, self.limits)) as reservation:
-            size, decoded = await self._timed("decode", self._decode, decode)
-            # What is left are views over the plain body, or arrays that are about as large as their numbers in JSON.
-            reservation.shrink(size)
+        What that takes of memory is reserved before it is taken: for the plain body, for parsing it, and until the
+        block ends for what is left. A plain frame is read where it is, so only what was copied of it is reserved.
+        """
+        async with AsyncExitStack() as stack:
+            plain, spent = body.data, 0.0
+            reservation = await stack.enter_async_context(self.decoding.reserve(bytes_to_open(body, self.limits)))
+            if reservation.size:
+                plain, needed, spent = await self._decode.run(lambda: self._opened(body))
+                await reservation.grow(needed)
+            reading = present(body.gone, lambda: _with_size(read(plain)))
+            decoded, copied = await self._timed("decode", self._decode, reading, spent)
+            held = copied + (len(plain) if body.encoding != "identity" else 0)
+            if reservation.size:
+                await reservation.grow(held)
+                reservation.shrink(held)
+            elif held > UNCOUNTED_BYTES:
+                await stack.enter_async_context(self.decoding.reserve(held))
             yield decoded
+
+    def _opened(self, body: Body) -> tuple[memoryview, int, float]:
+        """The plain body, the bytes that it and parsing it take, and the seconds that this took.
+
+        Refusal 413 for JSON that takes more than there is: of lists and objects some bytes make a hundred.
+        """
+        began = time.perf_counter()
+        plain = present(body.gone, lambda: decompress(body.data, body.encoding, self.limits))()
+        own = len(plain) if body.encoding != "identity" else 0
+        needed = own + bytes_to_parse(plain, body.media_type)
+        if needed > self.decoding.capacity and body.media_type == JSON:
+            variable, taken = self.settings.variable("decoding_bytes"), f"up to {needed} bytes to parse it"
+            raise Refusal.over_limit(413, "too-large", "body", taken, self.decoding.capacity, variable)
+        return plain, needed, time.perf_counter() - began
 
     def _message(self, run: str, plain: memoryview, media_type: str) -> tuple[Message | Reduced, bytes]:
         """The whole message, as sent or joined with the half that was sent before; a first half is kept for later."""
@@ -248,15 +273,15 @@ class Pipeline:
         figures = await self._decode.run(receipt.summary.figures)
         return Outcome(measured.message, figures, receipt)
 
-    async def _timed(self, stage: str, worker: Worker, job: Callable[[], Result]) -> Result:
-        """Run a job in its stage; what is counted is the work, not the wait for the thread."""
+    async def _timed(self, stage: str, worker: Worker, job: Callable[[], Result], spent: float = 0.0) -> Result:
+        """Run a job in its stage; what is counted is the work, `spent` seconds before it included, and no wait."""
 
         def timed() -> Result:
             began = time.perf_counter()
             try:
                 return job()
             finally:
-                self.metrics.stage(stage, time.perf_counter() - began)
+                self.metrics.stage(stage, spent + time.perf_counter() - began)
 
         return await worker.run(timed)
 
@@ -268,6 +293,11 @@ def _advanced(work: Generator[None, None, Result]) -> list[Result]:
     except StopIteration as end:
         return [end.value]
     return []
+
+
+def _with_size(read: Read) -> tuple[Read, int]:
+    """What was read, and its bytes beside the body: texts by the million are counted here, in a thread."""
+    return read, read[0].copied_bytes
 
 
 def limits_of(settings: Settings) -> Limits:

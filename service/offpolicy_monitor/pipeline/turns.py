@@ -47,15 +47,13 @@ class Turn:
         """The job, which tells how long it took and does nothing for one who no longer waits for it."""
 
         def run() -> Result:
-            if is_gone(self.gone):
-                raise client_gone()
             began = time.perf_counter()
             try:
                 return job()
             finally:
                 self.seconds = time.perf_counter() - began
 
-        return run
+        return present(self.gone, run)
 
 
 @dataclass(eq=False)
@@ -170,6 +168,17 @@ class Turns:
 def is_gone(gone: Gone | None) -> bool:
     """Whether nobody waits for the answer any more; may be asked from any thread."""
     return gone is not None and gone.done()
+
+
+def present(gone: Gone | None, job: Callable[[], Result]) -> Callable[[], Result]:
+    """The job, which does nothing for one who no longer waits for it."""
+
+    def run() -> Result:
+        if is_gone(gone):
+            raise client_gone()
+        return job()
+
+    return run
 
 
 def client_gone() -> Refusal:

@@ -3,16 +3,26 @@
 Plain values. The first half of a two-phase post is a Message too: it stands for itself, and waits to be joined.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from sys import getsizeof
+from typing import Any, Final
 
 import numpy as np
 
-from offpolicy_monitor.batch import RaggedBatch
+from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.wire.schema import Envelope
 from offpolicy_monitor.wire.sent import SentArray
+
+#: What a message costs without its arrays and texts, an array besides its numbers, and a text besides itself: the list
+#: and the tuple that it is in, and what the allocator rounds up.
+MESSAGE_BYTES: Final = 2048
+ARRAY_BYTES: Final = 192
+TEXT_BYTES: Final = 24
+#: What a summary takes for each byte of its decompressed parts.
+SUMMARY_BYTES: Final = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +40,26 @@ class Message:
     @property
     def nbytes(self) -> int:
         """Bytes that keeping this message costs, once it owns them."""
+        return self._small_bytes + sum(array.nbytes for array in self._arrays())
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes that it costs now, besides the body that its arrays may be views of."""
+        return self._small_bytes + sum(array.nbytes for array in self._arrays() if not _is_view(array))
+
+    @cached_property
+    def _small_bytes(self) -> int:
+        """What its objects and texts take."""
+        envelope = self.envelope
+        texts = (*envelope.labels.keys(), *envelope.labels.values(), *(self.batch.sequence_ids or ()))
+        of_arrays = ARRAY_BYTES * sum(1 for _ in self._arrays())
+        return MESSAGE_BYTES + of_arrays + sum(map(getsizeof, texts)) + TEXT_BYTES * len(texts)
+
+    def _arrays(self) -> Iterator[Array]:
         batch = self.batch
-        arrays = [batch.offsets, batch.lengths, *batch.columns.values()]
-        ids = sum(map(len, batch.sequence_ids or ()))
-        return ids + sum(a.nbytes for a in arrays) + (0 if batch.positions is None else batch.positions.nbytes)
+        yield from (batch.offsets, batch.lengths, *batch.columns.values())
+        if batch.positions is not None:
+            yield batch.positions
 
     def owned(self) -> "Message":
         """The same message with its arrays copied, so that it can outlive the body."""
@@ -54,6 +80,11 @@ class Reduced:
         """Never: a summary has no halves."""
         return False
 
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes that its parts cost, and the figures that were read from them."""
+        return SUMMARY_BYTES * sum(map(len, self.parts))
+
 
 @dataclass(frozen=True, eq=False)
 class Evaluation(Message):
@@ -71,3 +102,10 @@ class LaterHalf:
 
     envelope: Envelope
     arrays: Mapping[str, SentArray]
+
+
+def _is_view(array: Array) -> bool:
+    """Whether an array's numbers are those of a body, which is counted where it is kept."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array.base is not None

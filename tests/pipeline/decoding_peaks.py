@@ -1,0 +1,117 @@
+"""What decoding takes of this machine's memory, body by body: `python decoding_peaks.py` prints it as JSON.
+
+Each body is decoded in a child of its own, so that none uses memory that another has left. What Python itself counts
+would not do: the parser of JSON asks for memory that it never touches.
+"""
+
+import contextlib
+import json
+import os
+import random
+import re
+import sys
+from functools import partial
+from pathlib import Path
+
+#: Bytes of a body, or about as many.
+SIZE = 2_000_000
+
+
+def keys(value: str) -> str:
+    return "{" + ",".join(f'"{number:x}":{value}' for number in range(SIZE // 8)) + "}"
+
+
+def listed(item: str) -> str:
+    return "[" + f"{item}," * (SIZE // (len(item) + 1)) + f"{item}]"
+
+
+WORST = {
+    "small numbers": ("logprobs", listed("1")),
+    "numbers": ("logprobs", listed("-9")),
+    "fractions": ("logprobs", listed("0.5")),
+    "integers": ("turns", listed("-9")),
+    "mask": ("mask", listed("1")),
+    "empty lists": ("logprobs", listed("[]")),
+    "lists of one": ("logprobs", listed("[1]")),
+    "experts": ("experts", listed("[[1,2]]")),
+    "unknown lists": ("x", listed("[]")),
+    "nested lists": ("x", listed("[" * 500 + "]" * 500)),
+    "objects": ("x", listed("{}")),
+    "nested objects": ("x", listed('{"":' * 500 + "0" + "}" * 500)),
+    "objects of one": ("x", listed('{"":0}')),
+    "keys": ("x", keys("0")),
+    "labels": ("labels", keys('""')),
+    "labels that are no texts": ("labels", keys("0")),
+    "ids": ("sequence_ids", listed('"ab"')),
+    "ids of one character": ("sequence_ids", listed('"a"')),
+    "wide ids": ("sequence_ids", listed('"\U0001f600a"')),
+    "long ids with a wide character": ("sequence_ids", listed('"\U0001f600' + "a" * 200 + '"')),
+    "ids that are no texts": ("sequence_ids", listed("1")),
+    "a text with a wide character": ("rollout", '"\U0001f600' + "a" * SIZE + '"'),
+    "a text": ("rollout", '"' + "a" * SIZE + '"'),
+    "rows": ("methods", listed("{}")),
+    "a row": ("methods", f"[{keys('0')}]"),
+}
+
+
+def worst(name: str) -> bytes:
+    """A body of which one field is as bad as it can be."""
+    field, value = WORST[name]
+    return f'{{"step":1,"lengths":[1],"{field}":{value}}}'.encode()
+
+
+def ordinary() -> bytes:
+    """A body of log-probs as a trainer writes them."""
+    source = random.Random(1)
+    columns = {
+        name: [-source.expovariate(1.0) for _ in range(30_000)]
+        for name in ("sampling_logprobs", "old_logprobs", "logprobs")
+    }
+    return json.dumps({"step": 1, "lengths": [300] * 100, **columns}).encode()
+
+
+BODIES = {name: partial(worst, name) for name in WORST} | {"ordinary": ordinary}
+
+
+def taken(name: str) -> int:
+    """The most bytes that decoding this body holds at once, whatever comes of it."""
+    from offpolicy_monitor.errors import Refusal
+    from offpolicy_monitor.pipeline.stages import limits_of
+    from offpolicy_monitor.settings import Settings
+    from offpolicy_monitor.wire.decode import decode_batch, decode_evaluation
+
+    limits, body = limits_of(Settings(_env_file=None)), BODIES[name]()
+    decode = decode_evaluation if WORST.get(name, ("", ""))[0] == "methods" else decode_batch
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = resident("VmRSS")
+    with contextlib.suppress(Refusal):
+        decode(body, "application/json", limits)
+    return resident("VmHWM") - before
+
+
+def resident(row: str) -> int:
+    """Bytes of a row of /proc/self/status."""
+    found = re.search(rf"{row}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def in_a_child(name: str) -> int:
+    """The same, of a process that ends with it."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.write(writer, str(taken(name)).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        found = int(pipe.read())
+    os.wait()
+    return found
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    resident("VmRSS")
+    import offpolicy_monitor.pipeline.stages  # noqa: F401  # once, not in each child
+
+    json.dump({name: in_a_child(name) for name in BODIES}, sys.stdout)

@@ -1,0 +1,89 @@
+"""What is reserved for a batch while it waits for the device is what is held of it beside its body."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zstandard
+from offpolicy_monitor.measure import Measurer
+from offpolicy_monitor.server.app import create_app
+from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.summary.step import StepSummary
+
+from tests.fixtures.application import JSON, SAFETENSORS, Client, database, frame_bytes, json_bytes, running
+
+URL = "/v1/runs/r1/batches"
+TOKENS = 40_000
+FLOATS = np.full(TOKENS, -1.0, np.float32)
+MASK = np.arange(TOKENS) % 2 == 0
+#: Objects that a message is made of, beside its numbers.
+OBJECTS = 8192
+
+
+class Waiting(Measurer):
+    """A device that does not begin before it is let."""
+
+    def __init__(self) -> None:
+        super().__init__("cpu")
+        self.begun, self.let = threading.Event(), threading.Event()
+
+    def warm_up(self) -> None:
+        """Nothing."""
+
+    def measure(self, *args: Any, **options: Any) -> StepSummary:
+        self.begun.set()
+        assert self.let.wait(30)
+        return super().measure(*args, **options)
+
+
+@pytest.fixture
+def device() -> Waiting:
+    return Waiting()
+
+
+@pytest.fixture
+def client(tmp_path: Path, migrated_copy: None, device: Waiting) -> Iterator[Client]:
+    with running(create_app(Settings(database_url=database(tmp_path)), lambda _: device)) as client:
+        yield client
+
+
+def frame_of(**arrays: Any) -> bytes:
+    return frame_bytes({"step": 1}, {"lengths": [TOKENS], "old_logprobs": FLOATS, "logprobs": FLOATS, **arrays})
+
+
+PLAIN = frame_of()
+JSON_BODY = json_bytes(
+    lengths=[TOKENS], sampling_logprobs=None, old_logprobs=[-1] * TOKENS, logprobs=[-1] * TOKENS, advantages=None
+)
+BODIES = {
+    "a frame is read where it is": (PLAIN, SAFETENSORS, 0),
+    "a mask leaves two columns and positions of every second token": (frame_of(mask=MASK), SAFETENSORS, TOKENS * 8),
+    "narrow integers become wide ones": (frame_of(turns=np.zeros(TOKENS, np.int8)), SAFETENSORS, TOKENS * 8),
+    "a compressed frame is kept decompressed": (
+        *(zstandard.compress(PLAIN), {**SAFETENSORS, "Content-Encoding": "zstd"}),
+        len(PLAIN),
+    ),
+    "numbers of JSON become arrays": (JSON_BODY, JSON, TOKENS * 8),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_while_a_batch_waits_what_it_holds_is_reserved(client: Client, device: Waiting, name: str) -> None:
+    body, headers, held = BODIES[name]
+    decoding = client.app.state.services.pipeline.decoding
+
+    async def scenario() -> tuple[int, int]:
+        post = asyncio.create_task(client.http.post(URL, content=body, headers=headers))
+        await asyncio.to_thread(device.begun.wait, 30)
+        reserved = decoding.used
+        device.let.set()
+        return reserved, (await post).status_code
+
+    reserved, status = client.run(scenario())
+    assert status == 200
+    assert held <= reserved <= held + (OBJECTS if held else 0)
+    assert decoding.used == 0
