@@ -15,7 +15,7 @@ from offpolicy_monitor.pipeline.workers import guarded
 #: Seconds: how long an answer is told again, and how long one is waited for.
 FRESH: Final = 1.0
 WITHIN: Final = 1.5
-SLOW: Final = f"the database did not answer within {WITHIN:g} s"
+SLOW: Final = "the database did not answer within {:g} s"
 
 
 class Tried(Protocol):
@@ -54,7 +54,11 @@ class StoreProbe:
             self._asking = loop.run_in_executor(self._executor, job)
             self._asking.add_done_callback(self._keep)
         await asyncio.wait([self._asking], timeout=self._within)
-        return self._found if self._asking is None and self._found is not None else Finding(UNKNOWN, SLOW)
+        return (
+            self._found
+            if self._asking is None and self._found is not None
+            else Finding(UNKNOWN, SLOW.format(self._within))
+        )
 
     def close(self) -> None:
         """Ask nothing further."""

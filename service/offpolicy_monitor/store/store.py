@@ -119,7 +119,10 @@ class Store:
         """
         prepared = [prepare(record) for record in records]
         with self._writing() as connection:
-            return ingest.ingest(connection, records, prepared, self._judging, self._clock(), self._failed)
+            answers = ingest.ingest(connection, records, prepared, self._judging, self._clock(), self._failed)
+        if any(isinstance(answer, Receipt) and not answer.duplicate for answer in answers):
+            self._outcomes.succeeded()
+        return answers
 
     def merge(self, places: Sequence[Place]) -> dict[Place, Merged]:
         """The merges of steps with all shards that are stored now; writes nothing, and takes its time.
@@ -380,12 +383,9 @@ class Store:
             trial.write(connection)
 
     def schema_is_current(self) -> bool:
-        """Whether the database answers and is at the newest revision."""
-        try:
-            with self._database.reading(TRY_SECONDS) as connection:
-                return migrate.revision_of(connection) == migrate.head()
-        except Unavailable:
-            return False
+        """Whether the database is at the newest revision; raises Unavailable where it does not answer soon."""
+        with self._database.reading(TRY_SECONDS) as connection:
+            return migrate.revision_of(connection) == migrate.head()
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
@@ -394,7 +394,6 @@ class Store:
         try:
             with self._database.writing() as connection:
                 yield connection
-            self._outcomes.succeeded()
         except Unavailable as error:
             self._outcomes.failed(error)
             raise

@@ -56,7 +56,7 @@ class Outcomes:
         self._failed: tuple[float, Unavailable] | None = None
 
     def succeeded(self) -> None:
-        """A transaction was committed: whatever failed before is over."""
+        """A shard was committed: whatever failed before is over. A transaction that wrote nothing shows nothing."""
         with self._lock:
             self._succeeded, self._failed = self._clock(), None
 
