@@ -61,3 +61,19 @@ def test_the_age_of_the_oldest_job_is_known() -> None:
         readers.close()
 
     asyncio.run(scenario())
+
+
+def test_a_job_that_hangs_is_the_oldest_one_though_nobody_waits_for_it() -> None:
+    let = threading.Event()
+
+    async def scenario() -> None:
+        readers = Readers("read", 1, 0.05, whole=True)
+        with pytest.raises(Unavailable):
+            await readers.run(lambda: let.wait(10))
+        assert readers.ages.oldest() >= 0.04
+        let.set()
+        while readers.ages.oldest():
+            await asyncio.sleep(0.001)
+        readers.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 5))

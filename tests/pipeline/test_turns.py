@@ -119,6 +119,20 @@ def test_nobody_is_told_to_stay_away_for_longer_than_the_longest_time() -> None:
     run(scenario, longest=10.0)
 
 
+def test_what_has_begun_is_not_refused_half_way() -> None:
+    async def scenario(device: Device) -> None:
+        await device.learn()
+        tasks = await device.begin(*(device.do("", "large") for _ in range(13)))
+        with pytest.raises(Unavailable):
+            await device.do("", "large")
+        device.let.set()
+        async with device.turns.turn("large", 1, begun=True):
+            pass
+        await asyncio.gather(*tasks)
+
+    run(scenario, longest=10.0)
+
+
 def test_small_jobs_are_taken_while_large_ones_are_refused() -> None:
     async def scenario(device: Device) -> None:
         await device.learn()

@@ -310,3 +310,17 @@ def test_closing_does_not_wait_for_a_transaction_that_hangs() -> None:
         database.open.set()
 
     asyncio.run(scenario())
+
+
+def test_a_transaction_that_hangs_is_the_oldest_job_though_nobody_waits_for_it() -> None:
+    async def scenario() -> None:
+        database = Database()
+        writer = Writer(database, patience=0.05)
+        with pytest.raises(Unavailable):
+            await writer.ingest(record(1))
+        assert writer.ages.oldest() >= 0.04
+        database.open.set()
+        await asyncio.to_thread(writer.close)
+        assert writer.ages.oldest() == 0
+
+    asyncio.run(scenario())

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from offpolicy_monitor.errors import Unavailable
-from offpolicy_monitor.pipeline.workers import Ages, guarded
+from offpolicy_monitor.pipeline.workers import Ages
 
 Result = TypeVar("Result")
 
@@ -30,7 +30,7 @@ class Readers:
         """The result of `job()`; its errors are raised here, and Unavailable where it takes too long."""
         entered = self.ages.enter()
         try:
-            return await self._answer(self._executor.submit(guarded, job))
+            return await self._answer(self._executor.submit(self.ages.count, job))
         finally:
             self.ages.leave(entered)
 

@@ -156,14 +156,14 @@ class Pipeline:
 
     async def _in_slices(self, work: Generator[None, None, Result], gone: Gone | None) -> Result:
         """What the work comes to: each of its slices waits for its turn, so that shards are measured between them."""
-        seconds, result = 0.0, list[Result]()
+        seconds, begun, result = 0.0, False, list[Result]()
         try:
             while not result:
-                async with self._turns.turn("evaluate", SLICE_BYTES, gone) as turn:
+                async with self._turns.turn("evaluate", SLICE_BYTES, gone, begun) as turn:
                     if self._stopping:
                         raise Unavailable(503, "stopping", "the service is being stopped; send it again later")
                     result = await self._device.run(turn.timed(lambda: _advanced(work)))
-                seconds += turn.seconds or 0.0
+                seconds, begun = seconds + (turn.seconds or 0.0), True
         finally:
             work.close()
             self.metrics.stage("measure", seconds)

@@ -90,14 +90,14 @@ class Turns:
         self._at_hand = 0
 
     @asynccontextmanager
-    async def turn(self, lane: str, size: int, gone: Gone | None = None) -> AsyncIterator[Turn]:
+    async def turn(self, lane: str, size: int, gone: Gone | None = None, begun: bool = False) -> AsyncIterator[Turn]:
         """Wait for a turn of the device with a job of `size` bytes, and have it for the block.
 
-        Raises Unavailable (503) at once where the wait is expected to be too long, and the Refusal of `client_gone`
-        as soon as nobody waits for the answer any more.
+        Raises Unavailable (503) at once where the wait is expected to be too long, unless it is for the next part of
+        what has begun, and the Refusal of `client_gone` as soon as nobody waits for the answer any more.
         """
         chosen = self._lanes[lane]
-        turn = self._queued(chosen, size + FIXED_BYTES, gone)
+        turn = self._queued(chosen, size + FIXED_BYTES, gone, begun)
         try:
             await _either(turn.admitted, gone)
             if is_gone(gone):
@@ -110,10 +110,10 @@ class Turns:
         """Seconds until a job that comes now would begin, of which the one that runs is no part."""
         return sum(min(lane.queued, other.queued) for other in self._lanes.values())
 
-    def _queued(self, lane: _Lane, units: int, gone: Gone | None) -> Turn:
+    def _queued(self, lane: _Lane, units: int, gone: Gone | None, begun: bool) -> Turn:
         estimate = lane.estimate(units)
         wait = self._expected_wait(lane)
-        if wait > self._longest:
+        if wait > self._longest and not begun:
             raise self._too_long(lane, wait, estimate)
         turn = Turn(units, gone, estimate, asyncio.get_running_loop().create_future())
         if not lane.waiting:

@@ -18,7 +18,7 @@ class JobError(Exception):
 
 
 class Ages:
-    """How long the jobs of one stage have been in it. Kept by one thread, read by any."""
+    """How long the jobs of one stage have been in it. For every thread: each step on the table of jobs is one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -34,9 +34,17 @@ class Ages:
         """A job is finished, whatever came of it."""
         self._since.pop(job, None)
 
+    def count(self, job: Callable[[], Result]) -> Result:
+        """What `job()` returns, by `guarded`; it is in the stage until it ends, though nobody waits for it any more."""
+        entered = self.enter()
+        try:
+            return guarded(job)
+        finally:
+            self.leave(entered)
+
     def oldest(self) -> float:
         """Seconds since the oldest job that is not finished came in; 0 where there is none."""
-        # A copy in one step: the event loop goes on adding and removing.
+        # A copy in one step: others go on adding and removing.
         began = list(self._since.values())
         return self._clock() - min(began) if began else 0.0
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, TypeVar
 import structlog
 
 from offpolicy_monitor.errors import Refusal, Unavailable
-from offpolicy_monitor.pipeline.workers import Ages, guarded
+from offpolicy_monitor.pipeline.workers import Ages
 from offpolicy_monitor.store import Receipt, ShardRecord
 
 log = structlog.get_logger("offpolicy_monitor.pipeline")
@@ -161,10 +161,10 @@ class Writer:
         if group:
             self._commit(group)
         if isinstance(job, _Call) and job.is_wanted:
-            self._settle([(job.done, _outcome(job.work))])
+            self._settle([(job.done, self._outcome(job.work))])
         if job is not None and self._asides and (not group or self._asides[0].until <= time.monotonic()):
             aside = self._asides.popleft()
-            self._settle([(aside.done, _outcome(aside.work))])
+            self._settle([(aside.done, self._outcome(aside.work))])
         return job is not None
 
     def _give_up(self) -> None:
@@ -182,7 +182,7 @@ class Writer:
 
     def _commit(self, group: list[_Shard]) -> None:
         """One transaction; where a defect fails it, one for each shard, so that only the shard at fault fails."""
-        outcome = _outcome(lambda: self._ingested([shard.record for shard in group]))
+        outcome = self._outcome(lambda: self._ingested([shard.record for shard in group]))
         if len(group) > 1 and isinstance(outcome, Exception) and not isinstance(outcome, Unavailable):
             for shard in group:
                 self._commit([shard])
@@ -201,6 +201,13 @@ class Writer:
             raise RuntimeError(f"{len(answers)} answers to {len(records)} records")
         return answers
 
+    def _outcome(self, work: Callable[[], Any]) -> Any:
+        """What `work` returns, or the error it raises: the thread must outlive every failure of a transaction."""
+        try:
+            return self.ages.count(work)
+        except Exception as error:
+            return error
+
     def _settle(self, answers: "list[tuple[asyncio.Future[Any], Any]]") -> None:
         """Hand the answers to the event loop in one call; a loop that is gone has nobody left to answer."""
         if not self._loop.is_closed():
@@ -212,14 +219,6 @@ class _Nothing:
 
 
 _NOTHING = _Nothing()
-
-
-def _outcome(work: Callable[[], Any]) -> Any:
-    """What `work` returns, or the error it raises: the thread must outlive every failure of a transaction."""
-    try:
-        return guarded(work)
-    except Exception as error:
-        return error
 
 
 def _resolve(answers: "list[tuple[asyncio.Future[Any], Any]]") -> None:
