@@ -5,7 +5,6 @@ import time
 from typing import Any
 
 import pytest
-from offpolicy_monitor.errors import Unavailable
 from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.formats import TEXT
 from offpolicy_monitor.exposition.runs import RunExposition
@@ -90,13 +89,40 @@ def test_readers_of_one_document_have_no_copies_and_are_sent_a_piece_when_they_t
         return taken
 
     taken = asyncio.run(play())
-    assert [id(piece) for piece in taken] == [id(piece) for piece in document.pieces]
+    assert [id(piece) for piece in taken] == [id(piece) for piece in document.read()]
 
 
-def test_documents_that_slow_readers_hold_are_bounded_and_there_are_new_ones_when_they_are_gone() -> None:
-    documents = Documents(CollectorRegistry(), RunExposition(list, RunCounters(1)))
-    held = [documents.make(TEXT) for _ in range(MOST_DOCUMENTS)]
-    with pytest.raises(Unavailable, match="slow readers"):
-        documents.make(TEXT)
-    held.pop()
-    assert documents.make(TEXT).pieces
+def documents() -> Documents:
+    return Documents(CollectorRegistry(), RunExposition(list, RunCounters(1)))
+
+
+def test_slow_readers_hold_a_bounded_number_of_documents_and_a_scrape_is_always_answered() -> None:
+    made = documents()
+    held = [made.make(TEXT) for _ in range(3 * MOST_DOCUMENTS)]
+    assert [document.dropped for document in held] == [True] * 2 * MOST_DOCUMENTS + [False] * MOST_DOCUMENTS
+    assert sum(map(len, held[-1].read())) == int(held[-1].headers["Content-Length"])
+
+
+def test_documents_that_were_read_count_no_more() -> None:
+    made = documents()
+    first = made.make(TEXT)
+    for _ in range(2 * MOST_DOCUMENTS):
+        made.make(TEXT)
+    assert not first.dropped
+
+
+def test_a_reader_whose_document_was_dropped_is_cut_off_and_told_nothing_false() -> None:
+    document = Document([b"one", b"two"], "text/plain")
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if message.get("body"):
+            document.drop()
+
+    async def receive() -> Any:
+        raise AssertionError
+
+    asyncio.run(DocumentResponse(document)({"type": "http"}, receive, send))
+    assert [message.get("body") for message in sent] == [None, b"one"]
+    assert sent[-1]["more_body"] is True
