@@ -21,9 +21,9 @@ class Bench:
     """An Alertmanager that is not there: a clock that stands until it is moved, and what would have been sent."""
 
     def __init__(self, source: Alerts) -> None:
-        self.now, self.posts, self.status = 1_700_000_200.0, list[Any](), 200
+        self.now, self.elapsed, self.posts, self.status = 1_700_000_200.0, 50.0, list[Any](), 200
         self.target = Alertmanager("http://am.example:9093/prefix/", INTERVAL, PUBLIC_URL)
-        self.ports = Ports(source, self.send, lambda: self.now, lambda target, outcome: None)
+        self.ports = Ports(source, self.send, lambda: self.now, lambda: self.elapsed, lambda target, outcome: None)
 
     def send(self, post: Post) -> Reply:
         assert post.url == "http://am.example:9093/prefix/api/v2/alerts"
@@ -32,6 +32,7 @@ class Bench:
 
     def deliver(self, after: float = 0.0) -> float:
         self.now += after
+        self.elapsed += after
         return self.target.deliver(self.ports)
 
 
@@ -136,3 +137,16 @@ def test_every_alertmanager_of_several_is_told(tmp_path: Path) -> None:
         notifier.start()
         assert [len(one.wait_for(1)[0]), len(other.wait_for(1)[0])] == [1, 1]
         notifier.close(5)
+
+
+def test_a_clock_that_is_set_back_puts_off_no_repetition() -> None:
+    bench = Bench(Alerts(ALERT))
+    assert bench.deliver() == INTERVAL
+    bench.now -= 3600.0
+    assert bench.deliver(after=INTERVAL - 1) == 1.0
+    assert bench.deliver(after=1.0) == INTERVAL
+    bench.status = 500
+    wait = bench.deliver(after=INTERVAL)
+    bench.now -= 3600.0
+    assert bench.deliver(after=wait) > 0
+    assert len(bench.posts) == 4

@@ -23,12 +23,15 @@ class Bench:
     """A webhook with a clock that stands until it is moved, and what was counted."""
 
     def __init__(self, source: Alerts, url: str, send: Any = send) -> None:
-        self.now, self.counted = 1_700_000_200.0, list[Outcome]()
+        self.now, self.elapsed, self.counted = 1_700_000_200.0, 50.0, list[Outcome]()
         self.webhook = Webhook(url, SECRET, PUBLIC_URL, Backoff(chance=lambda: 1.0))
-        self.ports = Ports(source, send, lambda: self.now, lambda target, outcome: self.counted.append(outcome))
+        self.ports = Ports(
+            source, send, lambda: self.now, lambda: self.elapsed, lambda target, outcome: self.counted.append(outcome)
+        )
 
     def deliver(self, after: float = 0.0) -> float:
         self.now += after
+        self.elapsed += after
         return self.webhook.deliver(self.ports)
 
 
@@ -242,3 +245,16 @@ def test_what_was_taken_while_the_source_was_away_is_not_sent_twice() -> None:
         bench.deliver()
         bench.deliver()
     assert (len(receiver.received), source.told) == (1, {1: "active"})
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+def test_a_clock_that_is_set_puts_off_no_delivery_and_hurries_none(jump: float) -> None:
+    with receiving(Receiver(statuses=[500, 500])) as receiver:
+        bench = Bench(Alerts(ALERT), receiver.url)
+        assert bench.deliver() == 1.0
+        bench.now += jump
+        assert bench.deliver(after=0.5) == 0.5
+        assert bench.deliver(after=0.5) == 2.0
+        bench.now += jump
+        assert bench.deliver(after=2.0) == float("inf")
+    assert bench.counted == ["failed", "failed", "sent"]

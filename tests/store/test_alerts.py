@@ -162,6 +162,7 @@ def test_what_was_over_a_day_ago_is_no_news(open_store: Open, clock: Clock) -> N
 
 def test_silence_is_told_by_the_clock_and_ends_with_the_next_batch(open_store: Open, clock: Clock) -> None:
     store, _ = judged(open_store, {})
+    clock.now = 1100.0
     store.ingest([make_record(0, received_at=1000.0), make_record(1, received_at=1100.0)])
     clock.now = 1700.0
     assert store.watch(expiry=86_400.0) == 0
@@ -176,6 +177,7 @@ def test_silence_is_told_by_the_clock_and_ends_with_the_next_batch(open_store: O
 
 def test_a_step_that_stays_incomplete_is_told_by_the_clock(open_store: Open, clock: Clock) -> None:
     store, _ = judged(open_store, {})
+    clock.now = 1050.0
     store.ingest([make_record(step, received_at=1000.0 + 10 * step) for step in range(5)])
     store.ingest([make_record(5, 0, 2, received_at=1050.0)])
     clock.now = 1105.0
@@ -207,8 +209,11 @@ def test_a_deleted_run_takes_its_alerts_with_it(open_store: Open) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_exported_rows_have_what_the_rules_said_and_how_fast_the_run_steps(open_store: Open, steps: int) -> None:
+def test_exported_rows_have_what_the_rules_said_and_how_fast_the_run_steps(
+    open_store: Open, clock: Clock, steps: int
+) -> None:
     store, _ = judged(open_store, {steps - 1: ("info",)})
+    clock.now = 1000.0 + 30 * steps
     store.ingest([make_record(step, received_at=1000.0 + 30 * step) for step in range(steps)])
     [row] = store.exported(10, 0.0)
     assert [state["severity"] for state in row.states] == ["info"]

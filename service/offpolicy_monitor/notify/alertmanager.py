@@ -34,27 +34,27 @@ class Alertmanager:
         self._url, self._interval, self._public_url = url.rstrip("/") + PATH, interval, public_url
         self._backoff = backoff or Backoff(cap=interval)
         self._told: frozenset[tuple[int, str]] = frozenset()
-        self._next_at = 0.0
+        self._next_at = float("-inf")
         self._refused: int | None = None
 
     def deliver(self, ports: Ports) -> float:
         """Post if something changed or the interval is over; answers the seconds until the next post."""
-        now = ports.clock()
-        if wait := self._backoff.wait(KEY, now):
+        now, elapsed = ports.clock(), ports.elapsed()
+        if wait := self._backoff.wait(KEY, elapsed):
             return wait
         alerts = newest(ports.source.firing(now - TOLD_RESOLVED))
         states = frozenset((alert["id"], alert["state"]) for alert in alerts)
         # What is only gone from the list was told as resolved long ago.
-        if states <= self._told and now < self._next_at:
-            return self._next_at - now
+        if states <= self._told and elapsed < self._next_at:
+            return self._next_at - elapsed
         if alerts:
             reply = ports.send(self._post(alerts, now))
             ports.count(self.kind, reply.outcome)
             if reply.outcome == "failed":
-                return self._put_off(reply, ports.clock())
+                return self._put_off(reply, ports.elapsed())
             self._say_refused(reply)
         self._backoff.passed(KEY)
-        self._told, self._next_at = states, now + self._interval
+        self._told, self._next_at = states, elapsed + self._interval
         return self._interval
 
     def _put_off(self, reply: Reply, now: float) -> float:

@@ -6,6 +6,7 @@ A boundary: whatever fails in a lane is logged and survived. Knows targets only 
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -32,11 +33,12 @@ class Notifier:
         source: AlertSource,
         targets: Sequence[Target],
         clock: Callable[[], float] = time.time,
+        elapsed: Callable[[], float] = time.monotonic,
         send: Callable[[Post], Reply] = sending.send,
         count: Callable[[str, Outcome], None] = _uncounted,
         interval: float = INTERVAL,
     ) -> None:
-        self._lanes = [_Lane(target, Ports(source, send, clock, count), interval) for target in targets]
+        self._lanes = [_Lane(target, Ports(source, send, clock, elapsed, count), interval) for target in targets]
 
     def start(self) -> None:
         """Begin, with what is waiting."""
@@ -63,7 +65,7 @@ class _Lane(threading.Thread):
         self.woken = threading.Event()
         self._stopped = threading.Event()
         self._target, self._interval = target, interval
-        self._ports = Ports(ports.source, self._send_unless_stopped(ports.send), ports.clock, ports.count)
+        self._ports = replace(ports, send=self._send_unless_stopped(ports.send))
 
     def run(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""What a target needs of the rest of the service: alerts and what was told, a clock, a way to post, a counter.
+"""What a target needs of the rest of the service: alerts and what was told, clocks, a way to post, a counter.
 
 Every one is a seam: tests bring their own. Knows no target.
 """
@@ -63,11 +63,16 @@ class Reply:
 
 @dataclass(frozen=True)
 class Ports:
-    """The world of a target."""
+    """The world of a target.
+
+    `clock` answers unix seconds, for what is told; `elapsed` seconds that only go forward, for when to try again: a
+    clock that is set back must not put that off.
+    """
 
     source: AlertSource
     send: Callable[[Post], Reply]
     clock: Callable[[], float]
+    elapsed: Callable[[], float]
     count: Callable[[str, Outcome], None]
 
 

@@ -43,7 +43,7 @@ class Webhook:
 
     def deliver(self, ports: Ports) -> float:
         """Send each delivery that is due; answers the seconds until the next one is, or infinity."""
-        wait = self._backoff.wait(RECEIVER, ports.clock())
+        wait = self._backoff.wait(RECEIVER, ports.elapsed())
         if wait:
             return wait
         alerts = ports.source.untold(BATCH)
@@ -52,20 +52,20 @@ class Webhook:
         for alert in alerts:
             wait = self._deliver(alert, ports)
             waits.append(wait)
-            if self._backoff.wait(RECEIVER, ports.clock()):
+            if self._backoff.wait(RECEIVER, ports.elapsed()):
                 break
         return min([wait for wait in waits if wait], default=0.0 if len(alerts) == BATCH else float("inf"))
 
     def _deliver(self, alert: Alert, ports: Ports) -> float:
         """Send one delivery if it is due; answers the seconds until it may be tried again, 0 where it is told."""
         delivery = delivery_id(alert, self._public_url)
-        if wait := self._backoff.wait(delivery, ports.clock()):
+        if wait := self._backoff.wait(delivery, ports.elapsed()):
             return wait
         if delivery not in self._taken:
             reply = ports.send(self._post(alert, delivery, ports.clock()))
             ports.count(self.kind, reply.outcome)
             if reply.outcome == "failed":
-                return self._put_off(delivery, reply, ports.clock())
+                return self._put_off(delivery, reply, ports.elapsed())
             if reply.outcome == "refused":
                 log.error("the webhook refused an alert", delivery=delivery, status=reply.status, **_names(alert))
             self._backoff.passed(RECEIVER)

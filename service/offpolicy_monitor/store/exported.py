@@ -49,8 +49,8 @@ class ExportedRun:
         return [] if self.stored_states is None else unpack(self.stored_states)["states"]
 
 
-def read_exported(connection: Connection, limit: int, active_since: float) -> list[ExportedRun]:
-    """The `limit` most recently active runs with a batch since `active_since` (unix seconds)."""
+def read_exported(connection: Connection, limit: int, active_since: float, now: float) -> list[ExportedRun]:
+    """The `limit` most recently active runs with a batch since `active_since`; no time is after `now`, unix seconds."""
     latest = (
         select(steps.c.id)
         .where(steps.c.run_id == runs.c.id, steps.c.state != OPEN)
@@ -70,14 +70,14 @@ def read_exported(connection: Connection, limit: int, active_since: float) -> li
         .limit(limit)
     )
     waiting = incomplete_since(connection, active_since)
-    return [_exported(row, waiting.get(row.id)) for row in connection.execute(query)]
+    return [_exported(row, waiting.get(row.id), now) for row in connection.execute(query)]
 
 
-def _exported(row: Any, open_since: float | None) -> ExportedRun:
+def _exported(row: Any, open_since: float | None, now: float) -> ExportedRun:
     return ExportedRun(
         run=row.name,
         profile=row.profile,
-        last_batch=row.last_batch_at,
+        last_batch=min(row.last_batch_at, now),
         step=row.step,
         minibatch=row.minibatch,
         attempt=row.attempt,
@@ -86,7 +86,7 @@ def _exported(row: Any, open_since: float | None) -> ExportedRun:
         stored_figures=row.figures,
         stored_states=row.states,
         step_seconds=row.step_seconds,
-        open_since=open_since,
+        open_since=None if open_since is None else min(open_since, now),
         finished=row.finished_at is not None,
         overrides=row.overrides,
     )

@@ -106,7 +106,7 @@ def judge_overdue(connection: Connection, deadline: float, judging: Judging, now
     # Asked again, now that nobody else changes these runs.
     places = [place for place in training_rows.overdue(connection, deadline, MOST) if place[0] in names]
     waited_for = training_rows.load(connection, names, places)
-    judging.settle(connection, held, waited_for, {}, now, deadline)
+    judging.settle(connection, held, waited_for, {}, now, time_is_up=True)
     return len(waited_for)
 
 

@@ -57,7 +57,7 @@ def ingest(
         failures.add(id(step))
         failed(step, error)
 
-    merged = _write(connection, held, ledger, blobs, put_aside)
+    merged = _write(connection, held, ledger, blobs, put_aside, now)
     if ledger.touched:
         of_rows = {ledger.touched[key].id: found for key, found in merged.items()}
         judging.settle(connection, held, _to_settle(connection, held, ledger), of_rows, now)
@@ -137,7 +137,12 @@ def load_ledger(connection: Connection, ids: Mapping[str, int], records: Sequenc
 
 
 def _write(
-    connection: Connection, held: Mapping[str, HeldRun], ledger: Ledger, blobs: Mapping[ShardKey, bytes], failed: Failed
+    connection: Connection,
+    held: Mapping[str, HeldRun],
+    ledger: Ledger,
+    blobs: Mapping[ShardKey, bytes],
+    failed: Failed,
+    now: float,
 ) -> Mapping[int, Merged]:
     if not ledger.accepted:
         return {}
@@ -148,9 +153,10 @@ def _write(
     arrived = [(record, blobs[record.key]) for record in records]
     merged = merge_at_once(connection, ids, [step for step in touched if step.due], arrived, failed)
     save_steps(connection, held, touched, merged)
-    latest = {name: run.last_batch_at for name, run in held.items()}
+    # The clock may have been set back since the batch before.
+    latest = {name: min(run.last_batch_at or 0.0, now) for name, run in held.items()}
     for record in records:
-        latest[record.key.run] = max(latest[record.key.run] or 0.0, record.received_at)
+        latest[record.key.run] = max(latest[record.key.run], record.received_at)
     statement = update(runs).where(runs.c.id == bindparam("key"))
     named = sorted({record.key.run for record in records})
     rows = [{"key": ids[name], "last_batch_at": latest[name], "finished_at": None} for name in named]

@@ -20,7 +20,7 @@ from offpolicy_monitor.store.locking import HeldRun
 from offpolicy_monitor.store.run_rows import run_id
 from offpolicy_monitor.store.tables import judgements
 from offpolicy_monitor.store.timing import median_step_seconds
-from offpolicy_monitor.store.training import NEVER, TrainingStep
+from offpolicy_monitor.store.training import TrainingStep
 
 
 class Judge(Protocol):
@@ -93,11 +93,11 @@ class Judging:
         touched: Sequence[TrainingStep],
         merges: Merges,
         now: float,
-        deadline: float = NEVER,
+        time_is_up: bool = False,
     ) -> None:
         """Of training steps that may be over, judge those that are, and wait for what the others lack.
 
-        Of what began at `deadline` (unix seconds) or before, nothing more is waited for.
+        Where their time is up, nothing is waited for.
         """
         if not self.judge.paths:
             return
@@ -106,7 +106,7 @@ class Judging:
         for step in sorted(touched, key=lambda step: (step.run, step.step)):
             run = held[step.run]
             place = run.id, step.step
-            if not _is_over(connection, run.id, step, deadline):
+            if not (time_is_up or _is_over(connection, run.id, step)):
                 training_rows.wait(connection, place, step)
                 continue
             training_rows.drop_waiting(connection, place)
@@ -127,7 +127,7 @@ class Judging:
             if history.steps:
                 states, episodes = self.judge.steps(run, history, before[run.id])
                 save(connection, run.id, before[run.id], episodes, now)
-                _keep(connection, run.id, history.steps[-1], states)
+                _keep(connection, run.id, history.steps[-1], states, now)
 
     def changed(self, connection: Connection, run: HeldRun, now: float) -> None:
         """Judge a run whose settings have changed, by what was judged before; of one that is finished, all is over."""
@@ -144,14 +144,18 @@ def read_states(connection: Connection, run: str) -> tuple[int | None, list[dict
     return (row.step, unpack(row.states)["states"]) if row is not None else (None, [])
 
 
-def _is_over(connection: Connection, run: int, step: TrainingStep, deadline: float) -> bool:
+def _is_over(connection: Connection, run: int, step: TrainingStep) -> bool:
     return step.is_over(
-        lambda: training_rows.learned(connection, run), lambda: training_rows.later(connection, run, step), deadline
+        lambda: training_rows.learned(connection, run), lambda: training_rows.later(connection, run, step)
     )
 
 
-def _keep(connection: Connection, run: int, step: int, states: list[dict[str, Any]]) -> None:
-    values = {"step": step, "step_seconds": median_step_seconds(connection, run), "states": pack({"states": states})}
+def _keep(connection: Connection, run: int, step: int, states: list[dict[str, Any]], now: float) -> None:
+    values = {
+        "step": step,
+        "step_seconds": median_step_seconds(connection, run, now),
+        "states": pack({"states": states}),
+    }
     changed = connection.execute(update(judgements).where(judgements.c.run_id == run).values(values))
     if not changed.rowcount:
         connection.execute(insert(judgements).values(run_id=run, **values))

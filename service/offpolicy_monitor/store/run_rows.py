@@ -89,7 +89,7 @@ def _run(connection: Connection, row: Any, verdict: str, now: float) -> dict[str
         "attempt": row.attempt,
         "policy_version": row.policy_version,
         "created_at": timestamp(row.created_at),
-        "last_batch_at": timestamp(row.last_batch_at),
+        "last_batch_at": timestamp(None if row.last_batch_at is None else min(row.last_batch_at, now)),
     }
 
 
@@ -104,4 +104,4 @@ def _state(connection: Connection, row: Any, now: float) -> str:
     silence = now - (row.last_batch_at or row.created_at)
     if silence <= LEAST_SILENCE:
         return "live"
-    return "live" if silence <= SILENT_STEPS * (median_step_seconds(connection, row.id) or 0.0) else "silent"
+    return "live" if silence <= SILENT_STEPS * (median_step_seconds(connection, row.id, now) or 0.0) else "silent"

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, select
 from offpolicy_monitor.errors import Refusal, Unavailable
 from offpolicy_monitor.store import (
     alert_rows,
+    clocks,
     deleting,
     exported,
     finishing,
@@ -161,6 +162,7 @@ class Store:
     def sweep(self, now: float, timeout: float, turn: Turn = at_once) -> int:
         """Let steps count whose first shard is `timeout` seconds old and that still lack shards, and those that lack
         only their merge; answers how many. Training steps for which nothing came in that time are judged."""
+        self._bring_to(now, turn)
         closed = 0
         while True:
             clock = time.monotonic()
@@ -182,6 +184,7 @@ class Store:
         `expiry` are the seconds of silence after which a run has left.
         """
         moment = watching.Moment(self._clock(), expiry)
+        self._bring_to(moment.now, turn)
         changed = self._until_none(turn, lambda connection: watching.end_expired(connection, moment))
         after: int | None = 0
         while after is not None:
@@ -190,6 +193,13 @@ class Store:
             if found:
                 changed += turn(partial(self._change, moment, found))
         return changed
+
+    def _bring_to(self, now: float, turn: Turn) -> None:
+        """Where the clock was set back, let no age be counted from a time to come."""
+        with self._database.reading() as connection:
+            ahead = clocks.any_ahead(connection, now)
+        if ahead:
+            self._until_none(turn, lambda connection: clocks.bring_to_now(connection, now))
 
     def _change(self, moment: watching.Moment, ids: Sequence[int]) -> int:
         with self._writing() as connection:
@@ -352,7 +362,7 @@ class Store:
     def exported(self, limit: int, active_since: float) -> list[ExportedRun]:
         """What /metrics shows: the most recently active runs, each with its latest step that counts."""
         with self._database.reading(SCRAPE_SECONDS) as connection:
-            return exported.read_exported(connection, limit, active_since)
+            return exported.read_exported(connection, limit, active_since, self._clock())
 
     def ping(self) -> None:
         """Raises Unavailable where the database does not answer soon."""

@@ -26,9 +26,12 @@ _BEGINNINGS: Final = (
 )
 
 
-def median_step_seconds(connection: Connection, run: int) -> float | None:
-    """Seconds from one step's first shard to the next one's, over the most recent steps; None with fewer than two."""
-    times = sorted(connection.execute(_BEGINNINGS, {"run": run}).scalars())
+def median_step_seconds(connection: Connection, run: int, now: float) -> float | None:
+    """Seconds from one step's first shard to the next one's, over the most recent steps; None with fewer than two.
+
+    Steps that began after `now`, while the clock was ahead, tell nothing.
+    """
+    times = sorted(time for time in connection.execute(_BEGINNINGS, {"run": run}).scalars() if time <= now)
     return median([later - earlier for earlier, later in pairwise(times)]) if len(times) > 1 else None
 
 

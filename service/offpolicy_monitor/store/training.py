@@ -12,8 +12,6 @@ from offpolicy_monitor.store.ledger import GradientStep
 
 #: Where the number of gradient steps is only learned, a step that has fewer is over when so many later ones have begun.
 LATER_STEPS: Final = 2
-#: No deadline: time is up for nothing.
-NEVER: Final = float("-inf")
 
 
 @dataclass(frozen=True)
@@ -51,15 +49,12 @@ class TrainingStep:
         """When the newest gradient step began, unix seconds."""
         return max(step.first_received_at for step in self.gradient_steps)
 
-    def is_over(self, learned: Callable[[], int | None], later: Callable[[], int], deadline: float = NEVER) -> bool:
-        """Whether to judge it now. While a gradient step lacks shards it is not, unless the time for that is up.
+    def is_over(self, learned: Callable[[], int | None], later: Callable[[], int]) -> bool:
+        """Whether to judge it, though its time is not up. While a gradient step lacks shards it is not.
 
         `learned` answers how many gradient steps the run's training steps had lately, `later` how many later training
-        steps have begun: at most LATER_STEPS. Both are asked only where nothing is declared. Of what began at
-        `deadline` (unix seconds) or before, nothing more is waited for.
+        steps have begun: at most LATER_STEPS. Both are asked only where nothing is declared.
         """
-        if self.since <= deadline:
-            return True
         if not all(step.counts for step in self.gradient_steps):
             return False
         if self.declared is not None:
