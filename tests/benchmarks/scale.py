@@ -14,7 +14,7 @@ class Scale:
     """Sizes and counts.
 
     repeats  rounds of the core's candidates; rounds: of HTTP's, each of which posts to every candidate in turn
-    compiled whether to wait for the compiled kernels, which takes some ten seconds for each process
+    compiled whether to wait for the compiled kernels, which takes a while where none are cached
     posts    tokens a batch -> requests a round to the service
     """
 

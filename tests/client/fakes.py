@@ -16,13 +16,17 @@ ACCEPTED = {"duplicate": False, "stored": True}
 
 @dataclass(frozen=True)
 class Said:
-    """One answer: a status, its document and headers, after `delay` seconds; `cut` closes without any."""
+    """One answer: a status, its document and headers, after `delay` seconds.
+
+    `cut` closes the connection without any of it, `cut_off` after what there is of it.
+    """
 
     status: int = 200
     document: Mapping[str, object] = field(default_factory=lambda: dict(ACCEPTED))
     headers: Mapping[str, str] = field(default_factory=dict)
     delay: float = 0.0
     cut: bool = False
+    cut_off: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,10 +83,11 @@ def serving(fake: Fake) -> Iterator[Fake]:
                 return
             text = json.dumps(said.document).encode()
             self.send_response(said.status)
-            for name, value in {**said.headers, "Content-Length": str(len(text))}.items():
+            for name, value in {"Content-Length": str(len(text)), **said.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(text)
+            self.close_connection = said.cut_off
 
         do_GET = do_POST = do_PATCH = any
 
@@ -107,6 +112,38 @@ def serving(fake: Fake) -> Iterator[Fake]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def endless(piece: bytes, pause: float) -> Iterator[tuple[str, list[int]]]:
+    """An address whose answers go on for ever, a piece every `pause` seconds; and how many bytes each answer had."""
+    ended = threading.Event()
+    sent: list[int] = []
+
+    def answer(connection: socket.socket, place: int) -> None:
+        with connection, suppress(OSError):
+            connection.recv(1 << 20)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")
+            while not ended.wait(pause):
+                connection.sendall(piece)
+                sent[place] += len(piece)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                sent.append(0)
+                threading.Thread(target=answer, args=(connection, len(sent) - 1), daemon=True).start()
+
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(64)
+        threading.Thread(target=accept, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}", sent
+        finally:
+            ended.set()
+            listening.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

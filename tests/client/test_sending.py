@@ -17,7 +17,7 @@ from offpolicy_monitor.errors import ConfigurationError
 
 from tests.client.batches import batch, nbytes
 from tests.client.conditions import standing_still
-from tests.client.fakes import Fake, Said, black_hole, serving
+from tests.client.fakes import Fake, Said, black_hole, endless, serving
 from tests.demo.stub import unused_url
 
 
@@ -153,6 +153,26 @@ def test_a_service_that_stands_still_is_noticed_and_gets_its_batches_when_it_goe
         assert monitor.flush(30.0)
         monitor.close()
     assert monitor.stats["sent"] == 3
+
+
+@pytest.mark.parametrize(("piece", "pause"), [(b"x" * (1 << 20), 0.0), (b"x", 0.05)], ids=["flood", "drip"])
+def test_an_answer_without_end_is_given_up_before_it_fills_the_memory_or_the_time(piece: bytes, pause: float) -> None:
+    with endless(piece, pause) as (url, sent):
+        monitor = Monitor(url, "r", timeout=0.5, attempt=0)
+        monitor.log(step=0, **batch())
+        began = time.monotonic()
+        while monitor.stats["retries"] < 2:
+            assert time.monotonic() - began < 20.0
+            time.sleep(0.01)
+        monitor.close(0.1)
+    assert monitor.stats["dropped_by"] == {"deadline": 1}
+    assert max(sent) < 32 << 20
+
+
+def test_an_answer_that_is_cut_off_is_asked_for_again() -> None:
+    fake = Fake([Said(headers={"Content-Length": "500"}, cut_off=True)])
+    assert counts(closed_stats(fake, 2, attempt=0)) == (2, 0, 1, 0)
+    assert fake.steps() == [0, 0, 1]
 
 
 def test_a_defect_after_many_waits_is_the_first_defect() -> None:

@@ -10,7 +10,7 @@ import time
 
 FIRST = 0.25  # seconds
 LONGEST = 10.0  # seconds: how late a service that came back is noticed
-LONGEST_ASKED = 300.0  # seconds: no header may silence a monitor for longer
+LONGEST_ASKED = 300.0  # seconds: no header may ask for more
 SPREAD = 0.25  # of what was asked for, but at least LEAST_SPREAD seconds: what is waited beyond it at random
 LEAST_SPREAD = 1.0
 

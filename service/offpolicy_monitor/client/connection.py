@@ -6,6 +6,7 @@ the caller's business. Knows addresses and HTTP, and nothing of what is sent. HT
 
 import contextlib
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from offpolicy_monitor.client.proxies import Proxy, proxy_for
 from offpolicy_monitor.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from http.client import HTTPConnection
+    from http.client import HTTPConnection, HTTPResponse
 
 SCHEMES = ("http", "https")
 JSON = "application/json"
@@ -58,27 +59,30 @@ class Connection:
         body: Iterable[bytes | memoryview] = (),
         media_type: str = JSON,
         patience: float | None = None,
+        most: int | None = None,
     ) -> Answer:
         """Send a request and read its answer, whatever its status.
 
         A kept connection that the service has closed meanwhile is replaced before use. An answer that comes before the
         body is through (413) is read all the same. `patience` stands for the connection's time-out once it is
-        connected: a busy service accepts at once and answers late.
+        connected: a busy service accepts at once and answers late. With `most`, an answer of more bytes raises, and one
+        that takes longer than `patience` from its head to its end.
         """
+        patience = self._timeout if patience is None else patience
         pieces = list(body)
         headers = dict(self._headers)
         if pieces:
             headers |= {"Content-Type": media_type, "Content-Length": str(sum(memoryview(p).nbytes for p in pieces))}
         connection = self._open()
         try:
-            self._connect(connection, self._timeout if patience is None else patience)
+            self._connect(connection, patience)
             try:
                 connection.request(method, self._prefix + path, in_pieces(pieces) if pieces else None, headers)
             except (BrokenPipeError, ConnectionResetError):
-                answer = self._read(connection)
+                answer = self._read(connection, patience, most)
                 self.close()
                 return answer
-            return self._read(connection)
+            return self._read(connection, patience, most)
         except Exception as error:
             self.close()
             if isinstance(error, OSError):
@@ -131,9 +135,9 @@ class Connection:
         return connection
 
     @staticmethod
-    def _read(connection: "HTTPConnection") -> Answer:
+    def _read(connection: "HTTPConnection", patience: float, most: int | None) -> Answer:
         response = connection.getresponse()
-        text = response.read()
+        text = response.read() if most is None else _bounded(response, patience, most)
         return Answer(response.status, response.getheader("Retry-After"), _document(text))
 
 
@@ -155,6 +159,22 @@ def in_pieces(buffers: Iterable[bytes | memoryview]) -> Iterator[memoryview]:
         view = memoryview(buffer)
         for start in range(0, view.nbytes, PIECE):
             yield view[start : start + PIECE]
+
+
+def _bounded(response: "HTTPResponse", patience: float, most: int) -> bytes:
+    """The body of an answer. ConnectionError past `most` bytes or where it is cut off, TimeoutError past `patience`."""
+    pieces, size, end = [], 0, time.monotonic() + patience
+    while piece := response.read1(PIECE):
+        pieces.append(piece)
+        size += len(piece)
+        if size > most:
+            raise ConnectionError(f"an answer of more than {most} bytes")
+        if time.monotonic() > end:
+            raise TimeoutError(f"an answer that is not over after {patience:g} s")
+    if response.length:
+        raise ConnectionError(f"an answer that is cut off, {response.length} bytes before its end")
+    response.read()  # nothing is left; http.client has to know
+    return b"".join(pieces)
 
 
 def _document(text: bytes) -> Mapping[str, Any]:

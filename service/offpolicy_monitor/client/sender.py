@@ -7,6 +7,7 @@ it is counted. Knows the service's paths, and nothing of how shards come about.
 import json
 import threading
 import time
+from typing import Final
 
 from offpolicy_monitor.client import verdict
 from offpolicy_monitor.client.backoff import delay
@@ -19,6 +20,9 @@ from offpolicy_monitor.client.run import Run
 from offpolicy_monitor.client.shard import Buffers, Shard
 from offpolicy_monitor.client.verdict import Tries, Verdict
 from offpolicy_monitor.wire.frame import MEDIA_TYPE
+
+#: What answers to a trainer are: some tens of KB. Whatever sends more is no such service.
+ANSWER_BYTES: Final = 16 << 20
 
 
 class Sender:
@@ -109,7 +113,7 @@ class Sender:
 
     def _exchange(self, method: str, path: str, body: Buffers = (), media_type: str = JSON) -> Answer:
         """A request, waited for as long as those before it have taught."""
-        return self._connection.exchange(method, path, body, media_type, self._patience.seconds)
+        return self._connection.exchange(method, path, body, media_type, self._patience.seconds, ANSWER_BYTES)
 
     def _post(self, shard: Shard) -> Verdict:
         body = shard.body(self._run.attempt)
