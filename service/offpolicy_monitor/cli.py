@@ -184,6 +184,11 @@ def _database_argument(child: argparse.ArgumentParser) -> None:
     child.add_argument("--database-url", metavar="URL", help="SQLAlchemy URL (OFFPOLICY_DATABASE_URL, a SQLite file)")
 
 
+def _vacuum_arguments(child: argparse.ArgumentParser) -> None:
+    _database_argument(child)
+    child.add_argument("--full", action="store_true", help="on PostgreSQL: write the tables anew, which locks each")
+
+
 def _db_arguments(child: argparse.ArgumentParser) -> None:
     _add_commands(child, DB_COMMANDS, "db_command")
 
@@ -200,6 +205,13 @@ def _db_check(options: argparse.Namespace) -> int:
     problems = needed("store.migrate").check(settings.database_url)
     sys.stdout.writelines(f"{problem}\n" for problem in problems or ["the database is right"])
     return NO if problems else DONE
+
+
+def _db_vacuum(options: argparse.Namespace) -> int:
+    settings = read_settings(database_url=options.database_url)
+    size = needed("store.space").vacuum(settings.database_url, options.full)
+    sys.stdout.write(f"{_without_password(settings.database_url)} takes {size / 1e6:,.1f} MB\n")
+    return DONE
 
 
 def _export_arguments(child: argparse.ArgumentParser) -> None:
@@ -282,6 +294,14 @@ DB_COMMANDS: tuple[Command, ...] = (
         f"  {PROGRAM} db check && echo fine",
         _database_argument,
         _db_check,
+    ),
+    Command(
+        "vacuum",
+        "give the room that deleted and old rows have left back to the file system",
+        f"  {PROGRAM} db vacuum          # SQLite: with the service stopped, and as much room again meanwhile\n"
+        f"  {PROGRAM} db vacuum --full   # PostgreSQL: tables are written anew, each locked meanwhile",
+        _vacuum_arguments,
+        _db_vacuum,
     ),
 )
 

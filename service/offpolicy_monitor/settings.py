@@ -136,6 +136,16 @@ class Settings(BaseSettings):
     rollout_ttl: float = Field(3600.0, gt=0, description="How long a two-phase post's first half is kept, seconds.")
     rollout_bytes: int = Field(256 * MEBIBYTE, ge=0, description="Bytes of first halves kept; the oldest go first.")
 
+    settle_after: float = Field(
+        86_400.0,
+        gt=0,
+        description="Age at which a step takes no more late shards and drops the summaries of its shards, seconds.",
+    )
+    block_steps: int = Field(
+        10,
+        ge=1,
+        description="How many settled steps share one summary, but for a run's newest 50; 1 keeps each its own.",
+    )
     max_exported_runs: int = Field(200, ge=1, description="Most runs in /metrics, the most recently active first.")
     run_expiry: float = Field(86_400.0, gt=0, description="Silence after which a run leaves /metrics, seconds.")
     histogram_buckets: Literal["thresholds", "full"] = Field(

@@ -2,6 +2,7 @@
 
 import gzip
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,33 @@ def test_one_shard_of_huge_rewards_is_refused_and_the_service_goes_on(client: Cl
         assert response.status_code == 422
         assert [error["field"] for error in response.json()["errors"]] == ["rewards"]
     post(client, json_bytes())
+
+
+def test_the_last_of_many_shards_is_answered_when_its_step_is_merged(client: Client) -> None:
+    answers = [post(client, json_bytes(shard=shard, shards=15, policy_version=shard)) for shard in range(15)]
+
+    assert [answer["complete"] for answer in answers] == [False] * 14 + [True]
+    step = client.get("/v1/runs/r1/steps/7").json()
+    assert (step["complete"], step["received_shards"], step["tokens"]) == (True, 15, 75)
+    assert 'offpolicy_step{run="r1"} 7.0' in client.get("/metrics").text
+
+
+def test_a_shard_of_a_settled_step_is_answered_again_but_takes_no_late_ones(
+    application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("offpolicy_monitor.server.services.TIDY_SECONDS", 0.05)
+    with application(step_timeout=0.5, settle_after=0.5) as client:
+        first = post(client, json_bytes(shard=0, shards=3))
+        post(client, json_bytes(shard=1, shards=3))
+        late = json_bytes(shard=2, shards=3, step=7)
+        deadline = time.monotonic() + 30
+        while not client.get("/v1/runs/r1/series?field=tokens").json()["value"] and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(2)
+        refused = client.post(URL, content=late, headers=JSON)
+        again = post(client, json_bytes(shard=0, shards=3))
+
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:offpolicy-monitor:problem:step-settled")
+    assert (again["duplicate"], again["received_shards"]) == (True, 2)
+    for name in ("tokens", "gaps", "methods"):
+        assert again[name] == first[name]

@@ -10,7 +10,7 @@ from alembic import command
 from alembic.config import Config
 from offpolicy_monitor import resources
 from offpolicy_monitor.errors import ConfigurationError, Unavailable
-from offpolicy_monitor.store import Store, migrate
+from offpolicy_monitor.store import Receipt, Store, migrate
 from offpolicy_monitor.store.alert_rows import Episode
 from offpolicy_monitor.store.histories import RunHistory
 from offpolicy_monitor.store.judging import NoRules
@@ -102,6 +102,33 @@ def downgraded(database_url: str, revision: str) -> None:
         config.attributes["connection"] = connection
         command.downgrade(config, revision)
     database.close()
+
+
+def test_steps_of_an_older_program_keep_their_figures_and_take_less_room(database_url: str) -> None:
+    store = Store.open(database_url)
+    store.ingest([make_record(step, shard, 2) for step in range(4) for shard in range(2)])
+    alone = make_record(4)
+    store.ingest([alone, make_record(5, shards=2)])
+    series, rows = store.series("r1", "gaps.mismatch.k3"), store.steps("r1").rows
+    store.close()
+    downgraded(database_url, "0005")
+    database = Database(parse_url(database_url))
+    with database.reading() as connection:
+        count = "SELECT count(*) FROM {} WHERE length(summary) > 0"
+        assert connection.execute(text(count.format("shards"))).scalar() == 10
+        assert connection.execute(text("SELECT count(DISTINCT step_id) FROM metrics WHERE value > 0")).scalar() == 5
+    database.close()
+
+    migrate.upgrade(database_url)
+
+    assert migrate.check(database_url) == []
+    store = Store.open(database_url)
+    assert (store.series("r1", "gaps.mismatch.k3"), store.steps("r1").rows) == (series, rows)
+    [again] = store.ingest([alone])
+    assert isinstance(again, Receipt) and again.duplicate and again.summary.batch == alone.summary.batch
+    [late] = store.ingest([make_record(5, 1, 2)])
+    assert isinstance(late, Receipt) and late.step_completed
+    store.close()
 
 
 def test_check_names_a_column_that_the_tables_do_not_have(database_url: str) -> None:

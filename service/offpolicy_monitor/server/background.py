@@ -47,6 +47,14 @@ async def keep_purging(purge: Callable[[], Awaitable[int]], interval: float) -> 
             log.info("rows of deleted runs removed", portions=portions)
 
 
+async def keep_tidying(tidy: Callable[[], Awaitable[int]], interval: float) -> None:
+    """Every `interval` seconds make steps small that have grown old, and give the room back."""
+    while True:
+        changed = await _next("tidying", tidy, interval)
+        if changed:
+            log.info("old steps made small", changes=changed)
+
+
 async def _next(name: str, work: Callable[[], Awaitable[int]], interval: float) -> int:
     """What the work answers after `interval` seconds; 0 where it fails, which is logged."""
     await asyncio.sleep(interval)

@@ -33,7 +33,7 @@ PROBLEMS: Mapping[int, str] = {
     408: "The body did not arrive in time.",
     409: "The same shard came with other content, under an older attempt, or with another number of shards; or it was "
     "reduced by other method rows than the run's.",
-    410: "The first half of the rollout is gone: send the whole shard.",
+    410: "What is asked for is not kept any more: the first half of a rollout (send the whole shard), or an old step.",
     413: "The body is larger than a limit, compressed or not.",
     415: "Media type or content encoding that is not read here.",
     422: "Understood, but wrong: a field's shape, dtype or range, or a name that is not known.",

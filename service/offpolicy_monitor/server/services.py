@@ -43,6 +43,8 @@ READ_WITHIN = 5.0
 WATCH_SECONDS = 15.0
 #: How often rows of deleted runs are looked for.
 PURGE_SECONDS = 2.0
+#: How often steps are looked for that have grown old.
+TIDY_SECONDS = 60.0
 #: How long the end waits for a notification that is under way.
 LAST_WORDS_SECONDS = 3.0
 
@@ -140,7 +142,14 @@ def _beside(services: Services) -> Iterator[Coroutine[Any, Any, None]]:
     yield background.warm_up(pipeline.warm_up, is_warm)
     yield background.keep_sweeping(sweep, timeout / SWEEPS_PER_TIMEOUT)
     yield background.keep_watching(watch, WATCH_SECONDS)
+
+    async def tidy() -> int:
+        settings = services.settings
+        changed = await asyncio.to_thread(store.tidy, settings.settle_after, settings.block_steps, turn)
+        return changed + await asyncio.to_thread(store.give_back, turn)
+
     yield background.keep_purging(purge, PURGE_SECONDS)
+    yield background.keep_tidying(tidy, TIDY_SECONDS)
 
 
 def turn_of(writer: Writer) -> Turn:

@@ -32,7 +32,7 @@ router = APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute)
     summary="The worst sequences of a step",
     responses={
         200: {"model": models.Worst, "description": "Sequences, worst first."},
-        **openapi.problems(404, 422, 503),
+        **openapi.problems(404, 410, 422, 503),
     },
 )
 def get_worst(

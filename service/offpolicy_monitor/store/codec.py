@@ -11,9 +11,9 @@ import zstandard
 LEVEL = 3
 
 
-def pack(figures: dict[str, Any]) -> bytes:
+def pack(figures: dict[str, Any], level: int = LEVEL) -> bytes:
     """The stored form of a step's figures."""
-    return zstandard.compress(orjson.dumps(figures), LEVEL)
+    return zstandard.compress(orjson.dumps(figures), level)
 
 
 def unpack(stored: bytes) -> dict[str, Any]:

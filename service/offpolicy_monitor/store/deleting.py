@@ -19,7 +19,7 @@ _AT_ONCE: Final = (alerts, judgements)
 _IN_PORTIONS: Final = {
     table: [column for column in table.primary_key if column is not table.c.run_id]
     if table.c.run_id.primary_key
-    else [table.c.step, table.c.minibatch, table.c.attempt]
+    else [table.c[name] for name in ("step", "minibatch", "attempt", "id") if name in table.c]
     for table in reversed(metadata.sorted_tables)
     if {"run_id", "step"} <= set(table.c.keys()) and table not in (alerts, judgements)
 }

@@ -148,10 +148,16 @@ def _write(
         return {}
     ids = {name: run.id for name, run in held.items()}
     records = ledger.accepted.values()
-    connection.execute(insert(shards), [_shard_row(ids, record, blobs[record.key]) for record in records])
     touched = list(ledger.touched.values())
     arrived = [(record, blobs[record.key]) for record in records]
-    merged = merge_at_once(connection, ids, [step for step in touched if step.due], arrived, failed)
+    # First those that are one shard: where the step keeps its summary, the shard needs none of its own.
+    whole = [step for step in touched if step.due and step.shards == 1]
+    merged = merge_at_once(connection, ids, whole, arrived, failed)
+    alone = {record.key for record in records if id(ledger.step_of[record.key]) in merged}
+    rows = [_shard_row(ids, record, b"" if record.key in alone else blobs[record.key]) for record in records]
+    connection.execute(insert(shards), rows)
+    others = [step for step in touched if step.due and step.shards > 1]
+    merged |= merge_at_once(connection, ids, others, arrived, failed)
     save_steps(connection, held, touched, merged)
     # The clock may have been set back since the batch before.
     latest = {name: min(run.last_batch_at or 0.0, now) for name, run in held.items()}
@@ -159,8 +165,8 @@ def _write(
         latest[record.key.run] = max(latest[record.key.run], record.received_at)
     statement = update(runs).where(runs.c.id == bindparam("key"))
     named = sorted({record.key.run for record in records})
-    rows = [{"key": ids[name], "last_batch_at": latest[name], "finished_at": None} for name in named]
-    connection.execute(statement, rows)
+    changes = [{"key": ids[name], "last_batch_at": latest[name], "finished_at": None} for name in named]
+    connection.execute(statement, changes)
     return merged
 
 
@@ -169,9 +175,14 @@ def _row_key(ids: Mapping[str, int], key: ShardKey) -> tuple[int, ...]:
     return ids[key.run], key.step, key.minibatch, key.attempt, key.shard
 
 
-def _stored_summary(connection: Connection, row_key: tuple[int, ...]) -> StepSummary:
-    blob = connection.execute(select(shards.c.summary).where(tuple_(*shards.primary_key) == row_key)).scalar_one()
-    return stored.from_bytes(blob)
+def _stored_summary(connection: Connection, row_key: tuple[int, ...]) -> StepSummary | None:
+    """The summary of a shard: its own, or that of the step that it is; None where neither is kept any more."""
+    query = select(shards.c.summary, shards.c.shards).where(tuple_(*shards.primary_key) == row_key)
+    blob, count = connection.execute(query).one()
+    if not blob and count == 1:
+        place = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
+        blob = connection.execute(select(steps.c.summary).where(tuple_(*place) == row_key[:4])).scalar()
+    return stored.from_bytes(blob) if blob else None
 
 
 def _shard_row(ids: Mapping[str, int], record: ShardRecord, blob: bytes) -> dict[str, object]:

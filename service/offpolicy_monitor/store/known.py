@@ -38,4 +38,6 @@ def known(connection: Connection, run: str, claim: ShardRecord | None) -> Known:
     answer = load_ledger(connection, {run: row.id}, [claim]).enter(claim)
     if isinstance(answer, Refusal):
         return Known(row.methods, answer)
-    return Known(row.methods, answer.summary if answer.duplicate else None)
+    # A duplicate whose summary is not kept any more is measured again to be answered.
+    is_kept = answer.duplicate and answer.summary is not claim.summary
+    return Known(row.methods, answer.summary if is_kept else None)

@@ -4,7 +4,7 @@ Each shard is stored once, refused or known already; a refusal leaves no trace. 
 attempt (the newest) and one number of shards. Knows no database: `ingest` loads a Ledger and writes what it decided.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from offpolicy_monitor.errors import Refusal
@@ -18,7 +18,7 @@ class GradientStep:
     """One row of `steps`: a gradient step under one attempt. `id` is None until it is stored.
 
     `merged`: how many of its shards the merge that is kept is of, None where none is. `state` says what that merge is:
-    OPEN none, CLOSED of some shards, COMPLETE of all.
+    OPEN none, CLOSED of some shards, COMPLETE of all. `block`: not None once no more shards are taken (tables.steps).
     """
 
     run: str
@@ -35,6 +35,7 @@ class GradientStep:
     state: str = OPEN
     superseded: bool = False
     id: int | None = None
+    block: int | None = None
 
     @property
     def counts(self) -> bool:
@@ -70,7 +71,7 @@ class Ledger:
 
     steps: dict[tuple[str, int], dict[int, GradientStep]] = field(default_factory=dict)
     digests: dict[ShardKey, bytes] = field(default_factory=dict)
-    stored_summary: Callable[[ShardKey], StepSummary] | None = None
+    stored_summary: Callable[[ShardKey], StepSummary | None] | None = None
     accepted: dict[ShardKey, ShardRecord] = field(default_factory=dict)
     touched: dict[int, GradientStep] = field(default_factory=dict)
     step_of: dict[ShardKey, GradientStep] = field(default_factory=dict)
@@ -88,6 +89,8 @@ class Ledger:
             return _disagreeing(record, known.shards)
         if record.key in self.digests:
             return self._again(record, minibatches[record.key.minibatch])
+        if _is_settled(minibatches, record.key.minibatch):
+            return _settled(record)
         return self._accept(record, minibatches)
 
     def _accept(self, record: ShardRecord, minibatches: dict[int, GradientStep]) -> Receipt:
@@ -114,7 +117,8 @@ class Ledger:
         if key in self.accepted:
             return _receipt(step, self.accepted[key].summary, duplicate=True)
         assert self.stored_summary is not None
-        return _receipt(step, self.stored_summary(key), duplicate=True)
+        # Of a settled step it is not kept any more; equal content has equal figures.
+        return _receipt(step, self.stored_summary(key) or record.summary, duplicate=True)
 
     def _supersede(self, minibatches: dict[int, GradientStep]) -> None:
         for step in minibatches.values():
@@ -138,6 +142,20 @@ def _stale(record: ShardRecord, newest: int) -> Refusal:
     key = record.key
     message = f"{key.attempt} is older than attempt {newest}, which step {key.step} was seen under"
     return Refusal.of_field(409, "stale-attempt", "attempt", message)
+
+
+def _is_settled(minibatches: Mapping[int, GradientStep], minibatch: int) -> bool:
+    """Whether a gradient step takes no more shards; a new one, whether its training step takes no more of them."""
+    step = minibatches.get(minibatch)
+    return step.block is not None if step else any(other.block for other in minibatches.values())
+
+
+def _settled(record: ShardRecord) -> Refusal:
+    message = (
+        f"step {record.key.step} was closed without it and settled since; a step takes late shards for "
+        "OFFPOLICY_SETTLE_AFTER seconds after its last one"
+    )
+    return Refusal.of_field(409, "step-settled", "step", message)
 
 
 def _disagreeing(record: ShardRecord, shards: int) -> Refusal:

@@ -7,7 +7,7 @@ from offpolicy_monitor.store.tables import steps
 
 LEDGER_COLUMNS: Final = (
     *(steps.c.id, steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.shards, steps.c.received),
-    *(steps.c.merged, steps.c.state, steps.c.minibatches, steps.c.policy_version, steps.c.superseded),
+    *(steps.c.merged, steps.c.state, steps.c.minibatches, steps.c.policy_version, steps.c.superseded, steps.c.block),
     *(steps.c.first_received_at, steps.c.last_received_at),
 )
 

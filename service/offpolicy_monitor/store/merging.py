@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, select
+from sqlalchemy import Connection, and_, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
 
 from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.records import Place, ShardRecord
-from offpolicy_monitor.store.tables import shards
+from offpolicy_monitor.store.tables import shards, steps
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
@@ -61,7 +61,12 @@ def read_blobs(connection: Connection, place: Place) -> Sequence[bytes]:
         shards.c.minibatch == minibatch,
         shards.c.attempt == attempt,
     )
-    return connection.execute(select(shards.c.summary).where(of_step).order_by(shards.c.shard)).scalars().all()
+    blobs = connection.execute(select(shards.c.summary).where(of_step).order_by(shards.c.shard)).scalars().all()
+    if blobs != [b""]:
+        return blobs
+    # The one shard of a step is not stored twice.
+    of_step = tuple_(steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt) == place
+    return connection.execute(select(steps.c.summary).where(of_step)).scalars().all()
 
 
 def merge_at_once(

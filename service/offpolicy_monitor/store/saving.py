@@ -1,7 +1,7 @@
-"""Writes gradient steps back: their rows, and where there is a new merge that, its figures and the headline metrics.
+"""Writes gradient steps back: their rows, and where there is a new merge that, its figures and the headline figures.
 
-The one writer of `steps` and `metrics`, for shards that arrive and for deadlines that pass. Bulk statements only. The
-caller holds the locks of the runs.
+The one writer of steps but for store.settling, for shards that arrive and for deadlines that pass. Bulk statements
+only. The caller holds the locks of the runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,13 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, update
 
+from offpolicy_monitor.store import headlines
 from offpolicy_monitor.store.codec import pack
 from offpolicy_monitor.store.fields import headline
 from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.locking import HeldRun
 from offpolicy_monitor.store.merging import Merged
-from offpolicy_monitor.store.tables import metrics, steps
+from offpolicy_monitor.store.tables import steps
 
 # What a step's arrival or deadline can change in its row; the rest is its identity.
 CHANGING = (
@@ -45,12 +46,12 @@ def save_steps(
     _delete(connection, [step.id for step in touched if step.forgotten and step.id is not None])
     _update(connection, [step for step in known if id(step) in merged], columns)
     _update(connection, [step for step in known if id(step) not in merged], {})
-    _drop_metrics(connection, [step.id for step in known if id(step) in merged])
     _insert(connection, run_ids, [step for step in kept if step.id is None], columns)
-    metrics = {
-        step.id: headline(merged[id(step)].figures, held[step.run].correction) for step in kept if id(step) in merged
-    }
-    _insert_metrics(connection, metrics)
+    of_id = {step.id: step for step in kept if step.id is not None and id(step) in merged}
+    headlines.write(
+        connection,
+        {key: headline(merged[id(step)].figures, held[step.run].correction) for key, step in of_id.items()},
+    )
 
 
 def _insert(
@@ -86,18 +87,3 @@ def _changing(step: GradientStep) -> dict[str, Any]:
 def _delete(connection: Connection, ids: Sequence[int | None]) -> None:
     if ids:
         connection.execute(delete(steps).where(steps.c.id.in_(ids)))
-
-
-def _drop_metrics(connection: Connection, ids: Sequence[int | None]) -> None:
-    if ids:
-        connection.execute(delete(metrics).where(metrics.c.step_id.in_(ids)))
-
-
-def _insert_metrics(connection: Connection, figures: Mapping[int | None, dict[str, float]]) -> None:
-    rows = [
-        {"step_id": step_id, "metric": metric, "value": value}
-        for step_id, of_step in figures.items()
-        for metric, value in of_step.items()
-    ]
-    if rows:
-        connection.execute(insert(metrics), rows)

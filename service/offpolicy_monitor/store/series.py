@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, select
 
 from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.store import headlines
 from offpolicy_monitor.store.codec import unpack
 from offpolicy_monitor.store.fields import is_headline, is_known, lookup
 from offpolicy_monitor.store.run_rows import run_id
@@ -58,10 +59,15 @@ def _extremes(stretch: Sequence[Point]) -> list[Point]:
 
 
 def _from_metrics(connection: Connection, run: int, field: str, first: int | None, last: int | None) -> Iterator[Point]:
-    joined = steps.outerjoin(metrics, (metrics.c.step_id == steps.c.id) & (metrics.c.metric == field))
-    query = select(steps.c.step, steps.c.minibatch, metrics.c.value).select_from(joined)
+    columns = (steps.c.step, steps.c.minibatch, metrics.c.names_id, metrics.c.figures)
+    query = select(*columns).select_from(steps.outerjoin(metrics, metrics.c.step_id == steps.c.id))
     query = query.where(*in_range(run, first, last), steps.c.state != OPEN)
-    return (Point(*row) for row in connection.execute(query.order_by(steps.c.step, steps.c.minibatch)))
+    rows = connection.execute(query.order_by(steps.c.step, steps.c.minibatch)).all()
+    names = headlines.names_of(connection, {names_id for _, _, names_id, _ in rows if names_id is not None})
+    places = {names_id: known.index(field) if field in known else None for names_id, known in names.items()}
+    for step, minibatch, names_id, figures in rows:
+        place = places.get(names_id)
+        yield Point(step, minibatch, None if place is None else headlines.value_at(figures, place))
 
 
 def _from_figures(connection: Connection, run: int, field: str, first: int | None, last: int | None) -> Iterator[Point]:

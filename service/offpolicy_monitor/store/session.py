@@ -111,6 +111,14 @@ class Database:
         with self._bounds(seconds), self._readers.begin() as connection:
             yield connection
 
+    @contextmanager
+    def plain(self) -> Iterator[Connection]:
+        """A connection without a transaction, for what cannot be in one and takes long: not where waits are bounded."""
+        assert not self.bounded
+        engine = self.engine.execution_options(isolation_level="AUTOCOMMIT", offpolicy_plain=True)
+        with self._bounds(0.0), engine.connect() as connection:
+            yield connection
+
     def close(self) -> None:
         """Close every connection."""
         for engine in (self.engine, self._readers, self._trying):

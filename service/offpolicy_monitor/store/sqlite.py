@@ -18,7 +18,15 @@ from sqlalchemy import Connection, Engine, Pool, create_engine, event
 from offpolicy_monitor.errors import Unavailable
 
 BUSY_SECONDS: Final = 5.0
-SESSION: Final = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "PRAGMA foreign_keys = ON")
+SESSION: Final = (
+    # Before the first table is made; on a file that has some, it changes nothing until the next VACUUM.
+    "PRAGMA auto_vacuum = INCREMENTAL",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA foreign_keys = ON",
+    # A log that once grew large gives its room back.
+    f"PRAGMA journal_size_limit = {64 << 20}",
+)
 #: The database, its write-ahead log, and the index of that. They stay the same while any connection is open.
 SUFFIXES: Final = ("", "-wal", "-shm")
 MEND: Final = "stop the service, put the file right, start it again"
@@ -100,8 +108,9 @@ def _connected(file: Path, busy_seconds: float) -> sqlite3.Connection:
 
 
 def _begin(connection: Connection) -> None:
-    write = connection.get_execution_options().get("offpolicy_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+    options = connection.get_execution_options()
+    if not options.get("offpolicy_plain", False):
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("offpolicy_write", False) else "BEGIN")
 
 
 def _identity(path: Path) -> Identity:

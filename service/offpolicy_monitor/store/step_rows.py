@@ -14,7 +14,7 @@ from offpolicy_monitor.store.codec import unpack
 from offpolicy_monitor.store.merging import merge_stored
 from offpolicy_monitor.store.paging import Page, cut, decode_cursor, encode_cursor
 from offpolicy_monitor.store.run_rows import run_id
-from offpolicy_monitor.store.tables import COMPLETE, OPEN, steps
+from offpolicy_monitor.store.tables import COMPLETE, OPEN, blocks, steps
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary
 
@@ -64,17 +64,17 @@ def read_summary(
 ) -> tuple[int, int, StepSummary]:
     """(step, minibatch, summary) of one gradient step, the latest one, or the last of `step`, if not named.
 
-    The merge of what has arrived; Refusal 404 where there is none.
+    The merge of what has arrived; Refusal 404 where there is none, 410 where an old step has none of its own any more.
     """
-    columns = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.summary)
+    columns = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
     row_id = _find(connection, run, step, minibatch)
-    row = connection.execute(select(*columns).where(steps.c.id == row_id)).one()
-    summary = (
-        merge_stored(connection, row.run_id, row.step, row.minibatch, row.attempt)
-        if row.summary is None
-        else stored.from_bytes(row.summary)
-    )
-    return row.step, row.minibatch, summary
+    query = select(*columns, steps.c.summary, steps.c.block).where(steps.c.id == row_id)
+    *place, kept, block = connection.execute(query).one()
+    if block:
+        message = f"step {place[1]} shares its summary with others; OFFPOLICY_BLOCK_STEPS says how many steps do"
+        raise Refusal(410, "step-merged", message)
+    summary = merge_stored(connection, *place) if kept is None else stored.from_bytes(kept)
+    return place[1], place[2], summary
 
 
 def _find(connection: Connection, run: str, step: int | None, minibatch: int | None) -> int:
@@ -119,9 +119,15 @@ def _counting(connection: Connection, run: str, first: int | None, last: int | N
 
 
 def _summaries(connection: Connection, ids: Sequence[int]) -> list[tuple[int, int, StepSummary]]:
-    query = select(steps.c.step, steps.c.minibatch, steps.c.summary).where(steps.c.id.in_(ids)).order_by(steps.c.step)
-    rows = connection.execute(query).all()
-    return [(row.step, row.minibatch, stored.from_bytes(row.summary)) for row in rows]
+    """Of the rows, ascending; a block stands once for all of its steps, under the last of them that is named."""
+    columns = (steps.c.step, steps.c.minibatch, steps.c.block, steps.c.summary)
+    rows = connection.execute(select(*columns).where(steps.c.id.in_(ids)).order_by(steps.c.step)).all()
+    last = {row.block or -row.step - 1: row for row in rows}
+    shared = {row.block for row in rows if row.block}
+    query = select(blocks.c.id, blocks.c.summary).where(blocks.c.id.in_(shared))
+    of_block = {block: summary for block, summary in connection.execute(query)}
+    kept = [(row.step, row.minibatch, of_block.get(row.block) or row.summary) for row in last.values()]
+    return [(step, minibatch, stored.from_bytes(summary)) for step, minibatch, summary in kept]
 
 
 def _without_breakdowns(row: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,8 @@ from offpolicy_monitor.store import (
     migrate,
     run_rows,
     series,
+    settling,
+    space,
     step_rows,
     trial,
     verdicts,
@@ -208,6 +210,40 @@ class Store:
     def purge(self, turn: Turn = at_once) -> int:
         """Remove what is left of deleted runs, in portions; answers how many portions there were."""
         return self._until_none(turn, deleting.delete_portion)
+
+    def tidy(self, settle_after: float, block_steps: int, turn: Turn = at_once) -> int:
+        """Make steps small whose last shard is `settle_after` seconds old; answers how many steps were changed.
+
+        Their shards' summaries go, and of all but the newest steps of a run `block_steps` each are merged into one;
+        with 1 each step keeps its own.
+        """
+        before = self._clock() - settle_after
+        changed = self._until_none(turn, lambda connection: settling.settle_portion(connection, before))
+        with self._database.reading() as connection:
+            wanted = settling.read_runs(connection, block_steps) if block_steps > 1 else ()
+        return changed + sum(self._merge_blocks(run, block_steps, turn) for run in wanted)
+
+    def _merge_blocks(self, run: int, block_steps: int, turn: Turn) -> int:
+        """Merge the old steps of one run, a block a turn."""
+        merged = 0
+        while True:
+            with self._database.reading() as connection:
+                groups = settling.read_members(connection, run, block_steps)
+            for members in groups:
+                block = settling.make_block(run, members)
+                if not turn(partial(self._keep_block, block)):
+                    return merged
+                merged += block_steps
+            if not groups:
+                return merged
+
+    def _keep_block(self, block: settling.Block) -> int:
+        with self._writing() as connection:
+            return settling.keep_block(connection, block)
+
+    def give_back(self, turn: Turn = at_once) -> int:
+        """Give free pages of a SQLite file back to the file system, in portions; answers how many portions."""
+        return self._until_none(turn, space.give_back_portion)
 
     def _until_none(self, turn: Turn, work: Callable[[Connection], int]) -> int:
         """Do the work, a transaction each, until it finds nothing to do; answers how often it did."""

@@ -7,6 +7,9 @@ run's newest step; alerts, one row a breach from its beginning to its end. Knows
 
 Times are unix seconds. `summary` is a stored StepSummary, `figures` its finalised figures as JSON; both compressed.
 `steps.merged` says how many shards the kept summary and figures are of, NULL before the first; `received` may be ahead.
+`steps.block` is NULL while late shards are taken; 0 when the summaries of its shards are dropped, which are then empty;
+else the block that has its summary, which is then NULL. A shard that is its whole step has none of its own either.
+`metrics.figures` are float64 in the order of the names that `names_id` names.
 `runs.deleted` marks a run that is gone for every reader; its rows go in portions, and its name is free at once.
 `runs.methods` are the method rows chosen for the run, NULL for the default ones; `correction` names the one that the
 trainer really uses, `overrides` are the run's own thresholds by rule. `waiting_steps.since` is when the newest
@@ -27,6 +30,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    Text,
     UniqueConstraint,
     text,
 )
@@ -35,6 +39,10 @@ PENDING, ACTIVE, RESOLVED = "pending", "active", "resolved"
 
 #: A step whose kept merge, if there is one, lacks shards that are stored: few are at any time, and an index has them.
 UNMERGED = text("NOT superseded AND (merged IS NULL OR merged < received)")
+
+#: A step that counts and may still be revised; one that may not, whose summary is still its own.
+UNSETTLED = text("block IS NULL AND state <> 'open'")
+ALONE = text("block = 0")
 
 OPEN = "open"
 CLOSED = "closed"
@@ -117,20 +125,43 @@ steps = Table(
     Column("last_received_at", Double, nullable=False),
     Column("summary", LargeBinary),
     Column("figures", LargeBinary),
+    Column("block", BigInteger),
     UniqueConstraint("run_id", "step", "minibatch", "attempt"),
     Index(None, "run_id", "attempt", "step", "minibatch"),
     # Covers what plots and pages look for, so that they never walk over the blobs of rows they do not show.
     Index(None, "run_id", "step", "minibatch", "superseded", "state"),
     Index("ix_steps_unmerged", "first_received_at", sqlite_where=UNMERGED, postgresql_where=UNMERGED),
+    Index("ix_steps_unsettled", "last_received_at", sqlite_where=UNSETTLED, postgresql_where=UNSETTLED),
+    Index("ix_steps_alone", "run_id", "step", sqlite_where=ALONE, postgresql_where=ALONE),
 )
 
 metrics = Table(
     "metrics",
     metadata,
     Column("step_id", RowId, ForeignKey("steps.id", ondelete="CASCADE"), primary_key=True, autoincrement=False),
-    Column("metric", String(128), primary_key=True),
-    Column("value", Double, nullable=False),
-    sqlite_with_rowid=False,
+    Column("names_id", RowId, ForeignKey("metric_names.id"), nullable=False),
+    Column("figures", LargeBinary, nullable=False),
+)
+
+metric_names = Table(
+    "metric_names",
+    metadata,
+    Column("id", RowId, primary_key=True),
+    Column("digest", String(32), nullable=False),
+    Column("names", Text, nullable=False),
+    UniqueConstraint("digest"),
+)
+
+blocks = Table(
+    "blocks",
+    metadata,
+    Column("id", RowId, primary_key=True),
+    _run_id(primary_key=False),
+    Column("step", BigInteger, nullable=False),
+    Column("last_step", BigInteger, nullable=False),
+    Column("steps", BigInteger, nullable=False),
+    Column("summary", LargeBinary, nullable=False),
+    Index(None, "run_id", "step"),
 )
 
 waiting_steps = Table(

@@ -1,0 +1,62 @@
+"""Gives room that rows have left back to the file system: pages of a SQLite file in portions, or everything at once.
+
+PostgreSQL cleans up after itself (autovacuum) and fills what is free; `vacuum` does so now, or writes tables anew.
+"""
+
+from contextlib import ExitStack, closing
+from typing import Final
+
+from sqlalchemy import Connection, text
+
+from offpolicy_monitor.store.lock import WriterLock
+from offpolicy_monitor.store.session import Database, parse_url, sqlite_file
+
+#: Pages given back in one transaction.
+PORTION: Final = 512
+#: Free pages that are left for what comes next: they save the growing of the file.
+SPARE: Final = 4096
+
+
+def give_back_portion(connection: Connection) -> int:
+    """Give some pages back; 0 where few are free, where the file cannot shrink by pieces, and on PostgreSQL."""
+    if connection.dialect.name != "sqlite" or not connection.execute(text("PRAGMA auto_vacuum")).scalar():
+        return 0
+    if int(connection.execute(text("PRAGMA freelist_count")).scalar_one()) < SPARE + PORTION:
+        return 0
+    # It gives a page back each time that its next row is asked for; the rows are empty, which only the driver bears.
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    driver.execute(f"PRAGMA incremental_vacuum({PORTION})").fetchall()
+    return 1
+
+
+def vacuum(url: str, full: bool = False) -> int:
+    """Give back all that is free; answers the size of the database after that, bytes.
+
+    `full` matters on PostgreSQL alone: without it tables stay as large as they are, and what is free in them is filled;
+    with it they are written anew, which locks each meanwhile. Raises ConfigurationError where another process writes
+    the SQLite file. Writing anew needs as much room again.
+    """
+    parsed = parse_url(url)
+    path = sqlite_file(parsed)
+    with ExitStack() as stack:
+        if path is not None:
+            stack.enter_context(WriterLock(path))
+        database = stack.enter_context(closing(Database(parsed, bounded=False)))
+        return _vacuum_sqlite(database) if path is not None else _vacuum_postgres(database, full)
+
+
+def _vacuum_sqlite(database: Database) -> int:
+    with database.plain() as connection:
+        connection.execute(text("PRAGMA auto_vacuum = INCREMENTAL"))
+        connection.execute(text("VACUUM"))
+        connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)")).all()
+        pages, size = (connection.execute(text(f"PRAGMA page_{what}")).scalar_one() for what in ("count", "size"))
+        return int(pages) * int(size)
+
+
+def _vacuum_postgres(database: Database, full: bool) -> int:
+    with database.plain() as connection:
+        connection.execute(text("SET statement_timeout = 0"))
+        connection.execute(text("VACUUM (FULL, ANALYZE)" if full else "VACUUM (ANALYZE)"))
+        return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
