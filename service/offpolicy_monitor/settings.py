@@ -76,6 +76,7 @@ class Settings(BaseSettings):
     max_decoded_bytes: int = Field(512 * MEBIBYTE, ge=1, description="Largest body after Content-Encoding, bytes.")
     max_decoded_ratio: int = Field(64, ge=1, description="Largest decoded over received size of a compressed body.")
     max_json_bytes: int = Field(64 * MEBIBYTE, ge=1, description="Largest JSON body after Content-Encoding, bytes.")
+    max_json_lists: int = Field(1_000_000, ge=1, description="Most lists and objects in a JSON body.")
     max_frame_header_bytes: int = Field(MEBIBYTE, ge=1, description="Largest JSON header of a safetensors body, bytes.")
     max_tensors: int = Field(32, ge=1, description="Most arrays in one body.")
     max_tokens: int = Field(64_000_000, ge=1, description="Most token positions in one body, padding included.")

@@ -228,6 +228,7 @@ LIMITS = [
     ({"max_sequence_length": 2}, 422),
     ({"max_body_bytes": 100}, 413),
     ({"max_json_bytes": 100}, 413),
+    ({"max_json_lists": 3}, 422),
 ]
 
 

@@ -4,26 +4,23 @@ Bounds from sizes, limits and, for JSON, from what is in the text: a list of emp
 objects, a list of numbers five to twenty times. Known before anything is parsed or a row is run. Knows no budget.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
-
-import numpy as np
 
 from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.pipeline.values import Body, Detail
 from offpolicy_monitor.wire.encoding import most_decoded
+from offpolicy_monitor.wire.json_text import is_ascii, occurrences
 from offpolicy_monitor.wire.limits import Limits
 
 JSON: Final = "application/json"
 #: Bytes for each such character of JSON, for what it begins or ends: a value with its entries in lists and arrays, a
 #: list or an object, a key with its entry, a text.
 COSTS: Final = {",": 64, "[": 104, "{": 104, ":": 120, '"': 24}
-#: Bytes for each byte of the text; four where one wide character can make a text of four bytes a character.
-NARROW, WIDE = 1, 4
-ESCAPE: Final = ord("\\")
-NOT_ASCII: Final = 128
-_PIECE: Final = 1 << 18
+#: Bytes for each byte of the text: its copy by the parser and the text, of four bytes a character if one is wide.
+NARROW, WIDE = 2, 5
+ESCAPE: Final = "\\"
 # What an evaluation holds between two slices: columns of the three gaps for each token of a block (of this many tokens,
 # unless a sequence is longer), the order of d^2 of a gap that M2PO looks at, and the figures of each row and sequence.
 BLOCK_TOKENS = 1 << 18
@@ -43,24 +40,9 @@ def bytes_to_parse(plain: memoryview, media_type: str) -> int:
     """Bytes for the objects that the plain body becomes while it is parsed; 0 where its arrays are views of it."""
     if media_type != JSON:
         return 0
-    counts = _counts(plain)
-    objects = sum(cost * counts[ord(character)] for character, cost in COSTS.items())
-    return objects + len(plain) * (WIDE if counts[ESCAPE] or counts[NOT_ASCII] else NARROW)
-
-
-def _counts(plain: memoryview) -> dict[int, int]:
-    """How often each character of COSTS is in the text, its strings included, and what may stand for a wide one."""
-    counts = dict.fromkeys((*map(ord, COSTS), ESCAPE, NOT_ASCII), 0)
-    for piece in _pieces(plain):
-        for character in counts:
-            counts[character] += int(np.count_nonzero(piece == character if character < NOT_ASCII else piece > 127))
-    return counts
-
-
-def _pieces(plain: memoryview) -> Iterator["np.ndarray[tuple[int], np.dtype[np.uint8]]"]:
-    text = np.frombuffer(plain, np.uint8)
-    for start in range(0, len(text), _PIECE):
-        yield text[start : start + _PIECE]
+    counts = occurrences(plain, (*COSTS, ESCAPE))
+    objects = sum(cost * counts[character] for character, cost in COSTS.items())
+    return objects + len(plain) * (NARROW if not counts[ESCAPE] and is_ascii(plain) else WIDE)
 
 
 def bytes_to_evaluate(batch: RaggedBatch, rows: Sequence[MethodRow], detail: Detail) -> int:

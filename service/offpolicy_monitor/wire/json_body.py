@@ -4,6 +4,8 @@ Knows which JSON values may stand in which array and how nested lists spell pack
 read as float32: one beyond its range is an infinity, as it would be in a float32 tensor.
 """
 
+import gc
+import threading
 from collections.abc import Mapping
 from itertools import chain
 from types import NoneType
@@ -15,6 +17,7 @@ import orjson
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.wire.arrays import ARRAYS, ArrayRow, Kind, invalid
+from offpolicy_monitor.wire.json_text import occurrences
 from offpolicy_monitor.wire.limits import Limits
 from offpolicy_monitor.wire.sent import SentArray, check_inner, check_rows
 
@@ -33,19 +36,36 @@ WANTED: Mapping[Kind, str] = {
     "experts": "integers",
 }
 
+# The parser lets no other thread run anyway.
+_ONE_AT_A_TIME = threading.Lock()
+
 
 def parse_json(body: memoryview, limits: Limits) -> tuple[dict[str, object], dict[str, SentArray]]:
     """The envelope's fields (unknown keys among them) and the arrays. Raises Refusal 400, 413, 422."""
     if len(body) > limits.max_json_bytes:
         raise limits.refusal(413, "max_json_bytes", "body", len(body))
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise Refusal(400, "malformed-body", f"the body is not valid JSON: {error}") from error
+    lists = sum(occurrences(body, "[{").values())
+    if lists > limits.max_json_lists:
+        raise limits.refusal(422, "max_json_lists", "body", f"{lists} lists and objects")
+    value = _parsed(body)
     if not isinstance(value, dict):
         raise invalid("body", "must be a JSON object")
     arrays = {name: _sent(ARRAYS[name], value.pop(name), limits) for name in ARRAYS if name in value}
     return value, arrays
+
+
+def _parsed(body: memoryview) -> object:
+    """The value of the text. Python's collector, which would look for cycles in it again and again, waits meanwhile."""
+    with _ONE_AT_A_TIME:
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise Refusal(400, "malformed-body", f"the body is not valid JSON: {error}") from error
+        finally:
+            if collecting:
+                gc.enable()
 
 
 def _sent(row: ArrayRow, value: object, limits: Limits) -> SentArray:

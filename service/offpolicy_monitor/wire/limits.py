@@ -16,6 +16,7 @@ class Limits:
     max_decoded_bytes: int
     max_decoded_ratio: int
     max_json_bytes: int
+    max_json_lists: int
     max_frame_header_bytes: int
     max_tensors: int
     max_tokens: int
