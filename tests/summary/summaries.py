@@ -1,5 +1,7 @@
 """Hypothesis strategies for summaries of every content, and a summary spelled out by hand."""
 
+import math
+
 import numpy as np
 import torch
 from hypothesis import strategies as st
@@ -30,9 +32,26 @@ def sums(names: list[str]) -> st.SearchStrategy[dict[str, float]]:
     return st.dictionaries(st.sampled_from(names), NUMBERS, max_size=4)
 
 
+def moments(values: list[float]) -> dict[str, float]:
+    """The sums of some log-ratios whose merge depends on each other."""
+    centre = math.fsum(values) / len(values)
+    return {
+        "tokens": len(values),
+        "log_ratio": math.fsum(values),
+        "log_ratio_square": math.fsum(x * x for x in values),
+        "log_ratio_deviation": math.fsum((x - centre) ** 2 for x in values),
+    }
+
+
+#: None, or those of any tokens, with the deviation or, as older releases have it, without.
+TOKENS = st.lists(st.floats(-300, 300), min_size=1, max_size=5).map(moments)
+MOMENTS: st.SearchStrategy[dict[str, float]] = st.one_of(
+    st.just({}), TOKENS, TOKENS.map(lambda found: {k: v for k, v in found.items() if k != "log_ratio_deviation"})
+)
+OTHER_SUMS = sorted(GAP_SUMS.keys() - {"tokens", "log_ratio", "log_ratio_square", "log_ratio_deviation"})
 GAPS = st.builds(
     GapSummary,
-    sums(list(GAP_SUMS)),
+    st.builds(lambda some, others: {**some, **others}, MOMENTS, sums(OTHER_SUMS)),
     st.dictionaries(st.sampled_from(["log_ratio/positive", "log_ratio/negative"]), HISTOGRAMS, max_size=2),
 )
 METHODS = st.builds(MethodSummary, SPECS, sums(list(METHOD_SUMS))).map(

@@ -70,6 +70,16 @@ def test_a_summary_with_every_array_passes_and_keeps_every_bit() -> None:
     check_figures(found)
 
 
+def test_a_summary_of_a_release_that_kept_no_deviation_passes() -> None:
+    tree, texts = unpacked(FULL)
+    for gap in tree["gaps"].values():
+        del gap["sums"]["log_ratio_deviation"]
+    found = checked(tree, texts, SHARD, MOST)
+    assert found.figures()["gaps"]["total"]["log_ratio_std"] == pytest.approx(
+        FULL.figures()["gaps"]["total"]["log_ratio_std"], rel=1e-6
+    )
+
+
 def test_a_batch_without_sequences_or_without_tokens_passes() -> None:
     for lengths in ([], [0, 0]):
         empty = np.zeros(0, np.float32)
@@ -107,6 +117,9 @@ REFUSED = [
     (put("gaps>total>sums>k3", -1.0), "gaps.total.sums.k3"),
     (put("gaps>total>sums>k3", float("inf")), "gaps.total.sums.k3"),
     (put("gaps>total>sums>js", 1e200), "gaps.total.sums.js"),
+    (put("gaps>total>sums>log_ratio_deviation", lambda sum: 1.01 * sum), "gaps.total.sums.log_ratio_deviation"),
+    (put("gaps>total>sums>log_ratio_deviation", 0.0), "gaps.total.sums.log_ratio_deviation"),
+    (put("gaps>total>sums>log_ratio_deviation", -1.0), "gaps.total.sums.log_ratio_deviation"),
     (put("gaps>total>sums>tail_tokens", 10**6), "gaps.total.sums.tail_tokens"),
     (put("gaps>total>sums>log_ratio_min", 50.0), "gaps.total.sums.log_ratio"),
     (put("gaps>total>sums>log_ratio_square", 0.0), "gaps.total.sums.log_ratio_square"),

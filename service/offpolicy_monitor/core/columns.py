@@ -49,6 +49,9 @@ TOTALS: Final = (
     "p_q",
 )
 
+#: Of those, the ones that are made of p and q alone.
+PROBABILITY_TOTALS: Final = TOTALS[TOTALS.index("probability_diff") :]
+
 
 class TokenColumns(NamedTuple):
     """Columns [T] in the dtype of the log-probs, and totals over the tokens [len(TOTALS)] float64."""

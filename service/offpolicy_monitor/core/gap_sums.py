@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.columns import TOTALS, WEIGHT_CLAMP
+from offpolicy_monitor.core.columns import PROBABILITY_TOTALS, TOTALS, WEIGHT_CLAMP, token_columns
 from offpolicy_monitor.core.divergences import EXPONENT_CLAMP
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.core.ragged import total
@@ -23,6 +23,7 @@ def token_sums(gap: GapTokens) -> dict[str, Tensor]:
         "log_ratio": gap.sequence_sum.sum(),
         "log_ratio_abs": gap.sequence_abs_sum.sum(),
         "log_ratio_square": gap.sequence_square_sum.sum(),
+        "log_ratio_deviation": _deviation(gap),
         "log_ratio_min": gap.sequence_min.amin(),
         "log_ratio_max": gap.sequence_max.amax(),
         "k3": gap.sequence_k3_sum.sum(),
@@ -30,6 +31,20 @@ def token_sums(gap: GapTokens) -> dict[str, Tensor]:
         "exact_tokens": exact,
         **totals,
     }
+
+
+def _deviation(gap: GapTokens) -> Tensor:
+    """Sum of (d - mean d)^2, in float64: float32 squares of d lose it where the mean is large beside the spread."""
+    mean = gap.sequence_sum.sum() / gap.segments.tokens
+    apart = gap.log_ratio.to(torch.float64, copy=True).sub_(mean)
+    return torch.dot(apart, apart)
+
+
+def tiny_probability_sums(gap: GapTokens) -> dict[str, Tensor]:
+    """The sums over p and q in float64, for tokens whose probabilities float32 does not hold."""
+    columns = token_columns(gap.numerator.double(), gap.denominator.double())
+    totals = dict(zip(TOTALS, columns.totals, strict=True))
+    return {name: totals[name] for name in PROBABILITY_TOTALS}
 
 
 def sequence_sums(gap: GapTokens) -> dict[str, Tensor]:

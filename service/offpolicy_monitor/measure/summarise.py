@@ -12,7 +12,7 @@ from torch import Tensor
 from offpolicy_monitor.batch import Origin
 from offpolicy_monitor.core.decision import Decision, decision_sums
 from offpolicy_monitor.core.gap import GapTokens
-from offpolicy_monitor.core.gap_sums import cross_sums, sequence_sums, to_floats, token_sums
+from offpolicy_monitor.core.gap_sums import cross_sums, sequence_sums, tiny_probability_sums, to_floats, token_sums
 from offpolicy_monitor.core.histogram import bin_counts
 from offpolicy_monitor.measure.bins import histogram_bins, layout
 from offpolicy_monitor.measure.blocks import Block, DeviceBatch, ValidTokens
@@ -30,6 +30,10 @@ from offpolicy_monitor.summary.worst import Worst
 #: Groups of core.advantages.sign_groups; histograms of batches without advantages go under `unknown`.
 ADVANTAGE_SIGNS: Final = ("negative", "zero", "positive")
 UNKNOWN_SIGN: Final = "unknown"
+
+#: A block whose probabilities sum up to less has them summed in float64: float32 holds none below 1e-38 well, which in
+#: any other block are nothing beside the rest.
+TINY_PROBABILITIES: Final = 1e-30
 
 #: Integer-valued sums, stored as integers.
 COUNTS: Final = frozenset(
@@ -92,6 +96,8 @@ def summarise_block(
 def gap_summary(gap: GapTokens, token_bins: Tensor) -> GapSummary:
     """Sums and histograms of one gap over a block; token_bins [T] are those of the log-ratios."""
     sums = to_floats({**token_sums(gap), **sequence_sums(gap)})
+    if min(sums["p"], sums["q"]) < TINY_PROBABILITIES:
+        sums |= to_floats(tiny_probability_sums(gap))
     counts = {"tokens": gap.segments.tokens, "sequences": gap.segments.sequences}
     return GapSummary(_with_integers({**counts, **sums}), _histograms(gap, token_bins))
 

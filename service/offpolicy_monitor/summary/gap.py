@@ -23,6 +23,7 @@ TOKEN_SUMS: Final[Mapping[str, Reduction]] = {
     "log_ratio": "sum",  # d
     "log_ratio_abs": "sum",  # |d|
     "log_ratio_square": "sum",  # d^2
+    "log_ratio_deviation": "sum",  # (d - mean d)^2; a merge adds what the two means are apart (`_merged`)
     "log_ratio_min": "min",
     "log_ratio_max": "max",
     "k3": "sum",
@@ -75,6 +76,7 @@ SEQUENCE_SUMS: Final[Mapping[str, Reduction]] = {
     "log_perplexity_denominator": "sum",
 }
 
+DEVIATION: Final = "log_ratio_deviation"
 GAP_SUMS: Final[Mapping[str, Reduction]] = {**TOKEN_SUMS, **SEQUENCE_SUMS}
 
 
@@ -87,9 +89,7 @@ class GapSummary:
 
     def merge(self, other: "GapSummary") -> "GapSummary":
         """The summary of both batches."""
-        return GapSummary(
-            merge_sums(GAP_SUMS, self.sums, other.sums), merge_histograms(self.histograms, other.histograms)
-        )
+        return GapSummary(_merged(self.sums, other.sums), merge_histograms(self.histograms, other.histograms))
 
     def histogram(self, quantity: str) -> Histogram:
         """The histogram of `log_ratio`, `log_geometric_ratio` or `log_product_ratio` over all advantage signs."""
@@ -122,6 +122,18 @@ class GapSummary:
     def _quantiles(self, quantity: str, lowest: float, highest: float) -> dict[str, float]:
         values = self.histogram(quantity).quantiles(QUANTILES, lowest, highest)
         return {str(q): value for q, value in zip(QUANTILES, values, strict=True)}
+
+
+def _merged(left: Sums, right: Sums) -> dict[str, float]:
+    """The sums of both; the deviation by Chan, Golub and LeVeque (1979), absent where one side with tokens lacks it."""
+    merged = merge_sums(GAP_SUMS, left, right)
+    sides = [side for side in (left, right) if side.get("tokens")]
+    if any(DEVIATION not in side for side in sides):
+        merged.pop(DEVIATION, None)
+    elif len(sides) == 2:
+        apart = left["log_ratio"] / left["tokens"] - right["log_ratio"] / right["tokens"]
+        merged[DEVIATION] += apart * apart * (left["tokens"] * right["tokens"] / merged["tokens"])
+    return merged
 
 
 def bounded_exp(x: float) -> float:
@@ -180,7 +192,7 @@ def _token_means(sums: Sums) -> dict[str, Any]:
 def _token_spread(sums: Sums) -> dict[str, Any]:
     lowest, highest = sums["log_ratio_min"], sums["log_ratio_max"]
     return {
-        "log_ratio_std": math.sqrt(variance(sums["log_ratio"], sums["log_ratio_square"], sums["tokens"])),
+        "log_ratio_std": math.sqrt(_log_ratio_variance(sums)),
         "log_ratio_min": lowest,
         "log_ratio_max": highest,
         "abs_log_ratio_max": max(-lowest, highest),
@@ -188,6 +200,13 @@ def _token_spread(sums: Sums) -> dict[str, Any]:
         "ratio_max": bounded_exp(highest),
         "clamped_tokens": int(sums["clamped_tokens"]),
     }
+
+
+def _log_ratio_variance(sums: Sums) -> float:
+    """Of a summary without the deviation, which older releases did not keep, from the sums of d and d^2."""
+    if DEVIATION in sums:
+        return sums[DEVIATION] / sums["tokens"]
+    return variance(sums["log_ratio"], sums["log_ratio_square"], sums["tokens"])
 
 
 def _probability_figures(sums: Sums) -> dict[str, Any]:
@@ -209,7 +228,8 @@ def _correlation(sums: Sums) -> float | None:
     if p_variance <= 1e-14 * sums["p_square"] / count or q_variance <= 1e-14 * sums["q_square"] / count:
         return None
     covariance = sums["p_q"] / count - sums["p"] / count * (sums["q"] / count)
-    return max(-1.0, min(1.0, covariance / math.sqrt(p_variance * q_variance)))
+    # One after the other: the product of two small variances is no float64 number.
+    return max(-1.0, min(1.0, covariance / math.sqrt(p_variance) / math.sqrt(q_variance)))
 
 
 def _sequence_figures(sums: Sums) -> dict[str, Any]:

@@ -17,7 +17,7 @@ Kind = Literal["count", "number", "magnitude"]
 #: Beyond the sums of any batch that is taken, and small enough to be squared; for sums of products, which are not
 #: squared again, LARGEST_SUM.
 LARGEST_NUMBER: Final = 1e150
-PRODUCTS: Final = ("square", "mismatch_staleness", "forward", "backward", "layers_moment")
+PRODUCTS: Final = ("square", "deviation", "mismatch_staleness", "forward", "backward", "layers_moment")
 
 
 @dataclass(frozen=True)

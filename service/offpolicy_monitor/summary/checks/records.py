@@ -11,7 +11,7 @@ from typing import Final
 from offpolicy_monitor.summary.checks.faults import ROUNDING, UNDERFLOW, about_at_most, need
 from offpolicy_monitor.summary.checks.forms import form, join
 from offpolicy_monitor.summary.checks.structure import QUANTITIES
-from offpolicy_monitor.summary.gap import GAP_SUMS, GapSummary
+from offpolicy_monitor.summary.gap import DEVIATION, GAP_SUMS, GapSummary
 from offpolicy_monitor.summary.method import METHOD_SUMS, MethodSummary
 from offpolicy_monitor.summary.step import BATCH_SUMS, CROSS_SUMS, StepSummary
 from offpolicy_monitor.summary.sums import Sums
@@ -60,6 +60,8 @@ GAP: Final = form(
     counts=_GAP_COUNTS,
     numbers=_GAP_NUMBERS,
     magnitudes=GAP_SUMS.keys() - {*_GAP_COUNTS, *_GAP_NUMBERS},
+    # Which older releases do not send.
+    groups=((DEVIATION,),),
     at_most=(
         ("sequences", "tokens"),
         ("tail_tokens", "tokens"),
@@ -159,6 +161,11 @@ def _check_moments(path: str, sums: Sums) -> None:
         fewest = sums[total] * sums[total] / sums[count]
         enough = fewest <= sums[squares] * (1 + ROUNDING) + UNDERFLOW * sums[count]
         need(enough, f"{path}.{squares}", f"is less than {total} squared over {count}")
+    if DEVIATION in sums:
+        whole = sums["log_ratio_square"]
+        rest = whole - sums["log_ratio"] * sums["log_ratio"] / sums["tokens"]
+        near = abs(sums[DEVIATION] - rest) <= ROUNDING * whole + UNDERFLOW * sums["tokens"]
+        need(near, f"{path}.{DEVIATION}", "is not what log_ratio and its square leave")
     for total, size in (("log_ratio", "log_ratio_abs"), ("log_geometric", "log_geometric_abs")):
         need(about_at_most(abs(sums[total]), sums[size]), f"{path}.{total}", f"is larger than {size}")
 
