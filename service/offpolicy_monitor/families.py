@@ -268,6 +268,7 @@ PROCESS: tuple[Family, ...] = (
     _counter("device_fallbacks_total", "Measurements done again after the device failed.", ""),
     _counter("step_failures_total", "Times a step could not be merged or kept; it is tried again later.", ""),
     _counter("notifications_total", "Posts that tell of alerts, by what came of them.", "target outcome"),
+    Family("leader", "gauge", "Whether this process leads, that is tells alerts and shows the gauges of runs: 0 or 1."),
     Family("build_info", "gauge", "Always 1; versions are labels.", ("version", "torch", "device")),
 )
 

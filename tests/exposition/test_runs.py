@@ -5,7 +5,9 @@ from typing import Any
 
 from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.formats import DELIMITED, OPENMETRICS, TEXT, Format
+from offpolicy_monitor.exposition.histograms import Counted
 from offpolicy_monitor.exposition.runs import RunExposition
+from offpolicy_monitor.families import BY_NAME, RUN_COUNTERS, RUN_HISTOGRAMS
 
 
 @dataclass(frozen=True)
@@ -102,3 +104,22 @@ def test_a_run_that_left_is_shown_no_more_and_comes_back_as_it_is_then() -> None
     runs.rows["b"] = gone
     text, read = runs.scraped()
     assert read == ["b"] and 'offpolicy_step{run="b"} 1.0\n' in text
+
+
+def test_where_another_process_shows_the_runs_only_what_this_one_counted_is_shown() -> None:
+    counters = RunCounters(9)
+    figures = {"tokens": 5, "sequences": 2}
+    nats = BY_NAME["token_log_ratio_nats"]
+    counters.stored("a", figures, {("token_log_ratio_nats", "mismatch"): Counted.nothing(nats)})
+    rows: list[Row] | None = None
+    exposition = RunExposition(lambda: rows, counters)
+    text = b"".join(exposition.render(TEXT)).decode()
+    assert 'offpolicy_tokens_total{run="a"} 5.0\n' in text
+    assert 'offpolicy_token_log_ratio_nats_bucket{gap="mismatch",le="+Inf",run="a"} 0.0\n' in text
+    families = {line.partition("{")[0] for line in text.splitlines() if not line.startswith("#")}
+    assert families <= {
+        *(family.full_name for family in RUN_COUNTERS),
+        *(f"{family.full_name}_bucket" for family in RUN_HISTOGRAMS),
+    }
+    rows = [Row("b", [])]
+    assert 'run="a"' not in b"".join(exposition.render(TEXT)).decode()

@@ -115,3 +115,29 @@ def test_posts_are_counted_from_zero_by_target_and_outcome() -> None:
         running.close(5)
     assert [count("webhook", outcome) for outcome in OUTCOMES] == [1.0, 1.0, 1.0]
     assert count("alertmanager", "sent") == 0.0
+
+
+def test_nothing_is_told_while_another_process_tells_and_what_waits_is_told_when_it_no_longer_does() -> None:
+    leads = [False]
+    with receiving() as receiver:
+        running = notifier(Alerts(ALERT), receiver.url, interval=0.05, may_tell=lambda: leads[0])
+        running.start()
+        time.sleep(0.3)
+        assert receiver.received == []
+        leads[0] = True
+        running.wake()
+        receiver.wait_for(1)
+        running.close(5)
+
+
+def test_who_ceases_to_lead_between_reading_and_posting_posts_nothing() -> None:
+    answers = iter([True, False])
+    source = Alerts(ALERT)
+    with receiving() as receiver:
+        running = notifier(source, receiver.url, may_tell=lambda: next(answers, False))
+        running.start()
+        eventually(lambda: next(answers, None) is None)
+        time.sleep(0.2)
+        running.close(5)
+        assert receiver.received == []
+    assert source.told == {}

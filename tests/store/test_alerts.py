@@ -142,6 +142,16 @@ def test_each_state_is_news_until_it_is_told_and_a_warning_is_muted_by_its_criti
     }
 
 
+def test_a_late_word_of_another_process_does_not_bring_back_what_was_told_as_over(open_store: Open) -> None:
+    store, _ = judged(open_store, {0: ("critical",)})
+    store.ingest([make_record(0)])
+    [active] = store.untold(10)
+    store.ingest([make_record(1)])
+    store.mark_told(active["id"], "resolved")
+    store.mark_told(active["id"], "active")
+    assert store.untold(10) == []
+
+
 def test_a_warning_that_was_muted_all_along_is_never_told(open_store: Open) -> None:
     store, _ = judged(open_store, {0: ("warning", "critical")})
     store.ingest([make_record(0)])

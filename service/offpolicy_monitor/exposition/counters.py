@@ -40,6 +40,11 @@ class RunCounts:
             held = self.histograms.get(key)
             self.histograms[key] = counted if held is None else held.plus(counted)
 
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """The gaps of which anything was counted."""
+        return tuple(sorted({gap for _, gap in self.histograms}))
+
     def counted(self, family: Family, gap: str) -> Counted:
         """The histogram of a family and gap; the same object for as long as nothing was added."""
         return self.histograms.get((family.name, gap)) or _nothing(family.name)
@@ -67,6 +72,11 @@ class RunCounters:
         """A run was deleted."""
         with self._lock:
             self._runs.pop(run, None)
+
+    def runs(self) -> list[str]:
+        """The runs of which anything was counted."""
+        with self._lock:
+            return list(self._runs)
 
     def snapshot(self, run: str) -> RunCounts:
         """A copy of a run's counts; all 0 for a run that this process has not heard of."""

@@ -28,7 +28,8 @@ SECTIONS: tuple[tuple[str, str, Sequence[Family]], ...] = (
     (
         "Gauges of a run",
         "Of its last complete step, or of one that lacks shards once its timeout has passed; `offpolicy_step` says "
-        "which. They are read from the database, so a restart shows the same. Quantiles are gauges too, but of type "
+        "which. They are read from the database, so a restart shows the same; of several services on one database the "
+        "leader alone shows them (`offpolicy_leader`). Quantiles are gauges too, but of type "
         "unknown: other types may not have both the label `quantile` and negative values.\n\n"
         "Of a rule that is quiet there is `offpolicy_alert_breach_steps` alone, which is 0; the others are there while "
         "it is pending or active, and where the run has its own terms for it. "

@@ -80,6 +80,10 @@ class ProcessMetrics:
         """Read the bytes in use at each scrape."""
         self._metrics["inflight_bytes"].set_function(used)
 
+    def watch_leading(self, leads: Callable[[], bool]) -> None:
+        """Ask at each scrape whether this process leads."""
+        self._metrics["leader"].set_function(leads)
+
     def describe(self, torch_version: str, device: str) -> None:
         """Say once what computes here."""
         self._metrics["device_info"].labels(device).set(1)

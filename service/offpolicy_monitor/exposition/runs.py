@@ -84,11 +84,12 @@ _Buckets = dict[tuple[str, str, str], tuple[Counted, bytes]]
 class RunExposition:
     """`exported()` gives the rows to show, at most as many as the setting allows, none of an expired run.
 
+    It gives None where another process shows them: then there is only what this one has counted.
     One render at a time: what is kept between them has no lock.
     """
 
     def __init__(
-        self, exported: Callable[[], Sequence[ExportedRun]], counters: RunCounters, detail: Detail = MODERATE
+        self, exported: Callable[[], Sequence[ExportedRun] | None], counters: RunCounters, detail: Detail = MODERATE
     ) -> None:
         self._exported = exported
         self._counters = counters
@@ -98,10 +99,12 @@ class RunExposition:
 
     def render(self, format: Format) -> list[bytes]:
         """Every family, each with the samples of all runs, in pieces that nobody changes."""
-        rows = self._exported()
+        exported = self._exported()
+        rows = exported or ()
         # New dicts each time, so that runs that left are dropped.
         shown = self._kept = {row.run: self._shown(row, self._kept.get(row.run), format) for row in rows}
-        counts = {run: self._counters.snapshot(run) for run in shown}
+        counts = {run: self._counters.snapshot(run) for run in (self._counters.runs() if exported is None else shown)}
+        gaps = {run: shown[run].gaps if run in shown else of_run.gaps for run, of_run in counts.items()}
         blocks = [of_run.blocks[format] for of_run in shown.values()]
         pieces: list[bytes] = []
         for family in RUN_GAUGES:
@@ -111,20 +114,20 @@ class RunExposition:
             pieces += format.family(family, [_totals(format, family, *of_run) for of_run in counts.items()])
         kept, self._kept_buckets[format] = self._kept_buckets.get(format, {}), {}
         for family in RUN_HISTOGRAMS:
-            pieces += format.family(family, self._buckets(format, family, shown, counts, kept))
+            pieces += format.family(family, self._buckets(format, family, gaps, counts, kept))
         return pieces
 
     def _buckets(
         self,
         format: Format,
         family: Family,
-        shown: Mapping[str, _Shown],
+        gaps: Mapping[str, Sequence[str]],
         counts: Mapping[str, RunCounts],
         kept: _Buckets,
     ) -> Iterator[bytes]:
         """Finished histograms of each gap that a run has; 0 where this process has stored nothing of it yet."""
         bounds = family.all_bounds if self._detail.all_buckets else family.bounds
-        for run, gap in ((run, gap) for run, of_run in shown.items() for gap in of_run.gaps):
+        for run, gap in ((run, gap) for run, of_run in gaps.items() for gap in of_run):
             counted, place = counts[run].counted(family, gap), (family.name, run, gap)
             known = kept.get(place)
             if known is None or known[0] is not counted:

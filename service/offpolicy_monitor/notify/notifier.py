@@ -25,8 +25,16 @@ def _uncounted(target: str, outcome: Outcome) -> None:
     """Nobody counts."""
 
 
+def _always() -> bool:
+    """Nobody else tells."""
+    return True
+
+
 class Notifier:
-    """Tells each target what the source has for it, from `start` to `close`."""
+    """Tells each target what the source has for it, from `start` to `close`.
+
+    Nothing is told while `may_tell` answers False: another process does it then. It is asked again before each post.
+    """
 
     def __init__(
         self,
@@ -37,8 +45,10 @@ class Notifier:
         send: Callable[[Post], Reply] = sending.send,
         count: Callable[[str, Outcome], None] = _uncounted,
         interval: float = INTERVAL,
+        may_tell: Callable[[], bool] = _always,
     ) -> None:
-        self._lanes = [_Lane(target, Ports(source, send, clock, elapsed, count), interval) for target in targets]
+        ports = Ports(source, send, clock, elapsed, count)
+        self._lanes = [_Lane(target, ports, interval, may_tell) for target in targets]
 
     def start(self) -> None:
         """Begin, with what is waiting."""
@@ -60,11 +70,11 @@ class Notifier:
 
 
 class _Lane(threading.Thread):
-    def __init__(self, target: Target, ports: Ports, interval: float) -> None:
+    def __init__(self, target: Target, ports: Ports, interval: float, may_tell: Callable[[], bool]) -> None:
         super().__init__(name=f"notify-{target.kind}", daemon=True)
         self.woken = threading.Event()
         self._stopped = threading.Event()
-        self._target, self._interval = target, interval
+        self._target, self._interval, self._may_tell = target, interval, may_tell
         self._ports = replace(ports, send=self._send_unless_stopped(ports.send))
 
     def run(self) -> None:
@@ -85,10 +95,14 @@ class _Lane(threading.Thread):
             super().join(timeout)
 
     def _deliver(self) -> float:
+        if not self._may_tell():
+            return self._interval
         try:
             return self._target.deliver(self._ports)
         except _Stopped:
             return 0.0
+        except _Silenced:
+            return self._interval
         except Unavailable as error:
             log.warning("notifications put off", target=self._target.kind, reason=error.detail)
         except Exception as error:
@@ -99,6 +113,8 @@ class _Lane(threading.Thread):
         def guarded(post: Post) -> Reply:
             if self._stopped.is_set():
                 raise _Stopped
+            if not self._may_tell():
+                raise _Silenced
             return send(post)
 
         return guarded
@@ -106,3 +122,7 @@ class _Lane(threading.Thread):
 
 class _Stopped(Exception):
     """The lane ends before another post."""
+
+
+class _Silenced(Exception):
+    """From now on another process tells."""

@@ -32,7 +32,7 @@ from offpolicy_monitor.server.probing import StoreProbe
 from offpolicy_monitor.server.sharing import Shared
 from offpolicy_monitor.server.telling import notifier
 from offpolicy_monitor.settings import Settings
-from offpolicy_monitor.store import GradientStep, Store, Turn
+from offpolicy_monitor.store import GradientStep, Leader, Store, Turn, leader_of
 
 log = structlog.get_logger("offpolicy_monitor.server")
 SWEEPS_PER_TIMEOUT = 10
@@ -91,7 +91,9 @@ async def opened(
         measurer = await asyncio.to_thread(make_measurer, settings)
         metrics.describe(version("torch"), measurer.device_name)
         counters = RunCounters(settings.max_exported_runs)
-        teller = notifier(settings, store, metrics)
+        leader = leader_of(settings.database_url)
+        teller = notifier(settings, store, metrics, leader)
+        metrics.watch_leading(leader.leads)
 
         def committed(seconds: float) -> None:
             metrics.transaction(seconds)
@@ -100,10 +102,11 @@ async def opened(
         writer = Writer(store, committed, patience=settings.store_timeout)
         pipeline = Pipeline(settings, writer, Merging(store, writer), measurer, metrics, counters, store.known)
         metrics.watch_inflight(lambda: pipeline.budget.used)
-        runs = RunExposition(exported_by(store, settings), counters, detail_of(settings))
+        runs = RunExposition(exported_by(store, settings, leader), counters, detail_of(settings))
         scrapes = Shared(Documents(registry, runs).make)
         services = Services(settings, store, pipeline, registry, metrics, scrapes, StoreProbe(store))
-        beside = [asyncio.create_task(job) for job in _beside(services)]
+        beside = [asyncio.create_task(job) for job in _beside(services, leader)]
+        await asyncio.to_thread(leader.start, teller.wake)
         teller.start()
         try:
             yield services
@@ -115,14 +118,15 @@ async def opened(
             services.probe.close()
             await asyncio.to_thread(pipeline.close)
             await asyncio.to_thread(teller.close, LAST_WORDS_SECONDS)
+            await asyncio.to_thread(leader.close)
     finally:
         if measurer is not None:
             await asyncio.to_thread(measurer.close)
         await asyncio.to_thread(store.close)
 
 
-def _beside(services: Services) -> Iterator[Coroutine[Any, Any, None]]:
-    """What runs beside the requests."""
+def _beside(services: Services, leader: Leader) -> Iterator[Coroutine[Any, Any, None]]:
+    """What runs beside the requests; what changes the store only where this process leads."""
     store, pipeline, timeout = services.store, services.pipeline, services.settings.step_timeout
 
     def is_warm() -> None:
@@ -131,13 +135,13 @@ def _beside(services: Services) -> Iterator[Coroutine[Any, Any, None]]:
     turn = turn_of(pipeline.writer)
 
     async def sweep() -> int:
-        return await asyncio.to_thread(store.sweep, time.time(), timeout, turn)
+        return await asyncio.to_thread(store.sweep, time.time(), timeout, turn) if leader.leads() else 0
 
     async def watch() -> int:
-        return await asyncio.to_thread(store.watch, services.settings.run_expiry, turn)
+        return await asyncio.to_thread(store.watch, services.settings.run_expiry, turn) if leader.leads() else 0
 
     async def purge() -> int:
-        return await asyncio.to_thread(store.purge, turn)
+        return await asyncio.to_thread(store.purge, turn) if leader.leads() else 0
 
     yield background.warm_up(pipeline.warm_up, is_warm)
     yield background.keep_sweeping(sweep, timeout / SWEEPS_PER_TIMEOUT)
@@ -162,10 +166,15 @@ def turn_of(writer: Writer) -> Turn:
     return turn
 
 
-def exported_by(store: Store, settings: Settings) -> Callable[[], Sequence[ExportedRun]]:
-    """The rows of a scrape. A store that is away shows no runs: the process's own metrics must still be seen."""
+def exported_by(store: Store, settings: Settings, leader: Leader) -> Callable[[], Sequence[ExportedRun] | None]:
+    """The rows of a scrape, None where another process shows them.
 
-    def exported() -> Sequence[ExportedRun]:
+    A store that is away shows no runs: the process's own metrics must still be seen.
+    """
+
+    def exported() -> Sequence[ExportedRun] | None:
+        if not leader.leads():
+            return None
         try:
             return store.exported(settings.max_exported_runs, time.time() - settings.run_expiry)
         except Unavailable as error:

@@ -7,7 +7,10 @@ from offpolicy_monitor import notify
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.server.answers import explained
 from offpolicy_monitor.settings import Settings
-from offpolicy_monitor.store import Store
+from offpolicy_monitor.store import Leader, Store
+
+#: How often the store is looked at for alerts to tell, seconds.
+LOOK_SECONDS = 5.0
 
 
 class AlertsToTell:
@@ -29,10 +32,19 @@ class AlertsToTell:
         return {**row, **explained(row["alert"], self._public_url)}
 
 
-def notifier(settings: Settings, store: Store, metrics: ProcessMetrics) -> notify.Notifier:
-    """Tells the targets of the settings; none of them, nothing to do."""
+def notifier(settings: Settings, store: Store, metrics: ProcessMetrics, leader: Leader) -> notify.Notifier:
+    """Tells the targets of the settings while this process leads; none of them, nothing to do.
+
+    What another process stored wakes nobody here, so the store is looked at often.
+    """
     secret = None if settings.webhook_secret is None else settings.webhook_secret.get_secret_value()
     targets = notify.targets(
         settings.public_url, settings.webhook_url, secret, settings.alertmanager_urls, settings.notify_interval
     )
-    return notify.Notifier(AlertsToTell(store, settings.public_url), targets, count=metrics.notified)
+    return notify.Notifier(
+        AlertsToTell(store, settings.public_url),
+        targets,
+        count=metrics.notified,
+        interval=LOOK_SECONDS,
+        may_tell=leader.leads,
+    )

@@ -5,6 +5,7 @@ Queries live here and nowhere else. Knows summaries; knows neither HTTP nor torc
 
 from offpolicy_monitor.store.exported import ExportedRun
 from offpolicy_monitor.store.known import Known
+from offpolicy_monitor.store.leading import Leader, leader_of
 from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.paging import Page
 from offpolicy_monitor.store.records import Place, Receipt, ShardKey, ShardRecord
@@ -15,6 +16,7 @@ __all__ = [
     "ExportedRun",
     "GradientStep",
     "Known",
+    "Leader",
     "Page",
     "Place",
     "Receipt",
@@ -22,5 +24,6 @@ __all__ = [
     "ShardRecord",
     "Store",
     "Turn",
+    "leader_of",
     "timestamp",
 ]

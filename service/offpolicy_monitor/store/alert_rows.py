@@ -90,8 +90,11 @@ def untold(connection: Connection, limit: int, since: float) -> list[dict[str, A
 
 
 def mark_told(connection: Connection, alert: int, state: str) -> None:
-    """Remember that this state of an alert has been told."""
-    connection.execute(update(alerts).where(alerts.c.id == alert).values(told=state))
+    """Remember that this state of an alert has been told; one that was told as resolved meanwhile stays so."""
+    later = (alerts.c.told == RESOLVED) & (alerts.c.state == RESOLVED)
+    connection.execute(
+        update(alerts).where(alerts.c.id == alert, or_(alerts.c.told.is_(None), ~later)).values(told=state)
+    )
 
 
 def firing(connection: Connection, resolved_since: float) -> list[dict[str, Any]]:

@@ -1,0 +1,110 @@
+"""Two services on one PostgreSQL: one of them leads, and another takes over when it dies or stands still."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.drifting import DRIFTED, HEALTHY, RUN, post
+from tests.fixtures.prometheus import wait_for
+from tests.fixtures.service import COMMAND, DEFAULTS, clean_environment, free_port, stop, wait_until_ready
+from tests.notify.receiver import Receiver, receiving
+
+#: A leader that dies is followed at once, one that is only silent when its lease is over; both with some grace.
+AFTER_DEATH, AFTER_SILENCE = 8.0, 16.0
+#: Longer than the leader takes to look for what others have stored.
+QUIET = 7.0
+
+
+@dataclass
+class Served:
+    url: str
+    process: "subprocess.Popen[bytes]"
+
+    def scrape(self) -> str:
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def leads(self) -> bool:
+        found = re.search(r"^offpolicy_leader ([01])\.0$", self.scrape(), re.MULTILINE)
+        assert found is not None
+        return found[1] == "1"
+
+    def batches(self) -> int:
+        found = re.search(rf'^offpolicy_batches_total{{run="{RUN}"}} (\d+)', self.scrape(), re.MULTILINE)
+        return int(found[1]) if found else 0
+
+    def shows_the_run(self) -> bool:
+        return f'offpolicy_step{{run="{RUN}"}}' in self.scrape()
+
+
+@contextmanager
+def served(folder: Path, name: str, **variables: str) -> Iterator[Served]:
+    port = free_port()
+    url, log_file = f"http://127.0.0.1:{port}", folder / f"{name}.log"
+    environment = clean_environment() | DEFAULTS | variables
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            [*COMMAND, "serve", "--port", str(port)], env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            wait_until_ready(url, process)
+            yield Served(url, process)
+        except BaseException:
+            print(log_file.read_text(errors="replace")[-6000:])
+            raise
+        finally:
+            process.send_signal(signal.SIGCONT)
+            stop(process)
+
+
+def told(receiver: Receiver) -> list[tuple[str, str]]:
+    """Alert and state of each message, of the one alert that is followed here."""
+    return [(body["alert"], body["state"]) for body in receiver.taken if body["alert"] == "MismatchKL"]
+
+
+def test_one_tells_and_shows_runs_and_another_takes_over(tmp_path: Path, postgres_url: str) -> None:
+    with ExitStack() as stack:
+        receiver = stack.enter_context(receiving())
+        setup = {"OFFPOLICY_DATABASE_URL": postgres_url, "OFFPOLICY_WEBHOOK_URL": receiver.url}
+        both = [stack.enter_context(served(tmp_path, name, **setup)) for name in ("first", "second")]
+        leader, follower = both
+        assert [service.leads() for service in both] == [True, False]
+
+        # What the follower stores is told by the leader, once, and shown by it alone.
+        for step, service in enumerate((follower, leader, follower)):
+            post(service.url, step, DRIFTED)
+        wait_for(lambda: told(receiver), 15)
+        time.sleep(QUIET)
+        assert told(receiver) == [("MismatchKL", "active")]
+        assert [service.shows_the_run() for service in both] == [True, False]
+        assert [service.batches() for service in both] == [1, 2]
+
+        # A leader that stands still is followed; when it goes on, it follows.
+        os.kill(leader.process.pid, signal.SIGSTOP)
+        wait_for(follower.leads, AFTER_SILENCE)
+        post(follower.url, 3, HEALTHY)
+        wait_for(lambda: len(told(receiver)) == 2, 15)
+        assert follower.shows_the_run()
+        os.kill(leader.process.pid, signal.SIGCONT)
+        time.sleep(QUIET)
+        assert [service.leads() for service in both] == [False, True]
+        assert not leader.shows_the_run()
+
+        # A leader that dies is followed at once.
+        os.kill(follower.process.pid, signal.SIGKILL)
+        died = time.monotonic()
+        wait_for(leader.leads, AFTER_DEATH)
+        assert time.monotonic() - died < AFTER_DEATH
+        for step in range(4, 7):
+            post(leader.url, step, DRIFTED)
+        wait_for(lambda: len(told(receiver)) == 3, 15)
+        time.sleep(QUIET)
+        assert told(receiver) == [("MismatchKL", state) for state in ("active", "resolved", "active")]
+        assert len({body["id"] for body in receiver.taken}) == len(receiver.taken)
