@@ -23,10 +23,11 @@ def give_back_portion(connection: Connection) -> int:
         return 0
     if int(connection.execute(text("PRAGMA freelist_count")).scalar_one()) < SPARE + PORTION:
         return 0
-    # It gives a page back each time that its next row is asked for; the rows are empty, which only the driver bears.
+    # For several pages it answers several rows, of which the driver asks for the first alone, as they have no columns.
     driver = connection.connection.driver_connection
     assert driver is not None
-    driver.execute(f"PRAGMA incremental_vacuum({PORTION})").fetchall()
+    for _ in range(PORTION):
+        driver.execute("PRAGMA incremental_vacuum(1)")
     return 1
 
 

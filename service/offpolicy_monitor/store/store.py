@@ -192,8 +192,8 @@ class Store:
         while after is not None:
             with self._database.reading() as connection:
                 found, after = watching.changing(connection, self._judging.judge, moment, after)
-            if found:
-                changed += turn(partial(self._change, moment, found))
+            for start in range(0, len(found), watching.MOST):
+                changed += turn(partial(self._change, moment, found[start : start + watching.MOST]))
         return changed
 
     def _bring_to(self, now: float, turn: Turn) -> None:

@@ -16,8 +16,9 @@ from offpolicy_monitor.store.locking import HeldRun, hold_ids, look_at
 from offpolicy_monitor.store.tables import ACTIVE, PENDING, alerts, judgements, runs
 from offpolicy_monitor.store.timing import incomplete_since
 
-#: Runs looked at in one reading, and changed in one writing transaction.
+#: Runs looked at in one reading, and runs changed in one writing transaction.
 PAGE: Final = 500
+MOST: Final = 100
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def changing(connection: Connection, judge: Judge, moment: Moment, after: int) -
 
 
 def change(connection: Connection, judge: Judge, moment: Moment, ids: Sequence[int]) -> int:
-    """Judge these runs, at most PAGE of them, and keep what changes; answers for how many something did."""
+    """Judge these runs, MOST at most, and keep what changes; answers for how many something did."""
     held = [run for run in hold_ids(connection, ids).values() if run.finished_at is None]
     found = _judged(connection, judge, moment, held, runs.c.id.in_(ids))
     for run, (before, after) in found.items():
@@ -50,8 +51,8 @@ def change(connection: Connection, judge: Judge, moment: Moment, ids: Sequence[i
 
 
 def end_expired(connection: Connection, moment: Moment) -> int:
-    """Resolve the alerts of runs that have left, PAGE of them at most; answers of how many."""
-    query = select(alerts.c.run_id).join(runs, runs.c.id == alerts.c.run_id).distinct().limit(PAGE)
+    """Resolve the alerts of runs that have left, MOST of them at most; answers of how many."""
+    query = select(alerts.c.run_id).join(runs, runs.c.id == alerts.c.run_id).distinct().limit(MOST)
     silent = runs.c.last_batch_at < moment.now - moment.expiry
     found = connection.scalars(query.where(alerts.c.state.in_((PENDING, ACTIVE)), silent)).all()
     for run in found:
