@@ -1,5 +1,7 @@
 """Training steps of several gradient steps, from outside: each is judged once, and alerts do not flap within it."""
 
+import json
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,6 +84,17 @@ def test_the_answered_verdict_changes_between_steps_and_not_within_them(client: 
     assert len(client.get("/v1/alerts?run=a&state=resolved&limit=1000").json()["alerts"]) == len(
         {(row["alert"], row["severity"]) for row in trainer.alerts("resolved")}
     )
+
+
+def test_the_first_half_of_a_rollout_is_answered_with_the_verdict_that_stands(client: Client) -> None:
+    trainer = Trainer(client, 1)
+    for step in range(6):
+        trainer.step(step, minibatches=1, gap=0.17)
+    told = trainer.answers[-1]
+    half = {"lengths": [2], "sampling_logprobs": [-1.0, -1.0], "old_logprobs": [-1.0, -1.0]}
+    body = json.dumps({"step": 6, "rollout": "r", **half})
+    answer = client.post("/v1/runs/a/batches", content=body, headers=JSON).json()
+    assert (answer["stored"], answer["verdict"], answer["alerts"]) == (False, "skip", told["alerts"])
 
 
 def test_a_change_of_settings_while_a_gradient_step_is_open_leaves_alerts_as_they_are(client: Client) -> None:
@@ -218,8 +231,6 @@ def test_a_gradient_step_that_never_comes_is_waited_for_until_its_time_is_up(app
 
 
 def wait_until(true: Any) -> None:
-    import time
-
     deadline = time.monotonic() + 20
     while not true():
         assert time.monotonic() < deadline

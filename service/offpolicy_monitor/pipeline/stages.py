@@ -107,7 +107,7 @@ class Pipeline:
         async with self._decoded(body, lambda plain: self._message(run, plain, body.media_type)) as (message, digest):
             measured = await self._measure(message, _claim(run, message, digest, received_at), body.gone)
         if message.is_first_half:
-            return Outcome(message, measured.figures, None)
+            return Outcome(message, measured.figures, None, await self._read.run(lambda: self.look_up(run, None)))
         began = time.perf_counter()
         receipt = await self._finished(run, await self.writer.ingest(measured.record))
         self.metrics.stage("store", time.perf_counter() - began)

@@ -11,7 +11,7 @@ from offpolicy_monitor.batch import UNKNOWN_ORIGIN, Origin, RaggedBatch
 from offpolicy_monitor.exposition.histograms import Histograms
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.pipeline.turns import Gone
-from offpolicy_monitor.store import Receipt, ShardRecord
+from offpolicy_monitor.store import Known, Receipt, ShardRecord
 from offpolicy_monitor.summary.evaluation import Evaluation
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.wire.message import Message, Reduced
@@ -65,8 +65,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a shard; `receipt` is None for the first half of a rollout, which is kept and not stored."""
+    """What became of a shard; `receipt` is None for the first half of a rollout, which is kept and not stored.
+
+    Of such a half's run, `known` has what the rules say.
+    """
 
     message: Message | Reduced
     figures: Mapping[str, Any]
     receipt: Receipt | None
+    known: Known | None = None

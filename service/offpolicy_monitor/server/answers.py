@@ -33,6 +33,7 @@ def batch_answer(run: str, outcome: Outcome, public_url: str) -> dict[str, Any]:
     counts as no received shard, and its step is not complete by it.
     """
     envelope, receipt = outcome.message.envelope, outcome.receipt
+    told = receipt or outcome.known
     return {
         "run": run,
         "step": envelope.step,
@@ -44,8 +45,8 @@ def batch_answer(run: str, outcome: Outcome, public_url: str) -> dict[str, Any]:
         "shards": receipt.shards if receipt else envelope.shards,
         "complete": receipt is not None and receipt.complete,
         **_figures(outcome.figures),
-        "verdict": receipt.verdict if receipt else "accept",
-        "alerts": [alert_answer(row, public_url) for row in receipt.alerts] if receipt else [],
+        "verdict": told.verdict if told else "accept",
+        "alerts": [alert_answer(row, public_url) for row in told.alerts] if told else [],
     }
 
 

@@ -10,9 +10,11 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.store.alert_rows import open_alerts
 from offpolicy_monitor.store.ingest import load_ledger
 from offpolicy_monitor.store.records import ShardRecord
 from offpolicy_monitor.store.tables import runs
+from offpolicy_monitor.store.verdicts import verdict, worst_of_each_rule
 from offpolicy_monitor.summary.step import StepSummary
 
 
@@ -22,10 +24,14 @@ class Known:
 
     `answer`: the stored summary where this very shard is stored with the same content, the Refusal where it would be
     refused, None where it is new.
+
+    `verdict` and `alerts` are of the run as it stands, as in a Receipt; read where no shard is asked about.
     """
 
     methods: list[dict[str, Any]] | None
     answer: StepSummary | Refusal | None = None
+    verdict: str = "accept"
+    alerts: tuple[dict[str, Any], ...] = ()
 
 
 def known(connection: Connection, run: str, claim: ShardRecord | None) -> Known:
@@ -34,7 +40,8 @@ def known(connection: Connection, run: str, claim: ShardRecord | None) -> Known:
     if row is None:
         return Known(None)
     if claim is None:
-        return Known(row.methods)
+        found = open_alerts(connection, [row.id])[row.id]
+        return Known(row.methods, None, verdict(found), tuple(worst_of_each_rule(found)))
     answer = load_ledger(connection, {run: row.id}, [claim]).enter(claim)
     if isinstance(answer, Refusal):
         return Known(row.methods, answer)
