@@ -231,7 +231,7 @@ def conflict(kind: str = "shard-conflict") -> Said:
     return Said(409, {"type": f"urn:offpolicy-monitor:problem:{kind}", "detail": kind})
 
 
-@pytest.mark.parametrize("kind", ["shard-conflict", "shards-disagree"])
+@pytest.mark.parametrize("kind", ["shard-conflict", "shards-disagree", "step-settled"])
 def test_a_last_step_that_the_service_has_with_other_content_begins_a_new_attempt_once(kind: str) -> None:
     fake = Fake([conflict(kind), Said(), conflict(kind)], run={"last_step": 4, "attempt": 1})
     stats = closed_stats(fake, 2, at=4)

@@ -17,7 +17,7 @@ from offpolicy_monitor.client.shard import Shard
 UNKNOWN = 404
 METHODS_CHANGED = "methods-changed"
 #: Refusals of a step that is somebody else's: of a trainer before this one, or of one that has moved on.
-TAKEN = frozenset({"shard-conflict", "shards-disagree", "stale-attempt"})
+TAKEN = frozenset({"shard-conflict", "shards-disagree", "stale-attempt", "step-settled"})
 
 
 @dataclass

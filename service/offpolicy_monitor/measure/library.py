@@ -5,7 +5,6 @@ processor and the source that it was made of. Its name says all of that, and the
 """
 
 import hashlib
-import inspect
 import os
 import platform
 import stat
@@ -14,10 +13,10 @@ from typing import Final
 
 import torch
 
-from offpolicy_monitor.core import columns, divergences, ragged
+from offpolicy_monitor import core
 
-#: The modules that core's one pass is written in.
-SOURCES: Final = (columns, divergences, ragged)
+#: The folder of everything that core's one pass is, or may come to be, written in.
+SOURCES: Final = Path(core.__file__).parent
 #: Enough of /proc/cpuinfo for the first processor, which has the flags that a native compiler goes by.
 CPUINFO_BYTES: Final = 1 << 13
 GROUP_OR_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -70,8 +69,10 @@ def check_owned(path: Path) -> None:
 def _name(device: torch.device) -> str:
     known = hashlib.sha256()
     made_of = (torch.__version__, str(torch.version.git_version), platform.machine(), *_processor(device))
-    for part in (*made_of, *(inspect.getsource(module) for module in SOURCES)):
+    for part in made_of:
         known.update(part.encode() + b"\0")
+    for source in sorted(SOURCES.glob("*.py")):
+        known.update(source.read_bytes() + b"\0")
     return f"columns-{device.type}-{known.hexdigest()[:32]}"
 
 
