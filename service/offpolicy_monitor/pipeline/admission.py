@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from offpolicy_monitor.errors import Unavailable
-from offpolicy_monitor.pipeline.pace import Pace
+from offpolicy_monitor.pipeline.pace import Paced
 
 #: How long one waits before the slowest of those that are in is cut off, and again before the next one is, seconds.
 PATIENCE: Final = 0.25
@@ -21,11 +21,11 @@ PATIENCE: Final = 0.25
 
 @dataclass(eq=False)
 class Reservation:
-    """Bytes that one request holds of the budget, and the pace at which they come, if they are still to come."""
+    """Bytes that one request holds of the budget, and the pace of who sends or takes them."""
 
     budget: "ByteBudget"
     size: int
-    pace: Pace | None = None
+    pace: Paced | None = None
 
     async def grow(self, size: int) -> None:
         """Hold `size` bytes, or the whole budget where they are more; waits for them as `reserve` does."""
@@ -55,8 +55,7 @@ class ByteBudget:
     come first served, once none that is already in waits to grow; of those, the oldest goes first. Where every one that
     is in waits to grow, none could ever end: the oldest is then let over the capacity, which at most doubles it.
 
-    While one waits, those that are in and would not have all their bytes in time at their pace are cut off, the slowest
-    first.
+    While one waits, those that are in and whose pace lags behind what is allowed are cut off, the slowest first.
     """
 
     def __init__(self, capacity: int, timeout: float, setting: str) -> None:
@@ -69,7 +68,7 @@ class ByteBudget:
         self._arriving: deque[_Waiting] = deque()
 
     @asynccontextmanager
-    async def reserve(self, size: int, pace: Pace | None = None) -> AsyncIterator[Reservation]:
+    async def reserve(self, size: int, pace: Paced | None = None) -> AsyncIterator[Reservation]:
         """Hold `size` bytes for the block; wait for them at most `timeout` seconds, else Unavailable (503).
 
         Nothing needs no place in the queue.
@@ -138,7 +137,7 @@ class ByteBudget:
     def _cut_off_the_slowest(self) -> None:
         """Of those that are in; nobody where none waits any more, or all are fast enough."""
         paces = [held.pace for held in self._held if held.pace is not None and not held.pace.is_cut_off]
-        slowest = max(paces, key=Pace.lag, default=None)
+        slowest = max(paces, key=lambda pace: pace.lag(), default=None)
         if slowest is not None and slowest.lag() > 1 and (self._growing or self._arriving):
             slowest.cut_off()
 

@@ -1,4 +1,4 @@
-"""Pace: how fast the bytes of one reservation come, so that who brings none does not keep others out.
+"""Pace: how fast the bytes of one reservation come, so that who brings none does not keep others out. Paced: the like.
 
 Knows neither HTTP nor budgets. What counts is time spent waiting for the sender, not for room.
 """
@@ -7,11 +7,22 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 #: Seconds of waiting for a sender before its pace is judged, for connections begin slowly; and how long it may stop.
 GRACE: Final = 1.0
 STANDS_STILL: Final = 3.0
+
+
+class Paced(Protocol):
+    """One who holds bytes for as long as another takes: a sender, or a reader."""
+
+    @property
+    def is_cut_off(self) -> bool: ...
+
+    def lag(self) -> float: ...
+
+    def cut_off(self) -> None: ...
 
 
 @dataclass(eq=False)

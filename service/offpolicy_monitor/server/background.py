@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from offpolicy_monitor.errors import Unavailable
+from offpolicy_monitor.server.memory import Idle
 
 log = structlog.get_logger("offpolicy_monitor.server")
 
@@ -53,6 +54,18 @@ async def keep_tidying(tidy: Callable[[], Awaitable[int]], interval: float) -> N
         changed = await _next("tidying", tidy, interval)
         if changed:
             log.info("old steps made small", changes=changed)
+
+
+async def keep_small(idle: Idle, interval: float) -> None:
+    """Every `interval` seconds give back what the process has grown by and does not use."""
+
+    async def give_back() -> int:
+        return await asyncio.to_thread(idle.give_back)
+
+    while True:
+        given = await _next("memory", give_back, interval)
+        if given:
+            log.debug("unused memory given back", bytes=given)
 
 
 async def _next(name: str, work: Callable[[], Awaitable[int]], interval: float) -> int:

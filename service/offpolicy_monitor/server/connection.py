@@ -12,6 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.server.answering import Answering
 from offpolicy_monitor.server.problems import FAULT_KEY, response_to
+from offpolicy_monitor.server.room import TAKER_KEY, Taker
 from offpolicy_monitor.server.transport import BoundedFlow, BoundedTransport
 
 MAX_HEAD_BYTES: Final = 64 * 1024
@@ -47,6 +48,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first head."""
         self._bounded = BoundedTransport(transport, self.loop, self._write_timeout, self._is_cut_short)
+        self._taker = Taker(self._bounded.abort)
         super().connection_made(self._bounded)
         self.flow = self._flow = BoundedFlow(self._bounded)
         self._await_head()
@@ -103,6 +105,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if size > MAX_HEAD_BYTES:
             self.url = b"/"  # a longer one cannot be parsed
             self.scope[FAULT_KEY] = Refusal(*HEAD_TOO_LARGE)  # type: ignore[literal-required]
+        self.scope[TAKER_KEY] = self._taker  # type: ignore[typeddict-unknown-key]
         self.app = answering = Answering(self.config.loaded_app)
         super().on_headers_complete()
         answering.cycle = self.cycle
@@ -120,6 +123,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """The client has not taken what was written; it has `write_timeout` seconds."""
         super().pause_writing()
+        self._taker.stops()
         if self._write_deadline is None:
             self._write_deadline = self.loop.call_later(self._write_timeout, self._bounded.abort)
 
@@ -176,6 +180,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _taken(self) -> None:
+        self._taker.goes_on()
         if self._write_deadline is not None:
             self._write_deadline.cancel()
             self._write_deadline = None

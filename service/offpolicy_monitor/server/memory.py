@@ -1,11 +1,15 @@
-"""Tells glibc's malloc to keep large blocks instead of mapping and unmapping each of them.
+"""Tells glibc's malloc to keep large blocks instead of mapping and unmapping each of them, and what a peak has left to
+go back to the system.
 
 Receive buffers and tensors are larger than malloc's default threshold for mmap (128 KiB), so each would be mapped,
-faulted in page by page and unmapped again. With the threshold raised they come from the heap, whose pages stay.
+faulted in page by page and unmapped again. With the threshold raised they come from the heap, whose pages stay: also
+those between blocks, which many answers or bodies at once have touched and nobody needs any more.
 """
 
 import ctypes
 import ctypes.util
+import os
+from pathlib import Path
 
 # Names and values of glibc's malloc.h. The threshold cannot exceed 32 MiB on 64 bits.
 M_TRIM_THRESHOLD = -1
@@ -24,3 +28,43 @@ def keep_large_blocks() -> bool:
     except (OSError, AttributeError):
         return False
     return bool(mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD)) and bool(mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD))
+
+
+#: Bytes by which the process must have grown before its unused pages are looked for: it costs some 10 ms a GiB.
+GROWN = 64 * 1024 * 1024
+_STATM = Path("/proc/self/statm")
+
+
+class Idle:
+    """Pages that the heap does not use. To be given back now and then, on any thread."""
+
+    def __init__(self) -> None:
+        self._least = resident()
+
+    def give_back(self) -> int:
+        """Bytes given back: those of a process that has grown by GROWN since it was smallest."""
+        now = resident()
+        self._least = min(now, self._least)
+        if now - self._least < GROWN or not trim():
+            return 0
+        self._least = resident()
+        return max(0, now - self._least)
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds; 0 where the system does not say."""
+    try:
+        return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def trim() -> bool:
+    """Give the heap's unused pages back; whether there is a C library that can."""
+    try:
+        libc = ctypes.CDLL(None)
+        libc.gnu_get_libc_version  # noqa: B018 - as above
+        libc.malloc_trim(ctypes.c_size_t(0))
+    except (OSError, AttributeError):
+        return False
+    return True

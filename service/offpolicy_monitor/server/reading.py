@@ -4,19 +4,24 @@ Plain functions that run in threads, since the store is synchronous; writes take
 those of protocol.md. Knows no SQL.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
+import orjson
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as PathParameter
 
 from offpolicy_monitor.server import models, openapi, services
-from offpolicy_monitor.server.answers import json_response
+from offpolicy_monitor.server.answers import json_response, render
 from offpolicy_monitor.server.changes import RunChanges, check_correction, read_changes, with_methods_in_effect
 from offpolicy_monitor.server.names import KnownRun
 from offpolicy_monitor.server.threads import StoreRoute
 from offpolicy_monitor.store import Store
+from offpolicy_monitor.store.paging import Page
 
 LARGEST_INTEGER = (1 << 63) - 1
+#: Bytes of JSON after which a page of steps ends, and how many rows are in memory as more than their bytes.
+PAGE_BYTES, ROWS_AT_A_TIME = 4 << 20, 20
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="Most rows in the answer.")]
 Cursor = Annotated[str | None, Query(max_length=256, description="`next_cursor` of the page before.")]
@@ -104,9 +109,23 @@ def list_steps(
     cursor: Cursor = None,
     by: By = "step",
 ) -> Response:
-    """By step: the last gradient step of each training step."""
-    page = services.of(request).store.steps(run, first, last, limit, cursor, by)
-    return json_response({"steps": page.rows, "next_cursor": page.next_cursor})
+    """By step: the last gradient step of each training step. A page ends after some 4 MiB, whatever the limit."""
+    store = services.of(request).store
+    rows, following = _rendered(lambda most, at: store.steps(run, first, last, most, at, by), limit, cursor)
+    return json_response({"steps": rows, "next_cursor": following})
+
+
+def _rendered(
+    read: Callable[[int, str | None], Page], limit: int, cursor: str | None
+) -> tuple[list[orjson.Fragment], str | None]:
+    """Up to `limit` rows from the cursor on as JSON, few at a time, and the next cursor; no more after PAGE_BYTES."""
+    rows: list[bytes] = []
+    while True:
+        page = read(min(ROWS_AT_A_TIME, limit - len(rows)), cursor)
+        rows += map(render, page.rows)
+        cursor = page.next_cursor
+        if cursor is None or len(rows) >= limit or sum(map(len, rows)) >= PAGE_BYTES:
+            return list(map(orjson.Fragment, rows)), cursor
 
 
 @router.get(

@@ -20,6 +20,7 @@ from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.formats import Format
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.exposition.runs import Detail, ExportedRun, RunExposition
+from offpolicy_monitor.pipeline.admission import ByteBudget
 from offpolicy_monitor.pipeline.merging import Merging
 from offpolicy_monitor.pipeline.readers import Readers
 from offpolicy_monitor.pipeline.stages import Pipeline
@@ -28,6 +29,7 @@ from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.server import background
 from offpolicy_monitor.server.documents import Document, Documents
 from offpolicy_monitor.server.judging import RulesJudge
+from offpolicy_monitor.server.memory import Idle
 from offpolicy_monitor.server.probing import StoreProbe
 from offpolicy_monitor.server.sharing import Shared
 from offpolicy_monitor.server.telling import notifier
@@ -45,6 +47,8 @@ WATCH_SECONDS = 15.0
 PURGE_SECONDS = 2.0
 #: How often steps are looked for that have grown old.
 TIDY_SECONDS = 60.0
+#: How often memory that a peak has left is given back.
+GIVE_BACK_SECONDS = 10.0
 #: How long the end waits for a notification that is under way.
 LAST_WORDS_SECONDS = 3.0
 
@@ -60,6 +64,7 @@ class Services:
     metrics: ProcessMetrics
     scrapes: Shared[Format, Document]
     probe: StoreProbe
+    answers: ByteBudget
     readers: Readers = field(default_factory=lambda: Readers("read", READERS, READ_WITHIN))
     device_is_warm: bool = False
     started_at: float = field(default_factory=time.time)
@@ -104,7 +109,8 @@ async def opened(
         metrics.watch_inflight(lambda: pipeline.budget.used)
         runs = RunExposition(exported_by(store, settings, leader), counters, detail_of(settings))
         scrapes = Shared(Documents(registry, runs).make)
-        services = Services(settings, store, pipeline, registry, metrics, scrapes, StoreProbe(store))
+        answers = ByteBudget(settings.answer_bytes, settings.admission_timeout, settings.variable("answer_bytes"))
+        services = Services(settings, store, pipeline, registry, metrics, scrapes, StoreProbe(store), answers)
         beside = [asyncio.create_task(job) for job in _beside(services, leader)]
         await asyncio.to_thread(leader.start, teller.wake)
         teller.start()
@@ -154,6 +160,7 @@ def _beside(services: Services, leader: Leader) -> Iterator[Coroutine[Any, Any, 
 
     yield background.keep_purging(purge, PURGE_SECONDS)
     yield background.keep_tidying(tidy, TIDY_SECONDS)
+    yield background.keep_small(Idle(), GIVE_BACK_SECONDS)
 
 
 def turn_of(writer: Writer) -> Turn:

@@ -11,8 +11,10 @@ from typing import Any
 
 from fastapi import Request
 from fastapi.routing import APIRoute
+from starlette.types import Receive, Scope, Send
 
 from offpolicy_monitor.server import services
+from offpolicy_monitor.server.room import with_room
 
 
 def asks_the_store(endpoint: Callable[..., Any]) -> Callable[..., Any]:
@@ -27,7 +29,11 @@ def asks_the_store(endpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class StoreRoute(APIRoute):
-    """A route whose endpoint asks the store, unless it is a coroutine and sees to it itself."""
+    """A route whose endpoint asks the store, unless it is a coroutine and sees to it itself. Its answers need room."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer where there is room for one more answer."""
+        await with_room(super().handle, scope, receive, send)
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint if iscoroutinefunction(endpoint) else asks_the_store(endpoint), **options)
