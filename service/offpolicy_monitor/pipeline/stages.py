@@ -14,7 +14,7 @@ keep right. A batch posted after a change was answered, by whichever process, is
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import fields, replace
 from typing import TypeVar
 
@@ -165,7 +165,9 @@ class Pipeline:
                     result = await self._device.run(turn.timed(lambda: _advanced(work)))
                 seconds, begun = seconds + (turn.seconds or 0.0), True
         finally:
-            work.close()
+            # A slice that still runs, because nobody could wait for it, cannot be closed: it ends with the last of it.
+            with suppress(ValueError):
+                work.close()
             self.metrics.stage("measure", seconds)
         return result[0]
 
