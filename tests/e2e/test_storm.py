@@ -19,10 +19,10 @@ from tests.fixtures.application import SAFETENSORS, good_frame
 from tests.fixtures.service import clean_environment, free_port, stop, wait_until_ready
 
 MONITORS = 96
-MEASURING = 0.03  # seconds a shard: all of them take almost three
-TIMEOUT = 0.5  # seconds that a monitor waits, and never more: sixteen shards
-QUEUE_WAIT = 0.3  # seconds
-DRAINED_WITHIN = 20.0  # seconds
+MEASURING = 0.05  # seconds a shard: all of them take almost five
+TIMEOUT = 2.0  # seconds that a monitor waits, and never more: a third of the shards
+QUEUE_WAIT = 0.8  # seconds
+DRAINED_WITHIN = 30.0  # seconds
 SERVICE = Path(__file__).with_name("slow_service.py")
 
 
@@ -131,10 +131,10 @@ def test_what_its_client_no_longer_waits_for_is_dropped_before_it_is_measured(
 def test_what_is_being_measured_when_its_client_leaves_is_stored_all_the_same(
     tmp_path: Path, migrated_file: Path
 ) -> None:
-    with slow_service(tmp_path, migrated_file, measuring=1.0, queue_wait=60) as port:
+    with slow_service(tmp_path, migrated_file, measuring=3.0, queue_wait=60) as port:
         storm = Storm(port)
         body = good_frame(labels={"monitor": "1"})
-        assert storm.attempt(1, body) == (0, 0.0)  # it waits for half of the second that measuring takes
-        time.sleep(1.5)
+        assert storm.attempt(1, body) == (0, 0.0)  # it waits for two of the three seconds that measuring takes
+        time.sleep(2.0)
         assert storm.attempt(1, body)[0] == 200
     assert (tmp_path / "measured").read_text().split() == ["1"]
