@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zstandard
+from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
@@ -34,10 +36,11 @@ class Waiting(Measurer):
     def warm_up(self) -> None:
         """Nothing."""
 
-    def measure(self, *args: Any, **options: Any) -> StepSummary:
+    def measure(self, batch: RaggedBatch, *args: Any, **options: Any) -> StepSummary:
+        self.batch = weakref.ref(batch)
         self.begun.set()
         assert self.let.wait(30)
-        return super().measure(*args, **options)
+        return super().measure(batch, *args, **options)
 
 
 @pytest.fixture
@@ -87,3 +90,22 @@ def test_while_a_batch_waits_what_it_holds_is_reserved(client: Client, device: W
     assert status == 200
     assert held <= reserved <= held + (OBJECTS if held else 0)
     assert decoding.used == 0
+
+
+def test_while_a_batch_waits_for_the_database_its_tokens_are_gone(client: Client, device: Waiting) -> None:
+    pipeline = client.app.state.services.pipeline
+    hung = threading.Event()
+    device.let.set()
+
+    async def scenario() -> tuple[int, bool, int]:
+        busy = asyncio.create_task(pipeline.writer.call(lambda: hung.wait(30)))
+        post = asyncio.create_task(client.http.post(URL, content=frame_of(mask=MASK), headers=SAFETENSORS))
+        await asyncio.to_thread(device.begun.wait, 30)
+        while device.batch() is not None and not post.done():
+            await asyncio.sleep(0.001)
+        reserved, waits = pipeline.decoding.used, not post.done()
+        hung.set()
+        await busy
+        return reserved, waits, (await post).status_code
+
+    assert client.run(scenario()) == (0, True, 200)

@@ -103,15 +103,21 @@ class Pipeline:
 
     async def ingest(self, run: str, body: Body) -> Outcome:
         """Decode, measure and store one shard of `run`; raises Refusal or Unavailable, and has then stored nothing."""
-        received_at = time.time()
-        async with self._decoded(body, lambda plain: self._message(run, plain, body.media_type)) as (message, digest):
-            measured = await self._measure(message, _claim(run, message, digest, received_at), body.gone)
-        if message.is_first_half:
-            return Outcome(message, measured.figures, None, await self._read.run(lambda: self.look_up(run, None)))
+        measured = await self._read_and_measured(run, body)
+        if measured.is_first_half:
+            return Outcome(
+                measured.envelope, measured.figures, None, await self._read.run(lambda: self.look_up(run, None))
+            )
         began = time.perf_counter()
         receipt = await self._finished(run, await self.writer.ingest(measured.record))
         self.metrics.stage("store", time.perf_counter() - began)
         return await self._counted(measured, receipt)
+
+    async def _read_and_measured(self, run: str, body: Body) -> Measured:
+        """What was measured of the body. Its message and what is reserved for it end here, together."""
+        received_at = time.time()
+        async with self._decoded(body, lambda plain: self._message(run, plain, body.media_type)) as (message, digest):
+            return await self._measure(message, _claim(run, message, digest, received_at), body.gone)
 
     async def _finished(self, run: str, receipt: Receipt) -> Receipt:
         """The receipt once its step is merged; as it was where that takes too long: the shard is stored anyway."""
@@ -270,10 +276,10 @@ class Pipeline:
         run = measured.record.key.run
         if not receipt.duplicate:
             self.counters.stored(run, measured.figures, measured.histograms)
-            return Outcome(measured.message, measured.figures, receipt)
+            return Outcome(measured.envelope, measured.figures, receipt)
         self.counters.duplicate(run)
         figures = await self._decode.run(receipt.summary.figures)
-        return Outcome(measured.message, figures, receipt)
+        return Outcome(measured.envelope, figures, receipt)
 
     async def _timed(self, stage: str, worker: Worker, job: Callable[[], Result], spent: float = 0.0) -> Result:
         """Run a job in its stage; what is counted is the work, `spent` seconds before it included, and no wait."""
@@ -329,4 +335,6 @@ def _claim(run: str, message: Message | Reduced, digest: bytes, received_at: flo
 
 
 def _measured(message: Message | Reduced, claim: ShardRecord, summary: StepSummary) -> Measured:
-    return Measured(message, replace(claim, summary=summary), summary.figures(), exposed(summary))
+    envelope = message.envelope.model_copy(update={"sequence_ids": None})
+    record = replace(claim, summary=summary)
+    return Measured(envelope, message.is_first_half, record, summary.figures(), exposed(summary))

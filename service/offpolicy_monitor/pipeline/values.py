@@ -14,7 +14,7 @@ from offpolicy_monitor.pipeline.turns import Gone
 from offpolicy_monitor.store import Known, Receipt, ShardRecord
 from offpolicy_monitor.summary.evaluation import Evaluation
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.wire.message import Message, Reduced
+from offpolicy_monitor.wire.schema import Envelope
 
 Detail = Literal["none", "sequence", "token"]
 
@@ -55,9 +55,10 @@ class Body:
 
 @dataclass(frozen=True)
 class Measured:
-    """A decoded message with everything that is stored, answered or counted of it."""
+    """Everything that is stored, answered or counted of a message; its tokens and sequence ids are not kept."""
 
-    message: Message | Reduced
+    envelope: Envelope
+    is_first_half: bool
     record: ShardRecord
     figures: Mapping[str, Any]
     histograms: Histograms
@@ -70,7 +71,7 @@ class Outcome:
     Of such a half's run, `known` has what the rules say.
     """
 
-    message: Message | Reduced
+    envelope: Envelope
     figures: Mapping[str, Any]
     receipt: Receipt | None
     known: Known | None = None

@@ -32,7 +32,7 @@ def batch_answer(run: str, outcome: Outcome, public_url: str) -> dict[str, Any]:
     The first half of a two-phase post is measured and answered alike, with `stored` false: it is kept in memory only,
     counts as no received shard, and its step is not complete by it.
     """
-    envelope, receipt = outcome.message.envelope, outcome.receipt
+    envelope, receipt = outcome.envelope, outcome.receipt
     told = receipt or outcome.known
     return {
         "run": run,
