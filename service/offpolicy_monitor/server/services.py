@@ -5,7 +5,8 @@ The one place that knows how store, device, pipeline and registry are wired. Tes
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -15,11 +16,10 @@ import structlog
 from fastapi import Request
 from prometheus_client import CollectorRegistry
 
-from offpolicy_monitor.errors import Unavailable
 from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.formats import Format
 from offpolicy_monitor.exposition.process import ProcessMetrics
-from offpolicy_monitor.exposition.runs import Detail, ExportedRun, RunExposition
+from offpolicy_monitor.exposition.runs import Detail, RunExposition
 from offpolicy_monitor.pipeline.admission import ByteBudget
 from offpolicy_monitor.pipeline.merging import Merging
 from offpolicy_monitor.pipeline.readers import Readers
@@ -28,6 +28,7 @@ from offpolicy_monitor.pipeline.values import Measurer
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.server import background
 from offpolicy_monitor.server.documents import Document, Documents
+from offpolicy_monitor.server.exporting import Exported
 from offpolicy_monitor.server.judging import RulesJudge
 from offpolicy_monitor.server.memory import Idle
 from offpolicy_monitor.server.probing import StoreProbe
@@ -38,6 +39,8 @@ from offpolicy_monitor.store import GradientStep, Leader, Store, Turn, leader_of
 
 log = structlog.get_logger("offpolicy_monitor.server")
 SWEEPS_PER_TIMEOUT = 10
+#: Threads for what runs beside the requests: one each for sweep, watch, purge and tidy.
+BESIDE = 4
 #: Threads for the routes that ask the store, and how long such a request waits for one, seconds.
 READERS = 16
 READ_WITHIN = 5.0
@@ -107,11 +110,13 @@ async def opened(
         writer = Writer(store, committed, patience=settings.store_timeout)
         pipeline = Pipeline(settings, writer, Merging(store, writer), measurer, metrics, counters, store.known)
         metrics.watch_inflight(lambda: pipeline.budget.used)
-        runs = RunExposition(exported_by(store, settings, leader), counters, detail_of(settings))
+        exported = Exported(store, settings, leader)
+        runs = RunExposition(exported, counters, detail_of(settings))
         scrapes = Shared(Documents(registry, runs).make)
         answers = ByteBudget(settings.answer_bytes, settings.admission_timeout, settings.variable("answer_bytes"))
         services = Services(settings, store, pipeline, registry, metrics, scrapes, StoreProbe(store), answers)
-        beside = [asyncio.create_task(job) for job in _beside(services, leader)]
+        threads = ThreadPoolExecutor(BESIDE, thread_name_prefix="beside")
+        beside = [asyncio.create_task(job) for job in _beside(services, leader, threads)]
         await asyncio.to_thread(leader.start, teller.wake)
         teller.start()
         try:
@@ -120,8 +125,9 @@ async def opened(
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
-            services.readers.close()
-            services.probe.close()
+            threads.shutdown(wait=False, cancel_futures=True)
+            for part in (services.readers, services.probe, exported):
+                part.close()
             await asyncio.to_thread(pipeline.close)
             await asyncio.to_thread(teller.close, LAST_WORDS_SECONDS)
             await asyncio.to_thread(leader.close)
@@ -131,35 +137,29 @@ async def opened(
         await asyncio.to_thread(store.close)
 
 
-def _beside(services: Services, leader: Leader) -> Iterator[Coroutine[Any, Any, None]]:
-    """What runs beside the requests; what changes the store only where this process leads."""
-    store, pipeline, timeout = services.store, services.pipeline, services.settings.step_timeout
+def _beside(services: Services, leader: Leader, threads: Executor) -> Iterator[Coroutine[Any, Any, None]]:
+    """What runs beside the requests; what changes the store does so only where this process leads."""
+    store, pipeline, settings = services.store, services.pipeline, services.settings
+    loop, turn = asyncio.get_running_loop(), turn_of(pipeline.writer)
 
     def is_warm() -> None:
         services.device_is_warm = True
 
-    turn = turn_of(pipeline.writer)
+    def led(work: Callable[[], int]) -> Callable[[], Awaitable[int]]:
+        async def one_round() -> int:
+            return await loop.run_in_executor(threads, work) if leader.leads() else 0
 
-    async def sweep() -> int:
-        return await asyncio.to_thread(store.sweep, time.time(), timeout, turn) if leader.leads() else 0
+        return one_round
 
-    async def watch() -> int:
-        return await asyncio.to_thread(store.watch, services.settings.run_expiry, turn) if leader.leads() else 0
+    def tidy() -> int:
+        return store.tidy(settings.settle_after, settings.block_steps, turn) + store.give_back(turn)
 
-    async def purge() -> int:
-        return await asyncio.to_thread(store.purge, turn) if leader.leads() else 0
-
+    sweep = led(lambda: store.sweep(time.time(), settings.step_timeout, turn))
     yield background.warm_up(pipeline.warm_up, is_warm)
-    yield background.keep_sweeping(sweep, timeout / SWEEPS_PER_TIMEOUT)
-    yield background.keep_watching(watch, WATCH_SECONDS)
-
-    async def tidy() -> int:
-        settings = services.settings
-        changed = await asyncio.to_thread(store.tidy, settings.settle_after, settings.block_steps, turn)
-        return changed + await asyncio.to_thread(store.give_back, turn)
-
-    yield background.keep_purging(purge, PURGE_SECONDS)
-    yield background.keep_tidying(tidy, TIDY_SECONDS)
+    yield background.keep_sweeping(sweep, settings.step_timeout / SWEEPS_PER_TIMEOUT)
+    yield background.keep_watching(led(lambda: store.watch(settings.run_expiry, turn)), WATCH_SECONDS)
+    yield background.keep_purging(led(lambda: store.purge(turn)), PURGE_SECONDS)
+    yield background.keep_tidying(led(tidy), TIDY_SECONDS)
     yield background.keep_small(Idle(), GIVE_BACK_SECONDS)
 
 
@@ -171,24 +171,6 @@ def turn_of(writer: Writer) -> Turn:
         return asyncio.run_coroutine_threadsafe(writer.aside(work), loop).result()
 
     return turn
-
-
-def exported_by(store: Store, settings: Settings, leader: Leader) -> Callable[[], Sequence[ExportedRun] | None]:
-    """The rows of a scrape, None where another process shows them.
-
-    A store that is away shows no runs: the process's own metrics must still be seen.
-    """
-
-    def exported() -> Sequence[ExportedRun] | None:
-        if not leader.leads():
-            return None
-        try:
-            return store.exported(settings.max_exported_runs, time.time() - settings.run_expiry)
-        except Unavailable as error:
-            log.warning("scrape without runs", reason=error.detail)
-            return ()
-
-    return exported
 
 
 def detail_of(settings: Settings) -> Detail:
