@@ -15,7 +15,7 @@ import pytest
 import torch
 from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.measure import library
-from offpolicy_monitor.measure.compiling import COMPILER, LOWEST_NICE, Compiling
+from offpolicy_monitor.measure.compiling import COMPILER, FIRST_TO_END, LOWEST_NICE, Compiling
 
 from tests.fixtures.kernels import outcome
 from tests.fixtures.service import COMMAND, STOPPED_WITHIN, clean_environment, free_port
@@ -76,6 +76,7 @@ def test_what_compiles_has_the_lowest_priority(begun: Compiling, cache: Path) ->
     (process, *_) = compilers(cache)
     wait_for(lambda: os.getpriority(os.PRIO_PROCESS, process) == LOWEST_NICE)
     wait_for(lambda: os.sched_getscheduler(process) == SCHED_IDLE == os.SCHED_IDLE)
+    assert Path(f"/proc/{process}/oom_score_adj").read_text().strip() == str(FIRST_TO_END)
 
 
 def test_stopping_ends_every_process_that_compiles_and_leaves_nothing_behind(begun: Compiling, cache: Path) -> None:

@@ -27,6 +27,8 @@ LONGEST: Final = 3600.0
 #: Seconds between two looks at whether another process still compiles.
 LOOK: Final = 0.5
 LOWEST_NICE: Final = 19
+#: The largest value of Linux's oom_score_adj.
+FIRST_TO_END: Final = 1000
 #: Seconds that the end waits for the thread, which has nothing left to wait for itself.
 LAST_SECONDS: Final = 5.0
 
@@ -149,7 +151,12 @@ class Compiling:
 
 
 def _to_lowest_priority(process: int) -> None:
-    """Let it have what nobody else wants, where the system knows such a thing, else as little as it can."""
+    """Let it have what nobody else wants, where the system knows such a thing, else as little as it can.
+
+    Where memory runs out it is to be ended, not the service, which is larger.
+    """
+    with suppress(OSError):
+        Path(f"/proc/{process}/oom_score_adj").write_text(str(FIRST_TO_END))
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, process, LOWEST_NICE)
         if hasattr(os, "SCHED_IDLE"):
