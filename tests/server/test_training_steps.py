@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.fixtures.application import JSON, SAFETENSORS, Application, Client, frame_bytes
+from tests.notify.receiver import Receiver, eventually, receiving
 
 SIGNS = np.tile([1, -1], 200)
 
@@ -57,19 +58,27 @@ class Trainer:
         return found
 
 
-def test_fourteen_drifting_steps_of_four_gradient_steps_raise_each_alert_once(client: Client) -> None:
-    trainer = Trainer(client)
-    for step in range(14):
-        trainer.step(step, gap=0.12, drift=0.4)
-    rows = [*trainer.alerts("pending"), *trainer.alerts("active"), *trainer.alerts("resolved")]
-    counted = Counter((row["alert"], row["severity"]) for row in rows)
-    assert {("MismatchKL", "warning"), ("TotalOffPolicy", "critical"), ("MultiplicativeError", "critical")} <= set(
-        counted
-    )
-    assert set(counted.values()) == {1}
-    assert {row["state"] for row in rows} == {"active"}
-    assert trainer.judged() == 13
-    assert {row["last_step"] for row in rows if row["since_step"] is not None} == {13}
+def test_fourteen_drifting_steps_of_four_gradient_steps_raise_each_alert_once(application: Application) -> None:
+    with receiving() as receiver, application(webhook_url=receiver.url) as client:
+        trainer = Trainer(client)
+        for step in range(14):
+            trainer.step(step, gap=0.12, drift=0.4)
+        rows = [*trainer.alerts("pending"), *trainer.alerts("active"), *trainer.alerts("resolved")]
+        counted = Counter((row["alert"], row["severity"]) for row in rows)
+        raised = {("MismatchKL", "warning"), ("TotalOffPolicy", "critical"), ("MultiplicativeError", "critical")}
+        assert raised <= set(counted)
+        assert set(counted.values()) == {1}
+        assert {row["state"] for row in rows} == {"active"}
+        assert trainer.judged() == 13
+        assert {row["last_step"] for row in rows if row["since_step"] is not None} == {13}
+        eventually(lambda: raised <= told(receiver).keys())
+        assert set(told(receiver).values()) == {1}
+        assert {body["state"] for body in receiver.taken} == {"active"}
+
+
+def told(receiver: Receiver) -> Counter[tuple[str, str]]:
+    """How often the webhook was told of each alert."""
+    return Counter((body["alert"], body["severity"]) for body in receiver.taken)
 
 
 def test_the_answered_verdict_changes_between_steps_and_not_within_them(client: Client) -> None:

@@ -1,6 +1,7 @@
 """What the rules say is kept with the step that it was said of, on SQLite and on PostgreSQL, and told once."""
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,6 +11,8 @@ from offpolicy_monitor.server.judging import RulesJudge
 from offpolicy_monitor.store import Receipt, Store
 from offpolicy_monitor.store.histories import RunHistory
 from offpolicy_monitor.store.locking import HeldRun
+from offpolicy_monitor.store.session import Database, parse_url
+from sqlalchemy import text
 
 from tests.fixtures import shards
 from tests.fixtures.stores import Clock
@@ -270,3 +273,21 @@ def test_what_an_attempt_was_judged_by_counts_no_longer_once_another_has_begun_t
     assert script.seen.columns["tokens"].tolist() == [10, 11, 12]
     store.ingest([shards.make_record(3, attempt=1, minibatch=1, minibatches=2, tokens=7)])
     assert script.seen.columns["tokens"].tolist() == [10, 11, 12, 14]
+
+
+def test_a_late_shard_of_a_step_whose_other_summaries_are_gone_leaves_what_was_said_of_it(
+    open_store: Open, database_url: str
+) -> None:
+    store, script = judged(open_store, {5: ("warning",)})
+    store.ingest([shards.make_record(5, 0, 2, minibatch=minibatch, minibatches=2) for minibatch in range(2)])
+    store.ingest([shards.make_record(5, 1, 2, minibatch=0, minibatches=2)])
+    store.sweep(now=9999.0, timeout=600.0)
+    seen = script.seen
+    assert seen is not None and states(store) == [("warning", "active", 5, 5)]
+    with closing(Database(parse_url(database_url))) as database, database.writing() as connection:
+        connection.execute(text("UPDATE steps SET summary = NULL, block = 7 WHERE minibatch = 0"))
+        connection.execute(text("UPDATE shards SET summary = :none WHERE minibatch = 0"), {"none": b""})
+    [receipt] = store.ingest([shards.make_record(5, 1, 2, minibatch=1, minibatches=2)])
+    assert isinstance(receipt, Receipt) and receipt.complete
+    assert script.seen is seen
+    assert states(store) == [("warning", "active", 5, 5)]

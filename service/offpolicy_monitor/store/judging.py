@@ -110,7 +110,7 @@ class Judging:
                 training_rows.wait(connection, place, step)
                 continue
             training_rows.drop_waiting(connection, place)
-            if step.counting:
+            if step.can_be_judged:
                 training_rows.keep(connection, place, step, self._figures(connection, run, step, merges))
                 judged.add(step.run)
         self.runs(connection, [held[name] for name in sorted(judged)], now)

@@ -45,6 +45,11 @@ class TrainingStep:
         return self.gradient_steps[-1].minibatch + 1
 
     @property
+    def can_be_judged(self) -> bool:
+        """Whether the figures of what counts are still there: not where an old gradient step has gone into a block."""
+        return bool(self.counting) and not any(step.block for step in self.gradient_steps)
+
+    @property
     def since(self) -> float:
         """When the newest gradient step began, unix seconds."""
         return max(step.first_received_at for step in self.gradient_steps)
