@@ -162,6 +162,29 @@ def test_each_step_keeps_its_own_summary_where_that_is_wanted(store: Store, data
     assert sizes(database_url) == (0, KEPT + 20, 0)
 
 
+def test_a_run_whose_steps_cannot_be_merged_keeps_no_other_from_getting_small(
+    store: Store, database_url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for run, tokens in (("bad", 13), ("good", 100)):
+        for step in range(KEPT + 10):
+            ingest(store, make_record(step, run=run, tokens=tokens))
+    clock.now += DAY + 1
+    whole = StepSummary.merge
+
+    def merge(left: StepSummary, right: StepSummary) -> StepSummary:
+        if left.batch["tokens"] == 13:
+            raise OverflowError("sums beyond a float")
+        return whole(left, right)
+
+    monkeypatch.setattr(StepSummary, "merge", merge)
+    with pytest.raises(OverflowError):
+        store.tidy(DAY, 10)
+    assert sizes(database_url) == (0, 2 * KEPT + 10, 1)
+    assert store.step("bad", 0)["tokens"] == 13
+    monkeypatch.undo()
+    assert store.tidy(DAY, 10) == 10
+
+
 def test_a_crash_between_two_portions_loses_nothing(
     open_store: Callable[[], Store], database_url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,13 +215,23 @@ class Store:
         """Make steps small whose last shard is `settle_after` seconds old; answers how many steps were changed.
 
         Their shards' summaries go, and of all but the newest steps of a run `block_steps` each are merged into one;
-        with 1 each step keeps its own.
+        with 1 each step keeps its own. What fails for one run is raised after the others were done.
         """
         before = self._clock() - settle_after
         changed = self._until_none(turn, lambda connection: settling.settle_portion(connection, before))
         with self._database.reading() as connection:
             wanted = settling.read_runs(connection, block_steps) if block_steps > 1 else ()
-        return changed + sum(self._merge_blocks(run, block_steps, turn) for run in wanted)
+        failures: list[Exception] = []
+        for run in wanted:
+            try:
+                changed += self._merge_blocks(run, block_steps, turn)
+            except Unavailable:
+                raise
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return changed
 
     def _merge_blocks(self, run: int, block_steps: int, turn: Turn) -> int:
         """Merge the old steps of one run, a block a turn."""
