@@ -1,6 +1,7 @@
 """A deleted run is gone for every reader at once; its rows go in portions, and go on after a crash."""
 
 from collections.abc import Callable
+from contextlib import closing
 from itertools import pairwise
 
 import pytest
@@ -75,3 +76,18 @@ def test_a_run_goes_in_portions_and_lets_others_write_between_them(
     assert store.purge() > 5
     assert rows(database_url)[:3] == [1, 3, 3]
     assert [run["run"] for run in store.runs().rows] == ["other"]
+
+
+def test_two_processes_delete_different_runs(postgres_url: str) -> None:
+    with closing(Store.open(postgres_url)) as first, closing(Store.open(postgres_url)) as second:
+        for run in ("a", "b"):
+            first.ingest([make_record(run=run)])
+            first.delete_run(run)
+        database = Database(parse_url(postgres_url))
+        with database.writing() as connection:
+            assert deleting.delete_portion(connection)
+            assert second.purge() > 0
+            assert rows(postgres_url)[:3] == [1, 1, 1]
+        first.purge()
+        assert rows(postgres_url)[:3] == [0, 0, 0]
+        database.close()

@@ -6,7 +6,7 @@ interrupts goes on after the next start. Every function takes the caller's conne
 
 from typing import Final
 
-from sqlalchemy import Connection, Table, delete, func, select, true, tuple_, update
+from sqlalchemy import Connection, Table, delete, select, true, tuple_, update
 
 from offpolicy_monitor.store.locking import hold_run
 from offpolicy_monitor.store.tables import alerts, judgements, metadata, runs
@@ -36,7 +36,9 @@ def mark_deleted(connection: Connection, name: str) -> None:
 
 def delete_portion(connection: Connection) -> bool:
     """Delete some rows of one deleted run; whether there may be more."""
-    run = connection.execute(select(func.min(runs.c.id)).where(runs.c.deleted.is_not(None))).scalar()
+    # Of two processes that meet in PostgreSQL one deletes a run, the other the next.
+    query = select(runs.c.id).where(runs.c.deleted.is_not(None)).order_by(runs.c.id).limit(1)
+    run = connection.execute(query.with_for_update(skip_locked=True)).scalar()
     if run is None:
         return False
     if not any(_delete_some(connection, table, run) for table in _IN_PORTIONS):
