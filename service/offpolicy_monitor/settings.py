@@ -128,6 +128,9 @@ class Settings(BaseSettings):
     max_job_age: float = Field(
         120.0, gt=0, description="Age of the oldest job of a stage above which /readyz answers 503, seconds."
     )
+    max_connections: int = Field(
+        900, ge=1, description="Most connections at once; of more, those that are idle are closed, the longest first."
+    )
     answer_bytes: int = Field(
         64 * MEBIBYTE, ge=1, description="Bytes of answers to reads held at once, unread ones too; later reads wait."
     )

@@ -4,6 +4,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -140,6 +141,37 @@ def test_the_url_of_a_request_is_bounded(service: Service, size: int, status: in
         answered, headers, body = answer_of(connection)
     assert (answered, headers["content-type"]) == (status, "application/problem+json")
     assert (b"65536 bytes" in body) == (status == 431)
+
+
+def test_idle_connections_make_room_for_new_ones(tmp_path: Path) -> None:
+    """Those that say nothing, begin a head, or were answered; one that is in the middle of its body stays."""
+    settings = {"OFFPOLICY_MAX_CONNECTIONS": "10", "OFFPOLICY_BODY_IDLE_TIMEOUT": "60"}
+    with serving(tmp_path, **settings) as service, contextlib.ExitStack() as stack:
+        body = json_bytes(step=5)
+        at_work = stack.enter_context(service.connect())
+        at_work.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body[:-1])
+        for number in range(30):
+            connection = stack.enter_context(service.connect())
+            connection.sendall((b"", GET[:9], GET)[number % 3])
+            if number % 3 == 2:
+                assert answer_of(connection)[0] == 200
+        for step in range(3):
+            assert service.post(json_bytes(step=step))[0] == 200
+        files = (Path("/proc") / str(service.process.pid) / "fd").iterdir()
+        assert sum(file.readlink().name.startswith("socket:") for file in files) <= 16
+        at_work.sendall(body[-1:])
+        assert answer_of(at_work)[0] == 200
+
+
+def test_where_all_connections_are_at_work_the_next_is_503(tmp_path: Path) -> None:
+    with serving(tmp_path, OFFPOLICY_MAX_CONNECTIONS="4") as service, contextlib.ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(service.connect()).sendall(HEAD + b"Content-Length: 9\r\n\r\n")
+        time.sleep(0.5)
+        with service.connect() as refused:
+            status, headers, document = answer_of(refused)
+    assert (status, headers["connection"], headers["retry-after"]) == (503, "close", "1")
+    assert b"too-many-connections" in document
 
 
 def test_garbage_behind_a_request_does_not_cut_its_answer(service: Service) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.errors import Problem, Refusal, Unavailable
 from offpolicy_monitor.server.answering import Answering
 from offpolicy_monitor.server.problems import FAULT_KEY, response_to
 from offpolicy_monitor.server.room import TAKER_KEY, Taker
@@ -32,12 +32,14 @@ class BoundedProtocol(HttpToolsProtocol):
     """Answers 431 to a head over MAX_HEAD_BYTES and to trailers over MAX_TRAILER_BYTES, and ends the connection.
 
     It ends as well where a head takes longer than HEAD_TIMEOUT seconds, where the answer comes before the body's end,
-    and where the client takes nothing of its answer for `write_timeout` seconds.
+    and where the client takes nothing of its answer for `write_timeout` seconds. Of more than `most` connections those
+    that are idle end, the longest first.
     """
 
-    def __init__(self, *arguments: Any, write_timeout: float, **named: Any) -> None:
+    def __init__(self, *arguments: Any, write_timeout: float, most: int = 1 << 30, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._write_timeout = write_timeout
+        self._write_timeout, self._most = write_timeout, most
+        self._idle_since = self.loop.time()
         self._unread = NOTHING
         self._in_head = self._refused = False
         #: Bytes parsed since there was last a piece of a body, or a head or a message complete.
@@ -52,6 +54,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(self._bounded)
         self.flow = self._flow = BoundedFlow(self._bounded)
         self._await_head()
+        if len(self.connections) > self._most:
+            self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
@@ -71,6 +75,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Go on with what was pipelined."""
+        self._idle_since = self.loop.time()
         super().on_response_complete()
         self._parse()
 
@@ -136,7 +141,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """What cannot be parsed is refused like everything else."""
         self._refuse_the_rest(Refusal(*NOT_HTTP))
 
-    def _refuse_the_rest(self, refusal: Refusal) -> None:
+    def _refuse_the_rest(self, refusal: Problem) -> None:
         """Read no more of this connection; an answer that is under way is still given, a body's reader learns why."""
         self._unread, self._refused = NOTHING, True
         self._flow.hold()
@@ -148,7 +153,19 @@ class BoundedProtocol(HttpToolsProtocol):
             self.cycle.scope[FAULT_KEY] = refusal  # type: ignore[literal-required]
             self.cycle.message_event.set()
 
-    def _answer_and_close(self, refusal: Refusal) -> None:
+    def _make_room(self) -> None:
+        """End the connection that has been idle for longest; where all are at work, this one."""
+        idle = [other for other in self.connections if isinstance(other, BoundedProtocol) and other._is_idle(self)]
+        if idle:
+            min(idle, key=lambda other: other._idle_since).transport.abort()
+        else:
+            self._refuse_the_rest(Unavailable(503, "too-many-connections", f"all {self._most} connections are at work"))
+
+    def _is_idle(self, newest: "BoundedProtocol") -> bool:
+        at_work = self.cycle is not None and not self.cycle.response_complete
+        return self is not newest and not at_work and not self.transport.is_closing()
+
+    def _answer_and_close(self, refusal: Problem) -> None:
         """Answer a request that never became one."""
         response = response_to(refusal)
         head = b"".join(b"%s: %s\r\n" % header for header in response.raw_headers)

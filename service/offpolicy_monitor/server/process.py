@@ -175,7 +175,7 @@ def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=partial(BoundedProtocol, write_timeout=settings.write_timeout),  # type: ignore[arg-type]
+        http=partial(BoundedProtocol, write_timeout=settings.write_timeout, most=settings.max_connections),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,

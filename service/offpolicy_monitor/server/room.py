@@ -11,7 +11,7 @@ from typing import Any, Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 #: What an answer is taken for before it is made, bytes.
-LARGEST: Final = 5 << 20
+LARGEST: Final = 12 << 20
 #: Where the connection leaves its Taker.
 TAKER_KEY: Final = "offpolicy_monitor.taker"
 #: Seconds without taking anything after which a reader loses its answer to those that wait.
