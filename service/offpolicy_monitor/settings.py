@@ -138,7 +138,7 @@ class Settings(BaseSettings):
         20.0, gt=0, description="Longest time for a client to take the next 64 KiB of its answer, seconds."
     )
     step_timeout: float = Field(
-        600.0, gt=0, description="Age at which a step that still lacks shards counts as it is, seconds."
+        600.0, gt=0, description="Age at which a step that lacks shards or gradient steps counts as it is, seconds."
     )
     rollout_ttl: float = Field(3600.0, gt=0, description="How long a two-phase post's first half is kept, seconds.")
     rollout_bytes: int = Field(256 * MEBIBYTE, ge=0, description="Bytes of first halves kept; the oldest go first.")
