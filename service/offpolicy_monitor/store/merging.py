@@ -29,8 +29,9 @@ Failed = Callable[[GradientStep, Exception], None]
 
 @dataclass(frozen=True)
 class Merged:
-    """What is kept of a step's merge: of how many shards it is, its stored form, its figures."""
+    """A step's merge, and what is kept of it: of how many shards it is, its stored form, its figures."""
 
+    merge: StepSummary
     count: int
     summary: bytes
     figures: dict[str, Any]
@@ -38,7 +39,7 @@ class Merged:
     @classmethod
     def of(cls, summary: StepSummary, count: int, blob: bytes | None = None) -> "Merged":
         """`blob` is the summary's stored form, where it is there already."""
-        return cls(count, stored.to_bytes(summary) if blob is None else blob, summary.step_figures())
+        return cls(summary, count, stored.to_bytes(summary) if blob is None else blob, summary.step_figures())
 
 
 def merge_blobs(blobs: Sequence[bytes]) -> Merged:
