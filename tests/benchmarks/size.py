@@ -64,7 +64,7 @@ def sizes(url: str, summaries: Sequence[StepSummary], steps: int) -> tuple[float
     store.close()
     fresh = vacuum(url)
     store = Store.open(url, lambda: now + DAY + 1)
-    store.tidy(DAY, Settings.model_fields["block_steps"].default)
+    store.upkeep.tidy(DAY, Settings.model_fields["block_steps"].default)
     store.close()
     return (fresh - empty) / steps / 1000, (vacuum(url, full=True) - empty) / steps / 1000
 

@@ -109,7 +109,7 @@ class History(RuleBasedStateMachine):
 
     @rule()
     def pass_deadlines(self) -> None:
-        self.store.sweep(1e9, 600.0)
+        self.store.upkeep.sweep(1e9, 600.0)
         self.oracle.close_all()
 
     @rule()

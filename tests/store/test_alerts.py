@@ -92,7 +92,7 @@ def test_a_step_that_its_deadline_closes_is_judged(open_store: Open, clock: Cloc
     store, _ = judged(open_store, {0: ("warning",)})
     store.ingest([make_record(0, 0, 2, received_at=1000.0)])
     assert states(store) == []
-    store.sweep(now=2000.0, timeout=600.0)
+    store.upkeep.sweep(now=2000.0, timeout=600.0)
     assert states(store) == [("warning", "active", 0, 0)]
 
 
@@ -105,7 +105,7 @@ def test_the_history_is_that_of_the_newest_attempt_and_follows_late_shards(open_
     assert script.seen.columns["tokens"].tolist() == [100, 101, 102, 7]
     assert script.seen.columns["policy_version"][-1] == 9
     store.ingest([make_record(4, 0, 2, attempt=1, tokens=10)])
-    store.sweep(now=1e9, timeout=1.0)
+    store.upkeep.sweep(now=1e9, timeout=1.0)
     assert script.seen.columns["tokens"].tolist()[-1] == 10
     store.ingest([make_record(4, 1, 2, attempt=1, tokens=10)])
     assert script.seen.columns["tokens"].tolist()[-1] == 20
@@ -178,13 +178,13 @@ def test_silence_is_told_by_the_clock_and_ends_with_the_next_batch(open_store: O
     clock.now = 1100.0
     store.ingest([make_record(0, received_at=1000.0), make_record(1, received_at=1100.0)])
     clock.now = 1700.0
-    assert store.watch(expiry=86_400.0) == 0
+    assert store.upkeep.watch(expiry=86_400.0) == 0
     clock.now = 1701.0
-    assert store.watch(expiry=86_400.0) == 1
-    assert store.watch(expiry=86_400.0) == 0
+    assert store.upkeep.watch(expiry=86_400.0) == 1
+    assert store.upkeep.watch(expiry=86_400.0) == 0
     assert [row["alert"] for row in store.alerts(states=("active",)).rows] == ["RunSilent"]
     store.ingest([make_record(2, received_at=1701.0)])
-    assert store.watch(expiry=86_400.0) == 1
+    assert store.upkeep.watch(expiry=86_400.0) == 1
     assert [row["state"] for row in store.alerts().rows] == ["resolved"]
 
 
@@ -194,12 +194,12 @@ def test_a_step_that_stays_incomplete_is_told_by_the_clock(open_store: Open, clo
     store.ingest([make_record(step, received_at=1000.0 + 10 * step) for step in range(5)])
     store.ingest([make_record(5, 0, 2, received_at=1050.0)])
     clock.now = 1105.0
-    assert store.watch(expiry=86_400.0) == 0
+    assert store.upkeep.watch(expiry=86_400.0) == 0
     clock.now = 1111.0
-    assert store.watch(expiry=86_400.0) == 1
+    assert store.upkeep.watch(expiry=86_400.0) == 1
     assert store.exported(10, 0.0)[0].open_since == 1050.0
     store.ingest([make_record(5, 1, 2, received_at=1111.0)])
-    assert store.watch(expiry=86_400.0) == 1
+    assert store.upkeep.watch(expiry=86_400.0) == 1
     assert [(row["alert"], row["state"]) for row in store.alerts().rows] == [("IncompleteStep", "resolved")]
 
 
@@ -210,7 +210,7 @@ def test_a_finished_run_and_one_that_has_left_have_no_alerts(open_store: Open, c
     assert [(row["run"], row["state"]) for row in store.alerts().rows] == [("gone", "active"), ("done", "resolved")]
     store.update_run("done", labels={"a": "b"})
     clock.now += 100_000
-    assert store.watch(expiry=86_400.0) == 1
+    assert store.upkeep.watch(expiry=86_400.0) == 1
     assert {row["state"] for row in store.alerts().rows} == {"resolved"}
 
 
@@ -251,16 +251,16 @@ def test_a_store_opened_again_goes_on_waiting(open_store: Open, clock: Clock) ->
     store.ingest([shards.make_record(0, minibatches=2)])
     store.close()
     again, script = judged(open_store, {0: ("warning",)})
-    assert again.sweep(now=1599.0, timeout=600.0) == 0
+    assert again.upkeep.sweep(now=1599.0, timeout=600.0) == 0
     assert script.seen is None
-    again.sweep(now=1600.0, timeout=600.0)
+    again.upkeep.sweep(now=1600.0, timeout=600.0)
     assert states(again) == [("warning", "active", 0, 0)]
 
 
 def test_steps_that_nobody_completes_are_all_judged_when_their_time_is_up(open_store: Open) -> None:
     store, script = judged(open_store, {})
     store.ingest([shards.make_record(step, minibatches=2) for step in range(150)])
-    store.sweep(now=9999.0, timeout=600.0)
+    store.upkeep.sweep(now=9999.0, timeout=600.0)
     assert script.seen is not None and list(script.seen.steps) == list(range(150))
 
 
@@ -281,7 +281,7 @@ def test_a_late_shard_of_a_step_whose_other_summaries_are_gone_leaves_what_was_s
     store, script = judged(open_store, {5: ("warning",)})
     store.ingest([shards.make_record(5, 0, 2, minibatch=minibatch, minibatches=2) for minibatch in range(2)])
     store.ingest([shards.make_record(5, 1, 2, minibatch=0, minibatches=2)])
-    store.sweep(now=9999.0, timeout=600.0)
+    store.upkeep.sweep(now=9999.0, timeout=600.0)
     seen = script.seen
     assert seen is not None and states(store) == [("warning", "active", 5, 5)]
     with closing(Database(parse_url(database_url))) as database, database.writing() as connection:

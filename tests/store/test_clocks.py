@@ -39,12 +39,12 @@ def test_one_shard_received_while_the_clock_was_ahead_does_not_keep_its_run_live
     clock.now = 1060.0
     said = watched.run("r1")
     assert datetime.fromisoformat(said["last_batch_at"]).timestamp() == last_batch(watched) == 1060.0
-    watched.watch(expiry=DAY)
+    watched.upkeep.watch(expiry=DAY)
     clock.now = 1659.0
-    watched.watch(expiry=DAY)
+    watched.upkeep.watch(expiry=DAY)
     assert (watched.run("r1")["state"], last_batch(watched), told(watched)) == ("live", 1060.0, set())
     clock.now = 1661.0
-    watched.watch(expiry=DAY)
+    watched.upkeep.watch(expiry=DAY)
     assert (watched.run("r1")["state"], last_batch(watched), told(watched)) == ("silent", 1060.0, {"RunSilent"})
 
 
@@ -67,10 +67,10 @@ def test_a_clock_set_back_by_an_hour_leaves_no_step_open_for_that_hour(watched: 
     clock.now = 10_000.0
     receive(watched, clock, (0, 0, 1), (1, 0, 2))
     clock.now = 6_400.0
-    assert watched.sweep(clock.now, timeout=600.0) == 0
+    assert watched.upkeep.sweep(clock.now, timeout=600.0) == 0
     assert watched.exported(9, 0.0)[0].open_since == 6_400.0
-    assert watched.sweep(6_999.0, timeout=600.0) == 0
-    assert watched.sweep(7_000.0, timeout=600.0) == 1
+    assert watched.upkeep.sweep(6_999.0, timeout=600.0) == 0
+    assert watched.upkeep.sweep(7_000.0, timeout=600.0) == 1
     assert watched.states("r1")[0] == 1
 
 
@@ -79,15 +79,15 @@ def test_a_clock_set_back_by_an_hour_leaves_no_training_step_waiting_for_that_ho
 ) -> None:
     clock.now = 10_000.0
     receive(watched, clock, (0, 0, 1), minibatches=2)
-    watched.sweep(6_400.0, timeout=600.0)
-    watched.sweep(6_999.0, timeout=600.0)
+    watched.upkeep.sweep(6_400.0, timeout=600.0)
+    watched.upkeep.sweep(6_999.0, timeout=600.0)
     assert watched.states("r1")[0] is None
-    watched.sweep(7_000.0, timeout=600.0)
+    watched.upkeep.sweep(7_000.0, timeout=600.0)
     assert watched.states("r1")[0] == 0
 
 
 def test_many_times_that_lie_ahead_are_all_brought_back(watched: Store, clock: Clock) -> None:
     clock.now = 10_000.0
     receive(watched, clock, *((step, 0, 2) for step in range(250)))
-    watched.sweep(6_400.0, timeout=600.0)
-    assert watched.sweep(7_000.0, timeout=600.0) == 250
+    watched.upkeep.sweep(6_400.0, timeout=600.0)
+    assert watched.upkeep.sweep(7_000.0, timeout=600.0) == 250

@@ -36,7 +36,7 @@ def test_a_deleted_run_vanishes_before_its_rows_do_and_frees_its_name(store: Sto
         store.delete_run("r1")
     [receipt] = store.ingest([make_record(1, content=7)])
     assert isinstance(receipt, Receipt) and (receipt.duplicate, receipt.complete) == (False, True)
-    store.purge()
+    store.upkeep.purge()
     assert rows(database_url)[:3] == [1, 1, 1]
     assert [row["step"] for row in store.steps("r1").rows] == [1]
 
@@ -44,8 +44,8 @@ def test_a_deleted_run_vanishes_before_its_rows_do_and_frees_its_name(store: Sto
 def test_steps_of_a_deleted_run_are_not_closed_any_more(store: Store) -> None:
     store.ingest([make_record(shards=2)])
     store.delete_run("r1")
-    assert store.sweep(1e9, 600.0) == 0
-    assert store.watch(expiry=86_400.0) == 0
+    assert store.upkeep.sweep(1e9, 600.0) == 0
+    assert store.upkeep.watch(expiry=86_400.0) == 0
 
 
 def test_a_run_goes_in_portions_and_lets_others_write_between_them(
@@ -67,13 +67,13 @@ def test_a_run_goes_in_portions_and_lets_others_write_between_them(
         return found
 
     with pytest.raises(InterruptedError):
-        store.purge(turn)
+        store.upkeep.purge(turn)
     assert all(before[0] + before[1] - sum(after) + 1 <= 5 for before, after in pairwise(left))
     assert sum(left[-1]) > 10
 
     store.close()
     store = open_store()
-    assert store.purge() > 5
+    assert store.upkeep.purge() > 5
     assert rows(database_url)[:3] == [1, 3, 3]
     assert [run["run"] for run in store.runs().rows] == ["other"]
 
@@ -86,8 +86,8 @@ def test_two_processes_delete_different_runs(postgres_url: str) -> None:
         database = Database(parse_url(postgres_url))
         with database.writing() as connection:
             assert deleting.delete_portion(connection)
-            assert second.purge() > 0
+            assert second.upkeep.purge() > 0
             assert rows(postgres_url)[:3] == [1, 1, 1]
-        first.purge()
+        first.upkeep.purge()
         assert rows(postgres_url)[:3] == [0, 0, 0]
         database.close()

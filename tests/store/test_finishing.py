@@ -36,15 +36,15 @@ def test_the_last_shard_of_a_large_step_is_stored_without_merging_the_others(sto
     assert store.exported(9, 0.0)[0].step is None
     assert store.series("r1", "tokens")["value"] == []
 
-    merges = store.merge([receipt.unmerged])
-    assert store.keep(merges) == 1
+    merges = store.upkeep.merge([receipt.unmerged])
+    assert store.upkeep.keep(merges) == 1
 
-    finished = store.finished(receipt, "r1")
+    finished = store.upkeep.finished(receipt, "r1")
     assert (finished.step_completed, finished.unmerged) == (True, None)
     assert store.exported(9, 0.0)[0].coverage == 1.0
     row, expected = store.step("r1", 0), merge_all(record.summary for record in records).figures()
     assert (row["complete"], row["received_shards"], row["gaps"]) == (True, MANY, expected["gaps"])
-    assert store.keep(merges) == 0
+    assert store.upkeep.keep(merges) == 0
 
 
 def test_figures_do_not_depend_on_the_order_in_which_the_shards_of_a_large_step_came(store: Store) -> None:
@@ -52,7 +52,7 @@ def test_figures_do_not_depend_on_the_order_in_which_the_shards_of_a_large_step_
         records = [make_record(shard=shard, shards=MANY, run=run) for shard in range(MANY)][::order]
         records = [replace(record, summary=make_record(shard=record.key.shard).summary) for record in records]
         stored_one_by_one(store, records)
-    assert store.sweep(0.0, 600.0) == 2
+    assert store.upkeep.sweep(0.0, 600.0) == 2
     assert store.step("forth", 0)["gaps"] == store.step("back", 0)["gaps"]
 
 
@@ -61,7 +61,7 @@ def test_a_merge_that_a_crash_prevented_is_made_by_the_next_sweep(open_store: Ca
     stored_one_by_one(store, [make_record(shard=shard, shards=MANY) for shard in range(MANY)])
     store.close()
     store = open_store()
-    assert store.sweep(0.0, 600.0) == 1
+    assert store.upkeep.sweep(0.0, 600.0) == 1
     assert store.step("r1", 0)["complete"] is True
     assert store.exported(9, 0.0)[0].step == 0
 
@@ -69,12 +69,12 @@ def test_a_merge_that_a_crash_prevented_is_made_by_the_next_sweep(open_store: Ca
 def test_a_late_shard_of_a_large_step_shows_once_it_is_merged(store: Store) -> None:
     records = [make_record(shard=shard, shards=MANY) for shard in range(MANY)]
     stored_one_by_one(store, records[1:])
-    assert store.sweep(1e9, 600.0) == 1
+    assert store.upkeep.sweep(1e9, 600.0) == 1
     [receipt] = ingest(store, records[0])
     assert (receipt.complete, receipt.step_completed) == (True, False)
     assert (store.step("r1", 0)["received_shards"], store.step("r1", 0)["tokens"]) == (MANY - 1, 100 * (MANY - 1))
     assert receipt.unmerged is not None
-    assert store.keep(store.merge([receipt.unmerged])) == 1
+    assert store.upkeep.keep(store.upkeep.merge([receipt.unmerged])) == 1
     row, expected = store.step("r1", 0), merge_all(record.summary for record in records).figures()
     assert (row["complete"], row["received_shards"], row["gaps"]) == (True, MANY, expected["gaps"])
     assert store.series("r1", "tokens")["value"] == [100 * MANY]
@@ -83,22 +83,22 @@ def test_a_late_shard_of_a_large_step_shows_once_it_is_merged(store: Store) -> N
 def test_an_older_merge_does_not_replace_a_newer_one(store: Store) -> None:
     records = [make_record(shard=shard, shards=MANY + 1) for shard in range(MANY)]
     stored_one_by_one(store, records[:-1])
-    store.sweep(1e9, 600.0)
+    store.upkeep.sweep(1e9, 600.0)
     first = ingest(store, records[-1])[0].unmerged
     assert first is not None
-    older = store.merge([first])
+    older = store.upkeep.merge([first])
     [last] = ingest(store, make_record(shard=MANY, shards=MANY + 1))
-    assert store.keep(store.merge([first])) == 1
-    assert store.keep(older) == 0
+    assert store.upkeep.keep(store.upkeep.merge([first])) == 1
+    assert store.upkeep.keep(older) == 0
     assert (store.step("r1", 0)["received_shards"], last.complete) == (MANY + 1, True)
 
 
 def test_a_step_superseded_while_it_is_merged_is_not_kept(store: Store) -> None:
     receipt = stored_one_by_one(store, [make_record(shard=shard, shards=MANY) for shard in range(MANY)])
     assert receipt.unmerged is not None
-    merges = store.merge([receipt.unmerged])
+    merges = store.upkeep.merge([receipt.unmerged])
     ingest(store, make_record(attempt=1))
-    assert store.keep(merges) == 0
+    assert store.upkeep.keep(merges) == 0
     assert store.step("r1", 0)["attempt"] == 1
 
 
@@ -122,13 +122,13 @@ def test_a_step_that_cannot_be_merged_does_not_keep_others_open_and_is_not_tried
     for step in range(20):
         ingest(store, *(make_record(step, shard, 3, tokens=13 if step == 5 else 100) for shard in range(2)))
     failing_merges(monkeypatch, 13)
-    assert store.sweep(1e9, 600.0) == 19
+    assert store.upkeep.sweep(1e9, 600.0) == 19
     assert told == [(5, "sums beyond a float")]
-    assert store.sweep(1e9, 600.0) == 0
+    assert store.upkeep.sweep(1e9, 600.0) == 0
     assert len(told) == 1
     monkeypatch.undo()
     store.close()
-    assert open_store().sweep(1e9, 600.0) == 1
+    assert open_store().upkeep.sweep(1e9, 600.0) == 1
 
 
 def test_a_step_that_cannot_be_kept_does_not_keep_others_of_its_run_open(
@@ -145,7 +145,7 @@ def test_a_step_that_cannot_be_kept_does_not_keep_others_of_its_run_open(
         whole(connection, held, touched, merged)  # type: ignore[arg-type]
 
     monkeypatch.setattr("offpolicy_monitor.store.finishing.save_steps", save_steps)
-    assert store.sweep(1e9, 600.0) == 4
+    assert store.upkeep.sweep(1e9, 600.0) == 4
     assert told == [3]
     assert store.series("r1", "tokens")["step"] == [0, 1, 2, 4]
 
@@ -187,7 +187,7 @@ def test_a_sweep_writes_a_few_steps_a_turn(store: Store) -> None:
         turns.append(work())
         return turns[-1]
 
-    assert store.sweep(1e9, 600.0, turn) == 30
+    assert store.upkeep.sweep(1e9, 600.0, turn) == 30
     assert sum(turns) == 30 and max(turns) <= finishing.MOST
 
 
@@ -202,7 +202,7 @@ def test_merging_a_large_step_leaves_the_store_to_others(store: Store, monkeypat
         return merge_blobs(blobs)
 
     monkeypatch.setattr("offpolicy_monitor.store.merging.merge_blobs", slowly)
-    thread = threading.Thread(target=store.merge, args=([receipt.unmerged],))
+    thread = threading.Thread(target=store.upkeep.merge, args=([receipt.unmerged],))
     thread.start()
     try:
         assert inside.wait(10)

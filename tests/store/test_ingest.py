@@ -219,10 +219,10 @@ def test_an_empty_group_is_nothing(store: Store) -> None:
 
 def test_a_step_counts_after_its_deadline_with_what_it_has(store: Store) -> None:
     ingest(store, make_record(shards=2, received_at=100.0))
-    assert store.sweep(699.0, 600.0) == 0
+    assert store.upkeep.sweep(699.0, 600.0) == 0
     assert store.exported(9, 0.0)[0].step is None
-    assert store.sweep(700.0, 600.0) == 1
-    assert store.sweep(700.0, 600.0) == 0
+    assert store.upkeep.sweep(700.0, 600.0) == 1
+    assert store.upkeep.sweep(700.0, 600.0) == 0
     [exported] = store.exported(9, 0.0)
     assert (exported.step, exported.coverage, exported.figures["tokens"]) == (0, 0.5, 100)
     row = store.step("r1", 0)
@@ -231,13 +231,13 @@ def test_a_step_counts_after_its_deadline_with_what_it_has(store: Store) -> None
 
 def test_more_steps_may_be_overdue_than_one_transaction_closes(store: Store) -> None:
     ingest(store, *(make_record(step, shards=2) for step in range(70)))
-    assert store.sweep(9999.0, 600.0) == 70
+    assert store.upkeep.sweep(9999.0, 600.0) == 70
 
 
 def test_a_late_shard_recomputes_a_step_that_was_closed(store: Store) -> None:
     records = [make_record(shard=i, shards=3, tokens=10) for i in range(3)]
     ingest(store, records[2])
-    store.sweep(9999.0, 600.0)
+    store.upkeep.sweep(9999.0, 600.0)
     [receipt] = ingest(store, records[0])
     assert (receipt.complete, receipt.step_completed) == (False, True)
     assert store.exported(9, 0.0)[0].figures["tokens"] == 20
@@ -268,13 +268,13 @@ def test_what_was_acknowledged_is_there_after_a_restart(open_store: Callable[[],
 def test_a_deleted_run_leaves_nothing_and_may_begin_again(store: Store, database_url: str) -> None:
     ingest(store, make_record(), make_record(1, 0, 2), make_record(run="r2"))
     store.delete_run("r1")
-    store.purge()
+    store.upkeep.purge()
     assert [rows(database_url, table) for table in (runs, shards, steps)] == [1, 1, 1]
     [receipt] = ingest(store, make_record(content=5))
     assert (receipt.duplicate, receipt.complete) == (False, True)
     store.delete_run("r1")
     store.delete_run("r2")
-    store.purge()
+    store.upkeep.purge()
     assert [rows(database_url, table) for table in (runs, shards, steps, metrics)] == [0, 0, 0, 0]
 
 

@@ -59,9 +59,9 @@ def test_a_settled_step_keeps_its_sum_and_recognises_its_shards(store: Store, da
     ingest(store, *records)
     before = store.step("r1", 0)
     clock.now += DAY
-    assert store.tidy(DAY, 10) == 0
+    assert store.upkeep.tidy(DAY, 10) == 0
     clock.now += 1
-    assert store.tidy(DAY, 10) == 1
+    assert store.upkeep.tidy(DAY, 10) == 1
     assert sizes(database_url) == (0, 1, 0)
     assert store.step("r1", 0) == before
     assert same(store.summary("r1")[2], merge_all(record.summary for record in records))
@@ -77,15 +77,15 @@ def test_a_duplicate_of_a_settled_step_is_measured_to_be_answered(store: Store, 
     known = store.known("r1", records[0])
     assert isinstance(known.answer, StepSummary)
     clock.now += DAY + 1
-    store.tidy(DAY, 10)
+    store.upkeep.tidy(DAY, 10)
     assert store.known("r1", records[0]) == Known(None, None)
 
 
 def test_a_shard_that_comes_after_its_step_was_settled_is_refused(store: Store, clock: Clock) -> None:
     ingest(store, make_record(shard=0, shards=3))
-    store.sweep(1e9, 600.0)
+    store.upkeep.sweep(1e9, 600.0)
     clock.now += DAY + 1
-    store.tidy(DAY, 10)
+    store.upkeep.tidy(DAY, 10)
     [refusal] = store.ingest([make_record(shard=1, shards=3)])
     assert isinstance(refusal, Refusal)
     assert (refusal.status, refusal.kind) == (409, "step-settled")
@@ -98,14 +98,14 @@ def test_a_shard_that_comes_after_its_step_was_settled_is_refused(store: Store, 
 def test_a_step_that_is_still_open_is_not_settled(store: Store, database_url: str, clock: Clock) -> None:
     ingest(store, make_record(shard=0, shards=3))
     clock.now += DAY + 1
-    assert store.tidy(DAY, 10) == 0
+    assert store.upkeep.tidy(DAY, 10) == 0
     assert sizes(database_url)[0] == 1
 
 
 def old_steps(store: Store, clock: Clock, count: int) -> list[ShardRecord]:
     records = [make_record(step, shard, 2) for step in range(count) for shard in range(2)]
     ingest(store, *records)
-    store.sweep(0.0, 600.0)
+    store.upkeep.sweep(0.0, 600.0)
     clock.now += DAY + 1
     return records
 
@@ -114,12 +114,12 @@ def test_old_steps_share_a_summary_and_the_newest_keep_theirs(store: Store, data
     records = old_steps(store, clock, KEPT + 25)
     series = store.series("r1", "gaps.mismatch.k3")
     rows = store.steps("r1", limit=1000).rows
-    store.tidy(DAY, 10)
+    store.upkeep.tidy(DAY, 10)
     assert sizes(database_url) == (0, KEPT + 5, 2)
     assert store.series("r1", "gaps.mismatch.k3") == series
     assert [row["gaps"] for row in store.steps("r1", limit=1000).rows] == [row["gaps"] for row in rows]
     assert store.step("r1", 3)["breakdowns"] == {}
-    assert store.tidy(DAY, 10) == 0
+    assert store.upkeep.tidy(DAY, 10) == 0
 
     whole = merge_all(summary for _, _, summary in store.summaries("r1", most=1000))
     every = merge_all(record.summary for record in records)
@@ -130,7 +130,7 @@ def test_old_steps_share_a_summary_and_the_newest_keep_theirs(store: Store, data
 
 def test_a_block_is_read_once_by_a_range_that_touches_it(store: Store, clock: Clock) -> None:
     records = old_steps(store, clock, KEPT + 20)
-    store.tidy(DAY, 10)
+    store.upkeep.tidy(DAY, 10)
     found = store.summaries("r1", first=8, last=21)
     assert [step for step, _, _ in found] == [9, 19, 20, 21]
     assert found[0][2].batch["tokens"] == sum(record.summary.batch["tokens"] for record in records[:20])
@@ -149,7 +149,7 @@ def test_gradient_steps_and_superseded_attempts_are_in_no_block_twice(
         ingest(store, make_record(step, minibatch=0), make_record(step, minibatch=1, tokens=7))
     ingest(store, make_record(3, attempt=1, tokens=5))
     clock.now += DAY + 1
-    store.tidy(DAY, 10)
+    store.upkeep.tidy(DAY, 10)
     [(_, _, block)] = store.summaries("r1", last=9)
     assert block.batch["tokens"] == 9 * 7 + 5
     assert sizes(database_url) == (0, 2 * KEPT, 1)
@@ -158,7 +158,7 @@ def test_gradient_steps_and_superseded_attempts_are_in_no_block_twice(
 
 def test_each_step_keeps_its_own_summary_where_that_is_wanted(store: Store, database_url: str, clock: Clock) -> None:
     old_steps(store, clock, KEPT + 20)
-    store.tidy(DAY, 1)
+    store.upkeep.tidy(DAY, 1)
     assert sizes(database_url) == (0, KEPT + 20, 0)
 
 
@@ -178,11 +178,11 @@ def test_a_run_whose_steps_cannot_be_merged_keeps_no_other_from_getting_small(
 
     monkeypatch.setattr(StepSummary, "merge", merge)
     with pytest.raises(OverflowError):
-        store.tidy(DAY, 10)
+        store.upkeep.tidy(DAY, 10)
     assert sizes(database_url) == (0, 2 * KEPT + 10, 1)
     assert store.step("bad", 0)["tokens"] == 13
     monkeypatch.undo()
-    assert store.tidy(DAY, 10) == 10
+    assert store.upkeep.tidy(DAY, 10) == 10
 
 
 def test_a_crash_between_two_portions_loses_nothing(
@@ -203,7 +203,7 @@ def test_a_crash_between_two_portions_loses_nothing(
 
     for _ in range(20):
         try:
-            store.tidy(DAY, 10, turn)
+            store.upkeep.tidy(DAY, 10, turn)
         except InterruptedError:
             store.close()
             store = open_store()
@@ -211,7 +211,7 @@ def test_a_crash_between_two_portions_loses_nothing(
     whole = merge_all(summary for _, _, summary in store.summaries("r1", most=1000))
     assert whole.batch == merge_all(record.summary for record in records).batch
     store.delete_run("r1")
-    store.purge()
+    store.upkeep.purge()
     assert sizes(database_url) == (0, 0, 0)
 
 

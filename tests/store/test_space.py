@@ -35,9 +35,9 @@ def test_a_file_shrinks_in_pieces_after_a_run_was_deleted(
     store = Store.open(sqlite_url)
     fill(store, 60)
     full = pragma(sqlite_url, "page_count")
-    assert store.give_back() == 0
+    assert store.upkeep.give_back() == 0
     store.delete_run("r1")
-    store.purge()
+    store.upkeep.purge()
     pages: list[int] = []
 
     def turn(work: Callable[[], int]) -> int:
@@ -45,7 +45,7 @@ def test_a_file_shrinks_in_pieces_after_a_run_was_deleted(
         pages.append(pragma(sqlite_url, "page_count"))
         return found
 
-    assert 3 < store.give_back(turn) <= full / 16
+    assert 3 < store.upkeep.give_back(turn) <= full / 16
     assert all(15 <= before - after <= 17 for before, after in pairwise(pages[:-1]))
     assert pragma(sqlite_url, "page_count") < full / 2
     store.close()
@@ -56,7 +56,7 @@ def test_vacuum_leaves_the_data_and_no_free_page(store: Store, database_url: str
     fill(store, 30)
     store.ingest([make_record(run="other")])
     store.delete_run("r1")
-    store.purge()
+    store.upkeep.purge()
     store.close()
     assert main(["db", "vacuum", "--full", "--database-url", database_url]) == 0
     assert main(["db", "vacuum", "--database-url", database_url]) == 0

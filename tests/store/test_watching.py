@@ -55,13 +55,13 @@ def test_no_statement_has_a_parameter_for_every_run(
     store.ingest([make_record(step, shards=2, run=f"run-{step + 1}") for step in range(200)])
     clock.now += 10_000
     with largest_statement() as sizes:
-        assert store.watch(DAY) == 3000
-        assert store.watch(DAY) == 0
-        assert store.sweep(clock.now, 600.0) == 200
+        assert store.upkeep.watch(DAY) == 3000
+        assert store.upkeep.watch(DAY) == 0
+        assert store.upkeep.sweep(clock.now, 600.0) == 200
         assert len(store.exported(100, 0.0)) == 100
         clock.now += DAY
-        assert store.watch(DAY) == 3000
-        assert store.watch(DAY) == 0
+        assert store.upkeep.watch(DAY) == 3000
+        assert store.upkeep.watch(DAY) == 0
     assert max(sizes) <= MOST
 
 
@@ -84,7 +84,7 @@ def test_more_runs_than_a_statement_can_have_parameters_are_watched(postgres_url
     add_runs(postgres_url, 70_000, clock.now)
     store = Store.open(postgres_url, clock, Silent())
     clock.now += 10
-    assert store.watch(DAY) == 1
+    assert store.upkeep.watch(DAY) == 1
     assert [row["run"] for row in store.alerts().rows] == ["run-70000"]
     store.close()
 
@@ -98,7 +98,7 @@ def test_the_watch_holds_only_runs_that_change(postgres_url: str, clock: Clock) 
     clock.now += 6000
     with database.writing() as connection:
         connection.execute(text("SELECT 1 FROM runs WHERE name <> 'run-2' FOR UPDATE"))
-        assert store.watch(DAY) == 1
+        assert store.upkeep.watch(DAY) == 1
     assert {row["run"] for row in store.alerts().rows} == {"run-2"}
     database.close()
     store.close()
@@ -110,4 +110,4 @@ def test_a_run_that_ends_while_it_is_looked_at_is_left_alone(store: Store, clock
     if finished:
         store.update_run("r1", finished=True)
     clock.now += 1e5
-    assert store.watch(DAY) == 0
+    assert store.upkeep.watch(DAY) == 0

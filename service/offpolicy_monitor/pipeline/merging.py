@@ -1,7 +1,7 @@
 """Merging: steps that are too large to be merged by the one writer are merged beside it, one at a time.
 
-Requests whose shards wait for the same step share a merge, unless it had begun before they came. It knows the store and
-the writer through what they offer, and nothing of HTTP.
+Requests whose shards wait for the same step share a merge, unless it had begun before they came. It knows the store's
+upkeep and the writer through what they offer, and nothing of HTTP.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.store import Place, Receipt
 
 
-class MergingStore(Protocol):
-    """What merging needs of the store."""
+class Upkeep(Protocol):
+    """What merging needs of the store's upkeep."""
 
     def merge(self, places: Sequence[Place]) -> Mapping[Place, Any]:
         """The merges of steps."""
@@ -29,8 +29,8 @@ class MergingStore(Protocol):
 class Merging:
     """Made inside a running event loop; `close` waits for a merge that was begun."""
 
-    def __init__(self, store: MergingStore, writer: Writer) -> None:
-        self._store, self._writer = store, writer
+    def __init__(self, upkeep: Upkeep, writer: Writer) -> None:
+        self._upkeep, self._writer = upkeep, writer
         self._worker = Worker("merge")
         self.ages = self._worker.ages
         self._turn = asyncio.Lock()
@@ -49,7 +49,7 @@ class Merging:
             queued = self._queued[step] = asyncio.create_task(self._merge(step))
         if not await asyncio.shield(queued):
             return receipt
-        return await self._worker.run(lambda: self._store.finished(receipt, run))
+        return await self._worker.run(lambda: self._upkeep.finished(receipt, run))
 
     def close(self) -> None:
         """Finish what was begun."""
@@ -59,7 +59,7 @@ class Merging:
         """Whether there is a merge now with every shard that was stored before this began."""
         async with self._turn:
             del self._queued[step]
-            merges = await self._worker.run(lambda: self._store.merge([step]))
+            merges = await self._worker.run(lambda: self._upkeep.merge([step]))
             if merges:
-                await self._writer.call(lambda: self._store.keep(merges))
+                await self._writer.call(lambda: self._upkeep.keep(merges))
             return bool(merges)

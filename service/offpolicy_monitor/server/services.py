@@ -108,7 +108,7 @@ async def opened(
             teller.wake()
 
         writer = Writer(store, committed, patience=settings.store_timeout)
-        pipeline = Pipeline(settings, writer, Merging(store, writer), measurer, metrics, counters, store.known)
+        pipeline = Pipeline(settings, writer, Merging(store.upkeep, writer), measurer, metrics, counters, store.known)
         metrics.watch_inflight(lambda: pipeline.budget.used)
         exported = Exported(store, settings, leader)
         runs = RunExposition(exported, counters, detail_of(settings))
@@ -139,7 +139,7 @@ async def opened(
 
 def _beside(services: Services, leader: Leader, threads: Executor) -> Iterator[Coroutine[Any, Any, None]]:
     """What runs beside the requests; what changes the store does so only where this process leads."""
-    store, pipeline, settings = services.store, services.pipeline, services.settings
+    upkeep, pipeline, settings = services.store.upkeep, services.pipeline, services.settings
     loop, turn = asyncio.get_running_loop(), turn_of(pipeline.writer)
 
     def is_warm() -> None:
@@ -152,13 +152,13 @@ def _beside(services: Services, leader: Leader, threads: Executor) -> Iterator[C
         return one_round
 
     def tidy() -> int:
-        return store.tidy(settings.settle_after, settings.block_steps, turn) + store.give_back(turn)
+        return upkeep.tidy(settings.settle_after, settings.block_steps, turn) + upkeep.give_back(turn)
 
-    sweep = led(lambda: store.sweep(time.time(), settings.step_timeout, turn))
+    sweep = led(lambda: upkeep.sweep(time.time(), settings.step_timeout, turn))
     yield background.warm_up(pipeline.warm_up, is_warm)
     yield background.keep_sweeping(sweep, settings.step_timeout / SWEEPS_PER_TIMEOUT)
-    yield background.keep_watching(led(lambda: store.watch(settings.run_expiry, turn)), WATCH_SECONDS)
-    yield background.keep_purging(led(lambda: store.purge(turn)), PURGE_SECONDS)
+    yield background.keep_watching(led(lambda: upkeep.watch(settings.run_expiry, turn)), WATCH_SECONDS)
+    yield background.keep_purging(led(lambda: upkeep.purge(turn)), PURGE_SECONDS)
     yield background.keep_tidying(led(tidy), TIDY_SECONDS)
     yield background.keep_small(Idle(), GIVE_BACK_SECONDS)
 

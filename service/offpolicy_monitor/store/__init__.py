@@ -10,7 +10,8 @@ from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.paging import Page
 from offpolicy_monitor.store.records import Place, Receipt, ShardKey, ShardRecord
 from offpolicy_monitor.store.run_rows import timestamp
-from offpolicy_monitor.store.store import Store, Turn
+from offpolicy_monitor.store.store import Store
+from offpolicy_monitor.store.upkeep import Turn
 
 __all__ = [
     "ExportedRun",

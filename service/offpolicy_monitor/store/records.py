@@ -44,7 +44,7 @@ class Receipt:
 
     `received_shards`, `shards`, `complete` are of its gradient step as the shard left it. `summary` is the stored one:
     for a duplicate that of the first arrival. `step_completed`: this write merged the step, complete or closed.
-    `unmerged`: the step, where this shard is stored but the merge with it is still to be made (Store.merge).
+    `unmerged`: the step, where this shard is stored but the merge with it is still to be made (Upkeep.merge).
     `verdict` and `alerts` (the run's rows that are not over, the worst of each rule) are of the run after this write.
     """
 

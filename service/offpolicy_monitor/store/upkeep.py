@@ -1,0 +1,198 @@
+"""Upkeep: what keeps steps and runs right beside the shards that arrive, in many small transactions, each in its turn.
+
+Large steps are merged, overdue ones let count, silent runs told, deleted ones removed, and old history made small. The
+one writer is held for few rows at a time.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+
+from sqlalchemy import Connection
+
+from offpolicy_monitor.errors import Unavailable
+from offpolicy_monitor.store import (
+    alert_rows,
+    clocks,
+    deleting,
+    finishing,
+    merging,
+    settling,
+    space,
+    verdicts,
+    watching,
+)
+from offpolicy_monitor.store.judging import Judging
+from offpolicy_monitor.store.ledger import GradientStep
+from offpolicy_monitor.store.merging import Failed, Merged
+from offpolicy_monitor.store.records import Place, Receipt
+
+#: Opens one transaction.
+Transaction = Callable[[], AbstractContextManager[Connection]]
+#: How work that is done in many small transactions waits for its turn before each of them; answers what it answers.
+Turn = Callable[[Callable[[], int]], int]
+
+
+def at_once(work: Callable[[], int]) -> int:
+    """The turn of a caller who has the store for himself."""
+    return work()
+
+
+class Upkeep:
+    """Work on what is stored already. Safe to share between threads.
+
+    `failed` is told of every step that cannot be merged or kept; such a step is tried again later, less and less often.
+    """
+
+    def __init__(
+        self, reading: Transaction, writing: Transaction, judging: Judging, clock: Callable[[], float], failed: Failed
+    ) -> None:
+        self._reading, self._writing = reading, writing
+        self._judging, self._clock, self._failed = judging, clock, failed
+        self._set_aside = finishing.SetAside()
+
+    def merge(self, places: Sequence[Place]) -> dict[Place, Merged]:
+        """The merges of steps with all shards that are stored now; writes nothing, and takes its time.
+
+        One that cannot be merged is set aside and left out.
+        """
+        merged = {}
+        for place in places:
+            with self._reading() as connection:
+                blobs = merging.read_blobs(connection, place)
+            try:
+                if blobs:
+                    merged[place] = merging.merge_blobs(blobs)
+            except Exception as error:
+                with self._reading() as connection:
+                    step = finishing.read_step(connection, place)
+                if step is not None:
+                    self._put_aside(place, step, error)
+        return merged
+
+    def keep(self, merges: Mapping[Place, Merged]) -> int:
+        """Let steps count with these merges, and judge their runs; answers how many changed."""
+        with self._writing() as connection:
+            kept = finishing.keep(connection, merges, self._judging, self._clock(), self._put_aside)
+        for place in kept:
+            self._set_aside.forget(place)
+        return len(kept)
+
+    def finished(self, receipt: Receipt, run: str) -> Receipt:
+        """The receipt of a shard whose step has been merged since, with what the rules say of its run now."""
+        with self._reading() as connection:
+            rows = alert_rows.open_alerts_of(connection, run)
+        worst = tuple(verdicts.worst_of_each_rule(rows))
+        return replace(receipt, verdict=verdicts.verdict(rows), alerts=worst, step_completed=True, unmerged=None)
+
+    def sweep(self, now: float, timeout: float, turn: Turn = at_once) -> int:
+        """Let steps count whose first shard is `timeout` seconds old and that still lack shards, and those that lack
+        only their merge; answers how many. Training steps for which nothing came in that time are judged."""
+        self._bring_to(now, turn)
+        closed = 0
+        while True:
+            clock = time.monotonic()
+            limit = finishing.PAGE + len(self._set_aside)
+            with self._reading() as connection:
+                due = finishing.read_due(connection, now - timeout, limit)
+            wanted = [one for one in due if not self._set_aside.holds(one, clock)]
+            for start in range(0, len(wanted), finishing.MOST):
+                merges = self.merge(wanted[start : start + finishing.MOST])
+                closed += turn(partial(self.keep, merges)) if merges else 0
+            if len(due) < limit:
+                break
+        self._until_none(turn, lambda c: finishing.judge_overdue(c, now - timeout, self._judging, self._clock()))
+        return closed
+
+    def watch(self, expiry: float, turn: Turn = at_once) -> int:
+        """Judge runs by the wall clock; answers for how many something changed.
+
+        `expiry` are the seconds of silence after which a run has left.
+        """
+        moment = watching.Moment(self._clock(), expiry)
+        self._bring_to(moment.now, turn)
+        changed = self._until_none(turn, lambda connection: watching.end_expired(connection, moment))
+        after: int | None = 0
+        while after is not None:
+            with self._reading() as connection:
+                found, after = watching.changing(connection, self._judging.judge, moment, after)
+            for start in range(0, len(found), watching.MOST):
+                changed += turn(partial(self._change, moment, found[start : start + watching.MOST]))
+        return changed
+
+    def _bring_to(self, now: float, turn: Turn) -> None:
+        """Where the clock was set back, let no age be counted from a time to come."""
+        with self._reading() as connection:
+            ahead = clocks.any_ahead(connection, now)
+        if ahead:
+            self._until_none(turn, lambda connection: clocks.bring_to_now(connection, now))
+
+    def _change(self, moment: watching.Moment, ids: Sequence[int]) -> int:
+        with self._writing() as connection:
+            return watching.change(connection, self._judging.judge, moment, ids)
+
+    def purge(self, turn: Turn = at_once) -> int:
+        """Remove what is left of deleted runs, in portions; answers how many portions there were."""
+        return self._until_none(turn, deleting.delete_portion)
+
+    def tidy(self, settle_after: float, block_steps: int, turn: Turn = at_once) -> int:
+        """Make steps small whose last shard is `settle_after` seconds old; answers how many steps were changed.
+
+        Their shards' summaries go, and of all but the newest steps of a run `block_steps` each are merged into one;
+        with 1 each step keeps its own. What fails for one run is raised after the others were done.
+        """
+        before = self._clock() - settle_after
+        changed = self._until_none(turn, lambda connection: settling.settle_portion(connection, before))
+        with self._reading() as connection:
+            wanted = settling.read_runs(connection, block_steps) if block_steps > 1 else ()
+        failures: list[Exception] = []
+        for run in wanted:
+            try:
+                changed += self._merge_blocks(run, block_steps, turn)
+            except Unavailable:
+                raise
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return changed
+
+    def _merge_blocks(self, run: int, block_steps: int, turn: Turn) -> int:
+        """Merge the old steps of one run, a block a turn."""
+        merged = 0
+        while True:
+            with self._reading() as connection:
+                groups = settling.read_members(connection, run, block_steps)
+            for members in groups:
+                block = settling.make_block(run, members)
+                if not turn(partial(self._keep_block, block)):
+                    return merged
+                merged += block_steps
+            if not groups:
+                return merged
+
+    def _keep_block(self, block: settling.Block) -> int:
+        with self._writing() as connection:
+            return settling.keep_block(connection, block)
+
+    def give_back(self, turn: Turn = at_once) -> int:
+        """Give free pages of a SQLite file back to the file system, in portions; answers how many portions."""
+        return self._until_none(turn, space.give_back_portion)
+
+    def _until_none(self, turn: Turn, work: Callable[[Connection], int]) -> int:
+        """Do the work, a transaction each, until it finds nothing to do; answers how often it did."""
+        done = 0
+
+        def once() -> int:
+            with self._writing() as connection:
+                return work(connection)
+
+        while found := turn(once):
+            done += found
+        return done
+
+    def _put_aside(self, place: Place, step: GradientStep, error: Exception) -> None:
+        self._set_aside.put(place, time.monotonic())
+        self._failed(step, error)
