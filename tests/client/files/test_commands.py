@@ -138,9 +138,12 @@ def test_killed_at_any_point_nothing_is_lost_and_nothing_counted_twice(service: 
         WRITERS[form](tmp_path, step)
     arguments = ("tail", tmp_path, "--format", form, "--run", name, "--once", "--settle", "0")
     midway = 0
-    for _ in range(12):
-        process = started(service, *arguments)
-        time.sleep(0.3 + source.random() * 0.4)
+    for attempt in range(12):
+        before, process = counted(service, "offpolicy_tokens_total", name), started(service, *arguments)
+        # By turns soon after it began, and just after it has posted, however long either takes here.
+        while attempt % 2 and process.poll() is None and counted(service, "offpolicy_tokens_total", name) == before:
+            time.sleep(0.01)
+        time.sleep(source.random() * (0.05 if attempt % 2 else 0.7))
         if process.poll() is not None:
             process.communicate()
             break
