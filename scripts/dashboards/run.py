@@ -11,9 +11,7 @@ BREACHED = (
     f"max by (alert, severity) (clamp_max(offpolicy_alert_breach_steps{{{RUN}}}, 1) + {active()}) "
     f"and max by (alert, severity) (max_over_time(offpolicy_alert_breach_steps{{{RUN}}}[$__range])) > 0"
 )
-CLOSEST = (
-    f"max by (alert, severity) (offpolicy_alert_breach_steps{{{RUN}}} / offpolicy_alert_required_steps{{{RUN}}}) > 0"
-)
+LASTING = f"max by (alert, severity) (offpolicy_alert_breach_steps{{{RUN}}}) > 0"
 
 HEALTH = (
     Question(
@@ -41,9 +39,10 @@ HEALTH = (
         names={0: ("quiet", "green"), 1: ("pending", "yellow"), 2: ("active", "red")},
     ),
     Question(
-        5, "How close is each alert to firing?",
-        "Steps in breach over the steps that the rule asks for: at 1 the alert is active.",
-        (Query(CLOSEST, "{{alert}} {{severity}}"),), width=12, height=6, minimum=0, lines=(Line(1, "red"),),
+        5, "How long has each rule been breached?",
+        "Steps in breach, one after the other. Most rules ask for three to ten before they alert: the timeline beside "
+        "says which have.",
+        (Query(LASTING, "{{alert}} {{severity}}"),), width=12, height=6, minimum=0,
     ),
 )  # fmt: skip
 

@@ -218,7 +218,6 @@ RUN_GAUGES: tuple[Family, ...] = (
     ),
     _gauge("run_finished", "Whether the run was said to be finished: 0 or 1.", "run", "finished"),
     _alert("breach_steps", "Steps in a row that a rule's threshold has been breached; absent where it is silent."),
-    _alert("required_steps", "Steps in a row that make the alert active; absent where it is quiet."),
     _alert("active", "Whether the alert is active: 0 or 1; absent where it is quiet."),
     _alert("value", "What the rule compares, at the newest step; absent where it is quiet."),
     _alert("threshold", "What the rule compares it with, in this run; absent where it is quiet."),

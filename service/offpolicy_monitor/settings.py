@@ -162,8 +162,8 @@ class Settings(BaseSettings):
     )
     alert_gauges: Literal["breached", "all"] = Field(
         "breached",
-        description="Alerts whose value, threshold, required_steps and active are in /metrics: those pending, active "
-        "or with terms of the run's own; all adds the quiet ones, up to 170 series a run.",
+        description="Alerts whose value, threshold and active are in /metrics: those pending, active or with terms of "
+        "the run's own, the worst of them first up to 120 series a run; all adds the quiet ones, up to 196.",
     )
 
     public_url: str = Field(

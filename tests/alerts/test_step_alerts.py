@@ -26,7 +26,9 @@ def samples(key: Key, run: str, breaches: str, required: int, finished: str = "0
 
     return {
         f"offpolicy_alert_breach_steps{{{of_run},{of_alert}}}": breaches,
-        f"offpolicy_alert_required_steps{{{of_run},{of_alert}}}": also(required),
+        f"offpolicy_alert_active{{{of_run},{of_alert}}}": " ".join(
+            _active(part, required) for part in breaches.split()
+        ),
         f"offpolicy_alert_value{{{of_run},{of_alert}}}": also(0.25),
         f"offpolicy_alert_threshold{{{of_run},{of_alert}}}": also(0.125),
         f"offpolicy_run_finished{{{of_run}}}": finished,
@@ -34,14 +36,20 @@ def samples(key: Key, run: str, breaches: str, required: int, finished: str = "0
     }
 
 
+def _active(part: str, required: int) -> str:
+    """What `active` is beside one part of a row of breaching steps: stale, a count, or a count and how often it stays."""
+    count, repeat, times = part.partition("x")
+    return part if part == "stale" else f"{int(int(count) >= required)}{repeat}{times}"
+
+
 def samples_while_breached(key: Key, run: str, breaches: str, required: int) -> dict[str, str]:
     """The same as the service exposes it by default: a rule that is quiet shows its count of 0 alone."""
     counts = breaches.split()
     found = samples(key, run, breaches, required)
     for name, series in found.items():
-        if "required_steps" in name or "value" in name or "threshold" in name:
-            value = series.split()[len(counts)].partition("x")[0]
-            found[name] = " ".join("stale" if count in ("0", "stale") else value for count in counts)
+        if "active" in name or "value" in name or "threshold" in name:
+            shown = zip(counts, series.split(), strict=False)
+            found[name] = " ".join("stale" if count in ("0", "stale") else value for count, value in shown)
     return found
 
 
@@ -88,8 +96,8 @@ def test_an_alert_fires_and_ends_at_once_where_what_a_quiet_rule_needs_is_not_sh
         | samples_while_breached(key, "again", f"1 2 3 0 1 2 3 {quiet}", 3)
         | samples_while_breached(key, "needs fewer now", f"3 4 0 0 1 2 {quiet}", 3)
     )
-    needs = next(name for name in series if "required_steps" in name and "fewer" in name)
-    series[needs] = "3 3 stale stale 2 2"
+    active = next(name for name in series if "active" in name and "fewer" in name)
+    series[active] = "1 1 stale stale 0 1"
     firing = {key: {"breaching": (4, 5), "again": (2, 6), "needs fewer now": (0, 1, 5)}}
     check_scenes(tmp_path, [Scene("quiet", series, range(14), firing)])
 

@@ -2,14 +2,17 @@
 
 import json
 from collections import Counter
+from typing import Any
 
+from offpolicy_monitor.alerts import RULES
+from offpolicy_monitor.exposition.alerts import MOST_SERIES, shown
 from offpolicy_monitor.families import RUN_HISTOGRAMS
 
 from tests.exposition.loaded import loaded
 from tests.fixtures.application import JSON, Application, Client
 
 MOST = 400
-ALERT = ("breach_steps", "required_steps", "active", "value", "threshold")
+ALERT = ("breach_steps", "active", "value", "threshold")
 
 
 def post(client: Client, run: str, steps: range, **spread: float) -> None:
@@ -61,21 +64,48 @@ def test_a_quiet_rule_shows_what_it_counts_and_one_that_is_breached_shows_all(cl
     assert set(map(frozenset, found.values())) == {frozenset(breached)}
 
 
-def test_a_rule_that_the_run_has_its_own_terms_for_shows_all_though_it_is_quiet(client: Client) -> None:
+def test_a_run_that_breaches_every_rule_has_no_more_and_shows_its_worst(client: Client) -> None:
+    post(client, "healthy", range(3))
+    found = series(client, "healthy")
+    others = sum(count for family, count in found.items() if not family.startswith("offpolicy_alert_"))
+    states: list[dict[str, Any]] = [
+        {"alert": rule.name, "severity": severity, "state": "active", "breach_steps": 3, "value": 2.0, "threshold": 1.0}
+        for rule in RULES
+        for severity in rule.severities
+    ]
+    figures = [(severity, name) for of in shown(states, ()).values() for severity in of for name in of[severity]]
+    counted = Counter(name for _, name in figures)
+    assert counted["breach_steps"] == counted["active"] == len(states)
+    assert counted["value"] == counted["threshold"] >= 10
+    assert {severity for severity, name in figures if name == "value"} == {"critical"}
+    assert others + sum(counted.values()) <= MOST
+
+
+def test_own_terms_for_every_rule_are_bounded_too() -> None:
+    states = [
+        {"alert": rule.name, "severity": severity, "state": "quiet", "breach_steps": 0, "value": 0.0, "threshold": 1.0}
+        for rule in RULES
+        for severity in rule.severities
+    ]
+    found = shown(states, [rule.name for rule in RULES])
+    assert 100 < sum(len(figures) for rule in found.values() for figures in rule.values()) <= MOST_SERIES
+
+
+def test_a_rule_that_the_run_has_its_own_terms_for_shows_them_though_it_is_quiet(client: Client) -> None:
     post(client, "r", range(2))
     terms = {"alerts": {"MismatchKL": {"warning": 0.5}}}
     assert client.request("PATCH", "/v1/runs/r", json=terms).status_code == 200
     found = client.get("/metrics").text
     assert 'offpolicy_alert_threshold{alert="MismatchKL",run="r",severity="warning"} 0.5\n' in found
-    assert 'offpolicy_alert_active{alert="MismatchKL",run="r",severity="warning"} 0.0\n' in found
+    assert 'offpolicy_alert_value{alert="MismatchKL",run="r",severity="warning"} ' in found
     assert 'offpolicy_alert_threshold{alert="MismatchDrift",' not in found
 
 
 def test_the_settings_show_the_rest(application: Application) -> None:
     with application(histogram_buckets="full", alert_gauges="all") as client:
         post(client, "r", range(2))
-        found, shown = series(client, "r"), alerts(client, "r")
+        found, of_alerts = series(client, "r"), alerts(client, "r")
     for family in RUN_HISTOGRAMS:
         assert found[f"{family.full_name}_bucket"] == 3 * (len(family.all_bounds) + 1)
-    assert shown["breach_steps"] == shown["threshold"] == shown["active"] == shown["required_steps"]
-    assert len(shown["threshold"]) > 30
+    assert of_alerts["breach_steps"] == of_alerts["threshold"] == of_alerts["active"]
+    assert len(of_alerts["threshold"]) > 30

@@ -149,7 +149,6 @@ def test_metrics_show_each_rule_that_has_its_figures(client: Client) -> None:
     warning = '{alert="MismatchKL",run="a",severity="warning"}'
     for line in (
         f"offpolicy_alert_breach_steps{warning} 3.0",
-        f"offpolicy_alert_required_steps{warning} 5.0",
         f"offpolicy_alert_active{warning} 0.0",
         f"offpolicy_alert_threshold{warning} 0.002",
         'offpolicy_alert_breach_steps{alert="MismatchKL",run="a",severity="critical"} 0.0',

@@ -12,7 +12,7 @@ What `GET /metrics` shows, as Prometheus text, OpenMetrics or protobuf by the `A
 `python -m offpolicy_monitor.exposition.document` from the table in `families.py`.
 
 A figure that a step does not have (a gap whose log-probs were not sent, a step without valid tokens) gives no sample.
-A run that sends everything has some 320 series, and four more for each severity of a rule that is pending or active.
+A run that sends everything has some 320 series, more while rules are breached, and never more than 400 with the presets.
 
 A scrape is made once for all scrapers that wait for it, and never begins before a scraper asked.
 """
@@ -31,8 +31,10 @@ SECTIONS: tuple[tuple[str, str, Sequence[Family]], ...] = (
         "which. They are read from the database, so a restart shows the same; of several services on one database the "
         "leader alone shows them (`offpolicy_leader`). Quantiles are gauges too, but of type "
         "unknown: other types may not have both the label `quantile` and negative values.\n\n"
-        "Of a rule that is quiet there is `offpolicy_alert_breach_steps` alone, which is 0; the others are there while "
-        "it is pending or active, and where the run has its own terms for it. "
+        "Of a rule that is quiet there is `offpolicy_alert_breach_steps` alone, which is 0; `active` is there "
+        "while it is pending or active, `value` and `threshold` also where the run has its own terms for it. Where more "
+        "than some 24 are breached at once, value and threshold are shown of the worst: a run has at most 120 series of "
+        "alerts, and its page shows all. "
         "`offpolicy_alert_active or 0 * offpolicy_alert_breach_steps` is 0 or 1 for every rule. "
         "`OFFPOLICY_ALERT_GAUGES=all` shows all of them always.",
         (*RUN_GAUGES, RUN_INFO),

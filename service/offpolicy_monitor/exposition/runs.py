@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from offpolicy_monitor.exposition import alerts
 from offpolicy_monitor.exposition.counters import RunCounters, RunCounts
 from offpolicy_monitor.exposition.formats import Format
 from offpolicy_monitor.exposition.histograms import Counted
@@ -147,25 +148,11 @@ class RunExposition:
                 **figures,
                 **{name: getattr(row, name) for name in _PLAIN},
                 "finished": int(row.finished),
-                "alerts": self._alerts(row),
+                "alerts": alerts.shown(row.states, row.overrides or (), self._detail.all_alerts),
             }
         )
         blocks = {family.name: format.samples(family, row.run, gauges[family.name]) for family in RUN_GAUGES}
         return _Shown(version, tuple(figures.get("gaps", ())), {**before, format: blocks})
-
-    def _alerts(self, row: ExportedRun) -> dict[str, dict[str, dict[str, Any]]]:
-        """alert -> severity -> figures; a rule that is silent or not wanted has none.
-
-        Of a rule that is quiet, what it counts is enough; where the run has its own terms for it, they are shown.
-        """
-        found: dict[str, dict[str, dict[str, Any]]] = {}
-        for state in row.states:
-            if "breach_steps" in state:
-                rule, figures = state["alert"], {"breach_steps": state["breach_steps"]}
-                if self._detail.all_alerts or state["state"] != "quiet" or rule in (row.overrides or ()):
-                    figures = {**state, "active": int(state["state"] == "active")}
-                found.setdefault(rule, {})[state["severity"]] = figures
-        return found
 
 
 def _totals(format: Format, family: Family, run: str, counts: RunCounts) -> bytes:

@@ -1,7 +1,7 @@
 """The rules on training steps as Prometheus alerts: one a rule and severity, rendered from RULES.
 
-The service counts breaching steps and says how many make an alert (a run may override that), so PromQL only compares
-the two: thresholds, profiles and overrides are not known here.
+The service counts breaching steps and says whether they are enough, so thresholds, steps, profiles and overrides are not
+known here. What is not breached has no `active`, so the count says when what was seen of it last is over.
 """
 
 from offpolicy_monitor.alerts.rendering.alert import Alert, latest, look_up, of_unfinished
@@ -17,11 +17,12 @@ def step_alerts() -> list[Alert]:
 
 
 def _alert(rule: Rule, severity: str) -> Alert:
-    breached = latest(f'offpolicy_alert_breach_steps{{alert="{rule.name}",severity="{severity}"}}')
+    of_rule = f'{{alert="{rule.name}",severity="{severity}"}}'
+    breached, active = (latest(f"offpolicy_alert_{name}{of_rule}") for name in ("breach_steps", "active"))
     return Alert(
         rule.name,
         severity,
-        of_unfinished(f"{breached}\n>= {latest('offpolicy_alert_required_steps')}"),
+        of_unfinished(f"{breached} > 0\nand {active} == 1"),
         f"{rule.summary} (run {{{{ $labels.run }}}})",
         _description(rule, severity),
     )
