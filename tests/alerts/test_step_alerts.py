@@ -37,7 +37,7 @@ def samples(key: Key, run: str, breaches: str, required: int, finished: str = "0
 
 
 def _active(part: str, required: int) -> str:
-    """What `active` is beside one part of a row of breaching steps: stale, a count, or a count and how often it stays."""
+    """`active` beside one part of a row of breaching steps: stale, a count, or a count and how often it stays."""
     count, repeat, times = part.partition("x")
     return part if part == "stale" else f"{int(int(count) >= required)}{repeat}{times}"
 
