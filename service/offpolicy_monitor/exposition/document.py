@@ -12,7 +12,7 @@ What `GET /metrics` shows, as Prometheus text, OpenMetrics or protobuf by the `A
 `python -m offpolicy_monitor.exposition.document` from the table in `families.py`.
 
 A figure that a step does not have (a gap whose log-probs were not sent, a step without valid tokens) gives no sample.
-A run that sends everything has some 320 series, more while rules are breached, and never more than 400 with the presets.
+A run that sends everything has some 320 series, more while rules are breached, and with the presets 400 at most.
 
 A scrape is made once for all scrapers that wait for it, and never begins before a scraper asked.
 """

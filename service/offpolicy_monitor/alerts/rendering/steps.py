@@ -1,7 +1,7 @@
 """The rules on training steps as Prometheus alerts: one a rule and severity, rendered from RULES.
 
-The service counts breaching steps and says whether they are enough, so thresholds, steps, profiles and overrides are not
-known here. What is not breached has no `active`, so the count says when what was seen of it last is over.
+The service counts breaching steps and says whether they are enough, so thresholds, steps, profiles and overrides are
+not known here. What is not breached has no `active`, so the count says when what was seen of it last is over.
 """
 
 from offpolicy_monitor.alerts.rendering.alert import Alert, latest, look_up, of_unfinished
