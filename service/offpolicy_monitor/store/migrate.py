@@ -4,7 +4,7 @@ One chain of migrations serves SQLite and PostgreSQL; a whole upgrade is one tra
 the database as it was. Configured in code: there is no alembic.ini. Knows no table.
 """
 
-from contextlib import ExitStack, closing
+from contextlib import closing
 
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -16,8 +16,7 @@ from sqlalchemy import Connection, text
 from offpolicy_monitor import resources
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.store.failures import Damaged
-from offpolicy_monitor.store.lock import WriterLock
-from offpolicy_monitor.store.session import Database, parse_url, sqlite_file
+from offpolicy_monitor.store.session import Database, parse_url, sqlite_file, unshared
 from offpolicy_monitor.store.tables import metadata
 
 # Any constant will do, so long as every process of this package asks PostgreSQL for the same one.
@@ -40,13 +39,7 @@ def upgrade(url: str) -> str:
 
     Raises ConfigurationError where a SQLite file is in use or the database is newer than this package.
     """
-    parsed = parse_url(url)
-    path = sqlite_file(parsed)
-    with ExitStack() as stack:
-        if path is not None:
-            stack.enter_context(WriterLock(path))
-        database = stack.enter_context(closing(Database(parsed, bounded=False)))
-        connection = stack.enter_context(database.writing())
+    with unshared(url) as database, database.writing() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
         _refuse_unknown(connection)

@@ -5,7 +5,7 @@ snapshot and never hold a writer up. Every wait has an end. Knows nothing of the
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError
 
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.store.failures import translated, try_room
-from offpolicy_monitor.store.lock import make_folder
+from offpolicy_monitor.store.lock import WriterLock, make_folder
 from offpolicy_monitor.store.patience import patience
 from offpolicy_monitor.store.sqlite import SqliteFile
 
@@ -150,3 +150,15 @@ class Database:
     def _check_file(self) -> None:
         if self.file is not None:
             self.file.check()
+
+
+@contextmanager
+def unshared(url: str) -> Iterator[Database]:
+    """The database for work that may take as long as it needs, a SQLite file with nobody else writing it.
+
+    Raises ConfigurationError where another process writes the SQLite file.
+    """
+    parsed = parse_url(url)
+    path = sqlite_file(parsed)
+    with nullcontext() if path is None else WriterLock(path), closing(Database(parsed, bounded=False)) as database:
+        yield database

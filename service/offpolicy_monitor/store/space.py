@@ -3,13 +3,11 @@
 PostgreSQL cleans up after itself (autovacuum) and fills what is free; `vacuum` does so now, or writes tables anew.
 """
 
-from contextlib import ExitStack, closing
 from typing import Final
 
 from sqlalchemy import Connection, text
 
-from offpolicy_monitor.store.lock import WriterLock
-from offpolicy_monitor.store.session import Database, parse_url, sqlite_file
+from offpolicy_monitor.store.session import Database, unshared
 
 #: Pages given back in one transaction.
 PORTION: Final = 512
@@ -38,13 +36,8 @@ def vacuum(url: str, full: bool = False) -> int:
     with it they are written anew, which locks each meanwhile. Raises ConfigurationError where another process writes
     the SQLite file. Writing anew needs as much room again.
     """
-    parsed = parse_url(url)
-    path = sqlite_file(parsed)
-    with ExitStack() as stack:
-        if path is not None:
-            stack.enter_context(WriterLock(path))
-        database = stack.enter_context(closing(Database(parsed, bounded=False)))
-        return _vacuum_sqlite(database) if path is not None else _vacuum_postgres(database, full)
+    with unshared(url) as database:
+        return _vacuum_postgres(database, full) if database.file is None else _vacuum_sqlite(database)
 
 
 def _vacuum_sqlite(database: Database) -> int:
