@@ -12,7 +12,7 @@ from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.summary import StepSummary, merge_all, to_bytes
-from offpolicy_monitor.summary.worst import Worst
+from offpolicy_monitor.summary.tables.worst import Worst
 
 from tests.measure.rows import ROWS
 from tests.reference import COLUMNS, Sequence, attribution

@@ -13,7 +13,7 @@ from offpolicy_monitor.batch import Array, Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.measure.blocks import GAP_COLUMNS
 from offpolicy_monitor.measure.worst import MOST_TOKENS, largest
-from offpolicy_monitor.summary.worst import GAPS, LOGPROBS, MOST, RANKED_BY, RANKINGS, Worst, ranked
+from offpolicy_monitor.summary.tables.worst import GAPS, LOGPROBS, MOST, RANKED_BY, RANKINGS, Worst, ranked
 
 from tests.measure.test_breakdowns import batch
 

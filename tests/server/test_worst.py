@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from offpolicy_monitor.settings import Settings
-from offpolicy_monitor.summary.worst import MOST
+from offpolicy_monitor.summary.tables.worst import MOST
 from pydantic import ValidationError
 
 from tests.fixtures.application import JSON, SAFETENSORS, Application, Client, frame_bytes, json_bytes

@@ -13,7 +13,7 @@ from offpolicy_monitor.measure.tables import OF_METHODS
 from offpolicy_monitor.methods import METHODS, parse_rows
 from offpolicy_monitor.summary import StepSummary
 from offpolicy_monitor.summary.curves import CURVES, SECOND_MOMENT, Curve
-from offpolicy_monitor.summary.whatif import MASS_ERROR, whatif_curve
+from offpolicy_monitor.summary.tables.whatif import MASS_ERROR, whatif_curve
 
 Floats = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.summary import GapSummary, StepSummary, from_bytes, to_bytes
-from offpolicy_monitor.summary.worst import (
+from offpolicy_monitor.summary.tables.worst import (
     GAPS,
     LARGEST,
     MOST,
@@ -22,8 +22,8 @@ from offpolicy_monitor.summary.worst import (
     WorstSequence,
     abs_log_ratio_max,
 )
-from offpolicy_monitor.summary.worst_figures import worst_figures
-from offpolicy_monitor.summary.worst_stored import from_tree, to_tree
+from offpolicy_monitor.summary.tables.worst_figures import worst_figures
+from offpolicy_monitor.summary.tables.worst_stored import from_tree, to_tree
 
 SINGLES = st.floats(-LARGEST, LARGEST, width=32)
 COUNTS = st.integers(0, 2**40)

@@ -13,8 +13,8 @@ from offpolicy_monitor.core.cells import Cells, marginal
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.measure.blocks import ValidTokens
 from offpolicy_monitor.measure.dimensions import Dimension, dimensions
-from offpolicy_monitor.summary.breakdown import CROSS_KEYS, GAP_KEYS
 from offpolicy_monitor.summary.tables import Table, Tables
+from offpolicy_monitor.summary.tables.breakdown import CROSS_KEYS, GAP_KEYS
 
 if TYPE_CHECKING:
     from offpolicy_monitor.measure.tables import BlockView

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array, Origin
 from offpolicy_monitor.measure.blocks import Block
-from offpolicy_monitor.summary.buckets import (
+from offpolicy_monitor.summary.tables.buckets import (
     LAG_BUCKETS,
     LAGS,
     MU_BUCKETS,

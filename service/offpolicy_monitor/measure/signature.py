@@ -12,7 +12,8 @@ from torch import Tensor
 
 from offpolicy_monitor.core.signature import grid_counts, neighbour_sums, regression_sums
 from offpolicy_monitor.measure.blocks import ValidTokens
-from offpolicy_monitor.summary.signature import (
+from offpolicy_monitor.summary.tables import Table, Tables
+from offpolicy_monitor.summary.tables.signature import (
     GRID_KEYS,
     HIGHEST_MIDDLE,
     LEAST,
@@ -21,7 +22,6 @@ from offpolicy_monitor.summary.signature import (
     NEIGHBOUR_KEYS,
     PREFIX,
 )
-from offpolicy_monitor.summary.tables import Table, Tables
 
 if TYPE_CHECKING:
     from offpolicy_monitor.measure.tables import BlockView

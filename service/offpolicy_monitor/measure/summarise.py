@@ -25,7 +25,7 @@ from offpolicy_monitor.summary.gap import GapSummary
 from offpolicy_monitor.summary.histogram import Histogram
 from offpolicy_monitor.summary.method import MethodSummary
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.summary.worst import Worst
+from offpolicy_monitor.summary.tables.worst import Worst
 
 #: Groups of core.advantages.sign_groups; histograms of batches without advantages go under `unknown`.
 ADVANTAGE_SIGNS: Final = ("negative", "zero", "positive")

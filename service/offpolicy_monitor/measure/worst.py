@@ -13,7 +13,7 @@ import numpy as np
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.measure.blocks import Block, ValidTokens
-from offpolicy_monitor.summary.worst import (
+from offpolicy_monitor.summary.tables.worst import (
     LARGEST,
     LOGPROBS,
     MOST,

@@ -1,6 +1,6 @@
 """GET /v1/runs/{run}/whatif: what a rule would drop as a function of its threshold, from the histograms of any steps.
 
-Checks what is asked against the catalogue and joins the store's summaries with summary.whatif, which does the reading.
+Checks what is asked against the catalogue and joins the store's summaries with the reader of curves in summary.tables.
 Knows no SQL.
 """
 
@@ -21,7 +21,7 @@ from offpolicy_monitor.server.threads import StoreRoute
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.summary.curves import CURVES, ONLY, Curve, variant, variants
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.summary.whatif import is_kept, whatif_curve
+from offpolicy_monitor.summary.tables.whatif import is_kept, whatif_curve
 
 #: Steps that are read: all of a shorter range, else this many spread evenly over it.
 MOST_STEPS: Final = 200

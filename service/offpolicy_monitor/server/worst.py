@@ -1,6 +1,6 @@
 """GET /v1/runs/{run}/worst: the sequences of a gradient step that stand first by some figure, to be found again.
 
-Joins the store's summary with summary.worst_figures. Knows no SQL.
+Joins the store's summary with summary.tables.worst_figures. Knows no SQL.
 """
 
 from typing import Annotated, Literal
@@ -12,7 +12,7 @@ from offpolicy_monitor.server.answers import json_response
 from offpolicy_monitor.server.names import KnownRun
 from offpolicy_monitor.server.reading import LARGEST_INTEGER, Minibatch
 from offpolicy_monitor.server.threads import StoreRoute
-from offpolicy_monitor.summary.worst_figures import worst_figures
+from offpolicy_monitor.summary.tables.worst_figures import worst_figures
 
 Step = Annotated[int | None, Query(ge=0, le=LARGEST_INTEGER, description="Training step; the latest if not named.")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="Most sequences in the answer.")]

@@ -18,7 +18,7 @@ from offpolicy_monitor.store.locking import hold_ids
 from offpolicy_monitor.store.tables import ALONE, UNSETTLED, blocks, shards, steps
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import merge_all
-from offpolicy_monitor.summary.worst import Worst
+from offpolicy_monitor.summary.tables.worst import Worst
 
 #: Shards whose summaries go in one transaction.
 PORTION: Final = 300

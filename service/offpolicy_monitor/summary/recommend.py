@@ -16,7 +16,7 @@ from offpolicy_monitor.summary.cells import SEQUENCE_BINS, TOKEN_BINS, Bins, Flo
 from offpolicy_monitor.summary.curves import SECOND_MOMENT, Curve
 from offpolicy_monitor.summary.second_moment import counts_by_magnitude, threshold_for
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.summary.whatif import beyond, is_kept
+from offpolicy_monitor.summary.tables.whatif import beyond, is_kept
 
 RESAMPLES: Final = 200
 INTERVAL: Final = (2.5, 97.5)  # per cent

@@ -10,16 +10,15 @@ from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Any, Final
 
-from offpolicy_monitor.summary import breakdown, outliers, signature, versions
-from offpolicy_monitor.summary.advantage import gap_extras, sequence_extras
 from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.gap import GapSummary
 from offpolicy_monitor.summary.method import MethodSummary
-from offpolicy_monitor.summary.method_extras import method_extras
-from offpolicy_monitor.summary.routing import routing
 from offpolicy_monitor.summary.sums import Reduction, Sums, fraction, merge_sums
-from offpolicy_monitor.summary.tables import Tables, merge_tables
-from offpolicy_monitor.summary.worst import Worst
+from offpolicy_monitor.summary.tables import Tables, breakdown, merge_tables, outliers, signature, versions
+from offpolicy_monitor.summary.tables.advantage import gap_extras, sequence_extras
+from offpolicy_monitor.summary.tables.anchors import method_extras
+from offpolicy_monitor.summary.tables.routing import routing
+from offpolicy_monitor.summary.tables.worst import Worst
 
 #: Counts and sums over the whole batch, whatever the gap.
 BATCH_SUMS: Final[Mapping[str, Reduction]] = {

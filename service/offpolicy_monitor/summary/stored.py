@@ -15,8 +15,8 @@ from offpolicy_monitor.summary.histogram import Histogram
 from offpolicy_monitor.summary.method import MethodSummary
 from offpolicy_monitor.summary.packing import pack, unpack
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.summary.worst_stored import from_tree as worst_from_tree
-from offpolicy_monitor.summary.worst_stored import to_tree
+from offpolicy_monitor.summary.tables.worst_stored import from_tree as worst_from_tree
+from offpolicy_monitor.summary.tables.worst_stored import to_tree
 
 VERSION: Final = 2
 

@@ -1,6 +1,6 @@
 """The routing tables of a summary: tokens, layers and the gap's sums that are divided by them.
 
-A shard has one number of layers and one k. Knows summary.routing's names.
+A shard has one number of layers and one k. Knows summary.tables.routing's names.
 """
 
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from typing import Final
 from offpolicy_monitor.summary.checks.facts import Facts, check_sparse, whole_number
 from offpolicy_monitor.summary.checks.faults import about_at_most, need
 from offpolicy_monitor.summary.checks.forms import form, join
-from offpolicy_monitor.summary.routing import PART_KEYS, PARTS, PREFIX
 from offpolicy_monitor.summary.tables import Table
-from offpolicy_monitor.summary.worst import GAPS
+from offpolicy_monitor.summary.tables.routing import PART_KEYS, PARTS, PREFIX
+from offpolicy_monitor.summary.tables.worst import GAPS
 
 MOST_LAYERS: Final = 1024
 MOST_K: Final = 256

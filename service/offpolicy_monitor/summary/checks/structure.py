@@ -10,7 +10,7 @@ from offpolicy_monitor.summary.checks.faults import InvalidSummaryError, need
 from offpolicy_monitor.summary.checks.forms import join
 from offpolicy_monitor.summary.histogram import BINS, Histogram
 from offpolicy_monitor.summary.sums import LARGEST_COUNT
-from offpolicy_monitor.summary.worst import GAPS
+from offpolicy_monitor.summary.tables.worst import GAPS
 
 PARTS: Final = frozenset({"batch", "cross", "gaps", "methods", "tables", "worst"})
 QUANTITIES: Final = ("log_ratio", "log_geometric_ratio", "log_product_ratio")

@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
-from offpolicy_monitor.summary.advantage import LARGEST_EXPONENT, MANTISSA_BITS, SMALLEST_EXPONENT
-from offpolicy_monitor.summary.breakdown import CROSS_KEYS, GAP_KEYS
-from offpolicy_monitor.summary.buckets import BUCKETS, constant_buckets
 from offpolicy_monitor.summary.checks.facts import Facts, check_sparse, parts_of, whole_number
 from offpolicy_monitor.summary.checks.faults import need
 from offpolicy_monitor.summary.checks.forms import form, join
 from offpolicy_monitor.summary.checks.routing import check_routing
 from offpolicy_monitor.summary.checks.whatif import check_whatif
-from offpolicy_monitor.summary.lengths import BINS_A_POWER
-from offpolicy_monitor.summary.signature import GRID_KEYS, LEAST, NEIGHBOUR_KEYS
 from offpolicy_monitor.summary.tables import Table
+from offpolicy_monitor.summary.tables.advantage import LARGEST_EXPONENT, MANTISSA_BITS, SMALLEST_EXPONENT
+from offpolicy_monitor.summary.tables.breakdown import CROSS_KEYS, GAP_KEYS
+from offpolicy_monitor.summary.tables.buckets import BUCKETS, constant_buckets
+from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
+from offpolicy_monitor.summary.tables.signature import GRID_KEYS, LEAST, NEIGHBOUR_KEYS
 
 Check = Callable[[Facts, Sequence[str], Table, str], None]
 

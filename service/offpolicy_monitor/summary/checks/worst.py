@@ -12,7 +12,16 @@ from offpolicy_monitor.summary.checks.faults import about_at_most, is_text, need
 from offpolicy_monitor.summary.checks.forms import check_number, join
 from offpolicy_monitor.summary.checks.structure import check_record
 from offpolicy_monitor.summary.sums import LARGEST_COUNT
-from offpolicy_monitor.summary.worst import GAPS, LARGEST, LOGPROBS, MOST, RANKINGS, Position, Worst, WorstSequence
+from offpolicy_monitor.summary.tables.worst import (
+    GAPS,
+    LARGEST,
+    LOGPROBS,
+    MOST,
+    RANKINGS,
+    Position,
+    Worst,
+    WorstSequence,
+)
 
 MOST_SEQUENCES: Final = MOST * len(RANKINGS)
 #: Raw tokens kept of a sequence.

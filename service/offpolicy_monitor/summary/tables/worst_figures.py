@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from offpolicy_monitor.summary.step import StepSummary, finite
 from offpolicy_monitor.summary.sums import fraction
-from offpolicy_monitor.summary.worst import (
+from offpolicy_monitor.summary.tables.worst import (
     GAPS,
     LOGPROBS,
     RANKED_BY,

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from offpolicy_monitor.summary.lengths import length_biases
 from offpolicy_monitor.summary.sums import fraction
 from offpolicy_monitor.summary.tables import Tables, under
+from offpolicy_monitor.summary.tables.lengths import length_biases
 
 
 def method_extras(tables: Tables, tokens: Mapping[str, float]) -> dict[str, dict[str, Any]]:

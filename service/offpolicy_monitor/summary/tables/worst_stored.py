@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from offpolicy_monitor.summary.worst import (
+from offpolicy_monitor.summary.tables.worst import (
     GAPS,
     LOGPROBS,
     Columns,

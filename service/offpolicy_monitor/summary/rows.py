@@ -1,0 +1,102 @@
+"""Rows: how a summary's content is declared. A row is one array, a table the rows that a summary has all or none of.
+
+Everything else follows from these declarations: the buffer and how it merges (summary.arrays), the stored form, the
+checks of what trainers reduced, and the tables of docs/summary.md. Knows no table by name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final, Literal
+
+#: A count is a whole number from 0 on (int64), a number any finite fraction (float64), a magnitude one from 0 on.
+Kind = Literal["count", "number", "magnitude"]
+#: `deviation` is a sum of squared distances from the mean of `of`: a merge adds what the means of two sides are apart.
+Merge = Literal["sum", "min", "max", "deviation"]
+
+#: The stored versions that came before rows were declared: which of a table's rows they have, each summary tells.
+NAMED: Final = 2
+
+
+@dataclass(frozen=True)
+class Row:
+    """An array of a summary.
+
+    shape    () for one number; a name stands for the number at that place of the table's path
+    since    the stored version that first had it: figures of a merge with an older summary that lacks it are absent
+    of       what the declared merge needs beside the row itself: the rows of a count and of a sum in the same table
+    at_most  a row of the same table, or of the one at a whole path, of which this counts a part
+    total    the row (at a whole path) that the entries of this one add up to
+    """
+
+    name: str
+    kind: Kind
+    meaning: str = ""
+    shape: tuple[int | str, ...] = ()
+    merge: Merge = "sum"
+    since: int = NAMED
+    of: tuple[str, ...] = ()
+    at_most: str = ""
+    total: str = ""
+
+
+def count(name: str, meaning: str = "", *shape: int | str, at_most: str = "", total: str = "") -> Row:
+    """A count."""
+    return Row(name, "count", meaning, shape, at_most=at_most, total=total)
+
+
+def number(name: str, meaning: str = "", *shape: int | str, merge: Merge = "sum") -> Row:
+    """A sum, or an extreme, of either sign."""
+    return Row(name, "number", meaning, shape, merge)
+
+
+def magnitude(name: str, meaning: str = "", *shape: int | str, merge: Merge = "sum", at_most: str = "") -> Row:
+    """A sum, or an extreme, that is never negative."""
+    return Row(name, "magnitude", meaning, shape, merge, at_most=at_most)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that a summary has all or none of, at every path that fits `path`: `gaps/{gap}` stands for three.
+
+    part   tables of one path are one record: the part that has no name is always there, the others where it is said
+    needs  what must have been sent
+    since  the stored version that first had it
+    """
+
+    path: str
+    rows: tuple[Row, ...]
+    meaning: str = ""
+    part: str = ""
+    needs: str = ""
+    since: int = NAMED
+
+    @property
+    def key(self) -> str:
+        """The path, and the part where it has a name: `batch:lag`."""
+        return f"{self.path}:{self.part}" if self.part else self.path
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Row]:
+        """The rows by their names."""
+        return {row.name: row for row in self.rows}
+
+    def at(self, path: str) -> "Table":
+        """This table at a path that fits its own: the names of the path filled in, in shapes too."""
+        names = dict(zip(self.path.split("/"), path.split("/"), strict=True))
+        sizes = {name.strip("{}"): part for name, part in names.items() if name.startswith("{")}
+        rows = tuple(
+            replace(
+                row,
+                shape=tuple(size if isinstance(size, int) else int(sizes[size]) for size in row.shape),
+                at_most=row.at_most.format_map(sizes),
+                total=row.total.format_map(sizes),
+            )
+            for row in self.rows
+        )
+        return replace(self, path=path, rows=rows)
+
+
+def name_of(path: str, row: str) -> str:
+    """The whole name of a row: a table that is one array has a row without a name of its own."""
+    return f"{path}/{row}" if row else path
