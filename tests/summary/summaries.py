@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from offpolicy_monitor.core.histogram import Layout, bin_counts, bin_numbers
 from offpolicy_monitor.summary import GapSummary, Histogram, MethodSummary, StepSummary
 from offpolicy_monitor.summary import histogram as bins
+from offpolicy_monitor.summary.batch import BATCH_SUMS, CROSS_SUMS
 from offpolicy_monitor.summary.gap import GAP_SUMS
 from offpolicy_monitor.summary.method import METHOD_SUMS
-from offpolicy_monitor.summary.step import BATCH_SUMS, CROSS_SUMS
 
 LAYOUT = Layout(bins.SMALLEST_EXPONENT, bins.LARGEST_EXPONENT, bins.MANTISSA_BITS, torch.from_numpy(bins.splits()))
 

@@ -6,55 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from offpolicy_monitor.batch import Origin, RaggedBatch
-from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.methods import PRESETS
+from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.summary import StepSummary, packing, to_bytes
 from offpolicy_monitor.summary.checks import InvalidSummaryError, Shard, check_figures, checked
 
 from tests import strategies
+from tests.summary.full import FULL, OTHER, SHARD, measured
 
-LABELS = {"gpu": "a/b", "engine": "vllm"}
-SHARD = Shard(3, LABELS, 12, keep_worst=2)
 MOST = 4096
-MEASURER = Measurer("cpu", keep_worst=2)
-
-
-def measured(batch: RaggedBatch) -> StepSummary:
-    return MEASURER.measure(batch, PRESETS, Origin(12, 3, LABELS))
 
 
 def unpacked(summary: StepSummary) -> tuple[dict[str, Any], dict[str, Any]]:
     return packing.read(packing.inflated(to_bytes(summary)[1:]))
-
-
-def full_batch(tokens: int = 600, sequences: int = 7) -> RaggedBatch:
-    """Every array of the contract."""
-    random = np.random.default_rng(7)
-    lengths = random.multinomial(tokens, np.ones(sequences) / sequences).astype(np.int64)
-    base = -random.exponential(0.7, tokens)
-    columns: dict[str, np.ndarray] = {
-        name: np.minimum(0, base + 0.1 * random.standard_normal(tokens)).astype(np.float32)
-        for name in ("sampling_logprobs", "old_logprobs", "logprobs")
-    }
-    columns["turns"] = random.integers(0, 20, tokens)
-    columns["entropy"] = random.random(tokens).astype(np.float32)
-    for name in ("sampling_experts", "old_experts", "experts"):
-        columns[name] = random.integers(0, 8, (tokens, 4, 2)).astype(np.uint8)
-    of_sequences: dict[str, np.ndarray] = {
-        "advantages": random.standard_normal(sequences).astype(np.float32),
-        "policy_versions": random.integers(-1, 14, sequences),
-        "rewards": random.random(sequences).astype(np.float32),
-    }
-    mask = random.random(tokens) > 0.1
-    columns["old_logprobs"][5] = np.nan
-    ids = tuple(f"s{i}" for i in range(sequences))
-    return RaggedBatch.from_positions(lengths, columns, of_sequences, mask, sequence_ids=ids)
-
-
-FULL = measured(full_batch())
-#: Of another shard and another GPU.
-OTHER = MEASURER.measure(full_batch(400, 5), PRESETS, Origin(12, 4, {"gpu": "b", "engine": "vllm"}))
 
 
 @settings(max_examples=150, deadline=None)

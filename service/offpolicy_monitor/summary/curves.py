@@ -154,3 +154,9 @@ def measures_of(methods: frozenset[str]) -> Mapping[str, frozenset[str]]:
             if curve.whole:
                 found[curve.whole] = found.get(curve.whole, frozenset()) | {"sequences"}
     return found
+
+
+#: Score -> measures, of all methods.
+MEASURES: Final = measures_of(frozenset(key[0] for key in CURVES))
+#: The scores of tokens; the others are of sequences.
+OF_TOKENS: Final = frozenset(curve.score for curves in CURVES.values() for curve in curves.values() if curve.whole)

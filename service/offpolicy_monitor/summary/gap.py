@@ -10,74 +10,94 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from offpolicy_monitor.summary.histogram import Histogram, Histograms, merge_histograms
-from offpolicy_monitor.summary.sums import Reduction, Sums, merge_sums
+from offpolicy_monitor.summary.histogram import BINS, Histogram, Histograms, merge_histograms
+from offpolicy_monitor.summary.rows import Merge, Row, Table, count, magnitude, number
+from offpolicy_monitor.summary.sums import Sums, merge_sums
 
 QUANTILES: Final = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 EXPONENT_CLAMP: Final = 80.0  # float32 overflows at exp(88.7)
 NEAR_ONE: Final = 0.5  # a mean ratio above this is read from sums of x - 1
-
-#: What is summed over valid tokens; r = exp(d), p = exp(a), q = exp(b), w = exp(clip(d, +-20)).
-TOKEN_SUMS: Final[Mapping[str, Reduction]] = {
-    "tokens": "sum",
-    "log_ratio": "sum",  # d
-    "log_ratio_abs": "sum",  # |d|
-    "log_ratio_square": "sum",  # d^2
-    "log_ratio_deviation": "sum",  # (d - mean d)^2; a merge adds what the two means are apart (`_merged`)
-    "log_ratio_min": "min",
-    "log_ratio_max": "max",
-    "k3": "sum",
-    "k3_reverse": "sum",
-    "js": "sum",
-    "ratio": "sum",  # r
-    "ratio_excess": "sum",  # r - 1
-    "multiplicative_excess": "sum",  # exp|d| - 1
-    "weight": "sum",  # w
-    "weight_square": "sum",
-    "weight_excess": "sum",  # w - 1
-    "weight_excess_square": "sum",  # (w - 1)^2
-    "tail_tokens": "sum",  # |d| > ln 2
-    "exact_tokens": "sum",  # d == 0
-    "clamped_tokens": "sum",  # |d| > 80
-    "probability_diff": "sum",  # |p - q|
-    "probability_diff_square": "sum",
-    "probability_diff_max": "max",
-    "p": "sum",
-    "q": "sum",
-    "p_square": "sum",
-    "q_square": "sum",
-    "p_q": "sum",
-}
-
-#: What is summed over sequences with at least one valid token; g = exp(L), v = exp(clip(D, +-20)).
-SEQUENCE_SUMS: Final[Mapping[str, Reduction]] = {
-    "sequences": "sum",
-    "sequence_k3": "sum",
-    "sequence_log_ratio_abs": "sum",
-    "log_geometric": "sum",  # L
-    "log_geometric_abs": "sum",
-    "log_geometric_min": "min",
-    "log_geometric_max": "max",
-    "geometric": "sum",  # g
-    "geometric_square": "sum",
-    "geometric_excess": "sum",  # g - 1
-    "geometric_excess_square": "sum",  # (g - 1)^2
-    "inverse_geometric": "sum",  # exp(-L)
-    "log_product": "sum",  # D
-    "log_product_min": "min",
-    "log_product_max": "max",
-    "product": "sum",  # v
-    "product_square": "sum",
-    "product_excess": "sum",  # v - 1
-    "product_excess_square": "sum",
-    "perplexity_numerator": "sum",
-    "perplexity_denominator": "sum",
-    "log_perplexity_numerator": "sum",
-    "log_perplexity_denominator": "sum",
-}
-
 DEVIATION: Final = "log_ratio_deviation"
-GAP_SUMS: Final[Mapping[str, Reduction]] = {**TOKEN_SUMS, **SEQUENCE_SUMS}
+
+#: Over valid tokens; r = exp(d), p = exp(a), q = exp(b), w = exp(clip(d, +-20)).
+_OF_TOKENS: Final = (
+    count("tokens", "valid tokens", at_most="batch/tokens"),
+    number("log_ratio", "d"),
+    magnitude("log_ratio_abs", "|d|"),
+    magnitude("log_ratio_square", "d^2"),
+    Row(
+        DEVIATION, "magnitude", "(d - mean d)^2; a merge adds what the two means are apart",
+        merge="deviation", of=("tokens", "log_ratio"), since=3,
+    ),
+    number("log_ratio_min", "the smallest d", merge="min"),
+    number("log_ratio_max", "the largest d", merge="max"),
+    magnitude("k3", "r - 1 - d"),
+    magnitude("k3_reverse", "the k3 of -d"),
+    magnitude("js", "the Jensen-Shannon divergence of the sampled token"),
+    magnitude("ratio", "r"),
+    number("ratio_excess", "r - 1"),
+    magnitude("multiplicative_excess", "exp|d| - 1"),
+    magnitude("weight", "w"),
+    magnitude("weight_square", "w^2"),
+    number("weight_excess", "w - 1"),
+    magnitude("weight_excess_square", "(w - 1)^2"),
+    count("tail_tokens", "|d| > ln 2", at_most="tokens"),
+    count("exact_tokens", "d = 0", at_most="tokens"),
+    count("clamped_tokens", "|d| > 80", at_most="tail_tokens"),
+    magnitude("probability_diff", "|p - q|"),
+    magnitude("probability_diff_square", "(p - q)^2"),
+    magnitude("probability_diff_max", "the largest |p - q|", merge="max", at_most="probability_diff"),
+    magnitude("p", "p"),
+    magnitude("q", "q"),
+    magnitude("p_square", "p^2"),
+    magnitude("q_square", "q^2"),
+    magnitude("p_q", "p q"),
+)  # fmt: skip
+
+#: Over sequences with at least one valid token; g = exp(L), v = exp(clip(D, +-20)).
+_OF_SEQUENCES: Final = (
+    count("sequences", "sequences with a valid token", at_most="tokens"),
+    magnitude("sequence_k3", "the mean k3 of a sequence"),
+    magnitude("sequence_log_ratio_abs", "the mean |d| of a sequence"),
+    number("log_geometric", "L"),
+    magnitude("log_geometric_abs", "|L|"),
+    number("log_geometric_min", "the smallest L", merge="min"),
+    number("log_geometric_max", "the largest L", merge="max"),
+    magnitude("geometric", "g"),
+    magnitude("geometric_square", "g^2"),
+    number("geometric_excess", "g - 1"),
+    magnitude("geometric_excess_square", "(g - 1)^2"),
+    magnitude("inverse_geometric", "exp(-L)"),
+    number("log_product", "D"),
+    number("log_product_min", "the smallest D", merge="min"),
+    number("log_product_max", "the largest D", merge="max"),
+    magnitude("product", "v"),
+    magnitude("product_square", "v^2"),
+    number("product_excess", "v - 1"),
+    magnitude("product_excess_square", "(v - 1)^2"),
+    magnitude("perplexity_numerator", "exp of the mean of -a"),
+    magnitude("perplexity_denominator", "exp of the mean of -b"),
+    number("log_perplexity_numerator", "the mean of -a"),
+    number("log_perplexity_denominator", "the mean of -b"),
+)
+
+#: Quantities of which a histogram is kept, each with what it counts.
+QUANTITIES: Final = {"log_ratio": "tokens", "log_geometric_ratio": "sequences", "log_product_ratio": "sequences"}
+#: Signs of the advantage by which histograms are divided; `unknown` is without advantages.
+SIGNS: Final = ("negative", "zero", "positive", "unknown")
+
+GAP: Final = Table("gaps/{gap}", (*_OF_TOKENS, *_OF_SEQUENCES), "one gap over its valid tokens", needs="two log-probs")
+HISTOGRAMS: Final = Table(
+    "histograms/{gap}",
+    tuple(
+        count(quantity, f"{unit} by sign of the advantage and bin", len(SIGNS), BINS, total=f"gaps/{{gap}}/{unit}")
+        for quantity, unit in QUANTITIES.items()
+    ),
+    "log-ratios of a gap",
+    needs="two log-probs",
+)
+TABLES: Final = (GAP, HISTOGRAMS)
+GAP_SUMS: Final[Mapping[str, Merge]] = {row.name: row.merge for row in GAP.rows}
 
 
 @dataclass(frozen=True)

@@ -9,30 +9,61 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from offpolicy_monitor.summary.gap import ratio_mean, ratio_spread
-from offpolicy_monitor.summary.sums import Reduction, Sums, fraction, merge_sums
+from offpolicy_monitor.summary.rows import Merge, Table, count, magnitude, number
+from offpolicy_monitor.summary.sums import Sums, fraction, merge_sums
 
-#: Sums over valid tokens and non-empty sequences; w is the weight of a truncation, d the log-ratio of the method's gap.
-METHOD_SUMS: Final[Mapping[str, Reduction]] = {
-    "tokens": "sum",
-    "sequences": "sum",
-    "masked_tokens": "sum",
-    "masked_low_tokens": "sum",
-    "masked_high_tokens": "sum",
-    "masked_sequences": "sum",
-    "touched_sequences": "sum",
-    "advantage_mass": "sum",  # |A|
-    "masked_advantage_mass": "sum",
-    "k3_kept": "sum",
-    "k3_masked": "sum",
-    "log_ratio_square_kept": "sum",  # d^2
-    "log_ratio_square_masked": "sum",
-    "weight": "sum",  # w
-    "weight_square": "sum",
-    "weight_excess": "sum",  # w - 1
-    "weight_excess_square": "sum",
-    "weight_max": "max",
-    "truncated_tokens": "sum",
-}
+#: Over valid tokens and non-empty sequences; w is the weight of a truncation, d the log-ratio of the method's gap.
+METHOD: Final = Table(
+    "methods/{row}",
+    (
+        count("tokens", "valid tokens of the method's gap"),
+        count("sequences", "sequences with one"),
+        count("masked_tokens", "dropped tokens", at_most="tokens"),
+        count("masked_sequences", "sequences of which nothing is kept", at_most="touched_sequences"),
+        count("touched_sequences", "sequences of which something is dropped", at_most="sequences"),
+        magnitude("k3_kept", "k3 of kept tokens"),
+        magnitude("k3_masked", "k3 of dropped tokens"),
+        magnitude("log_ratio_square_kept", "d^2 of kept tokens"),
+        magnitude("log_ratio_square_masked", "d^2 of dropped tokens"),
+    ),
+    "what a method row would drop",
+)
+SIDES: Final = Table(
+    METHOD.path,
+    (
+        count("masked_low_tokens", "tokens dropped below a lower bound"),
+        count("masked_high_tokens", "tokens dropped above an upper bound"),
+    ),
+    "the same by side",
+    part="sides",
+    needs="a rule with two bounds",
+)
+MASS: Final = Table(
+    METHOD.path,
+    (
+        magnitude("advantage_mass", "|A|"),
+        magnitude("masked_advantage_mass", "|A| of dropped tokens", at_most="advantage_mass"),
+    ),
+    "the same in |A|",
+    part="mass",
+    needs="advantages",
+)
+WEIGHTS: Final = Table(
+    METHOD.path,
+    (
+        magnitude("weight", "w"),
+        magnitude("weight_square", "w^2"),
+        number("weight_excess", "w - 1"),
+        magnitude("weight_excess_square", "(w - 1)^2"),
+        magnitude("weight_max", "the largest w", merge="max"),
+        count("truncated_tokens", "tokens whose weight is cut"),
+    ),
+    "the weights of a truncation",
+    part="weights",
+    needs="a rule that reweights",
+)
+TABLES: Final = (METHOD, SIDES, MASS, WEIGHTS)
+METHOD_SUMS: Final[Mapping[str, Merge]] = {row.name: row.merge for table in TABLES for row in table.rows}
 
 
 DROP_COUNTS: Final = (

@@ -16,6 +16,11 @@ Merge = Literal["sum", "min", "max", "deviation"]
 
 #: The stored versions that came before rows were declared: which of a table's rows they have, each summary tells.
 NAMED: Final = 2
+#: Between a path and a part: names in paths are percent-encoded, so that they have none.
+PART: Final = "#"
+
+#: The length of an array whose entries stand at any whole number: kept as numbers and values.
+SPARSE: Final = -1
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,8 @@ class Table:
 
     @property
     def key(self) -> str:
-        """The path, and the part where it has a name: `batch:lag`."""
-        return f"{self.path}:{self.part}" if self.part else self.path
+        """The path, and the part where it has a name: `batch#lag`."""
+        return f"{self.path}{PART}{self.part}" if self.part else self.path
 
     @cached_property
     def by_name(self) -> Mapping[str, Row]:
@@ -95,6 +100,11 @@ class Table:
             for row in self.rows
         )
         return replace(self, path=path, rows=rows)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of the rows."""
+        return frozenset(self.by_name)
 
 
 def name_of(path: str, row: str) -> str:

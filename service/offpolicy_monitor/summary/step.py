@@ -11,41 +11,15 @@ from functools import cached_property, reduce
 from typing import Any, Final
 
 from offpolicy_monitor.summary.attribution import attribution
+from offpolicy_monitor.summary.batch import BATCH_SUMS, CROSS_SUMS
 from offpolicy_monitor.summary.gap import GapSummary
 from offpolicy_monitor.summary.method import MethodSummary
-from offpolicy_monitor.summary.sums import Reduction, Sums, fraction, merge_sums
+from offpolicy_monitor.summary.sums import Sums, fraction, merge_sums
 from offpolicy_monitor.summary.tables import Tables, breakdown, merge_tables, outliers, signature, versions
 from offpolicy_monitor.summary.tables.advantage import gap_extras, sequence_extras
 from offpolicy_monitor.summary.tables.anchors import method_extras
 from offpolicy_monitor.summary.tables.routing import routing
 from offpolicy_monitor.summary.tables.worst import Worst
-
-#: Counts and sums over the whole batch, whatever the gap.
-BATCH_SUMS: Final[Mapping[str, Reduction]] = {
-    "tokens": "sum",  # positions under the mask
-    "sequences": "sum",  # as sent
-    "empty_sequences": "sum",  # without a position under the mask
-    "nonfinite_tokens": "sum",
-    "positive_tokens": "sum",
-    "exact_zero_tokens": "sum",
-    "zero_filled_tokens": "sum",  # of those, the ones that the trainer did not find certain
-    "lag_tokens": "sum",  # tokens whose policy version is known
-    "lag": "sum",
-    "lag_max": "max",
-    "entropy_tokens": "sum",
-    "entropy": "sum",
-    "reward_sequences": "sum",
-    "reward": "sum",
-}
-
-#: Second moments over tokens that are valid for all three gaps; m = mismatch, s = staleness.
-CROSS_SUMS: Final[Mapping[str, Reduction]] = {
-    "tokens": "sum",
-    "mismatch_square": "sum",
-    "staleness_square": "sum",
-    "mismatch_staleness": "sum",
-}
-
 
 #: Fields of a step that are read off its tables.
 DETAILS: Final[Mapping[str, Callable[[Tables], Any]]] = {

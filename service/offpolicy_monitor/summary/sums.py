@@ -6,9 +6,10 @@ The smallest monoid of the summary. A figure that is missing is the identity of 
 
 from collections.abc import Callable, Mapping
 from operator import add
-from typing import Final, Literal
+from typing import Final
 
-Reduction = Literal["sum", "min", "max"]
+from offpolicy_monitor.summary.rows import Merge
+
 Sums = Mapping[str, float]
 
 #: A merge adds up its shards: 1e18 sums of this size, more than there can be, still fit a 64-bit float.
@@ -16,10 +17,10 @@ LARGEST_SUM: Final = 1e290
 #: The same for counts, which are stored in 64 bits: 65,536 shards, each with more than any batch has.
 LARGEST_COUNT: Final = 1 << 47
 
-_MERGE: Final[Mapping[Reduction, Callable[[float, float], float]]] = {"sum": add, "min": min, "max": max}
+_MERGE: Final[Mapping[Merge, Callable[[float, float], float]]] = {"sum": add, "min": min, "max": max, "deviation": add}
 
 
-def merge_sums(reductions: Mapping[str, Reduction], left: Sums, right: Sums) -> dict[str, float]:
+def merge_sums(reductions: Mapping[str, Merge], left: Sums, right: Sums) -> dict[str, float]:
     """Merge two records figure by figure; a KeyError names a figure that `reductions` does not know."""
     merged = dict(left)
     for name, value in right.items():

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from offpolicy_monitor.summary.batch import BATCH_SUMS, CROSS_SUMS
 from offpolicy_monitor.summary.checks.faults import ROUNDING, UNDERFLOW, about_at_most, need
 from offpolicy_monitor.summary.checks.forms import form, join
 from offpolicy_monitor.summary.checks.structure import QUANTITIES
 from offpolicy_monitor.summary.gap import DEVIATION, GAP_SUMS, GapSummary
 from offpolicy_monitor.summary.method import METHOD_SUMS, MethodSummary
-from offpolicy_monitor.summary.step import BATCH_SUMS, CROSS_SUMS, StepSummary
+from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.sums import Sums
 
 

@@ -14,16 +14,14 @@ from offpolicy_monitor.summary.checks.forms import form, join
 from offpolicy_monitor.summary.checks.routing import check_routing
 from offpolicy_monitor.summary.checks.whatif import check_whatif
 from offpolicy_monitor.summary.tables import Table
-from offpolicy_monitor.summary.tables.advantage import LARGEST_EXPONENT, MANTISSA_BITS, SMALLEST_EXPONENT
+from offpolicy_monitor.summary.tables.advantage import GRADIENT_BINS
 from offpolicy_monitor.summary.tables.breakdown import CROSS_KEYS, GAP_KEYS
 from offpolicy_monitor.summary.tables.buckets import BUCKETS, constant_buckets
+from offpolicy_monitor.summary.tables.lengths import BINS as LENGTH_BINS
 from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
 from offpolicy_monitor.summary.tables.signature import GRID_KEYS, LEAST, NEIGHBOUR_KEYS
 
 Check = Callable[[Facts, Sequence[str], Table, str], None]
-
-GRADIENT_BINS: Final = 2 + ((LARGEST_EXPONENT - SMALLEST_EXPONENT) << MANTISSA_BITS)
-LENGTH_BINS: Final = 64 * BINS_A_POWER
 
 _GAP: Final = form(("tokens",), ("log_ratio",), set(GAP_KEYS) - {"log_ratio"})
 _CROSS: Final = form(("tokens",), ("mismatch_staleness",), set(CROSS_KEYS) - {"mismatch_staleness"})
@@ -71,7 +69,7 @@ def check_tables(facts: Facts) -> None:
 def _breakdown(facts: Facts, rest: Sequence[str], table: Table, path: str) -> None:
     dimension, bucket, part = parts_of(rest, 3, path)
     constants = dict(constant_buckets(facts.shard.number, facts.shard.labels))
-    buckets = {constants[dimension]} if dimension in constants else BUCKETS.get(dimension, frozenset())
+    buckets = (constants[dimension],) if dimension in constants else BUCKETS.get(dimension, ())
     need(bucket in buckets, path, "is no bucket of this shard")
     need(dimension != "lag" or facts.shard.policy_version is not None, path, "needs a policy_version")
     (_CROSS if part == "cross" else _GAP).check(path, table)

@@ -10,13 +10,9 @@ from offpolicy_monitor.summary.cells import LENGTH_BINS, LENGTHS, SEQUENCE_BINS,
 from offpolicy_monitor.summary.checks.facts import Facts, check_sparse, parts_of, whole_number
 from offpolicy_monitor.summary.checks.faults import need
 from offpolicy_monitor.summary.checks.forms import check_number, join
-from offpolicy_monitor.summary.curves import CURVES, measures_of
+from offpolicy_monitor.summary.curves import MEASURES, OF_TOKENS
 from offpolicy_monitor.summary.tables import Table
 
-#: Score -> measures, of all methods.
-MEASURES: Final = measures_of(frozenset(key[0] for key in CURVES))
-#: The scores of tokens; the others are of sequences.
-OF_TOKENS: Final = frozenset(curve.score for curves in CURVES.values() for curve in curves.values() if curve.whole)
 MEASURE_NAMES: Final = ("tokens", "sequences", "mass", "lengths")
 
 

@@ -7,6 +7,7 @@ weighs |A r|.
 import math
 from typing import Any, Final
 
+from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.sums import fraction
 from offpolicy_monitor.summary.tables import Table, Tables
 
@@ -15,6 +16,53 @@ SMALLEST_EXPONENT: Final = -24
 LARGEST_EXPONENT: Final = 24
 MANTISSA_BITS: Final = 4
 TOP: Final = 0.01  # of the tokens
+
+#: Bins of |A r|: the keys, with one for what lies below them and one for what lies above.
+GRADIENT_BINS: Final = 2 + ((LARGEST_EXPONENT - SMALLEST_EXPONENT) << MANTISSA_BITS)
+
+TABLES: Final = (
+    schema.Table(
+        "sequence/{gap}",
+        (
+            schema.count("sequences", "sequences with a valid token"),
+            schema.count("moving", "sequences with sum |d| > 0", at_most="sequences"),
+            schema.magnitude("cancelled", "1 - |D| / sum |d| of those", at_most="moving"),
+            schema.count("vanishing", "sequences with exp(D) < 0.1", at_most="sequences"),
+            schema.count("extreme", "sequences with a token of |p - q| > 0.5", at_most="sequences"),
+        ),
+        "how the drift of sequences cancels",
+        needs="two log-probs",
+    ),
+    schema.Table(
+        "advantage/{gap}",
+        (
+            schema.number("advantage_excess", "A (r - 1)"),
+            schema.magnitude("advantage_abs", "|A|"),
+            schema.magnitude("mass_square", "A^2 r^2"),
+            schema.magnitude("advantage_square", "A^2"),
+        ),
+        "sums weighed by advantages",
+        needs="advantages",
+    ),
+    schema.Table(
+        "advantage/{gap}",
+        (
+            schema.count("tokens", "valid tokens"),
+            schema.count("bad", "tokens with A < 0 and q - p > 0.5", at_most="tokens"),
+            schema.count("outward", "tokens with A d > 0", at_most="tokens"),
+            schema.magnitude("outward_square", "d^2 of those"),
+        ),
+        "updates at risk, of the total gap",
+        part="updates",
+        needs="advantages",
+    ),
+    schema.Table(
+        "gradient/{gap}",
+        (schema.count("", "tokens by |A r|", GRADIENT_BINS, total="gaps/{gap}/tokens"),),
+        "the mass of the gradient",
+        needs="advantages",
+    ),
+)
 
 #: Tokens at which the ESS of product ratios falls to about 0.3, from ESS = exp(-2 k3 T).
 LENGTH_BUDGET: Final = 0.6

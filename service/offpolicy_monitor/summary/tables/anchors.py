@@ -1,12 +1,25 @@
 """Fields of a method that are read off tables: its length bias, and how much its anchor matters."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
+from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.sums import fraction
 from offpolicy_monitor.summary.tables import Tables, under
 from offpolicy_monitor.summary.tables.lengths import length_biases
+
+TABLES: Final = (
+    schema.Table(
+        "anchor/{row}",
+        (
+            schema.count("tokens", "tokens valid for all three gaps", at_most="cross/tokens"),
+            schema.count("differing", "tokens decided otherwise", at_most="tokens"),
+        ),
+        "a method row with the other anchor",
+        needs="three log-probs",
+    ),
+)
 
 
 def method_extras(tables: Tables, tokens: Mapping[str, float]) -> dict[str, dict[str, Any]]:

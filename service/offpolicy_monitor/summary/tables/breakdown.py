@@ -4,14 +4,42 @@ A part is a gap (GAP_KEYS beside `tokens`) or `cross` (CROSS_KEYS). Every figure
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 from offpolicy_monitor.summary.attribution import attribution
-from offpolicy_monitor.summary.tables import Table, Tables, under
+from offpolicy_monitor.summary.batch import CROSS_ROWS
+from offpolicy_monitor.summary.rows import Table, count, magnitude, number
+from offpolicy_monitor.summary.tables import Table as Named
+from offpolicy_monitor.summary.tables import Tables, under
+from offpolicy_monitor.summary.tables.buckets import BUCKETS, NEEDS
 
-GAP_KEYS: Final = ("log_ratio", "log_ratio_abs", "log_ratio_square", "k3")
-CROSS_KEYS: Final = ("mismatch_square", "staleness_square", "mismatch_staleness")
+#: What is summed of a gap, and across gaps, by bucket.
+_GAP_ROWS: Final = (
+    number("log_ratio", "d"),
+    magnitude("log_ratio_abs", "|d|"),
+    magnitude("log_ratio_square", "d^2"),
+    magnitude("k3", "k3"),
+)
+GAP_KEYS: Final = tuple(row.name for row in _GAP_ROWS)
+CROSS_KEYS: Final = tuple(row.name for row in CROSS_ROWS)
+
+
+def _tables(dimension: str, needs: str = "", *buckets: int) -> Iterator[Table]:
+    """The tables of a dimension: rows over its buckets, or one number each where the bucket is in the path."""
+    for part, rows, of in (("{gap}", _GAP_ROWS, "gaps/{gap}/tokens"), ("cross", CROSS_ROWS, "cross/tokens")):
+        sums = (replace(row, shape=buckets) for row in rows)
+        tokens = count("tokens", "valid tokens", *buckets, at_most=of)
+        yield Table(f"breakdown/{dimension}/{part}", (tokens, *sums), "a dimension's buckets", needs=needs)
+
+
+#: Dimensions of the same buckets in every shard, and those in which a whole shard is one.
+TABLES: Final = (
+    *chain.from_iterable(_tables(name, NEEDS.get(name, ""), len(names)) for name, names in BUCKETS.items()),
+    *_tables("{dimension}/{bucket}"),
+)
 
 _BEFORE_NUMBERS: Final[Mapping[str, float]] = {"negative": -4.0, "zero": -3.0, "positive": -2.0, "first": -1.0}
 
@@ -28,7 +56,7 @@ def breakdowns(tables: Tables) -> dict[str, Any]:
     return {name: dict(sorted(found[name].items(), key=_natural)) for name in sorted(found)}
 
 
-def gap_figures(table: Table) -> dict[str, float]:
+def gap_figures(table: Named) -> dict[str, float]:
     """Means over the tokens of one bucket and gap; the formulas are those of the gap's own figures."""
     tokens = table["tokens"]
     return {

@@ -18,13 +18,21 @@ SIGN_BUCKETS: Final = ("negative", "zero", "positive")
 POWER_BUCKETS: Final = tuple(str(1 << power) for power in range(63))
 
 #: The dimensions whose buckets are the same for every shard.
-BUCKETS: Final[Mapping[str, frozenset[str]]] = {
-    "position": frozenset({"first", *POWER_BUCKETS, "last"}),
-    "length": frozenset(POWER_BUCKETS),
-    "mu_probability": frozenset(MU_BUCKETS),
-    "lag": frozenset(LAG_BUCKETS),
-    "turn": frozenset(TURN_BUCKETS),
-    "advantage_sign": frozenset(SIGN_BUCKETS),
+BUCKETS: Final[Mapping[str, tuple[str, ...]]] = {
+    "position": ("first", *POWER_BUCKETS, "last"),
+    "length": POWER_BUCKETS,
+    "mu_probability": MU_BUCKETS,
+    "lag": LAG_BUCKETS,
+    "turn": TURN_BUCKETS,
+    "advantage_sign": SIGN_BUCKETS,
+}
+
+#: The array that a dimension needs beside log-probs.
+NEEDS: Final[Mapping[str, str]] = {
+    "mu_probability": "sampling_logprobs",
+    "lag": "policy_versions, policy_version",
+    "turn": "turns",
+    "advantage_sign": "advantages",
 }
 
 

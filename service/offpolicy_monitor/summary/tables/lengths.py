@@ -9,10 +9,32 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
+from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.tables import Table, Tables, under
 
 BINS_A_POWER: Final = 4
+BINS: Final = 64 * BINS_A_POWER
 QUARTILE: Final = 0.25
+UNITS: Final = ("sequences", "tokens")
+
+TABLES: Final = (
+    *(
+        schema.Table(
+            f"length/{{gap}}/{unit}",
+            (schema.count("", f"{unit} by length", BINS, total=f"gaps/{{gap}}/{unit}"),),
+            "the gap's tokens by the length of their sequence",
+        )
+        for unit in UNITS
+    ),
+    *(
+        schema.Table(
+            f"masked/{{row}}/{{gap}}/{unit}",
+            (schema.count("", f"dropped {unit} by length", BINS, total=f"methods/{{row}}/masked_{unit}"),),
+            "what a method row drops by length",
+        )
+        for unit in UNITS
+    ),
+)
 
 
 def length_biases(tables: Tables, tokens: Mapping[str, float]) -> dict[str, dict[str, Any]]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any, Final
 
+from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.sums import over
 from offpolicy_monitor.summary.tables import Table, Tables, under
 
@@ -17,6 +18,51 @@ PREFIX: Final = "routing"
 PARTS: Final = ("agreeing", "changed")
 #: Sums over a part's tokens: k3, d^2, |d| and its square root.
 PART_KEYS: Final = ("k3", "square", "size", "root")
+
+TABLES: Final = (
+    schema.Table(
+        "routing/{gap}/counts/{layers}/{k}",
+        (
+            schema.count("tokens", "tokens of the gap"),
+            schema.count("changed_tokens", "tokens with a layer whose sets of experts differ", at_most="tokens"),
+            schema.count("changed_layers", "such layers"),
+        ),
+        "how often the experts of two policies differ",
+        needs="two expert arrays",
+    ),
+    schema.Table(
+        "routing/{gap}/missing/{layers}/{k}",
+        (schema.count("", "experts of one policy that the other did not choose, by layer", "layers"),),
+        "the same by layer",
+        needs="two expert arrays",
+    ),
+    *(
+        schema.Table(
+            f"routing/{{gap}}/{part}",
+            (
+                schema.count("tokens", "tokens", at_most="gaps/{gap}/tokens"),
+                schema.magnitude("k3", "k3"),
+                schema.magnitude("square", "d^2"),
+                schema.magnitude("size", "|d|"),
+                schema.magnitude("root", "sqrt(|d|)"),
+            ),
+            f"tokens whose routing is {part}",
+            needs="two expert arrays, two log-probs",
+        )
+        for part in PARTS
+    ),
+    schema.Table(
+        "routing/{gap}/trend",
+        (
+            schema.count("layers", "c, the layers of a token that differ"),
+            schema.count("layers_square", "c^2"),
+            schema.magnitude("layers_moment", "c d^2"),
+            schema.magnitude("layers_root", "c sqrt(|d|)"),
+        ),
+        "what a line of d^2 on c needs",
+        needs="two expert arrays, two log-probs",
+    ),
+)
 
 #: (layers, k) -> table
 Shaped = Mapping[tuple[int, int], Table]

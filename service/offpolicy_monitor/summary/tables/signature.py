@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Any, Final
 
+from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.sums import over
 from offpolicy_monitor.summary.tables import Table, Tables, add_tables, under
 
@@ -18,13 +19,45 @@ LOWEST_MIDDLE: Final = 0.01
 HIGHEST_MIDDLE: Final = 0.9
 #: Buckets of the breakdown by mu that make the low-probability tail, mu < 0.01.
 LOW_BUCKETS: Final = ("0", "1e-4", "1e-3")
-MIDDLE_KEYS: Final = ("tokens", "b", "d", "b_square", "b_d", "d_square")
-NEIGHBOUR_KEYS: Final = (
-    "pairs", "a_first", "b_first", "a_first_square", "b_first_square", "a_second", "b_second", "a_second_square",
-    "b_second_square", "forward", "backward",
-)  # fmt: skip
+_MIDDLE: Final = (
+    schema.count("tokens", "tokens of middling mu", at_most="gaps/mismatch/tokens"),
+    schema.number("b", "log mu"),
+    schema.number("d", "d"),
+    schema.magnitude("b_square", "(log mu)^2"),
+    schema.number("b_d", "d log mu"),
+    schema.magnitude("d_square", "d^2"),
+)
+MIDDLE_KEYS: Final = tuple(row.name for row in _MIDDLE)
+_SIDES: Final = tuple(f"{policy}_{place}" for place in ("first", "second") for policy in ("a", "b"))
+_NEIGHBOURS: Final = (
+    schema.count("pairs", "neighbouring tokens", at_most="gaps/mismatch/tokens"),
+    *(schema.number(name, f"log-probs {name[0]} of the {name[2:]} of two") for name in _SIDES[:2]),
+    *(schema.magnitude(f"{name}_square", "their squares") for name in _SIDES[:2]),
+    *(schema.number(name, f"log-probs {name[0]} of the {name[2:]} of two") for name in _SIDES[2:]),
+    *(schema.magnitude(f"{name}_square", "their squares") for name in _SIDES[2:]),
+    schema.number("forward", "a of the first, b of the second"),
+    schema.number("backward", "a of the second, b of the first"),
+)
+NEIGHBOUR_KEYS: Final = tuple(row.name for row in _NEIGHBOURS)
 GRID_EXPONENTS: Final = (3, 4, 5, 6, 7, 8)
-GRID_KEYS: Final = ("tokens", "short", *(f"2^-{k}" for k in GRID_EXPONENTS))
+_GRID: Final = (
+    schema.count("tokens", "values large enough to tell", at_most="gaps/mismatch/tokens"),
+    schema.count("short", "values with few bits", at_most="gaps/mismatch/tokens"),
+    *(schema.count(f"2^-{k}", f"multiples of 2^-{k}", at_most="gaps/mismatch/tokens") for k in GRID_EXPONENTS),
+)
+GRID_KEYS: Final = tuple(row.name for row in _GRID)
+TABLES: Final = (
+    schema.Table(f"{PREFIX}/middle", _MIDDLE, "a regression of d on log mu", needs="mismatch"),
+    schema.Table(
+        f"{PREFIX}/middle",
+        (schema.count("exact", "tokens whose two log-probs are equal", at_most="tokens"),),
+        "a regression of d on log mu",
+        part="exact",
+        needs="mismatch",
+    ),
+    schema.Table(f"{PREFIX}/neighbours", _NEIGHBOURS, "products of neighbouring log-probs", needs="mismatch"),
+    schema.Table(f"{PREFIX}/grid/{{column}}", _GRID, "values of a column on a grid", needs="mismatch in float32"),
+)
 #: Column -> the least |value| that shows whether it is rounded. A log-prob near 0 is the difference of two float32
 #: numbers of some 20, and has few bits of its own.
 LEAST: Final[Mapping[str, float]] = {"sampling": 0.25, "old": 0.25, "difference": 2.0**-9}

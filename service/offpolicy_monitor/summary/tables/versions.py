@@ -6,9 +6,35 @@ Read off the tables `versions/...` and `breakdown/lag/...`. A lag is a number of
 from collections.abc import Sequence
 from typing import Any, Final
 
+from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.tables import Table, Tables, under
 
 CURVES: Final = ("total", "mismatch")
+
+TABLES: Final = (
+    schema.Table(
+        "versions/spans",
+        (
+            schema.count("spans", "runs of one known policy version inside a sequence", at_most="batch/tokens"),
+            schema.count("sequences", "sequences with one", at_most="spans"),
+        ),
+        "spans of policy versions",
+        needs="policy_versions",
+    ),
+    schema.Table(
+        "versions/spans",
+        (schema.number("lag", "the mean lag of a sequence"),),
+        "the lag of sequences",
+        part="lag",
+        needs="policy_versions, policy_version",
+    ),
+    schema.Table(
+        "versions/lag",
+        (schema.count("", "sequences by whole lag", schema.SPARSE, total="versions/spans/sequences"),),
+        "the lag of sequences, rounded down",
+        needs="policy_versions, policy_version",
+    ),
+)
 
 
 def versions(tables: Tables) -> dict[str, Any] | None:

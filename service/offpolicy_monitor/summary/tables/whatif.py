@@ -4,18 +4,21 @@ A curve counts what lies beyond each bound (summary.cells) and divides by all; w
 error that is stated is the most it can be. It knows curves and cells; rules themselves it does not.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.cells import LENGTH_BINS, LENGTHS, SEQUENCE_BINS, SIGNS, TOKEN_BINS, Bins, Floats
-from offpolicy_monitor.summary.curves import SECOND_MOMENT, Curve
+from offpolicy_monitor.summary.curves import MEASURES, OF_TOKENS, SECOND_MOMENT, Curve
+from offpolicy_monitor.summary.rows import Row, Table, count, magnitude
 from offpolicy_monitor.summary.second_moment import cutoffs
-from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables import Tables
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.summary.step import StepSummary
 
 #: Measure of the tables -> what its dropped share is called, after `masked_` or `truncated_`.
 FIGURES: Final[Mapping[str, str]] = {
@@ -23,6 +26,36 @@ FIGURES: Final[Mapping[str, str]] = {
     "sequences": "sequence_fraction",
     "mass": "advantage_mass",
 }
+
+_CELLS: Final = ((SEQUENCE_BINS.number, "sequences"), (TOKEN_BINS.number, "tokens"))
+
+
+def _rows(score: str) -> Iterator[Row]:
+    """The measures of a score: a row by sign of A and bin each; `lengths` by sign, length group and coarse bin."""
+    own, unit = _CELLS[score in OF_TOKENS]
+    signs = len(SIGNS)
+    for measure in sorted(MEASURES[score]):
+        bins = SEQUENCE_BINS.number if measure == "sequences" else own
+        if measure == "mass":
+            yield magnitude(measure, "|A| by sign and bin", signs, bins)
+        else:
+            yield count(measure, f"{measure} by sign and bin", signs, bins, total=f"gaps/{{gap}}/{measure}")
+        if measure == "tokens":
+            shape = signs, LENGTHS, LENGTH_BINS.number
+            yield count("lengths", f"{unit} by sign, length and coarse bin", *shape, total=f"gaps/{{gap}}/{unit}")
+
+
+#: A table a measure: gaps differ in the measures that their methods need of a score.
+TABLES: Final = tuple(
+    Table(
+        f"whatif/{{gap}}/{score}/{row.name}",
+        (replace(row, name=""),),
+        "what rules look at",
+        needs="advantages" if row.name == "mass" else "",
+    )
+    for score in MEASURES
+    for row in _rows(score)
+)
 
 #: Of |A|, which cells keep in 8 bits.
 MASS_ERROR: Final = 2.0 ** -(cells.MASS_BITS + 1)
@@ -75,7 +108,7 @@ class Drops:
 
 
 def whatif_curve(
-    summaries: Sequence[StepSummary], gap: str, curve: Curve, thresholds: Sequence[float] | None, weights: bool
+    summaries: Sequence["StepSummary"], gap: str, curve: Curve, thresholds: Sequence[float] | None, weights: bool
 ) -> dict[str, Any]:
     """One curve over the merge of the steps, at these thresholds or, if None, where the tables have edges.
 
@@ -105,13 +138,13 @@ def whatif_curve(
     }
 
 
-def is_kept(summary: StepSummary, gap: str, curve: Curve) -> bool:
+def is_kept(summary: "StepSummary", gap: str, curve: Curve) -> bool:
     """Whether the tables of a step have what the curve counts."""
     return f"whatif/{gap}/{curve.score}/tokens" in summary.tables
 
 
 def _drops_at(
-    summaries: Sequence[StepSummary], tables: Sequence[Tables], gap: str, curve: Curve, thresholds: Floats
+    summaries: Sequence["StepSummary"], tables: Sequence[Tables], gap: str, curve: Curve, thresholds: Floats
 ) -> Drops:
     """A second moment is cut in each step by itself, other rules in all of them at once."""
     if curve.scale is not SECOND_MOMENT:
