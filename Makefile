@@ -41,7 +41,7 @@ lint: $(VENV)/.installed-dev ## formatting, ruff, types, import contracts, Docke
 
 docs: $(VENV)/.installed-dev ## rewrite the generated parts of docs/ and the Prometheus rules
 	@$(BIN)/python scripts/generate_docs.py
-	@$(BIN)/python scripts/generate_rules.py
+	@$(BIN)/python -m scripts.prometheus
 
 dashboards: $(VENV)/.installed-dev ## rewrite the Grafana dashboards from scripts/dashboards
 	@$(BIN)/python -m scripts.dashboards

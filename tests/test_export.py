@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from offpolicy_monitor.alerts.rendering import rule_files
 from offpolicy_monitor.cli import main
 from offpolicy_monitor.export import DEFAULT_SERVICE_URL, checked_url, export
+
+from scripts.prometheus import rule_files
 
 ROOT = Path(__file__).resolve().parent.parent
 URL = "https://monitor.example.com/offpolicy"

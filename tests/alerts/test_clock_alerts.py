@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from offpolicy_monitor.alerts.rendering.clock import RUN_EXPIRY
-from offpolicy_monitor.settings import Settings
-
+from scripts.prometheus.clock import RUN_EXPIRY
 from tests.fixtures.promtool import Scene, check_scenes
 
 WARNING, CRITICAL, INCOMPLETE = ("RunSilent", "warning"), ("RunSilent", "critical"), ("IncompleteStep", "warning")
@@ -53,7 +51,6 @@ def test_trainers_may_come_back_after_an_outage_of_the_service(tmp_path: Path) -
 
 
 def test_the_slowest_run_is_called_silent_before_it_leaves_the_exposition(tmp_path: Path) -> None:
-    assert Settings.model_fields["run_expiry"].default == RUN_EXPIRY
     series = (
         runs("last_batch_timestamp_seconds", {"a": f"0x{LONG}"})
         | runs("step_seconds_median", {"a": f"20000x{LONG}"})

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from offpolicy_monitor.alerts.rendering.recording import recordings
 
+from scripts.prometheus.recording import recordings
 from tests.fixtures.promtool import check_queries
 
 OF_RUN = 'job="m",instance="h",run="a"'

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 from offpolicy_monitor.alerts import RULES, WALL_CLOCK_RULES
-from offpolicy_monitor.alerts.rendering import rule_files
 from offpolicy_monitor.families import BY_NAME, PREFIX
 
+from scripts.prometheus import rule_files
 from tests.alerts.test_service_alerts import SCENES
 from tests.fixtures.promtool import RULES as FOLDER
 from tests.fixtures.tools import require_tool

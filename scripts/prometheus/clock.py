@@ -7,11 +7,13 @@ leaves /metrics after RUN_EXPIRY, so that even the slowest one must be called si
 from dataclasses import dataclass
 from typing import Final
 
-from offpolicy_monitor.alerts.rendering.alert import BRIDGE, Alert, latest, of_unfinished
 from offpolicy_monitor.alerts.rule import Severity
 from offpolicy_monitor.alerts.wall_clock import UNKNOWN_STEP, WALL_CLOCK_RULES, WallClockRule
+from offpolicy_monitor.settings import Settings
 
-RUN_EXPIRY: Final = 86_400
+from scripts.prometheus.alert import BRIDGE, Alert, latest, of_unfinished
+
+RUN_EXPIRY: Final = int(Settings.model_fields["run_expiry"].default)
 """Seconds: what OFFPOLICY_RUN_EXPIRY is unless the operator says otherwise."""
 
 LAST_BATCH: Final = latest("offpolicy_last_batch_timestamp_seconds")

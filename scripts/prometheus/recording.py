@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from offpolicy_monitor.alerts.rendering.alert import Recording
+from scripts.prometheus.alert import Recording
 
 OF_RUNS: Final = "30m"
 OF_REQUESTS: Final = "5m"

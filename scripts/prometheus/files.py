@@ -9,14 +9,14 @@ from typing import Any
 
 import yaml
 
-from offpolicy_monitor.alerts.rendering.alert import Alert, Recording
-from offpolicy_monitor.alerts.rendering.clock import clock_alerts
-from offpolicy_monitor.alerts.rendering.recording import recordings
-from offpolicy_monitor.alerts.rendering.service import SERVICE_ALERTS
-from offpolicy_monitor.alerts.rendering.steps import step_alerts
+from scripts.prometheus.alert import Alert, Recording
+from scripts.prometheus.clock import clock_alerts
+from scripts.prometheus.recording import recordings
+from scripts.prometheus.service import SERVICE_ALERTS
+from scripts.prometheus.steps import step_alerts
 
 HEAD = """\
-# Rendered from service/offpolicy_monitor/alerts by `make docs`; changes made here are lost.
+# Rendered by scripts/prometheus (`make docs`); changes made here are lost.
 """
 
 

@@ -4,9 +4,10 @@ The service counts breaching steps and says whether they are enough, so threshol
 not known here. What is not breached has no `active`, so the count says when what was seen of it last is over.
 """
 
-from offpolicy_monitor.alerts.rendering.alert import Alert, latest, look_up, of_unfinished
 from offpolicy_monitor.alerts.rule import Rule
 from offpolicy_monitor.alerts.rules import RULES
+
+from scripts.prometheus.alert import Alert, latest, look_up, of_unfinished
 
 OF_ALERT = ("run", "alert", "severity", "job", "instance")
 

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from offpolicy_monitor.alerts.rendering import rule_files
 from offpolicy_monitor.settings import Settings
 
-FOLDER = Path(__file__).resolve().parent.parent / "dashboards" / "prometheus"
+from scripts.prometheus import rule_files
+
+FOLDER = Path(__file__).resolve().parents[2] / "dashboards" / "prometheus"
 
 
 def main() -> None:

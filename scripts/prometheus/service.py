@@ -6,7 +6,7 @@ job's name or because it showed `offpolicy_build_info` within a week.
 
 from typing import Final
 
-from offpolicy_monitor.alerts.rendering.alert import Alert, grew
+from scripts.prometheus.alert import Alert, grew
 
 ERRORS: Final = "instance:offpolicy_requests_5xx:ratio_rate5m"
 REFUSED: Final = "instance:offpolicy_batches_refused:ratio_rate5m"
