@@ -40,7 +40,7 @@ lint: $(VENV)/.installed-dev ## formatting, ruff, types, import contracts, Docke
 	@$(BIN)/hadolint Dockerfile
 
 docs: $(VENV)/.installed-dev ## rewrite the generated parts of docs/ and the Prometheus rules
-	@$(BIN)/python scripts/generate_docs.py
+	@$(BIN)/python -m scripts.docs
 	@$(BIN)/python -m scripts.prometheus
 
 dashboards: $(VENV)/.installed-dev ## rewrite the Grafana dashboards from scripts/dashboards

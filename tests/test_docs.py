@@ -14,7 +14,7 @@ from offpolicy_monitor.methods import METHODS, PRESETS, Method
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
 
-from scripts import generate_docs
+from scripts.docs.pages import pages
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -22,7 +22,7 @@ PAGES = sorted([*DOCS.rglob("*.md"), *(ROOT / name for name in ("README.md", "CO
 
 
 def test_generated_pages_are_what_make_docs_writes() -> None:
-    for page, content in generate_docs.pages().items():
+    for page, content in pages().items():
         assert page.read_text() == content, f"{page.name} is not current: run make docs"
 
 

@@ -7,14 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from offpolicy_monitor.exposition.document import render_markdown
 from offpolicy_monitor.families import ABSOLUTE, BY_NAME, FAMILIES, RUN_GAUGES, RUN_HISTOGRAMS, SIGNED, Family
 from offpolicy_monitor.summary.histogram import EXACT_BOUNDS
-
-
-def test_docs_metrics_md_is_what_the_families_say() -> None:
-    page = Path(__file__).parents[1] / "docs" / "metrics.md"
-    assert page.read_text() == render_markdown()
 
 
 def test_no_two_families_share_a_name() -> None:

@@ -1,6 +1,5 @@
-"""docs/metrics.md, written from the families: `python -m offpolicy_monitor.exposition.document > docs/metrics.md`."""
+"""docs/metrics.md, written from the rows of families.py. Knows what a section says, and no figures."""
 
-import sys
 from collections.abc import Iterator, Sequence
 
 from offpolicy_monitor.families import PROCESS, RUN_COUNTERS, RUN_GAUGES, RUN_HISTOGRAMS, RUN_INFO, Family
@@ -8,8 +7,8 @@ from offpolicy_monitor.families import PROCESS, RUN_COUNTERS, RUN_GAUGES, RUN_HI
 HEAD = """\
 # Metrics
 
-What `GET /metrics` shows, as Prometheus text, OpenMetrics or protobuf by the `Accept` header. This page is written by
-`python -m offpolicy_monitor.exposition.document` from the table in `families.py`.
+What `GET /metrics` shows, as Prometheus text, OpenMetrics or protobuf by the `Accept` header. This page is generated
+from `service/offpolicy_monitor/families.py` by `make docs`.
 
 A figure that a step does not have (a gap whose log-probs were not sent, a step without valid tokens) gives no sample.
 A run that sends everything has some 320 series, more while rules are breached, and with the presets 400 at most.
@@ -67,7 +66,7 @@ SECTIONS: tuple[tuple[str, str, Sequence[Family]], ...] = (
 )
 
 
-def render_markdown() -> str:
+def metrics_page() -> str:
     """The page."""
     return "\n".join([HEAD, *(line for section in SECTIONS for line in _section(*section))])
 
@@ -79,7 +78,3 @@ def _section(title: str, text: str, families: Sequence[Family]) -> Iterator[str]
         labels = ", ".join(family.labels) or "-"
         yield f"| `{family.full_name}` | {family.type} | {labels} | {family.help} |"
     yield ""
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render_markdown())
