@@ -6,8 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from offpolicy_monitor.alerts import CORRECTIONS
+from offpolicy_monitor.core.scores import OF_SEQUENCES, OF_TOKENS
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.methods import GAPS, METHODS, PRESETS, parse_rows, parse_selection, restored
+from offpolicy_monitor.methods.curve import SEQUENCE_SCORES, TOKEN_SCORES
+from offpolicy_monitor.methods.rule import Band, Clip, Cut, Drop
 
 #: name -> (method, gap, level, parameters that were set)
 EXPECTED: dict[str, tuple[str, str, str, dict[str, Any]]] = {
@@ -234,3 +238,39 @@ def test_a_selection_is_presets_by_name_and_rows_in_their_order() -> None:
     assert chosen[0] in PRESETS
     assert parse_selection([]) == ()
     assert len(parse_selection([preset.name for preset in PRESETS])) == len(PRESETS)
+
+
+def test_a_row_of_ppo_clip_may_mask_as_much_as_grpo_or_gspo_do_and_others_what_their_level_may() -> None:
+    kinds = {(row.method.name, row.level): row.method.kind(row.level) for row in PRESETS}
+    assert kinds["ppo_clip", "token"] == "grpo"
+    assert kinds["ppo_clip", "geometric"] == "gspo"
+    assert kinds["ipo", "token"] == "token"
+    assert {kinds["mask", "geometric"], kinds["mask", "sequence"], kinds["veto", "sequence"]} == {"sequence"}
+    assert set(kinds.values()) <= set(CORRECTIONS)
+
+
+def test_the_rule_of_a_row_is_bands_at_its_thresholds() -> None:
+    rules = {row.name: row.rule for row in PRESETS}
+    assert rules["grpo"] == Drop((Band("log_ratio", math.log(0.8), math.log(1.27)),), "apart", sides=True)
+    assert rules["opsm"] == Drop((Band("log_geometric_ratio", lower=-0.01),), "apart")
+    assert rules["cispo"] == Clip(Band("log_ratio", upper=math.log(5)), 0.0, 5.0)
+    assert rules["trm"] == Drop((Band("log_ratio_abs_max", upper=math.sqrt(0.1)), Band("k3_mean", upper=0.001)))
+    assert rules["m2po"] == Cut("log_ratio", 0.04)
+    (negative,) = parse_rows([{"method": "dppo", "lower": 0.1, "upper": 0.2, "zero_advantage": "negative"}])
+    assert negative.rule == Drop((Band("probability_difference", -0.1, 0.2),), "apart_zero_low", sides=True)
+
+
+def test_a_bound_below_any_magnitude_drops_every_token_once() -> None:
+    (row,) = parse_rows([{"method": "mask", "statistic": "k2", "upper": -0.1}])
+    assert row.rule == Drop((Band("log_ratio", upper=-math.inf),))
+
+
+def test_every_score_of_a_rule_and_every_one_that_is_kept_can_be_computed() -> None:
+    curves = [curve for method in METHODS.values() for form in method.forms.values() for curve in form.curves.values()]
+    assert {curve.score for curve in curves} <= {*TOKEN_SCORES, *SEQUENCE_SCORES}
+    assert set(OF_TOKENS) == set(TOKEN_SCORES) and set(OF_SEQUENCES) == set(SEQUENCE_SCORES)
+
+
+def test_whether_a_row_needs_advantages_follows_from_its_rule() -> None:
+    signed = {row.method.name for row in PRESETS if row.needs_advantages}
+    assert signed == {"opsm", "ppo_clip", "dppo"}

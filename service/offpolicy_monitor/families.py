@@ -12,7 +12,6 @@ from typing import Literal
 
 Type = Literal["gauge", "counter", "histogram", "unknown"]
 PREFIX = "offpolicy_"
-GAPS = ("mismatch", "staleness", "total")
 
 
 @dataclass(frozen=True)

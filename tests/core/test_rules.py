@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from offpolicy_monitor.core import rules as core_rules
+from offpolicy_monitor.core.corrections import decide
 from offpolicy_monitor.core.decision import Decision, SequenceDrops, TokenDrops, Weights
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.core.second_moment import SecondMoments
+from offpolicy_monitor.methods import parse_row
+from offpolicy_monitor.methods.rule import Cut
 
 from tests.core.gaps import gap_of, gap_of_log_ratios
 
@@ -35,10 +37,15 @@ class Ran:
 
 
 class Rules:
-    """The rules by name; each answers a Ran."""
+    """The methods of the catalogue by name; a row of each with these parameters answers a Ran."""
 
     def __getattr__(self, name: str) -> Callable[..., Ran]:
-        return lambda gap, **arguments: Ran(gap, getattr(core_rules, name)(gap, **arguments))
+        def run(gap: GapTokens, **parameters: object) -> Ran:
+            rule = parse_row({"method": name, **parameters}).rule
+            assert not isinstance(rule, Cut)
+            return Ran(gap, decide(gap, rule))
+
+        return run
 
 
 rules = Rules()
@@ -99,9 +106,9 @@ def test_cispo_with_lower_above_one_has_no_lower_bound() -> None:
     ("level", "low", "high"),
     [("token", [1.0, 0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0, 0.0]), ("geometric", [0.0, 1.0], [0.0, 0.0])],
 )
-def test_a_ratio_mask_tells_low_from_high(level: core_rules.Level, low: list[float], high: list[float]) -> None:
+def test_a_ratio_mask_tells_low_from_high(level: str, low: list[float], high: list[float]) -> None:
     gap = log_ratios([[0.4, 1.0, 1.9, 2.1], [0.3]])
-    decision = rules.mask(gap, level=level, statistic="ratio", reduce=None, lower=0.5, upper=2.0)
+    decision = rules.mask(gap, level=level, statistic="ratio", lower=0.5, upper=2.0)
     assert sides(decision) == (low, high)
 
 
@@ -109,24 +116,24 @@ def test_bounds_are_inclusive_to_keep_at_every_level() -> None:
     # d = log(2) exactly as float64, and L = D = log(2) of a sequence of one token.
     gap = gap_of_log_ratios([[LN2], [-LN2], [0.0]], dtype=D64)
     for level in ("token", "geometric", "sequence"):
-        kept = rules.mask(gap, level=level, statistic="ratio", reduce=None, lower=0.5, upper=2.0)
+        kept = rules.mask(gap, level=level, statistic="ratio", lower=0.5, upper=2.0)
         assert dropped(kept) == [0.0, 0.0, 0.0]
-        tight = rules.mask(gap, level=level, statistic="ratio", reduce=None, lower=1.0, upper=1.0)
+        tight = rules.mask(gap, level=level, statistic="ratio", lower=1.0, upper=1.0)
         assert dropped(tight) == [1.0, 1.0, 0.0]
 
 
 def test_one_bound_may_be_absent() -> None:
     gap = log_ratios([[1e-6, 1.0, 9.0]])
-    above = rules.mask(gap, level="token", statistic="ratio", reduce=None, lower=None, upper=3.0)
-    below = rules.mask(gap, level="token", statistic="ratio", reduce=None, lower=0.5, upper=None)
+    above = rules.mask(gap, level="token", statistic="ratio", lower=None, upper=3.0)
+    below = rules.mask(gap, level="token", statistic="ratio", lower=0.5, upper=None)
     assert (dropped(above), dropped(below)) == ([0.0, 0.0, 1.0], [1.0, 0.0, 0.0])
 
 
 def test_k_statistics_a_token_have_no_sides() -> None:
     gap = gap_of_log_ratios([[0.5, -0.5, 1.0]])
-    k1 = rules.mask(gap, level="token", statistic="k1", reduce=None, lower=-0.5, upper=0.25)
-    k2 = rules.mask(gap, level="token", statistic="k2", reduce=None, lower=None, upper=0.125)
-    k3 = rules.mask(gap, level="token", statistic="k3", reduce=None, lower=None, upper=0.15)
+    k1 = rules.mask(gap, level="token", statistic="k1", lower=-0.5, upper=0.25)
+    k2 = rules.mask(gap, level="token", statistic="k2", lower=None, upper=0.125)
+    k3 = rules.mask(gap, level="token", statistic="k3", lower=None, upper=0.15)
     # k1 = -0.5, 0.5, -1; k2 = 0.125, 0.125, 0.5; k3 = 0.149, 0.107, 0.718
     assert dropped(k1) == [0.0, 1.0, 1.0]
     assert dropped(k2) == [0.0, 0.0, 1.0]
@@ -147,9 +154,7 @@ def test_k_statistics_a_token_have_no_sides() -> None:
         ("k3", "sum", math.exp(1) - 2 + math.exp(-2) + 1),
     ],
 )
-def test_k_statistics_a_sequence_are_made_by_reduce(
-    statistic: core_rules.Statistic, reduce: core_rules.Reduce, figure: float
-) -> None:
+def test_k_statistics_a_sequence_are_made_by_reduce(statistic: str, reduce: str, figure: float) -> None:
     gap = gap_of_log_ratios([[1.0, -2.0]], dtype=D64)  # k1 = -1, 2; k2 = 0.5, 2; k3 = e - 2, e^-2 + 1
     just_above, just_below = figure * (1 + 1e-9), figure * (1 - 1e-9)
     for bound, expected in ((just_above, [0.0]), (just_below, [1.0])):

@@ -1,15 +1,12 @@
 """The measurer survives its device: smaller blocks when memory runs out, then the CPU, with the same figures."""
 
-import dataclasses
-from typing import Any
-
 import pytest
 import torch
-from offpolicy_monitor.core.decision import Decision
-from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.measure import Measurer, choose_device
-from offpolicy_monitor.methods import PRESETS, MethodRow
+from offpolicy_monitor.measure.tables import BlockView
+from offpolicy_monitor.methods import PRESETS
+from offpolicy_monitor.summary.tables import Tables
 
 from tests.measure.rows import ROWS
 from tests.measure.test_laws import assert_nearly_equal
@@ -19,12 +16,6 @@ cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA de
 
 #: A device that exists, takes tensors, and fails on every computation: what a broken GPU does.
 BROKEN = "meta"
-
-
-def row_of(rule: Any) -> MethodRow:
-    """A preset whose rule is another function."""
-    preset = next(row for row in PRESETS if row.name == "mis_token")
-    return dataclasses.replace(preset, method=dataclasses.replace(preset.method, rule=rule))
 
 
 def test_a_failing_device_is_left_for_the_cpu_with_the_same_figures_and_is_counted() -> None:
@@ -41,37 +32,36 @@ def test_memory_that_runs_out_means_smaller_blocks_and_the_same_figures() -> Non
     batch = packed(random_sequences(4, [30_000] * 4, 0.1))
     sizes: list[int] = []
 
-    def needs_small_blocks(gap: GapTokens, **thresholds: Any) -> Decision:
-        sizes.append(gap.segments.tokens)
-        if gap.segments.tokens > 40_000:
+    def needs_small_blocks(view: BlockView) -> Tables:
+        sizes.append(view.valid["mismatch"].gap.segments.tokens)
+        if sizes[-1] > 40_000:
             raise torch.OutOfMemoryError("block too large")
-        return plain.method.rule(gap, **thresholds)
+        return {}
 
-    plain = next(row for row in PRESETS if row.name == "mis_token")
     starved, healthy = Measurer("cpu"), Measurer("cpu")
     starved.block_tokens = 120_000
-    got = starved.measure(batch, [row_of(needs_small_blocks)]).figures()
-    assert_nearly_equal(got, healthy.measure(batch, [plain]).figures())
+    got = starved.measure(batch, PRESETS, makers=[needs_small_blocks]).figures()
+    assert_nearly_equal(got, healthy.measure(batch, PRESETS, makers=()).figures())
     assert sizes == [120_000, 30_000, 30_000, 30_000, 30_000]
     assert (starved.fallbacks, healthy.fallbacks) == (1, 0)
     assert starved.device.type == "cpu"
 
 
 def test_memory_that_runs_out_on_the_cpu_in_the_smallest_blocks_is_an_error() -> None:
-    def never_fits(gap: GapTokens, **thresholds: Any) -> Decision:
+    def never_fits(view: BlockView) -> Tables:
         raise torch.OutOfMemoryError("no memory at all")
 
     with pytest.raises(MemoryError):
-        Measurer("cpu").measure(packed(random_sequences(1, [5], 0.1)), [row_of(never_fits)])
+        Measurer("cpu").measure(packed(random_sequences(1, [5], 0.1)), (), makers=[never_fits])
 
 
 def test_a_defect_on_the_cpu_is_not_hidden() -> None:
-    def defective(gap: GapTokens, **thresholds: Any) -> Decision:
+    def defective(view: BlockView) -> Tables:
         raise RuntimeError("shape mismatch")
 
     measurer = Measurer("cpu")
     with pytest.raises(RuntimeError, match="shape mismatch"):
-        measurer.measure(packed(random_sequences(1, [5], 0.1)), [row_of(defective)])
+        measurer.measure(packed(random_sequences(1, [5], 0.1)), (), makers=[defective])
     assert measurer.fallbacks == 0
 
 
@@ -116,10 +106,10 @@ def test_cuda_blocks_do_not_change_figures() -> None:
 
 
 def test_a_batch_that_fails_on_the_cpu_too_costs_no_device() -> None:
-    def fails(gap: GapTokens, **thresholds: Any) -> Decision:
+    def fails(view: BlockView) -> Tables:
         raise RuntimeError("whatever the device")
 
     measurer = Measurer(BROKEN)
     with pytest.raises(RuntimeError, match="whatever the device"):
-        measurer.measure(packed(random_sequences(4, [50], 0.1)), [row_of(fails)])
+        measurer.measure(packed(random_sequences(4, [50], 0.1)), (), makers=[fails])
     assert (measurer.fallbacks, measurer.device.type) == (0, BROKEN)

@@ -7,9 +7,9 @@ import pytest
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.measure.tables import OF_METHODS
-from offpolicy_monitor.methods import PRESETS, parse_rows
+from offpolicy_monitor.methods import METHODS, PRESETS, parse_rows
+from offpolicy_monitor.methods.curve import Curve
 from offpolicy_monitor.summary import StepSummary
-from offpolicy_monitor.summary.curves import CURVES
 from offpolicy_monitor.summary.recommend import preset_states, recommend
 
 ROWS = parse_rows(
@@ -49,25 +49,29 @@ CASES = [
     (("mask", "geometric", "ratio"), "lower", {"method": "mask", "level": "geometric"}),
     (("mask", "sequence", "ratio"), "upper", {"method": "mask", "level": "sequence"}),
     (("mask", "token", "ratio"), "upper", {"method": "mask"}),
-    (("opsm", "geometric", ""), "", {"method": "opsm"}),
+    (("opsm", "geometric", ""), "delta", {"method": "opsm"}),
     (("ppo_clip", "token", ""), "lower", {"method": "ppo_clip", "upper": 1e9}),
     (("veto", "sequence", ""), "lower", {"method": "veto"}),
-    (("ipo", "token", ""), "", {"method": "ipo"}),
+    (("ipo", "token", ""), "threshold", {"method": "ipo"}),
     (("trm", "sequence", ""), "max", {"method": "trm", "mean": 1e9}),
     (("trm", "sequence", ""), "mean", {"method": "trm", "max": 1e9}),
-    (("seq_error", "sequence", ""), "", {"method": "seq_error"}),
-    (("m2po", "token", ""), "", {"method": "m2po"}),
+    (("seq_error", "sequence", ""), "threshold", {"method": "seq_error"}),
+    (("m2po", "token", ""), "threshold", {"method": "m2po"}),
 ]
 
 
-@pytest.mark.parametrize(("key", "name", "row"), CASES)
+def curve_of(key: tuple[str, str, str], threshold: str) -> Curve:
+    method, level, variant = key
+    return METHODS[method].forms[level, variant].curves[threshold]
+
+
+@pytest.mark.parametrize(("key", "parameter", "row"), CASES)
 def test_the_threshold_drops_the_wanted_share_and_what_is_said_of_twice_the_length(
-    key: tuple[str, str, str], name: str, row: dict[str, Any]
+    key: tuple[str, str, str], parameter: str, row: dict[str, Any]
 ) -> None:
     batch = batch_of(1, 64)
-    advice = recommend([kept(batch)], "total", CURVES[key][name], 0.1)
+    advice = recommend([kept(batch)], "total", curve_of(key, parameter), 0.1)
     assert advice is not None
-    parameter = name or {"opsm": "delta"}.get(key[0], "threshold")
     at_threshold = row | {parameter: advice["threshold"]}
     # Figures of sequences of one length all lie in two or three bins, within which normality is a guess.
     guess = 0.02 if key[0] == "trm" else 0.0
@@ -82,7 +86,7 @@ def test_the_threshold_drops_the_wanted_share_and_what_is_said_of_twice_the_leng
 
 
 def test_the_interval_is_a_point_for_one_step_and_wider_the_more_steps_differ() -> None:
-    curve = CURVES["mask", "token", "ratio"]["upper"]
+    curve = curve_of(("mask", "token", "ratio"), "upper")
     alike = [kept(batch_of(seed, 32)) for seed in range(6)]
     apart = [kept(batch_of(seed, 32, sigma)) for seed, sigma in enumerate((0.05, 0.1, 0.2) * 2)]
     one, near, far = (recommend(steps, "total", curve, 0.01) for steps in (alike[:1], alike, apart))
@@ -94,8 +98,9 @@ def test_the_interval_is_a_point_for_one_step_and_wider_the_more_steps_differ() 
 
 def test_where_no_threshold_drops_as_much_none_is_recommended() -> None:
     batch = batch_of(3, 16, sigma=0.0)
-    assert recommend([kept(batch)], "total", CURVES["mask", "geometric", "ratio"]["upper"], 0.1) is None
-    assert recommend([], "total", CURVES["mask", "geometric", "ratio"]["upper"], 0.1) is None
+    curve = curve_of(("mask", "geometric", "ratio"), "upper")
+    assert recommend([kept(batch)], "total", curve, 0.1) is None
+    assert recommend([], "total", curve, 0.1) is None
 
 
 def test_presets_are_inert_active_or_saturated_by_what_they_dropped() -> None:

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.measure.tables import OF_METHODS
-from offpolicy_monitor.methods import METHODS, parse_rows
+from offpolicy_monitor.methods import METHODS, Method, parse_rows
+from offpolicy_monitor.methods.curve import SECOND_MOMENT, Curve
+from offpolicy_monitor.methods.model import Form
 from offpolicy_monitor.summary import StepSummary
-from offpolicy_monitor.summary.curves import CURVES, SECOND_MOMENT, Curve
 from offpolicy_monitor.summary.tables.whatif import MASS_ERROR, whatif_curve
 
 Floats = NDArray[np.float64]
@@ -59,24 +60,31 @@ def batch_of(draw: Draw, a_token: bool, seed: int) -> RaggedBatch:
     return RaggedBatch.from_positions(lengths, columns, {"advantages": advantages})
 
 
-def row_of(method: str, level: str, variant: str, name: str, threshold: float) -> dict[str, Any]:
+#: Thresholds that drop nothing, of methods that must be given all of them.
+LOOSE: Mapping[str, dict[str, float]] = {
+    "dppo": {"lower": 1e9, "upper": 1e9},
+    "ppo_clip": {"lower": 1.0, "upper": 1e9},
+    "cispo": {"lower": 1.0, "upper": 1e9},
+    "trm": {"max": 1e9, "mean": 1e9},
+}
+
+
+def row_of(method: Method, level: str, variant: str, name: str, threshold: float) -> dict[str, Any]:
     """The row that drops by this threshold alone."""
-    row: dict[str, Any] = {"method": method, "gap": "total", "level": level}
-    if method == "mask" and variant != "ratio":
-        row["statistic"], _, reduce = variant.partition(":")
-        row |= {"reduce": reduce} if reduce else {}
-    if method == "dppo":
-        row |= {"divergence": variant, "lower": 1e9, "upper": 1e9}
-    if method in ("ppo_clip", "cispo"):
-        row |= {"lower": 1.0, "upper": 1e9}
-    if method == "trm":
-        row |= {"max": 1e9, "mean": 1e9}
-    own = name or next(iter(METHODS[method].parameters))
-    return row | {own: threshold}
+    row: dict[str, Any] = {"method": method.name, "gap": "total", "level": level, **LOOSE.get(method.name, {})}
+    given = [option for option in variant.split(":") if option]
+    row |= {name: option for name, choice in method.choices.items() for option in given if option in choice.options}
+    return row | {name: threshold}
 
 
-def allowed(method: str, threshold: float) -> bool:
-    return threshold >= 0 or method == "mask"
+def kept_forms() -> list[tuple[Method, str, str, Form]]:
+    """Every method at every level and in every variant that what-if keeps."""
+    return [
+        (method, level, variant, form)
+        for method in METHODS.values()
+        for (level, variant), form in method.forms.items()
+        if form.kept
+    ]
 
 
 def ran(batch: RaggedBatch, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -100,15 +108,11 @@ def stated(curve: Mapping[str, Any], place: int, weights: bool) -> tuple[float, 
 def kept(batch: RaggedBatch) -> StepSummary:
     """Summaries of a batch whose rows ask for every method at the total gap."""
     rows = {
-        method: row_of(method, level, variant, "upper" if method in TWO_SIDED else "", 1.0)
-        for (method, level, variant) in CURVES
-        if variant in ("", "ratio", "tv")
+        method.name: row_of(method, level, variant, list(form.kept)[-1], 1.0)
+        for method, level, variant, form in kept_forms()
     }
     parsed = parse_rows([{"name": name, **row} for name, row in rows.items()])
     return Measurer("cpu").measure(batch, parsed, Origin(), OF_METHODS)
-
-
-TWO_SIDED = ("truncate", "mask", "veto", "ppo_clip", "cispo", "dppo")
 
 
 @pytest.mark.parametrize("a_token", [False, True], ids=["advantage a sequence", "advantage a token"])
@@ -118,19 +122,19 @@ def test_every_curve_is_within_its_stated_error_of_rows_that_ran(name: str, a_to
     summary = kept(batch)
     source = np.random.default_rng(1)
     rows, expected = [], []
-    for (method, level, variant), curves in CURVES.items():
-        weights = METHODS[method].weights
-        for bound, curve in curves.items():
+    for method, level, variant, form in kept_forms():
+        weights = method.reweights
+        for bound, curve in form.kept.items():
             edges = whatif_curve([summary], "total", curve, None, weights)
-            chosen = [t for t in edges["threshold"][:: max(1, len(edges["threshold"]) // 5)] if allowed(method, t)]
+            chosen = [t for t in edges["threshold"][:: max(1, len(edges["threshold"]) // 5)] if t >= form.lowest]
             between = [curve.scale.threshold(side * 10.0 ** source.uniform(-3.5, 1)) for side in _sides(curve) * 3]
-            for thresholds, own in ((chosen, True), ([t for t in between if allowed(method, t)], False)):
+            for thresholds, own in ((chosen, True), ([t for t in between if t >= form.lowest], False)):
                 answer = whatif_curve([summary], "total", curve, thresholds, weights)
                 for place, threshold in enumerate(thresholds):
                     rows.append(row_of(method, level, variant, bound, threshold))
                     error = answer["error"][place]
                     if own and curve.scale is not SECOND_MOMENT:
-                        assert error <= MASS_ERROR, (method, bound, threshold)
+                        assert error <= MASS_ERROR, (method.name, bound, threshold)
                     expected.append((stated(answer, place, weights), error + (TIE if curve.whole else 0), weights))
                 assert answer["max_error"] == max(answer["error"], default=0.0)
     for row, figures, (got, error, weights) in zip(rows, ran(batch, rows), expected, strict=True):
@@ -144,7 +148,7 @@ def _sides(curve: Curve) -> list[int]:
 
 def test_many_steps_are_the_sum_of_their_own_cuts_and_cost_little() -> None:
     some = [kept(batch_of(DISTRIBUTIONS[name], False, seed=3)) for name in ("moe noise", "fp8 noise", "rare outliers")]
-    ((curve,),) = [tuple(curves.values()) for key, curves in CURVES.items() if key[0] == "m2po"]
+    curve = METHODS["m2po"].forms["token", ""].curves["threshold"]
     thresholds = np.geomspace(1e-4, 1.0, 100).tolist()
     alone = [whatif_curve([summary], "total", curve, thresholds, False) for summary in some]
     tokens = np.array([summary.gaps["total"].sums["tokens"] for summary in some])

@@ -1,8 +1,8 @@
 """GapTokens: the valid tokens of one gap, their columns, and what each of their sequences adds up to.
 
 Shapes: T valid tokens packed, N sequences that have one. Everything is computed once, and only when asked for. No sums
-over the batch here (core.gap_sums) and no rules (core.rules). The notation is that of core.columns; over a sequence, D
-is the sum and L the mean of d.
+over the batch here (core.gap_sums) and no rules (core.corrections). The notation is that of core.columns; over a
+sequence, D is the sum and L the mean of d.
 """
 
 from collections.abc import Callable

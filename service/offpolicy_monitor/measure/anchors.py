@@ -8,7 +8,9 @@ valid for all three log-probs. Rules on mismatch compare no current policy and h
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from offpolicy_monitor.core.corrections import decide
 from offpolicy_monitor.core.decision import differing_tokens
+from offpolicy_monitor.methods.rule import Cut
 from offpolicy_monitor.summary.tables import Tables
 
 if TYPE_CHECKING:
@@ -23,10 +25,10 @@ def anchors(view: "BlockView") -> Tables:
     tables: dict[str, dict[str, float]] = {}
     for row, decision in view.decisions:
         own, other = joint.get(row.gap), joint.get(OTHER_ANCHOR.get(row.gap, ""))
-        if own is None or other is None or row.method.request_wide:
+        if own is None or other is None or isinstance(row.rule, Cut):
             continue
-        here = decision if own is view.valid[row.gap] else row.method.rule(own.gap, **row.arguments)
-        there = row.method.rule(other.gap, **row.arguments)
+        here = decision if own is view.valid[row.gap] else decide(own.gap, row.rule)
+        there = decide(other.gap, row.rule)
         differing = int(differing_tokens(own.gap, here, there))
         tables[f"anchor/{quote(row.name, safe='')}"] = {"tokens": own.gap.segments.tokens, "differing": differing}
     return tables

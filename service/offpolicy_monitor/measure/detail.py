@@ -62,7 +62,7 @@ class Decisions:
         self._batch = batch
         self._keep_sequences = np.zeros(batch.sequences, np.uint8)
         self._keep = np.zeros(positions, np.uint8) if by_token else None
-        self._weights = np.zeros(positions, np.float32) if by_token and row.method.weights else None
+        self._weights = np.zeros(positions, np.float32) if by_token and row.method.reweights else None
 
     def add(self, block: Block, valid: ValidTokens, decision: Decision) -> None:
         """The decision about a block's valid tokens."""

@@ -1,7 +1,7 @@
 """Maker of what-if tables: how many tokens and sequences, and how much |A|, have a score in which bin.
 
-A score (core.scores) is what a rule compares with its threshold; summary.curves says which are kept at which gap. The
-mass of a cell keeps 8 bits. Tables: `whatif/<gap>/<score>/tokens`, `.../sequences`, `.../mass` by sign and bin,
+A score (core.scores) is what a rule compares with its threshold; methods.catalogue says which are kept at which gap.
+The mass of a cell keeps 8 bits. Tables: `whatif/<gap>/<score>/tokens`, `.../sequences`, `.../mass` by sign and bin,
 and `.../lengths`, the rule's own unit by sign, length group and coarse bin (summary.cells).
 """
 
@@ -16,12 +16,14 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.gap import GapTokens
-from offpolicy_monitor.core.scores import OF_TOKENS, Scores
+from offpolicy_monitor.core.scores import Scores
 from offpolicy_monitor.measure.bins import histogram_bins
 from offpolicy_monitor.methods import METHODS
+from offpolicy_monitor.methods.catalogue import kept_scores
+from offpolicy_monitor.methods.curve import TOKEN_SCORES
 from offpolicy_monitor.summary import cells
-from offpolicy_monitor.summary.curves import measures_of
 from offpolicy_monitor.summary.tables import Table, Tables
+from offpolicy_monitor.vocabulary import MIXED, SIGNS, UNKNOWN
 
 if TYPE_CHECKING:
     from offpolicy_monitor.measure.tables import BlockView
@@ -32,8 +34,8 @@ def whatif(view: "BlockView") -> Tables:
     tables: dict[str, Table] = {}
     for name, valid in view.valid.items():
         scores, units = Scores(valid.gap), _Units(valid.gap)
-        for score, measures in measures_of(_methods(name, view)).items():
-            if score not in OF_TOKENS:
+        for score, measures in kept_scores(_methods(name, view)).items():
+            if score not in TOKEN_SCORES:
                 made = _of_sequences(scores.of_sequences(score), units, measures)
             elif score == "log_ratio":
                 made = _of_tokens(view.log_ratio_bins[name], units)
@@ -67,7 +69,7 @@ def _of_sequences(values: Tensor, units: "_Units", measures: frozenset[str]) -> 
 def _of_tokens(bins: Tensor, units: "_Units") -> Iterator[tuple[str, Table]]:
     """Tables of a score of tokens, given in bins of summary.histogram [T]: one count, folded to its margins."""
     places = units.token_groups + _coarse(bins)
-    shape = (len(cells.SIGNS), cells.LENGTHS, cells.TOKEN_BINS.number)
+    shape = (len(SIGNS), cells.LENGTHS, cells.TOKEN_BINS.number)
     counts = torch.bincount(places, minlength=math.prod(shape)).view(shape)
     yield "tokens", _counts(counts.sum(1).ravel())
     by_length = counts.new_zeros((*shape[:2], cells.LENGTH_BINS.number))
@@ -103,7 +105,7 @@ class _Units:
         """[N] int64: the sign that all tokens of a sequence have, or mixed, or unknown."""
         if len(self.parts) == 1:
             return self.parts[0].signs
-        signs = torch.full_like(self.lengths, cells.MIXED)
+        signs = torch.full_like(self.lengths, MIXED)
         for part in self.parts:
             signs = torch.where(part.tokens == self.gap.segments.counts, part.signs, signs)
         return signs
@@ -113,7 +115,7 @@ class _Units:
         """One part, or three where A changes inside sequences."""
         advantages, segments = self.gap.advantages, self.gap.segments
         if advantages is None:
-            return [_Part(torch.full_like(self.lengths, cells.UNKNOWN), segments.counts, segments.counts)]
+            return [_Part(torch.full_like(self.lengths, UNKNOWN), segments.counts, segments.counts)]
         if not advantages.a_token:
             return [_Part(torch.sign(advantages.values).long() + 1, segments.counts, advantages.mass)]
         signs = torch.sign(advantages.values)

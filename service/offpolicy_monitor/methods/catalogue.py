@@ -1,88 +1,191 @@
-"""The catalogue of methods as data: one row a method.
+"""The catalogue of methods as data: one row a method, and nothing of it anywhere else.
 
-A new method is a row here and a rule in core.rules. Formulas, papers and thresholds: docs/methods.md.
+A row's forms say what is compared, as curves (methods.curve): the rule that runs, its bands and its what-if all follow.
+Formulas of the scores, and what a row may not say: docs/methods.md.
 """
 
 from collections.abc import Mapping
+from functools import cache, partial
 from typing import Final
 
-from offpolicy_monitor.core import rules
-from offpolicy_monitor.methods.model import ANY_NUMBER, WEIGHTS, Choice, Method, Threshold
+from offpolicy_monitor.methods import checks
+from offpolicy_monitor.methods.curve import (
+    GROWTH,
+    OVER_ONE,
+    SECOND_MOMENT,
+    SQUARE,
+    UNDER_ONE,
+    Curve,
+    away_bounds,
+    exceeds,
+    falls,
+    negated_bounds,
+    outside,
+    plain_bounds,
+    ratio_bounds,
+)
+from offpolicy_monitor.methods.curve import RATIO as OF_RATIO
+from offpolicy_monitor.methods.model import ANY_NUMBER, WEIGHTS, Choice, Form, Method, Threshold
 
 ANY_LEVEL: Final = ("token", "sequence", "geometric")
-_OPTIONAL = Threshold(default=None)
+_OPTIONAL: Final = Threshold(default=None)
+_BOTH: Final = {"lower": Threshold(), "upper": Threshold()}
+
+
+def _k_form(curves: dict[str, Curve]) -> Form:
+    return Form(curves, lowest=-float("inf"))
+
 
 METHODS: Final[Mapping[str, Method]] = {
     method.name: method
     for method in (
         Method(
-            "truncate", rules.truncate, "weight = clip(r, lower, upper); drops nothing",
-            "Yao et al. (TIS); verl, slime",
+            "truncate", "weight `clip(r, lower, upper)` at `level`; drops nothing",
+            "TIS: Yao et al. 2025, *Your Efficient RL Framework Secretly Brings You Off-Policy RL Training*; verl, "
+            "slime, TRL",
             "mismatch", ANY_LEVEL, {"lower": Threshold(None, WEIGHTS), "upper": _OPTIONAL},
-            bounds=True, passes_level=True, weights=True,
+            {(level, ""): Form(ratio_bounds(level)) for level in ANY_LEVEL},
+            reweights=True, check=partial(checks.bounds, "truncate"),
         ),
         Method(
-            "mask", rules.mask, "drops where the statistic at that level is outside [lower, upper]",
-            "IcePop; Liu et al. (MIS); verl, slime, NeMo-RL, SkyRL",
+            "mask",
+            "drops where the `statistic` (`ratio`, `k1`, `k2`, `k3`) at `level` leaves [lower, upper]; a sequence's k "
+            "is `reduce`d by mean, max or sum; `kl_tau` adds the squared log-ratio penalty over kept and over all "
+            "tokens",
+            "MIS: Liu et al. 2025, *When Speed Kills Stability*; IcePop: Ling team, arXiv 2510.18855; verl, NeMo-RL, "
+            "SkyRL",
             "mismatch", ANY_LEVEL,
             {
                 "lower": Threshold(None, ANY_NUMBER),
                 "upper": Threshold(None, ANY_NUMBER),
-                "statistic": Choice(("ratio", "k1", "k2", "k3")),
-                "reduce": Choice(("mean", "max", "sum")),
+                "statistic": Choice(("ratio", "k1", "k2", "k3"), "Of `mask`: ratio, k1, k2 or k3."),
+                "reduce": Choice(("mean", "max", "sum"), "Of k1, k2 and k3 of sequences: mean, max or sum."),
                 "kl_tau": _OPTIONAL,
             },
-            bounds=True, passes_level=True, two_sided=True,
+            {
+                **{(level, "ratio"): Form(ratio_bounds(level), sides=True, everywhere=True) for level in ANY_LEVEL},
+                ("token", "k1"): _k_form(negated_bounds("log_ratio")),
+                ("geometric", "k1"): _k_form(negated_bounds("log_geometric_ratio")),
+                ("sequence", "k1"): _k_form(negated_bounds("log_geometric_ratio")),
+                ("sequence", "k1:sum"): _k_form(negated_bounds("log_product_ratio")),
+                ("sequence", "k1:max"): _k_form(negated_bounds("log_ratio_min")),
+                ("token", "k2"): Form(
+                    {**plain_bounds("log_ratio_abs", SQUARE), **outside("upper", "log_ratio", SQUARE)}
+                ),
+                ("geometric", "k2"): Form(plain_bounds("k2_mean")),
+                ("sequence", "k2"): Form(plain_bounds("k2_mean")),
+                ("sequence", "k2:sum"): Form(plain_bounds("k2_sum")),
+                ("sequence", "k2:max"): Form(plain_bounds("log_ratio_abs_max", SQUARE, kept=True)),
+                ("token", "k3"): Form(plain_bounds("k3")),
+                ("geometric", "k3"): Form(plain_bounds("k3_mean", kept=True)),
+                ("sequence", "k3"): Form(plain_bounds("k3_mean", kept=True)),
+                ("sequence", "k3:sum"): Form(plain_bounds("k3_sum")),
+                ("sequence", "k3:max"): Form(plain_bounds("k3_max")),
+            },
+            check=checks.mask,
         ),
         Method(
-            "veto", rules.veto, "drops a sequence if any token has r < lower or r > upper", "slime, verl 0.7",
-            "mismatch", ("sequence",), {"lower": _OPTIONAL, "upper": _OPTIONAL}, bounds=True,
+            "veto", "drops a sequence if any token has r < lower or r > upper", "slime; verl 0.7",
+            "mismatch", ("sequence",), {"lower": _OPTIONAL, "upper": _OPTIONAL},
+            {
+                ("sequence", ""): Form(
+                    {
+                        "lower": Curve("log_ratio_min", False, OF_RATIO),
+                        "upper": Curve("log_ratio_max", True, OF_RATIO),
+                    }
+                )
+            },
+            check=partial(checks.bounds, "veto"),
         ),
         Method(
-            "opsm", rules.opsm, "drops a sequence with A < 0 whose mean of -d exceeds delta", "DeepSeek-V3.2",
-            "total", ("geometric",), {"delta": Threshold()}, signed=True,
+            "opsm", "drops a sequence with A < 0 and -L > delta", "DeepSeek-V3.2, arXiv 2512.02556",
+            "total", ("geometric",), {"delta": Threshold()},
+            {("geometric", ""): Form(falls("delta", "log_geometric_ratio"))},
         ),
         Method(
-            "ppo_clip", rules.ppo_clip, "drops where A > 0 and r > 1 + upper, or A < 0 and r < 1 - lower",
-            "PPO, GRPO (token); GSPO (geometric); RLOO (sequence)",
-            "staleness", ANY_LEVEL, {"lower": Threshold(), "upper": Threshold()}, signed=True, passes_level=True,
-            two_sided=True,
+            "ppo_clip", "drops where A > 0 and r > 1 + upper, or A < 0 and r < 1 - lower",
+            "PPO, arXiv 1707.06347 and GRPO, arXiv 2402.03300 (token); GSPO, arXiv 2507.18071 (geometric); DAPO, arXiv "
+            "2503.14476",
+            "staleness", ANY_LEVEL, _BOTH,
+            {
+                (level, ""): Form(ratio_bounds(level, UNDER_ONE, OVER_ONE, signed=True), sides=True)
+                for level in ANY_LEVEL
+            },
+            kinds={"token": "grpo", "geometric": "gspo"},
         ),
         Method(
-            "cispo", rules.cispo, "weight = clip(r, 1 - lower, 1 + upper); drops nothing", "MiniMax-M1; slime, SkyRL",
-            "staleness", ("token",), {"lower": Threshold(), "upper": Threshold()}, weights=True,
+            "cispo", "weight `clip(r, 1 - lower, 1 + upper)`; drops nothing", "MiniMax-M1, arXiv 2506.13585",
+            "staleness", ("token",), _BOTH, {("token", ""): Form(ratio_bounds("token", UNDER_ONE, OVER_ONE))},
+            reweights=True,
         ),
         Method(
-            "dppo", rules.dppo, "drops tokens whose probability moved away too far for the sign of A",
-            "DPPO; prime-rl, SkyRL",
+            "dppo",
+            "drops where A > 0 and p - q > upper, or A < 0 and p - q < -lower (`tv`); or the binary KL(q, p) exceeds "
+            "its threshold and the move is away (`kl`)",
+            "arXiv 2602.04879; prime-rl, SkyRL",
             "total", ("token",),
             {
-                "divergence": Choice(("tv", "kl")),
-                "lower": Threshold(),
-                "upper": Threshold(),
+                "divergence": Choice(("tv", "kl"), "Of `dppo`: tv or kl."),
+                **_BOTH,
                 "zero_advantage": Choice(("keep", "negative")),
             },
-            signed=True, two_sided=True,
+            {
+                ("token", "tv"): Form(away_bounds("probability_difference"), sides=True),
+                ("token", "kl"): Form(away_bounds("kl_away"), sides=True),
+                ("token", "tv:negative"): Form(
+                    away_bounds("probability_difference", zero_is_negative=True), sides=True
+                ),
+                ("token", "kl:negative"): Form(away_bounds("kl_away", zero_is_negative=True), sides=True),
+            },
         ),
         Method(
-            "ipo", rules.ipo, "drops tokens with |p - q| > threshold", "prime-rl",
-            "total", ("token",), {"threshold": Threshold()}, two_sided=True,
+            "ipo", "drops tokens with abs(p - q) > threshold", "prime-rl",
+            "total", ("token",), {"threshold": Threshold()},
+            {("token", ""): Form(outside("threshold", "probability_difference"), sides=True)},
         ),
         Method(
-            "m2po", rules.m2po, "drops tokens of largest d^2 until the mean d^2 of the rest <= threshold", "M2PO",
-            "mismatch", ("token",), {"threshold": Threshold()}, request_wide=True,
+            "m2po",
+            "drops the tokens of largest d^2 among all of the request until the mean d^2 of the rest is at most the "
+            "threshold",
+            "arXiv 2510.01161",
+            "mismatch", ("token",), {"threshold": Threshold()},
+            {("token", ""): Form(outside("threshold", "log_ratio", SECOND_MOMENT))},
         ),
         Method(
-            "trm", rules.trm, "drops a sequence if its largest k2 > max or its mean k3 > mean", "TRM",
+            "trm", "drops a sequence if its largest k2 > max or its mean k3 > mean", "arXiv 2512.23075",
             "total", ("sequence",), {"max": Threshold(), "mean": Threshold()},
+            {
+                ("sequence", ""): Form(
+                    {**exceeds("max", "log_ratio_abs_max", SQUARE), **exceeds("mean", "k3_mean")}
+                )
+            },
         ),
         Method(
-            "kpop", rules.kpop, "drops tokens whose larger binary KL exceeds phi", "AReaL",
-            "total", ("token",), {"phi": Threshold()},
+            "kpop", "drops tokens whose larger binary KL of the two directions exceeds phi", "AReaL",
+            "total", ("token",), {"phi": Threshold()}, {("token", ""): Form(exceeds("phi", "kl_larger"))},
         ),
         Method(
-            "seq_error", rules.seq_error, "drops a sequence whose mean exp|d| exceeds the threshold", "NeMo-RL",
+            "seq_error", "drops a sequence whose mean exp(abs d) exceeds the threshold", "NeMo-RL",
             "mismatch", ("sequence",), {"threshold": Threshold()},
+            {("sequence", ""): Form(exceeds("threshold", "growth_mean", GROWTH))},
         ),
     )
 }  # fmt: skip
+
+
+@cache
+def kept_scores(methods: frozenset[str]) -> Mapping[str, frozenset[str]]:
+    """What is kept of a gap for these methods: {score: measures, of tokens, sequences and mass}."""
+    found: dict[str, frozenset[str]] = {}
+    for method in METHODS.values():
+        for form in method.forms.values():
+            for curve in form.kept.values() if form.everywhere or method.name in methods else ():
+                of_score = {"tokens", "mass"} if curve.whole else {"tokens", "mass", "sequences"}
+                found[curve.score] = found.get(curve.score, frozenset()) | of_score
+                if curve.whole:
+                    found[curve.whole] = found.get(curve.whole, frozenset()) | {"sequences"}
+    return found
+
+
+#: Score -> measures, of all methods.
+MEASURES: Final = kept_scores(frozenset(METHODS))

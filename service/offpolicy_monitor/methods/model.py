@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
-from offpolicy_monitor.core.decision import Decision
+from offpolicy_monitor.methods.curve import Curve
+from offpolicy_monitor.methods.rule import Drop, Rule, rule_of
 
-GAPS: Final = ("mismatch", "staleness", "total")
 REQUIRED: Final = "required"
 NON_NEGATIVE: Final = (0.0, math.inf)
 #: What every weight can be raised to: its square still adds up over every token to what float64 holds.
@@ -25,37 +26,117 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Choice:
-    """A parameter that names one of a few options; the first is the default."""
+    """A parameter that names one of a few options, the first by default.
+
+    `text` is for those who ask what-if; without one, what-if reads its curves by the default whatever the row says.
+    """
 
     options: tuple[str, ...]
+    text: str = ""
 
 
 Parameter = Threshold | Choice
+Parameters = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a method compares at a level with certain options: its curves by the names of their thresholds.
+
+    `sides` says whether figures tell apart what is dropped low and high. What-if keeps it at every gap where it is
+    `everywhere`, else at the method's own and where a row puts it. `lowest` is the least threshold that means anything.
+    """
+
+    curves: Mapping[str, Curve]
+    sides: bool = False
+    everywhere: bool = False
+    lowest: float = 0.0
+
+    @property
+    def kept(self) -> Mapping[str, Curve]:
+        """The curves that have what-if tables."""
+        return {name: curve for name, curve in self.curves.items() if curve.kept}
+
+
+class RowError(ValueError):
+    """Parameters of a row that do not go together: which one is at fault, and why."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(f"{key}: {message}")
+        self.key, self.message = key, message
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A row as it was sent, with its level and its parameters read."""
+
+    row: Mapping[str, Any]
+    level: str
+    parameters: Parameters
 
 
 @dataclass(frozen=True)
 class Method:
-    """One method: what it is, the gap it is put on by default, its levels (the first is the default), its parameters.
+    """One method: all that there is to say of it.
 
-    `bounds` methods need lower, upper or both. `signed` methods need advantages. `passes_level` methods hand the level
-    to their rule. `request_wide` methods look at all tokens of a request at once (core.second_moment) before their
-    rule sees a part of them. `weights` methods reweight and drop nothing. `two_sided` methods tell apart what they drop
-    on the low and on the high side.
+    text        what it does, in a line of docs/methods.md
+    papers      where it comes from, and which frameworks have it
+    gap         the one it is put on by default
+    levels      the first is the default
+    forms       (level, variant) -> what is compared; a variant is the first option, and others that are not the default
+    reweights   whether it multiplies with a weight and drops nothing
+    check       what it asks of its parameters beside their ranges: RowError, or the parameters as they are to be
+    kinds       level -> the kind of correction whose limits alerts apply (alerts.CORRECTIONS); by default the level's
     """
 
     name: str
-    rule: Callable[..., Decision]
-    summary: str
-    source: str
+    text: str
+    papers: str
     gap: str
     levels: tuple[str, ...]
     parameters: Mapping[str, Parameter]
-    bounds: bool = False
-    signed: bool = False
-    passes_level: bool = False
-    request_wide: bool = False
-    weights: bool = False
-    two_sided: bool = False
+    forms: Mapping[tuple[str, str], Form]
+    reweights: bool = False
+    check: Callable[[Sent], Parameters] = lambda sent: sent.parameters
+    kinds: Mapping[str, str] | None = None
+
+    @property
+    def summary(self) -> str:
+        """The text without its marks."""
+        return self.text.replace("`", "")
+
+    @property
+    def only(self) -> str | None:
+        """The name of its threshold, where it has but one."""
+        thresholds = [name for name, parameter in self.parameters.items() if isinstance(parameter, Threshold)]
+        return thresholds[0] if len(thresholds) == 1 else None
+
+    @property
+    def choices(self) -> Mapping[str, Choice]:
+        """The parameters that name options."""
+        return {name: parameter for name, parameter in self.parameters.items() if isinstance(parameter, Choice)}
+
+    def variant(self, options: Mapping[str, Any]) -> str:
+        """The variant with these options; what is absent is by default."""
+        return _joined(self.choices, options)
+
+    def whatif_variant(self, options: Mapping[str, Any]) -> str:
+        """The variant that what-if reads for these options."""
+        return _joined({name: choice for name, choice in self.choices.items() if choice.text}, options)
+
+    def variants(self, level: str) -> tuple[str, ...]:
+        """The variants at a level that what-if keeps, the default one first."""
+        return tuple(variant for (at, variant), form in self.forms.items() if at == level and form.kept)
+
+    def kind(self, level: str) -> str:
+        """The kind of correction that it is at a level, which decides how much it may mask."""
+        return (self.kinds or {}).get(level, "token" if level == "token" else "sequence")
+
+
+def _joined(choices: Mapping[str, Choice], options: Mapping[str, Any]) -> str:
+    given = [(options.get(name) or choice.options[0], choice) for name, choice in choices.items()]
+    first = [option for option, _ in given[:1]]
+    return ":".join(first + [option for option, choice in given[1:] if option != choice.options[0]])
 
 
 @dataclass(frozen=True)
@@ -81,12 +162,21 @@ class MethodRow:
         return {"name": self.name, **self.spec}
 
     @property
-    def two_sided(self) -> bool:
-        """Whether low and high drops are told apart; k-statistics have no sides."""
-        return self.method.two_sided and self.parameters.get("statistic", "ratio") == "ratio"
+    def form(self) -> Form:
+        """What it compares."""
+        return self.method.forms[self.level, self.method.variant(self.parameters)]
+
+    @cached_property
+    def rule(self) -> Rule:
+        """What it compares, at its thresholds."""
+        return rule_of(self.form.curves, self.parameters, self.method.reweights, self.form.sides)
 
     @property
-    def arguments(self) -> dict[str, Any]:
-        """Keyword arguments of the rule."""
-        rest = {name: value for name, value in self.parameters.items() if name != "kl_tau"}
-        return {**rest, "level": self.level} if self.method.passes_level else rest
+    def needs_advantages(self) -> bool:
+        """Whether it looks at the sign of A."""
+        return isinstance(self.rule, Drop) and self.rule.signs != "any"
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether low and high drops are told apart."""
+        return self.form.sides

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from offpolicy_monitor.errors import FieldError, Refusal, quotable, quoted
 from offpolicy_monitor.methods.catalogue import METHODS
-from offpolicy_monitor.methods.model import GAPS, REQUIRED, Choice, Method, MethodRow, Parameter
+from offpolicy_monitor.methods.model import REQUIRED, Choice, MethodRow, Parameter, RowError, Sent
+from offpolicy_monitor.vocabulary import GAPS
 
 LARGEST: Final = sys.float_info.max
 
@@ -27,10 +28,10 @@ def parse_row(row: Mapping[str, Any], field: str = "methods") -> MethodRow:
     gap = _text(row, "gap", field, GAPS, method.gap)
     level = _text(row, "level", field, method.levels, method.levels[0])
     parameters = {key: _parameter(row, key, parameter, field) for key, parameter in method.parameters.items()}
-    _check_bounds(method, parameters, field)
-    if method.name == "mask":
-        parameters = _mask_parameters(row, level, parameters, field)
-    return MethodRow(name, method, gap, level, parameters)
+    try:
+        return MethodRow(name, method, gap, level, method.check(Sent(row, level, parameters)))
+    except RowError as error:
+        raise refusal(f"{field}.{error.key}", error.message) from error
 
 
 def parse_rows(rows: Sequence[Mapping[str, Any]]) -> tuple[MethodRow, ...]:
@@ -67,23 +68,3 @@ def _parameter(row: Mapping[str, Any], key: str, parameter: Parameter, field: st
     if not -LARGEST <= value <= LARGEST or not low <= value <= high:
         raise refusal(f"{field}.{key}", f"must be a finite number from {low} to {high}; got {quoted(value)}")
     return float(value)
-
-
-def _check_bounds(method: Method, parameters: Mapping[str, Any], field: str) -> None:
-    lower, upper = parameters.get("lower"), parameters.get("upper")
-    if method.bounds and lower is None and upper is None:
-        raise refusal(f"{field}.upper", f"method {method.name} needs lower, upper or both")
-    if method.bounds and lower is not None and upper is not None and lower > upper:
-        raise refusal(f"{field}.lower", f"is above upper ({lower} > {upper})")
-
-
-def _mask_parameters(row: Mapping[str, Any], level: str, parameters: dict[str, Any], field: str) -> dict[str, Any]:
-    """`reduce` means something for k-statistics of whole sequences alone; ratios are never negative."""
-    if parameters["statistic"] == "ratio":
-        for key in ("lower", "upper"):
-            if (parameters[key] or 0.0) < 0:
-                raise refusal(f"{field}.{key}", f"a bound on a ratio must not be negative; got {parameters[key]}")
-    reducible = parameters["statistic"] != "ratio" and level != "token"
-    if "reduce" in row and not (reducible and (level == "sequence" or row["reduce"] == "mean")):
-        raise refusal(f"{field}.reduce", "goes with statistic k1, k2 or k3 at level sequence")
-    return parameters if reducible else {**parameters, "reduce": None}

@@ -9,6 +9,7 @@ from typing import Final
 
 from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.methods import MethodRow
+from offpolicy_monitor.methods.rule import Cut
 from offpolicy_monitor.pipeline.values import Body, Detail
 from offpolicy_monitor.wire.encoding import most_decoded
 from offpolicy_monitor.wire.json_text import is_ascii, occurrences
@@ -48,7 +49,7 @@ def bytes_to_parse(plain: memoryview, media_type: str) -> int:
 def bytes_to_evaluate(batch: RaggedBatch, rows: Sequence[MethodRow], detail: Detail) -> int:
     """Bytes for evaluating these rows on a batch, until the answer is sent."""
     positions, longest = int(batch.lengths.sum()), int(batch.lengths.max(initial=0))
-    gaps = {row.gap for row in rows if row.method.request_wide}
+    gaps = {row.gap for row in rows if isinstance(row.rule, Cut)}
     working = BLOCK_BYTES_A_TOKEN * min(batch.tokens, max(BLOCK_TOKENS, longest)) + ROW_BYTES * len(rows)
     working += ORDER_BYTES_A_TOKEN * batch.tokens * len(gaps)
     if detail == "none":
@@ -56,5 +57,5 @@ def bytes_to_evaluate(batch: RaggedBatch, rows: Sequence[MethodRow], detail: Det
     working += batch.sequences * (SEQUENCE_BYTES + len(rows))
     if detail == "sequence":
         return working
-    weights = sum(row.method.weights for row in rows)
+    weights = sum(row.method.reweights for row in rows)
     return working + positions * (len(rows) + WEIGHT_BYTES * weights)

@@ -40,10 +40,10 @@ def check_rows(summary: StepSummary, rows: Sequence[MethodRow]) -> None:
             raise _changed(name, f"is not {defined[name]}")
     advantages = _has_advantages(summary)
     for row in rows:
-        needed = row.gap in summary.gaps and (advantages is True or not row.method.signed)
+        needed = row.gap in summary.gaps and (advantages is True or not row.needs_advantages)
         if needed and row.name not in summary.methods:
             raise _changed(row.name, "is a row of this run")
-        if row.name in summary.methods and row.method.signed and advantages is False:
+        if row.name in summary.methods and row.needs_advantages and advantages is False:
             raise Refusal.of_field(422, "invalid-field", f"summary.methods.{row.name}", "needs advantages")
 
 

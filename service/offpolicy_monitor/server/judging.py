@@ -14,8 +14,6 @@ from offpolicy_monitor.store.histories import RunHistory
 from offpolicy_monitor.store.locking import HeldRun
 
 FIELDS: Final = tuple(Episode.__dataclass_fields__)
-#: Methods that have bounds of their own for how much they may mask.
-_KINDS: Final = {"gspo": "gspo", "ppo_clip": "grpo"}
 
 
 class RulesJudge:
@@ -55,9 +53,7 @@ def correction_kind(name: str | None, chosen: Sequence[Mapping[str, Any]] | None
     """The kind of the method row of this name among those that run; None where there is none."""
     rows: Sequence[MethodRow] = PRESETS if chosen is None else restored(chosen)
     row = next((row for row in rows if row.name == name), None)
-    if row is None:
-        return None
-    return _KINDS.get(row.method.name, "token" if row.level == "token" else "sequence")
+    return None if row is None else row.method.kind(row.level)
 
 
 def _episode(row: Mapping[str, Any]) -> Episode:

@@ -9,13 +9,13 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
-from offpolicy_monitor.methods import METHODS
+from offpolicy_monitor.methods import METHODS, Method
+from offpolicy_monitor.methods.curve import Curve
 from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.answers import json_response
 from offpolicy_monitor.server.names import KnownRun
 from offpolicy_monitor.server.reading import First, Last
 from offpolicy_monitor.server.threads import StoreRoute
-from offpolicy_monitor.summary.curves import CURVES, Curve, variant, variants
 from offpolicy_monitor.summary.recommend import preset_states, recommend
 from offpolicy_monitor.summary.step import StepSummary
 
@@ -54,21 +54,20 @@ def get_recommendations(
 
 def _thresholds(summaries: Sequence[StepSummary], target: float) -> Iterator[dict[str, Any]]:
     for place in _places(summaries):
-        method, gap, level, kind = place
-        curves = CURVES[method, level, kind]
-        for name, curve in curves.items():
-            share = target / len(curves)
-            advice = recommend(summaries, gap, curve, share)
-            parameter = name or next(iter(METHODS[method].parameters))
-            row = {"method": method, "gap": gap, "level": level, "parameter": parameter}
-            row |= {"variant": kind} if kind != variants(method, level)[0] else {}
+        name, gap, level, variant = place
+        method = METHODS[name]
+        curves = method.forms[level, variant].kept
+        for parameter, curve in curves.items():
+            advice = recommend(summaries, gap, curve, target / len(curves))
+            row = {"method": name, "gap": gap, "level": level, "parameter": parameter}
+            row |= {"variant": variant} if variant != method.variants(level)[0] else {}
             if advice is not None:
                 yield {**row, **advice, "summary": _words(row, advice, curve)}
 
 
 def _words(row: Mapping[str, Any], advice: Mapping[str, Any], curve: Curve) -> str:
     share, longer = advice["masked_token_fraction"], advice["masked_token_fraction_at_double_length"]
-    verb = "truncates" if METHODS[row["method"]].weights else "drops"
+    verb = "truncates" if METHODS[row["method"]].reweights else "drops"
     words = (
         f"{row['method']} at {row['gap']}, {row['level']}: {row['parameter']} = {advice['threshold']:.4g} {verb} "
         f"{share:.2%} of the tokens ({advice['low']:.4g} to {advice['high']:.4g} by resampling the steps)"
@@ -80,15 +79,15 @@ def _places(summaries: Sequence[StepSummary]) -> list[Place]:
     """(method, gap, level, variant) of each method at its own gap and of each row of the newest step, once each."""
     places: dict[Place, None] = {}
     for method in METHODS.values():
-        places.update(dict.fromkeys(_known(method.name, method.gap, method.levels[0], {})))
-    for row in summaries[-1].methods.values() if summaries else ():
-        if row.spec is not None:
-            places.update(dict.fromkeys(_known(row.spec["method"], row.spec["gap"], row.spec["level"], row.spec)))
+        places.update(dict.fromkeys(_known(method, method.gap, method.levels[0], {})))
+    for spec in (row.spec for row in summaries[-1].methods.values()) if summaries else ():
+        if spec is not None and spec["method"] in METHODS:
+            places.update(dict.fromkeys(_known(METHODS[spec["method"]], spec["gap"], spec["level"], spec)))
     return list(places)
 
 
-def _known(method: str, gap: str, level: str, spec: Mapping[str, Any]) -> Iterator[Place]:
+def _known(method: Method, gap: str, level: str, spec: Mapping[str, Any]) -> Iterator[Place]:
     """The place of a row, where what-if keeps its variant."""
-    found = variant(method, level, spec)
-    if found in variants(method, level):
-        yield method, gap, level, found
+    variant = method.whatif_variant(spec)
+    if variant in method.variants(level):
+        yield method.name, gap, level, variant

@@ -5,21 +5,22 @@ Knows no SQL.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, signature
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
 from offpolicy_monitor.errors import Refusal, quoted
-from offpolicy_monitor.methods import METHODS
-from offpolicy_monitor.methods.model import GAPS, Choice, Method
+from offpolicy_monitor.methods import GAPS, METHODS, Method
+from offpolicy_monitor.methods.curve import Curve
+from offpolicy_monitor.methods.model import Choice, Form
 from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.answers import json_response
 from offpolicy_monitor.server.names import KnownRun
 from offpolicy_monitor.server.reading import First, Last
 from offpolicy_monitor.server.threads import StoreRoute
 from offpolicy_monitor.settings import Settings
-from offpolicy_monitor.summary.curves import CURVES, ONLY, Curve, variant, variants
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables.whatif import is_kept, whatif_curve
 
@@ -30,15 +31,33 @@ MOST_THRESHOLDS: Final = 1000
 MethodName = Annotated[str, Query(max_length=64, description="Method of the catalogue.")]
 Gap = Annotated[str | None, Query(max_length=64, description="Gap; the method's own if not named.")]
 Level = Annotated[str | None, Query(max_length=64, description="Level; the method's first if not named.")]
-Statistic = Annotated[str | None, Query(max_length=64, description="Of `mask`: ratio, k1, k2 or k3.")]
-Reduce = Annotated[str | None, Query(max_length=64, description="Of k1, k2 and k3 of sequences: mean, max or sum.")]
-Divergence = Annotated[str | None, Query(max_length=64, description="Of `dppo`: tv or kl.")]
 Thresholds = Annotated[
     list[float] | None,
     Query(alias="threshold", max_length=MOST_THRESHOLDS, description="Points of interest; repeat it for several."),
 ]
 
 router = APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute)
+
+#: What methods may be told beside thresholds, by name: each is a query parameter.
+OPTIONS: Final[Mapping[str, Choice]] = {
+    name: choice for method in METHODS.values() for name, choice in method.choices.items() if choice.text
+}
+
+
+def with_options(route: Callable[..., Response]) -> Callable[..., Response]:
+    """The route with a query parameter for each of OPTIONS, in place of its `options`."""
+    declared = signature(route)
+    asked = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=_query(choice))
+        for name, choice in OPTIONS.items()
+    ]
+    fixed = [parameter for name, parameter in declared.parameters.items() if name != "options"]
+    route.__signature__ = declared.replace(parameters=[*fixed, *asked])  # type: ignore[attr-defined]
+    return route
+
+
+def _query(choice: Choice) -> object:
+    return Annotated[str | None, Query(max_length=64, description=choice.text)]
 
 
 @router.get(
@@ -49,18 +68,17 @@ router = APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute)
         **openapi.problems(404, 422, 503),
     },
 )
+@with_options
 def get_whatif(
     run: KnownRun,
     request: Request,
     method: MethodName,
     gap: Gap = None,
     level: Level = None,
-    statistic: Statistic = None,
-    reduce: Reduce = None,
-    divergence: Divergence = None,
     threshold: Thresholds = None,
     first: First = None,
     last: Last = None,
+    **options: str | None,
 ) -> Response:
     """Of the last gradient step of each step in the range, up to 200 of them spread evenly; `steps` names the first and
     the last one read. Without `threshold`, at the histograms' own edges, where counts are exact. Steps times thresholds
@@ -68,17 +86,18 @@ def get_whatif(
     found = METHODS[_one_of("method", method, tuple(METHODS))]
     gap = _one_of("gap", gap or found.gap, GAPS)
     level = _one_of("level", level or found.levels[0], found.levels)
-    options = {"statistic": statistic, "reduce": reduce, "divergence": divergence}
-    kind, curves = _curves(found, level, options)
-    _check(threshold, found, kind)
+    form = _form(found, level, options)
+    _check(threshold, found, form)
     store = services.of(request).store
     if threshold:
         _, steps = store.spread_summaries(run, first, last, 0)
         _check_points(min(steps, MOST_STEPS), len(threshold), services.of(request).settings)
     read, in_range = store.spread_summaries(run, first, last, MOST_STEPS)
     summaries = [summary for _, _, summary in read]
-    _check_kept(summaries, found, gap, curves)
-    answers = {name: whatif_curve(summaries, gap, curve, threshold, found.weights) for name, curve in curves.items()}
+    _check_kept(summaries, found, gap, form.kept)
+    answers = {
+        name: whatif_curve(summaries, gap, curve, threshold, found.reweights) for name, curve in form.kept.items()
+    }
     return json_response(
         {
             "method": method,
@@ -89,23 +108,24 @@ def get_whatif(
             "steps_read": len(read),
             "steps_in_range": in_range,
             "max_error": max(answer["max_error"] for answer in answers.values()),
-            **answers.get(ONLY, answers),
+            **(answers if found.only is None else answers[found.only]),
         }
     )
 
 
-def _curves(method: Method, level: str, asked: Mapping[str, str | None]) -> tuple[str, Mapping[str, Curve]]:
-    """The curves of a method with these options, each as a row would have it."""
+def _form(method: Method, level: str, asked: Mapping[str, str | None]) -> Form:
+    """What a method with these options compares, each as a row would have it; only where what-if keeps it."""
     for name, value in asked.items():
         if value is not None:
-            options = method.parameters.get(name)
-            _one_of(name, value, options.options if isinstance(options, Choice) else ())
-    kept, found = variants(method.name, level), variant(method.name, level, asked)
+            _one_of(name, value, method.choices[name].options if name in method.choices else ())
+    kept, found = method.variants(level), method.whatif_variant(asked)
     if found not in kept:
-        field = "reduce" if ":" in found else "statistic"
+        field = [name for name, choice in method.choices.items() if asked.get(name) not in (None, choice.options[0])][
+            -1
+        ]
         message = f"what-if of {method.name} at level {level} is kept for {', '.join(kept)}; got {found}"
         raise Refusal.of_field(422, "invalid-parameter", field, message)
-    return found, CURVES[method.name, level, found]
+    return method.forms[level, found]
 
 
 def _one_of(field: str, value: str, options: Sequence[str]) -> str:
@@ -115,11 +135,10 @@ def _one_of(field: str, value: str, options: Sequence[str]) -> str:
     return value
 
 
-def _check(thresholds: Sequence[float] | None, method: Method, kind: str) -> None:
-    lowest = -math.inf if kind.startswith("k1") else 0.0
+def _check(thresholds: Sequence[float] | None, method: Method, form: Form) -> None:
     for threshold in thresholds or ():
-        if not math.isfinite(threshold) or threshold < lowest:
-            message = f"must be a finite number of at least {lowest:g} for {method.name}; got {threshold}"
+        if not math.isfinite(threshold) or threshold < form.lowest:
+            message = f"must be a finite number of at least {form.lowest:g} for {method.name}; got {threshold}"
             raise Refusal.of_field(422, "invalid-parameter", "threshold", message)
 
 
@@ -130,7 +149,7 @@ def _check_points(steps: int, thresholds: int, settings: Settings) -> None:
         raise Refusal.over_limit(422, "over-limit", "threshold", got, settings.max_whatif_points, variable)
 
 
-def _check_kept(summaries: Sequence[StepSummary], method: Method, gap: str, curves: Mapping[str, Any]) -> None:
+def _check_kept(summaries: Sequence[StepSummary], method: Method, gap: str, curves: Mapping[str, Curve]) -> None:
     """Refuse where the gap was measured, but nobody asked for this method there."""
     if any(is_kept(summary, gap, curve) for summary in summaries for curve in curves.values()):
         return

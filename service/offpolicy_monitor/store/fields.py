@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from offpolicy_monitor.summary.gap import QUANTILES
-
-GAPS: Final = ("mismatch", "staleness", "total")
+from offpolicy_monitor.vocabulary import GAPS
 
 #: Stored in `metrics` for each step that counts: what pages and dashboards plot and rules look at. Some 80 a step.
 HEADLINE: Final = (

@@ -32,10 +32,6 @@ _OTHERS: Final = (1e-4, 1e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, math.sqrt(2 * 0.0
 #: |A| is added up in this many bits a cell: a 512th of it at most is rounded away, and it takes a third of the bytes.
 MASS_BITS: Final = 8
 
-NEGATIVE, ZERO, POSITIVE, MIXED, UNKNOWN = range(5)
-#: Signs of A as cells name them; `mixed` are sequences whose tokens differ, `unknown` is without advantages.
-SIGNS: Final = ("negative", "zero", "positive", "mixed", "unknown")
-
 #: A length group is a power of two; from 2**23 tokens on all are one.
 LENGTHS: Final = 24
 

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from offpolicy_monitor.summary import cells
+from offpolicy_monitor.methods.curve import SECOND_MOMENT, Curve
 from offpolicy_monitor.summary.cells import SEQUENCE_BINS, TOKEN_BINS, Bins, Floats
-from offpolicy_monitor.summary.curves import SECOND_MOMENT, Curve
 from offpolicy_monitor.summary.second_moment import counts_by_magnitude, threshold_for
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables.whatif import beyond, is_kept
+from offpolicy_monitor.vocabulary import SIGNS, UNKNOWN
 
 RESAMPLES: Final = 200
 INTERVAL: Final = (2.5, 97.5)  # per cent
@@ -74,8 +74,8 @@ def _weights(steps: int) -> Floats:
 
 def _counts(summary: StepSummary, gap: str, curve: Curve, bins: Bins) -> tuple[Floats, float]:
     """[bins]: tokens that the rule looks at; and all that its rate is a share of."""
-    counts = bins.dense(summary.tables[f"whatif/{gap}/{curve.score}/tokens"], len(cells.SIGNS))
-    known = counts if curve.signs is None else counts[: cells.UNKNOWN]
+    counts = bins.dense(summary.tables[f"whatif/{gap}/{curve.score}/tokens"], len(SIGNS))
+    known = counts if curve.signs is None else counts[:UNKNOWN]
     return counts[list(curve.signs) if curve.signs else slice(None)].sum(0), float(known.sum())
 
 

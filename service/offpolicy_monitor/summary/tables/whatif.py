@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from offpolicy_monitor.methods.catalogue import MEASURES
+from offpolicy_monitor.methods.curve import SECOND_MOMENT, TOKEN_SCORES, Curve
 from offpolicy_monitor.summary import cells
-from offpolicy_monitor.summary.cells import LENGTH_BINS, LENGTHS, SEQUENCE_BINS, SIGNS, TOKEN_BINS, Bins, Floats
-from offpolicy_monitor.summary.curves import MEASURES, OF_TOKENS, SECOND_MOMENT, Curve
+from offpolicy_monitor.summary.cells import LENGTH_BINS, LENGTHS, SEQUENCE_BINS, TOKEN_BINS, Bins, Floats
 from offpolicy_monitor.summary.rows import Row, Table, count, magnitude
 from offpolicy_monitor.summary.second_moment import cutoffs
 from offpolicy_monitor.summary.tables import Tables
+from offpolicy_monitor.vocabulary import SIGNS, UNKNOWN
 
 if TYPE_CHECKING:
     from offpolicy_monitor.summary.step import StepSummary
@@ -32,7 +34,7 @@ _CELLS: Final = ((SEQUENCE_BINS.number, "sequences"), (TOKEN_BINS.number, "token
 
 def _rows(score: str) -> Iterator[Row]:
     """The measures of a score: a row by sign of A and bin each; `lengths` by sign, length group and coarse bin."""
-    own, unit = _CELLS[score in OF_TOKENS]
+    own, unit = _CELLS[score in TOKEN_SCORES]
     signs = len(SIGNS)
     for measure in sorted(MEASURES[score]):
         bins = SEQUENCE_BINS.number if measure == "sequences" else own
@@ -238,7 +240,7 @@ def _table(
 
 def _seen(curve: Curve) -> list[int]:
     """The signs that are in the denominators: a rule on signs knows nothing of tokens without advantages."""
-    return [sign for sign in range(len(SIGNS)) if curve.signs is None or sign != cells.UNKNOWN]
+    return [sign for sign in range(len(SIGNS)) if curve.signs is None or sign != UNKNOWN]
 
 
 def _figures(drops: Drops, signs: Sequence[int], prefix: str) -> dict[str, list[float | None]]:
@@ -258,7 +260,7 @@ def _error(drops: Drops, signs: Sequence[int], measure: str) -> Floats:
 
 def _by_sign(drops: Drops, curve: Curve, prefix: str) -> dict[str, Any]:
     present = [sign for sign in _seen(curve) if drops.whole["tokens"][sign] or drops.whole["sequences"][sign]]
-    return {SIGNS[sign]: _figures(drops, [sign], prefix) for sign in present if sign != cells.UNKNOWN}
+    return {SIGNS[sign]: _figures(drops, [sign], prefix) for sign in present if sign != UNKNOWN}
 
 
 def _by_quartile(drops: Drops) -> dict[str, list[float | None]]:

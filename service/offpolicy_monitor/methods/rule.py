@@ -1,0 +1,100 @@
+"""Rules as data: what a row compares, at its thresholds. Whatever computes, in torch or not, reads them from here.
+
+A rule is made of curves (methods.curve). Most are bands on scores; where the bound depends on all tokens of a request
+it is a Cut. Plain data: no torch.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from offpolicy_monitor.methods.curve import SECOND_MOMENT, TOKEN_SCORES, Curve
+from offpolicy_monitor.vocabulary import ZERO
+
+#: Which tokens a band drops: whatever their advantage; below it those with A < 0 and above it those with A > 0; or the
+#: same, with A == 0 counted as negative.
+Signs = Literal["any", "apart", "apart_zero_low"]
+
+
+@dataclass(frozen=True)
+class Band:
+    """Keeps lower <= score <= upper; what has no bound is infinite."""
+
+    score: str
+    lower: float = -math.inf
+    upper: float = math.inf
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Drops a token, or a sequence if the scores are of sequences, that is outside any of the bands.
+
+    Where `signs` look at A and advantages are those of tokens, a band of a sequence's score drops its tokens by their
+    own. `sides` says whether what lies below and above is told apart in the figures.
+    """
+
+    bands: tuple[Band, ...]
+    signs: Signs = "any"
+    sides: bool = False
+
+    @property
+    def of_tokens(self) -> bool:
+        """Whether the scores are those of tokens."""
+        return all(band.score in TOKEN_SCORES for band in self.bands)
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Drops nothing: weight = clip(r, lower, upper), r = exp(score); outside the band it was changed."""
+
+    band: Band
+    lower: float | None
+    upper: float | None
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Drops the tokens of largest score^2 of a whole request until the mean of the rest is at most `mean_square`."""
+
+    score: str
+    mean_square: float
+
+
+Rule = Drop | Clip | Cut
+
+
+def rule_of(curves: Mapping[str, Curve], thresholds: Mapping[str, Any], reweights: bool, sides: bool) -> Rule:
+    """The rule of these curves at these thresholds; one that is absent (None) bounds nothing."""
+    given = {name: curve for name, curve in curves.items() if thresholds[name] is not None}
+    for name, curve in given.items():
+        if curve.scale is SECOND_MOMENT:
+            return Cut(curve.score, thresholds[name])
+    bands: dict[str, Band] = {}
+    for name, curve in given.items():
+        bands[curve.score] = _bounded(bands.get(curve.score, Band(curve.score)), curve, thresholds[name])
+    if reweights:
+        (band,) = bands.values()
+        return Clip(band, *(_on_ratio(given.get(name), thresholds[name]) for name in ("lower", "upper")))
+    return Drop(tuple(bands.values()), _signs(curves), sides)
+
+
+def _bounded(band: Band, curve: Curve, threshold: float) -> Band:
+    bound = curve.scale.bound(threshold)
+    if curve.above is None:
+        # A magnitude is never below 0: a bound below it is left by all, on one side.
+        return Band(band.score, -bound if bound >= 0 else -math.inf, bound)
+    return Band(band.score, band.lower, bound) if curve.above else Band(band.score, bound, band.upper)
+
+
+def _on_ratio(curve: Curve | None, threshold: float | None) -> float | None:
+    if curve is None or threshold is None or curve.scale.ratio is None:
+        return None
+    return curve.scale.ratio(threshold)
+
+
+def _signs(curves: Mapping[str, Curve]) -> Signs:
+    seen = [curve.signs for curve in curves.values() if curve.signs is not None]
+    if not seen:
+        return "any"
+    return "apart_zero_low" if any(ZERO in signs for signs in seen) else "apart"
