@@ -20,6 +20,7 @@ from tests.benchmarks.compute import compute_rows, grid_rows
 from tests.benchmarks.gpu import gpu_rows
 from tests.benchmarks.ingest import ingest_rows
 from tests.benchmarks.machine import load, machine
+from tests.benchmarks.path import path_rows
 from tests.benchmarks.primitives import primitive_rows
 from tests.benchmarks.reduce import reduce_rows
 from tests.benchmarks.rows import Row, table
@@ -38,6 +39,7 @@ PARTS: dict[str, Part] = {
     "primitives": lambda scale, progress, folder: primitive_rows(scale, progress),
     "grid": lambda scale, progress, folder: grid_rows(scale, progress),
     "ingest": ingest_rows,
+    "path": path_rows,
     "start": start_rows,
     "commits": commit_rows,
     "scrape": scrape_rows,

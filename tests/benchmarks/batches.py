@@ -75,11 +75,11 @@ class Synthetic:
         columns = {name: self.columns[name] for name in names}
         return RaggedBatch.from_positions(self.lengths, columns, {"advantages": self.advantages}, self.mask != 0)
 
-    def body(self, step: int) -> Body:
+    def body(self, step: int, **envelope: int) -> Body:
         """One shard as a safetensors body; the arrays are shared by all bodies of the batch."""
         arrays: dict[str, NDArray] = {**self.columns, "mask": self.mask, "lengths": self.lengths}
         arrays["advantages"] = self.advantages
-        return Body(encode({"step": step}, arrays), "application/vnd.safetensors")
+        return Body(encode({"step": step, **envelope}, arrays), "application/vnd.safetensors")
 
     def padded(self, column: NDArray) -> NDArray:
         """[T] -> [S, L], zeros behind each sequence."""

@@ -16,6 +16,7 @@ class Scale:
     repeats  rounds of the core's candidates; rounds: of HTTP's, each of which posts to every candidate in turn
     compiled whether to wait for the compiled kernels, which takes a while where none are cached
     posts    tokens a batch -> requests a round to the service
+    path     rounds of one post after another, and posts a round of many connections
     """
 
     name: str
@@ -29,6 +30,8 @@ class Scale:
     naive_rounds: int
     commit_rounds: int
     small_posts: int
+    path_rounds: int
+    path_posts: int
     body_bytes: int
     gpu_tokens: tuple[int, ...] = (MILLION, 4 * MILLION, 16 * MILLION, 64 * MILLION)
 
@@ -45,6 +48,8 @@ FULL = Scale(
     naive_rounds=3,
     commit_rounds=9,
     small_posts=64,
+    path_rounds=25,
+    path_posts=160,
     body_bytes=128 * MEBIBYTE,
 )
 QUICK = Scale(
@@ -59,6 +64,8 @@ QUICK = Scale(
     naive_rounds=1,
     commit_rounds=2,
     small_posts=16,
+    path_rounds=3,
+    path_posts=32,
     body_bytes=32 * MEBIBYTE,
     gpu_tokens=(MILLION,),
 )

@@ -37,8 +37,13 @@ class Progress:
         sys.stderr.flush()
 
 
-def by_turns(candidates: Mapping[str, Callable[[], float]], rounds: int, progress: Progress) -> dict[str, float]:
-    """The median of what each candidate answers, over `rounds` rounds after one that does not count."""
+def by_turns(
+    candidates: Mapping[str, Callable[[], float]],
+    rounds: int,
+    progress: Progress,
+    chosen: Callable[[list[float]], float] = statistics.median,
+) -> dict[str, float]:
+    """The median, or what else is `chosen`, of each candidate's answers, over `rounds` rounds after one more."""
     found: dict[str, list[float]] = {name: [] for name in candidates}
     for place in range(rounds + 1):
         for name, candidate in candidates.items():
@@ -46,7 +51,7 @@ def by_turns(candidates: Mapping[str, Callable[[], float]], rounds: int, progres
             figure = candidate()
             if place:
                 found[name].append(figure)
-    return {name: statistics.median(figures) for name, figures in found.items()}
+    return {name: chosen(figures) for name, figures in found.items()}
 
 
 def seconds_by_turns(works: Mapping[str, Work], rounds: int, progress: Progress) -> dict[str, float]:
