@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -27,6 +28,7 @@ def test_a_line_is_one_json_object_with_its_fields(lines: io.StringIO) -> None:
     line = json.loads(lines.getvalue())
     assert (line["event"], line["run"], line["tokens"]) == ("stored", "r1", 5)
     assert (line["level"], line["logger"]) == ("info", "here")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["timestamp"])
 
 
 def test_lines_of_other_libraries_look_alike(lines: io.StringIO) -> None:

@@ -7,12 +7,12 @@ library, so that the machine that runs Prometheus needs the base install alone.
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from offpolicy_monitor import resources
+from offpolicy_monitor.addresses import EXAMPLE, parts_of
 from offpolicy_monitor.errors import ConfigurationError
 
-DEFAULT_SERVICE_URL: Final = "http://127.0.0.1:8900"
+DEFAULT_SERVICE_URL: Final = EXAMPLE
 """The address that the shipped files link to."""
 
 KINDS: Final[Mapping[str, str]] = {"grafana": "grafana/*.json", "prometheus": "prometheus/*.rules.yaml"}
@@ -35,10 +35,7 @@ def export(kind: str, folder: Path, service_url: str = DEFAULT_SERVICE_URL) -> l
 
 def checked_url(text: str) -> str:
     """The URL without a slash at its end; ValueError where links could not begin with it."""
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ValueError(f"{text!r} is not an http or https URL, as in {DEFAULT_SERVICE_URL}")
-    if parts.query or any(sign in FORBIDDEN or not sign.isprintable() for sign in text):
+    if parts_of(text).query or any(sign in FORBIDDEN or not sign.isprintable() for sign in text):
         raise ValueError(f"{text!r} has signs that the beginning of a link cannot have")
     return text.rstrip("/")
 

@@ -6,11 +6,14 @@ its control characters escaped, so that it cannot forge a line or move a termina
 
 import logging
 import sys
+import time
 from collections.abc import Iterable, MutableMapping
 from typing import Any, TextIO
 
 import structlog
 from structlog.typing import Processor
+
+from offpolicy_monitor.timestamps import timestamp
 
 QUIET_LOGGERS = ("uvicorn.access",)
 # Its lines say what ours say better, and name the address before the service is ready.
@@ -43,6 +46,12 @@ def configure(level: str, style: str, stream: TextIO | None = None) -> None:
     _quieten()
 
 
+def add_timestamp(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Add when it was said."""
+    event["timestamp"] = timestamp(time.time())
+    return event
+
+
 def escape_controls(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Replace control characters in every text value by their escapes; tracebacks keep their line breaks."""
     for key, value in event.items():
@@ -64,7 +73,7 @@ def _shared_processors() -> list[Processor]:
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.stdlib.PositionalArgumentsFormatter(),
-        structlog.processors.TimeStamper("iso", utc=True),
+        add_timestamp,
         structlog.processors.StackInfoRenderer(),
         structlog.processors.format_exc_info,
         escape_controls,

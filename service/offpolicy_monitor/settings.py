@@ -8,10 +8,11 @@ import os
 import re
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from offpolicy_monitor.addresses import parts_of
 
 MEBIBYTE = 1 << 20
 
@@ -28,16 +29,10 @@ def default_database_url() -> str:
 
 
 def http_url(text: str) -> str:
-    """The URL without a slash at its end; ValueError where it is no address that this service could post to or show.
-
-    The message does not repeat the URL: addresses of webhooks are often secrets themselves.
-    """
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", text):
-        raise ValueError("must be an http or https URL with a host")
+    """The URL without a slash at its end; ValueError where it is no address that this service could post to or show."""
+    parts = parts_of(text)
     if parts.username is not None or parts.password is not None:
         raise ValueError("must not hold a user or a password: they are not sent")
-    parts.port  # noqa: B018  # raises where it is not a number
     return text.rstrip("/")
 
 

@@ -1,7 +1,7 @@
-"""How long the client waits, and what it reads out of Retry-After."""
+"""How long the client waits."""
 
 import pytest
-from offpolicy_monitor.client.backoff import asked_for, delay
+from offpolicy_monitor.client.backoff import delay
 
 NOW = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 
@@ -26,8 +26,3 @@ def test_those_that_were_told_the_same_time_come_back_over_a_quarter_of_it() -> 
     drawn = [delay(1, "40", NOW) for _ in range(200)]
     assert 40.0 <= min(drawn) < max(drawn) <= 50.0
     assert max(drawn) - min(drawn) > 0.8 * 10.0
-
-
-@pytest.mark.parametrize("header", [None, "", "soon", "-5", "1.5", "Sun, 99 Nov 1994", "²"])
-def test_a_header_that_cannot_be_read_asks_for_nothing(header: str | None) -> None:
-    assert asked_for(header, NOW) == 0.0

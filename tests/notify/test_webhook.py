@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from offpolicy_monitor.notify.backoff import Backoff
 from offpolicy_monitor.notify.ports import Outcome, Ports, Post, Reply
-from offpolicy_monitor.notify.sending import retry_after, send
+from offpolicy_monitor.notify.sending import send
 from offpolicy_monitor.notify.webhook import BATCH, Webhook, signature
 
 from tests.notify.alerts import ALERT, PUBLIC_URL, Alerts
@@ -166,14 +166,6 @@ def test_a_receiver_that_is_too_slow_is_as_good_as_away() -> None:
         reply = send(Post(receiver.url, b"{}", {}), timeout=0.2)
     assert (reply.status, reply.outcome) == (None, "failed")
     assert "timed out" in reply.reason
-
-
-def test_retry_after_is_a_number_or_a_date() -> None:
-    assert retry_after("120", 0.0) == 120.0
-    assert retry_after("Tue, 14 Nov 2023 22:13:50 GMT", 1_700_000_000.0) == 30.0
-    assert retry_after("Tue, 14 Nov 2023 22:13:10 GMT", 1_700_000_000.0) == 0.0
-    assert retry_after("soon", 0.0) is None
-    assert retry_after(None, 0.0) is None
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 410, 422])

@@ -10,16 +10,16 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 
 from offpolicy_monitor._version import __version__
+from offpolicy_monitor.addresses import parts_of
 from offpolicy_monitor.client.proxies import Proxy, proxy_for
 from offpolicy_monitor.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
 
-SCHEMES = ("http", "https")
 JSON = "application/json"
 # The timeout is that of one piece: a large body may take long, but not stand still for long.
 PIECE = 1 << 20
@@ -143,14 +143,10 @@ class Connection:
 
 def parse(url: str) -> SplitResult:
     """The parts of a service's address. Raises ConfigurationError for what is none."""
-    parts = urlsplit(url)
     try:
-        valid = parts.scheme in SCHEMES and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        valid = False
-    if not valid:
-        raise ConfigurationError(f"{url!r} is no address: it must look like http://127.0.0.1:8900")
-    return parts
+        return parts_of(url)
+    except ValueError as error:
+        raise ConfigurationError(f"{url!r} is no address: it {error}") from error
 
 
 def in_pieces(buffers: Iterable[bytes | memoryview]) -> Iterator[memoryview]:

@@ -6,6 +6,8 @@ None leads to loopback, whatever the environment says: a proxy for the outside h
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
+from offpolicy_monitor.addresses import is_loopback
+
 
 @dataclass(frozen=True)
 class Proxy:
@@ -33,13 +35,3 @@ def proxy_for(scheme: str, host: str) -> Proxy | None:
         secret = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
         headers["Proxy-Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
     return Proxy(parts.hostname or "", parts.port or 80, headers)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine's own."""
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower().rstrip(".") == "localhost"

@@ -12,7 +12,8 @@ import structlog
 
 from offpolicy_monitor.notify.backoff import Backoff
 from offpolicy_monitor.notify.ports import Alert, Ports, Post, Reply
-from offpolicy_monitor.notify.words import description, page, rfc3339
+from offpolicy_monitor.notify.words import description, page
+from offpolicy_monitor.timestamps import timestamp
 
 log = structlog.get_logger("offpolicy_monitor.notify")
 
@@ -95,7 +96,7 @@ def entry(alert: Alert, expires: float, public_url: str) -> dict[str, Any]:
         "annotations": {
             "summary": alert["summary"], "description": description(alert), "runbook_url": alert["runbook"],
         },
-        "startsAt": rfc3339(alert["active_at"]),
-        "endsAt": rfc3339(ends),
+        "startsAt": timestamp(alert["active_at"]),
+        "endsAt": timestamp(ends),
         "generatorURL": page(public_url, alert["run"]),
     }  # fmt: skip

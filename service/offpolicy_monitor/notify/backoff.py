@@ -4,6 +4,8 @@ import random
 from collections.abc import Callable, Collection
 from typing import Final
 
+from offpolicy_monitor.retry import doubled
+
 FIRST: Final = 1.0
 CAP: Final = 300.0
 #: The longest that a receiver may ask to be left alone, seconds.
@@ -13,8 +15,7 @@ MOST_ASKED: Final = 3600.0
 class Backoff:
     """Failures by key. A key that never failed is ready at once.
 
-    `chance` answers a number in [0, 1): delays are between half of the doubled one and all of it, so that many senders
-    that failed together do not come back together.
+    `chance` answers a number in [0, 1), anew for each delay (retry.doubled).
     """
 
     def __init__(self, first: float = FIRST, cap: float = CAP, chance: Callable[[], float] = random.random) -> None:
@@ -25,8 +26,8 @@ class Backoff:
     def failed(self, key: str, now: float, asked: float | None = None) -> float:
         """Put the key off; answers for how long. A receiver that `asked` for longer gets it."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        doubled = min(self._cap, self._first * 2.0 ** min(failures - 1, 30))
-        delay = max(doubled * (0.5 + self._chance() / 2), min(asked or 0.0, MOST_ASKED))
+        own = doubled(failures, self._first, self._cap, self._chance())
+        delay = max(own, min(asked or 0.0, MOST_ASKED))
         self._ready_at[key] = now + delay
         return delay
 

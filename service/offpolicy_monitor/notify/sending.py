@@ -7,12 +7,12 @@ import time
 import urllib.error
 import urllib.request
 from email.message import Message
-from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from typing import IO, Final
 
 from offpolicy_monitor._version import __version__
 from offpolicy_monitor.notify.ports import Post, Reply
+from offpolicy_monitor.retry import asked_for
 
 #: Longest wait for a connection, and for each part of the answer, seconds.
 TIMEOUT: Final = 10.0
@@ -36,20 +36,8 @@ def send(post: Post, timeout: float = TIMEOUT) -> Reply:
             return Reply(answer.status)
     except urllib.error.HTTPError as error:
         with error:
-            return Reply(error.code, error.reason, retry_after(error.headers.get("Retry-After"), time.time()))
+            return Reply(error.code, error.reason, asked_for(error.headers.get("Retry-After"), time.time()))
     except urllib.error.URLError as error:
         return Reply(None, str(error.reason))
     except (OSError, HTTPException) as error:
         return Reply(None, str(error) or type(error).__name__)
-
-
-def retry_after(value: str | None, now: float) -> float | None:
-    """Seconds that a Retry-After header asks for, as a number or as a date; None where it says nothing."""
-    if value is None:
-        return None
-    if value.strip().isdigit():
-        return float(value)
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - now)
-    except ValueError:
-        return None

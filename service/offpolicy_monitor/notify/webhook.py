@@ -15,7 +15,8 @@ import structlog
 
 from offpolicy_monitor.notify.backoff import Backoff
 from offpolicy_monitor.notify.ports import Alert, Ports, Post, Reply
-from offpolicy_monitor.notify.words import page, rfc3339
+from offpolicy_monitor.notify.words import page
+from offpolicy_monitor.timestamps import timestamp
 
 log = structlog.get_logger("offpolicy_monitor.notify")
 
@@ -85,10 +86,10 @@ class Webhook:
 
     def _post(self, alert: Alert, delivery: str, now: float) -> Post:
         body = json.dumps(payload(alert, delivery, self._public_url), allow_nan=False).encode()
-        timestamp = str(int(now))
-        headers = {"X-Offpolicy-Delivery": delivery, "X-Offpolicy-Timestamp": timestamp}
+        signed_at = str(int(now))
+        headers = {"X-Offpolicy-Delivery": delivery, "X-Offpolicy-Timestamp": signed_at}
         if self._secret:
-            headers["X-Offpolicy-Signature"] = signature(self._secret, timestamp, body)
+            headers["X-Offpolicy-Signature"] = signature(self._secret, signed_at, body)
         return Post(self._url, body, headers)
 
 
@@ -105,13 +106,13 @@ def payload(alert: Alert, delivery: str, public_url: str) -> dict[str, Any]:
         "id": delivery,
         **{name: _finite(alert[name]) for name in COPIED},
         "page": page(public_url, alert["run"]),
-        **{name: rfc3339(alert[name]) for name in TIMES},
+        **{name: timestamp(alert[name]) for name in TIMES},
     }
 
 
-def signature(secret: str, timestamp: str, body: bytes) -> str:
-    """`sha256=` and the HMAC-SHA256, in hex, of the timestamp, a dot, and the body as sent."""
-    return "sha256=" + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+def signature(secret: str, signed_at: str, body: bytes) -> str:
+    """`sha256=` and the HMAC-SHA256, in hex, of the unix seconds of signing, a dot, and the body as sent."""
+    return "sha256=" + hmac.new(secret.encode(), signed_at.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
 def _finite(value: Any) -> Any:

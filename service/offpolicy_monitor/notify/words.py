@@ -1,15 +1,6 @@
 """An alert in words, and the addresses it leads to: what webhook and Alertmanager say alike."""
 
-from datetime import UTC, datetime
-
 from offpolicy_monitor.notify.ports import Alert
-
-
-def rfc3339(time: float | None) -> str | None:
-    """Unix seconds as RFC 3339 in UTC, to the millisecond."""
-    if time is None:
-        return None
-    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def page(public_url: str, run: str) -> str:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from offpolicy_monitor.alerts import RULES, WALL_CLOCK_RULES, Rule, WallClockRule
 from offpolicy_monitor.pipeline.values import Outcome
-from offpolicy_monitor.store import timestamp
+from offpolicy_monitor.timestamps import timestamp
 
 _RULES: Final[Mapping[str, Rule | WallClockRule]] = {rule.name: rule for rule in (*RULES, *WALL_CLOCK_RULES)}
 OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS

@@ -4,13 +4,12 @@ A page whose name resolves to this machine (DNS rebinding) is of one origin with
 read and delete runs; but it cannot call itself by the service's name. Pure ASGI; knows the Host header, no routes.
 """
 
-import contextlib
-import ipaddress
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from offpolicy_monitor.addresses import is_loopback
 from offpolicy_monitor.errors import Refusal, quotable
 from offpolicy_monitor.server.problems import SCOPE_KEY, response_to
 from offpolicy_monitor.settings import Settings
@@ -73,10 +72,3 @@ def host_name(host: str) -> str | None:
     if parts.netloc != host.strip() or parts.username is not None or not parts.hostname:
         return None
     return parts.hostname.removesuffix(".")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address; a name counts only if it is localhost."""
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"

@@ -22,10 +22,10 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from offpolicy_monitor.addresses import is_loopback
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.server.connection import BoundedProtocol
-from offpolicy_monitor.server.hosts import is_loopback
 from offpolicy_monitor.server.memory import keep_large_blocks
 from offpolicy_monitor.settings import Settings
 

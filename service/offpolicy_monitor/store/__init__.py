@@ -9,7 +9,6 @@ from offpolicy_monitor.store.leading import Leader, leader_of
 from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.paging import Page
 from offpolicy_monitor.store.records import Place, Receipt, ShardKey, ShardRecord
-from offpolicy_monitor.store.run_rows import timestamp
 from offpolicy_monitor.store.store import Store
 from offpolicy_monitor.store.upkeep import Turn
 
@@ -26,5 +25,4 @@ __all__ = [
     "Store",
     "Turn",
     "leader_of",
-    "timestamp",
 ]

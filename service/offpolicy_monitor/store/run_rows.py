@@ -4,7 +4,6 @@ Every function takes the caller's connection.
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Select, select, update
@@ -14,6 +13,7 @@ from offpolicy_monitor.store.paging import Page, cut, decode_cursor, encode_curs
 from offpolicy_monitor.store.tables import runs, steps
 from offpolicy_monitor.store.timing import median_step_seconds
 from offpolicy_monitor.store.verdicts import verdicts_of
+from offpolicy_monitor.timestamps import timestamp
 
 #: A run is silent after this many times its usual step time without a batch, but never before LEAST_SILENCE seconds.
 SILENT_STEPS = 3
@@ -91,11 +91,6 @@ def _run(connection: Connection, row: Any, verdict: str, now: float) -> dict[str
         "created_at": timestamp(row.created_at),
         "last_batch_at": timestamp(None if row.last_batch_at is None else min(row.last_batch_at, now)),
     }
-
-
-def timestamp(seconds: float | None) -> str | None:
-    """Unix seconds as RFC 3339 in UTC."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def _state(connection: Connection, row: Any, now: float) -> str:
