@@ -1,6 +1,7 @@
 """Room that rows have left is given back: in pieces beside the service, and all of it by `db vacuum`."""
 
 from collections.abc import Callable
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def test_a_file_shrinks_in_pieces_after_a_run_was_deleted(
 ) -> None:
     monkeypatch.setattr(space, "PORTION", 16)
     monkeypatch.setattr(space, "SPARE", 32)
+    monkeypatch.setattr(space, "SECONDS", 60.0)
     store = Store.open(sqlite_url)
     fill(store, 60)
     full = pragma(sqlite_url, "page_count")
@@ -50,6 +52,22 @@ def test_a_file_shrinks_in_pieces_after_a_run_was_deleted(
     assert pragma(sqlite_url, "page_count") < full / 2
     store.close()
     assert (tmp_path / "offpolicy.db").stat().st_size < full / 2 * 4096
+
+
+def test_a_piece_ends_when_its_time_is_up_however_few_pages_it_is(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(space, "PORTION", 16)
+    monkeypatch.setattr(space, "SPARE", 32)
+    monkeypatch.setattr(space, "SECONDS", 0.0)
+    with closing(Store.open(sqlite_url)) as store:
+        fill(store, 30)
+        store.delete_run("r1")
+        store.upkeep.purge()
+        before = pragma(sqlite_url, "page_count")
+        pieces = store.upkeep.give_back()
+        assert pieces > 10
+        assert before - pragma(sqlite_url, "page_count") == pieces
 
 
 def test_vacuum_leaves_the_data_and_no_free_page(store: Store, database_url: str) -> None:

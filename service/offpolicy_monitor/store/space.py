@@ -3,14 +3,17 @@
 PostgreSQL cleans up after itself (autovacuum) and fills what is free; `vacuum` does so now, or writes tables anew.
 """
 
+import time
 from typing import Final
 
 from sqlalchemy import Connection, text
 
 from offpolicy_monitor.store.session import Database, unshared
 
-#: Pages given back in one transaction.
+#: Most pages given back in one transaction, and seconds after which it ends with fewer: the more pages are free, the
+#: longer SQLite looks for the one that it wants.
 PORTION: Final = 512
+SECONDS: Final = 0.02
 #: Free pages that are left for what comes next: they save the growing of the file.
 SPARE: Final = 4096
 
@@ -24,8 +27,11 @@ def give_back_portion(connection: Connection) -> int:
     # For several pages it answers several rows, of which the driver asks for the first alone, as they have no columns.
     driver = connection.connection.driver_connection
     assert driver is not None
+    began = time.monotonic()
     for _ in range(PORTION):
         driver.execute("PRAGMA incremental_vacuum(1)")
+        if time.monotonic() - began >= SECONDS:
+            break
     return 1
 
 
