@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from offpolicy_monitor.vocabulary import LOGPROBS
+
 Array = NDArray[Any]
 
 
@@ -26,8 +28,7 @@ class Origin:
 
 
 UNKNOWN_ORIGIN = Origin()
-
-LOGPROB_COLUMNS = ("sampling_logprobs", "old_logprobs", "logprobs")
+LOGPROB_COLUMNS = LOGPROBS
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +61,7 @@ class RaggedBatch:
                 raise ValueError(f"{name} has {len(column)} entries for {tokens} tokens in {sequences} sequences")
         if self.positions is not None and len(self.positions) != tokens:
             raise ValueError(f"positions has {len(self.positions)} entries for {tokens} tokens")
-        present = [self.columns[name] for name in LOGPROB_COLUMNS if name in self.columns]
+        present = [self.columns[name] for name in LOGPROBS if name in self.columns]
         if any(column.shape != (tokens,) for column in present):
             raise ValueError("a log-prob column does not have one entry a token")
         if len({column.dtype for column in present}) > 1 or any(c.dtype.kind != "f" for c in present):

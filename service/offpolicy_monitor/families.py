@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from offpolicy_monitor.vocabulary import RATIO_THRESHOLDS
+
 Type = Literal["gauge", "counter", "histogram", "unknown"]
 PREFIX = "offpolicy_"
 
@@ -97,7 +99,7 @@ _DECADES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 ABSOLUTE = tuple(float(f"{digit * decade:.0e}") for decade in _DECADES for digit in (1, 2, 5) if digit * decade <= 10)
 _SIDE = tuple(bound for bound in ABSOLUTE if 1e-4 <= bound <= 5)
 # The default thresholds of the methods as logs: what lies beyond them is then exact, not interpolated.
-_THRESHOLDS = tuple(math.log(ratio) for ratio in (0.5, 0.8, 1.2, 1.28, 2.0, 5.0))
+_THRESHOLDS = tuple(map(math.log, RATIO_THRESHOLDS))
 SIGNED = tuple(sorted((0.0, *_SIDE, *(-bound for bound in _SIDE), *_THRESHOLDS)))
 # What a run shows unless the operator asks for all: thresholds that methods compare this quantity with by default (a
 # geometric ratio is bounded within 1 % of 1, and OPSM's delta is 0.01), and what rules and dashboards ask for.

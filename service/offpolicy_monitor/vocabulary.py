@@ -1,11 +1,34 @@
-"""Names that every part shares, each said once: gaps, and the signs of an advantage. Depends on nothing."""
+"""Names and numbers that every part shares, each said once. Depends on nothing, so that a trainer may import it."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Literal, get_args
+
+#: Log-probs of the sampled tokens as they are sent: log mu of the engine, log pi_old of the trainer before the update,
+#: log pi of the trainer now.
+LOGPROBS: Final = ("sampling_logprobs", "old_logprobs", "logprobs")
+SAMPLING, OLD, CURRENT = LOGPROBS
 
 #: mismatch = log pi_old - log mu; staleness = log pi - log pi_old; total = log pi - log mu.
-GAPS: Final = ("mismatch", "staleness", "total")
+Gap = Literal["mismatch", "staleness", "total"]
+GAPS: Final[tuple[str, ...]] = get_args(Gap)
+#: gap -> the two log-probs of its d = a - b: numerator and denominator of the ratio exp(d).
+GAP_LOGPROBS: Final[Mapping[str, tuple[str, str]]] = dict(
+    zip(GAPS, ((OLD, SAMPLING), (CURRENT, OLD), (CURRENT, SAMPLING)), strict=True)
+)
 
 #: Signs of A as what-if cells name them: `mixed` are sequences whose tokens differ, `unknown` is without advantages.
 SIGNS: Final = ("negative", "zero", "positive", "mixed", "unknown")
 #: Their indices.
 NEGATIVE, ZERO, POSITIVE, MIXED, UNKNOWN = range(len(SIGNS))
+#: Signs of the advantage of one token.
+TOKEN_SIGNS: Final = SIGNS[NEGATIVE : POSITIVE + 1]
+
+#: What a run may be called, as a regular expression that fits the whole name.
+RUN_NAME: Final = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+
+#: Ratios at which trainers mask and clip by default; histograms are cut there, so that counts beyond them are exact.
+RATIO_THRESHOLDS: Final = (0.5, 0.8, 1.2, 1.28, 2.0, 5.0)
+#: exp is taken of exponents clamped to +- this: float32 overflows at exp(88.7).
+EXPONENT_CLAMP: Final = 80.0
+#: The clamp of d that defines chi2 and ess.
+WEIGHT_CLAMP: Final = 20.0

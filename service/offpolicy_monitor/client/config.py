@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from offpolicy_monitor.client.connection import parse
 from offpolicy_monitor.errors import ConfigurationError
+from offpolicy_monitor.vocabulary import RUN_NAME
 
 URL, RUN, TOKEN = "OFFPOLICY_URL", "OFFPOLICY_RUN", "OFFPOLICY_TOKEN"
-RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def settled(config: Config, environment: Mapping[str, str]) -> Config:
     if not config.url:
         raise ConfigurationError(f"no address: give Monitor a url or set {URL}, such as http://127.0.0.1:8900")
     parse(config.url)
-    if not RUN_NAME.fullmatch(config.run):
+    if not re.fullmatch(RUN_NAME, config.run):
         what = f"{config.run!r} is no name of a run" if config.run else f"no run: give Monitor a run or set {RUN}"
         raise ConfigurationError(f"{what}; it begins with a letter or digit and has at most 128 of A-Z a-z 0-9 . _ -")
     if config.queue_bytes <= 0 or config.timeout <= 0:

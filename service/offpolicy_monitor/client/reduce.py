@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from offpolicy_monitor.batch import LOGPROB_COLUMNS, Array, Origin, RaggedBatch
+from offpolicy_monitor.batch import Array, Origin, RaggedBatch
 from offpolicy_monitor.errors import ConfigurationError
+from offpolicy_monitor.vocabulary import LOGPROBS
 from offpolicy_monitor.wire.arrays import ARRAYS, SUMMARY, ArrayRow, invalid
 from offpolicy_monitor.wire.assemble import assemble, read_mask
 from offpolicy_monitor.wire.layout import Layout
@@ -63,8 +64,8 @@ def ragged(
 ) -> RaggedBatch:
     """The arrays of one shard as the service would read them; Refusal names the array that does not fit."""
     sent = {name: _sent(name, value, name in bfloat16) for name, value in arrays.items() if value is not None}
-    if len(sent.keys() & set(LOGPROB_COLUMNS)) < 2:
-        raise invalid("logprobs", f"at least two of {', '.join(LOGPROB_COLUMNS)} are needed")
+    if len(sent.keys() & set(LOGPROBS)) < 2:
+        raise invalid("logprobs", f"at least two of {', '.join(LOGPROBS)} are needed")
     layout = Layout.of(sent, _NO_LIMITS)
     return assemble(sent, layout, read_mask(sent, layout), sequence_ids)
 

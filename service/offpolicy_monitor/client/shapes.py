@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from offpolicy_monitor.client.contract import ARRAYS, CURRENT, LOGPROBS, Row
 from offpolicy_monitor.client.mistakes import Mistake
 from offpolicy_monitor.client.values import Value
+from offpolicy_monitor.vocabulary import CURRENT, LOGPROBS
+from offpolicy_monitor.wire.arrays import ARRAYS, NUMPY_KINDS, ArrayRow
 
 
 def check(values: Mapping[str, Value], rollout: bool) -> None:
@@ -36,8 +37,8 @@ def lengths_of_rows(values: Mapping[str, Value]) -> np.ndarray | None:
     return np.array(next(iter(found.values())), np.int64)
 
 
-def _check_alone(name: str, row: Row, value: Value) -> None:
-    if value.kind not in row.kinds:
+def _check_alone(name: str, row: ArrayRow, value: Value) -> None:
+    if value.kind not in NUMPY_KINDS[row.kind]:
         raise Mistake("dtype", f"{name}: numbers of kind {value.kind!r} are not what it holds")
     rank = len(value.shape) - row.inner_rank
     if rank != 1 and not (rank == 2 and row.per != "sequence"):

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from offpolicy_monitor.client.contract import CURRENT
 from offpolicy_monitor.client.mistakes import Mistake
 from offpolicy_monitor.client.values import Array
+from offpolicy_monitor.vocabulary import CURRENT, OLD, SAMPLING
 from offpolicy_monitor.wire.frame import encode
 
 Envelope = dict[str, Any]
@@ -46,7 +46,7 @@ class Shard:
     @property
     def is_later_half(self) -> bool:
         """Whether the service joins it with what it was sent before."""
-        return self.rollout is not None and not {"sampling_logprobs", "old_logprobs"} & self.arrays.keys()
+        return self.rollout is not None and not {SAMPLING, OLD} & self.arrays.keys()
 
     def body(self, attempt: int) -> Buffers:
         """The body as buffers: a header, and views of the arrays."""

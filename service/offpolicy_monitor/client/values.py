@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offpolicy_monitor.client import device
-from offpolicy_monitor.client.contract import ARRAYS
 from offpolicy_monitor.client.mistakes import Mistake
+from offpolicy_monitor.wire.arrays import ARRAYS
 
 Array: TypeAlias = NDArray[Any]
 BFLOAT16 = "bfloat16"
 WORD = np.dtype(np.uint16)
+#: What Python's own numbers become, as the service reads those of JSON; numpy's choice for other kinds.
+LISTED: Mapping[str, str] = {"log-prob": "f4", "float": "f4", "int": "i8", "experts": "u2"}
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ def _as_array(name: str, value: Any) -> Array:
         raise Mistake("not-an-array", f"{name}: {error}") from error
     if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
         return array
-    listed = ARRAYS[name].listed if name in ARRAYS else None
+    listed = LISTED.get(ARRAYS[name].kind) if name in ARRAYS else None
     return array if listed is None or array.dtype.kind not in "fiu" else array.astype(listed)
 
 

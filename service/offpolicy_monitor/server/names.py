@@ -4,7 +4,9 @@ from typing import Annotated
 
 from fastapi import Path
 
-RUN_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+from offpolicy_monitor.vocabulary import RUN_NAME
+
+RUN_PATTERN = f"^{RUN_NAME}$"
 
 RunName = Annotated[str, Path(pattern=RUN_PATTERN, description="Name of the run; an unknown one is created.")]
 KnownRun = Annotated[str, Path(pattern=RUN_PATTERN, description="Name of the run.")]

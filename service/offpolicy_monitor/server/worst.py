@@ -13,12 +13,11 @@ from offpolicy_monitor.server.names import KnownRun
 from offpolicy_monitor.server.reading import LARGEST_INTEGER, Minibatch
 from offpolicy_monitor.server.threads import StoreRoute
 from offpolicy_monitor.summary.tables.worst_figures import worst_figures
+from offpolicy_monitor.vocabulary import Gap
 
 Step = Annotated[int | None, Query(ge=0, le=LARGEST_INTEGER, description="Training step; the latest if not named.")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="Most sequences in the answer.")]
-Gap = Annotated[
-    Literal["mismatch", "staleness", "total"] | None, Query(description="Rankings of this gap alone; else of all.")
-]
+OfGap = Annotated[Gap | None, Query(description="Rankings of this gap alone; else of all.")]
 By = Annotated[
     Literal["abs_log_ratio_max", "log_geometric_ratio", "k3_share"] | None,
     Query(description="Rankings by this figure alone; else by all three."),
@@ -41,7 +40,7 @@ def get_worst(
     step: Step = None,
     minibatch: Minibatch = None,
     limit: Limit = 10,
-    gap: Gap = None,
+    gap: OfGap = None,
     by: By = None,
 ) -> Response:
     """Of one gradient step, the last one of its step if not named; the merge of what has arrived."""

@@ -1,12 +1,14 @@
 """The arrays that a body may hold, as a table of rows, and how one of them is refused.
 
 Knows names, dtypes and values that are allowed; not how either media type spells them, and not how the arrays fit
-together (layout). Trainers that reduce at the source import it: it needs nothing but this project's errors.
+together (layout). Trainers import it: it needs numpy and this project's errors alone.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
 
 from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Refusal, quotable
 
@@ -75,6 +77,11 @@ DTYPES: Mapping[Kind, frozenset[str]] = {
     "int": INTEGERS,
     "mask": FLOATS | INTEGERS | {"bool"},
     "experts": frozenset({"uint8", "uint16"}),
+}
+# The same by numpy's letters for kinds of dtypes; it has no bfloat16 of its own.
+NUMPY_KINDS: Mapping[Kind, frozenset[str]] = {
+    kind: frozenset("f" if name == "bfloat16" else np.dtype(name).kind for name in names)
+    for kind, names in DTYPES.items()
 }
 
 

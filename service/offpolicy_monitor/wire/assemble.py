@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from offpolicy_monitor.batch import LOGPROB_COLUMNS, Array, RaggedBatch
+from offpolicy_monitor.batch import Array, RaggedBatch
+from offpolicy_monitor.vocabulary import LOGPROBS
 from offpolicy_monitor.wire.arrays import ARRAYS, ArrayRow, invalid
 from offpolicy_monitor.wire.layout import Layout
 from offpolicy_monitor.wire.sent import SentArray
@@ -27,7 +28,7 @@ def assemble(
     Log-probs, and with them all float columns, are float64 if any log-prob came as float64, else float32.
     Raises Refusal 422 for arrays that do not agree, a non-finite advantage of a token, an integer out of range.
     """
-    dtypes = {name: arrays[name].dtype for name in LOGPROB_COLUMNS if name in arrays}
+    dtypes = {name: arrays[name].dtype for name in LOGPROBS if name in arrays}
     per_token, per_sequence = _columns(arrays, layout, float_dtype(dtypes))
     ids = None if sequence_ids is None else tuple(sequence_ids)
     rest: dict[str, Any] = {"sequence_ids": ids, "dtypes": dtypes}

@@ -6,8 +6,9 @@ Whatever bytes come in, what comes out is a message or a Refusal: 400 no JSON or
 
 from collections.abc import Callable, Mapping
 
-from offpolicy_monitor.batch import LOGPROB_COLUMNS, RaggedBatch
+from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.errors import FieldError, Refusal
+from offpolicy_monitor.vocabulary import LOGPROBS
 from offpolicy_monitor.wire import frame
 from offpolicy_monitor.wire.arrays import SUMMARY, all_invalid, invalid
 from offpolicy_monitor.wire.assemble import assemble, read_mask
@@ -39,7 +40,7 @@ def decode_batch(body: bytes | memoryview, media_type: str | None, limits: Limit
     envelope = parse_envelope(Envelope, fields, limits)
     if SUMMARY in arrays:
         return decode_summary(envelope, arrays[SUMMARY].values, limits)
-    present = [name for name in LOGPROB_COLUMNS if name in arrays]
+    present = [name for name in LOGPROBS if name in arrays]
     if envelope.rollout is not None and present == ["logprobs"]:
         return LaterHalf(envelope, arrays)
     first_half = envelope.rollout is not None and bool(present) and "logprobs" not in present
@@ -63,8 +64,8 @@ def _parse(body: bytes | memoryview, media_type: str | None, limits: Limits) -> 
 
 
 def _batch(arrays: Mapping[str, SentArray], envelope: Envelope, limits: Limits, least: int) -> RaggedBatch:
-    absent = [name for name in LOGPROB_COLUMNS if name not in arrays]
-    if len(LOGPROB_COLUMNS) - len(absent) < least:
+    absent = [name for name in LOGPROBS if name not in arrays]
+    if len(LOGPROBS) - len(absent) < least:
         raise all_invalid([FieldError(name, "at least two of the three log-prob arrays are needed") for name in absent])
     layout = Layout.of(arrays, limits)
     return assemble(arrays, layout, read_mask(arrays, layout), envelope.sequence_ids)

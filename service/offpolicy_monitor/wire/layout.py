@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offpolicy_monitor.batch import LOGPROB_COLUMNS, Array
+from offpolicy_monitor.batch import Array
+from offpolicy_monitor.vocabulary import LOGPROBS
 from offpolicy_monitor.wire.arrays import invalid
 from offpolicy_monitor.wire.limits import Limits
 from offpolicy_monitor.wire.sent import SentArray
@@ -44,7 +45,7 @@ class Layout:
 
         Raises Refusal 422 where the lengths are missing or do not fit the first log-prob array.
         """
-        name = next(name for name in LOGPROB_COLUMNS if name in arrays)
+        name = next(name for name in LOGPROBS if name in arrays)
         model = arrays[name]
         if model.widths is not None:
             return cls._of_rows(model, model.widths, lengths)

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from offpolicy_monitor.client.adapters import Logs
-
-LOGPROBS = ("sampling_logprobs", "old_logprobs", "logprobs")
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 
 class Gathered:

@@ -18,6 +18,7 @@ import numpy as np
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.layouts import detached
 from offpolicy_monitor.client.adapters.quiet import quiet
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 Trainer = TypeVar("Trainer")
 
@@ -27,7 +28,6 @@ INPUTS = {
     "old_logprobs": "old_per_token_logps",
     "advantages": "advantages",
 }
-LOGPROBS = ("sampling_logprobs", "old_logprobs", "logprobs")
 
 
 def watch(trainer: Trainer, monitor: Logs) -> Trainer:

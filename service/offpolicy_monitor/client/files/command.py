@@ -24,10 +24,10 @@ from offpolicy_monitor.client.files.record import Record, Unfinished
 from offpolicy_monitor.client.files.state import State
 from offpolicy_monitor.client.files.units import SETTLE, Readiness, Unit
 from offpolicy_monitor.errors import ConfigurationError
+from offpolicy_monitor.vocabulary import RUN_NAME
 
 DEFAULT_URL = "http://127.0.0.1:8900"
 DONE, NO = 0, 1
-RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 PATIENCE = 300.0  # seconds that replay waits for a service that does not answer
 POLL = 1.0  # seconds between two looks at a folder
 
@@ -195,7 +195,7 @@ def _ending_on_sigterm() -> Iterator[None]:
 def _run(options: argparse.Namespace) -> str:
     if not options.run:
         raise ConfigurationError("no run is named: pass --run, or set OFFPOLICY_RUN")
-    if not RUN_NAME.fullmatch(options.run):
+    if not re.fullmatch(RUN_NAME, options.run):
         raise ConfigurationError(f"{options.run!r} is no name of a run: letters, digits and ._- up to 128")
     return str(options.run)
 

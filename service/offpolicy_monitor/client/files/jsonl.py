@@ -7,9 +7,9 @@ one can never be; else it is waited for.
 from collections.abc import Iterator
 from pathlib import Path
 
-from offpolicy_monitor.client.contract import ARRAYS
 from offpolicy_monitor.client.files.lines import Line, lines
 from offpolicy_monitor.client.files.record import Bad, Item, Record, Unfinished, Unreadable
+from offpolicy_monitor.wire.arrays import ARRAYS
 
 
 def read(path: Path, start: int = 0, number: int = 0) -> Iterator[Item]:

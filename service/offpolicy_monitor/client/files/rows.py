@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offpolicy_monitor.client.files.record import Bad, Item, Record, Unreadable
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 Array = NDArray[Any]
 # Positions of one post: about 60 MB as arrays, far below what the service takes by default.
 MOST_TOKENS = 1 << 22
-LOGPROBS = ("sampling_logprobs", "old_logprobs", "logprobs")
 
 
 @dataclass(frozen=True, eq=False)
