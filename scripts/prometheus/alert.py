@@ -60,9 +60,10 @@ def grew(counter: str, window: str) -> str:
     return f"increase({counter}[{window}]) > 0\nor ({born})"
 
 
-def look_up(metric: str, *labels: str, form: str = "%.4g") -> str:
-    """A template that shows the metric's value for the alert's own labels, and nothing where it has none."""
+def look_up(metric: str, *labels: str, form: str = "%.4g", otherwise: str = "") -> str:
+    """A template that shows the metric's value for the alert's own labels, and `otherwise` where it has none."""
     matchers = ",".join(f"{label}=%q" for label in labels)
     values = " ".join(f"$labels.{label}" for label in labels)
     query = latest(f"{metric}{{{matchers}}}")
-    return f'{{{{ with printf "{query}" {values} | query }}}}{{{{ . | first | value | printf "{form}" }}}}{{{{ end }}}}'
+    found = f'{{{{ with printf "{query}" {values} | query }}}}{{{{ . | first | value | printf "{form}" }}}}'
+    return found + (f"{{{{ else }}}}{otherwise}" if otherwise else "") + "{{ end }}"

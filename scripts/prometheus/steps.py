@@ -30,7 +30,9 @@ def _alert(rule: Rule, severity: str) -> Alert:
 
 
 def _description(rule: Rule, severity: str) -> str:
-    value, threshold = (look_up(f"offpolicy_alert_{name}", *OF_ALERT) for name in ("value", "threshold"))
+    value, threshold = (
+        look_up(f"offpolicy_alert_{name}", *OF_ALERT, otherwise="(see the page)") for name in ("value", "threshold")
+    )
     step = look_up("offpolicy_step", "run", "job", "instance", form="%.0f")
     side = "above" if rule.above else "below"
     return (

@@ -102,17 +102,23 @@ def test_an_alert_fires_and_ends_at_once_where_what_a_quiet_rule_needs_is_not_sh
     check_scenes(tmp_path, [Scene("quiet", series, range(14), firing)])
 
 
-def test_an_alert_names_run_step_value_and_threshold_and_links_the_runbook_and_the_page(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("shown", "value", "threshold"), [(True, "0.25", "0.125"), (False, *["(see the page)"] * 2)])
+def test_an_alert_names_run_step_value_and_threshold_and_links_the_runbook_and_the_page(
+    tmp_path: Path, shown: bool, value: str, threshold: str
+) -> None:
+    """Of a run in which very much is wrong the service shows the values of the worst alerts alone."""
     key = ("MismatchKL", "critical")
     labels = {"run": 'a "quoted" run', "alert": key[0], "severity": key[1], "job": "m", "instance": "h"}
     summary = 'Engine and trainer disagree about the same tokens (run a "quoted" run)'
     description = (
-        'Run a "quoted" run, step 103: mismatch k3 is 0.25, critical above 0.125; breached for 3 step(s) in a row.'
+        f'Run a "quoted" run, step 103: mismatch k3 is {value}, critical above {threshold}; '
+        "breached for 3 step(s) in a row."
     )
     annotations = {"summary": summary, "description": description, **PAGE}
     expected = [{"exp_labels": labels, "exp_annotations": annotations}]
     asked = {"alertname": "MismatchKL", "eval_time": "3m", "exp_alerts": expected}
     series = samples(key, 'a \\"quoted\\" run', "0 1 2 3 4", 3)
+    series = {name: of for name, of in series.items() if shown or ("_value" not in name and "_threshold" not in name)}
     check_scenes(tmp_path, [Scene("texts", series, [2], {}, texts=[asked])])
 
 

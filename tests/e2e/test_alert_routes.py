@@ -21,7 +21,7 @@ def exposition(breaches: Mapping[tuple[str, str], int]) -> str:
     lines = ['offpolicy_step{run="r"} 41', 'offpolicy_run_finished{run="r"} 0']
     for (alert, severity), steps in breaches.items():
         labels = f'{{run="r",alert="{alert}",severity="{severity}"}}'
-        values = {"breach_steps": steps, "required_steps": 3, "value": 0.25, "threshold": 0.125}
+        values = {"breach_steps": steps, "active": int(steps >= 3), "value": 0.25, "threshold": 0.125}
         lines += [f"offpolicy_alert_{name}{labels} {value}" for name, value in values.items()]
     return "\n".join(lines) + "\n"
 
