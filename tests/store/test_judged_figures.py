@@ -4,8 +4,8 @@ import numpy as np
 from offpolicy_monitor.alerts import OF_ALL, PATHS
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS
+from offpolicy_monitor.store.derived import needed
 from offpolicy_monitor.store.fields import headline
-from offpolicy_monitor.store.judged_figures import needed
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
 from tests.detection.state import Run, State

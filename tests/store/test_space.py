@@ -35,7 +35,7 @@ def test_a_file_shrinks_in_pieces_after_a_run_was_deleted(
     monkeypatch.setattr(space, "SPARE", 32)
     monkeypatch.setattr(space, "SECONDS", 60.0)
     store = Store.open(sqlite_url)
-    fill(store, 60)
+    fill(store, 90)
     full = pragma(sqlite_url, "page_count")
     assert store.upkeep.give_back() == 0
     store.delete_run("r1")

@@ -9,7 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from offpolicy_monitor.store import derived
 from offpolicy_monitor.store.codec import unpack
+from offpolicy_monitor.store.derived import Figures
 from offpolicy_monitor.store.tables import OPEN, judgements, runs, steps
 from offpolicy_monitor.store.timing import incomplete_since
 
@@ -20,7 +22,7 @@ class ExportedRun:
 
     `last_batch` and `open_since` (the first shard of the oldest step that still lacks some) in unix seconds;
     `step_seconds` is the usual time from step to step; `overrides` are the run's own terms by rule. What is stored is
-    unpacked when it is asked for and not kept: of two hundred runs it would be as large as the process.
+    read when it is asked for and not kept here: of two hundred runs it would be as large as the process.
     """
 
     run: str
@@ -31,7 +33,7 @@ class ExportedRun:
     attempt: int | None
     policy_version: int | None
     coverage: float | None
-    stored_figures: bytes | None
+    stored_figures: Figures
     stored_states: bytes | None
     step_seconds: float | None
     open_since: float | None
@@ -41,7 +43,7 @@ class ExportedRun:
     @property
     def figures(self) -> dict[str, Any]:
         """The merged figures of the step; empty where none counts yet."""
-        return {} if self.stored_figures is None else unpack(self.stored_figures)
+        return self.stored_figures.read()
 
     @property
     def states(self) -> list[dict[str, Any]]:
@@ -62,7 +64,7 @@ def read_exported(connection: Connection, limit: int, active_since: float, now: 
     of_run = (runs.c.id, runs.c.name, runs.c.profile, runs.c.last_batch_at, runs.c.finished_at, runs.c.overrides)
     of_step = (steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.policy_version)
     query = (
-        select(*of_run, *of_step, steps.c.merged, steps.c.shards, steps.c.figures)
+        select(*of_run, *of_step, steps.c.merged, steps.c.shards, *derived.COLUMNS)
         .add_columns(judgements.c.states, judgements.c.step_seconds)
         .select_from(runs.outerjoin(steps, steps.c.id == latest).outerjoin(judgements))
         .where(runs.c.last_batch_at >= active_since)
@@ -83,7 +85,7 @@ def _exported(row: Any, open_since: float | None, now: float) -> ExportedRun:
         attempt=row.attempt,
         policy_version=row.policy_version,
         coverage=row.merged / row.shards if row.shards else None,
-        stored_figures=row.figures,
+        stored_figures=Figures(row.figures, row.derived_from),
         stored_states=row.states,
         step_seconds=row.step_seconds,
         open_since=None if open_since is None else min(open_since, now),

@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection, select
 
-from offpolicy_monitor.store.codec import unpack
+from offpolicy_monitor.store import derived
+from offpolicy_monitor.store.derived import Figures, for_headline, needed
 from offpolicy_monitor.store.fields import headline
 from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.locking import HeldRun
@@ -46,8 +47,8 @@ def judged_figures(
 def _headline(connection: Connection, run: HeldRun, step: GradientStep, merges: Merges) -> dict[str, float]:
     if step.id in merges:
         return headline(merges[step.id].figures, run.correction)
-    figures = connection.execute(select(steps.c.figures).where(steps.c.id == step.id)).scalar_one()
-    return headline(unpack(figures), run.correction)
+    kept = connection.execute(select(*derived.COLUMNS).where(steps.c.id == step.id)).one()
+    return headline(Figures(*kept).read(), run.correction)
 
 
 def _merged(
@@ -55,22 +56,7 @@ def _merged(
 ) -> dict[str, float]:
     """The headline figures at `paths` of the merge of all, in the order of their minibatches."""
     summaries = [needed(_summary(connection, run, step, merges), paths) for step in gradient_steps]
-    return headline(merge_all(summaries).step_figures(), run.correction)
-
-
-def needed(summary: StepSummary, paths: Collection[str]) -> StepSummary:
-    """What the figures at `paths` are read off: merging other gaps and methods too takes twice the time."""
-
-    def wanted(*beginnings: str) -> bool:
-        return any(path.startswith(beginnings) for path in paths)
-
-    return StepSummary(
-        summary.batch,
-        {name: gap for name, gap in summary.gaps.items() if wanted(f"gaps.{name}.")},
-        summary.methods if wanted("methods.", "correction.") else {},
-        summary.cross if wanted("attribution.") else {},
-        summary.tables,
-    )
+    return headline(for_headline(merge_all(summaries)), run.correction)
 
 
 def _summary(connection: Connection, run: HeldRun, step: GradientStep, merges: Merges) -> StepSummary:

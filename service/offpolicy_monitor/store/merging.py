@@ -8,11 +8,13 @@ still open is merged when it is read.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from sqlalchemy import Connection, and_, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
 
+from offpolicy_monitor.store.derived import for_headline
 from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.records import Place, ShardRecord
 from offpolicy_monitor.store.tables import shards, steps
@@ -29,17 +31,21 @@ Failed = Callable[[GradientStep, Exception], None]
 
 @dataclass(frozen=True)
 class Merged:
-    """A step's merge, and what is kept of it: of how many shards it is, its stored form, its figures."""
+    """A step's merge, and what is kept of it: of how many shards it is, its stored form."""
 
     merge: StepSummary
     count: int
     summary: bytes
-    figures: dict[str, Any]
 
     @classmethod
     def of(cls, summary: StepSummary, count: int, blob: bytes | None = None) -> "Merged":
         """`blob` is the summary's stored form, where it is there already."""
-        return cls(summary, count, stored.to_bytes(summary) if blob is None else blob, summary.step_figures())
+        return cls(summary, count, stored.to_bytes(summary) if blob is None else blob)
+
+    @cached_property
+    def figures(self) -> dict[str, Any]:
+        """Figures among which all headline figures are; computed once."""
+        return for_headline(self.merge)
 
 
 def merge_blobs(blobs: Sequence[bytes]) -> Merged:

@@ -1,4 +1,4 @@
-"""Writes gradient steps back: their rows, and where there is a new merge that, its figures and the headline figures.
+"""Writes gradient steps back: their rows, and where there is a new merge that and its headline figures.
 
 The one writer of steps but for store.settling, for shards that arrive and for deadlines that pass. Bulk statements
 only. The caller holds the locks of the runs.
@@ -11,7 +11,6 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, insert, update
 
 from offpolicy_monitor.store import headlines
-from offpolicy_monitor.store.codec import pack
 from offpolicy_monitor.store.fields import headline
 from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.locking import HeldRun
@@ -41,7 +40,8 @@ def save_steps(
         if id(step) in merged:
             step.keep(merged[id(step)].count)
     kept = [step for step in touched if not step.forgotten]
-    columns = {key: {"summary": merge.summary, "figures": pack(merge.figures)} for key, merge in merged.items()}
+    # Figures are read off the summary; those that an older release stored are of the merge before.
+    columns = {key: {"summary": merge.summary, "figures": None} for key, merge in merged.items()}
     known = [step for step in kept if step.id is not None]
     _delete(connection, [step.id for step in touched if step.forgotten and step.id is not None])
     _update(connection, [step for step in known if id(step) in merged], columns)

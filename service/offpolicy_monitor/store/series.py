@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, select
 
 from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.store import headlines
-from offpolicy_monitor.store.codec import unpack
-from offpolicy_monitor.store.fields import is_headline, is_known, lookup
+from offpolicy_monitor.store import derived, headlines
+from offpolicy_monitor.store.derived import Figures
+from offpolicy_monitor.store.fields import is_headline, is_known
 from offpolicy_monitor.store.run_rows import run_id
 from offpolicy_monitor.store.step_rows import in_range
 from offpolicy_monitor.store.tables import OPEN, metrics, steps
@@ -71,7 +71,7 @@ def _from_metrics(connection: Connection, run: int, field: str, first: int | Non
 
 
 def _from_figures(connection: Connection, run: int, field: str, first: int | None, last: int | None) -> Iterator[Point]:
-    query = select(steps.c.step, steps.c.minibatch, steps.c.figures).where(*in_range(run, first, last))
+    query = select(steps.c.step, steps.c.minibatch, *derived.COLUMNS).where(*in_range(run, first, last))
     query = query.where(steps.c.state != OPEN).order_by(steps.c.step, steps.c.minibatch)
     for row in connection.execution_options(yield_per=BATCH).execute(query):
-        yield Point(row.step, row.minibatch, lookup(unpack(row.figures), field))
+        yield Point(row.step, row.minibatch, Figures(row.figures, row.derived_from).at(field))

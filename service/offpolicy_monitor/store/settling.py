@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, func, insert, select, tuple_, update
 
-from offpolicy_monitor.store.codec import pack, unpack
+from offpolicy_monitor.store.codec import pack
+from offpolicy_monitor.store.derived import Figures
 from offpolicy_monitor.store.locking import hold_ids
 from offpolicy_monitor.store.tables import ALONE, UNSETTLED, blocks, shards, steps
 from offpolicy_monitor.summary import stored
@@ -35,13 +36,12 @@ _SHARD_PLACE: Final = (shards.c.run_id, shards.c.step, shards.c.minibatch, shard
 
 @dataclass(frozen=True)
 class Member:
-    """A row of a step that goes into a block; `stands`: its summary is the one that readers of the step are shown."""
+    """A row of a step that goes into a block; `summary` is None unless readers of the step are shown it."""
 
     id: int
     step: int
-    stands: bool
     summary: bytes | None
-    figures: bytes
+    figures: Figures
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,11 @@ def read_members(connection: Connection, run: int, count: int) -> list[list[Memb
 
 def make_block(run: int, members: Sequence[Member]) -> Block:
     """Merge the summaries of steps, in their order, but for their worst sequences, which are of one step or of none."""
-    standing = [member for member in members if member.stands and member.summary is not None]
-    merged = merge_all(stored.from_bytes(member.summary) for member in standing if member.summary is not None)
+    standing = [(member.step, member.summary) for member in members if member.summary is not None]
+    merged = merge_all(stored.from_bytes(summary) for _, summary in standing)
     merged = replace(merged, worst=Worst())
-    figures = [pack({**unpack(member.figures), **_without(member)}, LEVEL) for member in members]
-    return Block(run, members, [member.step for member in standing], stored.to_bytes(merged), figures)
+    figures = [pack(_without_lost(member.figures.read()), LEVEL) for member in members]
+    return Block(run, members, [step for step, _ in standing], stored.to_bytes(merged), figures)
 
 
 def keep_block(connection: Connection, block: Block) -> bool:
@@ -113,8 +113,8 @@ def keep_block(connection: Connection, block: Block) -> bool:
     return True
 
 
-def _without(member: Member) -> dict[str, Any]:
-    return {name: {} for name in LOST if name in unpack(member.figures)}
+def _without_lost(figures: dict[str, Any]) -> dict[str, Any]:
+    return {name: {} if name in LOST else value for name, value in figures.items()}
 
 
 def _wanted(connection: Connection, run: int, count: int) -> Sequence[int]:
@@ -126,12 +126,12 @@ def _wanted(connection: Connection, run: int, count: int) -> Sequence[int]:
 
 
 def _members(connection: Connection, run: int, group: Sequence[int]) -> list[Member]:
-    columns = (steps.c.id, steps.c.step, steps.c.superseded, steps.c.summary, steps.c.figures)
+    columns = (steps.c.id, steps.c.step, steps.c.summary, steps.c.figures)
     query = select(*columns).where(steps.c.run_id == run, ALONE, steps.c.step.in_(group))
     rows = connection.execute(query.order_by(steps.c.step, steps.c.superseded.desc(), steps.c.minibatch)).all()
     members = []
     for _, of_step in groupby(rows, key=lambda row: row.step):
         *others, last = of_step
-        members += [Member(row.id, row.step, False, None, row.figures) for row in others]
-        members.append(Member(last.id, last.step, True, last.summary, last.figures))
+        members += [Member(row.id, row.step, None, Figures(row.figures, row.summary)) for row in others]
+        members.append(Member(last.id, last.step, last.summary, Figures(last.figures, last.summary)))
     return members

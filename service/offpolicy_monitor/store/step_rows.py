@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.store.codec import unpack
+from offpolicy_monitor.store import derived
+from offpolicy_monitor.store.derived import Figures
 from offpolicy_monitor.store.merging import merge_stored
 from offpolicy_monitor.store.paging import Page, cut, decode_cursor, encode_cursor
 from offpolicy_monitor.store.run_rows import run_id
@@ -22,7 +23,8 @@ BY = ("step", "minibatch")
 
 ROW_COLUMNS = (
     *(steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.policy_version),
-    *(steps.c.shards, steps.c.received, steps.c.merged, steps.c.state, steps.c.figures),
+    *(steps.c.shards, steps.c.received, steps.c.merged, steps.c.state),
+    *derived.COLUMNS,
 )
 
 
@@ -167,6 +169,6 @@ def _row(connection: Connection, row: Any) -> dict[str, Any]:
 
 
 def _figures(connection: Connection, row: Any) -> dict[str, Any]:
-    if row.figures is not None:
-        return unpack(row.figures)
+    if row.merged is not None:
+        return Figures(row.figures, row.derived_from).read()
     return merge_stored(connection, row.run_id, row.step, row.minibatch, row.attempt).step_figures()

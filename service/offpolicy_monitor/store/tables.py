@@ -6,7 +6,8 @@ called; blocks, the merges of old steps that have none of their own any more; wa
 that are not over yet; judged_steps, the figures that the others were judged by; judgements, what the rules say of each
 run's newest step; alerts, one row a breach from its beginning to its end. Knows no query.
 
-Times are unix seconds. `summary` is a stored StepSummary, `figures` its finalised figures as JSON; both compressed.
+Times are unix seconds. `summary` is a stored StepSummary, `figures` its finalised figures as JSON; both compressed. A
+step has figures where its summary is not its own any more, or where an older release stored them (store.derived).
 `steps.merged` says how many shards the kept summary and figures are of, NULL before the first; `received` may be ahead.
 `steps.block` is NULL while late shards are taken; 0 when the summaries of its shards are dropped, which are then empty;
 else the block that has its summary, which is then NULL. A shard that is its whole step has none of its own either.

@@ -71,9 +71,9 @@ class StepSummary:
         """
         return dict(self._figures)
 
-    def step_figures(self) -> dict[str, Any]:
-        """`figures`, and what only a merged step answers: everything that is read off tables (DETAILS)."""
-        details = {name: read(self.tables) for name, read in DETAILS.items()}
+    def step_figures(self, names: Iterable[str] = tuple(DETAILS)) -> dict[str, Any]:
+        """`figures`, and what only a merged step answers: those of DETAILS that are named, read off tables."""
+        details = {name: DETAILS[name](self.tables) for name in names}
         return {**self._figures, **{name: finite(value) for name, value in details.items()}}
 
     @cached_property

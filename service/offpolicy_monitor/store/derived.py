@@ -1,0 +1,76 @@
+"""Figures of steps as they are read: derived from the step's summary, or as they were stored where it has none.
+
+A step keeps its summary and no figures until its summary goes into a block (store.settling); an older release stored
+the figures of every step. What was derived lately is kept: pages and scrapes ask for the newest step again and again.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import case
+
+from offpolicy_monitor.store.codec import unpack
+from offpolicy_monitor.store.fields import HEADLINE, lookup
+from offpolicy_monitor.store.tables import steps
+from offpolicy_monitor.summary import stored
+from offpolicy_monitor.summary.step import DETAILS, StepSummary
+
+#: Steps whose figures are kept as JSON, some 50 KB each with their summaries.
+MOST_KEPT: Final = 128
+#: What a step's figures are read off: its figures where they are stored, else its summary.
+COLUMNS: Final = (steps.c.figures, case((steps.c.figures.is_(None), steps.c.summary)).label("derived_from"))
+#: The figures read off tables that are among the headline figures.
+_OF_HEADLINE: Final = tuple(name for name in DETAILS if any(path.startswith(f"{name}.") for path in HEADLINE))
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The figures of a step as it is stored; both None where none of its shards is merged yet."""
+
+    figures: bytes | None
+    derived_from: bytes | None
+
+    def read(self) -> dict[str, Any]:
+        """All of them, the caller's own; empty where there are none."""
+        if self.figures is not None:
+            return unpack(self.figures)
+        found: dict[str, Any] = {} if self.derived_from is None else orjson.loads(_derived(self.derived_from))
+        return found
+
+    def at(self, path: str) -> float | None:
+        """One of them, None where the step lacks it; of a summary no more is read than it takes."""
+        if self.figures is not None:
+            return lookup(unpack(self.figures), path)
+        if self.derived_from is None:
+            return None
+        part = needed(stored.from_bytes(self.derived_from), (path,))
+        return lookup(part.step_figures([name for name in DETAILS if path.startswith(f"{name}.")]), path)
+
+
+def for_headline(summary: StepSummary) -> dict[str, Any]:
+    """Figures of a step with all that fields.headline looks at."""
+    return summary.step_figures(_OF_HEADLINE)
+
+
+def needed(summary: StepSummary, paths: Collection[str]) -> StepSummary:
+    """What the figures at `paths` are read off: merging other gaps and methods too takes twice the time."""
+
+    def wanted(*beginnings: str) -> bool:
+        return any(path.startswith(beginnings) for path in paths)
+
+    return StepSummary(
+        summary.batch,
+        {name: gap for name, gap in summary.gaps.items() if wanted(f"gaps.{name}.")},
+        summary.methods if wanted("methods.", "correction.") else {},
+        summary.cross if wanted("attribution.") else {},
+        summary.tables,
+    )
+
+
+@lru_cache(MOST_KEPT)
+def _derived(summary: bytes) -> bytes:
+    """As JSON, which takes a tenth of the objects' room, and keeps what is shared from being changed."""
+    return orjson.dumps(stored.from_bytes(summary).step_figures())
