@@ -61,7 +61,7 @@ def test_a_piece_ends_when_its_time_is_up_however_few_pages_it_is(
     monkeypatch.setattr(space, "SPARE", 32)
     monkeypatch.setattr(space, "SECONDS", 0.0)
     with closing(Store.open(sqlite_url)) as store:
-        fill(store, 30)
+        fill(store, 60)
         store.delete_run("r1")
         store.upkeep.purge()
         before = pragma(sqlite_url, "page_count")
@@ -71,7 +71,7 @@ def test_a_piece_ends_when_its_time_is_up_however_few_pages_it_is(
 
 
 def test_vacuum_leaves_the_data_and_no_free_page(store: Store, database_url: str) -> None:
-    fill(store, 30)
+    fill(store, 60)
     store.ingest([make_record(run="other")])
     store.delete_run("r1")
     store.upkeep.purge()
