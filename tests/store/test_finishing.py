@@ -8,14 +8,14 @@ import pytest
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store import GradientStep, Receipt, ShardRecord, Store, finishing
 from offpolicy_monitor.store.finishing import SetAside
-from offpolicy_monitor.store.merging import Merged, merge_blobs
+from offpolicy_monitor.store.merging import Merged, Part, merge_parts
 from offpolicy_monitor.store.saving import save_steps as whole
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
 from tests.fixtures.shards import make_record
 
 #: Too many shards to be merged by the transaction that stores the last of them.
-MANY = 40
+MANY = 60
 
 
 def ingest(store: Store, *records: ShardRecord) -> list[Receipt]:
@@ -196,12 +196,12 @@ def test_merging_a_large_step_leaves_the_store_to_others(store: Store, monkeypat
     assert receipt.unmerged is not None
     inside, go_on = threading.Event(), threading.Event()
 
-    def slowly(blobs: Sequence[bytes]) -> Merged:
+    def slowly(parts: Sequence[Part]) -> Merged:
         inside.set()
         assert go_on.wait(10)
-        return merge_blobs(blobs)
+        return merge_parts(parts)
 
-    monkeypatch.setattr("offpolicy_monitor.store.merging.merge_blobs", slowly)
+    monkeypatch.setattr("offpolicy_monitor.store.merging.merge_parts", slowly)
     thread = threading.Thread(target=store.upkeep.merge, args=([receipt.unmerged],))
     thread.start()
     try:

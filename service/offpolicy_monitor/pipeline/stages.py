@@ -37,7 +37,7 @@ from offpolicy_monitor.pipeline.values import Body, Detail, Measured, Measurer, 
 from offpolicy_monitor.pipeline.workers import Worker
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.settings import Settings
-from offpolicy_monitor.store import Known, Receipt, ShardKey, ShardRecord
+from offpolicy_monitor.store import Known, Receipt, ShardKey, ShardRecord, prepared
 from offpolicy_monitor.summary.evaluation import Evaluation
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.wire.decode import decode_batch, decode_evaluation
@@ -337,4 +337,7 @@ def _claim(run: str, message: Message | Reduced, digest: bytes, received_at: flo
 def _measured(message: Message | Reduced, claim: ShardRecord, summary: StepSummary) -> Measured:
     envelope = message.envelope.model_copy(update={"sequence_ids": None})
     record = replace(claim, summary=summary)
+    if not message.is_first_half:
+        # Here and not on the writer's thread, which serves every shard.
+        record = prepared(record)
     return Measured(envelope, message.is_first_half, record, summary.figures(), exposed(summary))

@@ -8,6 +8,7 @@ from offpolicy_monitor.store.known import Known
 from offpolicy_monitor.store.leading import Leader, leader_of
 from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.paging import Page
+from offpolicy_monitor.store.preparing import prepared
 from offpolicy_monitor.store.records import Place, Receipt, ShardKey, ShardRecord
 from offpolicy_monitor.store.store import Store
 from offpolicy_monitor.store.upkeep import Turn
@@ -25,4 +26,5 @@ __all__ = [
     "Store",
     "Turn",
     "leader_of",
+    "prepared",
 ]

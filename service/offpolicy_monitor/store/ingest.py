@@ -17,7 +17,8 @@ from offpolicy_monitor.store.ledger import GradientStep, Ledger
 from offpolicy_monitor.store.ledger_rows import LEDGER_COLUMNS, gradient_step
 from offpolicy_monitor.store.locking import HeldRun, hold_runs
 from offpolicy_monitor.store.merging import Failed, Merged, merge_at_once
-from offpolicy_monitor.store.records import Receipt, ShardKey, ShardRecord
+from offpolicy_monitor.store.recent import Recent
+from offpolicy_monitor.store.records import Place, Receipt, ShardKey, ShardRecord
 from offpolicy_monitor.store.saving import save_steps
 from offpolicy_monitor.store.tables import runs, shards, steps
 from offpolicy_monitor.store.training import TrainingStep
@@ -31,6 +32,7 @@ def ingest(
     records: Sequence[ShardRecord],
     prepared: Sequence[bytes | Refusal],
     judging: Judging,
+    recent: Recent,
     now: float,
     failed: Failed,
 ) -> list[Receipt | Refusal]:
@@ -57,7 +59,7 @@ def ingest(
         failures.add(id(step))
         failed(step, error)
 
-    merged = _write(connection, held, ledger, blobs, put_aside, now)
+    merged = _write(connection, held, ledger, blobs, recent, put_aside, now)
     if ledger.touched:
         of_rows = {ledger.touched[key].id: found for key, found in merged.items()}
         judging.settle(connection, held, _to_settle(connection, held, ledger), of_rows, now)
@@ -141,6 +143,7 @@ def _write(
     held: Mapping[str, HeldRun],
     ledger: Ledger,
     blobs: Mapping[ShardKey, bytes],
+    recent: Recent,
     failed: Failed,
     now: float,
 ) -> Mapping[int, Merged]:
@@ -152,12 +155,18 @@ def _write(
     arrived = [(record, blobs[record.key]) for record in records]
     # First those that are one shard: where the step keeps its summary, the shard needs none of its own.
     whole = [step for step in touched if step.due and step.shards == 1]
-    merged = merge_at_once(connection, ids, whole, arrived, failed)
+    merged = merge_at_once(connection, ids, whole, arrived, recent, failed)
     alone = {record.key for record in records if id(ledger.step_of[record.key]) in merged}
     rows = [_shard_row(ids, record, b"" if record.key in alone else blobs[record.key]) for record in records]
     connection.execute(insert(shards), rows)
+    for record in records:
+        if record.shards > 1:
+            recent.put(_place(ids, record.key), record)
     others = [step for step in touched if step.due and step.shards > 1]
-    merged |= merge_at_once(connection, ids, others, arrived, failed)
+    merged |= merge_at_once(connection, ids, others, arrived, recent, failed)
+    for step in others:
+        if id(step) in merged and step.received == step.shards:
+            recent.drop((ids[step.run], step.step, step.minibatch, step.attempt))
     save_steps(connection, held, touched, merged)
     # The clock may have been set back since the batch before.
     latest = {name: min(run.last_batch_at or 0.0, now) for name, run in held.items()}
@@ -170,9 +179,13 @@ def _write(
     return merged
 
 
+def _place(ids: Mapping[str, int], key: ShardKey) -> Place:
+    return ids[key.run], key.step, key.minibatch, key.attempt
+
+
 def _row_key(ids: Mapping[str, int], key: ShardKey) -> tuple[int, ...]:
     """The key in the order of the primary key of `shards`."""
-    return ids[key.run], key.step, key.minibatch, key.attempt, key.shard
+    return *_place(ids, key), key.shard
 
 
 def _stored_summary(connection: Connection, row_key: tuple[int, ...]) -> StepSummary | None:

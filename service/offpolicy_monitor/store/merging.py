@@ -1,8 +1,8 @@
 """Merges the stored shards of gradient steps, in shard order, so that a step's figures never depend on arrival.
 
-A merge takes milliseconds a shard, and the one writer must not be held for long: in the transaction that stores them
-only few shards are merged. A larger step is merged by whoever asks for it outside (store.finishing). A step that is
-still open is merged when it is read.
+The one writer must not be held for long, so in the transaction that stores them only so many shards are merged; those
+that this process stored lately are at hand, others are read back. A larger step is merged by whoever asks for it,
+outside of any transaction (store.finishing). A step that is still open is merged when it is read.
 """
 
 from collections import defaultdict
@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, select, tuple_
+from sqlalchemy import Connection, and_, bindparam, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
 
 from offpolicy_monitor.store.derived import for_headline
 from offpolicy_monitor.store.ledger import GradientStep
+from offpolicy_monitor.store.recent import Recent
 from offpolicy_monitor.store.records import Place, ShardRecord
 from offpolicy_monitor.store.tables import shards, steps
 from offpolicy_monitor.summary import stored
@@ -24,6 +25,13 @@ from offpolicy_monitor.summary.step import StepSummary, merge_all
 #: What one transaction may merge, in shards; a shard that must be read back takes as long as four that are at hand.
 MOST_AT_ONCE: Final = 48
 READ_BACK: Final = 4
+
+_SHARDS_OF: Final = (
+    select(shards.c.shard, shards.c.digest, shards.c.received_at)
+    .where(shards.c.run_id == bindparam("run"), shards.c.step == bindparam("at"))
+    .where(shards.c.minibatch == bindparam("minibatch"), shards.c.attempt == bindparam("attempt"))
+    .order_by(shards.c.shard)
+)
 
 #: Told of a step that cannot be merged or kept, and why.
 Failed = Callable[[GradientStep, Exception], None]
@@ -48,10 +56,28 @@ class Merged:
         return for_headline(self.merge)
 
 
-def merge_blobs(blobs: Sequence[bytes]) -> Merged:
-    """The merge of shards in their stored form, given in shard order."""
-    summary = merge_all(map(stored.from_bytes, blobs))
-    return Merged.of(summary, len(blobs), blobs[0] if len(blobs) == 1 else None)
+#: A shard: its summary, where it is at hand, or that in its stored form.
+Part = StepSummary | bytes
+
+
+def merge_parts(parts: Sequence[Part]) -> Merged:
+    """The merge of shards, given in shard order."""
+    summary = merge_all(stored.from_bytes(part) if isinstance(part, bytes) else part for part in parts)
+    alone = parts[0] if len(parts) == 1 else None
+    return Merged.of(summary, len(parts), alone if isinstance(alone, bytes) else None)
+
+
+def read_parts(connection: Connection, place: Place, recent: Recent) -> Sequence[Part]:
+    """Every shard stored of one gradient step, in shard order; nothing where the step is gone."""
+    return at_hand(connection, place, recent) or read_blobs(connection, place)
+
+
+def at_hand(connection: Connection, place: Place, recent: Recent) -> list[StepSummary]:
+    """The summaries of every shard stored of one gradient step, in shard order; none where one is not at hand."""
+    rows = connection.execute(_SHARDS_OF, dict(zip(("run", "at", "minibatch", "attempt"), place, strict=True)))
+    found = [recent.get(place, shard, (digest, received_at)) for shard, digest, received_at in rows]
+    here = [summary for summary in found if summary is not None]
+    return here if len(here) == len(found) else []
 
 
 def merge_stored(connection: Connection, run_id: int, step: int, minibatch: int, attempt: int) -> StepSummary:
@@ -81,38 +107,35 @@ def merge_at_once(
     run_ids: Mapping[str, int],
     steps: Iterable[GradientStep],
     arrived: Sequence[tuple[ShardRecord, bytes]],
+    recent: Recent,
     failed: Failed,
 ) -> dict[int, Merged]:
     """The merges of steps, by their identity: of as many as this transaction has time for.
 
-    `arrived` are the shards of this group with their stored forms: a step that has no others is not read back. One
-    that cannot be merged is told to `failed` and left out.
+    `arrived` are the shards of this group with their stored forms; what came before is read back unless it is recent.
+    One that cannot be merged is told to `failed` and left out.
     """
     here: dict[tuple[str, int, int, int], list[tuple[ShardRecord, bytes]]] = defaultdict(list)
-    for record, blob in arrived:
+    for record, blob in sorted(arrived, key=lambda shard: shard[0].key.shard):
         here[record.key.run, record.key.step, record.key.minibatch, record.key.attempt].append((record, blob))
     merged, left = {}, MOST_AT_ONCE
     for step in steps:
         of_step = here[step.run, step.step, step.minibatch, step.attempt]
-        read_back = len(of_step) < step.received
-        cost = READ_BACK * step.received if read_back else step.received - 1
+        place = (run_ids[step.run], step.step, step.minibatch, step.attempt)
+        ready = [record.summary for record, _ in of_step]
+        if len(ready) < step.received:
+            ready = at_hand(connection, place, recent)
+        cost = step.received - 1 if ready else READ_BACK * step.received
         if cost > left:
             continue
         left -= cost
         try:
-            if read_back:
-                place = (run_ids[step.run], step.step, step.minibatch, step.attempt)
-                merged[id(step)] = merge_blobs(read_blobs(connection, place))
+            if len(of_step) == step.received == 1:
+                merged[id(step)] = Merged.of(ready[0], 1, of_step[0][1])
             else:
-                merged[id(step)] = _merge_arrived(of_step)
+                merged[id(step)] = merge_parts(ready or read_blobs(connection, place))
         except SQLAlchemyError:
             raise
         except Exception as error:
             failed(step, error)
     return merged
-
-
-def _merge_arrived(of_step: list[tuple[ShardRecord, bytes]]) -> Merged:
-    of_step.sort(key=lambda shard: shard[0].key.shard)
-    summary = merge_all(record.summary for record, _ in of_step)
-    return Merged.of(summary, len(of_step), of_step[0][1] if len(of_step) == 1 else None)

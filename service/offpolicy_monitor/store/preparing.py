@@ -5,6 +5,7 @@ the transaction that it shares with others, nor the merge of its step.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -48,6 +49,14 @@ def prepare(record: ShardRecord) -> bytes | Refusal:
     if not record.key.shard < record.shards <= LARGEST_INTEGER:
         return Refusal.of_field(422, "out-of-range", "shards", f"must be more than shard, which is {record.key.shard}")
     return _overflow(record.summary) or stored.to_bytes(record.summary)
+
+
+def prepared(record: ShardRecord) -> ShardRecord:
+    """The record with its summary's stored form, so that no transaction waits for that; raises its Refusal."""
+    blob = prepare(record)
+    if isinstance(blob, Refusal):
+        raise blob
+    return replace(record, blob=blob)
 
 
 def _overflow(summary: StepSummary) -> Refusal | None:

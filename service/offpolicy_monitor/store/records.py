@@ -25,7 +25,10 @@ class ShardKey:
 
 @dataclass(frozen=True)
 class ShardRecord:
-    """One measured shard. `shards`: how many its gradient step has; `digest`: 16 bytes; `received_at`: unix seconds."""
+    """One measured shard. `shards`: how many its gradient step has; `digest`: 16 bytes; `received_at`: unix seconds.
+
+    `blob`: the summary's stored form, where it was prepared already (store.preparing).
+    """
 
     key: ShardKey
     shards: int
@@ -36,6 +39,7 @@ class ShardRecord:
     policy_version: int | None = None
     labels: dict[str, str] = field(default_factory=dict)
     dtypes: dict[str, str] = field(default_factory=dict)
+    blob: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from offpolicy_monitor.store.locking import hold_run
 from offpolicy_monitor.store.merging import Failed
 from offpolicy_monitor.store.paging import Page
 from offpolicy_monitor.store.preparing import prepare
+from offpolicy_monitor.store.recent import Recent
 from offpolicy_monitor.store.records import Receipt, ShardRecord
 from offpolicy_monitor.store.session import TRY_SECONDS, WRITE_SECONDS, Database, parse_url, sqlite_file
 from offpolicy_monitor.store.upkeep import Upkeep
@@ -75,7 +76,8 @@ class Store:
         self._failed = failed
         self._turn = threading.Lock()
         self._outcomes = trial.Outcomes()
-        self.upkeep = Upkeep(database.reading, self._writing, self._judging, clock, failed)
+        self._recent = Recent()
+        self.upkeep = Upkeep(database.reading, self._writing, self._judging, self._recent, clock, failed)
 
     @classmethod
     def open(
@@ -103,9 +105,11 @@ class Store:
 
         A step that is too large to be merged in that transaction is named by its receipt: see `upkeep.merge`.
         """
-        prepared = [prepare(record) for record in records]
+        prepared = [record.blob or prepare(record) for record in records]
         with self._writing() as connection:
-            answers = ingest.ingest(connection, records, prepared, self._judging, self._clock(), self._failed)
+            answers = ingest.ingest(
+                connection, records, prepared, self._judging, self._recent, self._clock(), self._failed
+            )
         if any(isinstance(answer, Receipt) and not answer.duplicate for answer in answers):
             self._outcomes.succeeded()
         return answers

@@ -27,6 +27,7 @@ from offpolicy_monitor.store import (
 from offpolicy_monitor.store.judging import Judging
 from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.merging import Failed, Merged
+from offpolicy_monitor.store.recent import Recent
 from offpolicy_monitor.store.records import Place, Receipt
 
 #: Opens one transaction.
@@ -47,9 +48,15 @@ class Upkeep:
     """
 
     def __init__(
-        self, reading: Transaction, writing: Transaction, judging: Judging, clock: Callable[[], float], failed: Failed
+        self,
+        reading: Transaction,
+        writing: Transaction,
+        judging: Judging,
+        recent: Recent,
+        clock: Callable[[], float],
+        failed: Failed,
     ) -> None:
-        self._reading, self._writing = reading, writing
+        self._reading, self._writing, self._recent = reading, writing, recent
         self._judging, self._clock, self._failed = judging, clock, failed
         self._set_aside = finishing.SetAside()
 
@@ -61,10 +68,10 @@ class Upkeep:
         merged = {}
         for place in places:
             with self._reading() as connection:
-                blobs = merging.read_blobs(connection, place)
+                parts = merging.read_parts(connection, place, self._recent)
             try:
-                if blobs:
-                    merged[place] = merging.merge_blobs(blobs)
+                if parts:
+                    merged[place] = merging.merge_parts(parts)
             except Exception as error:
                 with self._reading() as connection:
                     step = finishing.read_step(connection, place)
@@ -78,6 +85,7 @@ class Upkeep:
             kept = finishing.keep(connection, merges, self._judging, self._clock(), self._put_aside)
         for place in kept:
             self._set_aside.forget(place)
+            self._recent.drop(place)
         return len(kept)
 
     def finished(self, receipt: Receipt, run: str) -> Receipt:
