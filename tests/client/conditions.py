@@ -19,8 +19,8 @@ import numpy as np
 from offpolicy_monitor import Monitor
 
 from tests.client.batches import nbytes
-from tests.client.fakes import Fake, Said, serving
-from tests.demo.stub import unused_url
+from tests.client.fakes import Fake, serving
+from tests.fixtures.answering import Said, unused_url
 
 
 @contextmanager

@@ -1,41 +1,14 @@
 """Services that misbehave, on real sockets: scripted answers, late ones, and a socket that never reads."""
 
-import json
 import socket
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from offpolicy_monitor.wire.frame import Frame, decode
 
-ACCEPTED = {"duplicate": False, "stored": True}
-
-
-@dataclass(frozen=True)
-class Said:
-    """One answer: a status, its document and headers, after `delay` seconds.
-
-    `cut` closes the connection without any of it, `cut_off` after what there is of it.
-    """
-
-    status: int = 200
-    document: Mapping[str, object] = field(default_factory=lambda: dict(ACCEPTED))
-    headers: Mapping[str, str] = field(default_factory=dict)
-    delay: float = 0.0
-    cut: bool = False
-    cut_off: bool = False
-
-
-@dataclass(frozen=True)
-class Asked:
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: bytes
-    at: float
+from tests.fixtures.answering import Asked, Said, answering
 
 
 @dataclass
@@ -61,57 +34,18 @@ class Fake:
     def answer(self, asked: Asked) -> Said:
         if self.keep:
             self.asked.append(asked)
-        if asked.method == "GET":
-            return Said(404, {}) if self.run is None else Said(200, self.run)
-        if asked.method == "PATCH":
-            return Said(200, {})
+        if asked.method == "GET" and asked.path != "/healthz":
+            return Said(404) if self.run is None else Said(200, self.run)
+        if asked.method != "POST":
+            return Said()
         return self.script.pop(0) if self.script else self.rest
 
 
 @contextmanager
 def serving(fake: Fake) -> Iterator[Fake]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-
-        def any(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            said = fake.answer(Asked(self.command, self.path, dict(self.headers), body, time.monotonic()))
-            time.sleep(said.delay)
-            if said.cut:
-                self.close_connection = True
-                return
-            text = json.dumps(said.document).encode()
-            self.send_response(said.status)
-            for name, value in {"Content-Length": str(len(text)), **said.headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(text)
-            self.close_connection = said.cut_off
-
-        do_GET = do_POST = do_PATCH = any
-
-        def handle(self) -> None:
-            with suppress(ConnectionError):  # the client gave up waiting, as it should
-                super().handle()
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-        block_on_close = False
-
-    server = Server(("127.0.0.1", 0), Handler)
-    fake.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    """The fake on a port of its own."""
+    with answering(fake.answer) as fake.url:
         yield fake
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @contextmanager

@@ -3,13 +3,15 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from tests.demo.stub import StubService, serve
+from tests.client.fakes import Fake, serving
+from tests.demo.small import ANSWER
 
 
 @pytest.fixture
-def service() -> Iterator[StubService]:
-    with serve(StubService()) as stub:
-        yield stub
+def service() -> Iterator[Fake]:
+    """A service that answers every post with the same figures."""
+    with serving(Fake(rest=ANSWER)) as fake:
+        yield fake
 
 
 @pytest.fixture(autouse=True)

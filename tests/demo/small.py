@@ -1,8 +1,12 @@
-"""A demo configuration that learns in seconds: three letters of five, a narrow policy, two gradient steps a rollout."""
+"""A demo that learns in seconds (three letters of five, two gradient steps a rollout), and what it is answered."""
 
 from typing import Any
 
 from offpolicy_monitor.demo.config import DemoConfig
+
+from tests.fixtures.answering import Said
+
+ANSWER = Said(200, {"gaps": {"mismatch": {"k3": 0.001}, "staleness": {"k3": 0.002}}})
 
 
 def small(**changes: Any) -> DemoConfig:

@@ -6,7 +6,8 @@ import pytest
 from offpolicy_monitor.demo.cli import add_arguments, config_of, main, stop_on_signals
 from offpolicy_monitor.demo.faults import KINDS, Fault
 
-from tests.demo.stub import StubService, unused_url
+from tests.client.fakes import Fake
+from tests.fixtures.answering import unused_url
 
 
 def parse(*flags: str) -> argparse.Namespace:
@@ -53,9 +54,7 @@ def test_a_fault_is_asked_for_by_name_and_strength(capsys: pytest.CaptureFixture
     assert all(f"{name}=" in told for name in KINDS)
 
 
-def test_a_run_prints_addresses_progress_and_a_summary(
-    service: StubService, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_prints_addresses_progress_and_a_summary(service: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(parse("--url", service.url, "--steps", "2", "--run", "r1")) == 0
     lines = capsys.readouterr().out.splitlines()
     assert f"page     {service.url}/" in lines

@@ -6,7 +6,7 @@ from offpolicy_monitor.demo.progress import DemoResult, Progress
 
 PROGRESS = Progress(
     step=120, seconds=40.0, level=5, reward=0.8125, solved=0.5, length=5.25, rate=12345.0,
-    mismatch_k3=1.2e-4, staleness_k3=0.0, failed=0, last_error=None,
+    mismatch_k3=1.2e-4, staleness_k3=0.0, waiting=0, lost=0, last_error=None,
 )  # fmt: skip
 RESULT = DemoResult(
     run="r1", steps=300, seconds=61.5, level=6, reward_first=0.125, reward_last=0.9375, mismatch_k3=1e-4,
@@ -29,8 +29,16 @@ def test_a_figure_that_the_service_has_not_given_is_a_dash() -> None:
     assert "mismatch k3 -  " in render_progress(replace(PROGRESS, mismatch_k3=None))
 
 
-def test_failed_posts_are_shown_with_their_reason() -> None:
-    assert render_progress(replace(PROGRESS, failed=3, last_error="503 busy")).endswith("  3 posts failed: 503 busy")
+def test_lost_posts_are_shown_with_their_reason() -> None:
+    lost = replace(PROGRESS, waiting=20, lost=3, last_error="422 no")
+    assert render_progress(lost).endswith("  3 posts lost: 422 no")
+
+
+def test_posts_that_wait_are_shown_where_they_are_many_and_something_is_wrong() -> None:
+    waiting = replace(PROGRESS, waiting=20, last_error="503 busy; trying again")
+    assert render_progress(waiting).endswith("  20 posts wait: 503 busy; trying again")
+    assert render_progress(replace(waiting, waiting=8)) == render_progress(PROGRESS)
+    assert render_progress(replace(waiting, last_error=None)) == render_progress(PROGRESS)
 
 
 def test_the_summary_reads_as_one_line() -> None:

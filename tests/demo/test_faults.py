@@ -68,6 +68,6 @@ def test_replicas_take_turns_and_one_of_them_keeps_old_weights() -> None:
             assert rollout.replica is not None
             gaps[rollout.replica].append(torch.equal(rollout.log_old[rollout.mask], rollout.log_mu[rollout.mask]))
         for message in trainer.gradient_steps(rollouts, step):
-            assert message.envelope["labels"]["replica"] in {"0", "1"}  # type: ignore[index]
+            assert message.envelope["labels"]["replica"] in {"0", "1"}
     assert begins == [0, 1, 0, 1]
     assert gaps == {0: [True] * 4, 1: [True, False, False, True]}

@@ -50,14 +50,13 @@ def test_a_message_reads_as_safetensors_with_the_shapes_of_the_wire() -> None:
 
 
 def test_the_envelope_names_the_gradient_step_and_the_policy() -> None:
-    trainer = Trainer(small(attempt=2))
+    trainer = Trainer(small())
     _, second = trainer.gradient_steps(trainer.rollouts(7), 7)
     assert envelope(body(second)) == {
         "step": 7,
         "minibatch": 1,
         "minibatches": 2,
         "policy_version": 7,
-        "attempt": 2,
         "labels": {"engine": "kv-cache", "precision": "bfloat16"},
     }
 

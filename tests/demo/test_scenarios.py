@@ -53,7 +53,7 @@ def test_a_spike_lasts_one_step_and_comes_back() -> None:
 
 
 def test_a_replica_that_is_stale_is_so_from_the_onset_on() -> None:
-    gaps = [(mismatch(message), message.envelope["labels"]["replica"]) for message in played("stale-replica", 14)]  # type: ignore[index]
+    gaps = [(mismatch(message), message.envelope["labels"]["replica"]) for message in played("stale-replica", 14)]
     fresh = max(gap for gap, _ in gaps[:ONSET])
     assert max(gap for gap, replica in gaps[ONSET:] if replica == "1") > 2 * fresh
     assert max(gap for gap, replica in gaps[ONSET:] if replica == "0") < 2 * fresh

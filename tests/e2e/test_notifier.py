@@ -5,12 +5,12 @@ import hmac
 import json
 import urllib.request
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.drifting import DRIFTED, HEALTHY, RUN, post
-from tests.fixtures.prometheus import running_alertmanager, serving, wait_for, webhook_receiver
+from tests.fixtures.answering import Asked, Said, answering
+from tests.fixtures.prometheus import running_alertmanager, wait_for, webhook_receiver
 from tests.fixtures.service import running_service
 
 SECRET = "a secret for this test"
@@ -24,32 +24,21 @@ class Signed:
         self.wrong = self.refused = 0
         self.away = False
 
-    def handler(self) -> type[BaseHTTPRequestHandler]:
-        mine = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                stamped = self.headers["X-Offpolicy-Timestamp"].encode() + b"." + body
-                signature = "sha256=" + hmac.new(SECRET.encode(), stamped, hashlib.sha256).hexdigest()
-                mine.wrong += signature != self.headers["X-Offpolicy-Signature"]
-                if mine.away:
-                    mine.refused += 1
-                else:
-                    mine.told.append(json.loads(body))
-                self.send_response(503 if mine.away else 200)
-                self.end_headers()
-
-            def log_message(self, format: str, *arguments: Any) -> None:
-                pass
-
-        return Handler
+    def answer(self, asked: Asked) -> Said:
+        stamped = asked.headers["X-Offpolicy-Timestamp"].encode() + b"." + asked.body
+        signature = "sha256=" + hmac.new(SECRET.encode(), stamped, hashlib.sha256).hexdigest()
+        self.wrong += signature != asked.headers["X-Offpolicy-Signature"]
+        if self.away:
+            self.refused += 1
+            return Said(503)
+        self.told.append(asked.json)
+        return Said()
 
 
 def test_a_webhook_is_told_each_change_once_though_it_was_away_and_the_service_restarted(tmp_path: Path) -> None:
     webhook = Signed()
     with ExitStack() as stack:
-        url = stack.enter_context(serving(webhook.handler()))
+        url = stack.enter_context(answering(webhook.answer))
         setup = {"OFFPOLICY_WEBHOOK_URL": url, "OFFPOLICY_WEBHOOK_SECRET": SECRET}
         webhook.away = True
         with running_service(tmp_path, **setup) as at:

@@ -2,26 +2,19 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import orjson
+from tests.fixtures.answering import Asked, Said, answering
 
 
 @dataclass(frozen=True)
-class Received:
-    """One request: its headers, its bytes, and the status it was answered with."""
+class Received(Asked):
+    """A request with the status that it was answered with."""
 
-    headers: Mapping[str, str]
-    body: bytes
-    status: int
-
-    @property
-    def json(self) -> Any:
-        return orjson.loads(self.body)
+    status: int = 200
 
 
 @dataclass
@@ -32,15 +25,20 @@ class Receiver:
     statuses: list[int] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
     received: list[Received] = field(default_factory=list)
+    taken: list[Any] = field(default_factory=list)
     free: threading.Event = field(default_factory=threading.Event)
 
-    @property
-    def taken(self) -> list[Any]:
-        """The bodies that were answered with success."""
-        return [request.json for request in self.received if request.status < 300]
+    def answer(self, asked: Asked) -> Said:
+        self.free.wait()
+        status = self.statuses.pop(0) if self.statuses else 200
+        self.received.append(Received(**vars(asked), status=status))
+        if status >= 300:
+            return Said(status, headers=self.headers)
+        self.taken.append(asked.json)
+        return Said(status)
 
     def wait_for(self, taken: int, within: float = 10.0) -> list[Any]:
-        """The bodies taken, once there are as many."""
+        """The bodies that were answered with success, once there are as many."""
         eventually(lambda: len(self.taken) >= taken, within)
         return self.taken
 
@@ -59,30 +57,9 @@ def receiving(receiver: Receiver | None = None, port: int = 0, hanging: bool = F
     found = receiver or Receiver()
     if not hanging:
         found.free.set()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            found.free.wait()
-            status = found.statuses.pop(0) if found.statuses else 200
-            found.received.append(Received(dict(self.headers), body, status))
-            self.send_response(status)
-            for name, value in found.headers.items() if status != 200 else ():
-                self.send_header(name, value)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Nothing on stderr."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    found.url = f"http://127.0.0.1:{server.server_port}/hook"
-    try:
-        yield found
-    finally:
-        found.free.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with answering(found.answer, port) as url:
+        found.url = f"{url}/hook"
+        try:
+            yield found
+        finally:
+            found.free.set()

@@ -7,7 +7,7 @@ counted in `stats`, said once in the log, and raised only where `strict` asks fo
 import atexit
 import os
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -45,6 +45,8 @@ class Monitor:
     token         sent as `Authorization: Bearer`; None: OFFPOLICY_TOKEN
     strict        raise what would be counted: for tests
     reduce        send mergeable summaries instead of tokens; needs torch
+    on_answer     called with the service's answer to each batch that it took, on the thread in the background, before
+                  the batch counts as sent; what it raises is said once in the log. A pickled copy has none
 
     Raises ConfigurationError for a missing or wrong address, run or attempt, and nothing later on. Usable from several
     threads, after fork (with an empty queue) and after pickling; as a context manager it closes itself.
@@ -63,9 +65,11 @@ class Monitor:
         token: str | None = None,
         strict: bool = False,
         reduce: bool = False,
+        on_answer: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
         given = Config(url or "", run or "", profile, labels, attempt, queue_bytes, timeout, token, strict, reduce)
         self._config = settled(given, os.environ)
+        self._on_answer = on_answer
         self._begin(declared(os.environ) if attempt is None else attempt)
         atexit.register(self.close)
         _monitors.add(self)
@@ -81,7 +85,9 @@ class Monitor:
         self._connection = self._connect()
         self._run = Run(config.run, attempt, config.settings, config.reduce, carried)
         patience = Patience(config.timeout)
-        self._sender = Sender(self._connection, self._run, self._queue, self._halves, self._counters, patience)
+        self._sender = Sender(
+            self._connection, self._run, self._queue, self._halves, self._counters, patience, self._on_answer
+        )
 
     def log(
         self,

@@ -7,7 +7,8 @@ it is counted. Knows the service's paths, and nothing of how shards come about.
 import json
 import threading
 import time
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from offpolicy_monitor.client import verdict
 from offpolicy_monitor.client.backoff import delay
@@ -36,9 +37,11 @@ class Sender:
         halves: Halves,
         counters: Counters,
         patience: Patience,
+        on_answer: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
         self._connection, self._run, self._patience = connection, run, patience
         self._queue, self._halves, self._counters = queue, halves, counters
+        self._on_answer = on_answer
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         # Kept from shard to shard: a service that is away is not asked anew for each one that the queue drops.
@@ -130,7 +133,17 @@ class Sender:
             self._patience.stored_after(time.monotonic() - begun)
         if found.stored:
             self._change_run(shard)
+        if found.kind == "sent":
+            self._hand_over(answer)
         return found
+
+    def _hand_over(self, answer: Answer) -> None:
+        """The answer to whoever asked for answers: what goes wrong there is no trouble of the shard."""
+        try:
+            if self._on_answer is not None:
+                self._on_answer(answer.document)
+        except Exception as error:  # a boundary: the callback is the trainer's
+            self._counters.tell("on_answer", f"{type(error).__name__}: {error}")
 
     def _whole(self, shard: Shard) -> Shard | None:
         """The shard with its first half, where that is still kept and not in it yet."""

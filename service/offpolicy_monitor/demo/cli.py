@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default = DemoConfig()
     parser.add_argument("--url", default=os.environ.get("OFFPOLICY_URL", default.url), help="service (%(default)s)")
     parser.add_argument("--run", help="name of the run (demo- and the time)")
-    parser.add_argument("--attempt", type=natural, default=0, help="restart epoch; raise it to post to a run again")
+    parser.add_argument("--attempt", type=natural, help="restart epoch (found out from the service)")
     parser.add_argument(
         "--sampler",
         choices=get_args(SamplerName),

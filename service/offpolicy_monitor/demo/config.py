@@ -29,7 +29,7 @@ class DemoConfig:
 
     url: str = "http://127.0.0.1:8900"
     run: str = "demo"
-    attempt: int = 0
+    attempt: int | None = None
     sampler: SamplerName = "bfloat16"
     steps: int | None = None
     seconds: float | None = None
@@ -39,7 +39,6 @@ class DemoConfig:
     scenario: str = "healthy"
     onset: int = 30
     synced: bool = True
-    queue: int = 512
 
     prompts: int = 12
     samples: int = 8

@@ -12,6 +12,7 @@ from offpolicy_monitor.demo.config import DemoConfig
 from offpolicy_monitor.demo.progress import DemoResult, Progress
 
 LINE_SECONDS = 5.0
+BEHIND = 8  # posts that wait while nothing is wrong
 ERASE_LINE = "\r\x1b[2K"
 
 
@@ -60,7 +61,11 @@ def render_progress(progress: Progress) -> str:
         f"length {progress.length:.1f}  mismatch k3 {_nats(progress.mismatch_k3)}  "
         f"staleness k3 {_nats(progress.staleness_k3)}  {progress.rate:,.0f} tokens/s"
     )
-    return text + (f"  {progress.failed} posts failed: {progress.last_error}" if progress.failed else "")
+    if progress.lost:
+        return f"{text}  {progress.lost} posts lost: {progress.last_error}"
+    if progress.waiting > BEHIND and progress.last_error:
+        return f"{text}  {progress.waiting} posts wait: {progress.last_error}"
+    return text
 
 
 def render_result(result: DemoResult) -> str:

@@ -1,4 +1,4 @@
-"""Message: one gradient step as a trainer posts it, by the names of the wire.
+"""Message: one gradient step as a trainer logs it, by the names of the wire.
 
 Sequences are packed prompt and answer together, as trainers hold them: the mask is 1 where the sampler wrote, and the
 prompt's log-probs are zeros that no figure may read. It knows the wire's names and shapes, and no HTTP.
@@ -25,8 +25,13 @@ ENGINE_PATHS = {"exact": "trainer-forward"}
 class Message:
     """Envelope (JSON-ready) and arrays by their names on the wire."""
 
-    envelope: Mapping[str, object]
+    envelope: Mapping[str, Any]
     arrays: Mapping[str, NDArray[Any]]
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Those of `Monitor.log`."""
+        return {**self.envelope, **self.arrays}
 
 
 def make_message(config: DemoConfig, rollout: Rollout, update: Update, step: int, minibatch: int) -> Message:
@@ -37,7 +42,6 @@ def make_message(config: DemoConfig, rollout: Rollout, update: Update, step: int
         "minibatch": minibatch,
         "minibatches": config.minibatches,
         "policy_version": step,
-        "attempt": config.attempt,
         "labels": {"engine": ENGINE_PATHS.get(config.sampler, "kv-cache"), "precision": config.sampler, **replica},
     }
     return Message(envelope, {name: tensor.numpy() for name, tensor in _arrays(config, rollout, update).items()})

@@ -4,10 +4,11 @@ Values and the way they are counted. It knows neither terminals nor torch's trai
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from offpolicy_monitor.demo.post import Poster
+from offpolicy_monitor.demo.answers import Answers
 from offpolicy_monitor.demo.rollout import Rollout
 
 REWARD_WINDOW = 10  # training steps that the first and the last reward of the summary are means of
@@ -15,7 +16,10 @@ REWARD_WINDOW = 10  # training steps that the first and the last reward of the s
 
 @dataclass(frozen=True)
 class Progress:
-    """One training step over its answers: rate in tokens a second, k3 (nats) as the service last answered."""
+    """One training step over its answers: rate in tokens a second, k3 (nats) as the service last answered.
+
+    `waiting` and `lost` count posts of the whole run; `last_error` is the last thing that went wrong with any.
+    """
 
     step: int
     seconds: float
@@ -26,7 +30,8 @@ class Progress:
     rate: float
     mismatch_k3: float | None
     staleness_k3: float | None
-    failed: int
+    waiting: int
+    lost: int
     last_error: str | None
 
 
@@ -63,8 +68,8 @@ class Tally:
         if len(self.first) < REWARD_WINDOW:
             self.first.append(reward)
 
-    def result(self, run: str, seconds: float, level: int, poster: Poster) -> DemoResult:
-        """The result, once the poster is closed."""
+    def result(self, run: str, seconds: float, level: int, answers: Answers, stats: Mapping[str, Any]) -> DemoResult:
+        """The result, once the monitor is closed; `stats` are its own."""
         return DemoResult(
             run=run,
             steps=self.steps,
@@ -72,33 +77,40 @@ class Tally:
             level=level,
             reward_first=_mean(self.first),
             reward_last=_mean(list(self.last)),
-            mismatch_k3=poster.mean("mismatch"),
-            staleness_k3=poster.mean("staleness"),
-            acknowledged=poster.acknowledged,
-            failed=poster.failed,
-            dropped=poster.dropped,
-            last_error=poster.last_error,
+            mismatch_k3=answers.mean("mismatch"),
+            staleness_k3=answers.mean("staleness"),
+            acknowledged=stats["sent"],
+            failed=stats["errors"],
+            dropped=stats["dropped"],
+            last_error=stats["last_error"],
         )
 
 
 def measure_progress(
-    rollouts: Sequence[Rollout], step: int, seconds: float, took: float, level: int, poster: Poster
+    rollouts: Sequence[Rollout],
+    step: int,
+    seconds: float,
+    took: float,
+    level: int,
+    answers: Answers,
+    stats: Mapping[str, Any],
 ) -> Progress:
     """Figures of training step `step`, `seconds` into the run, which `took` that many seconds."""
-    answers = sum(len(rollout.rewards) for rollout in rollouts)
+    written = sum(len(rollout.rewards) for rollout in rollouts)
     tokens = sum(int(rollout.mask.sum()) for rollout in rollouts)
     return Progress(
         step=step,
         seconds=seconds,
         level=level,
-        reward=sum(float(rollout.rewards.sum()) for rollout in rollouts) / answers,
-        solved=sum(int(rollout.solved.sum()) for rollout in rollouts) / answers,
-        length=tokens / answers,
+        reward=sum(float(rollout.rewards.sum()) for rollout in rollouts) / written,
+        solved=sum(int(rollout.solved.sum()) for rollout in rollouts) / written,
+        length=tokens / written,
         rate=tokens / took,
-        mismatch_k3=poster.latest.get("mismatch"),
-        staleness_k3=poster.latest.get("staleness"),
-        failed=poster.failed,
-        last_error=poster.last_error,
+        mismatch_k3=answers.latest.get("mismatch"),
+        staleness_k3=answers.latest.get("staleness"),
+        waiting=stats["pending"],
+        lost=stats["errors"] + stats["dropped"],
+        last_error=stats["last_error"],
     )
 
 

@@ -1,23 +1,26 @@
-"""The demo's run: sample, train, post; again until it is told to stop.
+"""The demo's run: sample, train, log; again until it is told to stop.
 
-It joins the trainer, the poster and the clock, and writes nothing itself: progress goes to `report`, figures into the
-result.
+It joins the trainer, a `Monitor` such as any trainer has, and the clock, and writes nothing itself: progress goes to
+`report`, figures into the result.
 """
 
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import torch
 
+from offpolicy_monitor.client.connection import Connection
+from offpolicy_monitor.client.monitor import Monitor
+from offpolicy_monitor.demo.answers import Answers
 from offpolicy_monitor.demo.config import DemoConfig
-from offpolicy_monitor.demo.endpoint import Endpoint
-from offpolicy_monitor.demo.post import Poster
 from offpolicy_monitor.demo.progress import DemoResult, Progress, Tally, measure_progress
 from offpolicy_monitor.demo.rollout import Rollout
 from offpolicy_monitor.demo.trainer import Trainer
+from offpolicy_monitor.errors import ConfigurationError
 
+TIMEOUT = 10.0  # seconds for the service to say that it is there
 Report = Callable[[Progress], None]
 
 
@@ -32,31 +35,49 @@ def run_demo(
     `opening` is called once the service has answered, `report` after each training step. torch has one thread
     meanwhile. Raises ConfigurationError if no service answers; what fails to be posted later is counted.
     """
-    endpoint = Endpoint(config.url)
-    endpoint.check()
+    _check(config.url)
+    answers = Answers()
+    monitor = Monitor(
+        config.url, config.run, profile=config.profile, attempt=config.attempt, timeout=TIMEOUT, on_answer=answers.take
+    )
     opening(config)
     with _one_thread():
-        return _run(config, endpoint, report, stop or threading.Event())
+        return _run(config, monitor, answers, report, stop or threading.Event())
 
 
-def _run(config: DemoConfig, endpoint: Endpoint, report: Report, stop: threading.Event) -> DemoResult:
+def _check(url: str) -> None:
+    """Raise ConfigurationError, saying what to do, unless a service answers here."""
+    with closing(Connection(url, TIMEOUT, None)) as connection:
+        try:
+            answer = connection.exchange("GET", "/healthz")
+            reason = "" if answer.status == 200 else answer.detail
+        except OSError as error:
+            reason = str(error) or type(error).__name__
+    if reason:
+        raise ConfigurationError(
+            f"no offpolicy-monitor answers at {url} ({reason}). "
+            "Start one with `offpolicy-monitor serve`, or name another with --url."
+        )
+
+
+def _run(config: DemoConfig, monitor: Monitor, answers: Answers, report: Report, stop: threading.Event) -> DemoResult:
     trainer, tally, start = Trainer(config), Tally(), time.monotonic()
-    poster = Poster(endpoint, config.run, config.profile, config.queue)
     try:
         while not stop.is_set() and not _reached(config, tally.steps, time.monotonic() - start):
             began = time.monotonic()
-            rollouts = _train_step(trainer, tally, poster)
+            rollouts = _train_step(trainer, tally, monitor)
             now = time.monotonic()
-            report(measure_progress(rollouts, tally.steps - 1, now - start, now - began, trainer.level.letters, poster))
+            took, level = now - began, trainer.level.letters
+            report(measure_progress(rollouts, tally.steps - 1, now - start, took, level, answers, monitor.stats))
     finally:
-        poster.close()
-    return tally.result(config.run, time.monotonic() - start, trainer.level.letters, poster)
+        monitor.close()
+    return tally.result(config.run, time.monotonic() - start, trainer.level.letters, answers, monitor.stats)
 
 
-def _train_step(trainer: Trainer, tally: Tally, poster: Poster) -> list[Rollout]:
+def _train_step(trainer: Trainer, tally: Tally, monitor: Monitor) -> list[Rollout]:
     rollouts = trainer.rollouts(tally.steps)
     for message in trainer.gradient_steps(rollouts, tally.steps):
-        poster.submit(message)
+        monitor.log(**message.arguments)
     trainer.level.record(sum(float(rollout.solved.float().mean()) for rollout in rollouts) / len(rollouts))
     tally.record(sum(float(rollout.rewards.mean()) for rollout in rollouts) / len(rollouts))
     return rollouts
