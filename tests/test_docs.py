@@ -4,12 +4,9 @@ import re
 import tomllib
 from pathlib import Path
 
-import numpy as np
 import pytest
 from offpolicy_monitor import core
-from offpolicy_monitor.batch import RaggedBatch
-from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.methods import METHODS, PRESETS, Method
+from offpolicy_monitor.methods import METHODS, Method
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
 
@@ -35,31 +32,6 @@ def test_methods_page_names_functions_that_exist() -> None:
     for path, function in re.findall(r"`((?:core|summary)/\w+\.py)` `(\w+)`", (DOCS / "methods.md").read_text()):
         source = (Path(core.__file__).parent.parent / path).read_text()
         assert f"def {function}(" in source, f"{path} has no {function}"
-
-
-def whole_batch() -> RaggedBatch:
-    values = np.linspace(-3, -0.1, 40, dtype=np.float32)
-    columns = {"sampling_logprobs": values, "old_logprobs": values * np.float32(1.01), "logprobs": values - 1}
-    advantages = np.array([-1.0, 1.0], np.float32)
-    return RaggedBatch.from_positions(np.array([30, 10]), columns, {"advantages": advantages})
-
-
-def fields_in(page: str, heading: str) -> set[str]:
-    section = page.split(f"### {heading}")[1].split("\n## ")[0].split("\n### ")[0]
-    return set(re.findall(r"`([a-z][a-z0-9_]*)`", section))
-
-
-def test_protocol_page_names_every_field_of_a_gap_and_no_other() -> None:
-    gap = Measurer("cpu").measure(whole_batch(), ()).figures()["gaps"]["total"]
-    named = fields_in((DOCS / "protocol.md").read_text(), "Fields of a gap") - {"d", "log_geometric_ratio"}
-    assert named == set(gap) | set(gap["sequence"])
-
-
-def test_protocol_page_names_every_field_of_a_method() -> None:
-    methods = Measurer("cpu").measure(whole_batch(), PRESETS).figures()["methods"]
-    named = fields_in((DOCS / "protocol.md").read_text(), "Fields of a method")
-    thresholds = {name for method in METHODS.values() for name in method.parameters}
-    assert {name for figures in methods.values() for name in figures} <= named | thresholds
 
 
 def test_protocol_page_lists_every_route() -> None:

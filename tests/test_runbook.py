@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from offpolicy_monitor.alerts import RULES
 from offpolicy_monitor.families import FAMILIES
+from offpolicy_monitor.figures import is_known
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.server.runbook import anchor
 from offpolicy_monitor.settings import Settings
-from offpolicy_monitor.store import fields
 
 from tests.fixtures.application import Client
 from tests.fixtures.tools import require_tool
@@ -94,7 +94,7 @@ def test_calls_that_are_named_are_routes_with_these_parameters() -> None:
 def test_figures_that_are_plotted_are_known() -> None:
     plotted = re.findall(r"series\?field=([^`&]+)", TEXT)
     assert "gaps.mismatch.k3" in plotted
-    assert [path for path in plotted if not fields.is_known(path)] == []
+    assert [path for path in plotted if not is_known(path)] == []
 
 
 def test_variables_that_are_named_are_settings() -> None:

@@ -1,8 +1,8 @@
 """The metric families as data: name, type, help, unit, labels, and the field of a run's row each sample is read from.
 
 Read by the exposition, by docs/metrics.md and by the dashboard tests. Knows names only: no registry, no database, no
-figures. A path walks a nested dict; `{label}` stands for "each key here, as that label", `{label:a|b}` for these keys.
-Of two sources that give the same labels, the first that has a figure counts.
+figures. What a figure's gauge reads is said by the figure's own row (figures); `{label}` in a path stands for "each key
+here, as that label". Of two sources that give the same labels, the first that has a figure counts.
 """
 
 import math
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from offpolicy_monitor.figures import FIGURES
 from offpolicy_monitor.vocabulary import RATIO_THRESHOLDS
 
 Type = Literal["gauge", "counter", "histogram", "unknown"]
@@ -46,29 +47,38 @@ class Family:
         return PREFIX + self.name
 
 
-def _gauge(name: str, help: str, labels: str, *sources: Source | str) -> Family:
-    rows = tuple(Source(source) if isinstance(source, str) else source for source in sources)
-    return Family(name, "gauge", help, tuple(labels.split()), rows)
+def _gauge(name: str, help: str, labels: str, *sources: Source) -> Family:
+    """Of figures: all whose gauge it is, unless sources are given."""
+    return Family(name, "gauge", help, tuple(labels.split()), sources or _sources(name))
 
 
-def _gap(name: str, help: str, path: str) -> Family:
-    return _gauge(name, help, "run gap", "gaps.{gap}." + path)
+def _sources(name: str, convert: Callable[[float], float] | None = None) -> tuple[Source, ...]:
+    return tuple(
+        Source(figure.path, figure.gauge.labels, convert)
+        for figure in FIGURES
+        if figure.gauge is not None and figure.gauge.family == name
+    )
 
 
-def _of_sequences(name: str, help: str, path: str) -> Family:
-    return _gauge(name, help, "run gap", "gaps.{gap}.sequence." + path)
+def _gap(name: str, help: str) -> Family:
+    return _gauge(name, help, "run gap")
 
 
-def _quantiles(name: str, help: str, source: Source) -> Family:
+def _quantiles(name: str, help: str, convert: Callable[[float], float] | None = None) -> Family:
     """A gauge by nature, of unknown type by name.
 
     promtool keeps the label `quantile` for summaries, and OpenMetrics forbids summaries negative quantiles.
     """
-    return Family(name, "unknown", help, ("run", "gap", "quantile"), (source,))
+    return Family(name, "unknown", help, ("run", "gap", "quantile"), _sources(name, convert))
+
+
+def _fact(name: str, help: str, path: str) -> Family:
+    """Of the run's row rather than of its figures."""
+    return _gauge(name, help, "run", Source(path))
 
 
 def _alert(name: str, help: str) -> Family:
-    return _gauge(f"alert_{name}", help, "run alert severity", f"alerts.{{alert}}.{{severity}}.{name}")
+    return _gauge(f"alert_{name}", help, "run alert severity", Source(f"alerts.{{alert}}.{{severity}}.{name}"))
 
 
 def _counter(name: str, help: str, labels: str) -> Family:
@@ -81,13 +91,6 @@ def _histogram(name: str, help: str, bounds: tuple[float, ...], all_bounds: tupl
 
 def _seconds(name: str, help: str, labels: str = "") -> Family:
     return Family(name, "histogram", help, tuple(labels.split()), bounds=SECONDS)
-
-
-def _by_level(token: str) -> tuple[Source, Source]:
-    return (
-        Source(f"gaps.{{gap}}.{token}", {"level": "token"}),
-        Source(f"gaps.{{gap}}.sequence.{token}", {"level": "sequence"}),
-    )
 
 
 def _perplexity(policy: str, *places: str) -> tuple[Source, ...]:
@@ -109,48 +112,45 @@ ABSOLUTE_THRESHOLDS = (0.01, 0.1, 1.0)
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 RUN_GAUGES: tuple[Family, ...] = (
-    _gauge("step", "Training step that the run's other gauges are of.", "run", "step"),
-    _gauge("policy_version", "Version of the current policy, as the trainer names it.", "run", "policy_version"),
-    _gauge("last_batch_timestamp_seconds", "Unix time of the run's last stored shard.", "run", "last_batch"),
-    _gauge("step_complete_ratio", "Share of the step's shards that arrived.", "run", "coverage"),
+    _fact("step", "Training step that the run's other gauges are of.", "step"),
+    _fact("policy_version", "Version of the current policy, as the trainer names it.", "policy_version"),
+    _fact("last_batch_timestamp_seconds", "Unix time of the run's last stored shard.", "last_batch"),
+    _fact("step_complete_ratio", "Share of the step's shards that arrived.", "coverage"),
     _gauge(
         "kl_nats",
         "KL estimate, mean over valid tokens.",
         "run gap estimator",
-        "gaps.{gap}.{estimator:k1|k2|k3|k3_reverse}",
     ),
-    _gap("log_ratio_abs_mean_nats", "Mean of the absolute log-ratio over valid tokens.", "abs_log_ratio_mean"),
-    _gap("log_ratio_abs_max_nats", "Largest absolute log-ratio of a token.", "abs_log_ratio_max"),
-    _gap("log_ratio_std_nats", "Population standard deviation of the log-ratio over tokens.", "log_ratio_std"),
+    _gap("log_ratio_abs_mean_nats", "Mean of the absolute log-ratio over valid tokens."),
+    _gap("log_ratio_abs_max_nats", "Largest absolute log-ratio of a token."),
+    _gap("log_ratio_std_nats", "Population standard deviation of the log-ratio over tokens."),
     _quantiles(
         "log_ratio_quantile_nats",
         "Quantile of the log-ratio over valid tokens.",
-        Source("gaps.{gap}.quantiles.{quantile}"),
     ),
-    _gap("importance_ratio_mean", "Mean importance ratio over valid tokens.", "ratio_mean"),
-    _gap("importance_ratio_min", "Smallest importance ratio of a token.", "ratio_min"),
-    _gap("importance_ratio_max", "Largest importance ratio of a token.", "ratio_max"),
-    _of_sequences("geometric_ratio_mean", "Mean over sequences of the geometric ratio.", "geometric_ratio_mean"),
-    _of_sequences("geometric_ratio_min", "Smallest geometric ratio of a sequence.", "geometric_ratio_min"),
-    _of_sequences("geometric_ratio_max", "Largest geometric ratio of a sequence.", "geometric_ratio_max"),
+    _gap("importance_ratio_mean", "Mean importance ratio over valid tokens."),
+    _gap("importance_ratio_min", "Smallest importance ratio of a token."),
+    _gap("importance_ratio_max", "Largest importance ratio of a token."),
+    _gap("geometric_ratio_mean", "Mean over sequences of the geometric ratio."),
+    _gap("geometric_ratio_min", "Smallest geometric ratio of a sequence."),
+    _gap("geometric_ratio_max", "Largest geometric ratio of a sequence."),
     _quantiles(
         "geometric_ratio_quantile",
         "Quantile over sequences of the geometric ratio.",
-        Source("gaps.{gap}.sequence.quantiles.{quantile}", convert=math.exp),
+        math.exp,
     ),
     _gauge(
         "effective_sample_size_ratio",
         "Effective sample size over the number of samples, by level.",
         "run gap level",
-        *_by_level("ess"),
     ),
-    _gauge("chi2", "Chi-squared divergence estimate, by level.", "run gap level", *_by_level("chi2")),
-    _gap("probability_diff_mean", "Mean absolute difference of token probabilities.", "probability_diff_mean"),
-    _gap("probability_diff_max", "Largest absolute difference of token probabilities.", "probability_diff_max"),
-    _gap("probability_correlation", "Pearson correlation of token probabilities.", "probability_correlation"),
-    _gap("multiplicative_error_mean", "Mean of exp(|log-ratio|) over valid tokens.", "multiplicative_error"),
-    _gap("ratio_tail_ratio", "Share of tokens whose ratio is beyond 2 or 1/2.", "tail_fraction"),
-    _gap("exact_match_ratio", "Share of tokens whose two log-probs are bitwise equal.", "exact_fraction"),
+    _gauge("chi2", "Chi-squared divergence estimate, by level.", "run gap level"),
+    _gap("probability_diff_mean", "Mean absolute difference of token probabilities."),
+    _gap("probability_diff_max", "Largest absolute difference of token probabilities."),
+    _gap("probability_correlation", "Pearson correlation of token probabilities."),
+    _gap("multiplicative_error_mean", "Mean of exp(|log-ratio|) over valid tokens."),
+    _gap("ratio_tail_ratio", "Share of tokens whose ratio is beyond 2 or 1/2."),
+    _gap("exact_match_ratio", "Share of tokens whose two log-probs are bitwise equal."),
     _gauge(
         "perplexity",
         "Mean over sequences of the perplexity, by policy.",
@@ -163,66 +163,55 @@ RUN_GAUGES: tuple[Family, ...] = (
         "masked_ratio",
         "Share of tokens or of sequences that the method would mask.",
         "run method unit",
-        Source("methods.{method}.masked_token_fraction", {"unit": "token"}),
-        Source("methods.{method}.masked_sequence_fraction", {"unit": "sequence"}),
     ),
     _gauge(
         "method_effective_sample_size_ratio",
         "Effective sample size ratio of the method's weights.",
         "run method",
-        "methods.{method}.weight_ess",
     ),
     _gauge(
         "masked_advantage_ratio",
         "Share of the sum of |advantage| that the method would mask.",
         "run method",
-        "methods.{method}.masked_advantage_mass",
     ),
     _gauge(
         "attribution_ratio",
         "Share of the total second moment, by component.",
         "run component",
-        "attribution.{component:mismatch|staleness|interaction}",
     ),
     _gauge(
         "policy_lag_versions",
         "Policy versions between sampling and training.",
         "run stat",
-        "policy_lag.{stat:mean|max}",
     ),
     _gauge(
         "routing_agreement_ratio",
         "Mean share of the top-k experts that both policies of the gap choose, over tokens and layers.",
         "run gap",
-        "routing.{gap}.agreement",
     ),
-    _gauge("sequence_length_tokens_mean", "Mean tokens under the mask of a sequence.", "run", "sequence_length_mean"),
+    _gauge("sequence_length_tokens_mean", "Mean tokens under the mask of a sequence.", "run"),
     _gauge(
         "length_budget_tokens",
         "Tokens at which the effective sample size of product ratios falls to about 0.3: 0.6 over k3.",
         "run",
-        "gaps.total.length_budget",
-        "gaps.mismatch.length_budget",
-        "gaps.staleness.length_budget",
+        *(Source(f"gaps.{gap}.length_budget") for gap in ("total", "mismatch", "staleness")),
     ),
-    _gauge(
+    _fact(
         "step_seconds_median",
         "Median seconds from one step's first shard to the next one's, over 32 steps.",
-        "run",
         "step_seconds",
     ),
-    _gauge(
+    _fact(
         "open_step_timestamp_seconds",
         "Unix time of the first shard of the oldest step that still lacks some.",
-        "run",
         "open_since",
     ),
-    _gauge("run_finished", "Whether the run was said to be finished: 0 or 1.", "run", "finished"),
+    _fact("run_finished", "Whether the run was said to be finished: 0 or 1.", "finished"),
     _alert("breach_steps", "Steps in a row that a rule's threshold has been breached; absent where it is silent."),
     _alert("active", "Whether the alert is active: 0 or 1; absent where it is quiet."),
     _alert("value", "What the rule compares, at the newest step; absent where it is quiet."),
     _alert("threshold", "What the rule compares it with, in this run; absent where it is quiet."),
-    _gauge("entropy_nats_mean", "Mean entropy the trainer sent, over tokens under the mask.", "run", "entropy_mean"),
+    _gauge("entropy_nats_mean", "Mean entropy the trainer sent, over tokens under the mask.", "run"),
 )
 
 RUN_INFO = Family("run_info", "gauge", "Always 1; the run's profile is the label.", ("run", "profile"))

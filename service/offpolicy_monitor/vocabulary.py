@@ -23,6 +23,9 @@ NEGATIVE, ZERO, POSITIVE, MIXED, UNKNOWN = range(len(SIGNS))
 #: Signs of the advantage of one token.
 TOKEN_SIGNS: Final = SIGNS[NEGATIVE : POSITIVE + 1]
 
+#: The quantiles that are answered of log-ratios.
+QUANTILES: Final = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
+
 #: What a run may be called, as a regular expression that fits the whole name.
 RUN_NAME: Final = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 

@@ -1,7 +1,6 @@
 """An episode goes on, is told once, and ends; what a silent rule or a restart does to it is nothing."""
 
 from offpolicy_monitor.alerts import (
-    PATHS,
     RULES,
     WALL_CLOCK_RULES,
     Episode,
@@ -10,6 +9,7 @@ from offpolicy_monitor.alerts import (
     Severity,
     Terms,
     Timing,
+    paths_of,
 )
 from offpolicy_monitor.alerts.engine import State
 from offpolicy_monitor.alerts.episodes import Key, follow
@@ -62,7 +62,7 @@ def test_a_breach_that_began_anew_between_two_judgements_has_the_new_first_step(
 
 
 def test_judging_the_same_steps_again_changes_nothing() -> None:
-    history = History.of([(step, {"gaps.mismatch.k3": 3e-3}) for step in range(6)], PATHS)
+    history = History.of([(step, {"gaps.mismatch.k3": 3e-3}) for step in range(6)], paths_of(RULES))
     _, once = judge_steps(history, Terms(), [])
     _, twice = judge_steps(history, Terms(), once.values())
     assert once == twice

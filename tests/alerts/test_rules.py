@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from offpolicy_monitor.alerts import PATHS, PROFILES, RULES, SEVERITIES, History, Rule, RuleState, Terms, evaluate
-from offpolicy_monitor.store.fields import is_known
+from offpolicy_monitor.alerts import PROFILES, RULES, SEVERITIES, History, Rule, RuleState, Terms, evaluate, paths_of
+from offpolicy_monitor.figures import is_known
 
 BY_NAME = {rule.name: rule for rule in RULES}
 ORDER = ("disabled", "silent", "quiet", "pending", "active")
@@ -74,7 +74,7 @@ BREACHES: dict[str, dict[str, float]] = {
 
 
 def history(rows: Sequence[dict[str, float]]) -> History:
-    return History.of([(10 + place, row) for place, row in enumerate(rows)], PATHS)
+    return History.of([(10 + place, row) for place, row in enumerate(rows)], paths_of(RULES))
 
 
 def states(name: str, rows: Sequence[dict[str, float]], terms: Terms = TERMS) -> dict[str, RuleState]:

@@ -10,8 +10,9 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from offpolicy_monitor.alerts import PATHS, RULES, History, Rule, Severity, Terms
+from offpolicy_monitor.alerts import RULES, History, Rule, Severity, Terms, paths_of
 from offpolicy_monitor.alerts.breaches import active, measured
+from offpolicy_monitor.figures import at, with_correction
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.measure.advantages import weighted
 from offpolicy_monitor.measure.breakdowns import breakdowns
@@ -19,7 +20,6 @@ from offpolicy_monitor.measure.lengths import lengths
 from offpolicy_monitor.measure.routing import routing
 from offpolicy_monitor.measure.tables import OF_DATA, Maker
 from offpolicy_monitor.methods import PRESETS, MethodRow
-from offpolicy_monitor.store.fields import headline
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
 from tests.detection.steps import Part
@@ -60,7 +60,8 @@ def summary_of(parts: Iterable[Part], method: str | None = None, makers: Sequenc
 
 def row_of(summary: StepSummary, version: int, method: str | None = None) -> Row:
     """What the store keeps of a step for rules to look at."""
-    return {**headline(summary.step_figures(), method), "policy_version": version}
+    figures = {**with_correction(summary.step_figures(), method), "policy_version": version}
+    return {path: value for path in paths_of(RULES) if (value := at(figures, path)) is not None}
 
 
 def terms_of(profile: str, method: str | None) -> Terms:
@@ -73,7 +74,7 @@ def terms_of(profile: str, method: str | None) -> Terms:
 def judged(rows: Sequence[Row], terms: Terms, rules: Iterable[Rule] = RULES) -> list[Verdict]:
     """Every severity of every rule over the steps of a run."""
     rules = tuple(rules)
-    history = History.of(list(enumerate(rows)), PATHS)
+    history = History.of(list(enumerate(rows)), paths_of(RULES))
     return [
         Verdict(rule.name, severity, measured(rule, history, terms), active(rule, severity, history, terms))
         for rule in rules

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from offpolicy_monitor.alerts import PATHS, RULES, History, evaluate
+from offpolicy_monitor.alerts import RULES, History, evaluate, paths_of
 
 from tests.detection.false_alarms import add, count_run
 from tests.detection.healthy import healthy_run
@@ -67,7 +67,7 @@ def test_one_pass_over_a_run_says_what_evaluating_each_step_would() -> None:
     outcome = play(BY_NAME["spike"], "medium", 1)
     terms = terms_of("dense_bf16", None)
     for length in (ONSET + 1, ONSET + 9, ONSET + 20):
-        history = History.of(list(enumerate(outcome.rows[:length])), PATHS)
+        history = History.of(list(enumerate(outcome.rows[:length])), paths_of(RULES))
         now = {(s.rule.name, s.severity) for s in evaluate(RULES, history, terms) if s.state == "active"}
         assert now == {(v.rule, v.severity) for v in outcome.verdicts if v.active[length - 1]}
 

@@ -72,7 +72,7 @@ def test_the_slope_of_a_demo_at_another_temperature_is_the_ratio_of_temperatures
 
 
 def test_fewer_bits_of_weights_are_more_noise() -> None:
-    coarse, fine = (evidence_of(Fault("int8", bits))["mismatch.k3"] for bits in (4, 8))
+    coarse, fine = (evidence_of(Fault("int8", bits))["gaps.mismatch.k3"] for bits in (4, 8))
     assert coarse > 20 * fine
 
 

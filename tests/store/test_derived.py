@@ -1,16 +1,13 @@
 """Figures of a step are read off its summary; a database of an older release, which stored them, answers the same."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 import numpy as np
 import pytest
+from offpolicy_monitor.figures import HEADLINE, at, headline, walk
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.store import ShardKey, ShardRecord, Store
 from offpolicy_monitor.store.codec import pack
-from offpolicy_monitor.store.derived import Figures, for_headline
-from offpolicy_monitor.store.fields import headline, lookup
+from offpolicy_monitor.store.derived import Figures, figures_for
 from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.store.tables import steps
 from offpolicy_monitor.summary import stored
@@ -31,16 +28,6 @@ def summary() -> StepSummary:
 
 def record(summary: StepSummary) -> ShardRecord:
     return ShardRecord(ShardKey("r1", 0, 3, 0, 0), 1, bytes(16), summary, 1000.0, minibatches=1)
-
-
-def paths(figures: Any, prefix: str = "") -> Iterator[str]:
-    """The paths of all numbers."""
-    items = figures.items() if isinstance(figures, Mapping) else enumerate(figures)
-    for name, value in items:
-        if isinstance(value, Mapping | list):
-            yield from paths(value, f"{prefix}{name}.")
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            yield f"{prefix}{name}"
 
 
 def as_an_older_release(url: str, summary: StepSummary) -> None:
@@ -72,14 +59,14 @@ def test_what_is_derived_is_what_an_older_release_stored(store: Store, database_
 
 def test_a_figure_alone_is_that_of_all_figures(summary: StepSummary) -> None:
     whole, figures = summary.step_figures(), Figures(None, stored.to_bytes(summary))
-    chosen = sorted(paths(whole))[::23]
+    chosen = sorted(dict(walk(whole)))[::23]
     assert len(chosen) > 50
-    assert [figures.at(path) for path in chosen] == [lookup(whole, path) for path in chosen]
+    assert [figures.at(path) for path in chosen] == [at(whole, path) for path in chosen]
 
 
 def test_headline_figures_need_no_breakdowns(summary: StepSummary) -> None:
-    assert headline(for_headline(summary), "icepop") == headline(summary.step_figures(), "icepop")
-    assert "breakdowns" not in for_headline(summary)
+    assert headline(figures_for(summary, HEADLINE), "icepop") == headline(summary.step_figures(), "icepop")
+    assert "breakdowns" not in figures_for(summary, HEADLINE)
 
 
 def test_what_a_reader_changes_is_its_own(summary: StepSummary) -> None:

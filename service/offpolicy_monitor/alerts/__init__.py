@@ -9,13 +9,11 @@ from offpolicy_monitor.alerts.engine import RuleState, evaluate
 from offpolicy_monitor.alerts.episodes import Episode
 from offpolicy_monitor.alerts.history import History
 from offpolicy_monitor.alerts.rule import CORRECTIONS, PROFILES, SEVERITIES, Rule, Severity, Terms
-from offpolicy_monitor.alerts.rules import OF_ALL, PATHS, RULES
+from offpolicy_monitor.alerts.rules import RULES, of_all, paths_of
 from offpolicy_monitor.alerts.wall_clock import WALL_CLOCK_RULES, Timing, WallClockRule
 
 __all__ = [
     "CORRECTIONS",
-    "OF_ALL",
-    "PATHS",
     "PROFILES",
     "RULES",
     "SEVERITIES",
@@ -29,4 +27,6 @@ __all__ = [
     "Timing",
     "WallClockRule",
     "evaluate",
+    "of_all",
+    "paths_of",
 ]

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from offpolicy_monitor.figures import at
+
 Column = NDArray[np.float64]
 
 
@@ -24,7 +26,7 @@ class History:
     @classmethod
     def of(cls, rows: Sequence[tuple[int, Mapping[str, Any]]], paths: Iterable[str]) -> "History":
         """From (step, figures) in order; figures are nested as answers have them, or already by path."""
-        columns = {path: np.array([_find(figures, path) for _, figures in rows], np.float64) for path in paths}
+        columns = {path: np.array([at(figures, path) for _, figures in rows], np.float64) for path in paths}
         return cls([step for step, _ in rows], columns)
 
     def column(self, path: str) -> Column:
@@ -36,12 +38,3 @@ class History:
         if name not in self._measured:
             self._measured[name] = measure()
         return self._measured[name]
-
-
-def _find(figures: Mapping[str, Any], path: str) -> float:
-    found: Any = figures.get(path)
-    if found is None:
-        found = figures
-        for name in path.split("."):
-            found = found.get(name) if isinstance(found, Mapping) else None
-    return float(found) if isinstance(found, int | float) else np.nan

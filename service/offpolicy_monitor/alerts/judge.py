@@ -3,26 +3,28 @@
 Plain values on both sides, as the store keeps them. The same figures give the same answer, whoever asks and how often.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from offpolicy_monitor.alerts import engine, wall_clock
 from offpolicy_monitor.alerts.engine import RuleState
 from offpolicy_monitor.alerts.episodes import Episode, Key, follow
 from offpolicy_monitor.alerts.history import History
-from offpolicy_monitor.alerts.rule import Terms
+from offpolicy_monitor.alerts.rule import Rule, Terms
 from offpolicy_monitor.alerts.rules import RULES
 from offpolicy_monitor.alerts.wall_clock import WALL_CLOCK_RULES, Timing
 
 
-def judge_steps(history: History, terms: Terms, open_: Iterable[Episode]) -> tuple[list[RuleState], dict[Key, Episode]]:
+def judge_steps(
+    history: History, terms: Terms, open_: Iterable[Episode], rules: Sequence[Rule] = RULES
+) -> tuple[list[RuleState], dict[Key, Episode]]:
     """At the newest step: every state, and the episodes as episodes.follow answers them.
 
     `open_` may hold episodes of rules on the wall clock; they are not looked at and not in the answer.
     """
-    states = engine.evaluate(RULES, history, terms)
+    states = engine.evaluate(rules, history, terms)
     step = history.steps[-1] if history.steps else None
-    return states, follow(_of({rule.name for rule in RULES}, open_), states, step)
+    return states, follow(_of({rule.name for rule in rules}, open_), states, step)
 
 
 def judge_timing(timing: Timing, terms: Terms, open_: Iterable[Episode]) -> tuple[set[str], dict[Key, Episode]]:

@@ -43,6 +43,7 @@ class Rule:
     """A rule on the figures of a run's steps.
 
     inputs       paths of the figures it needs; without them it is silent
+    also         paths of those that it looks at where they are there
     measure      (history, terms) -> [n] float64, what is compared; NaN: nothing to say at that step
     expression   the same in words, for docs and messages
     thresholds   severity -> threshold; a severity that is not named does not exist
@@ -60,6 +61,7 @@ class Rule:
     steps: Mapping[Severity, int]
     source: str
     above: bool = True
+    also: tuple[str, ...] = ()
 
     @property
     def severities(self) -> tuple[Severity, ...]:

@@ -4,6 +4,7 @@ A new rule is a row. Steps are training steps, since one lasts from ten seconds 
 other rules come after them. What the numbers became in use is docs/alerts.md's to tell.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from offpolicy_monitor.alerts.measures import (
@@ -36,6 +37,8 @@ GEOMETRIC: Final = "gaps.mismatch.sequence.log_geometric_ratio_abs_mean"
 EXTREME: Final = "gaps.mismatch.sequence.extreme_fraction"
 MASKED: Final = "correction.masked_token_fraction"
 MASKED_SEQUENCES: Final = "correction.masked_sequence_fraction"
+EXACT: Final = "gaps.mismatch.exact_fraction"
+BAD_TOKENS: Final = ("excluded_tokens.nonfinite", "suspect_tokens.positive", "zero_filled_tokens")
 LONGEST, SHORTEST = "correction.length_bias.longest", "correction.length_bias.shortest"
 
 
@@ -147,7 +150,7 @@ _SIMPLE: Final = (
             {"token": 0.01, "sequence": 0.2, "gspo": 0.4, "grpo": 0.01},
             {"token": 0.1, "sequence": 0.5, "gspo": 0.7, "grpo": 0.05},
         ),
-        lasting(5), "IcePop masks 1 to 2 per mille; GSPO about 15 %, GRPO 0.13 %",
+        lasting(5), "IcePop masks 1 to 2 per mille; GSPO about 15 %, GRPO 0.13 %", also=(MASKED_SEQUENCES,),
     ),
     Rule(
         "MaskBlind", "The correction in use masks less while the drift grows", (MASKED, TOTAL_SPREAD),
@@ -195,15 +198,11 @@ _SIMPLE: Final = (
     Rule(
         "DataQuality", "Log-probs are missing, impossible or copied", ("tokens",),
         bad_share(
-            [
-                ("excluded_tokens.nonfinite", "tokens"),
-                ("suspect_tokens.positive", "tokens"),
-                ("zero_filled_tokens", "tokens"),
-            ],
-            "gaps.mismatch.exact_fraction",
+            [(path, "tokens") for path in BAD_TOKENS],
+            EXACT,
         ),
         "largest share of non-finite, positive or zero-filled log-probs; 1 where mismatch is identically 0",
-        by_severity(0, 0.01), lasting(1), "verl clamps; AReaL and SkyRL zero-fill",
+        by_severity(0, 0.01), lasting(1), "verl clamps; AReaL and SkyRL zero-fill", also=(*BAD_TOKENS, EXACT),
     ),
 )  # fmt: skip
 
@@ -240,18 +239,16 @@ _COMPOSITE: Final = (
 
 RULES: Final = (*_SIMPLE, *_COMPOSITE)
 
-#: Every figure that a rule looks at, some of which are not needed but for one of several severities or profiles.
-PATHS: Final = tuple(
-    sorted(
-        {path for rule in RULES for path in rule.inputs}
-        | {MASKED_SEQUENCES, "gaps.mismatch.exact_fraction"}
-        | {"excluded_tokens.nonfinite", "suspect_tokens.positive", "zero_filled_tokens"}
-    )
-)
+#: Parts of paths of figures of the last gradient step of a training step, since updates move them.
+_OF_LAST: Final = frozenset({"attribution", "correction", "methods", "staleness", "total", "policy_version"})
 
-#: What begins so is a figure of the last gradient step of a training step, since updates move it.
-OF_LAST: Final = ("attribution.", "correction.", "gaps.staleness.", "gaps.total.", "policy_version")
 
-#: Every other figure is of the merge of all gradient steps: engine and data are the same in all of them, and what an
-#: early one alone shows (an engine, a shard, a token that is NaN, a stale sequence) is not missed.
-OF_ALL: Final = frozenset(path for path in PATHS if not path.startswith(OF_LAST))
+def paths_of(rules: Iterable[Rule]) -> tuple[str, ...]:
+    """Every figure that rules look at."""
+    return tuple(sorted({path for rule in rules for path in (*rule.inputs, *rule.also)}))
+
+
+def of_all(paths: Iterable[str]) -> frozenset[str]:
+    """Those of the merge of all gradient steps of a training step: engine and data are the same in all of them, and
+    what an early one alone shows (an engine, a shard, a token that is NaN, a stale sequence) is not missed."""
+    return frozenset(path for path in paths if _OF_LAST.isdisjoint(path.split(".")))

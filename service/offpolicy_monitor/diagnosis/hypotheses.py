@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from offpolicy_monitor.diagnosis import scores
-from offpolicy_monitor.diagnosis.evidence import Evidence
+from offpolicy_monitor.diagnosis.evidence import JUMP, Evidence
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,20 @@ HYPOTHESES: Final = (
         "noise",
         scores.noise,
         "Plain numeric noise: the engine samples from the trainer's policy but for rounding.",
-        ("mismatch.ratio_mean", "mismatch.k1", "mismatch.k3", "signature.regression.slope"),
+        ("gaps.mismatch.ratio_mean", "gaps.mismatch.k1", "gaps.mismatch.k3", "signature.regression.slope"),
         ("Nothing, if k3 is within the profile's limits.", "float32 lm_head, or a higher precision in the engine."),
     ),
     Hypothesis(
         "top_p",
         scores.top_p,
         "The engine's log-probs are renormalised over a top-p or top-k nucleus; the trainer's are not.",
-        ("mismatch.ratio_mean", "mismatch.k1", "mismatch.k3", "mismatch.abs_log_ratio_mean", "mismatch.chi2"),
+        (
+            "gaps.mismatch.ratio_mean",
+            "gaps.mismatch.k1",
+            "gaps.mismatch.k3",
+            "gaps.mismatch.abs_log_ratio_mean",
+            "gaps.mismatch.chi2",
+        ),
         ("Sample with top_p = 1 and top_k off.", "Or apply the same nucleus mask to the trainer's logits."),
     ),
     Hypothesis(
@@ -55,14 +61,14 @@ HYPOTHESES: Final = (
         "stale_weights",
         scores.stale_weights,
         "Part of the tokens were sampled with older weights than the trainer recomputes with.",
-        ("signature.lag.share", "signature.lag.z", "signature.replica.share", "signature.replica.z", "steps.k3_jump"),
+        ("signature.lag.share", "signature.lag.z", "signature.replica.share", "signature.replica.z", JUMP),
         ("Check that every engine took the last weight sync.", "Lower the allowed lag."),
     ),
     Hypothesis(
         "copied",
         scores.copied,
         "old_logprobs are a copy of sampling_logprobs, or the engine is the trainer's own forward (bitwise profile).",
-        ("mismatch.exact_fraction", "signature.uncertain.exact_fraction"),
+        ("gaps.mismatch.exact_fraction", "signature.uncertain.exact_fraction"),
         ("Send recomputed old_logprobs.", "If engine and trainer agree bitwise, set the run's profile to bitwise."),
     ),
     Hypothesis(

@@ -14,9 +14,9 @@ def diagnose(evidence: Evidence, bitwise: bool = False) -> list[dict[str, Any]]:
 
     Under the bitwise profile a mismatch of exactly 0 is what was asked for, and is nothing to explain.
     """
-    if not evidence.get("mismatch.tokens"):
+    if not evidence.get("gaps.mismatch.tokens"):
         return []
-    if bitwise and evidence.get("mismatch.exact_fraction") == 1:
+    if bitwise and evidence.get("gaps.mismatch.exact_fraction") == 1:
         return []
     rows = [_row(hypothesis, evidence) for hypothesis in HYPOTHESES]
     shown = [row for row in rows if row["score"] >= LEAST_SCORE]
@@ -28,6 +28,7 @@ def _row(hypothesis: Hypothesis, evidence: Evidence) -> dict[str, Any]:
         "name": hypothesis.name,
         "score": hypothesis.score(evidence),
         "summary": hypothesis.summary,
-        "evidence": {path: evidence[path] for path in hypothesis.paths if path in evidence},
+        # Answers name the mismatch alone, since all of a diagnosis is of it.
+        "evidence": {path.removeprefix("gaps."): evidence[path] for path in hypothesis.paths if path in evidence},
         "try": list(hypothesis.tries),
     }

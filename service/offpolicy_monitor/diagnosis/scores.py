@@ -8,7 +8,7 @@ seeds (tests/diagnosis); they are proposals, not measurements of production runs
 import math
 from typing import Final
 
-from offpolicy_monitor.diagnosis.evidence import Evidence
+from offpolicy_monitor.diagnosis.evidence import JUMP, Evidence
 
 #: A z-score below the first counts for nothing, above the second in full.
 DOUBTFUL: Final = 4.0
@@ -43,14 +43,14 @@ def top_p(evidence: Evidence) -> float:
 
     The share is (1 - mean r) / mean |d|: 1 where every token is off by the kept mass, 0 where d is noise around it.
     """
-    size = evidence.get("mismatch.abs_log_ratio_mean", 0.0)
-    missing = 1 - evidence.get("mismatch.ratio_mean", 1.0)
+    size = evidence.get("gaps.mismatch.abs_log_ratio_mean", 0.0)
+    missing = 1 - evidence.get("gaps.mismatch.ratio_mean", 1.0)
     if not size > 0:
         return 0.0
-    if evidence.get("mismatch.k1", 0.0) <= 2 * evidence.get("mismatch.k3", 0.0):
+    if evidence.get("gaps.mismatch.k1", 0.0) <= 2 * evidence.get("gaps.mismatch.k3", 0.0):
         return 0.0
-    spread = 1 + evidence["mismatch.chi2"] - (1 - missing) ** 2
-    error = math.sqrt(max(spread, 1e-18) / evidence["mismatch.tokens"])
+    spread = 1 + evidence["gaps.mismatch.chi2"] - (1 - missing) ** 2
+    error = math.sqrt(max(spread, 1e-18) / evidence["gaps.mismatch.tokens"])
     return believed(missing / size, 0.2, missing / error) * (1 - shifted(evidence))
 
 
@@ -88,7 +88,7 @@ def _sure(evidence: Evidence, mark: str) -> float:
 
 
 def _lasting(evidence: Evidence) -> float:
-    jump = evidence.get("steps.k3_jump", 1.0)
+    jump = evidence.get(JUMP, 1.0)
     if jump < LEAST_JUMP:
         return 0.0
     causes = (temperature, top_p, quantised, low_probability_tail, routing)

@@ -37,20 +37,20 @@ class _Leaf:
 
 @dataclass(frozen=True)
 class _Node:
-    """One part of paths: what ends here, and what follows under one key or under several, each of them a label."""
+    """One part of paths: what ends here, what follows under one key, and what under every key, each of them a label."""
 
     leaves: list[_Leaf] = field(default_factory=list)
     named: dict[str, "_Node"] = field(default_factory=dict)
-    labelled: dict[tuple[str, ...], "_Node"] = field(default_factory=dict)
+    each: list["_Node"] = field(default_factory=list)
 
     def grow(self, family: Family, number: int, source: Source) -> None:
         """Add a source's path."""
         node, found = self, []
         for part in source.path.split("."):
             if part.startswith("{"):
-                label, _, keys = part[1:-1].partition(":")
-                found.append(label)
-                node = node.labelled.setdefault(tuple(keys.split("|")) if keys else (), _Node())
+                found.append(part[1:-1])
+                node.each[:] = node.each or [_Node()]
+                node = node.each[0]
             else:
                 node = node.named.setdefault(part, _Node())
         order = tuple(source.labels.get(label) or found.index(label) for label in family.labels[1:])
@@ -62,10 +62,9 @@ class _Node:
             for key, node in self.named.items():
                 if key in data:
                     node.walk(data[key], keys, found)
-            for wanted, node in self.labelled.items():
-                for key in wanted or data:
-                    if key in data:
-                        node.walk(data[key], (*keys, key), found)
+            for node in self.each:
+                for key, value in data.items():
+                    node.walk(value, (*keys, key), found)
         elif data.__class__ in _NUMBERS and math.isfinite(data):
             for leaf in self.leaves:
                 value = data if leaf.source.convert is None else _converted(leaf.source.convert, data)
@@ -110,6 +109,7 @@ def _read(families: Iterable[Family], row: Mapping[str, Any]) -> dict[str, Sampl
 
 def _merged(sources: list[Samples]) -> Samples:
     merged: Samples = {}
-    for samples in reversed(sources):
-        merged |= samples
+    for samples in sources:
+        for labels, value in samples.items():
+            merged.setdefault(labels, value)
     return merged

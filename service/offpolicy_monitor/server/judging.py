@@ -4,10 +4,11 @@ It turns a run's row into the terms it is judged by, and rows of alerts into epi
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Final
 
-from offpolicy_monitor.alerts import OF_ALL, PATHS, Episode, History, Terms, Timing
+from offpolicy_monitor.alerts import RULES, Episode, History, Rule, Terms, Timing, of_all, paths_of
 from offpolicy_monitor.alerts.judge import judge_steps, judge_timing, shown
 from offpolicy_monitor.methods import PRESETS, MethodRow, restored
 from offpolicy_monitor.store.histories import RunHistory
@@ -16,18 +17,28 @@ from offpolicy_monitor.store.locking import HeldRun
 FIELDS: Final = tuple(Episode.__dataclass_fields__)
 
 
+@dataclass(frozen=True)
 class RulesJudge:
-    """Implements store.judging.Judge."""
+    """Implements store.judging.Judge: `rules` on steps, and those on the wall clock."""
 
-    paths: Sequence[str] = PATHS
-    of_all: Collection[str] = OF_ALL
+    rules: Sequence[Rule] = RULES
+
+    @cached_property
+    def paths(self) -> Sequence[str]:
+        """The figures that the rules look at."""
+        return paths_of(self.rules)
+
+    @cached_property
+    def of_all(self) -> Collection[str]:
+        """Those of them that are of all gradient steps."""
+        return of_all(self.paths)
 
     def steps(
         self, run: HeldRun, history: RunHistory, before: Sequence[Mapping[str, Any]]
     ) -> tuple[list[dict[str, Any]], list[Mapping[str, Any]]]:
         """Judge the newest step; episodes of rules on the wall clock remain as they are."""
         open_ = [_episode(row) for row in before]
-        states, after = judge_steps(History(history.steps, history.columns), terms_of(run), open_)
+        states, after = judge_steps(History(history.steps, history.columns), terms_of(run), open_, self.rules)
         return [shown(state) for state in states], _rows({state.rule.name for state in states}, open_, after.values())
 
     def timing(

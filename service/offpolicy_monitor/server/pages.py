@@ -14,10 +14,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from offpolicy_monitor._version import __version__
 from offpolicy_monitor.errors import Refusal, Unavailable
+from offpolicy_monitor.figures import at
 from offpolicy_monitor.server import openapi, services
 from offpolicy_monitor.server.problems import SCOPE_KEY, response_to
 from offpolicy_monitor.server.threads import asks_the_store
-from offpolicy_monitor.store.fields import lookup
 
 HERE = Path(__file__).parent
 STATIC = {file.name: file for file in sorted((HERE / "static").iterdir())}
@@ -104,7 +104,7 @@ def _row(row: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, Any]:
 
 def _figure(figures: Mapping[str, Any], path: str) -> str:
     """Three significant digits; a dash where the run has no such figure."""
-    value = lookup(figures, path)
+    value = at(figures, path)
     return "–" if value is None else f"{value:.3g}"
 
 

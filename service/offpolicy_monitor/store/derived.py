@@ -4,7 +4,7 @@ A step keeps its summary and no figures until its summary goes into a block (sto
 the figures of every step. What was derived lately is kept: pages and scrapes ask for the newest step again and again.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -12,8 +12,8 @@ from typing import Any, Final
 import orjson
 from sqlalchemy import case
 
+from offpolicy_monitor.figures import HEADLINE, at
 from offpolicy_monitor.store.codec import unpack
-from offpolicy_monitor.store.fields import HEADLINE, lookup
 from offpolicy_monitor.store.tables import steps
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import DETAILS, StepSummary
@@ -22,8 +22,6 @@ from offpolicy_monitor.summary.step import DETAILS, StepSummary
 MOST_KEPT: Final = 128
 #: What a step's figures are read off: its figures where they are stored, else its summary.
 COLUMNS: Final = (steps.c.figures, case((steps.c.figures.is_(None), steps.c.summary)).label("derived_from"))
-#: The figures read off tables that are among the headline figures.
-_OF_HEADLINE: Final = tuple(name for name in DETAILS if any(path.startswith(f"{name}.") for path in HEADLINE))
 
 
 @dataclass(frozen=True)
@@ -43,16 +41,25 @@ class Figures:
     def at(self, path: str) -> float | None:
         """One of them, None where the step lacks it; of a summary no more is read than it takes."""
         if self.figures is not None:
-            return lookup(unpack(self.figures), path)
+            return at(unpack(self.figures), path)
         if self.derived_from is None:
             return None
-        part = needed(stored.from_bytes(self.derived_from), (path,))
-        return lookup(part.step_figures([name for name in DETAILS if path.startswith(f"{name}.")]), path)
+        return at(figures_for(needed(stored.from_bytes(self.derived_from), (path,)), (path,)), path)
 
 
-def for_headline(summary: StepSummary) -> dict[str, Any]:
-    """Figures of a step with all that fields.headline looks at."""
-    return summary.step_figures(_OF_HEADLINE)
+def figures_for(summary: StepSummary, paths: Iterable[str]) -> dict[str, Any]:
+    """Figures of a step with all that these paths look at, or these patterns."""
+    return summary.step_figures(details_of(paths))
+
+
+def details_of(paths: Iterable[str]) -> tuple[str, ...]:
+    """Of what these paths look at, what is read off tables."""
+    tops = {path.partition(".")[0] for path in paths}
+    return tuple(name for name in DETAILS if name in tops)
+
+
+#: What headline figures look at of it.
+OF_HEADLINE: Final = details_of(HEADLINE)
 
 
 def needed(summary: StepSummary, paths: Collection[str]) -> StepSummary:

@@ -5,12 +5,13 @@ one alone is missed; what updates move is of the last. Which figure is which is 
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, select
 
+from offpolicy_monitor.figures import at, with_correction
 from offpolicy_monitor.store import derived
-from offpolicy_monitor.store.derived import Figures, for_headline, needed
-from offpolicy_monitor.store.fields import headline
+from offpolicy_monitor.store.derived import Figures, figures_for, needed
 from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.locking import HeldRun
 from offpolicy_monitor.store.merging import Merged, merge_stored
@@ -36,27 +37,27 @@ def judged_figures(
     What `merges` lacks is read. `policy_version` is that of the last gradient step.
     """
     counting = step.counting
-    last = _headline(connection, run, counting[-1], merges)
-    if counting[-1].policy_version is not None:
-        last["policy_version"] = counting[-1].policy_version
+    last = {**_figures(connection, run, counting[-1], merges, paths), "policy_version": counting[-1].policy_version}
     whole = last if len(counting) == 1 else _merged(connection, run, counting, merges, of_all)
-    chosen = {path: (whole if path in of_all else last).get(path) for path in paths}
+    chosen = {path: at(whole if path in of_all else last, path) for path in paths}
     return {path: value for path, value in chosen.items() if value is not None}
 
 
-def _headline(connection: Connection, run: HeldRun, step: GradientStep, merges: Merges) -> dict[str, float]:
+def _figures(
+    connection: Connection, run: HeldRun, step: GradientStep, merges: Merges, paths: Collection[str]
+) -> Mapping[str, Any]:
     if step.id in merges:
-        return headline(merges[step.id].figures, run.correction)
+        return with_correction(merges[step.id].figures_for(paths), run.correction)
     kept = connection.execute(select(*derived.COLUMNS).where(steps.c.id == step.id)).one()
-    return headline(Figures(*kept).read(), run.correction)
+    return with_correction(Figures(*kept).read(), run.correction)
 
 
 def _merged(
     connection: Connection, run: HeldRun, gradient_steps: Sequence[GradientStep], merges: Merges, paths: Collection[str]
-) -> dict[str, float]:
-    """The headline figures at `paths` of the merge of all, in the order of their minibatches."""
+) -> Mapping[str, Any]:
+    """The figures of the merge of all that those at `paths` are among, in the order of their minibatches."""
     summaries = [needed(_summary(connection, run, step, merges), paths) for step in gradient_steps]
-    return headline(for_headline(merge_all(summaries)), run.correction)
+    return with_correction(figures_for(merge_all(summaries), paths), run.correction)
 
 
 def _summary(connection: Connection, run: HeldRun, step: GradientStep, merges: Merges) -> StepSummary:

@@ -6,7 +6,7 @@ outside of any transaction (store.finishing). A step that is still open is merge
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -14,7 +14,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, and_, bindparam, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
 
-from offpolicy_monitor.store.derived import for_headline
+from offpolicy_monitor.figures import HEADLINE
+from offpolicy_monitor.store.derived import OF_HEADLINE, details_of, figures_for
 from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.recent import Recent
 from offpolicy_monitor.store.records import Place, ShardRecord
@@ -53,7 +54,11 @@ class Merged:
     @cached_property
     def figures(self) -> dict[str, Any]:
         """Figures among which all headline figures are; computed once."""
-        return for_headline(self.merge)
+        return figures_for(self.merge, HEADLINE)
+
+    def figures_for(self, paths: Collection[str]) -> dict[str, Any]:
+        """Figures among which those at these paths are."""
+        return self.figures if set(details_of(paths)) <= set(OF_HEADLINE) else figures_for(self.merge, paths)
 
 
 #: A shard: its summary, where it is at hand, or that in its stored form.

@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, update
 
+from offpolicy_monitor.figures import headline
 from offpolicy_monitor.store import headlines
-from offpolicy_monitor.store.fields import headline
 from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.locking import HeldRun
 from offpolicy_monitor.store.merging import Merged

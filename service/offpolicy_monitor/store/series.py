@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, select
 
 from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.figures import is_headline, is_known
 from offpolicy_monitor.store import derived, headlines
 from offpolicy_monitor.store.derived import Figures
-from offpolicy_monitor.store.fields import is_headline, is_known
 from offpolicy_monitor.store.run_rows import run_id
 from offpolicy_monitor.store.step_rows import in_range
-from offpolicy_monitor.store.tables import OPEN, metrics, steps
+from offpolicy_monitor.store.tables import OPEN, metrics, runs, steps
 
 BATCH = 256
 
@@ -71,6 +71,10 @@ def _from_metrics(connection: Connection, run: int, field: str, first: int | Non
 
 
 def _from_figures(connection: Connection, run: int, field: str, first: int | None, last: int | None) -> Iterator[Point]:
+    """A figure of `correction` is that of the row which the run names now."""
+    if field.startswith("correction."):
+        correction = connection.execute(select(runs.c.correction).where(runs.c.id == run)).scalar_one()
+        field = f"methods.{correction}.{field.removeprefix('correction.')}"
     query = select(steps.c.step, steps.c.minibatch, *derived.COLUMNS).where(*in_range(run, first, last))
     query = query.where(steps.c.state != OPEN).order_by(steps.c.step, steps.c.minibatch)
     for row in connection.execution_options(yield_per=BATCH).execute(query):

@@ -13,8 +13,8 @@ from typing import Any, Final
 from offpolicy_monitor.summary.histogram import BINS, Histogram, Histograms, merge_histograms
 from offpolicy_monitor.summary.rows import Merge, Row, Table, count, magnitude, number
 from offpolicy_monitor.summary.sums import Sums, merge_sums
+from offpolicy_monitor.vocabulary import QUANTILES
 
-QUANTILES: Final = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 EXPONENT_CLAMP: Final = 80.0  # float32 overflows at exp(88.7)
 NEAR_ONE: Final = 0.5  # a mean ratio above this is read from sums of x - 1
 DEVIATION: Final = "log_ratio_deviation"

@@ -1,0 +1,62 @@
+"""docs/figures.md, and the tables of a gap's figures in docs/methods.md: all from the rows of the catalogue."""
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from offpolicy_monitor.figures import FIGURES, Figure
+from offpolicy_monitor.figures.rows.gaps import OF_SEQUENCES, OF_TOKENS
+
+from scripts.docs.markdown import table
+
+HEAD = """# Figures
+
+Every figure that is answered, by its path: the keys from the top of a step's answer to a number, joined by dots. The
+path is the same everywhere: `GET /v1/runs/{run}/series?field=` plots it, alert rules and diagnoses look at it. `{gap}`
+is `mismatch`, `staleness` or `total`, `{method}` the name of a row, `{index}` that of an entry of a list, from 0; what
+stands at `correction` is of the row that the run says it really uses. Formulas are in [methods.md](methods.md), the
+families that show gauges in [metrics.md](metrics.md).
+
+Kept narrow are the figures that are plotted over thousands of steps in milliseconds; any other is read out of the
+stored steps. A figure whose inputs were not sent is absent, never 0.
+
+This page is generated from `service/offpolicy_monitor/figures` by `make docs`.
+
+"""
+
+
+def figures_page() -> str:
+    """One row a figure."""
+    rows = ((f"`{one.path}`", one.unit, one.meaning, _gauge(one), _narrow(one), one.since) for one in FIGURES)
+    return HEAD + table(("figure", "unit", "meaning", "gauge", "kept narrow", "since"), rows)
+
+
+def token_table() -> str:
+    """The figures of a gap, those of one formula in one row."""
+    rows = ((_names(group), group[0].meaning, group[0].code, group[0].source) for group in _groups(OF_TOKENS))
+    return table(("figure", "formula", "code", "source"), rows)
+
+
+def sequence_table() -> str:
+    """The same of its sequences."""
+    rows = ((_names(group), group[0].meaning) for group in _groups(OF_SEQUENCES))
+    return table(("figure of `sequence`", "formula"), rows)
+
+
+def _groups(figures: Iterable[Figure]) -> list[list[Figure]]:
+    return [list(group) for _, group in groupby(figures, lambda one: (one.meaning, one.code, one.source))]
+
+
+def _names(group: Iterable[Figure]) -> str:
+    """Names as in a gap's answer, without the quantiles' own."""
+    return ", ".join(f"`{one.path.removesuffix('.{quantile}').rpartition('.')[2]}`" for one in group)
+
+
+def _gauge(figure: Figure) -> str:
+    if figure.gauge is None:
+        return ""
+    labels = ",".join(f'{name}="{value}"' for name, value in figure.gauge.labels.items())
+    return f"`offpolicy_{figure.gauge.family}{f'{{{labels}}}' if labels else ''}`"
+
+
+def _narrow(figure: Figure) -> str:
+    return ("yes" if figure.headline else "") if isinstance(figure.headline, bool) else ", ".join(figure.headline)

@@ -1,0 +1,31 @@
+"""The figures that are answered: one row a figure, and the one language that names them.
+
+path is the language; figure what a row is, rows the rows, catalogue all of them. It computes none, and knows neither
+torch nor the database.
+"""
+
+from offpolicy_monitor.figures.catalogue import (
+    FIGURES,
+    HEADLINE,
+    figure_at,
+    headline,
+    is_headline,
+    is_known,
+    with_correction,
+)
+from offpolicy_monitor.figures.figure import Figure, Gauge
+from offpolicy_monitor.figures.path import at, walk
+
+__all__ = [
+    "FIGURES",
+    "HEADLINE",
+    "Figure",
+    "Gauge",
+    "at",
+    "figure_at",
+    "headline",
+    "is_headline",
+    "is_known",
+    "walk",
+    "with_correction",
+]

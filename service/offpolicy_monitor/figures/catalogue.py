@@ -1,0 +1,63 @@
+"""The catalogue: every figure that is answered, and what follows from its rows.
+
+Whoever stores, plots, judges, exposes or documents figures asks here which there are. A new figure is a row in
+figures/rows and the module that reads it.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from offpolicy_monitor.figures.figure import Figure
+from offpolicy_monitor.figures.path import expression, matches
+from offpolicy_monitor.figures.rows.batch import BATCH
+from offpolicy_monitor.figures.rows.gaps import OF_SEQUENCES, OF_TOKENS
+from offpolicy_monitor.figures.rows.methods import CORRECTION, METHOD
+from offpolicy_monitor.figures.rows.tables import BREAKDOWNS, OUTLIERS, ROUTING, SIGNATURE, VERSIONS
+
+FIGURES: Final[tuple[Figure, ...]] = (
+    *BATCH,
+    *OF_TOKENS,
+    *OF_SEQUENCES,
+    *METHOD,
+    *CORRECTION,
+    *ROUTING,
+    *OUTLIERS,
+    *VERSIONS,
+    *BREAKDOWNS,
+    *SIGNATURE,
+)
+
+#: Patterns of what is stored in `metrics` for each step that counts. Some 80 figures a step.
+HEADLINE: Final = tuple(pattern for figure in FIGURES for pattern in figure.headlines)
+_HEADLINE_PARTS: Final = tuple(pattern.split(".") for pattern in HEADLINE)
+_ANY: Final = {figure.path: re.compile(expression(figure.path)) for figure in FIGURES}
+_KNOWN: Final = re.compile("|".join(f"(?:{one.pattern})" for one in _ANY.values()))
+_OF_HEADLINE: Final = re.compile("|".join(f"(?:{expression(pattern)})" for pattern in HEADLINE))
+
+
+def is_known(path: str) -> bool:
+    """Whether a step may have a figure of this path."""
+    return _KNOWN.fullmatch(path) is not None
+
+
+def figure_at(path: str) -> Figure | None:
+    """The row of the figure at a path; None where no step has one there."""
+    return next((figure for figure in FIGURES if _ANY[figure.path].fullmatch(path)), None)
+
+
+def is_headline(path: str) -> bool:
+    """Whether a figure of this path is in `metrics`."""
+    return _OF_HEADLINE.fullmatch(path) is not None
+
+
+def with_correction(figures: Mapping[str, Any], correction: str | None) -> Mapping[str, Any]:
+    """The figures, with those of the row that the trainer really uses at `correction` as well."""
+    methods = figures.get("methods", {})
+    return {**figures, "correction": methods[correction]} if correction in methods else figures
+
+
+def headline(figures: Mapping[str, Any], correction: str | None = None) -> dict[str, float]:
+    """The headline figures of a step that are present, by path; `correction` names the row in use."""
+    known = with_correction(figures, correction)
+    return {path: value for parts in _HEADLINE_PARTS for path, value in matches(known, parts)}

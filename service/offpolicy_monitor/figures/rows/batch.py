@@ -1,0 +1,45 @@
+"""Figures of a whole step, whatever the gap."""
+
+from typing import Final
+
+from offpolicy_monitor.figures.figure import Figure, gauge
+
+_STEP: Final = "`summary/step.py`"
+_ATTRIBUTION: Final = "`summary/attribution.py`"
+
+BATCH: Final = (
+    Figure("tokens", "tokens", "positions under the mask", headline=True),
+    Figure("sequences", "sequences", "as sent, empty ones too", headline=True),
+    Figure("empty_sequences", "sequences", "without a position under the mask", headline=True),
+    Figure(
+        "excluded_tokens.nonfinite", "tokens", "under the mask with a log-prob that is not finite", headline=True
+    ),
+    Figure("suspect_tokens.positive", "tokens", "with a log-prob above 0", headline=True),
+    Figure("suspect_tokens.exact_zero", "tokens", "with a sampling log-prob of exactly 0"),
+    Figure(
+        "zero_filled_tokens", "tokens", "of those, the ones to which the trainer gives less than -0.1", headline=True
+    ),
+    Figure(
+        "sequence_length_mean", "tokens", "under the mask over non-empty sequences", _STEP,
+        headline=True, gauge=gauge("sequence_length_tokens_mean"),
+    ),
+    Figure("entropy_mean", "nats", "mean of what was sent", _STEP, headline=True, gauge=gauge("entropy_nats_mean")),
+    Figure("reward_mean", "", "mean of what was sent", _STEP, headline=True),
+    Figure(
+        "policy_lag.mean", "versions", "`policy_version - policy_versions` over tokens of known version", _STEP,
+        headline=True, gauge=gauge("policy_lag_versions", stat="mean"),
+    ),
+    Figure(
+        "policy_lag.max", "versions", "the largest", _STEP,
+        headline=True, gauge=gauge("policy_lag_versions", stat="max"),
+    ),
+    *(
+        Figure(
+            f"attribution.{part}", "share of E[total^2]", f"`{formula}` over it, over tokens valid for all log-probs",
+            _ATTRIBUTION, headline=True, gauge=gauge("attribution_ratio", component=part),
+        )
+        for part, formula in (
+            ("mismatch", "E[m^2]"), ("staleness", "E[s^2]"), ("interaction", "2 E[m s]")
+        )
+    ),
+)  # fmt: skip

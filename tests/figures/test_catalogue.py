@@ -1,0 +1,160 @@
+"""The catalogue has every figure that is answered and no other; whoever names a figure means one of its rows."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from offpolicy_monitor.alerts import RULES, paths_of
+from offpolicy_monitor.diagnosis.evidence import JUMP
+from offpolicy_monitor.diagnosis.hypotheses import HYPOTHESES
+from offpolicy_monitor.families import BY_NAME, RUN_GAUGES
+from offpolicy_monitor.figures import FIGURES, HEADLINE, figure_at, is_headline, is_known, walk
+from offpolicy_monitor.figures.path import names
+
+from tests.figures.everything import CORRECTION, ROWS, post
+from tests.fixtures.application import JSON, Client, json_bytes, started
+
+#: What a step's answer says beside its figures.
+FACTS = {"step", "minibatch", "attempt", "received_shards", "shards", "policy_version", "minibatches"}
+#: Facts of a run that families show though no step answers them.
+RUN_FACTS = {"step", "policy_version", "last_batch", "coverage", "step_seconds", "open_since", "finished"}
+PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path) -> Iterator[Client]:
+    """A service with run `all`, whose steps have everything, and run `bare`, which has two log-probs."""
+    with started(tmp_path_factory.mktemp("figures"), migrated_file) as client:
+        post(client, "all", 0)
+        changes = json.dumps({"methods": ROWS, "correction": CORRECTION})
+        assert client.request("PATCH", "/v1/runs/all", content=changes, headers=JSON).status_code == 200
+        post(client, "all", 1)
+        bare = json_bytes(step=1)
+        assert client.post("/v1/runs/bare/batches", content=bare, headers=JSON).status_code == 200
+        yield client
+
+
+@pytest.fixture(scope="module")
+def answered(loaded: Client) -> dict[str, float]:
+    """Every number of the answer to a step that has everything, by its path."""
+    step = loaded.get("/v1/runs/all/steps/1").json()
+    return dict(walk({name: value for name, value in step.items() if name not in FACTS}))
+
+
+def test_every_figure_that_is_answered_is_a_row_of_the_catalogue(answered: dict[str, float]) -> None:
+    assert len(answered) > 1000
+    assert [path for path in answered if not is_known(path)] == []
+
+
+def test_every_row_of_the_catalogue_is_answered_by_a_step_that_has_everything(answered: dict[str, float]) -> None:
+    found = {figure.path for path in answered if (figure := figure_at(path)) is not None}
+    of_correction = {figure.path for figure in FIGURES if figure.path.startswith("correction.")}
+    absent = {figure.path for figure in FIGURES} - found - of_correction
+    # Rounded to no grid, there is no step to tell; the preset's threshold alone is not among the rows.
+    assert absent == {"signature.grid.step"}
+
+
+def test_every_figure_that_is_answered_can_be_plotted(loaded: Client, answered: dict[str, float]) -> None:
+    paths = {figure.path: path for path in answered if (figure := figure_at(path)) is not None}
+    for path in [*paths.values(), "breakdowns.label:engine.host.1.gaps.total.k3"]:
+        series = loaded.get("/v1/runs/all/series", params={"field": path})
+        assert series.status_code == 200, path
+        assert series.json()["value"][-1] == pytest.approx(answered[path], rel=1e-12), path
+
+
+@pytest.mark.parametrize("row", FIGURES, ids=lambda row: row.path)
+def test_a_figure_that_a_run_lacks_is_plotted_as_null(loaded: Client, row: Any) -> None:
+    path = row.path.format(
+        gap="total", quantile="0.5", method="none", index=0, lag=3, dimension="position", bucket="first"
+    )
+    series = loaded.get("/v1/runs/bare/series", params={"field": path})
+    assert series.status_code == 200
+    assert len(series.json()["value"]) == 1
+
+
+def test_figures_of_the_correction_in_use_are_plotted_whatever_its_name(
+    loaded: Client, answered: dict[str, float]
+) -> None:
+    for name in ("masked_token_fraction", "k3_kept"):
+        series = loaded.get("/v1/runs/all/series", params={"field": f"correction.{name}"}).json()
+        assert series["value"][-1] == answered[f"methods.{CORRECTION}.{name}"]
+
+
+def test_no_figure_has_two_rows() -> None:
+    paths = [figure.path for figure in FIGURES]
+    assert len(set(paths)) == len(paths)
+
+
+def test_every_figure_says_what_it_is() -> None:
+    assert [figure.path for figure in FIGURES if not figure.meaning] == []
+
+
+def test_what_is_kept_narrow_is_some_eighty_figures_of_a_run(answered: dict[str, float]) -> None:
+    narrow = [path for path in answered if is_headline(path) and not path.startswith("methods.")]
+    assert 60 < len(narrow) < 90
+    assert len(set(HEADLINE)) == len(HEADLINE)
+
+
+@pytest.mark.parametrize("family", RUN_GAUGES, ids=lambda family: family.name)
+def test_a_gauge_shows_figures_that_say_so(family: Any) -> None:
+    for source in family.sources:
+        path = source.path.format(
+            **{name: {"gap": "total", "quantile": "0.5"}.get(name, name) for name in names(source.path)}
+        )
+        figure = figure_at(path)
+        if figure is None:
+            assert source.path in RUN_FACTS or source.path.startswith("alerts.")
+        else:
+            assert figure.gauge is not None and figure.gauge.family == family.name
+
+
+def test_every_gauge_of_a_figure_is_a_family() -> None:
+    shown = {figure.gauge.family for figure in FIGURES if figure.gauge is not None}
+    assert {name for name in shown if name not in BY_NAME} == set()
+
+
+def test_every_path_of_a_rule_and_of_a_hypothesis_is_a_figure() -> None:
+    assert [path for path in paths_of(RULES) if path != "policy_version" and not is_known(path)] == []
+    shown = {path for hypothesis in HYPOTHESES for path in hypothesis.paths} - {JUMP}
+    assert [path for path in sorted(shown) if not is_known(path)] == []
+
+
+def named_in(section: str) -> set[str]:
+    """What a section of docs/protocol.md has between backticks."""
+    text = PROTOCOL.read_text().split(f"### {section}")[1].split("\n## ")[0].split("\n### ")[0]
+    return set(re.findall(r"`([a-z][a-z0-9_]*)`", text))
+
+
+def keys_under(*prefixes: str) -> set[str]:
+    """The fixed keys of the figures below these patterns."""
+    rest = [
+        figure.path.removeprefix(prefix) for figure in FIGURES for prefix in prefixes if figure.path.startswith(prefix)
+    ]
+    return {key for path in rest for key in re.sub(r"\{\w+\}", "", path).split(".") if key}
+
+
+def test_protocol_page_names_every_field_of_a_gap_and_no_other() -> None:
+    assert named_in("Fields of a gap") - {"d", "log_geometric_ratio"} == keys_under("gaps.{gap}.")
+
+
+def test_protocol_page_names_every_field_of_routing_and_no_other() -> None:
+    assert named_in("Fields of routing") - {"routing"} == keys_under("routing.{gap}.")
+
+
+def test_protocol_page_names_every_field_of_a_method() -> None:
+    thresholds = {name for row in ROWS for name in row} | {"threshold", "phi", "delta", "mean"}
+    assert keys_under("methods.{method}.") - thresholds <= named_in("Fields of a method")
+
+
+def test_protocol_page_names_every_mark_of_the_signature() -> None:
+    table = PROTOCOL.read_text().split("| mark | fields |")[1].split("\n\n")[0]
+    assert keys_under("signature.") <= set(re.findall(r"`([a-z][a-z0-9_]*)`", table))
+
+
+def test_protocol_page_names_every_detail_of_a_step() -> None:
+    text = PROTOCOL.read_text().split("## Reading")[1]
+    wanted = keys_under("breakdowns.{dimension}.{bucket}.", "outliers.{gap}.") | {"versions"}
+    assert wanted <= set(re.findall(r'[`"]([a-z][a-z0-9_]*)[`"]', text))
