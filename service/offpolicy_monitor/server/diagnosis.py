@@ -3,36 +3,31 @@
 Joins the store's summaries with the diagnosis package, which does the thinking. Knows no SQL.
 """
 
-from typing import Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request
 
 from offpolicy_monitor.diagnosis import collect, diagnose
 from offpolicy_monitor.server import models, openapi, services
-from offpolicy_monitor.server.answers import json_response
-from offpolicy_monitor.server.names import KnownRun
-from offpolicy_monitor.server.reading import First, Last
-from offpolicy_monitor.server.threads import StoreRoute
+from offpolicy_monitor.server.parameters import First, KnownRun, Last
+from offpolicy_monitor.server.threads import store_router
 
 #: The newest steps of the range that are looked at.
 MOST_STEPS: Final = 50
 
-router = APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute)
+router = store_router()
 
 
 @router.get(
     "/runs/{run}/diagnosis",
     summary="What causes the mismatch",
-    responses={
-        200: {"model": models.Diagnosis, "description": "Hypotheses, best first."},
-        **openapi.problems(404, 422, 503),
-    },
+    responses=openapi.answers(models.Diagnosis, "Hypotheses, best first.", 404),
 )
-def get_diagnosis(run: KnownRun, request: Request, first: First = None, last: Last = None) -> Response:
+def get_diagnosis(run: KnownRun, request: Request, first: First = None, last: Last = None) -> dict[str, Any]:
     """Of the newest 50 steps in the range that count, merged; `steps` names the first and the last of them."""
     store = services.of(request).store
     bitwise = store.run(run)["profile"] == "bitwise"
     found = store.summaries(run, first, last, MOST_STEPS)
     evidence = collect([summary for _, _, summary in found])
     steps = [found[0][0], found[-1][0]] if found else []
-    return json_response({"hypotheses": diagnose(evidence, bitwise), "steps": steps})
+    return {"hypotheses": diagnose(evidence, bitwise), "steps": steps}

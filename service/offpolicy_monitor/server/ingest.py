@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request, Response
 from offpolicy_monitor.server import openapi, services
 from offpolicy_monitor.server.answers import batch_answer, json_response
 from offpolicy_monitor.server.body import received
-from offpolicy_monitor.server.names import RunName
+from offpolicy_monitor.server.parameters import RunName
 
 router = APIRouter(prefix="/v1", tags=["batches"])
 

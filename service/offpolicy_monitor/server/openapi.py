@@ -82,6 +82,11 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
+def answers(model: type[models.Shape], description: str, *others: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route that asks the store: its answer, 422, 503, and other problems that it may have."""
+    return {200: {"model": model, "description": description}, **problems(*sorted({422, 503, *others}))}
+
+
 def problem_schemas() -> dict[str, Any]:
     """The components that problem responses refer to, which no route's return type brings in."""
     schema = models.ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}")

@@ -8,57 +8,43 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import APIRouter, Query, Request, Response
-from fastapi import Path as PathParameter
+from fastapi import Query, Request, Response
 
 from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.answers import json_response, render
 from offpolicy_monitor.server.changes import RunChanges, check_correction, read_changes, with_methods_in_effect
-from offpolicy_monitor.server.names import KnownRun
-from offpolicy_monitor.server.threads import StoreRoute
+from offpolicy_monitor.server.parameters import Cursor, First, KnownRun, Last, Limit, Minibatch, StepNumber
+from offpolicy_monitor.server.threads import store_router
 from offpolicy_monitor.store import Store
 from offpolicy_monitor.store.paging import Page
 
-LARGEST_INTEGER = (1 << 63) - 1
 #: Bytes of JSON after which a page of steps ends, and how many rows are in memory as more than their bytes.
 PAGE_BYTES, ROWS_AT_A_TIME = 4 << 20, 20
 
-Limit = Annotated[int, Query(ge=1, le=1000, description="Most rows in the answer.")]
-Cursor = Annotated[str | None, Query(max_length=256, description="`next_cursor` of the page before.")]
-First = Annotated[int | None, Query(alias="from", ge=0, le=LARGEST_INTEGER, description="First step.")]
-Last = Annotated[int | None, Query(alias="to", ge=0, le=LARGEST_INTEGER, description="Last step, included.")]
-StepNumber = Annotated[int, PathParameter(ge=0, le=LARGEST_INTEGER, description="Training step.")]
-Minibatch = Annotated[
-    int | None, Query(ge=0, le=LARGEST_INTEGER, description="Gradient step inside it; the last one if not named.")
-]
 By = Annotated[Literal["step", "minibatch"], Query(description="One row a training step, or one a gradient step.")]
 Field = Annotated[str, Query(max_length=200, description="Path of a figure: `gaps.mismatch.k3`.")]
 Points = Annotated[int, Query(ge=1, le=10_000, description="Most points; more steps are thinned out evenly.")]
 
-router = APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute)
+router = store_router()
 
 
-def _answers(model: type[models.Shape], description: str, *statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {200: {"model": model, "description": description}, **openapi.problems(*statuses)}
-
-
-@router.get("/runs", summary="Runs, newest first", responses=_answers(models.Runs, "A page of runs.", 422, 503))
-def list_runs(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
+@router.get("/runs", summary="Runs, newest first", responses=openapi.answers(models.Runs, "A page of runs."))
+def list_runs(request: Request, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
     """With last step, state and verdict."""
     page = services.of(request).store.runs(limit, cursor)
-    return json_response({"runs": page.rows, "next_cursor": page.next_cursor})
+    return {"runs": page.rows, "next_cursor": page.next_cursor}
 
 
-@router.get("/runs/{run}", summary="One run", responses=_answers(models.Run, "The run.", 404, 422, 503))
-def get_run(run: KnownRun, request: Request) -> Response:
+@router.get("/runs/{run}", summary="One run", responses=openapi.answers(models.Run, "The run.", 404))
+def get_run(run: KnownRun, request: Request) -> dict[str, Any]:
     """Profile, labels, method rows, last step, state and verdict."""
-    return json_response(with_methods_in_effect(services.of(request).store.run(run)))
+    return with_methods_in_effect(services.of(request).store.run(run))
 
 
 @router.patch(
     "/runs/{run}",
     summary="Change what is a run's own: profile, labels, method rows, thresholds",
-    responses=_answers(models.Run, "The run as it is now.", 400, 404, 413, 415, 422, 503),
+    responses=openapi.answers(models.Run, "The run as it is now.", 400, 404, 413, 415),
     openapi_extra=openapi.changes_body(RunChanges),
 )
 async def patch_run(run: KnownRun, request: Request) -> Response:
@@ -98,7 +84,7 @@ async def delete_run(run: KnownRun, request: Request) -> Response:
 @router.get(
     "/runs/{run}/steps",
     summary="Merged steps in order",
-    responses=_answers(models.Steps, "A page of steps.", 404, 422, 503),
+    responses=openapi.answers(models.Steps, "A page of steps.", 404),
 )
 def list_steps(
     run: KnownRun,
@@ -108,11 +94,11 @@ def list_steps(
     limit: Limit = 100,
     cursor: Cursor = None,
     by: By = "step",
-) -> Response:
+) -> dict[str, Any]:
     """By step: the last gradient step of each training step. A page ends after some 4 MiB, whatever the limit."""
     store = services.of(request).store
     rows, following = _rendered(lambda most, at: store.steps(run, first, last, most, at, by), limit, cursor)
-    return json_response({"steps": rows, "next_cursor": following})
+    return {"steps": rows, "next_cursor": following}
 
 
 def _rendered(
@@ -131,20 +117,20 @@ def _rendered(
 @router.get(
     "/runs/{run}/steps/{step}",
     summary="One merged gradient step",
-    responses=_answers(models.Step, "The step.", 404, 422, 503),
+    responses=openapi.answers(models.Step, "The step.", 404),
 )
-def get_step(run: KnownRun, step: StepNumber, request: Request, minibatch: Minibatch = None) -> Response:
+def get_step(run: KnownRun, step: StepNumber, request: Request, minibatch: Minibatch = None) -> dict[str, Any]:
     """The merge of what has arrived, also while shards are missing."""
-    return json_response(services.of(request).store.step(run, step, minibatch))
+    return services.of(request).store.step(run, step, minibatch)
 
 
 @router.get(
     "/runs/{run}/series",
     summary="One figure over the steps",
-    responses=_answers(models.Series, "Columns of equal length.", 404, 422, 503),
+    responses=openapi.answers(models.Series, "Columns of equal length.", 404),
 )
 def get_series(
     run: KnownRun, request: Request, field: Field, first: First = None, last: Last = None, points: Points = 1000
-) -> Response:
+) -> dict[str, Any]:
     """Columns for plotting; null where a step lacks the figure."""
-    return json_response(services.of(request).store.series(run, field, first, last, points))
+    return services.of(request).store.series(run, field, first, last, points)

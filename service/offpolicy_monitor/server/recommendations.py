@@ -7,15 +7,13 @@ Knows no SQL.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request
 
 from offpolicy_monitor.methods import METHODS, Method
 from offpolicy_monitor.methods.curve import Curve
 from offpolicy_monitor.server import models, openapi, services
-from offpolicy_monitor.server.answers import json_response
-from offpolicy_monitor.server.names import KnownRun
-from offpolicy_monitor.server.reading import First, Last
-from offpolicy_monitor.server.threads import StoreRoute
+from offpolicy_monitor.server.parameters import First, KnownRun, Last
+from offpolicy_monitor.server.threads import store_router
 from offpolicy_monitor.summary.recommend import preset_states, recommend
 from offpolicy_monitor.summary.step import StepSummary
 
@@ -25,31 +23,26 @@ MOST_STEPS: Final = 50
 Target = Annotated[float, Query(gt=0, lt=1, description="Wanted share of tokens dropped.")]
 Place = tuple[str, str, str, str]
 
-router = APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute)
+router = store_router()
 
 
 @router.get(
     "/runs/{run}/recommendations",
     summary="Thresholds for a wanted mask rate",
-    responses={
-        200: {"model": models.Recommendations, "description": "A threshold a bound, and the state of every preset."},
-        **openapi.problems(404, 422, 503),
-    },
+    responses=openapi.answers(models.Recommendations, "A threshold a bound, and the state of every preset.", 404),
 )
 def get_recommendations(
     run: KnownRun, request: Request, target: Target = 0.01, first: First = None, last: Last = None
-) -> Response:
+) -> dict[str, Any]:
     """From the newest 50 steps in the range that count. A rule with two bounds is given half of `target` on each."""
     found = services.of(request).store.summaries(run, first, last, MOST_STEPS)
     summaries = [summary for _, _, summary in found]
-    return json_response(
-        {
-            "target": target,
-            "methods": list(_thresholds(summaries, target)),
-            "presets": preset_states(summaries),
-            "steps": [found[0][0], found[-1][0]] if found else [],
-        }
-    )
+    return {
+        "target": target,
+        "methods": list(_thresholds(summaries, target)),
+        "presets": preset_states(summaries),
+        "steps": [found[0][0], found[-1][0]] if found else [],
+    }
 
 
 def _thresholds(summaries: Sequence[StepSummary], target: float) -> Iterator[dict[str, Any]]:

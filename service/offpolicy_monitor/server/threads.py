@@ -9,11 +9,12 @@ from functools import partial, wraps
 from inspect import iscoroutinefunction
 from typing import Any
 
-from fastapi import Request
+from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
 
 from offpolicy_monitor.server import services
+from offpolicy_monitor.server.answers import json_response
 from offpolicy_monitor.server.room import with_room
 
 
@@ -29,11 +30,28 @@ def asks_the_store(endpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class StoreRoute(APIRoute):
-    """A route whose endpoint asks the store, unless it is a coroutine and sees to it itself. Its answers need room."""
+    """A route whose endpoint asks the store and gives a value, which is answered as JSON. Its answers need room.
+
+    A coroutine sees to all of it itself.
+    """
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer where there is room for one more answer."""
         await with_room(super().handle, scope, receive, send)
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        super().__init__(path, endpoint if iscoroutinefunction(endpoint) else asks_the_store(endpoint), **options)
+        asked = endpoint if iscoroutinefunction(endpoint) else asks_the_store(_as_json(endpoint))
+        super().__init__(path, asked, **{**options, "response_model": None})
+
+
+def store_router() -> APIRouter:
+    """A router for questions to the store."""
+    return APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute)
+
+
+def _as_json(endpoint: Callable[..., Any]) -> Callable[..., Response]:
+    @wraps(endpoint)
+    def answer(**values: Any) -> Response:
+        return json_response(endpoint(**values))
+
+    return answer

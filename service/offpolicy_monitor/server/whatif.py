@@ -7,19 +7,17 @@ Knows no SQL.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request
 
 from offpolicy_monitor.errors import Refusal, quoted
 from offpolicy_monitor.methods import GAPS, METHODS, Method
 from offpolicy_monitor.methods.curve import Curve
 from offpolicy_monitor.methods.model import Choice, Form
 from offpolicy_monitor.server import models, openapi, services
-from offpolicy_monitor.server.answers import json_response
-from offpolicy_monitor.server.names import KnownRun
-from offpolicy_monitor.server.reading import First, Last
-from offpolicy_monitor.server.threads import StoreRoute
+from offpolicy_monitor.server.parameters import First, KnownRun, Last
+from offpolicy_monitor.server.threads import store_router
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables.whatif import is_kept, whatif_curve
@@ -36,7 +34,7 @@ Thresholds = Annotated[
     Query(alias="threshold", max_length=MOST_THRESHOLDS, description="Points of interest; repeat it for several."),
 ]
 
-router = APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute)
+router = store_router()
 
 #: What methods may be told beside thresholds, by name: each is a query parameter.
 OPTIONS: Final[Mapping[str, Choice]] = {
@@ -44,7 +42,7 @@ OPTIONS: Final[Mapping[str, Choice]] = {
 }
 
 
-def with_options(route: Callable[..., Response]) -> Callable[..., Response]:
+def with_options(route: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
     """The route with a query parameter for each of OPTIONS, in place of its `options`."""
     declared = signature(route)
     asked = [
@@ -63,10 +61,7 @@ def _query(choice: Choice) -> object:
 @router.get(
     "/runs/{run}/whatif",
     summary="What a rule would drop at other thresholds",
-    responses={
-        200: {"model": models.WhatIf, "description": "A curve; two-sided rules have one a bound."},
-        **openapi.problems(404, 422, 503),
-    },
+    responses=openapi.answers(models.WhatIf, "A curve; two-sided rules have one a bound.", 404),
 )
 @with_options
 def get_whatif(
@@ -79,7 +74,7 @@ def get_whatif(
     first: First = None,
     last: Last = None,
     **options: str | None,
-) -> Response:
+) -> dict[str, Any]:
     """Of the last gradient step of each step in the range, up to 200 of them spread evenly; `steps` names the first and
     the last one read. Without `threshold`, at the histograms' own edges, where counts are exact. Steps times thresholds
     are bounded by OFFPOLICY_MAX_WHATIF_POINTS."""
@@ -98,19 +93,17 @@ def get_whatif(
     answers = {
         name: whatif_curve(summaries, gap, curve, threshold, found.reweights) for name, curve in form.kept.items()
     }
-    return json_response(
-        {
-            "method": method,
-            "gap": gap,
-            "level": level,
-            **{name: value for name, value in options.items() if value is not None},
-            "steps": [read[0][0], read[-1][0]] if read else [],
-            "steps_read": len(read),
-            "steps_in_range": in_range,
-            "max_error": max(answer["max_error"] for answer in answers.values()),
-            **(answers if found.only is None else answers[found.only]),
-        }
-    )
+    return {
+        "method": method,
+        "gap": gap,
+        "level": level,
+        **{name: value for name, value in options.items() if value is not None},
+        "steps": [read[0][0], read[-1][0]] if read else [],
+        "steps_read": len(read),
+        "steps_in_range": in_range,
+        "max_error": max(answer["max_error"] for answer in answers.values()),
+        **(answers if found.only is None else answers[found.only]),
+    }
 
 
 def _form(method: Method, level: str, asked: Mapping[str, str | None]) -> Form:

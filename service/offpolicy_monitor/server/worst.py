@@ -3,15 +3,13 @@
 Joins the store's summary with summary.tables.worst_figures. Knows no SQL.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request
 
 from offpolicy_monitor.server import models, openapi, services
-from offpolicy_monitor.server.answers import json_response
-from offpolicy_monitor.server.names import KnownRun
-from offpolicy_monitor.server.reading import LARGEST_INTEGER, Minibatch
-from offpolicy_monitor.server.threads import StoreRoute
+from offpolicy_monitor.server.parameters import LARGEST_INTEGER, KnownRun, Minibatch
+from offpolicy_monitor.server.threads import store_router
 from offpolicy_monitor.summary.tables.worst_figures import worst_figures
 from offpolicy_monitor.vocabulary import Gap
 
@@ -23,16 +21,13 @@ By = Annotated[
     Query(description="Rankings by this figure alone; else by all three."),
 ]
 
-router = APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute)
+router = store_router()
 
 
 @router.get(
     "/runs/{run}/worst",
     summary="The worst sequences of a step",
-    responses={
-        200: {"model": models.Worst, "description": "Sequences, worst first."},
-        **openapi.problems(404, 410, 422, 503),
-    },
+    responses=openapi.answers(models.Worst, "Sequences, worst first.", 404, 410),
 )
 def get_worst(
     run: KnownRun,
@@ -42,8 +37,8 @@ def get_worst(
     limit: Limit = 10,
     gap: OfGap = None,
     by: By = None,
-) -> Response:
+) -> dict[str, Any]:
     """Of one gradient step, the last one of its step if not named; the merge of what has arrived."""
     step, minibatch, summary = services.of(request).store.summary(run, step, minibatch)
     found = worst_figures(summary, gap, by, limit)
-    return json_response({"sequences": [{"step": step, "minibatch": minibatch, **sequence} for sequence in found]})
+    return {"sequences": [{"step": step, "minibatch": minibatch, **sequence} for sequence in found]}
