@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from offpolicy_monitor.errors import Unavailable
-from offpolicy_monitor.server.background import keep_sweeping, warm_up
+from offpolicy_monitor.server.background import SWEEP, keep, warm_up
 from structlog.testing import capture_logs
 
 FAILURES = [Unavailable(503, "store-unavailable", "away"), ZeroDivisionError("a defect"), OSError("broken")]
@@ -24,7 +24,7 @@ def test_sweeping_goes_on_after_any_failure_and_says_what_it_was(failure: Except
                 raise failure
             return 4
 
-        task = asyncio.create_task(keep_sweeping(sweep, 0.001))
+        task = asyncio.create_task(keep(SWEEP, sweep, 0.001))
         await asyncio.wait_for(third.wait(), 10)
         await asyncio.sleep(0)
         assert not task.done()

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -26,7 +27,7 @@ from offpolicy_monitor.pipeline.readers import Readers
 from offpolicy_monitor.pipeline.stages import Pipeline
 from offpolicy_monitor.pipeline.values import Measurer
 from offpolicy_monitor.pipeline.writer import Writer
-from offpolicy_monitor.server import background
+from offpolicy_monitor.server.background import GIVE_BACK, PURGE, SWEEP, TIDY, WATCH, keep, warm_up
 from offpolicy_monitor.server.documents import Document, Documents
 from offpolicy_monitor.server.exporting import Exported
 from offpolicy_monitor.server.judging import RulesJudge
@@ -155,12 +156,12 @@ def _beside(services: Services, leader: Leader, threads: Executor) -> Iterator[C
         return upkeep.tidy(settings.settle_after, settings.block_steps, turn) + upkeep.give_back(turn)
 
     sweep = led(lambda: upkeep.sweep(time.time(), settings.step_timeout, turn))
-    yield background.warm_up(pipeline.warm_up, is_warm)
-    yield background.keep_sweeping(sweep, settings.step_timeout / SWEEPS_PER_TIMEOUT)
-    yield background.keep_watching(led(lambda: upkeep.watch(settings.run_expiry, turn)), WATCH_SECONDS)
-    yield background.keep_purging(led(lambda: upkeep.purge(turn)), PURGE_SECONDS)
-    yield background.keep_tidying(led(tidy), TIDY_SECONDS)
-    yield background.keep_small(Idle(), GIVE_BACK_SECONDS)
+    yield warm_up(pipeline.warm_up, is_warm)
+    yield keep(SWEEP, sweep, settings.step_timeout / SWEEPS_PER_TIMEOUT)
+    yield keep(WATCH, led(lambda: upkeep.watch(settings.run_expiry, turn)), WATCH_SECONDS)
+    yield keep(PURGE, led(lambda: upkeep.purge(turn)), PURGE_SECONDS)
+    yield keep(TIDY, led(tidy), TIDY_SECONDS)
+    yield keep(GIVE_BACK, partial(asyncio.to_thread, Idle().give_back), GIVE_BACK_SECONDS)
 
 
 def turn_of(writer: Writer) -> Turn:
