@@ -66,6 +66,14 @@ def test_architecture_page_names_every_room() -> None:
     assert not missing
 
 
+def test_the_glossary_says_each_word_once() -> None:
+    lines = [line for line in (DOCS / "glossary.md").read_text().splitlines() if line.startswith("| ")]
+    words = [word.strip() for line in lines for word in line.split("|")[1].split(",") if word.strip() != "word"]
+    assert len(words) == len(set(words))
+    asked = {"rule", "method", "row", "preset", "band", "figure", "table", "shard", "step", "attempt", "verdict"}
+    assert asked <= set(words)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_to_files(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):

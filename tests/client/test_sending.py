@@ -12,7 +12,7 @@ import pytest
 from offpolicy_monitor import Monitor
 from offpolicy_monitor.client.connection import Connection
 from offpolicy_monitor.client.mistakes import Lost, Mistake
-from offpolicy_monitor.client.verdict import Tries, Verdict
+from offpolicy_monitor.client.outcome import Outcome, Tries
 from offpolicy_monitor.errors import ConfigurationError
 
 from tests.client.batches import batch, nbytes
@@ -176,10 +176,10 @@ def test_an_answer_that_is_cut_off_is_asked_for_again() -> None:
 
 
 def test_a_defect_after_many_waits_is_the_first_defect() -> None:
-    tries, busy, defect = Tries(), Verdict("again", "503"), Verdict("again", "500", most=5)
+    tries, busy, defect = Tries(), Outcome("again", "503"), Outcome("again", "500", most=5)
     assert all(tries.again(busy) for _ in range(50))
     assert [tries.again(defect) for _ in range(5)] == [True] * 4 + [False]
-    assert not Tries().again(Verdict("sent")) and not Tries().again(Verdict("refused", "422"))
+    assert not Tries().again(Outcome("sent")) and not Tries().again(Outcome("refused", "422"))
 
 
 def test_a_duplicate_is_sent_and_said_to_be_one() -> None:

@@ -10,16 +10,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from offpolicy_monitor.client import verdict
+from offpolicy_monitor.client import outcome
 from offpolicy_monitor.client.backoff import delay
 from offpolicy_monitor.client.connection import JSON, Answer, Connection
 from offpolicy_monitor.client.counters import Counters
 from offpolicy_monitor.client.halves import Halves
+from offpolicy_monitor.client.outcome import Outcome, Tries
 from offpolicy_monitor.client.patience import Patience
 from offpolicy_monitor.client.queue import ByteQueue
 from offpolicy_monitor.client.run import Run
 from offpolicy_monitor.client.shard import Buffers, Shard
-from offpolicy_monitor.client.verdict import Tries, Verdict
 from offpolicy_monitor.wire.frame import MEDIA_TYPE
 
 #: What answers to a trainer are: some tens of KB. Whatever sends more is no such service.
@@ -87,7 +87,7 @@ class Sender:
         if self._queue.done(ticket):
             self._count(found)
 
-    def _rest(self, ticket: int, found: Verdict) -> bool:
+    def _rest(self, ticket: int, found: Outcome) -> bool:
         """Wait before the next attempt; False where the shard was given up meanwhile, of which nothing is said here."""
         if not self._queue.holds(ticket):
             return False
@@ -100,16 +100,16 @@ class Sender:
         """Sleep until an attempt may be made; False where the shard was dropped meanwhile."""
         return self._queue.rest(ticket, self._again_at - time.monotonic())
 
-    def _try(self, shard: Shard) -> Verdict:
+    def _try(self, shard: Shard) -> Outcome:
         """One attempt."""
         try:
             refusal = self._run.learn(self._exchange, shard)
             if refusal is not None:
-                return verdict.of_answer(refusal)
+                return outcome.of_answer(refusal)
             ready = self._run.ready(shard, self._halves)
-            return Verdict("sent") if ready is None else self._post(ready)
+            return Outcome("sent") if ready is None else self._post(ready)
         except OSError as error:
-            found = verdict.of_failure(error)
+            found = outcome.of_failure(error)
             if found.in_vain:
                 self._patience.in_vain()
             return found
@@ -118,16 +118,16 @@ class Sender:
         """A request, waited for as long as those before it have taught."""
         return self._connection.exchange(method, path, body, media_type, self._patience.seconds, ANSWER_BYTES)
 
-    def _post(self, shard: Shard) -> Verdict:
+    def _post(self, shard: Shard) -> Outcome:
         body = shard.body(self._run.attempt)
         self._counters.add("sent_bytes", sum(memoryview(part).nbytes for part in body))
         begun = time.monotonic()
         answer = self._exchange("POST", f"{self._run.path}/batches", body, MEDIA_TYPE)
         if self._run.outdated(answer):
-            return Verdict("again", str(answer.status), answer.detail, most=verdict.OUTDATED_ATTEMPTS)
+            return Outcome("again", str(answer.status), answer.detail, most=outcome.OUTDATED_ATTEMPTS)
         if self._run.taken(answer, shard):
-            return Verdict("again", "attempt", answer.detail, most=verdict.OUTDATED_ATTEMPTS)
-        found = verdict.of_answer(answer)
+            return Outcome("again", "attempt", answer.detail, most=outcome.OUTDATED_ATTEMPTS)
+        found = outcome.of_answer(answer)
         if found.stored and not found.duplicate:
             self._run.own = True
             self._patience.stored_after(time.monotonic() - begun)
@@ -150,7 +150,7 @@ class Sender:
         first = self._halves.find(shard.rollout) if shard.is_later_half else None
         return None if first is None else shard.joined(first)
 
-    def _count(self, found: Verdict) -> None:
+    def _count(self, found: Outcome) -> None:
         if found.kind == "sent":
             self._counters.add("sent")
             self._counters.add("duplicates", int(found.duplicate))
@@ -167,7 +167,7 @@ class Sender:
         except OSError as error:
             self._counters.tell("run", f"profile and labels not set: {error}")
             return
-        found = verdict.of_answer(answer)
+        found = outcome.of_answer(answer)
         self._run.changed = found.kind != "again"
         if found.kind == "refused":
             self._counters.tell("run", f"profile and labels not set: {found.message}")

@@ -1,6 +1,6 @@
 """Poster: posts one record and returns when the service has stored it, whatever it takes meanwhile.
 
-Shares the trainer's connection, its verdicts and its back-off; unlike the trainer it waits for the service, for a dump
+Shares the trainer's connection, its outcomes and its back-off; unlike the trainer it waits for the service, for a dump
 does not run away. It knows no files.
 """
 
@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from offpolicy_monitor.client import backoff, verdict
+from offpolicy_monitor.client import backoff, outcome
 from offpolicy_monitor.client.connection import JSON, Connection
 from offpolicy_monitor.client.files.record import Record
 from offpolicy_monitor.client.patience import Patience
@@ -36,7 +36,7 @@ class Poster:
     def post(self, record: Record, attempt: int | None) -> bool:
         """Whether the service had it already. Raises Refusal where it is refused, Unavailable where patience ends."""
         media_type, body = body_of(record, attempt)
-        begun, failures, said, tries = time.monotonic(), 0, "", verdict.Tries()
+        begun, failures, said, tries = time.monotonic(), 0, "", outcome.Tries()
         while tries.again(found := self._tried(body, media_type)) and found.kind == "again":
             failures += 1
             if self.patience is not None and time.monotonic() - begun >= self.patience:
@@ -49,16 +49,16 @@ class Poster:
             self.say(f"{self.url} answers again")
         return self._judged(found)
 
-    def _tried(self, body: Iterable[bytes | memoryview], media_type: str) -> verdict.Verdict:
+    def _tried(self, body: Iterable[bytes | memoryview], media_type: str) -> outcome.Outcome:
         try:
-            return verdict.of_answer(self.connection.exchange("POST", self.path, body, media_type, self.wait.seconds))
+            return outcome.of_answer(self.connection.exchange("POST", self.path, body, media_type, self.wait.seconds))
         except (OSError, HTTPException) as error:
-            found = verdict.of_failure(error)
+            found = outcome.of_failure(error)
             if found.in_vain:
                 self.wait.in_vain()
             return found
 
-    def _judged(self, found: verdict.Verdict) -> bool:
+    def _judged(self, found: outcome.Outcome) -> bool:
         if found.kind == "sent":
             return found.duplicate
         if found.kind == "again":

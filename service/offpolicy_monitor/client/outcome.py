@@ -1,4 +1,4 @@
-"""Verdict: what an answer, or none, means for the shard that was posted. The rules as rows.
+"""Outcome: what an answer, or none, means for the shard that was posted.
 
 Knows statuses of the contract and which of them are worth another attempt. Knows no threads and no queue.
 """
@@ -24,7 +24,7 @@ BROKEN_ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Outcome:
     """What to do: count as sent, post again (at most `most` times for this), post whole, or count as refused."""
 
     kind: Kind
@@ -43,29 +43,29 @@ class Tries:
     def __init__(self) -> None:
         self._met: Counter[tuple[str, int]] = Counter()
 
-    def again(self, found: Verdict) -> bool:
+    def again(self, found: Outcome) -> bool:
         """Whether to post again after this."""
         trouble = (found.reason, found.most)
         self._met[trouble] += 1
         return found.kind in ("again", "gone") and self._met[trouble] < found.most
 
 
-def of_answer(answer: Answer) -> Verdict:
-    """The verdict on an answer."""
+def of_answer(answer: Answer) -> Outcome:
+    """The outcome of an answer."""
     status, said = answer.status, answer.document
     if 200 <= status < 300:
-        return Verdict("sent", duplicate=said.get("duplicate") is True, stored=said.get("stored", True) is True)
+        return Outcome("sent", duplicate=said.get("duplicate") is True, stored=said.get("stored", True) is True)
     if status == ROLLOUT_GONE:
-        return Verdict("gone", "410", answer.detail)
+        return Outcome("gone", "410", answer.detail)
     if status in TEMPORARY or status >= 500:
         most = DEFECT_ATTEMPTS if status == DEFECT else ALWAYS
-        return Verdict("again", str(status), answer.detail, answer.retry_after, most)
-    return Verdict("refused", str(status), answer.detail)
+        return Outcome("again", str(status), answer.detail, answer.retry_after, most)
+    return Outcome("refused", str(status), answer.detail)
 
 
-def of_failure(error: Exception) -> Verdict:
-    """The verdict on a connection that failed, before or after the body was sent."""
+def of_failure(error: Exception) -> Outcome:
+    """The outcome of a connection that failed, before or after the body was sent."""
     message = f"{type(error).__name__}: {error}".rstrip(": ")
     broken = isinstance(error, BrokenPipeError | ConnectionResetError)
     most = BROKEN_ATTEMPTS if broken else ALWAYS
-    return Verdict("again", "connection", message, None, most, in_vain=isinstance(error, TimeoutError))
+    return Outcome("again", "connection", message, None, most, in_vain=isinstance(error, TimeoutError))
