@@ -29,6 +29,12 @@ def lengths(rule: Rule, severity: Severity, history: History, terms: Terms) -> N
     return found
 
 
+def ever(rule: Rule, severity: Severity, history: History, terms: Terms) -> bool:
+    """Whether the threshold was breached at any step: cheaper than how long it was, and most never are."""
+    values, threshold = measured(rule, history, terms), rule.threshold_for(severity, terms)
+    return threshold is not None and bool((values > threshold if rule.above else values < threshold).any())
+
+
 def active(rule: Rule, severity: Severity, history: History, terms: Terms) -> Flags:
     """[n] whether the breach has lasted long enough at each step."""
     return np.asarray(lengths(rule, severity, history, terms) >= rule.steps_for(severity, terms))

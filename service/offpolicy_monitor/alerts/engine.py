@@ -10,7 +10,7 @@ from typing import Final, Literal
 import numpy as np
 
 from offpolicy_monitor.alerts.breaches import lengths, measured
-from offpolicy_monitor.alerts.history import History
+from offpolicy_monitor.alerts.history import Column, History
 from offpolicy_monitor.alerts.rule import Rule, Severity, Terms
 
 State = Literal["disabled", "silent", "quiet", "pending", "active"]
@@ -48,28 +48,31 @@ def _states(rule: Rule, history: History, terms: Terms) -> Iterator[RuleState]:
     if not terms.enabled(rule.name):
         yield from (RuleState(rule, severity, "disabled") for severity in rule.severities)
         return
-    missing = tuple(path for path in rule.inputs if np.isnan(history.column(path)[-PATIENCE:]).all())
+    missing = tuple(path for path in rule.inputs if history.lacks(path, PATIENCE))
     if missing:
         yield from (RuleState(rule, severity, "silent", missing=missing) for severity in rule.severities)
         return
-    values = measured(rule, history, terms)
-    known = np.flatnonzero(~np.isnan(values))
-    last = int(known[-1]) if len(known) else None
+    last, value = _last(measured(rule, history, terms))
     for severity in rule.severities:
-        yield _state(rule, severity, history, terms, last)
+        yield _state(rule, severity, history, terms, last, value)
 
 
-def _state(rule: Rule, severity: Severity, history: History, terms: Terms, last: int | None) -> RuleState:
-    """`last` is the place of the last value, None where there is none yet."""
+def _last(values: Column) -> tuple[int, float]:
+    """The place and the value of the last number; (-1, NaN) where there is none yet."""
+    known = np.flatnonzero(~np.isnan(values)) if len(values) and np.isnan(values[-1]) else range(len(values))
+    return (int(known[-1]), float(values[known[-1]])) if len(known) else (-1, np.nan)
+
+
+def _state(rule: Rule, severity: Severity, history: History, terms: Terms, last: int, value: float) -> RuleState:
     threshold, required = rule.threshold_for(severity, terms), rule.steps_for(severity, terms)
     if threshold is None:
         return RuleState(rule, severity, "disabled")
-    if last is None:
+    if last < 0:
         return RuleState(rule, severity, "quiet", None, threshold, required)
-    run_lengths, value = lengths(rule, severity, history, terms), float(measured(rule, history, terms)[last])
-    lasting = int(run_lengths[last])
-    if not lasting:
+    if not (value > threshold if rule.above else value < threshold):
         return RuleState(rule, severity, "quiet", value, threshold, required)
+    run_lengths = lengths(rule, severity, history, terms)
+    lasting = int(run_lengths[last])
     state: State = "active" if lasting >= required else "pending"
     # The run began at the last place before this one where its length was 1.
     first = int(np.flatnonzero(run_lengths[: last + 1] == 1)[-1])

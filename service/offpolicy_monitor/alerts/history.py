@@ -31,7 +31,13 @@ class History:
 
     def column(self, path: str) -> Column:
         """[n] float64, NaN where a step lacks the figure, or where no step has it."""
-        return self.columns.get(path, np.full(len(self.steps), np.nan))
+        found = self.columns.get(path)
+        return np.full(len(self.steps), np.nan) if found is None else found
+
+    def lacks(self, path: str, steps: int) -> bool:
+        """Whether none of the last so many steps has the figure."""
+        column = self.column(path)
+        return bool(np.isnan(column[-1:]).all() and np.isnan(column[-steps:]).all())
 
     def once(self, name: str, measure: Callable[[], Column]) -> Column:
         """What `measure` gives, computed once: rules that are made of other rules ask for the same again."""

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from offpolicy_monitor.alerts import trends
-from offpolicy_monitor.alerts.breaches import active, lengths
+from offpolicy_monitor.alerts.breaches import active, ever, lengths
 from offpolicy_monitor.alerts.history import Column, History
 from offpolicy_monitor.alerts.rule import Measure, Rule, Terms
 
@@ -176,7 +176,10 @@ def dominates(share: str, threshold: float, breaching: Sequence[Rule]) -> Measur
     """A component's share of the total second moment at steps where one of the rules is beyond its warning; else 0."""
 
     def measure(history: History, terms: Terms) -> Column:
-        off = np.any([lengths(rule, "warning", history, terms) > 0 for rule in breaching], axis=0)
+        off = np.zeros(len(history.steps), np.bool_)
+        for rule in breaching:
+            if ever(rule, "warning", history, terms):
+                off |= lengths(rule, "warning", history, terms) > 0
         values = history.column(share)
         return np.where(np.isnan(values), np.nan, np.where(off & (values > threshold), values, 0.0))
 
@@ -189,8 +192,9 @@ def together(rules: Sequence[Rule], window: int) -> Measure:
     def measure(history: History, terms: Terms) -> Column:
         found = np.zeros(len(history.steps))
         for rule in rules:
-            if terms.enabled(rule.name):
-                flags = np.any([active(rule, severity, history, terms) for severity in rule.severities], axis=0)
+            breached = [severity for severity in rule.severities if ever(rule, severity, history, terms)]
+            if breached and terms.enabled(rule.name):
+                flags = np.any([active(rule, severity, history, terms) for severity in breached], axis=0)
                 found += trends.count_within(flags.astype(np.float64), window) > 0
         return found
 

@@ -19,14 +19,19 @@ def ewma(values: Column, span: int) -> Column:
 
     The weights are divided by their sum, so that the first values do not count more than their age allows.
     """
-    decay = 1 - 2 / (span + 1)
+    decay, known = 1 - 2 / (span + 1), ~np.isnan(values)
     means = np.full(len(values), np.nan)
-    whole = weight = 0.0
-    for place, value in enumerate(values.tolist()):
-        if value == value:
-            whole, weight = decay * whole + value, decay * weight + 1
-            means[place] = whole / weight
+    means[known] = _decayed(values[known], decay) / _decayed(np.ones(int(known.sum())), decay)
     return means
+
+
+def _decayed(values: Column, decay: float) -> Column:
+    """[n] the sum of all values so far with weights decay^age: of twice as many with each round."""
+    sums, shift = values.copy(), 1
+    while shift < len(sums):
+        sums[shift:] += decay**shift * sums[:-shift]
+        shift *= 2
+    return sums
 
 
 def baseline(values: Column) -> Column:

@@ -6,7 +6,7 @@ Every function takes the caller's connection. What a rule is, is not known here:
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, delete, insert, or_, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, insert, or_, select, update
 
 from offpolicy_monitor.store.paging import Page, cut, decode_cursor, encode_cursor
 from offpolicy_monitor.store.run_rows import run_id
@@ -21,8 +21,7 @@ def open_alerts(connection: Connection, run_ids: Iterable[int]) -> dict[int, lis
     """The alerts of these runs that are not over, by run id, in the order they began."""
     wanted = list(run_ids)
     found: dict[int, list[dict[str, Any]]] = {run: [] for run in wanted}
-    query = _rows().where(alerts.c.run_id.in_(wanted), alerts.c.state.in_((PENDING, ACTIVE))).order_by(alerts.c.id)
-    for row in connection.execute(query).mappings():
+    for row in connection.execute(_OPEN, {"wanted": wanted}).mappings():
         found[row["run_id"]].append(dict(row))
     return found
 
@@ -35,8 +34,11 @@ def open_alerts_of(connection: Connection, run: str) -> list[dict[str, Any]]:
 
 def save(
     connection: Connection, run: int, before: Iterable[Mapping[str, Any]], after: Iterable[Episode], now: float
-) -> None:
-    """Bring a run's open alerts from `before` (rows) to `after`; one that `after` lacks came to nothing and goes."""
+) -> bool:
+    """Bring a run's open alerts from `before` (rows) to `after`; one that `after` lacks came to nothing and goes.
+
+    Answers whether anything has changed.
+    """
     known = {(row["alert"], row["severity"]): row for row in before}
     wanted = {(episode["alert"], episode["severity"]): episode for episode in after}
     gone = [row["id"] for key, row in known.items() if key not in wanted]
@@ -45,9 +47,14 @@ def save(
     new = [_entered(run, wanted[key], now) for key in wanted if key not in known]
     if new:
         connection.execute(insert(alerts), new)
-    for key, row in known.items():
-        if key in wanted and any(row[name] != wanted[key][name] for name in EPISODE):
-            connection.execute(update(alerts).where(alerts.c.id == row["id"]).values(_changed(row, wanted[key], now)))
+    changed = [
+        (row, wanted[key])
+        for key, row in known.items()
+        if key in wanted and any(row[name] != wanted[key][name] for name in EPISODE)
+    ]
+    for row, episode in changed:
+        connection.execute(update(alerts).where(alerts.c.id == row["id"]).values(_changed(row, episode, now)))
+    return bool(gone or new or changed)
 
 
 def end_all(connection: Connection, run: int, now: float) -> None:
@@ -106,6 +113,14 @@ def firing(connection: Connection, resolved_since: float) -> list[dict[str, Any]
 
 def _rows() -> Select[Any]:
     return select(alerts, runs.c.name.label("run"), runs.c.profile).join(runs, runs.c.id == alerts.c.run_id)
+
+
+# Made once: putting a statement together takes as long as running it.
+_OPEN: Final = (
+    _rows()
+    .where(alerts.c.run_id.in_(bindparam("wanted", expanding=True)), alerts.c.state.in_((PENDING, ACTIVE)))
+    .order_by(alerts.c.id)
+)
 
 
 def _had_worse() -> Any:

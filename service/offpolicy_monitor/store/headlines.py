@@ -8,9 +8,10 @@ import hashlib
 import json
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from offpolicy_monitor.store.locking import INSERT
 from offpolicy_monitor.store.tables import metric_names, metrics
@@ -24,10 +25,11 @@ def write(connection: Connection, figures: Mapping[int, Mapping[str, float]]) ->
     """Keep the figures of steps, by the ids of their rows, in place of those that they had."""
     if not figures:
         return
-    connection.execute(delete(metrics).where(metrics.c.step_id.in_(list(figures))))
-    ids = _ids(connection, {_text(of_step) for of_step in figures.values()})
+    connection.execute(_DELETE, {"ids": list(figures)})
+    texts = {step: _text(tuple(of_step)) for step, of_step in figures.items()}
+    ids = _ids(connection, set(texts.values()))
     rows = [
-        {"step_id": step, "names_id": ids[_text(of_step)], "figures": _packed(of_step.values())}
+        {"step_id": step, "names_id": ids[texts[step]], "figures": _packed(of_step.values())}
         for step, of_step in figures.items()
     ]
     connection.execute(insert(metrics), rows)
@@ -64,13 +66,13 @@ def value_at(figures: bytes, place: int) -> float:
 
 def _ids(connection: Connection, texts: Iterable[str]) -> dict[str, int]:
     """The ids of sets of names, which are entered where they are new."""
-    digests = {hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(): text for text in texts}
-    query = select(metric_names.c.digest, metric_names.c.id).where(metric_names.c.digest.in_(list(digests)))
-    known = {digest: found for digest, found in connection.execute(query)}
+    digests = {_digest(text): text for text in texts}
+    asked = {"digests": list(digests)}
+    known = {digest: found for digest, found in connection.execute(_IDS, asked)}
     new = [{"digest": digest, "names": text} for digest, text in digests.items() if digest not in known]
     if new:
         connection.execute(INSERT[connection.dialect.name](metric_names).on_conflict_do_nothing(), new)
-        known = {digest: found for digest, found in connection.execute(query)}
+        known = {digest: found for digest, found in connection.execute(_IDS, asked)}
     return {digests[digest]: found for digest, found in known.items()}
 
 
@@ -82,5 +84,19 @@ def _unpacked(figures: bytes) -> tuple[float, ...]:
     return struct.unpack(f"<{len(figures) // SIZE}d", figures)
 
 
-def _text(figures: Mapping[str, float]) -> str:
-    return json.dumps(list(figures), separators=(",", ":"))
+# Most steps have the same names as the one before.
+@lru_cache(64)
+def _text(names: tuple[str, ...]) -> str:
+    return json.dumps(names, separators=(",", ":"))
+
+
+@lru_cache(64)
+def _digest(text: str) -> str:
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+# Made once: putting a statement together takes as long as running it.
+_DELETE: Final = delete(metrics).where(metrics.c.step_id.in_(bindparam("ids", expanding=True)))
+_IDS: Final = select(metric_names.c.digest, metric_names.c.id).where(
+    metric_names.c.digest.in_(bindparam("digests", expanding=True))
+)

@@ -6,6 +6,7 @@ cannot be stored comes back as its Refusal and leaves no trace; the others are n
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 
@@ -60,13 +61,16 @@ def ingest(
         failed(step, error)
 
     merged = _write(connection, held, ledger, blobs, recent, put_aside, now)
+    alerts: dict[int, list[dict[str, Any]]] = {}
     if ledger.touched:
         of_rows = {ledger.touched[key].id: found for key, found in merged.items()}
-        judging.settle(connection, held, _to_settle(connection, held, ledger), of_rows, now)
+        alerts = judging.settle(connection, held, _to_settle(connection, held, ledger), of_rows, now)
     answers = [
         _as_it_stands(answer, record, held, ledger, failures) for record, answer in zip(records, answers, strict=True)
     ]
-    return _with_alerts(connection, held, records, answers)
+    others = [run.id for run in held.values() if run.id not in alerts]
+    alerts |= open_alerts(connection, others) if others else {}
+    return _with_alerts({name: alerts[run.id] for name, run in held.items()}, records, answers)
 
 
 def _as_it_stands(
@@ -102,22 +106,14 @@ def _to_settle(connection: Connection, held: Mapping[str, HeldRun], ledger: Ledg
 
 
 def _with_alerts(
-    connection: Connection,
-    held: Mapping[str, HeldRun],
-    records: Sequence[ShardRecord],
-    answers: Sequence[Receipt | Refusal],
+    alerts: Mapping[str, Sequence[dict[str, Any]]], records: Sequence[ShardRecord], answers: Sequence[Receipt | Refusal]
 ) -> list[Receipt | Refusal]:
-    """Receipts with what the rules say of their runs now."""
-    rows = {name: found for name, found in open_alerts(connection, [run.id for run in held.values()]).items()}
-    of_run = {name: rows[run.id] for name, run in held.items()}
+    """Receipts with what the rules say of their runs now; `alerts` are the open ones of each run."""
+    told = {run: (verdict(rows), tuple(worst_of_each_rule(rows))) for run, rows in alerts.items()}
     return [
         answer
         if isinstance(answer, Refusal)
-        else replace(
-            answer,
-            verdict=verdict(of_run[record.key.run]),
-            alerts=tuple(worst_of_each_rule(of_run[record.key.run])),
-        )
+        else replace(answer, verdict=told[record.key.run][0], alerts=told[record.key.run][1])
         for record, answer in zip(records, answers, strict=True)
     ]
 
@@ -128,14 +124,26 @@ def load_ledger(connection: Connection, ids: Mapping[str, int], records: Sequenc
     places = {(ids[record.key.run], record.key.step) for record in records}
     keys = {_row_key(ids, record.key): record.key for record in records}
     ledger = Ledger(stored_summary=lambda key: _stored_summary(connection, _row_key(ids, key)))
-    of_steps = tuple_(steps.c.run_id, steps.c.step).in_(places) & ~steps.c.superseded
-    for row in connection.execute(select(*LEDGER_COLUMNS).where(of_steps)):
+    for row in connection.execute(_STEPS_AT, {"places": list(places)}):
         name = names[row.run_id]
         ledger.steps.setdefault((name, row.step), {})[row.minibatch] = gradient_step(name, row)
-    columns = list(shards.primary_key)
-    for *key, digest in connection.execute(select(*columns, shards.c.digest).where(tuple_(*columns).in_(keys))):
+    for *key, digest in connection.execute(_DIGESTS_OF, {"keys": list(keys)}):
         ledger.digests[keys[tuple(key)]] = digest
     return ledger
+
+
+# Made once: putting a statement together takes as long as running it.
+_STEPS_AT: Final = select(*LEDGER_COLUMNS).where(
+    tuple_(steps.c.run_id, steps.c.step).in_(bindparam("places", expanding=True)), ~steps.c.superseded
+)
+_DIGESTS_OF: Final = select(*shards.primary_key, shards.c.digest).where(
+    tuple_(*shards.primary_key).in_(bindparam("keys", expanding=True))
+)
+_RUNS_SEEN: Final = (
+    update(runs)
+    .where(runs.c.id == bindparam("key"))
+    .values(last_batch_at=bindparam("last_batch_at"), finished_at=bindparam("finished_at"))
+)
 
 
 def _write(
@@ -172,10 +180,9 @@ def _write(
     latest = {name: min(run.last_batch_at or 0.0, now) for name, run in held.items()}
     for record in records:
         latest[record.key.run] = max(latest[record.key.run], record.received_at)
-    statement = update(runs).where(runs.c.id == bindparam("key"))
     named = sorted({record.key.run for record in records})
     changes = [{"key": ids[name], "last_batch_at": latest[name], "finished_at": None} for name in named]
-    connection.execute(statement, changes)
+    connection.execute(_RUNS_SEEN, changes)
     return merged
 
 

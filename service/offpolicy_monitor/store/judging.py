@@ -7,9 +7,9 @@ the rows of the runs.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from offpolicy_monitor.store import training_rows
 from offpolicy_monitor.store.alert_rows import Episode, end_all, open_alerts, save
@@ -94,13 +94,13 @@ class Judging:
         merges: Merges,
         now: float,
         time_is_up: bool = False,
-    ) -> None:
+    ) -> dict[int, list[dict[str, Any]]]:
         """Of training steps that may be over, judge those that are, and wait for what the others lack.
 
-        Where their time is up, nothing is waited for.
+        Where their time is up, nothing is waited for. Answers as `runs` does.
         """
         if not self.judge.paths:
-            return
+            return {}
         judged = set()
         # In their order: how many gradient steps one had tells how many to wait for in the next.
         for step in sorted(touched, key=lambda step: (step.run, step.step)):
@@ -111,23 +111,30 @@ class Judging:
                 continue
             training_rows.drop_waiting(connection, place)
             if step.can_be_judged:
-                training_rows.keep(connection, place, step, self._figures(connection, run, step, merges))
+                figures = self._figures(connection, run, step, merges)
+                checksum = training_rows.keep(connection, place, step, figures)
+                self.histories.add(run.id, (step.step, step.attempt, checksum), figures)
                 judged.add(step.run)
-        self.runs(connection, [held[name] for name in sorted(judged)], now)
+        return self.runs(connection, [held[name] for name in sorted(judged)], now)
 
     def _figures(self, connection: Connection, run: HeldRun, step: TrainingStep, merges: Merges) -> dict[str, float]:
         return judged_figures(connection, run, step, merges, self.judge.paths, self.judge.of_all)
 
-    def runs(self, connection: Connection, held: Iterable[HeldRun], now: float) -> None:
-        """Judge runs by the training steps that are over; nothing is said of a run that has none."""
+    def runs(self, connection: Connection, held: Iterable[HeldRun], now: float) -> dict[int, list[dict[str, Any]]]:
+        """Judge runs by the training steps that are over; nothing is said of a run that has none.
+
+        Answers the open alerts of those runs whose alerts have not changed by it.
+        """
         wanted = list(held) if self.judge.paths else []
-        before = open_alerts(connection, [run.id for run in wanted]) if wanted else {}
+        known = open_alerts(connection, [run.id for run in wanted]) if wanted else {}
         for run in wanted:
             history = self.histories.read(connection, run.id)
             if history.steps:
-                states, episodes = self.judge.steps(run, history, before[run.id])
-                save(connection, run.id, before[run.id], episodes, now)
+                states, episodes = self.judge.steps(run, history, known[run.id])
+                if save(connection, run.id, known[run.id], episodes, now):
+                    del known[run.id]
                 _keep(connection, run.id, history.steps[-1], states, now)
+        return known
 
     def changed(self, connection: Connection, run: HeldRun, now: float) -> None:
         """Judge a run whose settings have changed, by what was judged before; of one that is finished, all is over."""
@@ -156,6 +163,13 @@ def _keep(connection: Connection, run: int, step: int, states: list[dict[str, An
         "step_seconds": median_step_seconds(connection, run, now),
         "states": pack({"states": states}),
     }
-    changed = connection.execute(update(judgements).where(judgements.c.run_id == run).values(values))
+    changed = connection.execute(_KEEP, {"run": run, **values})
     if not changed.rowcount:
         connection.execute(insert(judgements).values(run_id=run, **values))
+
+
+_KEEP: Final = (
+    update(judgements)
+    .where(judgements.c.run_id == bindparam("run"))
+    .values({name: bindparam(name) for name in ("step", "step_seconds", "states")})
+)

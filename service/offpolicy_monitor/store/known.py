@@ -5,9 +5,9 @@ or would be refused. That spares work and promises nothing: the transaction that
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store.alert_rows import open_alerts
@@ -34,9 +34,12 @@ class Known:
     alerts: tuple[dict[str, Any], ...] = ()
 
 
+_RUN: Final = select(runs.c.id, runs.c.methods).where(runs.c.name == bindparam("run"))
+
+
 def known(connection: Connection, run: str, claim: ShardRecord | None) -> Known:
     """What is known of a run, and of a shard of it if one is given; the claim's summary is not looked at."""
-    row = connection.execute(select(runs.c.id, runs.c.methods).where(runs.c.name == run)).one_or_none()
+    row = connection.execute(_RUN, {"run": run}).one_or_none()
     if row is None:
         return Known(None)
     if claim is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from offpolicy_monitor.errors import Refusal, Unavailable
@@ -43,7 +43,7 @@ def hold_runs(connection: Connection, names: Iterable[str], now: float) -> dict[
     """Hold the rows of these runs, made where missing, in the order of their names so that nobody waits in a ring."""
     wanted = sorted(set(names))
     for _ in range(ATTEMPTS):
-        held = _hold(connection, runs.c.name.in_(wanted))
+        held = _held(connection.execute(_NAMED, {"names": wanted}))
         missing = [name for name in wanted if name not in held]
         if not missing:
             return held
@@ -76,8 +76,19 @@ def unknown_run(name: str) -> Refusal:
 
 
 def _hold(connection: Connection, which: ColumnElement[bool]) -> dict[str, HeldRun]:
-    rows = connection.execute(select(*_COLUMNS).where(which).order_by(runs.c.name).with_for_update())
+    return _held(connection.execute(_holding(which)))
+
+
+def _holding(which: ColumnElement[bool]) -> Select[Any]:
+    return select(*_COLUMNS).where(which).order_by(runs.c.name).with_for_update()
+
+
+def _held(rows: Iterable[Any]) -> dict[str, HeldRun]:
     return {row.name: HeldRun(*row) for row in rows}
+
+
+# Made once: putting a statement together takes as long as running it.
+_NAMED: Final = _holding(runs.c.name.in_(bindparam("names", expanding=True)))
 
 
 def _make(connection: Connection, names: list[str], now: float) -> None:

@@ -6,9 +6,9 @@ only. The caller holds the locks of the runs.
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, delete, insert, update
+from sqlalchemy import Connection, Update, bindparam, delete, insert, update
 
 from offpolicy_monitor.figures import headline
 from offpolicy_monitor.store import headlines
@@ -66,18 +66,24 @@ def _insert(
         | {"shards": step.shards, **_changing(step), **merged.get(id(step), absent)}
         for step in new
     ]
-    place = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
-    ids = {tuple(row[1:]): row[0] for row in connection.execute(insert(steps).returning(steps.c.id, *place), rows)}
+    ids = {tuple(row[1:]): row[0] for row in connection.execute(_INSERT, rows)}
     for step in new:
         step.id = ids[run_ids[step.run], step.step, step.minibatch, step.attempt]
 
 
 def _update(connection: Connection, stored_steps: Sequence[GradientStep], merged: Mapping[int, Any]) -> None:
     if stored_steps:
-        names = (*CHANGING, *(MERGED if merged else ()))
-        statement = update(steps).where(steps.c.id == bindparam("key")).values({n: bindparam(n) for n in names})
         rows = [{"key": step.id, **_changing(step), **merged.get(id(step), {})} for step in stored_steps]
-        connection.execute(statement, rows)
+        connection.execute(_UPDATE_MERGED if merged else _UPDATE, rows)
+
+
+def _updating(*names: str) -> Update:
+    return update(steps).where(steps.c.id == bindparam("key")).values({name: bindparam(name) for name in names})
+
+
+# Made once: putting a statement together takes as long as running it.
+_UPDATE, _UPDATE_MERGED = _updating(*CHANGING), _updating(*CHANGING, *MERGED)
+_INSERT: Final = insert(steps).returning(steps.c.id, steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
 
 
 def _changing(step: GradientStep) -> dict[str, Any]:

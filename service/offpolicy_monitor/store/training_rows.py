@@ -28,6 +28,9 @@ _LEARNED: Final = (
     .order_by(judged_steps.c.attempt.desc(), judged_steps.c.step.desc())
     .limit(LEARNED_FROM)
 )
+_UNDECLARED: Final = select(waiting_steps.c.run_id, waiting_steps.c.step).where(
+    waiting_steps.c.run_id.in_(bindparam("runs", expanding=True)), waiting_steps.c.minibatches.is_(None)
+)
 _LATER: Final = (
     select(steps.c.step)
     .where(steps.c.run_id == bindparam("run"), steps.c.step > bindparam("after"))
@@ -61,9 +64,7 @@ def later(connection: Connection, run: int, step: TrainingStep) -> int:
 
 def undeclared(connection: Connection, run_ids: Iterable[int]) -> list[Place]:
     """Steps of these runs that are waited for and do not say how many gradient steps they have."""
-    of_runs = waiting_steps.c.run_id.in_(list(run_ids)) & waiting_steps.c.minibatches.is_(None)
-    rows = connection.execute(select(waiting_steps.c.run_id, waiting_steps.c.step).where(of_runs))
-    return [(row.run_id, row.step) for row in rows]
+    return [(row.run_id, row.step) for row in connection.execute(_UNDECLARED, {"runs": list(run_ids)})]
 
 
 def overdue(connection: Connection, deadline: float, limit: int) -> list[Place]:
@@ -84,11 +85,13 @@ def drop_waiting(connection: Connection, place: Place) -> None:
     connection.execute(_DROP_WAITING, {"run": place[0], "at": place[1]})
 
 
-def keep(connection: Connection, place: Place, step: TrainingStep, figures: Mapping[str, float]) -> None:
-    """Keep the figures by path that a step is judged by, instead of earlier ones."""
+def keep(connection: Connection, place: Place, step: TrainingStep, figures: Mapping[str, float]) -> int:
+    """Keep the figures by path that a step is judged by, instead of earlier ones; answers their checksum."""
     packed = pack(dict(figures))
+    checksum = zlib.crc32(packed)
     of_step = {"run_id": place[0], "step": place[1], "attempt": step.attempt, "minibatches": step.known}
-    _put(connection, judged_steps, {**of_step, "checksum": zlib.crc32(packed), "figures": packed})
+    _put(connection, judged_steps, {**of_step, "checksum": checksum, "figures": packed})
+    return checksum
 
 
 def forget(connection: Connection, places: Collection[Place]) -> None:
