@@ -113,11 +113,10 @@ def _form(method: Method, level: str, asked: Mapping[str, str | None]) -> Form:
             _one_of(name, value, method.choices[name].options if name in method.choices else ())
     kept, found = method.variants(level), method.whatif_variant(asked)
     if found not in kept:
-        field = [name for name, choice in method.choices.items() if asked.get(name) not in (None, choice.options[0])][
-            -1
-        ]
-        message = f"what-if of {method.name} at level {level} is kept for {', '.join(kept)}; got {found}"
-        raise Refusal.of_field(422, "invalid-parameter", field, message)
+        chosen = [name for name, choice in method.choices.items() if asked.get(name) not in (None, choice.options[0])]
+        of = f"is kept for {', '.join(kept)}; got {found}" if kept else "is not kept"
+        message = f"what-if of {method.name} at level {level} {of}"
+        raise Refusal.of_field(422, "invalid-parameter", ["method", *chosen][-1], message)
     return method.forms[level, found]
 
 

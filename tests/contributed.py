@@ -1,0 +1,61 @@
+"""Asks a service about what the recipes of CONTRIBUTING.md add, and prints its answers as a line of JSON.
+
+Run by tests/test_contributing.py on a copy of the package: python -m tests.contributed FOLDER.
+"""
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import offpolicy_monitor
+from offpolicy_monitor.server.app import create_app
+from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.store.migrate import upgrade
+
+from tests.fixtures.application import JSON, SAFETENSORS, Client, database, frame_bytes, running
+
+ROW = {"name": "far", "method": "far", "gap": "total", "threshold": 0.05}
+
+
+def asked(client: Client) -> dict[str, Any]:
+    """Everything that is asked."""
+    source = np.random.default_rng(0)
+    mu = -source.exponential(1.0, 600).astype(np.float32) - 1
+    pi = mu + source.normal(0, 0.06, 600).astype(np.float32)
+    sent = {"lengths": np.full(6, 100), "sampling_logprobs": mu, "old_logprobs": mu, "logprobs": pi}
+
+    def post(path: str, **envelope: Any) -> Any:
+        content = frame_bytes({"step": 1, **envelope}, sent)
+        return client.post(path, content=content, headers=SAFETENSORS)
+
+    post("/v1/runs/a/batches")
+    rows = json.dumps({"methods": [ROW]})
+    assert client.request("PATCH", "/v1/runs/a", content=rows, headers=JSON).status_code == 200
+    batch = post("/v1/runs/a/batches", step=2, minibatches=1).json()
+    refused = post("/v1/evaluate", methods=[{**ROW, "threshold": -1}])
+    plotted = ("methods.far.masked_token_fraction", "gaps.total.changed_fraction")
+    of_run = "/v1/runs/a"
+    recommended = client.get(f"{of_run}/recommendations?target=0.1").json()["methods"]
+    return {
+        "package": offpolicy_monitor.__file__,
+        "share_beyond": float((np.abs(pi - mu) > 0.05).mean()),
+        "evaluated": post("/v1/evaluate", methods=[ROW]).json()["methods"][0],
+        "refused": [refused.status_code, [error["field"] for error in refused.json()["errors"]]],
+        "ingested": batch["methods"]["far"],
+        "gap": batch["gaps"]["total"],
+        "whatif": client.get(f"{of_run}/whatif?method=far&gap=total&threshold=0.05&from=2").json(),
+        "recommended": [row for row in recommended if (row["method"], row["gap"]) == ("far", "total")],
+        "series": {path: client.get(f"{of_run}/series?field={path}&from=2").json()["value"] for path in plotted},
+        "rules": client.get(f"{of_run}/rules").json()["rules"],
+    }
+
+
+if __name__ == "__main__":
+    logging.disable()
+    url = database(Path(sys.argv[1]))
+    upgrade(url)
+    with running(create_app(Settings(database_url=url, device="cpu", torch_compile=False))) as client:
+        print("\n" + json.dumps(asked(client)))

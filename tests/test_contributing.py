@@ -1,0 +1,94 @@
+"""The recipes of CONTRIBUTING.md work as written: a copy of the package in which they were followed answers.
+
+What each block adds goes into the file that its first line names, at the place that PLACES has for it. Nothing else is
+changed, so a recipe that forgets a file fails here.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent, indent
+from typing import Any, Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+#: File -> the text before which its block goes: at the end of a list, or before an entry of it.
+PLACES: Final = {
+    "methods/catalogue.py": "    )\n}  # fmt: skip\n",
+    "summary/gap.py": '        "exact_fraction": sums["exact_tokens"] / count,\n',
+    "figures/rows/gaps.py": '    Figure("k1", "nats", "`-d`"',
+    "alerts/rules.py": ")  # fmt: skip\n\n_BY_NAME",
+}
+
+
+def blocks() -> dict[str, str]:
+    """The code blocks of the page by the file that they are for."""
+    found = {}
+    for text in re.findall(r"^ *```python\n(.*?)^ *```$", (ROOT / "CONTRIBUTING.md").read_text(), re.S | re.M):
+        first, _, rest = dedent(text).partition("\n")
+        found[first.removeprefix("# service/offpolicy_monitor/")] = rest
+    return found
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A source root in which the recipes were followed."""
+    root = tmp_path_factory.mktemp("contributed")
+    package = root / "service" / "offpolicy_monitor"
+    shutil.copytree(ROOT / "service" / "offpolicy_monitor", package, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("migrations", "dashboards", "docs"):
+        (root / folder).symlink_to(ROOT / folder)
+    for name, block in blocks().items():
+        file, place = package / name, PLACES[name]
+        text = file.read_text()
+        assert text.count(place) == 1, f"{name} has no single {place!r}"
+        depth = re.match(r" *", place.lstrip("\n")).group() or "    "  # type: ignore[union-attr]
+        depth += "    " if name == "methods/catalogue.py" else ""
+        file.write_text(text.replace(place, indent(block, depth) + place))
+    return root
+
+
+@pytest.fixture(scope="module")
+def answers(followed: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a service of that package answers to tests/contributed.py."""
+    database = tmp_path_factory.mktemp("database")
+    environment = {**os.environ, "PYTHONPATH": f"{followed / 'service'}{os.pathsep}{ROOT}"}
+    command = [sys.executable, "-m", "tests.contributed", str(database)]
+    ran = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return found
+
+
+def test_the_recipes_name_the_files_that_they_change() -> None:
+    assert blocks().keys() == PLACES.keys()
+
+
+def test_the_copy_is_what_answers(answers: dict[str, Any], followed: Path) -> None:
+    assert Path(answers["package"]).is_relative_to(followed)
+
+
+def test_a_method_that_is_one_row_is_evaluated_kept_and_asked_what_if(answers: dict[str, Any]) -> None:
+    share = answers["share_beyond"]
+    assert 0.1 < share < 0.9
+    assert answers["evaluated"]["masked_token_fraction"] == share
+    assert answers["ingested"]["masked_token_fraction"] == share
+    assert answers["whatif"]["masked_token_fraction"] == [pytest.approx(share, abs=answers["whatif"]["max_error"])]
+    assert answers["series"]["methods.far.masked_token_fraction"] == [share]
+    assert [row["parameter"] for row in answers["recommended"]] == ["threshold"]
+    assert answers["refused"] == [422, ["methods[0].threshold"]]
+
+
+def test_a_figure_that_is_one_row_is_answered_and_plotted(answers: dict[str, Any]) -> None:
+    assert answers["gap"]["changed_fraction"] == 1 - answers["gap"]["exact_fraction"] > 0.5
+    assert answers["series"]["gaps.total.changed_fraction"] == [answers["gap"]["changed_fraction"]]
+
+
+def test_a_rule_on_it_is_judged(answers: dict[str, Any]) -> None:
+    [rule] = [rule for rule in answers["rules"] if rule["alert"] == "TokensChanged"]
+    assert (rule["state"], rule["value"]) == ("active", answers["gap"]["changed_fraction"])
