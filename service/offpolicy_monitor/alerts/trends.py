@@ -9,6 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from offpolicy_monitor.alerts.history import Column
+from offpolicy_monitor.pairs import Pairs
 
 #: The baseline of a run: the median of its 5th to 25th step, when warm-up is over and drift has not begun.
 BASELINE: Final = slice(5, 26)
@@ -115,13 +116,10 @@ def rise(values: Column, window: int) -> tuple[Column, Column]:
     if known.sum() < window:
         return relative, certainty
     windows = sliding_window_view(values[known], window)
-    places = np.arange(window) - (window - 1) / 2
-    spread = float((places**2).sum())
-    means = windows.mean(1)
-    slopes = windows @ places / spread
-    left = windows - means[:, None] - slopes[:, None] * places
-    error = np.sqrt((left**2).sum(1) / (window - 2) / spread)
+    steps, means = np.arange(window) - (window - 1) / 2, windows.mean(1)
+    apart, none = windows - means[:, None], np.zeros(len(windows))
+    lines = Pairs(window, none, means, none + (steps**2).sum(), apart @ steps, (apart**2).sum(1))
     ends = np.flatnonzero(known)[window - 1 :]
-    relative[ends] = over(slopes * (window - 1), means)
-    certainty[ends] = slopes / np.maximum(error, 1e-300)
+    relative[ends] = over(lines.slope * (window - 1), means)
+    certainty[ends] = lines.slope / np.maximum(lines.slope_error, 1e-300)
     return relative, certainty

@@ -1,0 +1,88 @@
+"""Pairs of numbers: the least-squares line through them, its errors, and Pearson's correlation, from second moments.
+
+Plain arithmetic, the same for one set of pairs (floats) and for many at once (numpy arrays of them). Formulas:
+https://en.wikipedia.org/wiki/Simple_linear_regression
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+T = TypeVar("T", float, NDArray[np.float64])
+
+#: What a line is taken to leave at least, of sum (y - mean y)^2: less is rounding.
+LEAST_LEFT: Final = 1e-12
+
+
+@dataclass(frozen=True)
+class Pairs(Generic[T]):
+    """`count` pairs (x, y) by their means and their sums of (x - mean x)^2, (x - mean x)(y - mean y), (y - mean y)^2.
+
+    Without spread in x (xx = 0) there is no line, and without yy no error and no correlation.
+    """
+
+    count: float
+    x: T
+    y: T
+    xx: T
+    xy: T
+    yy: T
+
+    @property
+    def slope(self) -> T:
+        """Of the line y = intercept + slope * x that leaves the least squares."""
+        return self.xy / self.xx
+
+    @property
+    def intercept(self) -> T:
+        """The line at x = 0."""
+        return self.y - self.slope * self.x
+
+    @property
+    def slope_error(self) -> T:
+        """The standard error of the slope, from what the line leaves; for three pairs and more."""
+        left = abs(self.yy - self.xy * self.slope) + LEAST_LEFT * self.yy
+        return _root(left / (self.count - 2) / self.xx)
+
+    @property
+    def chance_error(self) -> T:
+        """The standard deviation that the slope has by chance, if y has nothing to do with x."""
+        return _root(self.yy / self.count / self.xx)
+
+    @property
+    def share(self) -> T:
+        """The part of mean y that goes with x: slope * mean x / mean y."""
+        return self.slope * self.x / self.y
+
+
+def _root(value: T) -> T:
+    root: T = value**0.5
+    return root
+
+
+def of_sums(count: float, x: float, y: float, xx: float, xy: float, yy: float = math.nan) -> Pairs[float]:
+    """Pairs from the sums of x, y, x^2, x y and y^2 over them."""
+    return Pairs(count, x / count, y / count, xx - x * x / count, xy - x * y / count, yy - y * y / count)
+
+
+def of_points(points: Iterable[tuple[float, float, float]], yy: float = math.nan) -> Pairs[float]:
+    """Pairs in groups of one x each: (how many, their x, the sum of their y). `yy` is that of the pairs themselves."""
+    groups = list(points)
+    count = sum(many for many, _, _ in groups)
+    x = sum(many * value for many, value, _ in groups) / count
+    y = sum(total for _, _, total in groups) / count
+    xx = sum(many * (value - x) ** 2 for many, value, _ in groups)
+    xy = sum((value - x) * (total - many * y) for many, value, total in groups)
+    return Pairs(count, x, y, xx, xy, yy)
+
+
+def correlation(pairs: Pairs[float], least_xx: float = 0.0, least_yy: float = 0.0) -> float | None:
+    """Pearson's correlation, within -1 and 1; None where xx or yy is no more than its least, which is rounding."""
+    if not (pairs.xx > least_xx and pairs.yy > least_yy):
+        return None
+    # One after the other: the product of two small spreads is no float64 number.
+    return max(-1.0, min(1.0, pairs.xy / math.sqrt(pairs.xx) / math.sqrt(pairs.yy)))
