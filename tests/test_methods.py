@@ -1,11 +1,14 @@
 """The catalogue is what the design's page on methods says, and a row that is wrong is refused by its field."""
 
+import ast
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from offpolicy_monitor import methods
 from offpolicy_monitor.alerts import CORRECTIONS
 from offpolicy_monitor.core.scores import OF_SEQUENCES, OF_TOKENS
 from offpolicy_monitor.errors import Refusal
@@ -274,3 +277,24 @@ def test_every_score_of_a_rule_and_every_one_that_is_kept_can_be_computed() -> N
 def test_whether_a_row_needs_advantages_follows_from_its_rule() -> None:
     signed = {row.method.name for row in PRESETS if row.needs_advantages}
     assert signed == {"opsm", "ppo_clip", "dppo"}
+
+
+#: Where a method's name stands in the source beside its row: an example of a request, and names of arrays and parts.
+ELSEWHERE = {
+    "server/changes.py": {"opsm"},
+    "server/openapi.py": {"opsm"},
+}
+
+
+def test_no_method_is_named_outside_the_catalogue() -> None:
+    package = Path(methods.__file__).parents[1]
+    found: dict[str, set[str]] = {}
+    for file in sorted(package.rglob("*.py")):
+        name = file.relative_to(package).as_posix()
+        if name.startswith(("methods/", "client/", "demo/", "wire/")):
+            continue
+        texts = {node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant)}
+        named = {text for text in texts if isinstance(text, str)} & METHODS.keys()
+        if named:
+            found[name] = named
+    assert found == ELSEWHERE

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from offpolicy_monitor.figures import FIGURES
 
 from tests.fixtures.application import JSON, Client, json_bytes
 
@@ -62,3 +63,19 @@ def test_every_reference_of_the_document_leads_somewhere(client: Client) -> None
         for key in reference.split("/"):
             node = node[key]
         assert node
+
+
+def test_every_figure_is_described_with_its_meaning_where_it_is_answered(client: Client) -> None:
+    document = client.get("/openapi.json").json()
+    step = document["components"]["schemas"]["Step"]["properties"]
+    described = 0
+    for figure in FIGURES:
+        top, *keys = figure.path.split(".")
+        if keys and top in step:
+            node = next((one for one in step[top].get("anyOf", ()) if "properties" in one), step[top])
+            for key in keys:
+                node = node["items" if key == "{index}" else "additionalProperties" if "{" in key else "properties"]
+                node = node if "{" in key else node[key]
+            assert node["description"].startswith(figure.meaning), figure.path
+            described += 1
+    assert described > 120

@@ -5,20 +5,28 @@ method says once what it compares. It knows no tokens and no counts.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from offpolicy_monitor.vocabulary import NEGATIVE, POSITIVE, ZERO
 
 #: What a rule may compare, a figure of each token: d, |d|, k3, p - q, KL(q || p) with the sign of d, the larger KL.
 TOKEN_SCORES: Final = ("log_ratio", "log_ratio_abs", "k3", "probability_difference", "kl_away", "kl_larger")
-#: The same of each sequence: the mean and the sum of d, extremes of d and |d|, the mean, the sum and the largest of k2
-#: and k3, the mean of exp|d| - 1.
-SEQUENCE_SCORES: Final = (
-    *("log_geometric_ratio", "log_product_ratio", "log_ratio_min", "log_ratio_max", "log_ratio_abs_max"),
-    *("k2_mean", "k2_sum", "k3_mean", "k3_sum", "k3_max", "growth_mean"),
-)
+#: The same of each sequence (of d, |d|, k2 = d^2 / 2, k3 and exp|d| - 1), and what it is of its tokens' values.
+SEQUENCE_SCORES: Final[Mapping[str, Literal["mean", "sum", "extreme"]]] = {
+    "log_geometric_ratio": "mean",
+    "log_product_ratio": "sum",
+    "log_ratio_min": "extreme",
+    "log_ratio_max": "extreme",
+    "log_ratio_abs_max": "extreme",
+    "k2_mean": "mean",
+    "k2_sum": "sum",
+    "k3_mean": "mean",
+    "k3_sum": "sum",
+    "k3_max": "extreme",
+    "growth_mean": "mean",
+}
 #: Level -> the log of the importance ratio at that level.
 LOG_RATIO: Final = {"token": "log_ratio", "geometric": "log_geometric_ratio", "sequence": "log_product_ratio"}
 

@@ -5,10 +5,23 @@ Further fields may come; the ones listed stay.
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from offpolicy_monitor.server.figure_shapes import figures_below
 
 Figures = dict[str, Any]
-Routing = Annotated[dict[str, Figures], Field(description="Only where two of the expert arrays were sent, by gap.")]
+Gaps = Annotated[dict[str, Figures], WithJsonSchema(figures_below("gaps"))]
+Methods = Annotated[dict[str, Figures], WithJsonSchema(figures_below("methods"))]
+Routing = Annotated[
+    dict[str, Figures],
+    WithJsonSchema(figures_below("routing")),
+    Field(description="Only where two of the expert arrays were sent, by gap."),
+]
+Attribution = Annotated[Figures, WithJsonSchema(figures_below("attribution"))]
+Breakdowns = Annotated[Figures, WithJsonSchema(figures_below("breakdowns"))]
+Outliers = Annotated[Figures, WithJsonSchema(figures_below("outliers"))]
+Versions = Annotated[Figures, WithJsonSchema(figures_below("versions"))]
+Signature = Annotated[Figures, WithJsonSchema(figures_below("signature"))]
 
 
 class Shape(BaseModel):
@@ -51,8 +64,8 @@ class BatchAnswer(Shape):
     empty_sequences: int
     excluded_tokens: dict[str, int]
     suspect_tokens: dict[str, int]
-    gaps: dict[str, Figures]
-    methods: dict[str, Figures]
+    gaps: Gaps
+    methods: Methods
     routing: Routing = {}
     verdict: str = Field(description="skip while a critical alert of the run is active, warn while a warning is.")
     alerts: list["Alert"] = Field(description="The run's alerts that are not over, the worst of each rule.")
@@ -63,7 +76,7 @@ class EvaluateAnswer(Shape):
 
     tokens: int
     sequences: int = Field(description="How many, at every level of detail.")
-    gaps: dict[str, Figures]
+    gaps: Gaps
     methods: list[Figures] = Field(
         description="In the order asked. With detail sequence or token also `keep_sequences`; with token also "
         "`keep_tokens`, and `weights` of a method that gives any."
@@ -103,9 +116,14 @@ class Step(Shape):
 
     step: int
     minibatch: int
-    gaps: dict[str, Figures]
-    methods: dict[str, Figures]
+    gaps: Gaps
+    methods: Methods
     routing: Routing = {}
+    attribution: Attribution | None = None
+    outliers: Outliers = {}
+    versions: Versions | None = None
+    signature: Signature = {}
+    breakdowns: Breakdowns = Field({}, description="In the answer to one step alone.")
 
 
 class Steps(Shape):

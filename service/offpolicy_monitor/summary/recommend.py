@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from offpolicy_monitor.methods.curve import SECOND_MOMENT, Curve
+from offpolicy_monitor.methods.curve import SECOND_MOMENT, SEQUENCE_SCORES, Curve
 from offpolicy_monitor.summary.cells import SEQUENCE_BINS, TOKEN_BINS, Bins, Floats
 from offpolicy_monitor.summary.second_moment import counts_by_magnitude, threshold_for
 from offpolicy_monitor.summary.step import StepSummary
@@ -20,10 +20,6 @@ from offpolicy_monitor.vocabulary import SIGNS, UNKNOWN
 
 RESAMPLES: Final = 200
 INTERVAL: Final = (2.5, 97.5)  # per cent
-
-#: Scores of a sequence that average its tokens, add them up, or take their extreme.
-MEANS: Final = frozenset({"log_geometric_ratio", "k3_mean", "growth_mean"})
-SUMS: Final = frozenset({"log_product_ratio"})
 
 
 def recommend(summaries: Sequence[StepSummary], gap: str, curve: Curve, target: float) -> dict[str, Any] | None:
@@ -120,13 +116,11 @@ def _edges(bins: Bins, curve: Curve) -> Floats:
 def _at_double_length(bins: Bins, counts: Floats, whole: float, curve: Curve, bound: float, target: float) -> float:
     if curve.whole:
         return target
-    if curve.score not in MEANS | SUMS:
+    made = SEQUENCE_SCORES[curve.score]
+    if made == "extreme":
         return 1 - (1 - target) ** 2
     centre = _mean(bins, counts)
-    if curve.score in MEANS:
-        moved = centre + (bound - centre) * math.sqrt(2)
-    else:
-        moved = centre + (bound - 2 * centre) / math.sqrt(2)
+    moved = centre + ((bound - centre) * math.sqrt(2) if made == "mean" else (bound - 2 * centre) / math.sqrt(2))
     dropped, _ = beyond(bins, counts, curve.above, np.asarray([moved]))
     return float(min(1.0, dropped[0] / whole))
 
