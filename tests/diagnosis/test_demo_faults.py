@@ -1,10 +1,8 @@
 """What the demo trainer plants for real is named from its own messages, and a healthy demo is left in peace."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.demo.faults import KINDS, Fault, parse_fault
 from offpolicy_monitor.demo.message import Message
@@ -15,18 +13,13 @@ from offpolicy_monitor.summary.step import StepSummary
 
 from tests.demo.small import small
 from tests.fixtures.application import SAFETENSORS, Client, frame_bytes
+from tests.fixtures.threads import one_thread
+
+__all__ = ["one_thread"]
 
 #: int8 weights are noise and no bug; tokens with NaN are left out.
 EXPECTED = {name: "noise" if name in ("int8", "nan") else name for name in KINDS}
 STEPS = 8
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def messages(fault: Fault | None, steps: int = STEPS, **changes: Any) -> list[Message]:

@@ -6,8 +6,7 @@ torch and everything that needs it is imported when the first shard is reduced; 
 """
 
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from offpolicy_monitor.batch import Array, Origin, RaggedBatch
+from offpolicy_monitor.client.one_thread import one_thread
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.vocabulary import LOGPROBS
 from offpolicy_monitor.wire.arrays import ARRAYS, SUMMARY, ArrayRow, invalid
@@ -54,7 +54,7 @@ def reduced(
 
     batch = ragged(arrays, envelope.get("sequence_ids"), bfloat16)
     origin = Origin(envelope.get("policy_version"), envelope.get("shard", 0), dict(envelope.get("labels") or {}))
-    with _LOCK, _one_thread():
+    with _LOCK, one_thread(_torch()):
         summary = measurer.measure(batch, rows, origin)
     return {SUMMARY: np.frombuffer(to_bytes(summary), np.uint8)}
 
@@ -136,21 +136,6 @@ def _measurer(device: str) -> "Measurer":
     from offpolicy_monitor.measure import Measurer
 
     return Measurer(device, threads=None)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread of torch for the caller's work, then as many as before: more would take the trainer's cores, and wait.
-
-    torch counts them a calling thread, so that work in other threads keeps its own.
-    """
-    torch = _torch()
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _torch() -> Any:

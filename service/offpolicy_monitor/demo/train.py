@@ -6,13 +6,14 @@ It joins the trainer, a `Monitor` such as any trainer has, and the clock, and wr
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 
 import torch
 
 from offpolicy_monitor.client.connection import Connection
 from offpolicy_monitor.client.monitor import Monitor
+from offpolicy_monitor.client.one_thread import one_thread
 from offpolicy_monitor.demo.answers import Answers
 from offpolicy_monitor.demo.config import DemoConfig
 from offpolicy_monitor.demo.progress import DemoResult, Progress, Tally, measure_progress
@@ -41,7 +42,7 @@ def run_demo(
         config.url, config.run, profile=config.profile, attempt=config.attempt, timeout=TIMEOUT, on_answer=answers.take
     )
     opening(config)
-    with _one_thread():
+    with one_thread(torch):
         return _run(config, monitor, answers, report, stop or threading.Event())
 
 
@@ -81,17 +82,6 @@ def _train_step(trainer: Trainer, tally: Tally, monitor: Monitor) -> list[Rollou
     trainer.level.record(sum(float(rollout.solved.float().mean()) for rollout in rollouts) / len(rollouts))
     tally.record(sum(float(rollout.rewards.mean()) for rollout in rollouts) / len(rollouts))
     return rollouts
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One intra-op thread: the other cores are the service's, and sums always run in one order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _reached(config: DemoConfig, steps: int, seconds: float) -> bool:

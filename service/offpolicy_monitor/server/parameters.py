@@ -4,10 +4,10 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
+from offpolicy_monitor.store.paging import LARGEST_INTEGER
 from offpolicy_monitor.vocabulary import RUN_NAME
 
 RUN_PATTERN = f"^{RUN_NAME}$"
-LARGEST_INTEGER = (1 << 63) - 1
 
 RunName = Annotated[str, Path(pattern=RUN_PATTERN, description="Name of the run; an unknown one is created.")]
 KnownRun = Annotated[str, Path(pattern=RUN_PATTERN, description="Name of the run.")]

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 from fastapi import Query, Request
 
 from offpolicy_monitor.server import models, openapi, services
-from offpolicy_monitor.server.parameters import LARGEST_INTEGER, KnownRun, Minibatch
+from offpolicy_monitor.server.parameters import KnownRun, Minibatch
 from offpolicy_monitor.server.threads import store_router
+from offpolicy_monitor.store.paging import LARGEST_INTEGER
 from offpolicy_monitor.summary.tables.worst_figures import worst_figures
 from offpolicy_monitor.vocabulary import Gap
 

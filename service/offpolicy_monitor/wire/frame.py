@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from offpolicy_monitor.errors import FrameError
+from offpolicy_monitor.errors import FrameError, quoted
 
 MEDIA_TYPE = "application/vnd.safetensors"
 METADATA_KEY = "__metadata__"
@@ -35,7 +35,6 @@ WRITTEN = {dtype: name for name, dtype in STORAGE.items() if name not in ("BF16"
 MAX_RANK = 8
 # More than any machine can address. Bounds [0, 2**60] too, whose product of zero hides a size that overflows numpy.
 MAX_TENSOR_BYTES = 1 << 48
-QUOTED_CHARACTERS = 64
 
 
 @dataclass(frozen=True)
@@ -117,19 +116,19 @@ class _Entry:
     @classmethod
     def parse(cls, name: str, description: object) -> "_Entry":
         if not isinstance(description, dict) or description.keys() != {"dtype", "shape", "data_offsets"}:
-            raise FrameError(f"{_quote(name)} must have exactly dtype, shape and data_offsets")
+            raise FrameError(f"{quoted(name)} must have exactly dtype, shape and data_offsets")
         dtype = description["dtype"]
         if not isinstance(dtype, str) or dtype not in STORAGE:
-            raise FrameError(f"{_quote(name)} has the unknown dtype {_quote(dtype)}")
+            raise FrameError(f"{quoted(name)} has the unknown dtype {quoted(dtype)}")
         shape = _naturals(name, "shape", description["shape"], MAX_RANK)
         offsets = _naturals(name, "data_offsets", description["data_offsets"], 2)
         if len(offsets) != 2:
-            raise FrameError(f"data_offsets of {_quote(name)} must be two integers")
+            raise FrameError(f"data_offsets of {quoted(name)} must be two integers")
         itemsize = STORAGE[dtype].itemsize
         if math.prod(max(extent, 1) for extent in shape) * itemsize > MAX_TENSOR_BYTES:
-            raise FrameError(f"{_quote(name)} has a shape that no memory can hold")
+            raise FrameError(f"{quoted(name)} has a shape that no memory can hold")
         if offsets[1] - offsets[0] != math.prod(shape) * itemsize:
-            raise FrameError(f"data_offsets of {_quote(name)} do not span the bytes of its shape")
+            raise FrameError(f"data_offsets of {quoted(name)} do not span the bytes of its shape")
         return cls(name, dtype, shape, offsets[0], offsets[1])
 
     def view(self, data: memoryview) -> NDArray[Any]:
@@ -187,9 +186,9 @@ STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant
 def _naturals(name: str, what: str, value: object, most: int) -> tuple[int, ...]:
     # type() and not isinstance(): True is an int to Python, but not a size.
     if not isinstance(value, list) or len(value) > most or any(type(entry) is not int for entry in value):
-        raise FrameError(f"{what} of {_quote(name)} must be at most {most} integers")
+        raise FrameError(f"{what} of {quoted(name)} must be at most {most} integers")
     if any(not 0 <= entry <= MAX_TENSOR_BYTES for entry in value):
-        raise FrameError(f"{what} of {_quote(name)} is out of range")
+        raise FrameError(f"{what} of {quoted(name)} is out of range")
     return tuple(value)
 
 
@@ -197,7 +196,7 @@ def _check_contiguous(entries: Iterable[_Entry], size: int) -> None:
     reached = 0
     for entry in sorted(entries, key=lambda entry: (entry.start, entry.end)):
         if entry.start != reached:
-            raise FrameError(f"{_quote(entry.name)} leaves a hole or overlaps another tensor")
+            raise FrameError(f"{quoted(entry.name)} leaves a hole or overlaps another tensor")
         reached = entry.end
     if reached != size:
         raise FrameError(f"the tensors take {reached} bytes and the data has {size}")
@@ -207,19 +206,13 @@ def _written_dtype(name: str, array: NDArray[Any], bfloat16: bool) -> str:
     dtype = array.dtype.newbyteorder("<")
     if bfloat16:
         if dtype != np.dtype("<u2"):
-            raise FrameError(f"{_quote(name)} is to be written as bfloat16 and must hold uint16 bit patterns")
+            raise FrameError(f"{quoted(name)} is to be written as bfloat16 and must hold uint16 bit patterns")
         return "BF16"
     if dtype not in WRITTEN:
-        raise FrameError(f"{_quote(name)} has the dtype {array.dtype}, which safetensors lacks")
+        raise FrameError(f"{quoted(name)} has the dtype {array.dtype}, which safetensors lacks")
     return WRITTEN[dtype]
 
 
 def _buffer(array: NDArray[Any]) -> memoryview:
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     return little.reshape(-1).view(np.uint8).data
-
-
-def _quote(value: object) -> str:
-    """A value of the client's for a message: bounded, control characters escaped."""
-    text = value if isinstance(value, str) else type(value).__name__
-    return repr(text[:QUOTED_CHARACTERS])

@@ -4,7 +4,7 @@ S sequences, T packed tokens, L positions of a padded row. Arrays are numpy's or
 tensor leaves its graph behind, since a graph that waits in a queue holds the activations of the whole step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,11 @@ def detached(array: Any) -> Any:
 def rows(padded: Any) -> list[Any]:
     """[S, L] -> S views [L], detached. A list or tuple of rows stays one."""
     return [detached(row) for row in padded]
+
+
+def all_rows(arrays: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Padded arrays by name as rows, without those that are None."""
+    return {name: rows(array) for name, array in arrays.items() if array is not None}
 
 
 def lengths(cu_seqlens: Any) -> NDArray[np.int64]:

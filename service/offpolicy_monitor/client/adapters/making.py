@@ -7,7 +7,7 @@ middle of a step. Knows no framework.
 from collections.abc import Callable
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.quiet import LOGGER
+from offpolicy_monitor.client.counters import LOGGER
 
 
 class Nowhere:

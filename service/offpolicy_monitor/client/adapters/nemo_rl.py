@@ -9,7 +9,7 @@ from typing import Any
 
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.carried import Carried
-from offpolicy_monitor.client.adapters.layouts import rows
+from offpolicy_monitor.client.adapters.layouts import all_rows
 from offpolicy_monitor.client.adapters.place import Place, of_process
 from offpolicy_monitor.client.adapters.quiet import quiet
 
@@ -57,7 +57,7 @@ class WatchedLoss:
 @quiet
 def _collect(monitor: Logs, collector: Any, loss: Any, logprobs: Any, data: Mapping[str, Any]) -> None:
     sent = arrays(logprobs, data, on_policy=getattr(loss, "force_on_policy_ratio", False))
-    collector.add({name: rows(array) for name, array in sent.items()})
+    collector.add(all_rows(sent))
 
 
 def arrays(logprobs: Any, data: Mapping[str, Any], on_policy: bool = False) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.gathered import Gathered
-from offpolicy_monitor.client.adapters.layouts import rows
+from offpolicy_monitor.client.adapters.layouts import all_rows
 from offpolicy_monitor.client.adapters.quiet import quiet
 
 Trainer = TypeVar("Trainer")
@@ -68,7 +68,7 @@ def _collect(monitor: Logs, gathered: Gathered, pi: Any, old: Any, advantages: A
         "advantages": advantages,
         "mask": named["action_mask"],
     }
-    gathered.add({name: rows(array) for name, array in arrays.items() if array is not None})
+    gathered.add(all_rows(arrays))
 
 
 @quiet

@@ -5,13 +5,12 @@ strict gets it raised, so that tests see it.
 """
 
 import functools
-import logging
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
 from offpolicy_monitor.client.adapters import Logs
+from offpolicy_monitor.client.counters import LOGGER
 
-LOGGER = logging.getLogger("offpolicy_monitor")
 P = ParamSpec("P")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.gathered import Gathered
-from offpolicy_monitor.client.adapters.layouts import rows
+from offpolicy_monitor.client.adapters.layouts import all_rows
 from offpolicy_monitor.client.adapters.making import made
 from offpolicy_monitor.client.adapters.quiet import quiet
 
@@ -74,7 +74,7 @@ class Watch:
 @quiet
 def _collect(monitor: Logs, watch: Watch, data: Any, log_probs: Any, old: Any) -> None:
     sent = arrays(data.batch, log_probs, old)
-    watch.gathered.add({name: rows(array) for name, array in sent.items()})
+    watch.gathered.add(all_rows(sent))
 
 
 @quiet

@@ -10,7 +10,7 @@ from typing import Any
 
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.carried import Carried
-from offpolicy_monitor.client.adapters.layouts import detached, rows
+from offpolicy_monitor.client.adapters.layouts import all_rows, detached
 from offpolicy_monitor.client.adapters.place import Place, of_process
 from offpolicy_monitor.client.adapters.quiet import quiet
 
@@ -72,7 +72,7 @@ def _collect(monitor: Logs, collector: Any, pi: Any, old: Any, advantages: Any, 
         "advantages": advantages,
         "mask": named.get("loss_mask"),
     }
-    collector.add({name: rows(array) for name, array in arrays.items() if array is not None})
+    collector.add(all_rows(arrays))
 
 
 class Callback:

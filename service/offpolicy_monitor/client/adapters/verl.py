@@ -11,7 +11,7 @@ from typing import Any
 
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.collector import Collector
-from offpolicy_monitor.client.adapters.layouts import detached, rows
+from offpolicy_monitor.client.adapters.layouts import all_rows, detached
 from offpolicy_monitor.client.adapters.place import Place, of_process
 from offpolicy_monitor.client.adapters.quiet import quiet
 
@@ -78,4 +78,4 @@ def watched_loss(
 def _collect(monitor: Logs, collector: Collector, bypass: bool, old: Any, pi: Any, advantages: Any, mask: Any) -> None:
     anchor = "sampling_logprobs" if bypass else "old_logprobs"
     arrays = {anchor: old, "logprobs": pi, "advantages": advantages, "mask": mask}
-    collector.add({name: rows(array) for name, array in arrays.items()})
+    collector.add(all_rows(arrays))
