@@ -2,19 +2,20 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from offpolicy_monitor.alerts import RULES, paths_of
+from offpolicy_monitor.diagnosis import collect, diagnose
 from offpolicy_monitor.diagnosis.evidence import JUMP
 from offpolicy_monitor.diagnosis.hypotheses import HYPOTHESES
 from offpolicy_monitor.families import BY_NAME, RUN_GAUGES
 from offpolicy_monitor.figures import FIGURES, HEADLINE, figure_at, is_headline, is_known, walk
 from offpolicy_monitor.figures.path import names
 
-from tests.figures.everything import CORRECTION, ROWS, post
+from tests.figures.everything import CORRECTION, ROWS, post, summary
 from tests.fixtures.application import JSON, Client, json_bytes, started
 
 #: What a step's answer says beside its figures.
@@ -120,6 +121,29 @@ def test_every_path_of_a_rule_and_of_a_hypothesis_is_a_figure() -> None:
     assert [path for path in paths_of(RULES) if path != "policy_version" and not is_known(path)] == []
     shown = {path for hypothesis in HYPOTHESES for path in hypothesis.paths} - {JUMP}
     assert [path for path in sorted(shown) if not is_known(path)] == []
+
+
+class Asked(dict[str, float]):
+    """Evidence that remembers what was asked of it."""
+
+    def __init__(self, evidence: Mapping[str, float]) -> None:
+        super().__init__(evidence)
+        self.paths: set[str] = set()
+
+    def get(self, path: str, default: Any = None) -> Any:
+        self.paths.add(path)
+        return super().get(path, default)
+
+    def __getitem__(self, path: str) -> float:
+        self.paths.add(path)
+        return super().__getitem__(path)
+
+
+def test_every_figure_that_a_diagnosis_asks_for_is_one() -> None:
+    asked = Asked(collect([summary(step) for step in range(7)]))
+    assert diagnose(asked)
+    assert [path for path in sorted(asked.paths - {JUMP}) if not is_known(path)] == []
+    assert len(asked.paths) > 25 and asked.paths - asked.keys() == set()
 
 
 def named_in(section: str) -> set[str]:

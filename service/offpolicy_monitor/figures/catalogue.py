@@ -6,6 +6,7 @@ figures/rows and the module that reads it.
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from offpolicy_monitor.figures.figure import Figure
@@ -31,24 +32,22 @@ FIGURES: Final[tuple[Figure, ...]] = (
 #: Patterns of what is stored in `metrics` for each step that counts. Some 80 figures a step.
 HEADLINE: Final = tuple(pattern for figure in FIGURES for pattern in figure.headlines)
 _HEADLINE_PARTS: Final = tuple(pattern.split(".") for pattern in HEADLINE)
-_ANY: Final = {figure.path: re.compile(expression(figure.path)) for figure in FIGURES}
-_KNOWN: Final = re.compile("|".join(f"(?:{one.pattern})" for one in _ANY.values()))
-_OF_HEADLINE: Final = re.compile("|".join(f"(?:{expression(pattern)})" for pattern in HEADLINE))
+_PATHS: Final = tuple(figure.path for figure in FIGURES)
 
 
 def is_known(path: str) -> bool:
     """Whether a step may have a figure of this path."""
-    return _KNOWN.fullmatch(path) is not None
+    return _any_of(_PATHS).fullmatch(path) is not None
 
 
 def figure_at(path: str) -> Figure | None:
     """The row of the figure at a path; None where no step has one there."""
-    return next((figure for figure in FIGURES if _ANY[figure.path].fullmatch(path)), None)
+    return next((figure for figure in FIGURES if _any_of((figure.path,)).fullmatch(path)), None)
 
 
 def is_headline(path: str) -> bool:
     """Whether a figure of this path is in `metrics`."""
-    return _OF_HEADLINE.fullmatch(path) is not None
+    return _any_of(HEADLINE).fullmatch(path) is not None
 
 
 def with_correction(figures: Mapping[str, Any], correction: str | None) -> Mapping[str, Any]:
@@ -61,3 +60,8 @@ def headline(figures: Mapping[str, Any], correction: str | None = None) -> dict[
     """The headline figures of a step that are present, by path; `correction` names the row in use."""
     known = with_correction(figures, correction)
     return {path: value for parts in _HEADLINE_PARTS for path, value in matches(known, parts)}
+
+
+@cache
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{expression(pattern)})" for pattern in patterns))
