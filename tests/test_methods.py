@@ -263,6 +263,12 @@ def test_the_rule_of_a_row_is_bands_at_its_thresholds() -> None:
     assert negative.rule == Drop((Band("probability_difference", -0.1, 0.2),), "apart_zero_low", sides=True)
 
 
+@pytest.mark.parametrize("scores", [(), ("log_ratio", "k3", "kl_away"), ("log_ratio", "k3_mean")])
+def test_a_rule_of_no_band_of_three_or_of_tokens_and_sequences_is_none(scores: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="one or two bands"):
+        Drop(tuple(Band(score, 0.0, 1.0) for score in scores))
+
+
 def test_a_bound_below_any_magnitude_drops_every_token_once() -> None:
     (row,) = parse_rows([{"method": "mask", "statistic": "k2", "upper": -0.1}])
     assert row.rule == Drop((Band("log_ratio", upper=-math.inf),))

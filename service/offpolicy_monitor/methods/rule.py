@@ -7,7 +7,7 @@ it is a Cut. Plain data: no torch.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from offpolicy_monitor.methods.curve import SECOND_MOMENT, TOKEN_SCORES, Curve
 from offpolicy_monitor.vocabulary import ZERO
@@ -15,6 +15,10 @@ from offpolicy_monitor.vocabulary import ZERO
 #: Which tokens a band drops: whatever their advantage; below it those with A < 0 and above it those with A > 0; or the
 #: same, with A == 0 counted as negative.
 Signs = Literal["any", "apart", "apart_zero_low"]
+
+
+#: What computes looks at no more bands of one rule.
+MOST_BANDS: Final = 2
 
 
 @dataclass(frozen=True)
@@ -31,12 +35,17 @@ class Drop:
     """Drops a token, or a sequence if the scores are of sequences, that is outside any of the bands.
 
     Where `signs` look at A and advantages are those of tokens, a band of a sequence's score drops its tokens by their
-    own. `sides` says whether what lies below and above is told apart in the figures.
+    own. `sides` says whether what lies below and above is told apart in the figures. One or two bands, of tokens all or
+    of sequences all: ValueError for others, which nothing computes.
     """
 
     bands: tuple[Band, ...]
     signs: Signs = "any"
     sides: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.bands) <= MOST_BANDS or len({band.score in TOKEN_SCORES for band in self.bands}) != 1:
+            raise ValueError(f"a rule has one or two bands, of tokens all or of sequences all; got {self.bands}")
 
     @property
     def of_tokens(self) -> bool:
