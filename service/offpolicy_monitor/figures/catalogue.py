@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Final
 
 from offpolicy_monitor.figures.figure import Figure
-from offpolicy_monitor.figures.path import expression, matches
+from offpolicy_monitor.figures.path import expression, matches, tree
 from offpolicy_monitor.figures.rows.batch import BATCH
 from offpolicy_monitor.figures.rows.gaps import OF_SEQUENCES, OF_TOKENS
 from offpolicy_monitor.figures.rows.methods import CORRECTION, METHOD
@@ -31,7 +31,7 @@ FIGURES: Final[tuple[Figure, ...]] = (
 
 #: Patterns of what is stored in `metrics` for each step that counts. Some 80 figures a step.
 HEADLINE: Final = tuple(pattern for figure in FIGURES for pattern in figure.headlines)
-_HEADLINE_PARTS: Final = tuple(pattern.split(".") for pattern in HEADLINE)
+_HEADLINE_TREE: Final = tree(HEADLINE)
 _PATHS: Final = tuple(figure.path for figure in FIGURES)
 
 
@@ -58,8 +58,7 @@ def with_correction(figures: Mapping[str, Any], correction: str | None) -> Mappi
 
 def headline(figures: Mapping[str, Any], correction: str | None = None) -> dict[str, float]:
     """The headline figures of a step that are present, by path; `correction` names the row in use."""
-    known = with_correction(figures, correction)
-    return {path: value for parts in _HEADLINE_PARTS for path, value in matches(known, parts)}
+    return matches(with_correction(figures, correction), _HEADLINE_TREE)
 
 
 @cache

@@ -6,7 +6,7 @@ pattern `{name}` stands for a key: one of NAMES, or any text.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from offpolicy_monitor.vocabulary import GAPS, QUANTILES
@@ -19,6 +19,8 @@ NAMES: Final[Mapping[str, str]] = {
     "index": r"\d+",
     "lag": r"-?\d+",
 }
+#: Keys of patterns, and what follows them; nothing where a pattern ends.
+Tree = dict[str, "Tree"]
 _NAME: Final = re.compile(r"\{(\w+)\}")
 
 
@@ -60,15 +62,29 @@ def walk(figures: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
             yield from walk(value, f"{prefix}{key}.")
 
 
-def matches(node: Any, parts: Sequence[str], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """(path, number) of every number at a pattern, given as its parts; no key of it holds a dot."""
-    if not parts:
-        if (found := number(node)) is not None:
-            yield prefix[1:], found
-    elif isinstance(node, Mapping):
-        for key in node if parts[0].startswith("{") else parts[:1]:
-            if key in node:
-                yield from matches(node[key], parts[1:], f"{prefix}.{key}")
+def tree(patterns: Iterable[str]) -> Tree:
+    """The patterns as one tree by their keys, so that figures are walked once for all of them."""
+    root: Tree = {}
+    for pattern in patterns:
+        node = root
+        *above, last = pattern.split(".")
+        for key in above:
+            node = node.setdefault(key, {})
+        node[last] = {}
+    return root
+
+
+def matches(figures: Mapping[str, Any], wanted: Tree, prefix: str = "") -> dict[str, float]:
+    """{path: number} of every number at the patterns of a tree; no key of theirs holds a dot."""
+    found: dict[str, float] = {}
+    for key, below in wanted.items():
+        for name in figures if key.startswith("{") else (key,):
+            value = figures.get(name)
+            if isinstance(value, dict):
+                found |= matches(value, below, f"{prefix}{name}.")
+            elif not below and (plotted := number(value)) is not None:
+                found[prefix + name] = plotted
+    return found
 
 
 def _by_key(node: Any) -> Mapping[str, Any]:
