@@ -72,7 +72,7 @@ def test_bfloat16_is_read_as_the_service_reads_it() -> None:
     halves = {name: torch.from_numpy(arrays[name]).bfloat16() for name in LOGPROBS}
     patterns = {name: half.view(torch.int16).numpy().view(np.uint16) for name, half in halves.items()}
     wanted = by_the_service(frame_body(ENVELOPE, LOGPROBS, **{**arrays, **patterns}))
-    assert "signature/grid/old" not in wanted.tables
+    assert "signature/grid/old" not in wanted.arrays
     assert summary_of({**arrays, **halves}) == wanted
     assert summary_of({**arrays, **patterns}, bfloat16=LOGPROBS) == wanted
 

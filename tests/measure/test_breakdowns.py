@@ -13,6 +13,8 @@ from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.step import StepSummary
 
+from tests.summary.records import records_of
+
 GAPS = {
     "mismatch": ("old_logprobs", "sampling_logprobs"),
     "staleness": ("logprobs", "old_logprobs"),
@@ -95,7 +97,7 @@ def measured(data: RaggedBatch, makers_of_blocks: int = 1 << 18) -> StepSummary:
 @pytest.mark.parametrize("block_tokens", [1 << 18, 200])
 def test_each_bucket_has_the_sums_of_a_loop_over_its_tokens(a_token: bool, block_tokens: int) -> None:
     data = batch(5, a_token)
-    tables = measured(data, block_tokens).tables
+    tables = records_of(measured(data, block_tokens).arrays)
     wanted = expected(data)
     found = {name for name in tables if name.startswith("breakdown/") and not name.endswith("/cross")}
     assert found == {f"breakdown/{dimension}/{bucket}/{gap}" for dimension, bucket, gap in wanted}
@@ -119,9 +121,9 @@ def test_a_step_answers_means_and_attribution_by_bucket_in_natural_order() -> No
 
 def test_shards_merge_to_the_breakdowns_of_the_whole() -> None:
     left, right = batch(7, False), batch(8, False)
-    merged = measured(left).merge(measured(right)).tables
+    merged = records_of(measured(left).merge(measured(right)).arrays)
     for name, table in merged.items():
-        parts = [summary.tables.get(name, {}) for summary in (measured(left), measured(right))]
+        parts = [records_of(measured(side).arrays).get(name, {}) for side in (left, right)]
         assert table["tokens" if "tokens" in table else next(iter(table))] == sum(
             part.get("tokens" if "tokens" in table else next(iter(table)), 0) for part in parts
         )

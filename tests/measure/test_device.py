@@ -6,7 +6,7 @@ from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.measure import Measurer, choose_device
 from offpolicy_monitor.measure.tables import BlockView
 from offpolicy_monitor.methods import PRESETS
-from offpolicy_monitor.summary.tables import Tables
+from offpolicy_monitor.summary.named import Tables
 
 from tests.measure.rows import ROWS
 from tests.measure.test_laws import assert_nearly_equal

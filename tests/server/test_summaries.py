@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from offpolicy_monitor.client.reduce import reduced
-from offpolicy_monitor.summary import packing
-from offpolicy_monitor.summary.packing import inflated, read
+from offpolicy_monitor.summary.stored import packing, version_3
 from offpolicy_monitor.wire import frame
 
 from tests.fixtures.application import SAFETENSORS, Application, Client, rows
+from tests.fixtures.forged import compressed, with_header, with_row
 from tests.fixtures.reduced import arrays_of, envelope_of, joined, raw_body, summary_body
 
 SHARDS = 3
@@ -139,35 +140,58 @@ def test_a_summary_of_other_rows_is_refused_by_the_row_and_says_where_the_rows_a
     assert missing["errors"][0]["field"] == "summary.methods.tight"
 
 
-def bomb() -> bytes:
-    """A few kilobytes of summary that mean hundreds of megabytes."""
+def old_bomb() -> bytes:
+    """A few kilobytes of version 2 that mean hundreds of megabytes."""
     zeros = zlib.compress(bytes(400 << 20), 9)
     small = zlib.compress(b"[[],{},{}]")
     parts = [small, zeros, *[zlib.compress(bytes(4))] * 2, *[zlib.compress(b"")] * 2]
     return bytes([2]) + packing._LENGTHS.pack(*map(len, parts)) + b"".join(parts)
 
 
-def test_a_bomb_is_refused_in_under_a_second(client: Client) -> None:
-    body = joined(frame.encode(envelope_of(0, 1), {"summary": np.frombuffer(bomb(), np.uint8)}))
+def unsized() -> bytes:
+    """The same of version 3 that does not say how many they are."""
+    stream = zstandard.ZstdCompressor().compressobj()
+    return bytes([3]) + stream.compress(bytes(400 << 20)) + stream.flush()
+
+
+BOMBS = {
+    "of version 2": (old_bomb(), 413),
+    "of version 3": (compressed(bytes(400 << 20)), 413),
+    "of no size": (unsized(), 422),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_in_under_a_second(client: Client, name: str) -> None:
+    bomb, status = BOMBS[name]
+    body = joined(frame.encode(envelope_of(0, 1), {"summary": np.frombuffer(bomb, np.uint8)}))
     began = time.perf_counter()
     problem = refused(client, body)
     assert time.perf_counter() - began < 1
-    assert problem["status"] == 413
-    assert "OFFPOLICY_MAX_SUMMARY_BYTES" in problem["detail"]
+    assert problem["status"] == status
+    assert ("OFFPOLICY_MAX_SUMMARY_BYTES" in problem["detail"]) == (status == 413)
     assert problem["errors"][0]["field"] == "summary"
+
+
+def test_tables_that_would_take_much_memory_are_refused_before_they_are_made(client: Client) -> None:
+    keys = "batch\nrouting/total/missing/9999999/2"
+    body = joined(frame.encode(envelope_of(0, 1), {"summary": headed(keys=keys)}))
+    assert refused(client, body)["errors"][0]["field"] == "summary.routing/total/missing/9999999/2"
 
 
 GOOD = reduced(envelope_of(0, 1), arrays_of(0))["summary"]
 
 
-def altered(part: str, name: str, value: Any) -> np.ndarray:
-    """The good summary with one figure changed."""
-    tree, texts = read(inflated(GOOD.tobytes()[1:]))
-    tree[part][name] = value
-    return np.frombuffer(bytes([2]) + packing.pack(tree, texts), np.uint8)
+def altered(name: str, value: float) -> np.ndarray:
+    """The good summary with one row changed."""
+    return np.frombuffer(with_row(GOOD.tobytes(), name, value), np.uint8)
 
 
-BREAKDOWN = "summary.tables.breakdown"
+def headed(**changes: Any) -> np.ndarray:
+    """The good summary with another header."""
+    return np.frombuffer(with_header(GOOD.tobytes(), lambda header: header.update(changes)), np.uint8)
+
+
 BODIES: Mapping[str, tuple[dict[str, Any], dict[str, np.ndarray], str]] = {
     "nothing": ({}, {"summary": GOOD[:0]}, "summary"),
     "another version": ({}, {"summary": np.concatenate([[1], GOOD[1:]]).astype(np.uint8)}, "summary"),
@@ -176,13 +200,16 @@ BODIES: Mapping[str, tuple[dict[str, Any], dict[str, np.ndarray], str]] = {
     "two dimensions": ({}, {"summary": GOOD[:8].reshape(2, 4)}, "summary"),
     "beside tokens": ({}, {"summary": GOOD, "logprobs": np.zeros(2, np.float32)}, "logprobs"),
     "a rollout": ({"rollout": "p"}, {"summary": GOOD}, "rollout"),
-    "another shard": ({"shard": 1, "shards": 2}, {"summary": GOOD}, f"{BREAKDOWN}/shard/0/mismatch"),
-    "other labels": ({"labels": {"gpu": "x"}}, {"summary": GOOD}, f"{BREAKDOWN}/label:gpu/h100%2F0/mismatch"),
-    "no policy version": ({"policy_version": None}, {"summary": GOOD}, "summary.batch.lag"),
-    "too few ids": ({"sequence_ids": ["a"]}, {"summary": GOOD}, "summary.batch.sequences"),
-    "an unknown figure": ({}, {"summary": altered("batch", "shoes", 1)}, "summary.batch.shoes"),
-    "a negative count": ({}, {"summary": altered("batch", "tokens", -1)}, "summary.batch.tokens"),
-    "an unknown gap": ({}, {"summary": altered("gaps", "shoes", {"sums": {"a": 1}})}, "summary.gaps"),
+    "another shard": ({"shard": 1, "shards": 2}, {"summary": GOOD}, "summary.breakdown/shard/0/mismatch"),
+    "other labels": ({"labels": {"gpu": "x"}}, {"summary": GOOD}, "summary.breakdown/label:gpu/h100%2F0/mismatch"),
+    "no policy version": ({"policy_version": None}, {"summary": GOOD}, "summary.breakdown/lag/mismatch"),
+    "too few ids": ({"sequence_ids": ["a"]}, {"summary": GOOD}, "summary.batch/sequences"),
+    "a negative sum": ({}, {"summary": altered("gaps/mismatch/k3", -1.0)}, "summary.gaps/mismatch/k3"),
+    "an unknown table": ({}, {"summary": headed(keys="batch\nshoes")}, "summary.shoes"),
+    "specs in a list": ({}, {"summary": headed(specs=[])}, "summary.specs"),
+    "absent without a reason": ({}, {"summary": headed(absent=["gaps/mismatch/k3"])}, "summary.gaps/mismatch/k3"),
+    "columns of objects": ({}, {"summary": headed(columns=[["O", 1]])}, "summary"),
+    "columns of no length": ({}, {"summary": headed(columns=[["<f8", -1]])}, "summary"),
 }  # fmt: skip
 
 
@@ -197,7 +224,7 @@ def test_what_is_wrong_is_refused_by_its_path_and_nothing_is_stored(client: Clie
 
 
 def test_limits_of_raw_bodies_hold_for_summaries_too(application: Application) -> None:
-    limits = {"max_tokens": "batch.tokens", "max_sequences": "batch.sequences", "max_summary_tables": "tables"}
+    limits = {"max_tokens": "batch/tokens", "max_sequences": "batch/sequences", "max_summary_tables": "tables"}
     for limit, field in limits.items():
         with application(**{limit: 2}) as client:
             problem = refused(client, summary_body(envelope_of(0, 1), arrays_of(0)))
@@ -213,19 +240,18 @@ def test_a_summary_cannot_be_evaluated(client: Client) -> None:
     assert response.json()["errors"][0]["field"] == "summary"
 
 
-PARTS = inflated(GOOD.tobytes()[1:])
+CONTENT = version_3.content(GOOD.tobytes()[1:])
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_mutated_bytes_are_never_a_defect_and_never_stored_as_nan(client: Client, data: st.DataObject) -> None:
-    """One byte, or a few, of the decompressed parts: past zlib's own checksums."""
-    parts = [bytearray(part) for part in PARTS]
+    """One byte, or a few, of the decompressed content: header or columns."""
+    content, header = bytearray(CONTENT), 4 + len(version_3.header_of(CONTENT))
     for _ in range(data.draw(st.integers(1, 3))):
-        part = data.draw(st.sampled_from([part for part in parts if part]))
-        part[data.draw(st.integers(0, len(part) - 1))] = data.draw(st.integers(0, 255))
-    compressed = [zlib.compress(bytes(part), 1) for part in parts]
-    stored = bytes([2]) + packing._LENGTHS.pack(*map(len, compressed)) + b"".join(compressed)
+        first, last = data.draw(st.sampled_from([(0, header - 1), (header, len(content) - 1)]))
+        content[data.draw(st.integers(first, last))] = data.draw(st.integers(0, 255))
+    stored = bytes([3]) + zstandard.compress(bytes(content), 1)
     step = data.draw(st.integers(0, 10**9))
     envelope = envelope_of(0, 1, step=step)
     response = post(client, "r", joined(frame.encode(envelope, {"summary": np.frombuffer(stored, np.uint8)})))

@@ -10,7 +10,8 @@ from offpolicy_monitor.store import GradientStep, Receipt, ShardRecord, Store, f
 from offpolicy_monitor.store.finishing import SetAside
 from offpolicy_monitor.store.merging import Merged, Part, merge_parts
 from offpolicy_monitor.store.saving import save_steps as whole
-from offpolicy_monitor.summary.step import StepSummary, merge_all
+from offpolicy_monitor.summary.arrays import Arrays, merged
+from offpolicy_monitor.summary.step import merge_all
 
 from tests.fixtures.shards import make_record
 
@@ -104,14 +105,13 @@ def test_a_step_superseded_while_it_is_merged_is_not_kept(store: Store) -> None:
 
 def failing_merges(monkeypatch: pytest.MonkeyPatch, tokens: int) -> None:
     """Makes every merge fail whose first shard has so many tokens."""
-    whole = StepSummary.merge
 
-    def merge(left: StepSummary, right: StepSummary) -> StepSummary:
-        if left.batch["tokens"] == tokens:
+    def merge(parts: Sequence[Arrays]) -> Arrays:
+        if parts[0].record("batch")["tokens"] == tokens:
             raise OverflowError("sums beyond a float")
-        return whole(left, right)
+        return merged(parts)
 
-    monkeypatch.setattr(StepSummary, "merge", merge)
+    monkeypatch.setattr("offpolicy_monitor.summary.step.merged", merge)
 
 
 def test_a_step_that_cannot_be_merged_does_not_keep_others_open_and_is_not_tried_at_once_again(

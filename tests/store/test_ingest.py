@@ -10,8 +10,7 @@ from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store import Receipt, ShardRecord, Store
 from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.store.tables import metrics, runs, shards, steps
-from offpolicy_monitor.summary.gap import GapSummary
-from offpolicy_monitor.summary.method import MethodSummary
+from offpolicy_monitor.summary.named import Parts, summary_of
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 from sqlalchemy import Table, func, select
 
@@ -168,29 +167,32 @@ def test_a_number_that_the_database_cannot_hold_is_refused_and_stores_nothing(
     assert rows(database_url, runs) == 0
 
 
-HUGE = {"log_ratio_square": 1.2e308}
+HUGE = 1.2e308
+ONE = {"tokens": 1}
+BUCKET = {"tokens": 1, "log_ratio": 0.0, "log_ratio_abs": 0.0, "log_ratio_square": 0.0, "k3": HUGE}
 OVERFLOWS = [
-    (StepSummary({"tokens": 1, "reward": math.inf}), "rewards"),
-    (StepSummary({"tokens": 1, "reward": math.nan}), "rewards"),
-    (StepSummary({"tokens": 1, "reward": -1.2e308}), "rewards"),
-    (StepSummary({"tokens": 1, "entropy": 1.2e308}), "entropy"),
-    (StepSummary({"tokens": 1}, {"total": GapSummary(HUGE)}), "logprobs"),
-    (StepSummary({"tokens": 1}, {}, {"opsm": MethodSummary({}, {"k3_kept": 1.2e308})}), "logprobs"),
-    (StepSummary({"tokens": 1}, {}, {"opsm": MethodSummary({}, {"advantage_mass": 1.2e308})}), "advantages"),
-    (StepSummary({"tokens": 1}, {}, {}, {"mismatch_square": 1.2e308}), "logprobs"),
-    (StepSummary({"tokens": 1}, tables={"advantage/total": {"mass_square": 1.2e308}}), "advantages"),
-    (StepSummary({"tokens": 1}, tables={"whatif/total/log_ratio/mass": {"7": math.inf}}), "advantages"),
-    (StepSummary({"tokens": 1}, tables={"breakdown/turn/1/total": {"k3": 1.2e308}}), "logprobs"),
-    (StepSummary({"tokens": 1}, tables={"routing/total/trend": {"layers_square": 2**62}}), "experts"),
+    (Parts({**ONE, "reward": math.inf}), "rewards"),
+    (Parts({**ONE, "reward": math.nan}), "rewards"),
+    (Parts({**ONE, "reward": -HUGE}), "rewards"),
+    (Parts({**ONE, "entropy": HUGE}), "entropy"),
+    (Parts(ONE, {"total": {**ONE, "log_ratio_square": HUGE}}), "logprobs"),
+    (Parts(ONE, {"total": {**ONE, "log_ratio_min": -math.inf}}), "logprobs"),
+    (Parts(ONE, methods={"opsm": {"k3_kept": HUGE}}, specs={"opsm": {}}), "logprobs"),
+    (Parts(ONE, methods={"opsm": {"advantage_mass": HUGE}}, specs={"opsm": {}}), "advantages"),
+    (Parts(ONE, cross={"mismatch_square": HUGE}), "logprobs"),
+    (Parts(ONE, tables={"advantage/total": {"mass_square": HUGE}}), "advantages"),
+    (Parts(ONE, tables={"whatif/total/log_ratio/mass": {"7": math.inf}}), "advantages"),
+    (Parts(ONE, tables={"breakdown/turn/1/total": BUCKET}), "logprobs"),
+    (Parts(ONE, tables={"routing/total/trend": {"layers_square": 2**62}}), "experts"),
 ]
 
 
-@pytest.mark.parametrize(("summary", "field"), OVERFLOWS)
+@pytest.mark.parametrize(("parts", "field"), OVERFLOWS)
 def test_a_sum_that_could_overflow_when_merged_is_refused_and_leaves_its_group_alone(
-    store: Store, database_url: str, summary: StepSummary, field: str
+    store: Store, database_url: str, parts: Parts, field: str
 ) -> None:
     good = make_record(1)
-    refused, receipt = store.ingest([replace(make_record(), summary=summary), good])
+    refused, receipt = store.ingest([replace(make_record(), summary=summary_of(parts)), good])
     assert isinstance(refused, Refusal) and isinstance(receipt, Receipt)
     assert (refused.status, refused.kind, [error.field for error in refused.errors]) == (
         422,
@@ -201,7 +203,7 @@ def test_a_sum_that_could_overflow_when_merged_is_refused_and_leaves_its_group_a
 
 
 def test_the_largest_sums_that_are_taken_can_be_merged(store: Store) -> None:
-    summary = StepSummary({"tokens": 1, "reward_sequences": 1, "reward": 1e290})
+    summary = summary_of(Parts({"tokens": 1, "reward_sequences": 1, "reward": 1e290}))
     for shard in range(3):
         ingest(store, replace(make_record(shard=shard, shards=3), summary=summary))
     assert store.step("r1", 0)["reward_mean"] == 1e290

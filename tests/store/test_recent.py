@@ -31,7 +31,8 @@ def test_a_shard_is_found_by_its_content_and_the_time_it_came() -> None:
 
 
 def test_of_too_many_shards_the_oldest_step_goes() -> None:
-    recent, records = Recent(most=3), [shard(number) for number in range(3)]
+    records = [shard(number) for number in range(3)]
+    recent = Recent(most=3 * records[0].summary.arrays.buffer.nbytes)
     recent.put((1, 0, 0, 0), records[0])
     recent.put((1, 1, 0, 0), records[1])
     recent.put((1, 0, 0, 0), records[2])

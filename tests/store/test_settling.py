@@ -1,6 +1,6 @@
 """Old steps take little room: figures stay, summaries are merged into blocks, and nothing shown becomes wrong."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from offpolicy_monitor.errors import Refusal
@@ -9,6 +9,7 @@ from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.store.settling import KEPT
 from offpolicy_monitor.store.tables import blocks, shards, steps
 from offpolicy_monitor.summary import stored
+from offpolicy_monitor.summary.arrays import Arrays, merged
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 from sqlalchemy import func, select
 
@@ -124,7 +125,7 @@ def test_old_steps_share_a_summary_and_the_newest_keep_theirs(store: Store, data
     whole = merge_all(summary for _, _, summary in store.summaries("r1", most=1000))
     every = merge_all(record.summary for record in records)
     assert whole.batch == every.batch
-    assert whole.gaps["mismatch"].histograms == every.gaps["mismatch"].histograms
+    assert whole.gaps["mismatch"].histogram("log_ratio") == every.gaps["mismatch"].histogram("log_ratio")
     assert whole.gaps["mismatch"].sums["k3"] == pytest.approx(every.gaps["mismatch"].sums["k3"], rel=1e-12)
 
 
@@ -169,14 +170,13 @@ def test_a_run_whose_steps_cannot_be_merged_keeps_no_other_from_getting_small(
         for step in range(KEPT + 10):
             ingest(store, make_record(step, run=run, tokens=tokens))
     clock.now += DAY + 1
-    whole = StepSummary.merge
 
-    def merge(left: StepSummary, right: StepSummary) -> StepSummary:
-        if left.batch["tokens"] == 13:
+    def merge(parts: Sequence[Arrays]) -> Arrays:
+        if parts[0].record("batch")["tokens"] == 13:
             raise OverflowError("sums beyond a float")
-        return whole(left, right)
+        return merged(parts)
 
-    monkeypatch.setattr(StepSummary, "merge", merge)
+    monkeypatch.setattr("offpolicy_monitor.summary.step.merged", merge)
     with pytest.raises(OverflowError):
         store.upkeep.tidy(DAY, 10)
     assert sizes(database_url) == (0, 2 * KEPT + 10, 1)

@@ -1,71 +1,80 @@
-"""Hypothesis strategies for summaries of every content, and a summary spelled out by hand."""
-
-import math
+"""Hypothesis strategies for summaries of every content, and a histogram spelled out by hand."""
 
 import numpy as np
 import torch
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from offpolicy_monitor.core.histogram import Layout, bin_counts, bin_numbers
-from offpolicy_monitor.summary import GapSummary, Histogram, MethodSummary, StepSummary
+from offpolicy_monitor.summary import Histogram, StepSummary
 from offpolicy_monitor.summary import histogram as bins
-from offpolicy_monitor.summary.batch import BATCH_SUMS, CROSS_SUMS
-from offpolicy_monitor.summary.gap import GAP_SUMS
-from offpolicy_monitor.summary.method import METHOD_SUMS
+from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.gap import DEVIATION
+from offpolicy_monitor.summary.layout import LAYOUT
+from offpolicy_monitor.summary.method import method_keys
+from offpolicy_monitor.summary.rows import SPARSE, Row, name_of
 
-LAYOUT = Layout(bins.SMALLEST_EXPONENT, bins.LARGEST_EXPONENT, bins.MANTISSA_BITS, torch.from_numpy(bins.splits()))
+LAYOUT_OF_BINS = Layout(
+    bins.SMALLEST_EXPONENT, bins.LARGEST_EXPONENT, bins.MANTISSA_BITS, torch.from_numpy(bins.splits())
+)
 
 
 def histogram_of(values: NDArray[np.floating] | list[float]) -> Histogram:
     """The histogram of float32 values."""
     tensor = torch.from_numpy(np.asarray(values, np.float32))
-    return Histogram(bin_counts(bin_numbers(tensor, LAYOUT), None, 1, LAYOUT)[0].numpy())
+    return Histogram(bin_counts(bin_numbers(tensor, LAYOUT_OF_BINS), None, 1, LAYOUT_OF_BINS)[0].numpy())
 
 
-NUMBERS = st.one_of(st.integers(0, 10**9), st.floats(-1e6, 1e6), st.floats(-1e-6, 1e-6))
-HISTOGRAMS = st.lists(st.floats(-300, 300, width=32), max_size=8).map(histogram_of)
 SPECS = st.sampled_from([{"method": "opsm", "delta": 0.01}, {"method": "opsm", "delta": 0.5}, None])
+ROWS = ("opsm", "a/b c")
+KEYS = (
+    "batch", "batch#lag", "cross", "gaps/mismatch", "gaps/total", "histograms/total", "breakdown/position/mismatch",
+    "breakdown/shard/3/total", "breakdown/label:gpu/a%2Fb/total", "versions/lag", "whatif/total/log_ratio/mass",
+    "routing/total/missing/4/2", "sequence/total",
+)  # fmt: skip
 
 
-def sums(names: list[str]) -> st.SearchStrategy[dict[str, float]]:
-    """Any figures under some of the names; what is missing is the identity."""
-    return st.dictionaries(st.sampled_from(names), NUMBERS, max_size=4)
+@st.composite
+def summaries(draw: st.DrawFn) -> StepSummary:
+    """Any numbers in some of the tables; extremes are infinite, and deviations absent, where older releases are."""
+    specs = draw(st.dictionaries(st.sampled_from(ROWS), SPECS, max_size=2))
+    keys = draw(st.lists(st.sampled_from(KEYS), unique=True, max_size=6))
+    of_rows = [key for name, spec in specs.items() if spec is not None for key in method_keys(name)]
+    source = np.random.default_rng(draw(st.integers(0, 1 << 30)))
+    arrays = Arrays.of(
+        LAYOUT,
+        {key: {row.name: _values(row, source) for row in LAYOUT.at(key).rows} for key in (*keys, *of_rows)},
+    )
+    absent = []
+    for path in arrays.under("gaps"):
+        tokens, is_old = draw(st.tuples(st.sampled_from([0, 1, 7]), st.booleans()))
+        _fit(arrays, path, tokens, source)
+        if tokens and is_old:
+            absent.append(name_of(path, DEVIATION))
+    return StepSummary(arrays.lacking(absent), specs)
 
 
-def moments(values: list[float]) -> dict[str, float]:
-    """The sums of some log-ratios whose merge depends on each other."""
-    centre = math.fsum(values) / len(values)
-    return {
-        "tokens": len(values),
-        "log_ratio": math.fsum(values),
-        "log_ratio_square": math.fsum(x * x for x in values),
-        "log_ratio_deviation": math.fsum((x - centre) ** 2 for x in values),
-    }
+def _values(row: Row, source: np.random.Generator) -> object:
+    """Numbers of a row's kind, many of them 0."""
+    if SPARSE in row.shape:
+        numbers = np.unique(source.integers(-5, 5, 3))
+        return numbers, source.integers(1, 9, len(numbers))
+    shape = [int(size) for size in row.shape]
+    filled = source.random(shape) < 0.5
+    if row.kind == "count":
+        return np.where(filled, source.integers(0, 10**9, shape), 0)
+    if row.merge in ("min", "max"):
+        return source.normal(0, 9, shape)
+    values = np.where(filled, source.normal(0, 10.0 ** source.integers(-6, 7), shape), 0.0)
+    return np.abs(values) if row.kind == "magnitude" else values
 
 
-#: None, or those of any tokens, with the deviation or, as older releases have it, without.
-TOKENS = st.lists(st.floats(-300, 300), min_size=1, max_size=5).map(moments)
-MOMENTS: st.SearchStrategy[dict[str, float]] = st.one_of(
-    st.just({}), TOKENS, TOKENS.map(lambda found: {k: v for k, v in found.items() if k != "log_ratio_deviation"})
-)
-OTHER_SUMS = sorted(GAP_SUMS.keys() - {"tokens", "log_ratio", "log_ratio_square", "log_ratio_deviation"})
-GAPS = st.builds(
-    GapSummary,
-    st.builds(lambda some, others: {**some, **others}, MOMENTS, sums(OTHER_SUMS)),
-    st.dictionaries(st.sampled_from(["log_ratio/positive", "log_ratio/negative"]), HISTOGRAMS, max_size=2),
-)
-METHODS = st.builds(MethodSummary, SPECS, sums(list(METHOD_SUMS))).map(
-    lambda method: method if method.spec is not None else MethodSummary(None)
-)
-SUMMARIES = st.builds(
-    StepSummary,
-    sums(list(BATCH_SUMS)),
-    st.dictionaries(st.sampled_from(["mismatch", "total"]), GAPS, max_size=2),
-    st.dictionaries(st.sampled_from(["opsm", "tight"]), METHODS, max_size=2),
-    sums(list(CROSS_SUMS)),
-    st.dictionaries(
-        st.sampled_from(["breakdown/position/first/mismatch", "versions/lag"]),
-        st.dictionaries(st.sampled_from(["tokens", "k3", "0", "1"]), NUMBERS, max_size=3),
-        max_size=2,
-    ),
-)
+def _fit(arrays: Arrays, path: str, tokens: int, source: np.random.Generator) -> None:
+    """Sums of a gap whose merge depends on each other: those of as many log-ratios."""
+    values = source.normal(source.normal(0, 9), 1, tokens)
+    arrays[f"{path}/tokens"][...] = tokens
+    arrays[f"{path}/log_ratio"][...] = values.sum()
+    arrays[f"{path}/log_ratio_square"][...] = (values**2).sum()
+    arrays[name_of(path, DEVIATION)][...] = ((values - values.mean()) ** 2).sum() if tokens else 0.0
+
+
+SUMMARIES = summaries()

@@ -7,6 +7,7 @@ import pytest
 from offpolicy_monitor.summary import GapSummary, MethodSummary, StepSummary
 from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.gap import bounded_exp, variance
+from offpolicy_monitor.summary.named import Parts, summary_of
 from offpolicy_monitor.summary.step import finite
 
 
@@ -25,7 +26,7 @@ def test_the_empty_summary_has_counts_of_zero_and_nothing_else() -> None:
 
 
 def test_a_gap_without_tokens_has_counts_of_zero_and_nothing_else() -> None:
-    figures = GapSummary().figures()
+    figures = GapSummary({}, {}).figures()
     assert (figures.pop("tokens"), figures.pop("sequences"), figures.pop("sequence")) == (0, 0, {})
     assert set(figures.values()) <= {0, None}
     assert not set(figures) & {"k1", "k3", "ess", "ratio_mean", "quantiles"}
@@ -88,11 +89,12 @@ def test_attribution_of_nothing_is_absent(cross: dict[str, float]) -> None:
 def test_means_of_what_was_not_sent_are_left_out() -> None:
     batch = {"tokens": 12, "sequences": 5, "empty_sequences": 1, "entropy_tokens": 4, "entropy": 2.0}
     batch |= {"lag_tokens": 4, "lag": 6.0, "lag_max": 3.0, "reward_sequences": 5, "reward": -1.0}
-    figures = StepSummary(batch).figures()
+    figures = summary_of(Parts(batch)).figures()
     assert figures["sequence_length_mean"] == 3.0
     assert figures["policy_lag"] == {"mean": 1.5, "max": 3.0}
     assert (figures["entropy_mean"], figures["reward_mean"]) == (0.5, -0.2)
-    assert not {"policy_lag", "entropy_mean", "reward_mean"} & set(StepSummary({"tokens": 1, "sequences": 1}).figures())
+    few = summary_of(Parts({"tokens": 1, "sequences": 1}))
+    assert not {"policy_lag", "entropy_mean", "reward_mean"} & set(few.figures())
 
 
 def test_a_number_that_json_cannot_hold_is_absent() -> None:

@@ -1,51 +1,46 @@
 """The layout: every number of a summary is a row of it, and merging follows from what rows declare."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from offpolicy_monitor.summary import StepSummary
 from offpolicy_monitor.summary.arrays import Arrays, merged
-from offpolicy_monitor.summary.layout import LAYOUT, Layout
-from offpolicy_monitor.summary.named import arrays_of, from_step, records_of, to_step
-from offpolicy_monitor.summary.rows import PART, Row, Table, count, magnitude, number
+from offpolicy_monitor.summary.layout import LAYOUT
+from offpolicy_monitor.summary.named import RecordError, arrays_of
+from offpolicy_monitor.summary.rows import PART, Layout, Row, Table, count, magnitude, number
+from offpolicy_monitor.summary.stored import version_3
 
-from tests import strategies
-from tests.summary.full import FULL, OTHER, measured
-
-
-def step(arrays: Arrays, like: StepSummary) -> StepSummary:
-    return to_step(arrays, {name: method.spec for name, method in like.methods.items()}, like.worst)
+from tests.summary.full import FULL, OTHER
+from tests.summary.records import records_of
 
 
-def test_every_number_of_a_summary_is_in_its_arrays() -> None:
-    assert step(from_step(FULL), FULL) == FULL
+def test_every_number_of_records_is_in_arrays_under_its_name() -> None:
+    records = {path: record for path, record in records_of(FULL.arrays).items() if not path.startswith("histograms/")}
+    assert len(records) > 300
+    again = records_of(arrays_of(records))
+    assert {path: dict(record) for path, record in records.items()} == again
 
 
-@settings(max_examples=50, deadline=None)
-@given(strategies.sequences())
-def test_every_batch_keeps_its_numbers_in_arrays(sent: list[Any]) -> None:
-    summary = measured(strategies.packed(sent))
-    assert step(from_step(summary), summary) == summary
-
-
-def test_arrays_merge_as_summaries_do() -> None:
-    both = merged([from_step(FULL), from_step(OTHER)])
-    expected = FULL.merge(OTHER)
-    assert replace(step(both, expected), worst=expected.worst) == expected
+def test_sums_add_and_extremes_are_the_larger_or_the_smaller() -> None:
+    both, parts = FULL.merge(OTHER).arrays, (FULL.arrays, OTHER.arrays)
+    for name, span in both.scheme.spans.items():
+        found = [part[name] for part in parts if name in part.scheme.spans]
+        if name.endswith("deviation"):
+            continue
+        of = (np.add, np.add, np.minimum, np.maximum)[span.section]
+        assert (both[name] == of.reduce(found)).all(), name
 
 
 def test_three_merged_at_once_are_three_merged_one_by_one() -> None:
-    a, b = from_step(FULL), from_step(OTHER)
+    a, b = FULL.arrays, OTHER.arrays
     assert merged([a, b, a]) == merged([merged([a, b]), a])
     assert merged([Arrays(), a]) == merged([a, Arrays()]) == a == merged([a])
     assert merged([]) == Arrays()
 
 
 def test_merging_changes_neither_side() -> None:
-    a = from_step(FULL)
+    a = FULL.arrays
     before = a.buffer.copy()
     merged([a, a])
     assert (a.buffer == before).all()
@@ -77,7 +72,7 @@ LATER = (replace(OLD, rows=(*OLD.rows, Row("y", "number", "y", since=4))), Table
 
 def test_a_sum_that_an_older_shard_lacks_is_absent_from_the_merge() -> None:
     layout = Layout(LATER)
-    new = Arrays.of({"steps/total": {"tokens": 10, "x": 1.0, "most": 7.0, "y": 5.0}}, layout)
+    new = Arrays.of(layout, {"steps/total": {"tokens": 10, "x": 1.0, "most": 7.0, "y": 5.0}})
     old = arrays_of({"steps/total": {"tokens": 10, "x": 2.0, "most": 3.0}}, layout)
     assert new.record("steps/total")["y"] == 5.0
     for both in (merged([new, old]), merged([old, new]), merged([merged([new, old]), new])):
@@ -89,7 +84,7 @@ def test_a_sum_that_an_older_shard_lacks_is_absent_from_the_merge() -> None:
 
 def test_a_shard_that_counts_nothing_makes_no_sum_absent() -> None:
     layout = Layout(LATER)
-    new = Arrays.of({"steps/total": {"tokens": 10, "x": 1.0, "most": 7.0, "y": 5.0}}, layout)
+    new = Arrays.of(layout, {"steps/total": {"tokens": 10, "x": 1.0, "most": 7.0, "y": 5.0}})
     nothing = arrays_of({"steps/total": {"tokens": 0, "x": 0.0}}, layout)
     assert merged([new, nothing]).record("steps/total") == new.record("steps/total")
 
@@ -98,10 +93,10 @@ def test_a_name_that_is_not_declared_is_an_error() -> None:
     unknown: list[dict[str, dict[str, float]]]
     unknown = [{"shoes": {"tokens": 1}}, {"gaps/shoes": {}}, {"cross": {"shoes": 1}}]
     for records in unknown:
-        with pytest.raises(KeyError):
+        with pytest.raises(RecordError):
             arrays_of(records)
     with pytest.raises(KeyError):
-        Arrays.of({"cross": {"tokens": 1}})
+        Arrays.of(LAYOUT, {"cross": {"tokens": 1}})
 
 
 def test_whole_numbers_of_any_size_are_added_where_both_have_them() -> None:
@@ -110,9 +105,21 @@ def test_whole_numbers_of_any_size_are_added_where_both_have_them() -> None:
 
 
 def test_minima_and_maxima_of_a_part_that_has_none_are_those_of_the_other() -> None:
-    gap = from_step(FULL).record("gaps/total")
-    both = merged(
-        [from_step(FULL), from_step(StepSummary(gaps={"total": replace(FULL.gaps["total"], sums={}, histograms={})}))]
-    )
-    assert {name: both.record("gaps/total")[name] for name in gap} == gap
-    assert np.isfinite(both.sections[2]).all()
+    gap = FULL.arrays.record("gaps/total")
+    both = merged([FULL.arrays, arrays_of({"gaps/total": {}})])
+    assert both.record("gaps/total") == gap
+
+
+def test_a_shard_stored_before_a_row_was_declared_lacks_it_in_every_merge() -> None:
+    later = Layout(LATER)
+    new = StepSummary(Arrays.of(later, {"steps/total": {"tokens": 10, "x": 1.0, "most": 7.0, "y": 5.0}, "z": {"n": 3}}))
+    before = StepSummary(Arrays.of(Layout((OLD,)), {"steps/total": {"tokens": 10, "x": 2.0, "most": 3.0}}))
+    old = version_3.read(version_3.write(before), layout=later)
+    assert version_3.read(version_3.write(new), version=4, layout=later) == new
+    for both in (new.merge(old).arrays, old.merge(new).merge(new).arrays):
+        assert both.record("steps/total").keys() == {"tokens", "x", "most"}
+        assert both.record("z") == {}
+        assert both.get("z/n") is None
+    read_again = version_3.read(version_3.write(new.merge(old)), version=4, layout=later)
+    assert read_again == new.merge(old)
+    assert "y" not in read_again.merge(new).arrays.record("steps/total")

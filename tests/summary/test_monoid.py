@@ -1,42 +1,30 @@
 """The laws of the step summary: identity, associativity, commutativity; counts exactly, float sums but for rounding."""
 
-from collections.abc import Iterator
-
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from offpolicy_monitor.summary import MethodSummary, StepSummary, merge_all
-from offpolicy_monitor.summary.sums import Sums, fraction, merge_sums
+from offpolicy_monitor.summary.named import Parts, summary_of
+from offpolicy_monitor.summary.scheme import SUMS
+from offpolicy_monitor.summary.sums import fraction
 
 from tests.summary.summaries import SUMMARIES
 
 
-def records(summary: StepSummary) -> dict[str, Sums]:
-    """Every record of sums in a summary by its place."""
-    found: dict[str, Sums] = {"batch": summary.batch, "cross": summary.cross}
-    found |= {f"gaps.{name}": gap.sums for name, gap in summary.gaps.items()}
-    found |= {f"tables.{name}": table for name, table in summary.tables.items()}
-    return found | {f"methods.{name}": method.sums for name, method in summary.methods.items()}
-
-
-def terms(parts: list[StepSummary], place: str, name: str) -> Iterator[float]:
-    return (abs(records(part).get(place, {}).get(name, 0)) for part in parts)
-
-
 def assert_equal_but_for_rounding(left: StepSummary, right: StepSummary, parts: list[StepSummary]) -> None:
-    assert {n: g.histograms for n, g in left.gaps.items()} == {n: g.histograms for n, g in right.gaps.items()}
-    assert {n: m.spec for n, m in left.methods.items()} == {n: m.spec for n, m in right.methods.items()}
-    mine, theirs = records(left), records(right)
-    assert mine.keys() == theirs.keys()
-    for place, record in mine.items():
-        assert record.keys() == theirs[place].keys()
-        for name, value in record.items():
-            other = theirs[place][name]
-            if isinstance(value, int) and isinstance(other, int):
-                assert value == other, (place, name)
-            else:
-                # A deviation is what squares leave of each other, and no more exact than they are.
-                of = "log_ratio_square" if name == "log_ratio_deviation" else name
-                assert abs(value - other) <= 1e-12 * sum(terms(parts, place, of)), (place, name)
+    assert left.specs == right.specs
+    assert left.arrays.absent == right.arrays.absent
+    assert set(left.arrays.scheme.keys) == set(right.arrays.scheme.keys)
+    assert left.arrays.sparse.keys() == right.arrays.sparse.keys()
+    for name, span in left.arrays.scheme.spans.items():
+        mine, theirs = left.arrays[name], right.arrays[name]
+        if span.section != SUMS:
+            assert (mine == theirs).all(), name
+        else:
+            # A deviation is what squares leave of each other, and no more exact than they are.
+            of = name.replace("log_ratio_deviation", "log_ratio_square")
+            terms = sum(np.abs(part.arrays[of]) for part in parts if of in part.arrays.scheme.spans)
+            assert (np.abs(mine - theirs) <= 1e-12 * terms).all(), name
 
 
 @given(a=SUMMARIES)
@@ -62,21 +50,15 @@ def test_the_order_of_shards_does_not_matter(parts: list[StepSummary], data: st.
     assert_equal_but_for_rounding(merge_all(data.draw(st.permutations(parts))), merge_all(parts), parts)
 
 
-def test_merging_leaves_both_sides_as_they_were() -> None:
-    a, b = StepSummary({"tokens": 1}, {}, {}, {"tokens": 2}), StepSummary({"tokens": 10}, {}, {}, {"tokens": 20})
-    assert a.merge(b) == StepSummary({"tokens": 11}, {}, {}, {"tokens": 22})
-    assert (a.batch, a.cross, b.batch) == ({"tokens": 1}, {"tokens": 2}, {"tokens": 10})
+@given(a=SUMMARIES, b=SUMMARIES)
+def test_merging_leaves_both_sides_as_they_were(a: StepSummary, b: StepSummary) -> None:
+    before = [side.arrays.buffer.copy() for side in (a, b)]
+    a.merge(b)
+    assert all((side.arrays.buffer == kept).all() for side, kept in zip((a, b), before, strict=True))
 
 
 def test_merging_nothing_is_empty() -> None:
     assert merge_all([]) == StepSummary()
-
-
-def test_sums_minima_and_maxima_merge_each_in_their_way() -> None:
-    kinds = {"a": "sum", "b": "min", "c": "max"}
-    merged = merge_sums(kinds, {"a": 1, "b": 1.0, "c": 1.0}, {"a": 2, "b": -5.0, "c": -5.0})  # type: ignore[arg-type]
-    assert merged == {"a": 3, "b": -5.0, "c": 1.0}
-    assert merge_sums(kinds, {}, {"b": 4.0}) == {"b": 4.0}  # type: ignore[arg-type]
 
 
 def test_a_fraction_of_nothing_is_absent() -> None:
@@ -85,10 +67,12 @@ def test_a_fraction_of_nothing_is_absent() -> None:
 
 
 def test_rows_of_one_name_but_other_thresholds_merge_to_nothing_for_good() -> None:
-    tight, loose = MethodSummary({"method": "opsm", "delta": 1e-4}), MethodSummary({"method": "opsm", "delta": 0.5})
+    tight, loose = (
+        summary_of(Parts(methods={"opsm": {"masked_tokens": 1}, "veto": {}}, specs={"opsm": spec, "veto": {}}))
+        for spec in ({"method": "opsm", "delta": 1e-4}, {"method": "opsm", "delta": 0.5})
+    )
     mixed = tight.merge(loose)
-    assert mixed == MethodSummary(None)
-    assert mixed.figures() is None
-    assert mixed.merge(tight) == tight.merge(mixed) == MethodSummary(None)
-    step = StepSummary(methods={"opsm": tight}).merge(StepSummary(methods={"opsm": loose}))
-    assert step.figures()["methods"] == {}
+    assert mixed.specs == {"opsm": None, "veto": {}}
+    assert mixed.methods["opsm"] == MethodSummary(None, {})
+    assert mixed.merge(tight) == tight.merge(mixed) == mixed
+    assert list(mixed.figures()["methods"]) == ["veto"]

@@ -2,13 +2,19 @@
 
 import json
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from offpolicy_monitor.summary import StepSummary, StoredSummaryError, from_bytes, to_bytes
+from offpolicy_monitor.summary.named import Parts, summary_of
+from offpolicy_monitor.summary.stored import version_2
+from offpolicy_monitor.summary.tables.worst import Worst
 
+from tests.summary.full import FULL
 from tests.summary.summaries import SUMMARIES
 
 #: Each pair was written when its version was the newest; none of these files may ever be written again.
@@ -55,6 +61,12 @@ def test_a_summary_stored_by_version_2_still_gives_its_figures_and_its_worst_seq
     assert from_bytes(to_bytes(summary)) == summary
 
 
+def test_a_histogram_of_version_2_is_steps_between_counts_and_what_is_above_a_split() -> None:
+    counts = version_2.histogram([5, 3, 2, -1, 4, 1, 1])
+    assert {place: counts[place] for place in np.flatnonzero(counts)} == {10: 2, 13: 1, 14: 5}
+    assert not version_2.histogram([]).any()
+
+
 def test_a_summary_stored_by_version_1_merges_with_itself() -> None:
     summary = from_bytes(VERSION_1.read_bytes())
     merged, once = summary.merge(summary).figures(), summary.figures()
@@ -74,7 +86,7 @@ def test_an_unknown_version_of_the_first_form_is_refused(version: object) -> Non
         from_bytes(stored({"version": version, "batch": {}, "cross": {}, "gaps": {}, "methods": {}}))
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, 255])
+@pytest.mark.parametrize("version", [0, 1, 2, 4, 255])
 def test_an_unknown_version_is_refused(version: int) -> None:
     with pytest.raises(StoredSummaryError, match="not a summary that this release can read"):
         from_bytes(bytes([version]) + to_bytes(StepSummary())[1:])
@@ -108,13 +120,13 @@ def test_bytes_that_hold_no_summary_are_refused(damage: str) -> None:
 
 
 def test_the_stored_form_says_its_version() -> None:
-    assert to_bytes(StepSummary())[0] == 2
+    assert to_bytes(StepSummary())[0] == 3
 
 
 def test_what_is_not_finite_is_not_stored() -> None:
     with pytest.raises(ValueError, match="NaN and infinity"):
-        to_bytes(StepSummary(cross={"mismatch_square": float("inf")}))
+        to_bytes(summary_of(Parts(cross={"tokens": 1, "mismatch_square": float("inf")})))
 
 
 def test_a_stored_shard_of_every_preset_stays_small() -> None:
-    assert len(VERSION_1.read_bytes()) < 16_384
+    assert len(to_bytes(replace(FULL, worst=Worst()))) < 13_000

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.summary import GapSummary, StepSummary, from_bytes, to_bytes
+from offpolicy_monitor.summary import StepSummary, from_bytes, to_bytes
+from offpolicy_monitor.summary.named import Parts, summary_of
+from offpolicy_monitor.summary.stored.worst_columns import columns_of, sequences_of
 from offpolicy_monitor.summary.tables.worst import (
     GAPS,
     LARGEST,
@@ -23,7 +25,6 @@ from offpolicy_monitor.summary.tables.worst import (
     abs_log_ratio_max,
 )
 from offpolicy_monitor.summary.tables.worst_figures import worst_figures
-from offpolicy_monitor.summary.tables.worst_stored import from_tree, to_tree
 
 SINGLES = st.floats(-LARGEST, LARGEST, width=32)
 COUNTS = st.integers(0, 2**40)
@@ -51,13 +52,14 @@ WORST = st.lists(sequences(), max_size=6).map(Worst.of)
 def test_the_worst_are_read_back_bit_for_bit(worst: Worst) -> None:
     summary = StepSummary(worst=worst)
     assert from_bytes(to_bytes(summary)) == summary
-    assert from_tree(*to_tree(worst)) == worst
+    columns, ids = columns_of(worst)
+    assert sequences_of(columns, ids) == worst.sequences
 
 
 @given(a=WORST, b=WORST, c=WORST)
 def test_merging_is_commutative_and_associative_and_empty_is_its_identity(a: Worst, b: Worst, c: Worst) -> None:
-    parts = [Worst(tuple(replace(s, shard=3 * s.shard + n) for s in w.sequences)) for n, w in enumerate((a, b, c))]
-    left, middle, right = map(Worst.of, (part.sequences for part in parts))
+    parts = [[replace(s, shard=3 * s.shard + n) for s in w.sequences] for n, w in enumerate((a, b, c))]
+    left, middle, right = map(Worst.of, parts)
     assert left.merge(middle) == middle.merge(left)
     assert left.merge(middle).merge(right) == left.merge(middle.merge(right))
     assert left.merge(Worst()) == left == Worst().merge(left) == left.merge(left)
@@ -75,8 +77,8 @@ def batch(sequences: int, ids: bool) -> RaggedBatch:
     return RaggedBatch.from_positions(lengths, columns, {}, sequence_ids=names)
 
 
-@pytest.mark.parametrize(("ids", "most"), [(False, 60), (True, 64)])
-def test_without_raw_tokens_a_sequence_takes_some_sixty_bytes_of_the_stored_summary(ids: bool, most: int) -> None:
+@pytest.mark.parametrize(("ids", "most"), [(False, 74), (True, 77)])
+def test_without_raw_tokens_a_sequence_takes_some_seventy_bytes_of_the_stored_summary(ids: bool, most: int) -> None:
     summary = Measurer("cpu").measure(batch(100, ids), (), Origin(shard=0))
     number = len(summary.worst.sequences)
     assert 15 < number <= len(RANKINGS) * MOST
@@ -84,8 +86,8 @@ def test_without_raw_tokens_a_sequence_takes_some_sixty_bytes_of_the_stored_summ
 
 
 def test_a_summary_without_worst_sequences_is_as_small_as_before_they_were_kept() -> None:
-    assert to_tree(Worst()) == ({}, [])
-    assert from_tree({}, []) == Worst()
+    assert columns_of(Worst()) == ([], [])
+    assert sequences_of([], []) == Worst().sequences == ()
 
 
 def test_a_step_answers_each_sequence_once_with_its_places_and_its_share_of_the_step() -> None:
@@ -93,7 +95,7 @@ def test_a_step_answers_each_sequence_once_with_its_places_and_its_share_of_the_
     near = {"total": GapFigures(2, 0.5, 0.75, 1.0)}
     positions = (Position(1, (-1.0, None, -0.5)), Position(7, (-1.0, None, -3.0)))
     worst = Worst.of([WorstSequence(0, 2, 5, far, positions, "p0"), WorstSequence(1, 0, 2, near)])
-    summary = StepSummary(gaps={"total": GapSummary({"tokens": 6, "k3": 8.0})}, worst=worst)
+    summary = summary_of(Parts(gaps={"total": {"tokens": 6, "k3": 8.0}}, worst=worst))
     first, second = worst_figures(summary, None, None, 10)
     assert first == {
         "shard": 0,

@@ -1,15 +1,17 @@
 """A body whose one array is `summary` is decoded to a reduced shard, whose digest is of what it says."""
 
-import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.summary import from_bytes, packing
+from offpolicy_monitor.summary import from_bytes
+from offpolicy_monitor.summary.stored import version_3
 from offpolicy_monitor.wire.decode import decode_batch, decode_evaluation
 from offpolicy_monitor.wire.digest import reduced_digest
 from offpolicy_monitor.wire.message import Reduced
 
+from tests.fixtures.forged import compressed
 from tests.fixtures.reduced import arrays_of, envelope_of, summary_body
 from tests.wire.bodies import LIMITS, SAFETENSORS, frame_body, json_body
 
@@ -33,9 +35,27 @@ def test_a_summary_is_decoded_to_a_reduced_shard() -> None:
     assert message.summary == from_bytes(stored())
 
 
+#: What the wheels of older releases post of this shard.
+OLDER = ("reduced_f832f41.bin", "reduced_v2.bin")
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_what_older_clients_reduce_is_taken_and_says_the_same(name: str) -> None:
+    older = np.frombuffer(Path(__file__).with_name(name).read_bytes(), np.uint8)
+    assert older[0] == 2
+    found, wanted = (decoded(body).summary for body in (frame_body(ENVELOPE, summary=older), BODY))
+    assert found.specs == wanted.specs
+    assert found.batch == wanted.batch
+    assert found.arrays.scheme.spans.keys() == wanted.arrays.scheme.spans.keys()
+    for row in wanted.arrays.scheme.spans.keys() - found.arrays.absent:
+        assert found.arrays[row] == pytest.approx(wanted.arrays[row], rel=1e-5, abs=1e-5), row
+    assert {sequence.index for sequence in found.worst.sequences} == {s.index for s in wanted.worst.sequences}
+
+
 def test_the_digest_is_of_what_a_summary_says_not_of_how_it_was_compressed() -> None:
-    parts = [zlib.compress(part, 1) for part in packing.inflated(stored()[1:])]
-    other = stored()[:1] + packing._LENGTHS.pack(*map(len, parts)) + b"".join(parts)
+    found = version_3.content(stored()[1:])
+    text = version_3.header_of(found)
+    other = compressed(text, found[4 + len(text) :], level=9)
     again = decoded(frame_body(ENVELOPE, summary=np.frombuffer(other, np.uint8)))
     assert other != stored()
     assert reduced_digest(again) == reduced_digest(decoded(BODY))

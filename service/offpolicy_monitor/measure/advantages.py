@@ -15,7 +15,7 @@ from torch import Tensor
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.core.histogram import Layout, bin_numbers
 from offpolicy_monitor.core.select import places_above, places_below
-from offpolicy_monitor.summary.tables import Table, Tables
+from offpolicy_monitor.summary.named import Table, Tables
 from offpolicy_monitor.summary.tables.advantage import LARGEST_EXPONENT, MANTISSA_BITS, SMALLEST_EXPONENT
 
 if TYPE_CHECKING:

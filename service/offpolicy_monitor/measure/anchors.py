@@ -11,7 +11,7 @@ from urllib.parse import quote
 from offpolicy_monitor.core.corrections import decide
 from offpolicy_monitor.core.decision import differing_tokens
 from offpolicy_monitor.methods.rule import Cut
-from offpolicy_monitor.summary.tables import Tables
+from offpolicy_monitor.summary.named import Tables
 
 if TYPE_CHECKING:
     from offpolicy_monitor.measure.tables import BlockView

@@ -13,7 +13,7 @@ from offpolicy_monitor.core.cells import Cells, marginal
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.measure.blocks import ValidTokens
 from offpolicy_monitor.measure.dimensions import Dimension, dimensions
-from offpolicy_monitor.summary.tables import Table, Tables
+from offpolicy_monitor.summary.named import Table, Tables
 from offpolicy_monitor.summary.tables.breakdown import CROSS_KEYS, GAP_KEYS
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import torch
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.decision import SequenceDrops, masked_in_sequences
 from offpolicy_monitor.core.gap import GapTokens
-from offpolicy_monitor.summary.tables import Tables
+from offpolicy_monitor.summary.named import Tables
 from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
 
 if TYPE_CHECKING:

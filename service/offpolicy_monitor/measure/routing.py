@@ -15,7 +15,7 @@ from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.cells import Cells
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.core.routing import routing_sums
-from offpolicy_monitor.summary.tables import Table, Tables
+from offpolicy_monitor.summary.named import Table, Tables
 from offpolicy_monitor.summary.tables.routing import PART_KEYS, PREFIX
 
 if TYPE_CHECKING:

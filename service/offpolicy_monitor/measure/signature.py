@@ -12,7 +12,7 @@ from torch import Tensor
 
 from offpolicy_monitor.core.signature import grid_counts, neighbour_sums, regression_sums
 from offpolicy_monitor.measure.blocks import ValidTokens
-from offpolicy_monitor.summary.tables import Table, Tables
+from offpolicy_monitor.summary.named import Table, Tables
 from offpolicy_monitor.summary.tables.signature import (
     GRID_KEYS,
     HIGHEST_MIDDLE,

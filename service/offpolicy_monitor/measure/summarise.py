@@ -4,12 +4,12 @@ A block's summary is a StepSummary like any other, and a batch's is the merge of
 place that knows both core and summary.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from torch import Tensor
 
-from offpolicy_monitor.batch import Origin
+from offpolicy_monitor.batch import Array, Origin
 from offpolicy_monitor.core.decision import Decision, decision_sums
 from offpolicy_monitor.core.gap import GapTokens
 from offpolicy_monitor.core.gap_sums import cross_sums, sequence_sums, tiny_probability_sums, to_floats, token_sums
@@ -21,9 +21,8 @@ from offpolicy_monitor.measure.decide import Decider, applicable
 from offpolicy_monitor.measure.tables import BlockView, Maker, tables_of
 from offpolicy_monitor.measure.worst import worst
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.summary.gap import GapSummary
-from offpolicy_monitor.summary.histogram import Histogram
-from offpolicy_monitor.summary.method import MethodSummary
+from offpolicy_monitor.summary.method import Spec
+from offpolicy_monitor.summary.named import Parts, summary_of
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables.worst import Worst
 
@@ -34,14 +33,6 @@ UNKNOWN_SIGN: Final = "unknown"
 #: A block whose probabilities sum up to less has them summed in float64: float32 holds none below 1e-38 well, which in
 #: any other block are nothing beside the rest.
 TINY_PROBABILITIES: Final = 1e-30
-
-#: Integer-valued sums, stored as integers.
-COUNTS: Final = frozenset(
-    {
-        "tokens", "sequences", "tail_tokens", "exact_tokens", "clamped_tokens", "masked_tokens", "masked_low_tokens",
-        "masked_high_tokens", "masked_sequences", "touched_sequences", "truncated_tokens",
-    }
-)  # fmt: skip
 
 
 def summarise(
@@ -66,11 +57,9 @@ def summarise(
 
 def started(loaded: DeviceBatch, rows: Sequence[MethodRow], origin: Origin) -> StepSummary:
     """The summary before any block: counts of the whole batch, and every gap and row without tokens."""
-    return StepSummary(
-        {**batch_sums(loaded.source, loaded), **lag_sums(loaded.source, origin.policy_version)},
-        {gap: GapSummary() for gap in loaded.gaps},
-        {row.name: no_drops(row) for row in rows},
-    )
+    batch = {**batch_sums(loaded.source, loaded), **lag_sums(loaded.source, origin.policy_version)}
+    methods = {row.name: no_drops(row) for row in rows}
+    return summary_of(Parts(batch, {gap: {} for gap in loaded.gaps}, methods=methods, specs=_specs(rows)))
 
 
 def summarise_block(
@@ -83,44 +72,47 @@ def summarise_block(
         (row, decider.decide(place, valid[row.gap].gap)) for place, row in enumerate(decider.rows) if row.gap in valid
     ]
     view = BlockView(block, valid, bins, decisions, origin)
-    return StepSummary(
-        {},
-        {name: gap_summary(tokens.gap, bins[name]) for name, tokens in valid.items()},
-        {row.name: method_summary(row, valid[row.gap].gap, decision) for row, decision in decisions},
-        _cross(block, valid),
-        tables_of(view, makers),
-        Worst() if keep_worst is None else worst(view, keep_worst),
+    return summary_of(
+        Parts(
+            {},
+            {name: gap_sums(tokens.gap) for name, tokens in valid.items()},
+            {name: _histograms(tokens.gap, bins[name]) for name, tokens in valid.items()},
+            {row.name: method_sums(row, valid[row.gap].gap, decision) for row, decision in decisions},
+            _specs(row for row, _ in decisions),
+            _cross(block, valid),
+            tables_of(view, makers),
+            Worst() if keep_worst is None else worst(view, keep_worst),
+        )
     )
 
 
-def gap_summary(gap: GapTokens, token_bins: Tensor) -> GapSummary:
-    """Sums and histograms of one gap over a block; token_bins [T] are those of the log-ratios."""
+def gap_sums(gap: GapTokens) -> dict[str, float]:
+    """Sums of one gap over a block."""
     sums = to_floats({**token_sums(gap), **sequence_sums(gap)})
     if min(sums["p"], sums["q"]) < TINY_PROBABILITIES:
         sums |= to_floats(tiny_probability_sums(gap))
-    counts = {"tokens": gap.segments.tokens, "sequences": gap.segments.sequences}
-    return GapSummary(_with_integers({**counts, **sums}), _histograms(gap, token_bins))
+    return {"tokens": gap.segments.tokens, "sequences": gap.segments.sequences, **sums}
 
 
-def method_summary(row: MethodRow, gap: GapTokens, decision: Decision) -> MethodSummary:
+def method_sums(row: MethodRow, gap: GapTokens, decision: Decision) -> dict[str, float]:
     """Sums of one row's decision over a block."""
     counts = {"tokens": gap.segments.tokens, "sequences": gap.segments.sequences}
-    return MethodSummary(row.spec, _with_integers({**counts, **to_floats(decision_sums(gap, decision, row.two_sided))}))
+    return {**counts, **to_floats(decision_sums(gap, decision, row.two_sided))}
 
 
-def no_drops(row: MethodRow) -> MethodSummary:
-    """The row's summary before any token: its counts are 0, and adding them changes nothing."""
+def no_drops(row: MethodRow) -> dict[str, float]:
+    """The row's sums before any token: its counts are 0, and adding them changes nothing."""
     names = ["masked_tokens", "masked_sequences", "touched_sequences"]
     if row.two_sided:
         names += ["masked_low_tokens", "masked_high_tokens"]
-    return MethodSummary(row.spec, dict.fromkeys(names, 0))
+    return dict.fromkeys(names, 0)
 
 
-def _with_integers(sums: Mapping[str, float]) -> dict[str, float]:
-    return {name: int(value) if name in COUNTS else value for name, value in sums.items()}
+def _specs(rows: Iterable[MethodRow]) -> dict[str, Spec | None]:
+    return {row.name: row.spec for row in rows}
 
 
-def _histograms(gap: GapTokens, token_bins: Tensor) -> dict[str, Histogram]:
+def _histograms(gap: GapTokens, token_bins: Tensor) -> dict[str, Array]:
     advantages = gap.advantages
     token_groups = None if advantages is None else advantages.sign_groups
     sequence_groups = None if advantages is None else advantages.sequence_sign_groups
@@ -131,10 +123,10 @@ def _histograms(gap: GapTokens, token_bins: Tensor) -> dict[str, Histogram]:
     }
 
 
-def _histogram(quantity: str, bins: Tensor, groups: Tensor | None) -> dict[str, Histogram]:
+def _histogram(quantity: str, bins: Tensor, groups: Tensor | None) -> dict[str, Array]:
     names = (UNKNOWN_SIGN,) if groups is None else ADVANTAGE_SIGNS
     counts = bin_counts(bins, groups, len(names), layout(bins.device)).cpu().numpy()
-    return {f"{quantity}/{name}": Histogram(row) for name, row in zip(names, counts, strict=True) if row.any()}
+    return {f"{quantity}/{name}": row for name, row in zip(names, counts, strict=True)}
 
 
 def _cross(block: Block, valid: Mapping[str, ValidTokens]) -> dict[str, float]:

@@ -22,7 +22,7 @@ from offpolicy_monitor.measure.signature import signature
 from offpolicy_monitor.measure.versions import version_spans
 from offpolicy_monitor.measure.whatif import whatif
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.summary.tables import Tables, merge_tables
+from offpolicy_monitor.summary.named import Tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,4 @@ OF_METHODS: Final[tuple[Maker, ...]] = (anchors, lengths, whatif)
 
 def tables_of(view: BlockView, makers: Sequence[Maker]) -> Tables:
     """All tables of a block."""
-    tables: Tables = {}
-    for make in makers:
-        tables = merge_tables(tables, make(view))
-    return tables
+    return {path: table for make in makers for path, table in make(view).items()}

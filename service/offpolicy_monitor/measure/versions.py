@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from offpolicy_monitor.summary.tables import Tables
+from offpolicy_monitor.summary.named import Tables
 
 if TYPE_CHECKING:
     from offpolicy_monitor.measure.tables import BlockView

@@ -22,7 +22,7 @@ from offpolicy_monitor.methods import METHODS
 from offpolicy_monitor.methods.catalogue import kept_scores
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
 from offpolicy_monitor.summary import cells
-from offpolicy_monitor.summary.tables import Table, Tables
+from offpolicy_monitor.summary.named import Table, Tables
 from offpolicy_monitor.vocabulary import MIXED, SIGNS, UNKNOWN
 
 if TYPE_CHECKING:

@@ -49,8 +49,8 @@ def check_rows(summary: StepSummary, rows: Sequence[MethodRow]) -> None:
 
 def _has_advantages(summary: StepSummary) -> bool | None:
     """Whether tokens had advantages; None where there are no tokens to tell."""
-    signs = {key.rpartition("/")[2] for gap in summary.gaps.values() for key in gap.histograms}
-    return signs != {"unknown"} if signs else None
+    counted = [gap.histograms["log_ratio"] for gap in summary.gaps.values() if gap.sums]
+    return any(bool(counts[:-1].any()) for counts in counted) if counted else None
 
 
 def _changed(name: str, message: str) -> Refusal:

@@ -5,7 +5,7 @@ the figures of every step. What was derived lately is kept: pages and scrapes as
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -63,18 +63,9 @@ OF_HEADLINE: Final = details_of(HEADLINE)
 
 
 def needed(summary: StepSummary, paths: Collection[str]) -> StepSummary:
-    """What the figures at `paths` are read off: merging other gaps and methods too takes twice the time."""
-
-    def wanted(*beginnings: str) -> bool:
-        return any(path.startswith(beginnings) for path in paths)
-
-    return StepSummary(
-        summary.batch,
-        {name: gap for name, gap in summary.gaps.items() if wanted(f"gaps.{name}.")},
-        summary.methods if wanted("methods.", "correction.") else {},
-        summary.cross if wanted("attribution.") else {},
-        summary.tables,
-    )
+    """What the figures at `paths` are read off: figures of method rows that nobody looks at are not made."""
+    looked_at = any(path.startswith(("methods.", "correction.")) for path in paths)
+    return summary if looked_at else replace(summary, specs={})
 
 
 @lru_cache(MOST_KEPT)

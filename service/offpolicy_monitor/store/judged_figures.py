@@ -56,8 +56,8 @@ def _merged(
     connection: Connection, run: HeldRun, gradient_steps: Sequence[GradientStep], merges: Merges, paths: Collection[str]
 ) -> Mapping[str, Any]:
     """The figures of the merge of all that those at `paths` are among, in the order of their minibatches."""
-    summaries = [needed(_summary(connection, run, step, merges), paths) for step in gradient_steps]
-    return with_correction(figures_for(merge_all(summaries), paths), run.correction)
+    whole = merge_all(_summary(connection, run, step, merges) for step in gradient_steps)
+    return with_correction(figures_for(needed(whole, paths), paths), run.correction)
 
 
 def _summary(connection: Connection, run: HeldRun, step: GradientStep, merges: Merges) -> StepSummary:

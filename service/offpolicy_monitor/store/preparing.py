@@ -4,9 +4,8 @@ Knows what the tables and the stored form can hold, and which array to blame for
 the transaction that it shares with others, nor the merge of its step.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -15,8 +14,9 @@ from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store.paging import LARGEST_INTEGER
 from offpolicy_monitor.store.records import ShardRecord
 from offpolicy_monitor.summary import stored
-from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.summary.sums import LARGEST_COUNT, LARGEST_SUM, Sums
+from offpolicy_monitor.summary.arrays import NOTHING, Arrays
+from offpolicy_monitor.summary.scheme import COUNTS
+from offpolicy_monitor.summary.sums import LARGEST_COUNT, LARGEST_SUM
 
 INTEGERS = ("attempt", "step", "minibatch", "shard")
 #: The array that a figure was summed from, where that is not the log-probs of the current policy.
@@ -28,7 +28,7 @@ SUMMED_FROM: Final[Mapping[str, str]] = {
     "advantage_mass": "advantages",
     "masked_advantage_mass": "advantages",
 }
-#: The same for all of a table, by the first or the last part of its name.
+#: The same for all of a table, by the first or the last part of a row's name.
 KINDS_FROM: Final[Mapping[str, str]] = {
     "versions": "policy_versions",
     "advantage": "advantages",
@@ -48,7 +48,7 @@ def prepare(record: ShardRecord) -> bytes | Refusal:
             return Refusal.of_field(422, "out-of-range", name, f"must not be beyond {LARGEST_INTEGER}")
     if not record.key.shard < record.shards <= LARGEST_INTEGER:
         return Refusal.of_field(422, "out-of-range", "shards", f"must be more than shard, which is {record.key.shard}")
-    return _overflow(record.summary) or stored.to_bytes(record.summary)
+    return _overflow(record.summary.arrays) or stored.to_bytes(record.summary)
 
 
 def prepared(record: ShardRecord) -> ShardRecord:
@@ -59,32 +59,20 @@ def prepared(record: ShardRecord) -> ShardRecord:
     return replace(record, blob=blob)
 
 
-def _overflow(summary: StepSummary) -> Refusal | None:
-    """Refusal 422 for the first count or sum that is too large to be merged with others, if any."""
-    records = list(_records(summary))
-    # Some thousand numbers at once: a loop over them costs ten times as much. Written so that NaN is found too.
-    numbers = np.fromiter(chain.from_iterable(record.values() for _, record in records), np.float64)
-    if bool((np.abs(numbers) <= LARGEST_COUNT).all()):
-        return None
-    for path, record in records:
-        for name, value in record.items():
-            limit = LARGEST_COUNT if isinstance(value, int) else LARGEST_SUM
-            if not abs(value) <= limit:
-                return _too_large(path, name, limit)
+def _overflow(arrays: Arrays) -> Refusal | None:
+    """Refusal 422 for the first count or sum that is too large to be merged with others, if any. NaN is too large."""
+    for section, values in enumerate(arrays.sections):
+        limit = LARGEST_COUNT if section == COUNTS else LARGEST_SUM
+        # Written so that NaN is found too; extremes are infinite where nothing was counted.
+        too_large = ~(np.abs(values) <= limit) & (values != NOTHING[section])
+        for name, span in arrays.scheme.spans.items() if too_large.any() else ():
+            if span.section == section and too_large[span.start : span.stop].any():
+                return _too_large(name, limit)
     return None
 
 
-def _records(summary: StepSummary) -> Iterator[tuple[str, Sums]]:
-    """Every record of counts and sums by its path. Histograms count what `tokens` and `sequences` count."""
-    yield "batch", summary.batch
-    yield "cross", summary.cross
-    yield from ((f"gaps.{name}", gap.sums) for name, gap in summary.gaps.items())
-    yield from ((f"methods.{name}", method.sums) for name, method in summary.methods.items())
-    yield from summary.tables.items()
-
-
-def _too_large(path: str, name: str, limit: float) -> Refusal:
-    kinds = [KINDS_FROM[part] for part in (path.partition("/")[0], path.rpartition("/")[2]) if part in KINDS_FROM]
-    field = SUMMED_FROM.get(name) or (kinds[0] if kinds else "logprobs")
-    message = f"the sum {name!r} of {path[:64]} over this batch is beyond {limit:g}, too large to be merged with others"
+def _too_large(path: str, limit: float) -> Refusal:
+    kind, _, name = path.partition("/")[0], *path.rpartition("/")[1:]
+    field = SUMMED_FROM.get(name) or KINDS_FROM.get(kind) or KINDS_FROM.get(name, "logprobs")
+    message = f"the sum {path[:64]!r} over this batch is beyond {limit:g}, too large to be merged with others"
     return Refusal.of_field(422, "figures-overflow", field, message)

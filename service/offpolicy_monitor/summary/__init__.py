@@ -1,7 +1,7 @@
 """What is kept of a batch: mergeable, torch-free values and the figures they answer.
 
-sums and histogram are the monoids everything is made of; gap and method give them meaning; step holds them together;
-stored is their written form.
+rows says how content is declared, tables and layout what there is; arrays hold and merge it; gap, method and tables
+read figures off it; step holds them together; stored is the written form.
 """
 
 from offpolicy_monitor.summary.gap import GapSummary

@@ -11,13 +11,25 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from offpolicy_monitor.summary.layout import LAYOUT, Layout
-from offpolicy_monitor.summary.rows import name_of
-from offpolicy_monitor.summary.scheme import COUNTS, MAXIMA, MINIMA, SECTIONS, SUMS, Scheme, runs, scheme_of, union
+from offpolicy_monitor.summary.rows import Layout, name_of
+from offpolicy_monitor.summary.scheme import (
+    COUNTS,
+    EMPTY,
+    MAXIMA,
+    MINIMA,
+    SECTIONS,
+    SUMS,
+    Scheme,
+    runs,
+    scheme_of,
+    union,
+)
 
 Array = NDArray[Any]
 #: An array whose entries stand at any whole number: the numbers, ascending, and the counts there.
 Sparse = tuple[NDArray[np.int64], NDArray[np.int64]]
+#: What a section holds before anything is counted.
+NOTHING: Final = (0, 0.0, np.inf, -np.inf)
 NOWHERE: Final[Sparse] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
@@ -38,22 +50,22 @@ class Arrays:
         sparse: Mapping[str, Sparse] | None = None,
         absent: frozenset[str] = frozenset(),
     ) -> None:
-        self.scheme = scheme_of(()) if scheme is None else scheme
+        self.scheme = EMPTY if scheme is None else scheme
         self.buffer = np.zeros(sum(self.scheme.sizes), np.int64) if buffer is None else buffer
         self.sections = _sections(self.scheme, self.buffer)
         if buffer is None:
-            self.sections[MINIMA].fill(np.inf)
-            self.sections[MAXIMA].fill(-np.inf)
+            for section in (MINIMA, MAXIMA):
+                self.sections[section].fill(NOTHING[section])
         self.sparse: dict[str, Sparse] = dict(sparse or {})
         self.absent = absent
 
     @classmethod
-    def of(cls, tables: Mapping[str, Mapping[str, Any]], layout: Layout = LAYOUT) -> "Arrays":
+    def of(cls, layout: Layout, tables: Mapping[str, Mapping[str, Any]]) -> "Arrays":
         """The arrays of tables by key, each with all of its rows by name: `{"cross": {"tokens": 7, ...}, ...}`.
 
         A sparse row is a pair of arrays. KeyError for a table or a row that is not declared or is missing.
         """
-        arrays = cls(scheme_of(tuple(tables), layout))
+        arrays = cls(scheme_of(layout, tuple(tables)))
         for key, values in tables.items():
             table = arrays.scheme.tables[key]
             if unknown := values.keys() - table.by_name.keys():
@@ -101,12 +113,16 @@ class Arrays:
                     found[row.name] = self.sections[span.section].item(span.start)
         return found
 
+    def columns(self, path: str) -> dict[str, Array]:
+        """The rows of the tables at a path by their names."""
+        return {row.name: self[name_of(path, row.name)] for table in self.scheme.paths[path] for row in table.rows}
+
     def without(self, keys: Iterable[str]) -> "Arrays":
         """The same but for some tables."""
         left = set(keys)
         if not left & set(self.scheme.keys):
             return self
-        kept = scheme_of(tuple(key for key in self.scheme.keys if key not in left), self.scheme.layout)
+        kept = scheme_of(self.scheme.layout, tuple(key for key in self.scheme.keys if key not in left))
         arrays = Arrays(
             kept, None, {name: self.sparse[name] for name in kept.sparse if name in self.sparse}, self.absent
         )
@@ -116,7 +132,12 @@ class Arrays:
 
     def lacking(self, absent: Iterable[str]) -> "Arrays":
         """The same where these rows, or tables by the key of their declaration, were not counted."""
-        return Arrays(self.scheme, self.buffer, self.sparse, self.absent | frozenset(absent))
+        lost = self.absent | frozenset(absent)
+        if not lost:
+            return self
+        gone = [key for key, table in self.scheme.tables.items() if table.declared in lost]
+        left = self.without(gone)
+        return Arrays(left.scheme, left.buffer, left.sparse, lost)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Arrays) or self.scheme.spans.keys() != other.scheme.spans.keys():
@@ -145,8 +166,14 @@ def merged(parts: Sequence[Arrays]) -> Arrays:
         _add(whole, first)
     for part in others:
         _add(whole, part)
-    whole.absent = frozenset().union(*(part.absent for part in parts))
-    return whole
+    return whole.lacking(frozenset().union(*(part.absent for part in parts)))
+
+
+def filled(counts: Array) -> dict[int, float]:
+    """The entries of an array that are not zero, by their place."""
+    flat = counts.reshape(-1)
+    places = np.flatnonzero(flat)
+    return dict(zip(places.tolist(), flat[places].tolist(), strict=True))
 
 
 def _add(whole: Arrays, part: Arrays) -> None:

@@ -1,9 +1,8 @@
 """What a summary holds of a batch whatever the gap, and of its three gaps together: declared here, read by step."""
 
-from collections.abc import Mapping
 from typing import Final
 
-from offpolicy_monitor.summary.rows import Merge, Row, Table, count, magnitude, number
+from offpolicy_monitor.summary.rows import Row, Table, count, magnitude, number
 
 BATCH: Final = Table(
     "batch",
@@ -61,5 +60,3 @@ CROSS: Final = Table(
 )
 
 TABLES: Final = (BATCH, LAG, ENTROPY, REWARD, CROSS)
-BATCH_SUMS: Final[Mapping[str, Merge]] = {row.name: row.merge for table in TABLES[:4] for row in table.rows}
-CROSS_SUMS: Final[Mapping[str, Merge]] = {row.name: row.merge for row in CROSS.rows}

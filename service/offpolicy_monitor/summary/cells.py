@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offpolicy_monitor.summary import histogram
-from offpolicy_monitor.summary.tables import Table
 
 Floats = NDArray[np.float64]
 
@@ -58,13 +57,6 @@ class Bins:
     def magnitudes(self) -> Floats:
         """The edges above zero, ascending."""
         return self.edges[self.zero :]
-
-    def dense(self, table: Table, groups: int) -> Floats:
-        """A table keyed by group * number + bin as [groups, number] float64."""
-        grid = np.zeros(groups * self.number)
-        if table:
-            grid[np.fromiter(map(int, table), np.int64, len(table))] = list(table.values())
-        return grid.reshape(groups, self.number)
 
     def above(self, counts: Floats, bounds: Floats) -> tuple[Floats, Floats]:
         """What lies strictly above each bound: counts [..., number], bounds [m] -> estimates and errors [..., m].

@@ -7,13 +7,16 @@ them. `d` is the per-token log-ratio of the gap, `a` and `b` the log-probs of it
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
-from offpolicy_monitor.summary.histogram import BINS, Histogram, Histograms, merge_histograms
-from offpolicy_monitor.summary.rows import Merge, Row, Table, count, magnitude, number
-from offpolicy_monitor.summary.sums import Sums, merge_sums
+from offpolicy_monitor.summary.histogram import BINS, Counts, Histogram
+from offpolicy_monitor.summary.rows import Row, Table, count, magnitude, number
+from offpolicy_monitor.summary.sums import Sums
 from offpolicy_monitor.vocabulary import QUANTILES
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.summary.arrays import Arrays
 
 EXPONENT_CLAMP: Final = 80.0  # float32 overflows at exp(88.7)
 NEAR_ONE: Final = 0.5  # a mean ratio above this is read from sums of x - 1
@@ -97,27 +100,25 @@ HISTOGRAMS: Final = Table(
     needs="two log-probs",
 )
 TABLES: Final = (GAP, HISTOGRAMS)
-GAP_SUMS: Final[Mapping[str, Merge]] = {row.name: row.merge for row in GAP.rows}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GapSummary:
-    """Sums by name (GAP_SUMS), and histograms by `quantity/advantage sign`."""
+    """A view of one gap: its sums by name, {} without a token; and of each quantity the counts [SIGNS, BINS]."""
 
-    sums: Sums = field(default_factory=dict)
-    histograms: Histograms = field(default_factory=dict)
+    sums: Sums
+    histograms: Mapping[str, Counts]
 
-    def merge(self, other: "GapSummary") -> "GapSummary":
-        """The summary of both batches."""
-        return GapSummary(_merged(self.sums, other.sums), merge_histograms(self.histograms, other.histograms))
+    @classmethod
+    def of(cls, arrays: "Arrays", path: str) -> "GapSummary":
+        """The gap whose sums are at a path."""
+        sums, of_gap = arrays.record(path), path.replace("gaps/", "histograms/")
+        found = {quantity: arrays[f"{of_gap}/{quantity}"] for quantity in QUANTITIES if of_gap in arrays}
+        return cls(sums if sums.get("tokens") else {}, found)
 
     def histogram(self, quantity: str) -> Histogram:
         """The histogram of `log_ratio`, `log_geometric_ratio` or `log_product_ratio` over all advantage signs."""
-        merged = Histogram.empty()
-        for name, histogram in self.histograms.items():
-            if name.split("/")[0] == quantity:
-                merged = merged.merge(histogram)
-        return merged
+        return Histogram(self.histograms[quantity].sum(0)) if quantity in self.histograms else Histogram.empty()
 
     def figures(self) -> dict[str, Any]:
         """The fields of a gap as protocol.md names them; a figure without a denominator is None."""
@@ -142,18 +143,6 @@ class GapSummary:
     def _quantiles(self, quantity: str, lowest: float, highest: float) -> dict[str, float]:
         values = self.histogram(quantity).quantiles(QUANTILES, lowest, highest)
         return {str(q): value for q, value in zip(QUANTILES, values, strict=True)}
-
-
-def _merged(left: Sums, right: Sums) -> dict[str, float]:
-    """The sums of both; the deviation by Chan, Golub and LeVeque (1979), absent where one side with tokens lacks it."""
-    merged = merge_sums(GAP_SUMS, left, right)
-    sides = [side for side in (left, right) if side.get("tokens")]
-    if any(DEVIATION not in side for side in sides):
-        merged.pop(DEVIATION, None)
-    elif len(sides) == 2:
-        apart = left["log_ratio"] / left["tokens"] - right["log_ratio"] / right["tokens"]
-        merged[DEVIATION] += apart * apart * (left["tokens"] * right["tokens"] / merged["tokens"])
-    return merged
 
 
 def bounded_exp(x: float) -> float:

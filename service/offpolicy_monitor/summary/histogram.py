@@ -9,7 +9,7 @@ Bins are numbered in the order of their values: 2 * (LARGEST_KEY + signed key), 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -123,50 +123,3 @@ class Histogram:
             inner = low + (high - low) * inside
         values = np.where(chosen // 2 == LARGEST_KEY, 0.0, inner)
         return np.where(ranks == 0, lowest, np.where(ranks == self.total - 1, highest, values))
-
-    def to_stored(self) -> list[int]:
-        """The first filled key, the number of keys up to the last, their counts as steps from one to the next.
-
-        Neighbouring counts are alike where there are many, so that steps are small. Pairs follow for keys with values
-        above a split: the key's place and its count there.
-        """
-        keys = self.counts.reshape(-1, 2)
-        filled = np.flatnonzero(keys.any(1))
-        if not len(filled):
-            return []
-        first, chosen = int(filled[0]), keys[filled[0] : filled[-1] + 1]
-        above = np.flatnonzero(chosen[:, 1])
-        steps = np.diff(chosen.sum(1), prepend=0)
-        return [first, len(steps), *steps.tolist(), *np.stack([above, chosen[above, 1]], 1).ravel().tolist()]
-
-    @classmethod
-    def from_stored(cls, stored: Sequence[int]) -> "Histogram":
-        """Read what `to_stored` wrote."""
-        counts = np.zeros((BINS // 2, 2), np.int64)
-        if stored:
-            first, length = stored[:2]
-            chosen = counts[first : first + length]
-            chosen[:, 0] = np.cumsum(stored[2 : 2 + length])
-            above = np.asarray(stored[2 + length :], np.int64).reshape(-1, 2)
-            chosen[above[:, 0], 1] = above[:, 1]
-            chosen[:, 0] -= chosen[:, 1]
-        return cls(counts.ravel())
-
-    @classmethod
-    def from_stored_1(cls, stored: Sequence[Sequence[int]]) -> "Histogram":
-        """Read version 1: steps from one filled bin to the next (the first from -1), and their counts."""
-        counts = np.zeros(BINS, np.int64)
-        steps, filled = stored
-        counts[np.cumsum(np.asarray(steps, np.int64)) - 1] = filled
-        return cls(counts)
-
-
-Histograms = Mapping[str, Histogram]
-
-
-def merge_histograms(left: Histograms, right: Histograms) -> dict[str, Histogram]:
-    """Merge two sets of histograms by name; a missing one is empty."""
-    merged = dict(left)
-    for name, histogram in right.items():
-        merged[name] = merged[name].merge(histogram) if name in merged else histogram
-    return merged

@@ -4,13 +4,18 @@ Counts and sums that merge across shards, and the fields of a method that they a
 sums, so that a figure is never shown with other thresholds than its own.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from offpolicy_monitor.summary.gap import ratio_mean, ratio_spread
-from offpolicy_monitor.summary.rows import Merge, Table, count, magnitude, number
-from offpolicy_monitor.summary.sums import Sums, fraction, merge_sums
+from offpolicy_monitor.summary.rows import Table, count, magnitude, number
+from offpolicy_monitor.summary.sums import Sums, fraction
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.summary.arrays import Arrays
+
 
 #: Over valid tokens and non-empty sequences; w is the weight of a truncation, d the log-ratio of the method's gap.
 METHOD: Final = Table(
@@ -63,7 +68,19 @@ WEIGHTS: Final = Table(
     needs="a rule that reweights",
 )
 TABLES: Final = (METHOD, SIDES, MASS, WEIGHTS)
-METHOD_SUMS: Final[Mapping[str, Merge]] = {row.name: row.merge for table in TABLES for row in table.rows}
+
+#: Method, gap, level and thresholds of a row, as JSON.
+Spec = Mapping[str, Any]
+
+
+def path_of(name: str) -> str:
+    """The path of the record of a row: names may hold what divides paths."""
+    return f"methods/{quote(name, safe='')}"
+
+
+def method_keys(name: str) -> Iterator[str]:
+    """The keys of the tables of a row."""
+    return (table.at(path_of(name)).key for table in TABLES)
 
 
 DROP_COUNTS: Final = (
@@ -77,19 +94,19 @@ DROP_COUNTS: Final = (
 
 @dataclass(frozen=True)
 class MethodSummary:
-    """One row of the catalogue (`spec`: method, gap, level and thresholds as JSON) and its sums (METHOD_SUMS).
+    """A view of one row of the catalogue: `spec` (method, gap, level and thresholds as JSON) and its sums by name.
 
-    `spec` is None once rows of one name but different thresholds were merged: such figures would be of neither.
+    Without a token the sums are its counts of drops alone, which are 0; without a spec there are none.
     """
 
-    spec: Mapping[str, Any] | None
-    sums: Sums = field(default_factory=dict)
+    spec: Spec | None
+    sums: Sums
 
-    def merge(self, other: "MethodSummary") -> "MethodSummary":
-        """The summary of both batches."""
-        if self.spec is None or self.spec != other.spec:
-            return MethodSummary(None)
-        return MethodSummary(self.spec, merge_sums(METHOD_SUMS, self.sums, other.sums))
+    @classmethod
+    def of(cls, arrays: "Arrays", name: str, spec: Spec | None) -> "MethodSummary":
+        """The row of this name."""
+        sums = arrays.record(path_of(name))
+        return cls(spec, sums if sums.get("tokens") else {key: sums[key] for key in DROP_COUNTS if key in sums})
 
     def figures(self) -> dict[str, Any] | None:
         """The fields of a method as protocol.md names them; None where rows of different thresholds met."""

@@ -13,10 +13,11 @@ import numpy as np
 
 from offpolicy_monitor.methods.curve import SECOND_MOMENT, SEQUENCE_SCORES, Curve
 from offpolicy_monitor.summary.cells import SEQUENCE_BINS, TOKEN_BINS, Bins, Floats
+from offpolicy_monitor.summary.method import path_of
 from offpolicy_monitor.summary.second_moment import counts_by_magnitude, threshold_for
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables.whatif import beyond, is_kept
-from offpolicy_monitor.vocabulary import SIGNS, UNKNOWN
+from offpolicy_monitor.vocabulary import UNKNOWN
 
 RESAMPLES: Final = 200
 INTERVAL: Final = (2.5, 97.5)  # per cent
@@ -70,7 +71,7 @@ def _weights(steps: int) -> Floats:
 
 def _counts(summary: StepSummary, gap: str, curve: Curve, bins: Bins) -> tuple[Floats, float]:
     """[bins]: tokens that the rule looks at; and all that its rate is a share of."""
-    counts = bins.dense(summary.tables[f"whatif/{gap}/{curve.score}/tokens"], len(SIGNS))
+    counts = summary.arrays[f"whatif/{gap}/{curve.score}/tokens"].astype(np.float64)
     known = counts if curve.signs is None else counts[:UNKNOWN]
     return counts[list(curve.signs) if curve.signs else slice(None)].sum(0), float(known.sum())
 
@@ -143,12 +144,12 @@ def preset_states(summaries: Sequence[StepSummary]) -> list[dict[str, Any]]:
     `state` is `inert` (below 1e-5 of the tokens), `saturated` (above one half) or `active`; rows that reweight count
     what they truncate. Steps whose row of that name had other thresholds are left out.
     """
-    return [state for name in summaries[-1].methods if (state := _state(name, summaries))] if summaries else []
+    return [state for name in summaries[-1].specs if (state := _state(name, summaries))] if summaries else []
 
 
 def _state(name: str, summaries: Sequence[StepSummary]) -> dict[str, Any] | None:
-    spec = summaries[-1].methods[name].spec
-    same = [s.methods[name].sums for s in summaries if name in s.methods and s.methods[name].spec == spec]
+    spec = summaries[-1].specs[name]
+    same = [s.arrays.record(path_of(name)) for s in summaries if s.specs.get(name) == spec]
     tokens = sum(sums.get("tokens", 0) for sums in same)
     if spec is None or not tokens:
         return None

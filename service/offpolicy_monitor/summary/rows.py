@@ -4,10 +4,12 @@ Everything else follows from these declarations: the buffer and how it merges (s
 checks of what trainers reduced, and the tables of docs/summary.md. Knows no table by name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, Literal
+
+from offpolicy_monitor.vocabulary import GAPS
 
 #: A count is a whole number from 0 on (int64), a number any finite fraction (float64), a magnitude one from 0 on.
 Kind = Literal["count", "number", "magnitude"]
@@ -16,6 +18,22 @@ Merge = Literal["sum", "min", "max", "deviation"]
 
 #: The stored versions that came before rows were declared: which of a table's rows they have, each summary tells.
 NAMED: Final = 2
+#: The stored version in which a summary is its arrays; a row that is added takes the next.
+VERSION: Final = 3
+
+MOST_LAYERS: Final = 1024
+MOST_K: Final = 256
+#: What a name in a path may stand for; any other name for any text without a slash.
+NAMES: Final[Mapping[str, frozenset[str]]] = {
+    "{gap}": frozenset(GAPS),
+    "{column}": frozenset(("sampling", "old", "difference")),
+    "{layers}": frozenset(map(str, range(1, MOST_LAYERS + 1))),
+    "{k}": frozenset(map(str, range(1, MOST_K + 1))),
+}
+
+#: Places of tables that are looked up again and again; those of hosts and labels come and go.
+REMEMBERED: Final = 1 << 13
+
 #: Between a path and a part: names in paths are percent-encoded, so that they have none.
 PART: Final = "#"
 
@@ -67,6 +85,7 @@ class Table:
     part   tables of one path are one record: the part that has no name is always there, the others where it is said
     needs  what must have been sent
     since  the stored version that first had it
+    declared  of a table at a path: the key under which it is declared
     """
 
     path: str
@@ -75,6 +94,7 @@ class Table:
     part: str = ""
     needs: str = ""
     since: int = NAMED
+    declared: str = ""
 
     @property
     def key(self) -> str:
@@ -99,12 +119,49 @@ class Table:
             )
             for row in self.rows
         )
-        return replace(self, path=path, rows=rows)
+        return replace(self, path=path, rows=rows, declared=self.key)
 
     @cached_property
     def names(self) -> frozenset[str]:
         """The names of the rows."""
         return frozenset(self.by_name)
+
+
+class Layout:
+    """Tables by the keys at which a summary may have them. A key is a path, and the part of a table after PART.
+
+    `version`: the newest stored version that any of them is of.
+    """
+
+    def __init__(self, tables: Iterable[Table]) -> None:
+        self.tables = tuple(tables)
+        self.version = max((VERSION, *(row.since for table in self.tables for row in table.rows)))
+        self._by_length: dict[tuple[str, int], list[Table]] = {}
+        for table in self.tables:
+            parts = table.path.split("/")
+            self._by_length.setdefault((parts[0], len(parts)), []).append(table)
+        self.parts = lru_cache(REMEMBERED)(self._parts)
+
+    def at(self, key: str) -> Table:
+        """The table at a key, with the names of its path filled in; KeyError where none is declared there."""
+        path, _, part = key.partition(PART)
+        for table in self.parts(path):
+            if table.part == part:
+                return table
+        raise KeyError(key)
+
+    def _parts(self, path: str) -> tuple[Table, ...]:
+        """The tables that make the record at a path; none where none is declared."""
+        parts = path.split("/")
+        known = self._by_length.get((parts[0], len(parts)), ())
+        return tuple(table.at(path) for table in known if _fits(table.path.split("/"), parts))
+
+
+def _fits(pattern: list[str], parts: list[str]) -> bool:
+    return all(
+        part in NAMES.get(name, (part,)) if name.startswith("{") else name == part
+        for name, part in zip(pattern, parts, strict=True)
+    )
 
 
 def name_of(path: str, row: str) -> str:

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
-from offpolicy_monitor.summary.layout import LAYOUT, Layout
-from offpolicy_monitor.summary.rows import SPARSE, Row, Table, name_of
+from offpolicy_monitor.summary.rows import SPARSE, Layout, Row, Table, name_of
 
 #: The sections of a buffer, in order.
 COUNTS, SUMS, MINIMA, MAXIMA = SECTIONS = range(4)
@@ -47,7 +46,9 @@ class Run(NamedTuple):
 class Scheme:
     """The rows of the tables at `keys` that a stored version had, each with its span. One object for equal schemes.
 
-    `sizes` [4]: entries of each section. `sparse`: names of rows that stand beside the buffer.
+    sizes   [4] entries of each section
+    key_of  the key of each row's table, by the name of the row
+    sparse  names of rows that stand beside the buffer
     """
 
     def __init__(self, layout: Layout, keys: tuple[str, ...], version: int) -> None:
@@ -55,13 +56,15 @@ class Scheme:
         self.tables: Mapping[str, Table] = {key: layout.at(key) for key in keys}
         self.spans: dict[str, Span] = {}
         self.sparse: list[str] = []
+        self.key_of: dict[str, str] = {}
         self.sizes = [0, 0, 0, 0]
-        for table in self.tables.values():
+        for key, table in self.tables.items():
             for row in table.rows:
                 if row.since <= version:
-                    self._add(name_of(table.path, row.name), row)
+                    self._add(key, name_of(table.path, row.name), row)
 
-    def _add(self, name: str, row: Row) -> None:
+    def _add(self, key: str, name: str, row: Row) -> None:
+        self.key_of[name] = key
         if SPARSE in row.shape:
             self.sparse.append(name)
             return
@@ -98,18 +101,23 @@ def section_of(row: Row) -> int:
 
 
 @lru_cache(REMEMBERED)
-def scheme_of(keys: tuple[str, ...], layout: Layout = LAYOUT, version: int | None = None) -> Scheme:
+def scheme_of(layout: Layout, keys: tuple[str, ...], version: int = 0) -> Scheme:
     """The scheme of the tables at `keys`, as a stored version had their rows; KeyError for one that is not declared."""
-    return Scheme(layout, keys, layout.version if version is None else version)
+    return Scheme(layout, keys, version or layout.version)
+
+
+#: That of no table, whatever the layout.
+EMPTY: Final = Scheme(Layout(()), (), 0)
 
 
 @lru_cache(REMEMBERED)
 def union(schemes: tuple[Scheme, ...]) -> Scheme:
     """The scheme of all tables that any of these has, in the order in which they come."""
-    first, *others = schemes
-    if all(other.keys == first.keys for other in others):
-        return scheme_of(first.keys, first.layout)
-    return scheme_of(tuple(dict.fromkeys(key for scheme in schemes for key in scheme.keys)), first.layout)
+    filled = [scheme for scheme in schemes if scheme.keys]
+    if not filled:
+        return EMPTY
+    keys = dict.fromkeys(key for scheme in filled for key in scheme.keys)
+    return scheme_of(filled[0].layout, filled[0].keys if len(keys) == len(filled[0].keys) else tuple(keys))
 
 
 @lru_cache(REMEMBERED)

@@ -61,9 +61,6 @@ def _edges() -> tuple[Floats, Floats]:
 
 def counts_by_magnitude(gap: GapSummary) -> Floats:
     """[LARGEST_KEY + 1]: tokens by the key of |d|, whatever the sign of d or of A."""
-    signed = np.zeros(2 * LARGEST_KEY + 1)
-    for name, histogram in gap.histograms.items():
-        if name.startswith("log_ratio/"):
-            signed += histogram.counts.reshape(-1, 2).sum(1)
+    signed = gap.histogram("log_ratio").counts.reshape(-1, 2).sum(1).astype(np.float64)
     counts: Floats = signed[LARGEST_KEY:] + np.append(0.0, signed[:LARGEST_KEY][::-1])
     return counts

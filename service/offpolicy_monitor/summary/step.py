@@ -5,24 +5,24 @@ A monoid: `StepSummary()` is the identity, `merge` is associative and commutativ
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Any, Final
 
+from offpolicy_monitor.summary.arrays import Arrays, merged
 from offpolicy_monitor.summary.attribution import attribution
-from offpolicy_monitor.summary.batch import BATCH_SUMS, CROSS_SUMS
 from offpolicy_monitor.summary.gap import GapSummary
-from offpolicy_monitor.summary.method import MethodSummary
-from offpolicy_monitor.summary.sums import Sums, fraction, merge_sums
-from offpolicy_monitor.summary.tables import Tables, breakdown, merge_tables, outliers, signature, versions
+from offpolicy_monitor.summary.method import MethodSummary, Spec, method_keys
+from offpolicy_monitor.summary.sums import Sums, fraction
+from offpolicy_monitor.summary.tables import breakdown, outliers, signature, versions
 from offpolicy_monitor.summary.tables.advantage import gap_extras, sequence_extras
 from offpolicy_monitor.summary.tables.anchors import method_extras
 from offpolicy_monitor.summary.tables.routing import routing
 from offpolicy_monitor.summary.tables.worst import Worst
 
 #: Fields of a step that are read off its tables.
-DETAILS: Final[Mapping[str, Callable[[Tables], Any]]] = {
+DETAILS: Final[Mapping[str, Callable[[Arrays], Any]]] = {
     "breakdowns": breakdown.breakdowns,
     "outliers": outliers.outliers,
     "versions": versions.versions,
@@ -32,14 +32,13 @@ DETAILS: Final[Mapping[str, Callable[[Tables], Any]]] = {
 
 @dataclass(frozen=True)
 class StepSummary:
-    """Sums over the batch (BATCH_SUMS), by gap, by method, cross terms between gaps (CROSS_SUMS), tables,
-    and the worst sequences."""
+    """The numbers that are kept (summary.layout says which), the specs of method rows by name, the worst sequences.
 
-    batch: Sums = field(default_factory=dict)
-    gaps: Mapping[str, GapSummary] = field(default_factory=dict)
-    methods: Mapping[str, MethodSummary] = field(default_factory=dict)
-    cross: Sums = field(default_factory=dict)
-    tables: Tables = field(default_factory=dict)
+    A spec is None once rows of one name but different thresholds were merged: such figures would be of neither.
+    """
+
+    arrays: Arrays = field(default_factory=Arrays)
+    specs: Mapping[str, Spec | None] = field(default_factory=dict)
     worst: Worst = field(default_factory=Worst)
 
     @classmethod
@@ -49,20 +48,27 @@ class StepSummary:
 
     def merge(self, other: "StepSummary") -> "StepSummary":
         """The summary of both batches taken together."""
-        gaps = dict(self.gaps)
-        for name, gap in other.gaps.items():
-            gaps[name] = gaps[name].merge(gap) if name in gaps else gap
-        methods = dict(self.methods)
-        for name, method in other.methods.items():
-            methods[name] = methods[name].merge(method) if name in methods else method
-        return StepSummary(
-            merge_sums(BATCH_SUMS, self.batch, other.batch),
-            gaps,
-            methods,
-            merge_sums(CROSS_SUMS, self.cross, other.cross),
-            merge_tables(self.tables, other.tables),
-            self.worst.merge(other.worst),
-        )
+        return merge_all((self, other))
+
+    @cached_property
+    def batch(self) -> Sums:
+        """Counts and sums over the whole batch, whatever the gap."""
+        return self.arrays.record("batch")
+
+    @cached_property
+    def cross(self) -> Sums:
+        """Second moments over tokens that are valid for all three gaps."""
+        return self.arrays.record("cross")
+
+    @cached_property
+    def gaps(self) -> Mapping[str, GapSummary]:
+        """The gaps whose log-probs were sent."""
+        return {path.removeprefix("gaps/"): GapSummary.of(self.arrays, path) for path in self.arrays.under("gaps")}
+
+    @cached_property
+    def methods(self) -> Mapping[str, MethodSummary]:
+        """What each method row would do."""
+        return {name: MethodSummary.of(self.arrays, name, spec) for name, spec in self.specs.items()}
 
     def figures(self) -> dict[str, Any]:
         """Every figure that protocol.md names for a merged step, JSON-ready; absent figures are None or left out.
@@ -73,14 +79,12 @@ class StepSummary:
 
     def step_figures(self, names: Iterable[str] = tuple(DETAILS)) -> dict[str, Any]:
         """`figures`, and what only a merged step answers: those of DETAILS that are named, read off tables."""
-        details = {name: DETAILS[name](self.tables) for name in names}
+        details = {name: DETAILS[name](self.arrays) for name in names}
         return {**self._figures, **{name: finite(value) for name, value in details.items()}}
 
     @cached_property
     def _figures(self) -> dict[str, Any]:
-        extras = method_extras(
-            self.tables, {name: method.sums.get("tokens", 0) for name, method in self.methods.items()}
-        )
+        extras = method_extras(self.arrays)
         found = {name: method.figures() for name, method in self.methods.items()}
         methods = {name: {**f, **extras.get(name, {})} for name, f in found.items() if f is not None}
         return {
@@ -103,21 +107,34 @@ class StepSummary:
 
     def _routing_figures(self) -> dict[str, Any]:
         """Left out, as a gap is, where no two expert arrays were sent."""
-        found = routing(self.tables)
+        found = routing(self.arrays)
         return {"routing": found} if found else {}
 
     def _gap_figures(self, name: str) -> dict[str, Any]:
         figures = self.gaps[name].figures()
         if not figures["tokens"]:
             return figures
-        sequence = {**figures["sequence"], **sequence_extras(self.tables, name)}
-        return {**figures, **gap_extras(self.tables, name, figures["k3"]), "sequence": sequence}
+        sequence = {**figures["sequence"], **sequence_extras(self.arrays, name)}
+        return {**figures, **gap_extras(self.arrays, name, figures["k3"]), "sequence": sequence}
 
 
 def merge_all(summaries: Iterable[StepSummary]) -> StepSummary:
     """Merge from left to right in the order given, so that equal orders give bit-equal sums; one alone is itself."""
-    remaining = iter(summaries)
-    return reduce(StepSummary.merge, remaining, next(remaining, StepSummary.empty()))
+    parts = list(summaries)
+    if len(parts) == 1:
+        return parts[0]
+    specs = _specs(parts)
+    mixed = [key for name, spec in specs.items() if spec is None for key in method_keys(name)]
+    arrays = merged([part.arrays for part in parts]).without(mixed)
+    return StepSummary(arrays, specs, reduce(Worst.merge, (part.worst for part in parts), Worst()))
+
+
+def _specs(parts: Sequence[StepSummary]) -> dict[str, Spec | None]:
+    specs: dict[str, Spec | None] = {}
+    for part in parts:
+        for name, spec in part.specs.items():
+            specs[name] = spec if specs.get(name, spec) == spec else None
+    return specs
 
 
 def _batch_means(batch: Sums) -> dict[str, Any]:

@@ -1,14 +1,7 @@
-"""Named figures that merge: each one is a sum, a minimum or a maximum.
+"""Sums by name as figures are read off them, and how they are divided. It knows nothing of what the figures mean."""
 
-The smallest monoid of the summary. A figure that is missing is the identity of its reduction, so an empty record is
-`{}` and merging needs no special case. It knows nothing of what the figures mean.
-"""
-
-from collections.abc import Callable, Mapping
-from operator import add
+from collections.abc import Mapping
 from typing import Final
-
-from offpolicy_monitor.summary.rows import Merge
 
 Sums = Mapping[str, float]
 
@@ -16,17 +9,6 @@ Sums = Mapping[str, float]
 LARGEST_SUM: Final = 1e290
 #: The same for counts, which are stored in 64 bits: 65,536 shards, each with more than any batch has.
 LARGEST_COUNT: Final = 1 << 47
-
-_MERGE: Final[Mapping[Merge, Callable[[float, float], float]]] = {"sum": add, "min": min, "max": max, "deviation": add}
-
-
-def merge_sums(reductions: Mapping[str, Merge], left: Sums, right: Sums) -> dict[str, float]:
-    """Merge two records figure by figure; a KeyError names a figure that `reductions` does not know."""
-    merged = dict(left)
-    for name, value in right.items():
-        reduce = _MERGE[reductions[name]]
-        merged[name] = reduce(merged[name], value) if name in merged else value
-    return merged
 
 
 def over(value: float, error: float) -> float:

@@ -1,27 +1,29 @@
 """A posted summary: from the bytes of the array `summary` to a StepSummary that was checked as strictly as raw data.
 
-Knows the limits and how a fault becomes a refusal; the form is summary.stored's, the checks are summary.checks'. It
+Knows the limits and how a fault becomes a refusal; the forms are summary.stored's, the checks are summary.checks'. It
 knows nothing of the method rows that a run has.
 """
 
-import struct
-import zlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.summary import packing, stored
-from offpolicy_monitor.summary.checks import InvalidSummaryError, Shard, checked
+from offpolicy_monitor.summary.checks import InvalidSummaryError, Shard, check_names, checked
+from offpolicy_monitor.summary.named import RecordError
+from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.summary.stored import UNREADABLE, TooLargeError, packing, version_2, version_3
 from offpolicy_monitor.wire.arrays import SUMMARY, invalid
 from offpolicy_monitor.wire.limits import Limits
 from offpolicy_monitor.wire.message import Reduced
 from offpolicy_monitor.wire.schema import Envelope
 
-#: Versions of the stored form that a trainer may post.
-VERSIONS: Final = (stored.VERSION,)
 #: Lists and objects in the header, each of which costs a hundred times its bytes; a shard has some hundreds.
 MOST_NODES: Final = 1 << 16
-_UNREADABLE = (zlib.error, struct.error, ValueError, TypeError, LookupError, AttributeError, RuntimeError)
+
+#: A summary, and the decompressed bytes that its digest is of.
+Read = tuple[StepSummary, Sequence[bytes]]
 
 
 def decode_summary(envelope: Envelope, array: Array, limits: Limits) -> Reduced:
@@ -32,24 +34,46 @@ def decode_summary(envelope: Envelope, array: Array, limits: Limits) -> Reduced:
     if not content or content[0] not in VERSIONS:
         known = ", ".join(map(str, VERSIONS))
         raise invalid(SUMMARY, f"is not of a stored version that this release takes: {known}")
+    shard = _shard(envelope, limits)
     try:
-        parts = packing.inflated(content[1:], limits.max_summary_bytes)
-        if parts[0].count(b"[") + parts[0].count(b"{") > MOST_NODES:
-            raise invalid(SUMMARY, f"has more than {MOST_NODES} lists and objects")
-        tree, texts = packing.read(parts)
-        summary = checked(tree, texts, _shard(envelope, limits), limits.max_summary_tables)
-    except packing.TooLargeError as error:
+        summary, parts = VERSIONS[content[0]](content[1:], shard, limits.max_summary_bytes)
+        checked(summary, shard)
+    except TooLargeError as error:
         raise limits.refusal(413, "max_summary_bytes", SUMMARY, "its size decompressed, bytes,") from error
-    except InvalidSummaryError as error:
+    except (InvalidSummaryError, RecordError) as error:
         raise fault(error) from error
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise invalid(SUMMARY, f"is not in the stored form of a summary: {error!r:.200}") from error
-    limits.check("max_tokens", f"{SUMMARY}.batch.tokens", int(summary.batch["tokens"]))
-    limits.check("max_sequences", f"{SUMMARY}.batch.sequences", int(summary.batch["sequences"]))
+    limits.check("max_tokens", f"{SUMMARY}.batch/tokens", int(summary.batch["tokens"]))
+    limits.check("max_sequences", f"{SUMMARY}.batch/sequences", int(summary.batch["sequences"]))
     return Reduced(envelope, summary, tuple(parts))
 
 
-def fault(error: InvalidSummaryError) -> Refusal:
+def _read_2(stored: bytes, shard: Shard, most: int) -> Read:
+    """What releases up to 0.1 post."""
+    parts = packing.inflated(stored, most)
+    _check_nodes(parts[0])
+    tree, texts = packing.read(parts)
+    check_names(tree["tables"], texts["specs"], shard)
+    return version_2.from_tree(tree, texts), parts
+
+
+def _read_3(stored: bytes, shard: Shard, most: int) -> Read:
+    found = version_3.content(stored, most)
+    _check_nodes(version_3.header_of(found))
+    return version_3.parsed(found, check=partial(check_names, shard=shard)), [found]
+
+
+def _check_nodes(header: bytes) -> None:
+    if header.count(b"[") + header.count(b"{") > MOST_NODES:
+        raise invalid(SUMMARY, f"has more than {MOST_NODES} lists and objects")
+
+
+#: Versions of the stored form that a trainer may post.
+VERSIONS: Final[Mapping[int, Callable[[bytes, Shard, int], Read]]] = {2: _read_2, 3: _read_3}
+
+
+def fault(error: InvalidSummaryError | RecordError) -> Refusal:
     """The 422 of a part of a summary."""
     path = f"{SUMMARY}.{error.path}" if error.path else SUMMARY
     return Refusal.of_field(422, "invalid-field", path, error.message)
@@ -65,4 +89,5 @@ def _shard(envelope: Envelope, limits: Limits) -> Shard:
         limits.max_sequence_id_length,
         limits.max_sequence_length,
         limits.keep_worst,
+        limits.max_summary_tables,
     )

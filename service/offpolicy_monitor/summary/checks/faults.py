@@ -35,6 +35,17 @@ def about_at_most(low: float, high: float, scale: float = 0.0) -> bool:
     return low <= high + ROUNDING * max(abs(low), abs(high), scale) + UNDERFLOW
 
 
+def join(path: str, name: object) -> str:
+    """The path of a part; what came from outside is cut and made printable."""
+    part = printable(str(name))
+    return f"{path}.{part}" if path else part
+
+
+def printable(text: str) -> str:
+    """A text from outside, cut and in ASCII."""
+    return text[:128].encode("ascii", "replace").decode()
+
+
 def is_text(value: Any) -> bool:
     """Whether a value is a string that can be stored: encodable, without control characters."""
     return isinstance(value, str) and not any(

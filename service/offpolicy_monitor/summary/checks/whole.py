@@ -1,22 +1,18 @@
-"""A whole summary from its unpacked tree: checked part by part, in the order in which parts rely on each other."""
+"""A whole summary, checked part by part, in the order in which parts rely on each other."""
 
-from typing import Any
-
+from offpolicy_monitor.summary.checks.bounds import check_bounds
 from offpolicy_monitor.summary.checks.facts import Facts
 from offpolicy_monitor.summary.checks.faults import InvalidSummaryError
-from offpolicy_monitor.summary.checks.records import Shard, check_records
-from offpolicy_monitor.summary.checks.structure import check_tree
+from offpolicy_monitor.summary.checks.records import check_records
+from offpolicy_monitor.summary.checks.shard import Shard
 from offpolicy_monitor.summary.checks.tables import check_tables
-from offpolicy_monitor.summary.checks.worst import check_worst, check_worst_tree
+from offpolicy_monitor.summary.checks.worst import check_worst
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.summary.stored import from_tree
 
 
-def checked(tree: Any, texts: Any, shard: Shard, most_tables: int) -> StepSummary:
-    """The summary of a tree; InvalidSummaryError names the part of it that no batch of this shard has."""
-    check_tree(tree, texts, most_tables)
-    check_worst_tree(tree["worst"], texts["worst"])
-    summary = from_tree(tree, texts)
+def checked(summary: StepSummary, shard: Shard) -> StepSummary:
+    """The summary, whose names were checked; InvalidSummaryError names the part that no batch of this shard has."""
+    check_bounds(summary.arrays)
     check_records(summary, shard)
     facts = Facts(summary, shard)
     check_tables(facts)

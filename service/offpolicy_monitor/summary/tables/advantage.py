@@ -8,8 +8,8 @@ import math
 from typing import Any, Final
 
 from offpolicy_monitor.summary import rows as schema
+from offpolicy_monitor.summary.arrays import Array, Arrays, filled
 from offpolicy_monitor.summary.sums import fraction
-from offpolicy_monitor.summary.tables import Table, Tables
 
 #: The keys of |A r|: 2**MANTISSA_BITS equal parts of each power of two between these exponents, from 1 on.
 SMALLEST_EXPONENT: Final = -24
@@ -68,7 +68,7 @@ TABLES: Final = (
 LENGTH_BUDGET: Final = 0.6
 
 
-def gap_extras(tables: Tables, gap: str, k3: float | None) -> dict[str, Any]:
+def gap_extras(arrays: Arrays, gap: str, k3: float | None) -> dict[str, Any]:
     """Fields of a gap beside its core figures; those whose inputs were not sent are left out.
 
     `length_budget` = 0.6 / k3 tokens, None where k3 is 0; `advantage_weighted_excess` = E[A (r - 1)] / E|A|;
@@ -78,24 +78,24 @@ def gap_extras(tables: Tables, gap: str, k3: float | None) -> dict[str, Any]:
     pushes them further out and that M2PO's trust region holds, 0 where there are none.
     """
     figures: dict[str, Any] = {"length_budget": LENGTH_BUDGET / k3 if k3 else None}
-    sums = tables.get(f"advantage/{gap}")
+    sums = arrays.record(f"advantage/{gap}")
     if sums:
         figures["advantage_weighted_excess"] = fraction(sums["advantage_excess"], sums["advantage_abs"])
         figures["advantage_second_moment"] = fraction(sums["mass_square"], sums["advantage_square"])
-        figures["gradient_mass_top1"] = top_share(tables[f"gradient/{gap}"])
+        figures["gradient_mass_top1"] = top_share(arrays[f"gradient/{gap}"])
         if "bad" in sums:
             figures["bad_update_fraction"] = fraction(sums["bad"], sums["tokens"])
             figures["outward_second_moment"] = fraction(sums["outward_square"], sums["outward"] or 1)
     return figures
 
 
-def sequence_extras(tables: Tables, gap: str) -> dict[str, Any]:
+def sequence_extras(arrays: Arrays, gap: str) -> dict[str, Any]:
     """`cancellation`, `vanishing_fraction` and `extreme_fraction`.
 
     The mean of 1 - |sum d| / sum |d| over sequences with sum |d| > 0; and the shares of non-empty sequences whose
     product ratio is below 0.1, and that have a token with |p - q| > 0.5.
     """
-    sums = tables.get(f"sequence/{gap}")
+    sums = arrays.record(f"sequence/{gap}")
     if not sums:
         return {}
     figures = {
@@ -107,19 +107,20 @@ def sequence_extras(tables: Tables, gap: str) -> dict[str, Any]:
     return figures
 
 
-def top_share(counts: Table) -> float | None:
+def top_share(gradient: Array) -> float | None:
     """Share of the sum of |A r| that the top 1 % of the tokens hold, from counts by key; None where all are 0.
 
     A token counts with the middle of its key's range, which is off by at most 1 part in 33; so the share is off by at
     most 1 part in 16.
     """
-    middles = {int(key): middle(int(key)) for key in counts}
-    whole, left = sum(counts[str(key)] * value for key, value in middles.items()), TOP * sum(counts.values())
+    counts = filled(gradient)
+    middles = {key: middle(key) for key in counts}
+    whole, left = sum(counts[key] * value for key, value in middles.items()), TOP * sum(counts.values())
     if not whole > 0:
         return None
     held = 0.0
     for key in sorted(middles, reverse=True):
-        taken = min(left, counts[str(key)])
+        taken = min(left, counts[key])
         held += taken * middles[key]
         left -= taken
         if left <= 0:

@@ -1,20 +1,25 @@
-"""Breakdowns: the figures of each bucket of each dimension, read off tables `breakdown/<dimension>/<bucket>/<part>`.
+"""Breakdowns: the figures of each bucket of each dimension, by gap, and the cross terms of gaps.
 
-A part is a gap (GAP_KEYS beside `tokens`) or `cross` (CROSS_KEYS). Every figure is a mean over the bucket's tokens.
+Tables `breakdown/<dimension>/<part>` over the buckets, or `breakdown/<dimension>/<bucket>/<part>` where a whole shard
+is one; a part is a gap or `cross`. Every figure is a mean over the bucket's tokens.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
+import numpy as np
+
+from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.batch import CROSS_ROWS
 from offpolicy_monitor.summary.rows import Table, count, magnitude, number
-from offpolicy_monitor.summary.tables import Table as Named
-from offpolicy_monitor.summary.tables import Tables, under
+from offpolicy_monitor.summary.sums import Sums
 from offpolicy_monitor.summary.tables.buckets import BUCKETS, NEEDS
+
+CROSS: Final = "cross"
 
 #: What is summed of a gap, and across gaps, by bucket.
 _GAP_ROWS: Final = (
@@ -29,7 +34,7 @@ CROSS_KEYS: Final = tuple(row.name for row in CROSS_ROWS)
 
 def _tables(dimension: str, needs: str = "", *buckets: int) -> Iterator[Table]:
     """The tables of a dimension: rows over its buckets, or one number each where the bucket is in the path."""
-    for part, rows, of in (("{gap}", _GAP_ROWS, "gaps/{gap}/tokens"), ("cross", CROSS_ROWS, "cross/tokens")):
+    for part, rows, of in (("{gap}", _GAP_ROWS, "gaps/{gap}/tokens"), (CROSS, CROSS_ROWS, "cross/tokens")):
         sums = (replace(row, shape=buckets) for row in rows)
         tokens = count("tokens", "valid tokens", *buckets, at_most=of)
         yield Table(f"breakdown/{dimension}/{part}", (tokens, *sums), "a dimension's buckets", needs=needs)
@@ -44,19 +49,51 @@ TABLES: Final = (
 _BEFORE_NUMBERS: Final[Mapping[str, float]] = {"negative": -4.0, "zero": -3.0, "positive": -2.0, "first": -1.0}
 
 
-def breakdowns(tables: Tables) -> dict[str, Any]:
+def breakdowns(arrays: Arrays) -> dict[str, Any]:
     """{dimension: {bucket: {"gaps": {gap: figures}, "attribution": shares}}}; buckets without tokens are left out."""
     found: dict[str, dict[str, Any]] = {}
-    for (dimension, bucket, part), table in under(tables, "breakdown"):
+    for dimension, part, bucket, sums in _all_buckets(arrays, arrays.under("breakdown")):
         entry = found.setdefault(dimension, {}).setdefault(bucket, {"gaps": {}})
-        if part == "cross":
-            entry["attribution"] = attribution(table)
+        if part == CROSS:
+            entry["attribution"] = attribution(sums)
         else:
-            entry["gaps"][part] = gap_figures(table)
+            entry["gaps"][part] = gap_figures(sums)
     return {name: dict(sorted(found[name].items(), key=_natural)) for name in sorted(found)}
 
 
-def gap_figures(table: Named) -> dict[str, float]:
+def dimensions(arrays: Arrays) -> list[str]:
+    """The dimensions that there are."""
+    return list(dict.fromkeys(path.split("/")[1] for path in arrays.under("breakdown")))
+
+
+def buckets(arrays: Arrays, dimension: str, gap: str) -> dict[str, Sums]:
+    """The sums of a gap by the buckets of a dimension; buckets without tokens are left out."""
+    paths = arrays.under(f"breakdown/{dimension}")
+    return {bucket: sums for _, part, bucket, sums in _all_buckets(arrays, paths) if part == gap}
+
+
+def _all_buckets(arrays: Arrays, paths: Iterable[str]) -> Iterator[tuple[str, str, str, Sums]]:
+    """(dimension, part, bucket, sums) of all that these tables hold."""
+    for path in paths:
+        _, dimension, *bucket, part = path.split("/")
+        if bucket:
+            sums = arrays.record(path)
+            found: list[tuple[str, Sums]] = [(bucket[0], sums)] if sums["tokens"] else []
+        else:
+            found = _of_bins(arrays.columns(path), BUCKETS[dimension])
+        yield from ((dimension, part, name, sums) for name, sums in found)
+
+
+def _of_bins(columns: Mapping[str, Array], names: Sequence[str]) -> list[tuple[str, Sums]]:
+    places = np.flatnonzero(columns["tokens"])
+    values = zip(*(column[places].tolist() for column in columns.values()), strict=True)
+    return [
+        (names[place], dict(zip(columns, of_bucket, strict=True)))
+        for place, of_bucket in zip(places.tolist(), values, strict=True)
+    ]
+
+
+def gap_figures(table: Sums) -> dict[str, float]:
     """Means over the tokens of one bucket and gap; the formulas are those of the gap's own figures."""
     tokens = table["tokens"]
     return {

@@ -10,7 +10,8 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from offpolicy_monitor.summary import rows as schema
-from offpolicy_monitor.summary.tables import Table, Tables, under
+from offpolicy_monitor.summary.arrays import Arrays, filled
+from offpolicy_monitor.summary.method import path_of
 
 BINS_A_POWER: Final = 4
 BINS: Final = 64 * BINS_A_POWER
@@ -37,26 +38,33 @@ TABLES: Final = (
 )
 
 
-def length_biases(tables: Tables, tokens: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+def length_biases(arrays: Arrays) -> dict[str, dict[str, Any]]:
     """{row: {"length_bias": figures}}: `spearman`, `slope`, `shortest`, `longest`, `ratio`, `difference`, `unit`.
 
     `spearman` is the rank correlation of dropped (0/1) with length, equal lengths within a bin; `slope` the
     least-squares slope of dropped on log2 length; `shortest` and `longest` the share dropped in the shortest and the
     longest quarter of the sequences, `ratio` and `difference` the latter over and less the former.
 
-    A row is left out unless it ran on all tokens of its gap (`tokens`: on how many it ran): lengths are kept of all
-    shards together, and do not say which were those of the shards that ran it.
+    A row is left out unless it ran on all tokens of its gap: lengths are kept of all shards together, and do not say
+    which were those of the shards that ran it.
     """
-    return {
-        unquote(row): {"length_bias": {"unit": unit, **_bias(masked, tables, gap, unit)}}
-        for (row, gap, unit), masked in under(tables, "masked")
-        if sum(tables.get(f"length/{gap}/tokens", {}).values()) == tokens.get(unquote(row))
-    }
+    found = {}
+    for path in arrays.under("masked"):
+        _, row, gap, unit = path.split("/")
+        ran_on = arrays.record(path_of(unquote(row))).get("tokens")
+        if f"length/{gap}/tokens" in arrays and int(arrays[f"length/{gap}/tokens"].sum()) == ran_on:
+            found[unquote(row)] = {"length_bias": {"unit": unit, **_bias(arrays, path, gap, unit)}}
+    return found
 
 
-def _bias(masked: Table, tables: Tables, gap: str, unit: str) -> dict[str, float | None]:
-    units, sequences = tables[f"length/{gap}/{unit}"], tables[f"length/{gap}/sequences"]
-    bins = sorted(map(int, units))
+#: Counts by bin of length.
+Bins = Mapping[int, float]
+
+
+def _bias(arrays: Arrays, path: str, gap: str, unit: str) -> dict[str, float | None]:
+    masked = filled(arrays[path])
+    units, sequences = (filled(arrays[f"length/{gap}/{kind}"]) for kind in (unit, "sequences"))
+    bins = list(units)
     spearman, slope = _trend(bins, masked, units)
     shortest = _share(bins, masked, units, sequences)
     longest = _share(bins[::-1], masked, units, sequences)
@@ -70,20 +78,20 @@ def _bias(masked: Table, tables: Tables, gap: str, unit: str) -> dict[str, float
     }
 
 
-def _trend(bins: list[int], masked: Table, units: Table) -> tuple[float | None, float | None]:
+def _trend(bins: list[int], masked: Bins, units: Bins) -> tuple[float | None, float | None]:
     """Spearman's rank correlation of dropped with length, and the slope of dropped on log2 length."""
     whole = sum(units.values())
     rate = sum(masked.values()) / whole
     ranks, logs, before = {}, {}, 0.0
     for place in bins:
-        count = units[str(place)]
+        count = units[place]
         ranks[place], logs[place] = before + (count + 1) / 2, (place + 0.5) / BINS_A_POWER
         before += count
     results = []
     for values in (ranks, logs):
-        mean = sum(units[str(b)] * values[b] for b in bins) / whole
-        spread = sum(units[str(b)] * (values[b] - mean) ** 2 for b in bins) / whole
-        joint = sum((masked.get(str(b), 0) - rate * units[str(b)]) * (values[b] - mean) for b in bins) / whole
+        mean = sum(units[b] * values[b] for b in bins) / whole
+        spread = sum(units[b] * (values[b] - mean) ** 2 for b in bins) / whole
+        joint = sum((masked.get(b, 0) - rate * units[b]) * (values[b] - mean) for b in bins) / whole
         results.append((joint, spread))
     (rank_joint, rank_spread), (log_joint, log_spread) = results
     variance = rate * (1 - rate)
@@ -91,15 +99,15 @@ def _trend(bins: list[int], masked: Table, units: Table) -> tuple[float | None, 
     return spearman, log_joint / log_spread if log_spread > 0 else None
 
 
-def _share(bins: list[int], masked: Table, units: Table, sequences: Table) -> float:
+def _share(bins: list[int], masked: Bins, units: Bins, sequences: Bins) -> float:
     """Share dropped among the first quarter of the sequences in the order of the bins; a bin may count in part."""
     left = QUARTILE * sum(sequences.values())
     dropped = counted = 0.0
     for place in bins:
-        here = sequences.get(str(place), 0)
+        here = sequences.get(place, 0)
         part = min(1.0, left / here) if here else 0.0
-        dropped += part * masked.get(str(place), 0)
-        counted += part * units[str(place)]
+        dropped += part * masked.get(place, 0)
+        counted += part * units[place]
         left -= part * here
         if left <= 0:
             break

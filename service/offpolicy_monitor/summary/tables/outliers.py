@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any, Final
 
-from offpolicy_monitor.summary.tables import Tables, under
+from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.sums import Sums
+from offpolicy_monitor.summary.tables.breakdown import buckets, dimensions
 
 #: Label names that say where a shard was sampled or trained.
 PLACES: Final = frozenset({"engine", "gpu", "device", "host", "node", "rank", "replica", "server", "worker"})
@@ -20,23 +22,25 @@ RELATIVE_SPREAD: Final = 60.0
 STANDARD_ERRORS: Final = 4.0
 
 
-def outliers(tables: Tables) -> dict[str, Any]:
+def outliers(arrays: Arrays) -> dict[str, Any]:
     """{gap: {"ratio", "dimension", "bucket", "k3"}}: the bucket of largest k3 over the median of the other buckets'.
 
     The excess must be more than sampling explains, with RELATIVE_SPREAD * k3 / sqrt(tokens) for a standard error; the
     ratio is 1 where none is. A gap is left out where no dimension of PLACES, nor the shards, has two buckets.
     """
-    found: dict[str, dict[str, dict[str, tuple[float, float]]]] = {}
-    for (dimension, bucket, part), table in under(tables, "breakdown"):
-        if part != "cross" and _is_place(dimension):
-            means = found.setdefault(part, {}).setdefault(dimension, {})
-            means[bucket] = table["k3"] / table["tokens"], table["tokens"]
-    compared = {gap: [item for item in of_gap.items() if len(item[1]) > 1] for gap, of_gap in found.items()}
-    return {
-        gap: max((_worst(name, means) for name, means in items), key=lambda row: row["ratio"])
-        for gap, items in compared.items()
-        if items
-    }
+    places = list(filter(_is_place, dimensions(arrays)))
+    found: dict[str, list[dict[str, Any]]] = {}
+    for gap in (path.removeprefix("gaps/") for path in arrays.under("gaps")):
+        for dimension in places:
+            means = {name: _mean(sums) for name, sums in buckets(arrays, dimension, gap).items()}
+            if len(means) > 1:
+                found.setdefault(gap, []).append(_worst(dimension, means))
+    return {gap: max(rows, key=lambda row: row["ratio"]) for gap, rows in found.items()}
+
+
+def _mean(sums: Sums) -> tuple[float, float]:
+    """k3 and over how many tokens."""
+    return sums["k3"] / sums["tokens"], sums["tokens"]
 
 
 def _is_place(dimension: str) -> bool:

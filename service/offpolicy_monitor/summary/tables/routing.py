@@ -6,12 +6,13 @@ every figure is a mean over the tokens of all of them. It knows no expert ids an
 
 import math
 from collections.abc import Mapping
-from operator import itemgetter
 from typing import Any, Final
 
+import numpy as np
+
 from offpolicy_monitor.summary import rows as schema
-from offpolicy_monitor.summary.sums import over
-from offpolicy_monitor.summary.tables import Table, Tables, under
+from offpolicy_monitor.summary.arrays import Array, Arrays
+from offpolicy_monitor.summary.sums import Sums, over
 
 PREFIX: Final = "routing"
 #: Parts of a gap's tokens: those whose routing agrees in every layer, and those with a layer in which it does not.
@@ -64,11 +65,8 @@ TABLES: Final = (
     ),
 )
 
-#: (layers, k) -> table
-Shaped = Mapping[tuple[int, int], Table]
 
-
-def routing(tables: Tables) -> dict[str, Any]:
+def routing(arrays: Arrays) -> dict[str, Any]:
     """{gap: figures}; a gap of which no two expert arrays were sent is left out.
 
     `tokens` T; `agreement`, the mean of |E_a ∩ E_b| / k over tokens and layers; `changed_tokens_fraction`, the share of
@@ -77,41 +75,55 @@ def routing(tables: Tables) -> dict[str, Any]:
     `trend`: how d^2 grows with the number of layers that differ.
     """
     found: dict[str, Any] = {}
-    for gap in dict.fromkeys(parts[0] for parts, _ in under(tables, PREFIX)):
+    for gap in dict.fromkeys(path.split("/")[1] for path in arrays.under(PREFIX)):
         of_gap = f"{PREFIX}/{gap}"
-        found[gap] = _agreement(_shaped(tables, f"{of_gap}/counts"), _shaped(tables, f"{of_gap}/missing"))
-        split = {name: tables[f"{of_gap}/{name}"] for name in PARTS if f"{of_gap}/{name}" in tables}
+        shapes = _shapes(arrays, of_gap)
+        counts = {shape: arrays.record(f"{of_gap}/counts/{shape[0]}/{shape[1]}") for shape in shapes}
+        found[gap] = _agreement(counts, {shape: _missing(arrays, of_gap, shape) for shape in shapes})
+        split = {name: arrays.record(f"{of_gap}/{name}") for name in PARTS if f"{of_gap}/{name}" in arrays}
         if split:
             found[gap] |= {name: _part(split.get(name, {}), split) for name in PARTS}
-            trend = _trend(tables.get(f"{of_gap}/trend", {}), split)
+            trend = _trend(arrays.record(f"{of_gap}/trend"), split)
             found[gap] |= {"trend": trend} if trend else {}
     return found
 
 
-def _shaped(tables: Tables, prefix: str) -> Shaped:
-    return {(int(layers), int(k)): table for (layers, k), table in sorted(under(tables, prefix), key=itemgetter(0))}
+#: Layers and k.
+Shape = tuple[int, int]
 
 
-def _agreement(counts: Shaped, missing: Shaped) -> dict[str, Any]:
-    tokens = sum(table["tokens"] for table in counts.values())
-    cells = sum(layers * table["tokens"] for (layers, _), table in counts.items())
-    lost = sum(sum(table.values()) / k for (_, k), table in missing.items())
+def _shapes(arrays: Arrays, of_gap: str) -> list[Shape]:
+    paths = [path.split("/") for path in arrays.under(f"{of_gap}/counts")]
+    return sorted((int(layers), int(k)) for *_, layers, k in paths)
+
+
+def _missing(arrays: Arrays, of_gap: str, shape: Shape) -> Array:
+    """[layers]: experts of one policy that the other did not choose."""
+    path = f"{of_gap}/missing/{shape[0]}/{shape[1]}"
+    return arrays[path] if path in arrays else np.zeros(shape[0], np.int64)
+
+
+def _agreement(counts: Mapping[Shape, Sums], missing: Mapping[Shape, Array]) -> dict[str, Any]:
+    tokens = sum(sums["tokens"] for sums in counts.values())
+    cells = sum(layers * sums["tokens"] for (layers, _), sums in counts.items())
+    lost = sum(int(by_layer.sum()) / k for (_, k), by_layer in missing.items())
     return {
         "tokens": tokens,
         "agreement": 1 - lost / cells,
-        "changed_tokens_fraction": sum(table["changed_tokens"] for table in counts.values()) / tokens,
-        "changed_layers_mean": sum(table["changed_layers"] for table in counts.values()) / tokens,
+        "changed_tokens_fraction": sum(sums["changed_tokens"] for sums in counts.values()) / tokens,
+        "changed_layers_mean": sum(sums["changed_layers"] for sums in counts.values()) / tokens,
         "by_layer": [_of_layer(layer, counts, missing) for layer in range(max(layers for layers, _ in counts))],
     }
 
 
-def _of_layer(layer: int, counts: Shaped, missing: Shaped) -> float:
+def _of_layer(layer: int, counts: Mapping[Shape, Sums], missing: Mapping[Shape, Array]) -> float:
     """Mean agreement of one layer, over the tokens that have it."""
-    tokens = sum(table["tokens"] for (layers, _), table in counts.items() if layers > layer)
-    return 1 - sum(table.get(str(layer), 0) / k for (_, k), table in missing.items()) / tokens
+    here = [shape for shape in counts if shape[0] > layer]
+    tokens = sum(counts[shape]["tokens"] for shape in here)
+    return 1 - sum(int(missing[shape][layer]) / shape[1] for shape in here) / tokens
 
 
-def _part(part: Table, split: Mapping[str, Table]) -> dict[str, float | None]:
+def _part(part: Sums, split: Mapping[str, Sums]) -> dict[str, float | None]:
     """Means over a part's tokens, and its shares of all; None where there is nothing to divide by."""
     tokens = part.get("tokens", 0)
     k3, square = part.get("k3", 0.0), part.get("square", 0.0)
@@ -125,12 +137,12 @@ def _part(part: Table, split: Mapping[str, Table]) -> dict[str, float | None]:
     }
 
 
-def _share(value: float, name: str, split: Mapping[str, Table]) -> float | None:
+def _share(value: float, name: str, split: Mapping[str, Sums]) -> float | None:
     whole = sum(table[name] for table in split.values())
     return value / whole if whole > 0 else None
 
 
-def _trend(sums: Table, split: Mapping[str, Table]) -> dict[str, float]:
+def _trend(sums: Sums, split: Mapping[str, Sums]) -> dict[str, float]:
     """The least-squares line of d^2 on c, the layers of a token that differ; none where c does not vary.
 
     `intercept` is what is left of d^2 where all layers agree, `slope` nats^2 a layer, `share` that of sum d^2 which

@@ -6,12 +6,12 @@ belongs to no table here comes from breakdowns of the mismatch. It weighs nothin
 
 import math
 from collections.abc import Iterable, Mapping
-from functools import reduce
 from typing import Any, Final
 
 from offpolicy_monitor.summary import rows as schema
-from offpolicy_monitor.summary.sums import over
-from offpolicy_monitor.summary.tables import Table, Tables, add_tables, under
+from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.sums import Sums, over
+from offpolicy_monitor.summary.tables.breakdown import buckets, dimensions
 
 PREFIX: Final = "signature"
 #: Probabilities mu between which d is regressed on log mu: near 1 there is nothing to see, far below the tail speaks.
@@ -66,22 +66,22 @@ LEAST: Final[Mapping[str, float]] = {"sampling": 0.25, "old": 0.25, "difference"
 SEQUENCES_DIFFER: Final = 0.5
 
 
-def signature(tables: Tables) -> dict[str, Any]:
+def signature(arrays: Arrays) -> dict[str, Any]:
     """Evidence by mark; a mark without tokens to show on is left out. All but counts are shares, slopes or z-scores."""
     marks = {
-        "regression": _regression(tables.get(f"{PREFIX}/middle", {})),
-        "neighbours": _neighbours(tables.get(f"{PREFIX}/neighbours", {})),
-        "grid": _grid(tables),
-        "uncertain": _uncertain(tables.get(f"{PREFIX}/middle", {})),
-        "first_token": _part(tables, "position", ("first",)),
-        "low_probability": _part(tables, "mu_probability", LOW_BUCKETS),
-        "lag": _growth(tables),
-        "replica": _replica(tables),
+        "regression": _regression(arrays.record(f"{PREFIX}/middle")),
+        "neighbours": _neighbours(arrays.record(f"{PREFIX}/neighbours")),
+        "grid": _grid(arrays),
+        "uncertain": _uncertain(arrays.record(f"{PREFIX}/middle")),
+        "first_token": _part(arrays, "position", ("first",)),
+        "low_probability": _part(arrays, "mu_probability", LOW_BUCKETS),
+        "lag": _growth(arrays),
+        "replica": _replica(arrays),
     }
     return {name: figures for name, figures in marks.items() if figures}
 
 
-def _regression(sums: Table) -> dict[str, float]:
+def _regression(sums: Sums) -> dict[str, float]:
     """slope of log a on log b, z of slope - 1, and the share of the middle's sum d^2 that the slope explains."""
     count = sums.get("tokens", 0)
     if count < 3:
@@ -100,7 +100,7 @@ def _regression(sums: Table) -> dict[str, float]:
     }
 
 
-def _neighbours(sums: Table) -> dict[str, float]:
+def _neighbours(sums: Sums) -> dict[str, float]:
     """Correlations of a_t with b_(t-1), b_(t+1), their difference, and its z-score were the two independent.
 
     Neighbouring tokens correlate both ways alike; only a shift makes one way differ from the other.
@@ -116,7 +116,7 @@ def _neighbours(sums: Table) -> dict[str, float]:
     return {"next": forward, "previous": backward, "asymmetry": asymmetry, "z": asymmetry * math.sqrt(count / 2)}
 
 
-def _correlation(sums: Table, product: float, left: str, right: str) -> float | None:
+def _correlation(sums: Sums, product: float, left: str, right: str) -> float | None:
     """Pearson's correlation of the pairs; None where a side does not vary beyond rounding."""
     count = sums["pairs"]
     spreads = [sums[f"{name}_square"] - sums[name] * sums[name] / count for name in (left, right)]
@@ -126,14 +126,15 @@ def _correlation(sums: Table, product: float, left: str, right: str) -> float | 
     return max(-1.0, min(1.0, covariance / (math.sqrt(spreads[0]) * math.sqrt(spreads[1]))))
 
 
-def _grid(tables: Tables) -> dict[str, Any]:
+def _grid(arrays: Arrays) -> dict[str, Any]:
     """The column most of whose values are rounded, the share that is, and the coarsest step that holds them if any.
 
     Of a difference only multiples of the finest step count: two neighbouring values of full precision differ by few
     bits.
     """
     best: dict[str, Any] = {}
-    for (column,), table in under(tables, f"{PREFIX}/grid"):
+    for path in arrays.under(f"{PREFIX}/grid"):
+        column, table = path.rpartition("/")[2], arrays.record(path)
         rounded = table.get(GRID_KEYS[-1] if column == "difference" else "short", 0)
         share = rounded / table["tokens"] if table.get("tokens") else 0.0
         if share > best.get("share", -1.0):
@@ -143,20 +144,20 @@ def _grid(tables: Tables) -> dict[str, Any]:
     return best
 
 
-def _uncertain(sums: Table) -> dict[str, float]:
+def _uncertain(sums: Sums) -> dict[str, float]:
     """The share of tokens of middling probability whose two log-probs are equal to the bit."""
     count = sums.get("tokens", 0)
     return {"exact_fraction": sums.get("exact", 0) / count, "tokens": count} if count else {}
 
 
-def _part(tables: Tables, dimension: str, buckets: tuple[str, ...]) -> dict[str, float]:
+def _part(arrays: Arrays, dimension: str, chosen: tuple[str, ...]) -> dict[str, float]:
     """Some buckets' share of tokens, sum d^2 and sum k3, their mean d over mean |d|, and z of mean d.
 
     z is that of flipping signs at random, sum d / sqrt(sum d^2): a few large tokens cannot make it large.
     """
-    rows = _rows(tables, dimension)
+    rows = buckets(arrays, dimension, "mismatch")
     whole = _added(rows.values())
-    part = _added(table for bucket, table in rows.items() if bucket in buckets)
+    part = _added(table for bucket, table in rows.items() if bucket in chosen)
     if not part or not whole["log_ratio_square"] > 0 or not whole["k3"] > 0:
         return {}
     size, square = part["log_ratio_abs"], part["log_ratio_square"]
@@ -170,12 +171,12 @@ def _part(tables: Tables, dimension: str, buckets: tuple[str, ...]) -> dict[str,
     }
 
 
-def _growth(tables: Tables) -> dict[str, float]:
+def _growth(arrays: Arrays) -> dict[str, float]:
     """The lines of mean |d| and mean d^2 on the version lag: the share of sum d^2 that grows with lag, and z of |d|.
 
     The standard error is that of equal buckets, so that it does not grow with what it is to detect.
     """
-    rows = {float(b.rstrip("+")): table for b, table in _rows(tables, "lag").items() if b != "negative"}
+    rows = {float(b.rstrip("+")): table for b, table in buckets(arrays, "lag", "mismatch").items() if b != "negative"}
     whole = _added(rows.values())
     if len(rows) < 2 or not whole["log_ratio_square"] > 0:
         return {}
@@ -187,25 +188,25 @@ def _growth(tables: Tables) -> dict[str, float]:
         for key in ("log_ratio_abs", "log_ratio_square")
     )
     share = squares * centre * count / whole["log_ratio_square"]
-    error = math.sqrt(_variance(whole, _length(tables)) / spread)
+    error = math.sqrt(_variance(whole, _length(arrays)) / spread)
     return {"share": max(0.0, min(1.0, share)), "z": over(sizes, error)}
 
 
-def _replica(tables: Tables) -> dict[str, float]:
+def _replica(arrays: Arrays) -> dict[str, float]:
     """Of shards and of each label's values: the one whose mean |d| exceeds the usual most surely.
 
     The usual is the lower median. `share` is of sum d^2, `ratio` of mean d^2.
     """
     best: dict[str, float] = {}
-    for dimension in sorted({path[0] for path, _ in under(tables, "breakdown")}):
+    for dimension in sorted(dimensions(arrays)):
         if dimension == "shard" or dimension.startswith("label:"):
-            rows = list(_rows(tables, dimension).values())
-            if len(rows) > 1 and (figures := _outlier(rows, _length(tables)))["z"] > best.get("z", 0.0):
+            rows = list(buckets(arrays, dimension, "mismatch").values())
+            if len(rows) > 1 and (figures := _outlier(rows, _length(arrays)))["z"] > best.get("z", 0.0):
                 best = figures
     return best
 
 
-def _outlier(rows: list[Table], length: float) -> dict[str, float]:
+def _outlier(rows: list[Sums], length: float) -> dict[str, float]:
     ordered = sorted(rows, key=lambda table: table["log_ratio_abs"] / table["tokens"])
     usual, worst = ordered[(len(ordered) - 1) // 2], ordered[-1]
     excess = _mean(worst, "log_ratio_abs") - _mean(usual, "log_ratio_abs")
@@ -218,26 +219,26 @@ def _outlier(rows: list[Table], length: float) -> dict[str, float]:
     }
 
 
-def _variance(table: Table, length: float) -> float:
+def _variance(table: Sums, length: float) -> float:
     """What the variance of a mean of |d| is in proportion to 1 / tokens: of tokens, and of sequences of that length."""
     mean = _mean(table, "log_ratio_abs")
     return max(0.0, _mean(table, "log_ratio_square") - mean * mean) + length * (SEQUENCES_DIFFER * mean) ** 2
 
 
-def _mean(table: Table, key: str) -> float:
+def _mean(table: Sums, key: str) -> float:
     return table[key] / table["tokens"]
 
 
-def _length(tables: Tables) -> float:
+def _length(arrays: Arrays) -> float:
     """Tokens a sequence: each has one first token."""
-    rows = _rows(tables, "position")
+    rows = buckets(arrays, "position", "mismatch")
     return _added(rows.values())["tokens"] / rows["first"]["tokens"] if "first" in rows else 1.0
 
 
-def _rows(tables: Tables, dimension: str) -> dict[str, Table]:
-    """Bucket -> the mismatch's table, of one breakdown."""
-    return {bucket: table for (bucket, gap), table in under(tables, f"breakdown/{dimension}") if gap == "mismatch"}
-
-
-def _added(rows: Iterable[Table]) -> Table:
-    return reduce(add_tables, rows, {})
+def _added(rows: Iterable[Sums]) -> Sums:
+    """The sums of all, name by name."""
+    whole: dict[str, float] = {}
+    for row in rows:
+        for name, value in row.items():
+            whole[name] = whole[name] + value if name in whole else value
+    return whole

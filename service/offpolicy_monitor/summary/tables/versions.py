@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from offpolicy_monitor.summary import rows as schema
-from offpolicy_monitor.summary.tables import Table, Tables, under
+from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.sums import Sums
+from offpolicy_monitor.summary.tables.breakdown import buckets
 
 CURVES: Final = ("total", "mismatch")
 
@@ -37,9 +39,9 @@ TABLES: Final = (
 )
 
 
-def versions(tables: Tables) -> dict[str, Any] | None:
+def versions(arrays: Arrays) -> dict[str, Any] | None:
     """`spans`, `spans_per_sequence_mean`, `sequence_lag` and `staleness_curve`; None where no versions were sent."""
-    spans = tables.get("versions/spans")
+    spans = arrays.record("versions/spans")
     if not spans:
         return None
     figures: dict[str, Any] = {
@@ -47,30 +49,26 @@ def versions(tables: Tables) -> dict[str, Any] | None:
         "spans_per_sequence_mean": spans["spans"] / spans["sequences"],
     }
     if "lag" in spans:
-        counted = {int(lag): int(n) for lag, n in tables["versions/lag"].items()}
+        lags, numbers = arrays.at("versions/lag")
+        counted = dict(zip(lags.tolist(), numbers.tolist(), strict=True))
         figures["sequence_lag"] = {
             "mean": spans["lag"] / spans["sequences"],
             "floor_max": max(counted),
-            "counts": {str(lag): counted[lag] for lag in sorted(counted)},
+            "counts": {str(lag): number for lag, number in counted.items()},
         }
-        figures["staleness_curve"] = {gap: curve for gap in CURVES if (curve := staleness_curve(tables, gap))}
+        figures["staleness_curve"] = {gap: curve for gap in CURVES if (curve := staleness_curve(arrays, gap))}
     return figures
 
 
-def staleness_curve(tables: Tables, gap: str) -> dict[str, Any] | None:
+def staleness_curve(arrays: Arrays, gap: str) -> dict[str, Any] | None:
     """Mean k3 of the gap by whole lag (0..8), and the least-squares line through it, weighted by tokens.
 
     `intercept` is what is left at lag 0, the pure mismatch; `slope` is nats per token and version. Both are None below
     two lags. Lags below 0 and above 8 are in no point.
     """
-    points = [
-        (int(bucket), table)
-        for (bucket, part), table in under(tables, "breakdown/lag")
-        if part == gap and bucket.isdecimal()
-    ]
+    points = [(int(name), sums) for name, sums in buckets(arrays, "lag", gap).items() if name.isdecimal()]
     if not points:
         return None
-    points.sort(key=lambda point: point[0])
     lags = [lag for lag, _ in points]
     intercept, slope = _line(lags, [table for _, table in points])
     return {
@@ -82,7 +80,7 @@ def staleness_curve(tables: Tables, gap: str) -> dict[str, Any] | None:
     }
 
 
-def _line(lags: Sequence[int], tables: Sequence[Table]) -> tuple[float | None, float | None]:
+def _line(lags: Sequence[int], tables: Sequence[Sums]) -> tuple[float | None, float | None]:
     """Weighted least squares of mean k3 on lag: intercept and slope."""
     if len(lags) < 2:
         return None, None

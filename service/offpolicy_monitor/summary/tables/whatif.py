@@ -13,10 +13,10 @@ import numpy as np
 from offpolicy_monitor.methods.catalogue import MEASURES
 from offpolicy_monitor.methods.curve import SECOND_MOMENT, TOKEN_SCORES, Curve
 from offpolicy_monitor.summary import cells
+from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.cells import LENGTH_BINS, LENGTHS, SEQUENCE_BINS, TOKEN_BINS, Bins, Floats
 from offpolicy_monitor.summary.rows import Row, Table, count, magnitude
 from offpolicy_monitor.summary.second_moment import cutoffs
-from offpolicy_monitor.summary.tables import Tables
 from offpolicy_monitor.vocabulary import SIGNS, UNKNOWN
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Kept:
     sequences_by_length: Floats
 
     @classmethod
-    def of(cls, merges: Sequence[Sequence[Tables]], gap: str, curve: Curve) -> "Kept":
+    def of(cls, merges: Sequence[Sequence[Arrays]], gap: str, curve: Curve) -> "Kept":
         """What the merges of these tables keep."""
 
         def stacked(score: str, measure: str, bins: Bins, groups: int = len(SIGNS)) -> Floats:
@@ -120,7 +120,7 @@ def whatif_curve(
     of a sign; `by_length_quartile` the share of the rule's own unit within each quarter of the sequences by length.
     Rules that reweight mask nothing; theirs are called `truncated_`.
     """
-    tables = [summary.tables for summary in summaries]
+    tables = [summary.arrays for summary in summaries]
     if thresholds is None:
         thresholds = _default_thresholds(tables, gap, curve)
     drops = _drops_at(summaries, tables, gap, curve, np.asarray(thresholds, np.float64))
@@ -142,11 +142,11 @@ def whatif_curve(
 
 def is_kept(summary: "StepSummary", gap: str, curve: Curve) -> bool:
     """Whether the tables of a step have what the curve counts."""
-    return f"whatif/{gap}/{curve.score}/tokens" in summary.tables
+    return f"whatif/{gap}/{curve.score}/tokens" in summary.arrays
 
 
 def _drops_at(
-    summaries: Sequence["StepSummary"], tables: Sequence[Tables], gap: str, curve: Curve, thresholds: Floats
+    summaries: Sequence["StepSummary"], tables: Sequence[Arrays], gap: str, curve: Curve, thresholds: Floats
 ) -> Drops:
     """A second moment is cut in each step by itself, other rules in all of them at once."""
     if curve.scale is not SECOND_MOMENT:
@@ -154,7 +154,7 @@ def _drops_at(
         kept = Kept.of([tables], gap, curve)
         return _drops(kept, curve, bounds, *_beyond(kept, curve, bounds))
     measured = [summary for summary in summaries if gap in summary.gaps]
-    kept = Kept.of([[summary.tables] for summary in measured], gap, curve)
+    kept = Kept.of([[summary.arrays] for summary in measured], gap, curve)
     cuts = [cutoffs(summary.gaps[gap], thresholds) for summary in measured]
     estimate, low, high = (
         np.stack([cut[place] for cut in cuts]) if cuts else np.zeros((0, len(thresholds))) for place in range(3)
@@ -231,11 +231,15 @@ def _shares(bins: Bins, counts: Floats, above: bool | None, bounds: Floats) -> F
 
 
 def _table(
-    tables: Sequence[Tables], gap: str, score: str, measure: str, bins: Bins, groups: int = len(SIGNS)
+    tables: Sequence[Arrays], gap: str, score: str, measure: str, bins: Bins, groups: int = len(SIGNS)
 ) -> Floats:
     """The sum of one table over the steps, [groups, bins]."""
-    found = (each[name] for each in tables if (name := f"whatif/{gap}/{score}/{measure}") in each)
-    return sum((bins.dense(table, groups) for table in found), np.zeros((groups, bins.number)))
+    name = f"whatif/{gap}/{score}/{measure}"
+    whole = np.zeros((groups, bins.number))
+    for arrays in tables:
+        if name in arrays:
+            whole += arrays[name].reshape(whole.shape)
+    return whole
 
 
 def _seen(curve: Curve) -> list[int]:
@@ -278,7 +282,7 @@ def _by_quartile(drops: Drops) -> dict[str, list[float | None]]:
     return answer
 
 
-def _default_thresholds(tables: Sequence[Tables], gap: str, curve: Curve) -> list[float]:
+def _default_thresholds(tables: Sequence[Arrays], gap: str, curve: Curve) -> list[float]:
     """The edges among which the scores lie, as thresholds, ascending."""
     bins = TOKEN_BINS if curve.whole else SEQUENCE_BINS
     filled = np.flatnonzero(_table(tables, gap, curve.score, "tokens", bins).sum(0))

@@ -5,9 +5,10 @@ is made when it is read. A sequence is kept once, whatever ranks it. A monoid li
 commutative and associative exactly, since equal values are ordered by shard and index, and merging compares no sums.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -88,28 +89,51 @@ class WorstSequence:
 RANKINGS: Final[tuple[Ranking, ...]] = tuple((gap, by) for gap in GAPS for by in RANKED_BY)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Worst:
-    """Sequences in the order of their places; none of them is in no ranking."""
+    """Sequences in the order of their places; none of them is in no ranking.
 
-    sequences: tuple[WorstSequence, ...] = ()
+    They are read, and the worst of several found, when somebody asks for them: most merges are judged without.
+    """
+
+    sources: tuple[Callable[[], tuple[WorstSequence, ...]], ...] = ()
 
     @classmethod
     def of(cls, sequences: Iterable[WorstSequence]) -> "Worst":
         """The worst among these."""
-        candidates = {sequence.order: sequence for sequence in sequences}
-        best: dict[tuple[object, ...], int] = {}
-        for ranking in RANKINGS:
-            for place, sequence in enumerate(ranked(candidates.values(), ranking)):
-                best[sequence.order] = min(place, best.get(sequence.order, place))
-        kept = [_at(candidates[order], place) for order, place in best.items()]
-        return cls(tuple(sorted(kept, key=attrgetter("order"))))
+        found = worst_of(sequences)
+        return cls.later(lambda: found) if found else cls()
+
+    @classmethod
+    def later(cls, read: Callable[[], tuple[WorstSequence, ...]]) -> "Worst":
+        """Those that `read` gives, in order."""
+        return cls((read,))
+
+    @cached_property
+    def sequences(self) -> tuple[WorstSequence, ...]:
+        """The sequences, in order."""
+        found = [read() for read in self.sources]
+        return found[0] if len(found) == 1 else worst_of(chain.from_iterable(found))
 
     def merge(self, other: "Worst") -> "Worst":
         """The worst of both."""
-        if not self.sequences or not other.sequences:
-            return self if self.sequences else other
-        return Worst.of((*self.sequences, *other.sequences))
+        return Worst((*self.sources, *other.sources))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Worst) and self.sequences == other.sequences
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def worst_of(sequences: Iterable[WorstSequence]) -> tuple[WorstSequence, ...]:
+    """The worst among these, in order."""
+    candidates = {sequence.order: sequence for sequence in sequences}
+    best: dict[tuple[object, ...], int] = {}
+    for ranking in RANKINGS:
+        for place, sequence in enumerate(ranked(candidates.values(), ranking)):
+            best[sequence.order] = min(place, best.get(sequence.order, place))
+    kept = [_at(candidates[order], place) for order, place in best.items()]
+    return tuple(sorted(kept, key=attrgetter("order")))
 
 
 def ranked(sequences: Iterable[WorstSequence], ranking: Ranking) -> list[WorstSequence]:

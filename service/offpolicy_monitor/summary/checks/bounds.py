@@ -1,0 +1,112 @@
+"""What a row's declaration says of its numbers: their kind, the whole of which they are a part, what they add up to.
+
+Knows no table by name. The fault is named by the row: `gaps/total/k3`.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from offpolicy_monitor.summary.arrays import Array, Arrays
+from offpolicy_monitor.summary.checks.faults import about_at_most, need, printable
+from offpolicy_monitor.summary.rows import NAMED, SPARSE, Row, Table, name_of
+from offpolicy_monitor.summary.scheme import COUNTS, MAXIMA, MINIMA, SUMS, Scheme
+from offpolicy_monitor.summary.sums import LARGEST_COUNT, LARGEST_SUM
+
+#: Beyond the sums of any batch that is taken, and small enough to be squared; for sums of products, which are not
+#: squared again, LARGEST_SUM.
+LARGEST_NUMBER: Final = 1e150
+PRODUCTS: Final = ("square", "deviation", "mismatch_staleness", "forward", "backward", "layers_moment")
+
+
+def check_bounds(arrays: Arrays) -> None:
+    """Raise InvalidSummaryError for a number of another kind than its row's, or a part that is more than its whole."""
+    _check_absent(arrays)
+    _check_kinds(arrays)
+    for table in arrays.scheme.tables.values():
+        for row in table.rows:
+            if SPARSE in row.shape:
+                _check_sparse(arrays, name_of(table.path, row.name))
+            if row.at_most or row.total:
+                _check_whole(arrays, table, row)
+
+
+def _check_absent(arrays: Arrays) -> None:
+    """What is absent is of a table that is there, and came after the versions that all releases write."""
+    for name in arrays.absent:
+        row = next((row for path in arrays.scheme.paths for row in _rows(arrays, path, name)), None)
+        need(row is not None and row.since > NAMED, printable(name), "required")
+
+
+def _rows(arrays: Arrays, path: str, name: str) -> list[Row]:
+    tables = arrays.scheme.paths[path] if name.startswith(path) else ()
+    return [row for table in tables for row in table.rows if name_of(path, row.name) == name]
+
+
+def _check_kinds(arrays: Arrays) -> None:
+    counts, sums = arrays.sections[COUNTS], arrays.sections[SUMS]
+    if len(counts) and not (counts.min() >= 0 and counts.max() <= LARGEST_COUNT):
+        _fail(arrays, COUNTS, (counts < 0) | (counts > LARGEST_COUNT), "must be a whole number from 0 on")
+    low, high = _limits(arrays.scheme)
+    inside = (sums >= low) & (sums <= high)  # NaN is in neither
+    if not inside.all():
+        _fail(arrays, SUMS, ~inside, "must be a finite fraction within its bounds, and not negative where it counts")
+    for section, nothing in ((MINIMA, np.inf), (MAXIMA, -np.inf)):
+        extremes = arrays.sections[section]
+        fits = (np.abs(extremes) <= LARGEST_NUMBER) | (extremes == nothing)
+        _fail(arrays, section, ~fits, "must be a finite fraction")
+
+
+@lru_cache(64)
+def _limits(scheme: Scheme) -> tuple[Array, Array]:
+    """The least and the largest of each sum."""
+    low, high = np.zeros(scheme.sizes[SUMS]), np.zeros(scheme.sizes[SUMS])
+    for table in scheme.tables.values():
+        for row in table.rows:
+            span = scheme.spans.get(name_of(table.path, row.name))
+            if span is not None and span.section == SUMS:
+                largest = LARGEST_SUM if row.name.endswith(PRODUCTS) else LARGEST_NUMBER
+                low[span.start : span.stop] = 0 if row.kind == "magnitude" else -largest
+                high[span.start : span.stop] = largest
+    return low, high
+
+
+def _fail(arrays: Arrays, section: int, wrong: Array, message: str) -> None:
+    """Name the first row with a wrong entry."""
+    for name, span in arrays.scheme.spans.items() if wrong.any() else ():
+        need(span.section != section or not wrong[span.start : span.stop].any(), printable(name), message)
+
+
+def _check_sparse(arrays: Arrays, name: str) -> None:
+    numbers, counts = arrays.at(name)
+    ascending = len(numbers) == len(counts) and bool((np.diff(numbers) > 0).all())
+    need(ascending, name, "must be whole numbers in order, each with a count")
+    need(bool(((counts > 0) & (counts <= LARGEST_COUNT)).all()), name, "must count from 1 on")
+
+
+def _check_whole(arrays: Arrays, table: Table, row: Row) -> None:
+    name = name_of(table.path, row.name)
+    if SPARSE in row.shape:
+        _check_total(arrays, row, name, int(arrays.at(name)[1].sum()))
+        return
+    values = arrays.get(name)
+    if values is None:
+        return
+    if row.total:
+        _check_total(arrays, row, name, int(values.sum()))
+        return
+    _, slash, of = row.at_most.rpartition("/")
+    whole = arrays.get(row.at_most if slash else name_of(table.path, of))
+    need(whole is not None, printable(name), f"needs {printable(row.at_most)}")
+    if whole is None:
+        return
+    pairs = ((values.sum(), whole),) if slash else zip(values.reshape(-1), whole.reshape(-1), strict=True)
+    fits = all(about_at_most(part.item(), most.item()) for part, most in pairs)
+    need(fits, printable(name), f"is more than {printable(row.at_most)}")
+
+
+def _check_total(arrays: Arrays, row: Row, name: str, found: int) -> None:
+    whole = arrays.get(row.total)
+    expected = None if whole is None else int(whole)
+    need(found == expected, printable(name), f"counts {found}, where {printable(row.total)} is {expected}")

@@ -1,0 +1,57 @@
+"""The names in the paths of a posted summary: rows that it has the specs of, and the dimensions of its own shard.
+
+What the layout declares is looked up before any array is made. Knows no number.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import unquote
+
+from offpolicy_monitor.summary.checks.faults import need, printable
+from offpolicy_monitor.summary.checks.shard import Shard
+from offpolicy_monitor.summary.layout import LAYOUT
+from offpolicy_monitor.summary.rows import PART
+from offpolicy_monitor.summary.tables.buckets import BUCKETS, constant_buckets
+
+
+def check_names(keys: Collection[str], specs: Any, shard: Shard) -> None:
+    """Raise InvalidSummaryError for a table that is not declared, or not of this summary or its shard."""
+    need(isinstance(specs, dict), "specs", "must be an object")
+    for name, spec in specs.items():
+        need(isinstance(spec, dict), f"specs.{printable(name)}", "must be an object")
+    number, most = len(keys), shard.most_tables
+    over = f"{number} is over the limit of {most}; raise OFFPOLICY_MAX_SUMMARY_TABLES to allow it"
+    need(number <= most, "tables", over)
+    need(len(set(keys)) == number, "tables", "repeat")
+    for key in keys:
+        path, _, part = key.partition(PART)
+        declared = [table for table in LAYOUT.parts(path) if table.part == part]
+        need(bool(declared), printable(key), "is no name of a table")
+        parts = path.split("/")
+        _OF_KIND.get(parts[0], _nothing)(parts, specs, shard, printable(key))
+
+
+def _row(parts: Sequence[str], specs: Mapping[str, Any], shard: Shard, path: str) -> None:
+    need(unquote(parts[1]) in specs, path, "is of no method of this summary")
+
+
+def _dimension(parts: Sequence[str], specs: Mapping[str, Any], shard: Shard, path: str) -> None:
+    _, dimension, *bucket, _ = parts
+    constants = dict(constant_buckets(shard.number, shard.labels))
+    own = [constants[dimension]] if dimension in constants else []
+    need(not bucket or bucket == own or bucket[0] in BUCKETS.get(dimension, ()), path, "is no bucket of this shard")
+    need(dimension != "lag" or shard.policy_version is not None, path, "needs a policy_version")
+
+
+def _nothing(parts: Sequence[str], specs: Mapping[str, Any], shard: Shard, path: str) -> None:
+    """Nothing but the layout."""
+
+
+Check = Callable[[Sequence[str], Mapping[str, Any], Shard, str], None]
+#: Checks by the first part of a path.
+_OF_KIND: Final[Mapping[str, Check]] = {
+    "methods": _row,
+    "anchor": _row,
+    "masked": _row,
+    "breakdown": _dimension,
+}

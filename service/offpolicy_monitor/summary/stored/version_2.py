@@ -1,0 +1,52 @@
+"""Version 2 of the stored form: numbers by name as stored.packing packs them, and JSON beside them.
+
+Clients of release 0.1 that reduce their shards post it; what they post is checked by summary.checks.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from offpolicy_monitor.summary.histogram import BINS, Counts
+from offpolicy_monitor.summary.named import Parts, summary_of
+from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.summary.stored import packing, worst_tree
+
+
+def read(stored: bytes) -> StepSummary:
+    """Read a summary; any error where the bytes are none."""
+    return from_tree(*packing.unpack(stored))
+
+
+def from_tree(tree: Mapping[str, Any], texts: Mapping[str, Any]) -> StepSummary:
+    """The summary of an unpacked tree and the texts beside it; any error where it is none."""
+    gaps = tree["gaps"].items()
+    return summary_of(
+        Parts(
+            tree["batch"],
+            {name: gap["sums"] for name, gap in gaps},
+            {name: {key: histogram(counts) for key, counts in gap["histograms"].items()} for name, gap in gaps},
+            tree["methods"],
+            {name: texts["specs"][name] for name in tree["methods"]},
+            tree["cross"],
+            tree["tables"],
+            worst_tree.from_tree(tree.get("worst", {}), texts.get("worst", [])),
+        )
+    )
+
+
+def histogram(stored: Sequence[int]) -> Counts:
+    """[BINS] counts, of the first filled key, the number of keys up to the last, their counts as steps between them.
+
+    Pairs follow for keys with values above a split: the key's place and its count there.
+    """
+    counts = np.zeros((BINS // 2, 2), np.int64)
+    if stored:
+        first, length = stored[:2]
+        chosen = counts[first : first + length]
+        chosen[:, 0] = np.cumsum(stored[2 : 2 + length])
+        above = np.asarray(stored[2 + length :], np.int64).reshape(-1, 2)
+        chosen[above[:, 0], 1] = above[:, 1]
+        chosen[:, 0] -= chosen[:, 1]
+    return counts.ravel()
