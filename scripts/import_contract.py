@@ -17,23 +17,23 @@ def covers(allowed: Iterable[str], module: str) -> bool:
 
 
 class OnlyContract(Contract):
-    """`source` (a package or module) imports only itself, the standard library and what `allowed` lists.
+    """`source` (packages or modules) imports only itself, the standard library and what `allowed` lists.
 
     Modules in `apart` are not judged: they have contracts of their own.
     """
 
     type_name = "only"
 
-    source = fields.StringField()
+    source = fields.SetField(subfield=fields.StringField())
     allowed = fields.SetField(subfield=fields.StringField())
     apart = fields.SetField(subfield=fields.StringField(), required=False)
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         """Collect every import of the source's modules that leads anywhere else."""
-        source = str(self.source)
-        permitted = {source, *sys.stdlib_module_names, *map(str, self.allowed)}  # type: ignore[call-overload]
+        sources = set(map(str, self.source))  # type: ignore[call-overload]
+        permitted = {*sources, *sys.stdlib_module_names, *map(str, self.allowed)}  # type: ignore[call-overload]
         apart = set(map(str, self.apart or ()))  # type: ignore[arg-type]
-        modules = ({source} | graph.find_descendants(source)) - apart
+        modules = sources.union(*map(graph.find_descendants, sources)) - apart
         breaches = [
             (module, imported)
             for module in sorted(modules)

@@ -1,7 +1,7 @@
 """RaggedBatch: one shard's tokens under the mask, packed, with the sequences they belong to.
 
 The only form in which token data travels inside the service. What it promises is checked once, in the constructor, so
-that nothing after it looks at shapes again. It knows numpy alone: no HTTP, no torch, no figures.
+that nothing after it looks at shapes again. It knows numpy and names alone: no HTTP, no torch, no figures.
 
 Shapes: S sequences, P positions as sent (padding and masked ones included), T tokens (positions whose mask is 1).
 """

@@ -1,12 +1,21 @@
-"""Every error this project raises on purpose, one base per decision the caller can take.
+"""The errors that pass from one part of this project to another, one base per decision the caller can take.
 
     OffpolicyMonitorError
     ├── ConfigurationError      the operator mends the setup; the process does not start
     ├── FrameError              bytes that are no frame; the server turns it into a Refusal with status 400
-    ├── Refusal                 the request is at fault; sending it again unchanged is pointless (4xx)
-    └── Unavailable             the service is at fault or busy; send it again later (429, 503, 507)
+    │   └── FrameLimitError     more of them than is read; the same with 413 or 422
+    ├── Problem                 what a problem document shows (RFC 9457)
+    │   ├── Refusal             the request is at fault; sending it again unchanged is pointless (4xx)
+    │   └── Unavailable         the service is at fault or busy; send it again later (429, 503, 507)
+    │       └── Damaged, Moved  the database's file is not what it was (store)
+    ├── InvalidSummaryError     a summary from elsewhere is none: a Refusal of the server (summary.checks)
+    ├── StoredSummaryError      stored bytes are no summary that this release reads (summary.stored)
+    ├── Mistake, Lost           a trainer's arguments are wrong; a batch will not arrive (client)
+    └── BadDump, Unreadable, Unfinished
+                                a dump cannot be posted; it cannot be read; not yet (client.files)
 
-Refusal and Unavailable carry what the problem document (RFC 9457) shows. This module imports nothing of the project.
+Each is defined where it is raised, but those that many raise, here. What is caught where it is raised is in no tree.
+This module imports nothing of the project.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """The binary body: a safetensors file whose metadata holds the envelope as a JSON string under the key `batch`.
 
-Knows the format and nothing of what the tensors mean. Trainers import it, so it needs numpy and the standard library
+Knows the format and nothing of what the tensors mean. Trainers import it, so it needs numpy and this project's errors
 alone. Decoding copies nothing: a tensor is a view of the body given, and every offset is checked before it is used.
 
 A body is the header's length (8 bytes, little-endian), the header (JSON), and the data (tensors back to back).
