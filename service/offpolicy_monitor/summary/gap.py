@@ -14,7 +14,7 @@ from offpolicy_monitor.pairs import correlation, of_sums
 from offpolicy_monitor.summary.histogram import BINS, Counts, Histogram
 from offpolicy_monitor.summary.rows import Row, Table, count, magnitude, number
 from offpolicy_monitor.summary.sums import Sums
-from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, QUANTILES
+from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, QUANTILES, TOKEN_SIGNS, UNKNOWN_SIGN
 
 if TYPE_CHECKING:
     from offpolicy_monitor.summary.arrays import Arrays
@@ -88,7 +88,7 @@ _OF_SEQUENCES: Final = (
 #: Quantities of which a histogram is kept, each with what it counts.
 QUANTITIES: Final = {"log_ratio": "tokens", "log_geometric_ratio": "sequences", "log_product_ratio": "sequences"}
 #: Signs of the advantage by which histograms are divided; `unknown` is without advantages.
-SIGNS: Final = ("negative", "zero", "positive", "unknown")
+SIGNS: Final = (*TOKEN_SIGNS, UNKNOWN_SIGN)
 
 GAP: Final = Table("gaps/{gap}", (*_OF_TOKENS, *_OF_SEQUENCES), "one gap over its valid tokens", needs="two log-probs")
 HISTOGRAMS: Final = Table(
