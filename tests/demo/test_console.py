@@ -53,10 +53,10 @@ def test_a_run_stopped_before_its_first_step_has_a_summary_too() -> None:
 
 
 def test_a_terminal_gets_one_updating_line() -> None:
-    stream = Terminal()
-    console = Console(stream)
-    console.report(PROGRESS)
-    console.report(replace(PROGRESS, step=121))
+    stream, times = Terminal(), iter([0.0, 0.05, 0.1])
+    console = Console(stream, lambda: next(times))
+    for step in (120, 121, 122):
+        console.report(replace(PROGRESS, step=step))
     assert stream.getvalue().count("\n") == 0
     assert stream.getvalue().count("\r") == 2
     console.closing(RESULT)

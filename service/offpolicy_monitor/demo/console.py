@@ -1,57 +1,42 @@
-"""Console: a demo run's progress as text, one updating line on a terminal, a line now and then elsewhere.
+"""Console: a demo run's progress as text.
 
 It knows how figures read, and nothing of how they came about.
 """
 
-import shutil
 import time
 from collections.abc import Callable
 from typing import TextIO
 
+from offpolicy_monitor.client.terminal import Terminal
 from offpolicy_monitor.demo.config import DemoConfig
 from offpolicy_monitor.demo.progress import DemoResult, Progress
 
-LINE_SECONDS = 5.0
 BEHIND = 8  # posts that wait while nothing is wrong
-ERASE_LINE = "\r\x1b[2K"
 
 
 class Console:
     """Writes to `stream`; `clock` gives seconds."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self.stream, self.clock = stream, clock
-        self.updating = stream.isatty()
-        self.last_line: float | None = None
+        self.terminal = Terminal(stream, clock)
 
     def opening(self, config: DemoConfig) -> None:
         """Say what runs and where to look."""
         url = config.url.rstrip("/")
         fault = f", fault {config.fault.name}={config.fault.strength:g}" if config.fault else ""
         wrong = f", {config.scenario} from step {config.onset} on" if config.scenario != "healthy" else fault
-        self._line(f"run {config.run}: GRPO on anagrams, sampler {config.sampler}, lag {config.lag}{wrong}")
-        self._line(f"page     {url}/")
-        self._line(f"metrics  {url}/metrics")
+        self.terminal.say(f"run {config.run}: GRPO on anagrams, sampler {config.sampler}, lag {config.lag}{wrong}")
+        self.terminal.say(f"page     {url}/")
+        self.terminal.say(f"metrics  {url}/metrics")
 
     def report(self, progress: Progress) -> None:
         """Show one training step, unless another line was shown a moment ago."""
-        if self.updating:
-            columns = shutil.get_terminal_size().columns
-            self.stream.write(ERASE_LINE + render_progress(progress)[: columns - 1])
-            self.stream.flush()
-        elif self.last_line is None or self.clock() - self.last_line >= LINE_SECONDS:
-            self.last_line = self.clock()
-            self._line(render_progress(progress))
+        self.terminal.offer(lambda: render_progress(progress))
 
     def closing(self, result: DemoResult) -> None:
         """Show the summary."""
-        if self.updating:
-            self.stream.write("\n")
-        self._line(render_result(result))
-
-    def _line(self, text: str) -> None:
-        self.stream.write(text + "\n")
-        self.stream.flush()
+        self.terminal.end()
+        self.terminal.say(render_result(result))
 
 
 def render_progress(progress: Progress) -> str:

@@ -1,19 +1,16 @@
-"""Progress: how far a delivery is, one updating line on a terminal, a line now and then elsewhere.
+"""Progress: how far a delivery is, as a line on a terminal.
 
-It knows bytes, seconds and terminals, and nothing of files or posts.
+It knows bytes and seconds, and nothing of files or posts.
 """
 
-import shutil
 import time
 from collections.abc import Callable
 from typing import TextIO
 
 from offpolicy_monitor.client.files.record import Record
+from offpolicy_monitor.client.terminal import Terminal
 
-LINE_SECONDS = 5.0
-FRAME_SECONDS = 0.1
 BAR = 24
-ERASE_LINE = "\r\x1b[2K"
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -21,14 +18,13 @@ class Progress:
     """Shows a share of `total` bytes, or without a total what was read so far; `clock` gives seconds."""
 
     def __init__(self, stream: TextIO, total: int | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self.stream, self.total, self.clock = stream, total, clock
-        self.updating = stream.isatty()
+        self.total, self.clock, self.terminal = total, clock, Terminal(stream, clock)
         self.ends: dict[str, int] = {}
         self.begun = clock()
         self.resumed = 0
         self.step: int | None = None
-        self.shown = self.begun if not self.updating else self.begun - FRAME_SECONDS
-        self.last = ""
+        if not self.terminal.updating:
+            self.terminal.shown = self.begun
 
     def reached(self, unit: str, end: int, record: Record | None) -> None:
         """`end` bytes of a unit are through; those before the first record of this run were so already."""
@@ -37,21 +33,19 @@ class Progress:
             self.step = record.order[0]
         elif self.step is None:
             self.resumed = sum(self.ends.values())
-        if record is not None and self.clock() - self.shown >= (FRAME_SECONDS if self.updating else LINE_SECONDS):
-            self._show()
+        if record is not None:
+            self.terminal.offer(self.line)
 
     def note(self, text: str) -> None:
         """A line of its own, above the updating one."""
-        self._write(f"{ERASE_LINE if self.last else ''}{text}\n")
-        if self.last:
-            self._show()
+        self.terminal.say(text)
 
     def close(self, text: str) -> None:
         """The last line, for good."""
-        if self.updating and self.step is not None:
-            self._show()
-            self._write("\n")
-        self._write(text + "\n")
+        if self.terminal.updating and self.step is not None:
+            self.terminal.show(self.line())
+        self.terminal.end()
+        self.terminal.say(text)
 
     def line(self) -> str:
         """Share, bytes, rate, time left and step in one line."""
@@ -63,20 +57,8 @@ class Progress:
             return f"{size(done)} read{step}"
         share = min(done / self.total, 1.0) if self.total else 1.0
         left = "-" if rate <= 0 else span((self.total - done) / rate)
-        bar = f"[{'#' * int(share * BAR):<{BAR}}] " if self.updating else ""
+        bar = f"[{'#' * int(share * BAR):<{BAR}}] " if self.terminal.updating else ""
         return f"{bar}{share:4.0%}  {size(done)} of {size(self.total)}  {size(rate)}/s  ETA {left}{step}"
-
-    def _show(self) -> None:
-        self.shown, self.last = self.clock(), self.line()
-        if self.updating:
-            self._write(ERASE_LINE + self.last[: shutil.get_terminal_size().columns - 1])
-        else:
-            self._write(self.last + "\n")
-            self.last = ""
-
-    def _write(self, text: str) -> None:
-        self.stream.write(text)
-        self.stream.flush()
 
 
 def size(count: float) -> str:
