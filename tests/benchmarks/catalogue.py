@@ -6,7 +6,7 @@ The batch brings all that a trainer can send without experts: versions and turns
 import numpy as np
 import torch
 from offpolicy_monitor.batch import Origin, RaggedBatch
-from offpolicy_monitor.core.gap import GapTokens
+from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.core.ragged import Segments
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.measure.tables import OF_DATA, OF_METHODS, Maker
@@ -34,7 +34,7 @@ def catalogue_rows(scale: Scale, progress: Progress) -> list[Row]:
         "sums": thirteen_sums(source),
         "core": lambda: measurer.measure(batch, PRESETS, ORIGIN, (), worst=False),
         "full": lambda: measurer.measure(batch, PRESETS, ORIGIN, makers),
-        **{name_of(maker): with_maker(measurer, batch, maker) for maker in makers},
+        **{maker.name: with_maker(measurer, batch, maker) for maker in makers},
         "worst": lambda: measurer.measure(batch, PRESETS, ORIGIN, ()),
     }
     ns = {n: s / source.tokens * NANOSECONDS for n, s in seconds_by_turns(works, scale.repeats, progress).items()}
@@ -47,15 +47,10 @@ def catalogue_rows(scale: Scale, progress: Progress) -> list[Row]:
         Row("the full set: gaps, presets and every table, over 13 sums", ns["full"], unit, ns["full"] / sums),
         *(
             Row(f"... of it {name}", ns[name] - ns["core"], unit, note="more than without tables")
-            for name in (*map(name_of, makers), "worst")
+            for name in (*(maker.name for maker in makers), "worst")
         ),
         Row("stored summary", stored / KIBIBYTE, "KiB", stored / LARGEST_STORED, at_most(1), size),
     ]
-
-
-def name_of(maker: Maker) -> str:
-    """The module that a maker stands in."""
-    return maker.__module__.rsplit(".", 1)[-1]
 
 
 def with_maker(measurer: Measurer, batch: RaggedBatch, maker: Maker) -> Work:
@@ -75,12 +70,20 @@ def full_batch(source: Synthetic) -> RaggedBatch:
 def thirteen_sums(source: Synthetic) -> Work:
     """One gap's columns and thirteen sums a sequence, as the smallest useful monitor would make them."""
     old, sampling = (torch.from_numpy(source.columns[name]) for name in (LOGPROBS[1], LOGPROBS[0]))
-    segments = Segments(torch.from_numpy(source.lengths), torch.device("cpu"))
+    segments = Segments(source.lengths, torch.device("cpu"))
+    policies = torch.stack([sampling, old])
 
     def work() -> object:
-        gap = GapTokens(old, sampling, segments)
+        gap = Gaps(policies, (1,), (0,), segments)
         derived = gap.columns
-        columns = (*derived[:8], derived.log_ratio.exp(), old, sampling, old.exp(), sampling.exp())
+        columns = (
+            *(column[0] for column in derived[:8]),
+            derived.log_ratio[0].exp(),
+            old,
+            sampling,
+            old.exp(),
+            sampling.exp(),
+        )
         return [segments.sum(column) for column in columns]
 
     return work

@@ -6,9 +6,9 @@ Each choice and its alternative on one block of float32 log-ratios; the ratio sa
 import numpy as np
 import torch
 from offpolicy_monitor.core.columns import token_columns
+from offpolicy_monitor.core.decision import split_sums
 from offpolicy_monitor.core.divergences import indicator_above
 from offpolicy_monitor.core.ragged import Segments
-from offpolicy_monitor.core.select import places_above
 
 from tests.benchmarks.rows import Row
 from tests.benchmarks.scale import Scale
@@ -26,18 +26,20 @@ def primitive_rows(scale: Scale, progress: Progress) -> list[Row]:
     b = torch.from_numpy(-rng.exponential(0.7, TOKENS).astype(np.float32))
     a = b + torch.from_numpy(rng.normal(0, 0.05, TOKENS).astype(np.float32))
     d = a - b
-    segments = Segments(torch.full((TOKENS // 2048,), 2048), CPU)
+    segments, lengths = Segments(np.full(TOKENS // 2048, 2048), CPU), torch.full((TOKENS // 2048,), 2048)
+    stacked = torch.stack([a, a, a]), torch.stack([b, b, b])
+    marks = torch.stack([d > FAR])
     compiled = compiled_columns(CPU) if scale.compiled else token_columns
     pairs: dict[str, tuple[Work, Work]] = {
-        "columns of a gap: compiled over eager": (lambda: compiled(a, b), lambda: token_columns(a, b)),
+        "columns of three gaps: compiled over eager": (lambda: compiled(*stacked), lambda: token_columns(*stacked)),
         "comparison: 0/1 floats over booleans": (lambda: indicator_above(d, FAR), lambda: d > FAR),
         "sums of sequences: numpy over segment_reduce": (
             lambda: segments.sum(d),
-            lambda: torch.segment_reduce(d.double(), "sum", lengths=segments.lengths),
+            lambda: torch.segment_reduce(d.double(), "sum", lengths=lengths),
         ),
-        "places beyond a threshold: numpy over nonzero": (
-            lambda: places_above(d, FAR),
-            lambda: torch.nonzero(d > FAR),
+        "sums of marked tokens: places over a product of matrices": (
+            lambda: split_sums(marks, d[None]),
+            lambda: torch.stack([marks, ~marks], 1).double() @ d[None].double().T,
         ),
     }
     works = {f"{name}/{side}": work for name, pair in pairs.items() for side, work in enumerate(pair)}

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from offpolicy_monitor.core.advantages import Advantages
+from offpolicy_monitor.core.advantages import Advantages, Sign
 
 from tests.core.gaps import segments
 
@@ -13,39 +13,40 @@ def advantages(values: list[float], a_token: bool, *lengths: int) -> Advantages:
 
 def test_a_sequences_advantage_stands_at_each_of_its_tokens() -> None:
     own = advantages([-2.0, 3.0], False, 1, 2)
-    assert own.at(torch.tensor([0, 1, 2])).tolist() == [-2.0, 3.0, 3.0]
-    assert own.at(torch.tensor([2])).tolist() == [3.0]
-    assert own.sign_groups.tolist() == [0, 2, 2]
-    assert own.mass.tolist() == [2.0, 6.0]
+    assert own.of_tokens.tolist() == [-2.0, 3.0, 3.0]
+    assert own.groups.tolist() == [0, 2, 2]
+    assert own.token_signs[Sign.POSITIVE].tolist() == [False, True, True]
 
 
-def test_an_advantage_a_token_stays_where_it_is() -> None:
+def test_an_advantage_per_token_stays_where_it_is() -> None:
     own = advantages([-2.0, 3.0, -1.0], True, 1, 2)
-    assert own.at(torch.tensor([0, 1, 2])).tolist() == [-2.0, 3.0, -1.0]
-    assert own.mass.tolist() == [2.0, 4.0]
-    assert own.sign_groups.tolist() == [0, 2, 0]
-    assert own.sequence_sign_groups.tolist() == [0, 2]
-
-
-def test_a_sequences_sign_is_that_of_the_sum_of_its_advantages() -> None:
-    own = advantages([3.0, -5.0, -1.0, 1.0, 0.5], True, 2, 2, 1)
-    assert own.sequence_sign_groups.tolist() == [0, 1, 2]
+    assert own.of_tokens.tolist() == [-2.0, 3.0, -1.0]
+    assert own.groups.tolist() == [0, 2, 0]
+    assert own.token_signs[Sign.NEGATIVE].tolist() == [True, False, True]
 
 
 def test_zero_of_either_sign_is_neither_positive_nor_negative() -> None:
     own = advantages([0.0, -0.0, 1e-8, -1e-8], False, 1, 1, 1, 1)
-    assert own.positive.tolist() == [0.0, 0.0, 1.0, 0.0]
-    assert own.negative.tolist() == [0.0, 0.0, 0.0, 1.0]
-    assert own.sign_groups.tolist() == [1, 1, 2, 0]
+    assert own.signs[Sign.ANY].tolist() == [True] * 4
+    assert own.signs[Sign.POSITIVE].tolist() == [False, False, True, False]
+    assert own.signs[Sign.NEGATIVE].tolist() == [False, False, False, True]
+    assert own.signs[Sign.NOT_POSITIVE].tolist() == [True, True, False, True]
+    assert own.groups.tolist() == [1, 1, 2, 0]
 
 
 def test_as_many_sequences_as_tokens_are_told_apart_by_what_was_said() -> None:
-    places = torch.tensor([0, 1])
-    assert advantages([1.0, -1.0], True, 1, 1).at(places).tolist() == [1.0, -1.0]
-    assert advantages([1.0, -1.0], False, 1, 1).at(places).tolist() == [1.0, -1.0]
+    assert advantages([1.0, -1.0], True, 1, 1).of_tokens.tolist() == [1.0, -1.0]
+    assert advantages([1.0, -1.0], False, 1, 1).of_tokens.tolist() == [1.0, -1.0]
 
 
 @pytest.mark.parametrize(("a_token", "count"), [(True, 2), (False, 3)])
 def test_a_wrong_number_of_advantages_is_refused(a_token: bool, count: int) -> None:
     with pytest.raises(ValueError, match="advantages have shape"):
         advantages([1.0] * count, a_token, 1, 2)
+
+
+def test_advantages_of_another_rank_or_dtype_are_refused() -> None:
+    with pytest.raises(ValueError, match="must have 1 dimensions"):
+        Advantages(torch.zeros(1, 2), True, segments(2))
+    with pytest.raises(TypeError, match=r"is torch\.int64"):
+        Advantages(torch.zeros(2, dtype=torch.int64), True, segments(2))

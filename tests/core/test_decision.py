@@ -1,51 +1,56 @@
-"""The sums of a decision, counted in tokens whichever kind of decision it is."""
+"""The sums of decisions, counted in tokens whether they are on tokens or on whole sequences."""
 
 import math
 
 import pytest
 import torch
+from offpolicy_monitor.core.corrections import Group, Placed, decide_sequences, decide_tokens
 from offpolicy_monitor.core.decision import (
-    Decision,
-    SequenceDrops,
-    TokenDrops,
-    Weights,
-    decision_sums,
-    keep_tokens,
-    token_weights,
+    DROP_SUMS,
+    WEIGHT_SUMS,
+    differing,
+    drop_sums,
+    masked_in_sequences,
+    split_sums,
+    weight_sums,
 )
-from offpolicy_monitor.core.gap_sums import to_floats
+from offpolicy_monitor.core.gap import Gaps
+from offpolicy_monitor.methods import parse_row
+from offpolicy_monitor.methods.rule import Band, Drop
 
 from tests.core.gaps import gap_of_log_ratios
 
 #: d of two sequences of two and of one token.
 D = [[1.0, -2.0], [0.5]]
-NOWHERE = torch.empty(0, dtype=torch.int64)
-
-
-def float64(values: list[float]) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def test_what_is_kept_of_a_sum_that_the_dropped_dominate_is_added_up_anew() -> None:
-    gap = gap_of_log_ratios([[70.0, 0.5], [1e-3]], dtype=torch.float64)
-    sums = to_floats(decision_sums(gap, TokenDrops(NOWHERE, torch.tensor([0])), two_sided=False))
-    assert sums["k3_kept"] == pytest.approx(k3(0.5) + k3(1e-3), rel=1e-9)
-    assert gap.columns.k3.tolist()[0] == pytest.approx(k3(70.0), rel=1e-12), "the gap's own column was changed"
 
 
 def k3(d: float) -> float:
     return math.expm1(d) - d
 
 
+def group_of(low: list[bool], high: list[bool]) -> Group:
+    return Group((Placed(Drop((Band("log_ratio"),)), 0),), 1, torch.tensor([low]), torch.tensor([high]))
+
+
+def sums_of(gap: Gaps, group: Group, whole: bool) -> dict[str, float]:
+    found = drop_sums(gap, group, masked_in_sequences(gap, group, whole), whole)
+    return dict(zip(DROP_SUMS, found[:, 0].tolist(), strict=True))
+
+
+def test_what_is_kept_of_a_sum_that_the_dropped_dominate_is_added_up_anew() -> None:
+    gap = gap_of_log_ratios([[70.0, 0.5], [1e-3]], dtype=torch.float64)
+    sums = sums_of(gap, group_of([True, False, False], [False] * 3), whole=False)
+    assert sums["k3_kept"] == pytest.approx(k3(0.5) + k3(1e-3), rel=1e-9)
+    assert gap.columns.k3[0].tolist()[0] == pytest.approx(k3(70.0), rel=1e-12), "the gap's own column was changed"
+
+
 def test_dropped_tokens_are_counted_by_side_and_by_sequence() -> None:
-    low, high = torch.tensor([1]), torch.tensor([2])
     gap = gap_of_log_ratios(D, [-3.0, 0.5], torch.float64)
-    sums = to_floats(decision_sums(gap, TokenDrops(low, high), two_sided=True))
+    sums = sums_of(gap, group_of([False, True, False], [False, False, True]), whole=False)
     assert sums == pytest.approx(
         {
             "masked_tokens": 2, "masked_low_tokens": 1, "masked_high_tokens": 1,
-            "masked_sequences": 1, "touched_sequences": 2,
-            "advantage_mass": 6.5, "masked_advantage_mass": 3.5,
+            "masked_sequences": 1, "touched_sequences": 2, "masked_advantage_mass": 3.5,
             "k3_kept": k3(1.0), "k3_masked": k3(-2.0) + k3(0.5),
             "log_ratio_square_kept": 1.0, "log_ratio_square_masked": 4.25,
         },
@@ -55,50 +60,66 @@ def test_dropped_tokens_are_counted_by_side_and_by_sequence() -> None:
 
 def test_a_dropped_sequence_counts_all_its_tokens() -> None:
     gap = gap_of_log_ratios(D, [[-3.0, 1.0], [0.5]], torch.float64)
-    decision = SequenceDrops(float64([1.0, 0.0]), float64([0.0, 0.0]))
-    assert to_floats(decision_sums(gap, decision, two_sided=True)) == pytest.approx(
+    sums = sums_of(gap, group_of([True, False], [False, False]), whole=True)
+    assert sums == pytest.approx(
         {
             "masked_tokens": 2, "masked_low_tokens": 2, "masked_high_tokens": 0,
-            "masked_sequences": 1, "touched_sequences": 1,
-            "advantage_mass": 4.5, "masked_advantage_mass": 4.0,
+            "masked_sequences": 1, "touched_sequences": 1, "masked_advantage_mass": 4.0,
             "k3_kept": k3(0.5), "k3_masked": k3(1.0) + k3(-2.0),
             "log_ratio_square_kept": 0.25, "log_ratio_square_masked": 5.0,
         },
         rel=1e-12,
     )  # fmt: skip
+    assert float(gap.sequence_mass.sum()) == 4.5
 
 
-@pytest.mark.parametrize(
-    "decision",
-    [
-        TokenDrops(NOWHERE, NOWHERE),
-        SequenceDrops(float64([0.0, 0.0]), float64([0.0, 0.0])),
-        Weights(float64([1.0, 1.0]), float64([0.0, 0.0]), float64([0.0, 0.0]), False),
-    ],
-)
-def test_nothing_dropped_keeps_everything(decision: Decision) -> None:
+@pytest.mark.parametrize("whole", [False, True])
+def test_nothing_dropped_keeps_everything(whole: bool) -> None:
     gap = gap_of_log_ratios(D, dtype=torch.float64)
-    sums = to_floats(decision_sums(gap, decision, two_sided=False))
+    nothing = [False] * (2 if whole else 3)
+    sums = sums_of(gap, group_of(nothing, nothing), whole)
     assert [sums[name] for name in ("masked_tokens", "masked_sequences", "touched_sequences", "k3_masked")] == [0] * 4
     assert sums["k3_kept"] == pytest.approx(k3(1.0) + k3(-2.0) + k3(0.5), rel=1e-12)
     assert sums["log_ratio_square_kept"] == 5.25
-    assert "advantage_mass" not in sums and "masked_low_tokens" not in sums
-    assert keep_tokens(gap, decision).tolist() == [True] * 3
-
-
-def test_a_sequences_decision_and_weight_stand_at_its_tokens() -> None:
-    gap = gap_of_log_ratios(D)
-    assert keep_tokens(gap, SequenceDrops(float64([0.0, 1.0]), float64([0.0, 0.0]))).tolist() == [True, True, False]
-    weights = token_weights(gap, Weights(float64([2.0, 0.5]), float64([1.0, -0.5]), float64([0.0, 0.0]), False))
-    assert weights is not None and weights.tolist() == [2.0, 2.0, 0.5]
-    assert token_weights(gap, TokenDrops(NOWHERE, NOWHERE)) is None
 
 
 def test_weights_are_summed_over_tokens() -> None:
+    gap = gap_of_log_ratios([[math.log(4.0), math.log(2.0)], [math.log(0.5)]], dtype=torch.float64)
+    row = parse_row({"method": "truncate", "level": "sequence", "upper": 2.0})
+    group = decide_sequences(gap, [Placed(row.rule, 0)])
+    assert group is not None
+    found, largest = weight_sums(gap, group, whole=True)
+    # w = min(r, 2) of the products 8 and 0.5, over tokens: 2, 2, 0.5; w - 1: 1, 1, -0.5
+    expected = {"weight": 4.5, "weight_square": 8.25, "weight_excess": 1.5, "weight_excess_square": 2.25}
+    assert dict(zip(WEIGHT_SUMS, found[:, 0].tolist(), strict=True)) == pytest.approx(
+        {**expected, "truncated_tokens": 2.0}, rel=1e-12
+    )
+    assert largest.tolist() == [2.0]
+
+
+def test_rows_of_several_gaps_are_summed_each_over_its_own() -> None:
+    mu, old, pi = [0.0, 0.0], [1.0, 0.1], [1.0, 2.1]  # mismatch 1, 0.1; staleness 0, 2
+    parts = gap_of_log_ratios([[0.0, 0.0]]).segments
+    gaps = Gaps(torch.tensor([mu, old, pi], dtype=torch.float64), (1, 2), (0, 1), parts)
+    rule = parse_row({"method": "mask", "level": "token", "upper": math.exp(0.5)}).rule
+    group = decide_tokens(gaps, [Placed(rule, 1), Placed(rule, 0), Placed(rule, 1)])
+    assert group is not None
+    found = drop_sums(gaps, group, masked_in_sequences(gaps, group, False), False)
+    kept = dict(zip(DROP_SUMS, found.tolist(), strict=True))
+    assert kept["log_ratio_square_masked"] == pytest.approx([4.0, 1.0, 4.0], rel=1e-12)
+    assert kept["log_ratio_square_kept"] == pytest.approx([0.0, 0.01, 0.0], rel=1e-12, abs=1e-15)
+
+
+def test_sums_of_what_is_marked_and_of_the_rest_are_the_same_by_a_product_of_matrices() -> None:
+    source = torch.Generator().manual_seed(0)
+    marks, values = torch.rand(5, 300, generator=source) < 0.3, torch.rand(3, 300, generator=source)
+    expected = torch.stack([marks, ~marks], 1).double() @ values.double().T
+    assert torch.allclose(split_sums(marks, values), expected, rtol=1e-12)
+
+
+def test_tokens_that_two_decisions_differ_on_are_counted() -> None:
     gap = gap_of_log_ratios(D)
-    weights = Weights(float64([2.0, 0.5]), float64([1.0, -0.5]), float64([1.0, 0.0]), False)
-    sums = to_floats(decision_sums(gap, weights, two_sided=False))
-    assert (sums["weight"], sums["weight_square"]) == (4.5, 8.25)
-    # w - 1 over tokens: 1, 1, -0.5
-    assert (sums["weight_excess"], sums["weight_excess_square"]) == (1.5, 2.25)
-    assert (sums["weight_max"], sums["truncated_tokens"]) == (2.0, 2.0)
+    left, right = torch.tensor([[True, False, True]]), torch.tensor([[True, True, False]])
+    assert differing(gap, left, right, False, [0]).tolist() == [2.0]
+    whole = torch.tensor([[True, False]]), torch.tensor([[False, False]])
+    assert differing(gap, *whole, True, [0]).tolist() == [2.0]

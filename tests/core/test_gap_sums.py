@@ -4,18 +4,25 @@ import math
 
 import pytest
 import torch
-from offpolicy_monitor.core.gap import GapTokens
-from offpolicy_monitor.core.gap_sums import cross_sums, sequence_sums, to_floats, token_sums
+from offpolicy_monitor.core.gap import Gaps
+from offpolicy_monitor.core.gap_sums import cross_sums, extremes, sequence_sums, token_sums
 
 from tests.core.gaps import gap_of, gap_of_log_ratios, segments
 
 LN2 = math.log(2.0)
 
 
+def sums_of(gaps: Gaps) -> dict[str, float]:
+    """All sums and extremes of one gap; its deviation is about 0."""
+    ends = extremes(gaps)
+    found = {**token_sums(gaps, torch.zeros(1)), **sequence_sums(gaps), **ends["min"], **ends["max"]}
+    return {name: float(values[0]) for name, values in found.items()}
+
+
 def test_token_sums_of_known_probabilities() -> None:
     # p = 1/2, 1/4, 1/8; q = 1/4, 1/4, 1/4: r = 2, 1, 1/2
     a, b = [[-LN2, -2 * LN2], [-3 * LN2]], [[-2 * LN2, -2 * LN2], [-2 * LN2]]
-    sums = to_floats(token_sums(gap_of(a, b, None, torch.float64)))
+    sums = sums_of(gap_of(a, b, None, torch.float64))
     expected = {
         "log_ratio": 0.0,
         "log_ratio_abs": 2 * LN2,
@@ -44,27 +51,27 @@ def test_token_sums_of_known_probabilities() -> None:
 
 def test_tail_and_clamp_are_strict() -> None:
     d = [[LN2, -LN2, LN2 * (1 + 1e-9), 80.0, -80.0, 80.5, -1e6]]
-    sums = to_floats(token_sums(gap_of_log_ratios(d, dtype=torch.float64)))
+    sums = sums_of(gap_of_log_ratios(d, dtype=torch.float64))
     assert sums["tail_tokens"] == 5
     assert sums["clamped_tokens"] == 2
 
 
 def test_weights_are_clipped_at_twenty_and_not_counted_as_clamped() -> None:
-    sums = to_floats(token_sums(gap_of_log_ratios([[30.0, -30.0]], dtype=torch.float64)))
+    sums = sums_of(gap_of_log_ratios([[30.0, -30.0]], dtype=torch.float64))
     assert sums["weight_excess"] == pytest.approx(math.expm1(20.0) + math.expm1(-20.0), rel=1e-14)
     assert sums["weight_excess_square"] == pytest.approx(math.expm1(20.0) ** 2 + math.expm1(-20.0) ** 2, rel=1e-14)
     assert sums["clamped_tokens"] == 0
 
 
 def test_the_two_zeros_are_equal_bitwise_enough_to_be_exact() -> None:
-    sums = to_floats(token_sums(gap_of([[0.0, -0.0, -1.0]], [[-0.0, 0.0, -1.0000001]])))
+    sums = sums_of(gap_of([[0.0, -0.0, -1.0]], [[-0.0, 0.0, -1.0000001]]))
     assert sums["exact_tokens"] == 2
 
 
 def test_sequence_sums_of_known_sequences() -> None:
     # d = log 2, log 8 (L = log 4, D = log 16) and d = -log 4
     a, b = [[-LN2, -LN2], [-3 * LN2]], [[-2 * LN2, -4 * LN2], [-LN2]]
-    sums = to_floats(sequence_sums(gap_of(a, b, None, torch.float64)))
+    sums = sums_of(gap_of(a, b, None, torch.float64))
     expected = {
         "sequence_log_ratio_abs": 4 * LN2,
         "sequence_k3": (2 - 1 - LN2 + 8 - 1 - 3 * LN2) / 2 + 0.25 - 1 + 2 * LN2,
@@ -93,26 +100,46 @@ def test_sequence_sums_of_known_sequences() -> None:
 
 
 def test_cross_terms_pair_the_same_tokens() -> None:
-    mismatch, staleness = gap_of_log_ratios([[1.0, 2.0]]), gap_of_log_ratios([[0.5, -3.0]])
-    sums = to_floats(cross_sums(mismatch, staleness))
-    assert sums == {"mismatch_square": 5.0, "staleness_square": 9.25, "mismatch_staleness": -5.5}
-    with pytest.raises(ValueError, match="same tokens"):
-        cross_sums(mismatch, gap_of_log_ratios([[1.0]]))
+    mu, old, pi = [0.0, 0.0], [1.0, 2.0], [1.5, -1.0]  # mismatch 1, 2; staleness 0.5, -3
+    gaps = Gaps(torch.tensor([mu, old, pi]), (1, 2, 2), (0, 1, 0), segments(2))
+    sums = {name: float(value) for name, value in cross_sums(gaps, 0, 1).items()}
+    assert sums == {"tokens": 2.0, "mismatch_square": 5.0, "staleness_square": 9.25, "mismatch_staleness": -5.5}
 
 
-def test_a_column_that_does_not_fit_the_sequences_is_refused() -> None:
-    values = torch.zeros(3)
-    with pytest.raises(ValueError, match="denominator has shape"):
-        GapTokens(values, torch.zeros(2), segments(1, 2))
+def test_a_token_that_is_not_valid_is_in_no_sum_of_its_gap() -> None:
+    mu, old, pi = [-1.0, 0.0, -1.0], [-2.0, -2.0, 0.0], [-1.5, -1.5, -1.5]  # 0 is what was not finite
+    valid = torch.tensor([[True, False, False], [True, True, False], [True, False, True]])
+    holed = Gaps(torch.tensor([mu, old, pi]), (1, 2, 2), (0, 1, 0), segments(2, 1), valid=valid)
+    packed = [
+        Gaps(torch.tensor([[-1.0], [-2.0]]), (1,), (0,), segments(1)),
+        Gaps(torch.tensor([[-2.0, -2.0], [-1.5, -1.5]]), (1,), (0,), segments(2)),
+        Gaps(torch.tensor([[-1.0, -1.0], [-1.5, -1.5]]), (1,), (0,), segments(1, 1)),
+    ]
+    got = {**token_sums(holed, torch.zeros(3)), **sequence_sums(holed)}
+    got |= {name: values for ends in extremes(holed).values() for name, values in ends.items()}
+    for gap, alone in enumerate(packed):
+        for name, value in sums_of(alone).items():
+            assert float(got[name][gap]) == pytest.approx(value, rel=1e-12, abs=1e-15), (gap, name)
+
+
+def test_policies_that_do_not_fit_the_sequences_are_refused() -> None:
+    with pytest.raises(ValueError, match="policies have 2 tokens"):
+        Gaps(torch.zeros(2, 2), (1,), (0,), segments(1, 2))
+    with pytest.raises(ValueError, match="must have 2 dimensions"):
+        Gaps(torch.zeros(3), (1,), (0,), segments(1, 2))
+    with pytest.raises(TypeError, match=r"is torch\.float16"):
+        Gaps(torch.zeros(2, 3, dtype=torch.float16), (1,), (0,), segments(1, 2))
+    with pytest.raises(ValueError, match="valid has shape"):
+        Gaps(torch.zeros(2, 3), (1,), (0,), segments(1, 2), valid=torch.ones(2, 3, dtype=torch.bool))
 
 
 def test_the_signed_probability_difference_has_the_sign_of_the_move() -> None:
     gap = gap_of([[math.log(0.5), math.log(0.25), -1.0]], [[math.log(0.25), math.log(0.5), -1.0]], None, torch.float64)
-    assert gap.columns.probability_difference.tolist() == pytest.approx([0.25, -0.25, 0.0], rel=1e-14)
+    assert gap.columns.probability_difference[0].tolist() == pytest.approx([0.25, -0.25, 0.0], rel=1e-14)
 
 
 def test_weights_of_tokens_are_clamped_at_twenty() -> None:
-    sums = to_floats(token_sums(gap_of_log_ratios([[25.0, -25.0]], dtype=torch.float64)))
+    sums = sums_of(gap_of_log_ratios([[25.0, -25.0]], dtype=torch.float64))
     top, bottom = math.exp(20.0), math.exp(-20.0)
     assert sums["weight"] == pytest.approx(top + bottom, rel=1e-12)
     assert sums["weight_square"] == pytest.approx(top**2 + bottom**2, rel=1e-12)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from offpolicy_monitor.core.histogram import Layout, bin_counts, bin_numbers
+from offpolicy_monitor.core.histogram import Layout, bin_numbers
 from offpolicy_monitor.summary import histogram as bins
 
 LAYOUT = Layout(bins.SMALLEST_EXPONENT, bins.LARGEST_EXPONENT, bins.MANTISSA_BITS, torch.from_numpy(bins.splits()))
@@ -76,15 +76,10 @@ def test_bins_keep_the_order_of_values_and_touch() -> None:
     assert (lower[0], upper[-1]) == (-np.inf, np.inf)
 
 
-def test_counts_are_kept_a_group() -> None:
-    values = torch.tensor([0.0, 1.0, 1.0, -1.0, 1e9])
-    groups = torch.tensor([0, 2, 2, 2, 0])
-    counts = bin_counts(bin_numbers(values, LAYOUT), groups, 3, LAYOUT)
-    assert counts.shape == (3, bins.BINS)
-    assert counts.sum(1).tolist() == [2, 0, 3]
-    one, minus_one = numbers([1.0, -1.0])
-    assert (int(counts[2, one]), int(counts[2, minus_one]), int(counts[0, bins.BINS - 2])) == (2, 1, 1)
-    assert bin_counts(bin_numbers(values, LAYOUT), None, 1, LAYOUT).sum().item() == 5
+def test_every_row_of_values_is_binned_alike() -> None:
+    values = torch.tensor([[0.0, 1.0, -1.0], [1e9, -1e-30, 0.25]])
+    rows = [bin_numbers(row, LAYOUT).tolist() for row in values]
+    assert bin_numbers(values, LAYOUT).tolist() == rows
 
 
 def test_values_are_left_as_they_were() -> None:

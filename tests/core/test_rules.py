@@ -6,12 +6,18 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from offpolicy_monitor.core.corrections import decide
-from offpolicy_monitor.core.decision import Decision, SequenceDrops, TokenDrops, Weights
-from offpolicy_monitor.core.gap import GapTokens
-from offpolicy_monitor.core.second_moment import SecondMoments
+from offpolicy_monitor.core.corrections import (
+    Group,
+    Placed,
+    decide_sequences,
+    decide_tokens,
+    decides_tokens,
+    sequence_weights,
+    token_weights,
+)
+from offpolicy_monitor.core.gap import Gaps
+from offpolicy_monitor.core.second_moment import SecondMoments, beyond
 from offpolicy_monitor.methods import parse_row
-from offpolicy_monitor.methods.rule import Cut
 
 from tests.core.gaps import gap_of, gap_of_log_ratios
 
@@ -23,27 +29,27 @@ LN2 = math.log(2.0)
 class Ran:
     """A rule's decision together with the gap it was made on."""
 
-    gap: GapTokens
-    decision: Decision
+    gap: Gaps
+    group: Group
+    a_token: bool
 
     @property
-    def a_token(self) -> bool:
-        return isinstance(self.decision, TokenDrops) or (isinstance(self.decision, Weights) and self.decision.a_token)
-
-    @property
-    def weights(self) -> Weights:
-        assert isinstance(self.decision, Weights)
-        return self.decision
+    def weight(self) -> list[float]:
+        weights = (token_weights if self.a_token else sequence_weights)(self.gap, self.group)
+        found: list[float] = weights[0][0].tolist()
+        return found
 
 
 class Rules:
     """The methods of the catalogue by name; a row of each with these parameters answers a Ran."""
 
     def __getattr__(self, name: str) -> Callable[..., Ran]:
-        def run(gap: GapTokens, **parameters: object) -> Ran:
-            rule = parse_row({"method": name, **parameters}).rule
-            assert not isinstance(rule, Cut)
-            return Ran(gap, decide(gap, rule))
+        def run(gap: Gaps, **parameters: object) -> Ran:
+            placed = Placed(parse_row({"method": name, **parameters}).rule, 0)
+            a_token = decides_tokens(placed, gap)
+            group = (decide_tokens if a_token else decide_sequences)(gap, [placed])
+            assert group is not None
+            return Ran(gap, group, a_token)
 
         return run
 
@@ -52,54 +58,49 @@ rules = Rules()
 
 
 def sides(ran: Ran) -> tuple[list[float], list[float]]:
-    """0/1 a token, or a sequence: dropped on the low, on the high side."""
-    decision = ran.decision
-    if isinstance(decision, SequenceDrops):
-        return decision.low.tolist(), decision.high.tolist()
-    assert isinstance(decision, TokenDrops)
-    marks = [[0.0] * ran.gap.segments.tokens, [0.0] * ran.gap.segments.tokens]
-    for side, places in zip(marks, (decision.low, decision.high), strict=True):
-        for place in places.tolist():
-            side[place] += 1
-    return marks[0], marks[1]
+    """0/1 a token, or a sequence: marked on the low, on the high side."""
+    low, high = (side[0].double().tolist() for side in (ran.group.low, ran.group.high))
+    return low, high
 
 
 def dropped(ran: Ran) -> list[float]:
-    return [low + high for low, high in zip(*sides(ran), strict=True)]
+    """0/1 a token, or a sequence; what a rule that reweights marks is what it truncates."""
+    found: list[float] = ran.group.marked[0].double().tolist()
+    return found
 
 
-def log_ratios(ratios: list[list[float]], advantages: list[float] | list[list[float]] | None = None) -> GapTokens:
+def log_ratios(ratios: list[list[float]], advantages: list[float] | list[list[float]] | None = None) -> Gaps:
     return gap_of_log_ratios([[math.log(r) for r in sequence] for sequence in ratios], advantages, D64)
 
 
 def test_truncate_clips_weights_and_drops_nothing() -> None:
     decision = rules.truncate(log_ratios([[0.25, 1.0, 3.0]]), level="token", lower=0.5, upper=2.0)
-    assert decision.weights.weight.tolist() == pytest.approx([0.5, 1.0, 2.0], rel=1e-15)
-    assert decision.weights.truncated.tolist() == [1.0, 0.0, 1.0]
+    assert decision.weight == pytest.approx([0.5, 1.0, 2.0], rel=1e-15)
+    assert dropped(decision) == [1.0, 0.0, 1.0]
 
 
 def test_truncate_at_sequence_level_clips_the_product() -> None:
     decision = rules.truncate(log_ratios([[2.0, 4.0], [0.5, 0.25]]), level="sequence", lower=None, upper=4.0)
-    assert decision.weights.weight.tolist() == pytest.approx([4.0, 0.125], rel=1e-15)
-    assert decision.weights.truncated.tolist() == [1.0, 0.0]
+    assert decision.weight == pytest.approx([4.0, 0.125], rel=1e-15)
+    assert dropped(decision) == [1.0, 0.0]
     assert not decision.a_token
 
 
 def test_a_ratio_on_the_bound_is_not_truncated() -> None:
     decision = rules.truncate(gap_of_log_ratios([[0.0, 0.5]]), level="token", lower=1.0, upper=1.0)
-    assert decision.weights.truncated.tolist() == [0.0, 1.0]
+    assert dropped(decision) == [0.0, 1.0]
 
 
 def test_cispo_clips_to_one_minus_lower_and_one_plus_upper() -> None:
     decision = rules.cispo(log_ratios([[0.1, 0.9, 7.0]]), lower=0.5, upper=4.0)
-    assert decision.weights.weight.tolist() == pytest.approx([0.5, 0.9, 5.0], rel=1e-15)
-    assert decision.weights.truncated.tolist() == [1.0, 0.0, 1.0]
+    assert decision.weight == pytest.approx([0.5, 0.9, 5.0], rel=1e-15)
+    assert dropped(decision) == [1.0, 0.0, 1.0]
 
 
 def test_cispo_with_lower_above_one_has_no_lower_bound() -> None:
     decision = rules.cispo(log_ratios([[1e-9, 0.5]]), lower=3.0, upper=1.0)
-    assert decision.weights.weight.tolist() == pytest.approx([1e-9, 0.5], rel=1e-6)
-    assert decision.weights.truncated.tolist() == [0.0, 0.0]
+    assert decision.weight == pytest.approx([1e-9, 0.5], rel=1e-6)
+    assert dropped(decision) == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -261,17 +262,17 @@ def test_ipo_keeps_a_difference_exactly_on_its_threshold() -> None:
     assert dropped(rules.ipo(gap_of(a, b, None, D64), threshold=0.999)) == [1.0, 1.0]
 
 
-def cut_of(log_ratio: torch.Tensor, threshold: float) -> list[int] | None:
-    """0/1 a token: what goes; None where nothing needs to."""
-    moments = SecondMoments(log_ratio)
-    kept = moments.kept(threshold)
-    return None if kept == len(log_ratio) else (moments.ranks >= kept).int().tolist()
+def cut_of(log_ratio: torch.Tensor, threshold: float) -> list[int]:
+    """0/1 a token: what goes."""
+    magnitudes = log_ratio.abs()
+    found: list[int] = beyond([SecondMoments(magnitudes).cut(threshold)], magnitudes[None], 0)[0].int().tolist()
+    return found
 
 
 @pytest.mark.parametrize(
     ("d", "threshold", "expected"),
     [
-        ([3.0, 1.0, -4.0, 0.0], 26 / 4, None),  # the mean of d^2 is exactly the threshold
+        ([3.0, 1.0, -4.0, 0.0], 26 / 4, [0, 0, 0, 0]),  # the mean of d^2 is exactly the threshold
         ([3.0, 1.0, -4.0, 0.0], 6.4, [0, 0, 1, 0]),
         ([3.0, 1.0, -4.0, 0.0], 10 / 3, [0, 0, 1, 0]),
         ([3.0, 1.0, -4.0, 0.0], 3.3, [1, 0, 1, 0]),
@@ -280,10 +281,10 @@ def cut_of(log_ratio: torch.Tensor, threshold: float) -> list[int] | None:
         ([3.0, 1.0, -4.0, 2.0], 0.5, [1, 1, 1, 1]),
         ([2.0, -2.0, 2.0], 3.9, [1, 1, 1]),
         ([2.0, 0.0, -2.0, 2.0, 0.0], 2.0, [1, 0, 0, 0, 0]),  # 4, 4 of 0, 0, 4, 4: mean 2; the earliest equal goes
-        ([0.0, 0.0], 0.0, None),
+        ([0.0, 0.0], 0.0, [0, 0]),
     ],
 )
-def test_m2po_cuts_the_fewest_largest_squares(d: list[float], threshold: float, expected: list[int] | None) -> None:
+def test_m2po_cuts_the_fewest_largest_squares(d: list[float], threshold: float, expected: list[int]) -> None:
     assert cut_of(torch.tensor(d), threshold) == expected
 
 
@@ -294,12 +295,23 @@ def test_m2po_cuts_the_earliest_of_many_equals() -> None:
 
 
 def test_one_order_serves_every_threshold() -> None:
-    moments = SecondMoments(torch.tensor([3.0, 1.0, -4.0, 0.0]))
-    assert [moments.kept(threshold) for threshold in (26 / 4, 6.4, 3.3, 0.4)] == [4, 3, 2, 1]
+    moments = SecondMoments(torch.tensor([3.0, 1.0, 4.0, 0.0]))
+    assert [float(moments.cut(threshold).size) for threshold in (26 / 4, 6.4, 3.3, 0.4)] == [math.inf, 4.0, 3.0, 1.0]
 
 
-def test_m2po_of_no_tokens_cuts_nothing() -> None:
-    assert cut_of(torch.zeros(0), 0.04) is None
+def test_a_cut_holds_over_the_parts_of_a_request() -> None:
+    magnitudes = torch.tensor([2.0, 0.0, 2.0, 2.0, 0.0])
+    cut = SecondMoments(magnitudes).cut(2.0)
+    parts = [beyond([cut], magnitudes[None, first : first + 2], first) for first in (0, 2, 4)]
+    assert torch.cat(parts, 1)[0].int().tolist() == [1, 0, 0, 0, 0]
+
+
+def test_tokens_that_are_not_valid_are_in_no_mean_and_never_go() -> None:
+    magnitudes, valid = torch.tensor([0.0, 3.0, 0.0, 1.0]), torch.tensor([False, True, False, True])
+    moments = SecondMoments(magnitudes, valid)
+    assert beyond([moments.cut(5.0)], magnitudes[None], 0).int().tolist() == [[0, 0, 0, 0]]  # (9 + 1) / 2
+    assert beyond([moments.cut(4.9)], magnitudes[None], 0).int().tolist() == [[0, 1, 0, 0]]
+    assert beyond([moments.cut(0.5)], magnitudes[None], 0).int().tolist() == [[0, 1, 0, 1]]
 
 
 def test_trm_drops_on_the_largest_k2_or_on_the_mean_of_k3() -> None:

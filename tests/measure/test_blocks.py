@@ -24,14 +24,14 @@ def loaded(*lengths: int) -> DeviceBatch:
         ((2, 2, 2), 3, [(0, 1), (1, 2), (2, 3)]),
         ((9, 1, 1), 2, [(0, 1), (1, 3)]),
         ((1, 9, 1), 2, [(0, 1), (1, 2), (2, 3)]),
-        ((0, 0, 3, 0), 3, [(0, 4)]),
-        ((3, 0, 0, 1), 3, [(0, 3), (3, 4)]),
-        ((0, 0), 1, [(0, 2)]),
+        ((0, 0, 3, 0), 3, [(0, 1)]),
+        ((3, 0, 0, 1), 3, [(0, 1), (1, 2)]),
+        ((0, 0), 1, []),
         ((), 1, []),
         ((5, 5), 1 << 40, [(0, 2)]),
     ],
 )
-def test_blocks_are_as_many_whole_sequences_as_fit(
+def test_blocks_are_as_many_whole_sequences_with_a_token_as_fit(
     lengths: tuple[int, ...], tokens: int, expected: list[tuple[int, int]]
 ) -> None:
     assert [(block.first, block.last) for block in loaded(*lengths).blocks(tokens)] == expected
@@ -43,23 +43,22 @@ def test_valid_tokens_are_finite_in_both_columns_of_their_gap() -> None:
         "old_logprobs": [-2.0, -2.0, -math.inf, -2.0],
         "logprobs": [-4.0, -4.0, -4.0, -4.5],
     }
-    block = DeviceBatch.load(packed([Sequence(columns, [1] * 4, [1.0, 2.0, 3.0, 4.0])]), CPU).whole()
-    found = {gap: block.valid(gap) for gap in ("mismatch", "staleness", "total")}
-    places = {gap: valid.tokens.tolist() for gap, valid in found.items() if valid and valid.tokens is not None}
-    assert places == {"mismatch": [0, 3], "staleness": [0, 1, 3], "total": [0, 2, 3]}
-    total = found["total"]
-    assert total is not None and total.gap.advantages is not None
-    assert total.gap.log_ratio.tolist() == [-3.0, -3.0, -3.5]
-    assert total.gap.advantages.values.tolist() == [1.0, 3.0, 4.0]
-    joint = block.jointly_valid("staleness")
-    assert joint is not None and joint.tokens is not None and joint.tokens.tolist() == [0, 3]
+    batch = DeviceBatch.load(packed([Sequence(columns, [1] * 4, [1.0, 2.0, 3.0, 4.0])]), CPU)
+    (block,) = batch.blocks(4)
+    assert block.gaps.valid is not None
+    valid = dict(zip((*batch.gaps, "joint"), block.gaps.valid.int().tolist(), strict=False))
+    assert valid == {"mismatch": [1, 0, 0, 1], "staleness": [1, 1, 0, 1], "total": [1, 0, 1, 1], "joint": [1, 0, 0, 1]}
+    assert block.gaps.columns.log_ratio[2].tolist() == [-3.0, 0.0, -3.0, -3.5]
+    assert batch.joint == {"mismatch": 3, "staleness": 4, "total": 5}
+    assert block.gaps.columns.log_ratio[5].tolist() == [-3.0, 0.0, 0.0, -3.5]
 
 
-def test_a_gap_without_a_valid_token_is_none() -> None:
-    columns = {"sampling_logprobs": [math.nan, -1.0], "old_logprobs": [-1.0, math.inf]}
-    block = DeviceBatch.load(packed([Sequence(columns, [1, 1])]), CPU).whole()
-    assert block.valid("mismatch") is None
-    assert loaded(0, 0).whole().valid("total") is None
+def test_where_all_is_finite_there_is_no_mask_and_a_gap_is_its_own_joint_one() -> None:
+    batch = loaded(2, 0, 1)
+    (block,) = batch.blocks(9)
+    assert block.gaps.valid is None
+    assert batch.joint == {"mismatch": 0, "staleness": 1, "total": 2}
+    assert block.sequences.tolist() == [0, 2]
 
 
 def test_only_the_gaps_whose_arrays_were_sent_are_there() -> None:

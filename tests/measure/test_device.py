@@ -1,12 +1,14 @@
 """The measurer survives its device: smaller blocks when memory runs out, then the CPU, with the same figures."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.measure import Measurer, choose_device
-from offpolicy_monitor.measure.tables import BlockView
+from offpolicy_monitor.measure.tables import Maker
+from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.methods import PRESETS
-from offpolicy_monitor.summary.named import Tables
 
 from tests.measure.rows import ROWS
 from tests.measure.test_laws import assert_nearly_equal
@@ -16,6 +18,11 @@ cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA de
 
 #: A device that exists, takes tensors, and fails on every computation: what a broken GPU does.
 BROKEN = "meta"
+
+
+def maker(sums: Callable[[BlockView], dict[str, torch.Tensor]]) -> Maker:
+    """A maker of no table."""
+    return Maker("trial", sums, lambda arrays, view: iter(()))
 
 
 def test_a_failing_device_is_left_for_the_cpu_with_the_same_figures_and_is_counted() -> None:
@@ -32,15 +39,15 @@ def test_memory_that_runs_out_means_smaller_blocks_and_the_same_figures() -> Non
     batch = packed(random_sequences(4, [30_000] * 4, 0.1))
     sizes: list[int] = []
 
-    def needs_small_blocks(view: BlockView) -> Tables:
-        sizes.append(view.valid["mismatch"].gap.segments.tokens)
+    def needs_small_blocks(view: BlockView) -> dict[str, torch.Tensor]:
+        sizes.append(view.gaps.segments.tokens)
         if sizes[-1] > 40_000:
             raise torch.OutOfMemoryError("block too large")
         return {}
 
     starved, healthy = Measurer("cpu"), Measurer("cpu")
     starved.block_tokens = 120_000
-    got = starved.measure(batch, PRESETS, makers=[needs_small_blocks]).figures()
+    got = starved.measure(batch, PRESETS, makers=[maker(needs_small_blocks)]).figures()
     assert_nearly_equal(got, healthy.measure(batch, PRESETS, makers=()).figures())
     assert sizes == [120_000, 30_000, 30_000, 30_000, 30_000]
     assert (starved.fallbacks, healthy.fallbacks) == (1, 0)
@@ -48,20 +55,20 @@ def test_memory_that_runs_out_means_smaller_blocks_and_the_same_figures() -> Non
 
 
 def test_memory_that_runs_out_on_the_cpu_in_the_smallest_blocks_is_an_error() -> None:
-    def never_fits(view: BlockView) -> Tables:
+    def never_fits(view: BlockView) -> dict[str, torch.Tensor]:
         raise torch.OutOfMemoryError("no memory at all")
 
     with pytest.raises(MemoryError):
-        Measurer("cpu").measure(packed(random_sequences(1, [5], 0.1)), (), makers=[never_fits])
+        Measurer("cpu").measure(packed(random_sequences(1, [5], 0.1)), (), makers=[maker(never_fits)])
 
 
 def test_a_defect_on_the_cpu_is_not_hidden() -> None:
-    def defective(view: BlockView) -> Tables:
+    def defective(view: BlockView) -> dict[str, torch.Tensor]:
         raise RuntimeError("shape mismatch")
 
     measurer = Measurer("cpu")
     with pytest.raises(RuntimeError, match="shape mismatch"):
-        measurer.measure(packed(random_sequences(1, [5], 0.1)), (), makers=[defective])
+        measurer.measure(packed(random_sequences(1, [5], 0.1)), (), makers=[maker(defective)])
     assert measurer.fallbacks == 0
 
 
@@ -106,10 +113,10 @@ def test_cuda_blocks_do_not_change_figures() -> None:
 
 
 def test_a_batch_that_fails_on_the_cpu_too_costs_no_device() -> None:
-    def fails(view: BlockView) -> Tables:
+    def fails(view: BlockView) -> dict[str, torch.Tensor]:
         raise RuntimeError("whatever the device")
 
     measurer = Measurer(BROKEN)
     with pytest.raises(RuntimeError, match="whatever the device"):
-        measurer.measure(packed(random_sequences(4, [50], 0.1)), (), makers=[fails])
+        measurer.measure(packed(random_sequences(4, [50], 0.1)), (), makers=[maker(fails)])
     assert (measurer.fallbacks, measurer.device.type) == (0, BROKEN)

@@ -10,7 +10,7 @@ from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.measure.kernels import FEWEST_TOKENS
+from offpolicy_monitor.measure.kernels import FEWEST_TOKENS, GAPS
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.summary import StepSummary
 
@@ -28,8 +28,8 @@ def compiled(warm: Path, monkeypatch: pytest.MonkeyPatch) -> Derive:
 
 def log_probs(tokens: int, noise: float) -> tuple[torch.Tensor, torch.Tensor]:
     rng = np.random.default_rng(tokens)
-    b = -rng.exponential(0.7, tokens).astype(np.float32)
-    a = (b + noise * rng.standard_t(3, tokens)).astype(np.float32)
+    b = -rng.exponential(0.7, (GAPS, tokens)).astype(np.float32)
+    a = (b + noise * rng.standard_t(3, (GAPS, tokens))).astype(np.float32)
     return torch.from_numpy(a), torch.from_numpy(b)
 
 
@@ -44,10 +44,10 @@ def test_compiled_columns_are_the_eager_ones(compiled: Derive, tokens: int, nois
 
 def test_columns_in_strides_and_columns_of_different_lengths_are_left_to_torch(compiled: Derive) -> None:
     a, b = log_probs(2 * FEWEST_TOKENS, 0.05)
-    for got, expected in zip(compiled(a[::2], b[::2]), token_columns(a[::2], b[::2]), strict=True):
+    for got, expected in zip(compiled(a[:, ::2], b[:, ::2]), token_columns(a[:, ::2], b[:, ::2]), strict=True):
         assert torch.equal(got, expected)
-    with pytest.raises(RuntimeError, match="must match the size"):
-        compiled(a, b[:-1])
+    with pytest.raises(ValueError, match="a has shape"):
+        compiled(a, b[:, :-1])
 
 
 def test_identical_policies_stay_exactly_identical_when_compiled(compiled: Derive) -> None:
@@ -59,12 +59,12 @@ def test_identical_policies_stay_exactly_identical_when_compiled(compiled: Deriv
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_what_was_not_compiled_for_runs_eagerly(compiled: Derive, dtype: torch.dtype) -> None:
-    a, b = (column[:100].to(dtype) for column in log_probs(FEWEST_TOKENS, 0.05))
+    a, b = (column[:, :100].to(dtype) for column in log_probs(FEWEST_TOKENS, 0.05))
     assert [c.tolist() for c in compiled(a, b)] == [c.tolist() for c in token_columns(a, b)]
 
 
 def summary_by(measurer: Measurer) -> StepSummary:
-    a, b = (column.numpy() for column in log_probs(30_000, 0.05))
+    a, b = (column[0].numpy() for column in log_probs(30_000, 0.05))
     lengths = np.full(30, 1000, np.int64)
     columns = {"sampling_logprobs": b, "old_logprobs": a, "logprobs": a - np.float32(0.01)}
     advantages = np.linspace(-1.0, 1.0, 30, dtype=np.float32)

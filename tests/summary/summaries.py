@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from offpolicy_monitor.core.histogram import Layout, bin_counts, bin_numbers
+from offpolicy_monitor.core.histogram import Layout, bin_numbers
 from offpolicy_monitor.summary import Histogram, StepSummary
 from offpolicy_monitor.summary import histogram as bins
 from offpolicy_monitor.summary.arrays import Arrays
@@ -21,7 +21,7 @@ LAYOUT_OF_BINS = Layout(
 def histogram_of(values: NDArray[np.floating] | list[float]) -> Histogram:
     """The histogram of float32 values."""
     tensor = torch.from_numpy(np.asarray(values, np.float32))
-    return Histogram(bin_counts(bin_numbers(tensor, LAYOUT_OF_BINS), None, 1, LAYOUT_OF_BINS)[0].numpy())
+    return Histogram(torch.bincount(bin_numbers(tensor, LAYOUT_OF_BINS), minlength=bins.BINS).numpy())
 
 
 SPECS = st.sampled_from([{"method": "opsm", "delta": 0.01}, {"method": "opsm", "delta": 0.5}, None])

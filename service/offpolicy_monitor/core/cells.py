@@ -1,49 +1,64 @@
-"""Sums over tokens by cell: one cell number a token serves several ways to divide the tokens at once.
+"""Counts and sums of many values by cell, with a number of cells that is known before.
 
-Shapes: T tokens, C cells. A cell number is made of one place a dimension; what the dimensions are is not known here.
-On the CPU tokens are added in runs of equal cells, which are brought together first where they are scattered: half the
-time of adding each token to its cell. Elsewhere torch.bincount does the work.
+Shapes: n values, C cells, K columns. On the CPU bincount and reduceat add up, elsewhere index_add: bincount looks at
+its input for the number of cells, and makes a GPU wait. Counts are exact; on a GPU the order of other sums is not
+fixed, so that they repeat to float64 rounding.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 #: Runs shorter than this on average are brought together by sorting before they are added.
-SHORT_RUN = 8
+SHORT_RUN: Final = 8
+
+
+def tally(cells: Tensor, number: int, weights: Tensor | None = None) -> Tensor:
+    """How many values, or how much weight, each cell has: cells [...] int, weights [...] -> [number] float64.
+
+    cells are in 0..number-1, weights of any float dtype and shaped like them.
+    """
+    flat = cells.reshape(-1)
+    added = None if weights is None else weights.reshape(-1).double()
+    if flat.device.type == "cpu":
+        return torch.bincount(flat, added, minlength=number).double()
+    ones = torch.ones((), dtype=torch.float64, device=flat.device).expand(flat.shape)
+    return torch.zeros(number, dtype=torch.float64, device=flat.device).index_add_(
+        0, flat.long(), ones if added is None else added
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The cell of each token: numbers [T], integers in 0..number-1."""
+    """The cell of each value: numbers [n], integers in 0..number-1; for sums of many columns.
+
+    On the CPU values are added in runs of equal cells, which are brought together first where they are scattered: half
+    the time of adding each value to its cell.
+    """
 
     numbers: Tensor
     number: int
 
     @classmethod
     def joint(cls, places: Sequence[Tensor], sizes: Sequence[int]) -> "Cells":
-        """Of one place a dimension: places [T] each, place i in 0..sizes[i]-1."""
+        """One number for several ways to divide the values: places [n] each, place i in 0..sizes[i]-1."""
         numbers, number = places[0], sizes[0]
         for place, size in zip(places[1:], sizes[1:], strict=True):
             numbers, number = numbers.int() * size + place, number * size
         return cls(numbers, number)
 
-    def selected(self, tokens: Tensor | None) -> "Cells":
-        """The cells of these tokens [n] alone; all of them if None."""
-        return self if tokens is None else Cells(self.numbers[tokens], self.number)
-
     def sums(self, columns: Sequence[Tensor]) -> Tensor:
-        """Counts and sums by cell: columns [T] float each -> [1 + len(columns), C] float64."""
+        """Counts and sums by cell: columns [n] float each -> [1 + len(columns), C] float64."""
         if self.numbers.device.type == "cpu":
             return torch.from_numpy(np.stack([self._run_counts, *map(self._run_sums, columns)]))
-        numbers = self.numbers.long()
-        counts = torch.bincount(numbers, minlength=self.number).double()
-        added = [torch.bincount(numbers, column.double(), minlength=self.number) for column in columns]
-        return torch.stack([counts, *added])
+        values = torch.stack([torch.ones_like(columns[0]), *columns], -1).double()
+        added = torch.zeros((self.number, values.shape[1]), dtype=torch.float64, device=values.device)
+        return added.index_add_(0, self.numbers.long(), values).T
 
     @cached_property
     def _order(self) -> "np.ndarray | None":
@@ -73,6 +88,6 @@ class Cells:
 
 def marginal(sums: Tensor, sizes: Sequence[int], dimension: int) -> Tensor:
     """Sums by the places of one dimension: [K, C] over joint cells -> [K, sizes[dimension]]."""
-    grid = sums.view(len(sums), *sizes)
+    grid = sums.reshape(len(sums), *sizes)
     others = [axis + 1 for axis in range(len(sizes)) if axis != dimension]
     return grid.sum(dim=others) if others else grid

@@ -1,8 +1,8 @@
-"""Everything about a gap's tokens that is computed token by token, in one function of two log-prob columns.
+"""Everything about gaps' tokens that is computed token by token, in one function of two stacks of log-probs.
 
 One pure function without branches on data, so that a compiler can make one pass over the tokens of it; run eagerly it
-gives the same figures. Shapes: T tokens; `a`, `b` are the finite log-probs of the numerator and the denominator policy,
-d = a - b in nats, r = exp(d), p = exp(a), q = exp(b), w = exp(clip(d, +-20)).
+gives the same figures. Shapes: G gaps, T tokens; `a`, `b` are the finite log-probs of the numerator and the denominator
+policy, d = a - b in nats, r = exp(d), p = exp(a), q = exp(b), w = exp(clip(d, +-20)).
 """
 
 import math
@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
+from offpolicy_monitor.core.checks import check
 from offpolicy_monitor.core.divergences import (
     EXPONENT_CLAMP,
     exponentials,
@@ -26,7 +27,7 @@ LN2: Final = 0.6931471805599453
 #: The clamp that defines chi2 and ess: w = exp(clip(d, +-20)). It is part of the definition and is not counted.
 WEIGHT_CLAMP: Final = 20.0
 
-#: The names of TokenColumns.totals, in order. Those in *_max are maxima, the others sums.
+#: The names of TokenColumns.totals, in order.
 TOTALS: Final = (
     "k3_reverse",
     "js",
@@ -39,22 +40,11 @@ TOTALS: Final = (
     "tail_tokens",
     "changed_tokens",
     "clamped_tokens",
-    "probability_diff",
-    "probability_diff_square",
-    "probability_diff_max",
-    "p",
-    "q",
-    "p_square",
-    "q_square",
-    "p_q",
 )
-
-#: Of those, the ones that are made of p and q alone.
-PROBABILITY_TOTALS: Final = TOTALS[TOTALS.index("probability_diff") :]
 
 
 class TokenColumns(NamedTuple):
-    """Columns [T] in the dtype of the log-probs, and totals over the tokens [len(TOTALS)] float64."""
+    """Columns [G, T] in the dtype of the log-probs, and totals over the tokens [len(TOTALS), G] float64."""
 
     log_ratio: Tensor  # d
     log_ratio_abs: Tensor
@@ -67,37 +57,36 @@ class TokenColumns(NamedTuple):
     totals: Tensor
 
 
-def token_columns(a: Tensor, b: Tensor) -> TokenColumns:
-    """Derive every column of a gap: [T], [T] of one float dtype, T >= 1 -> TokenColumns."""
+def token_columns(a: Tensor, b: Tensor, valid: Tensor | None = None) -> TokenColumns:
+    """Derive every column of some gaps from their log-probs, nats.
+
+    a, b: [G, T] of one float dtype, finite, T >= 1; valid: [G, T] bool, or None for all. A token that is not valid has
+    a = b, and is in no total. Raises ValueError for another rank or unequal shapes, TypeError for another dtype.
+    Source of k3: Schulman, http://joschu.net/blog/kl-approx.html
+    """
+    check("a", a, 2)
+    check("b", b, 2, (a.dtype,))
+    if a.shape != b.shape:
+        raise ValueError(f"a has shape {tuple(a.shape)}, b {tuple(b.shape)}")
     d = a - b
     magnitude = d.abs()
     ratio, excess, inverse_excess, k3, k3_reverse = exponentials(d)
     shrink, growth = torch.minimum(excess, inverse_excess), torch.maximum(excess, inverse_excess)
-    p, q = probability(a), probability(b)
-    difference = probability_difference(p, q, shrink)
+    difference = probability_difference(probability(a), probability(b), shrink)
     weight = ratio.clamp(math.exp(-WEIGHT_CLAMP), math.exp(WEIGHT_CLAMP))
     weight_excess = excess.clamp(math.expm1(-WEIGHT_CLAMP), math.expm1(WEIGHT_CLAMP))
-    p64, q64, difference64 = p.double(), q.double(), difference.double()
     totals = (
         total(k3_reverse),
         total(js_terms(magnitude, shrink)),
-        total(ratio),
+        total(_only(valid, ratio)),
         total(excess),
-        total(weight),
-        total(weight.square()),
+        total(_only(valid, weight)),
+        total(_only(valid, weight.square())),
         total(weight_excess),
         total(weight_excess.square()),
         total(indicator_above(magnitude, LN2)),
         total(indicator_above(magnitude, 0.0)),
         total(indicator_above(magnitude, EXPONENT_CLAMP)),
-        difference64.sum(),
-        difference64.square().sum(),
-        difference.amax().double(),
-        p64.sum(),
-        q64.sum(),
-        p64.square().sum(),
-        q64.square().sum(),
-        (p64 * q64).sum(),
     )
     return TokenColumns(
         d,
@@ -110,3 +99,8 @@ def token_columns(a: Tensor, b: Tensor) -> TokenColumns:
         torch.copysign(difference, d),
         torch.stack(totals),
     )
+
+
+def _only(valid: Tensor | None, values: Tensor) -> Tensor:
+    """The values of valid tokens, 0 for the others."""
+    return values if valid is None else torch.where(valid, values, 0.0)

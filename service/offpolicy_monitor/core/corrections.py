@@ -1,93 +1,221 @@
-"""What a rule (methods.rule) decides about a gap's tokens: the one reading of bands and clips, for every method.
+"""What rules (methods.rule) decide about gaps' tokens and sequences: the one reading of bands, clips and cuts, for all.
 
-Shapes: T valid tokens, N sequences. Bounds are inclusive to keep; comparisons are made in log space. A band that looks
-at the sign of A looks at each token's own advantage, also where its score is a sequence's. Which scores rules compare:
-core.scores. A Cut needs all tokens of a request: core.second_moment.
+Shapes: T tokens, N sequences, R rules of one kind. Rules on tokens and rules on whole sequences are two groups; a rule
+on whole sequences that looks at an advantage per token decides about tokens, by their own. Bounds are inclusive to
+keep; comparisons are made in log space. Within a group, rules that drop come before those that reweight, whose marks
+say where r was changed. Which scores rules compare: core.scores.
 """
 
 import math
-from collections.abc import Iterable
-from functools import reduce
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.advantages import Advantages
-from offpolicy_monitor.core.decision import Decision, SequenceDrops, TokenDrops, Weights
-from offpolicy_monitor.core.divergences import bounded_ratio, comparable, indicator_above, indicator_below, ratio_excess
-from offpolicy_monitor.core.gap import GapTokens
-from offpolicy_monitor.core.scores import Scores
-from offpolicy_monitor.core.select import no_places, places_above, places_below
+from offpolicy_monitor.core.advantages import Sign
+from offpolicy_monitor.core.divergences import bounded_ratio, ratio_excess
+from offpolicy_monitor.core.gap import Gaps, chosen
+from offpolicy_monitor.core.scores import sequence_score, token_score
+from offpolicy_monitor.core.second_moment import Cut as Found
+from offpolicy_monitor.core.second_moment import beyond
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
-from offpolicy_monitor.methods.rule import Band, Clip, Drop
+from offpolicy_monitor.methods.rule import Band, Clip, Cut, Drop, Rule
+
+#: What an advantage must be for a token below the bands, and for one above them, by Drop.signs.
+_SIGNS: Final = {
+    "any": (Sign.ANY, Sign.ANY),
+    "apart": (Sign.NEGATIVE, Sign.POSITIVE),
+    "apart_zero_low": (Sign.NOT_POSITIVE, Sign.POSITIVE),
+}
 
 
-def decide(gap: GapTokens, rule: Drop | Clip) -> Decision:
-    """The decision of a rule. Raises ValueError where it looks at advantages and the gap has none."""
-    if isinstance(rule, Clip):
-        return _weights(gap, rule)
-    return _of_tokens(gap, rule) if rule.of_tokens else _of_sequences(gap, rule)
+class Placed(NamedTuple):
+    """A rule on a gap, by the gap's place; what was found for it if it is a Cut; and the caller's number of it."""
+
+    rule: Rule
+    gap: int
+    cut: Found | None = None
+    row: int = 0
+
+    @property
+    def bands(self) -> tuple[Band, ...]:
+        """What its scores must lie in."""
+        if isinstance(self.rule, Cut):
+            return ()
+        return (self.rule.band,) if isinstance(self.rule, Clip) else self.rule.bands
+
+    @property
+    def of_tokens(self) -> bool:
+        """Whether what it compares is of tokens."""
+        return all(band.score in TOKEN_SCORES for band in self.bands)
+
+    @property
+    def signs(self) -> tuple[Sign, Sign]:
+        """What the advantage of a token must be to be dropped below the bands, and above them."""
+        return _SIGNS[self.rule.signs] if isinstance(self.rule, Drop) else _SIGNS["any"]
+
+    @property
+    def reweights(self) -> bool:
+        """Whether it drops nothing."""
+        return isinstance(self.rule, Clip)
 
 
-def _weights(gap: GapTokens, rule: Clip) -> Weights:
-    """weight = clip(r, lower, upper) of each token, or of each sequence."""
-    a_token = rule.band.score in TOKEN_SCORES
-    scores = Scores(gap)
-    log_ratio = scores.of_tokens(rule.band.score) if a_token else scores.of_sequences(rule.band.score)
-    ratio = gap.columns.ratio if a_token else bounded_ratio(log_ratio)
-    excess = gap.columns.excess if a_token else ratio_excess(log_ratio)
-    low, high = indicator_below(log_ratio, rule.band.lower), indicator_above(log_ratio, rule.band.upper)
-    return Weights(_clip(ratio, rule, 0.0), _clip(excess, rule, 1.0), low + high, a_token)
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Marks of R rules: [R, T] bool, or [R, N] for whole sequences; below and above the bounds, or all in `low`.
+
+    rules   the first `drops` of them drop what they mark, the others reweight it
+    """
+
+    rules: tuple[Placed, ...]
+    drops: int
+    low: Tensor
+    high: Tensor
+
+    @cached_property
+    def marked(self) -> Tensor:
+        """[R, ...] bool."""
+        return self.low | self.high
+
+    @property
+    def dropped(self) -> Tensor:
+        """[drops, ...] bool."""
+        return self.marked.narrow(0, 0, self.drops)
+
+    @property
+    def gaps(self) -> tuple[int, ...]:
+        """The gap of each rule."""
+        return tuple(placed.gap for placed in self.rules)
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The caller's number of each rule."""
+        return tuple(placed.row for placed in self.rules)
 
 
-def _clip(values: Tensor, rule: Clip, offset: float) -> Tensor:
-    """clip(values, lower - offset, upper - offset); an absent bound clips nothing."""
-    bounds = [None if bound is None else comparable(bound - offset, values) for bound in (rule.lower, rule.upper)]
-    return values if bounds == [None, None] else values.clamp(bounds[0], bounds[1])
-
-
-def _of_tokens(gap: GapTokens, rule: Drop) -> TokenDrops:
-    scores = Scores(gap, least_kl=min(min(-band.lower, band.upper) for band in rule.bands))
-    parts = [_outside(scores.of_tokens(band.score), band) for band in rule.bands]
-    low, high = (torch.cat(side) if len(side) > 1 else side[0] for side in zip(*parts, strict=True))
-    return _by_sign(gap, rule, low, high)
-
-
-def _of_sequences(gap: GapTokens, rule: Drop) -> TokenDrops | SequenceDrops:
-    values = [Scores(gap).of_sequences(band.score) for band in rule.bands]
-    if rule.signs != "any" and _advantages(gap).a_token:
-        (band,), (value,) = rule.bands, values
-        return _by_sign(gap, rule, *_outside(gap.segments.spread(value), band))
-    low = _any(indicator_below(value, band.lower) for value, band in zip(values, rule.bands, strict=True))
-    high = _any(indicator_above(value, band.upper) for value, band in zip(values, rule.bands, strict=True))
-    if rule.signs != "any":
-        advantages = _advantages(gap)
-        low = low * (1 - advantages.positive if rule.signs == "apart_zero_low" else advantages.negative)
-        high = high * advantages.positive
-    return SequenceDrops(low, high) if rule.sides else SequenceDrops(torch.maximum(low, high), torch.zeros_like(low))
-
-
-def _by_sign(gap: GapTokens, rule: Drop, low: Tensor, high: Tensor) -> TokenDrops:
-    """Of tokens below and above the bands, those that the rule drops for the sign of their advantage."""
-    if rule.signs == "any":
-        return TokenDrops(low, high)
-    signs = _advantages(gap).at(low)
-    low = low[signs <= 0 if rule.signs == "apart_zero_low" else signs < 0]
-    return TokenDrops(low, high[_advantages(gap).at(high) > 0])
-
-
-def _outside(values: Tensor, band: Band) -> tuple[Tensor, Tensor]:
-    """Places of tokens below and above the band; an absent bound is not looked for."""
-    low = no_places(values) if band.lower == -math.inf else places_below(values, band.lower)
-    high = no_places(values) if band.upper == math.inf else places_above(values, band.upper)
-    return low, high
-
-
-def _any(parts: Iterable[Tensor]) -> Tensor:
-    return reduce(torch.maximum, parts)
-
-
-def _advantages(gap: GapTokens) -> Advantages:
-    if gap.advantages is None:
+def decides_tokens(placed: Placed, gaps: Gaps) -> bool:
+    """Whether a rule decides about tokens; ValueError where it looks at advantages that are not there."""
+    signed = placed.signs != _SIGNS["any"]
+    if signed and gaps.advantages is None:
         raise ValueError("a sign rule needs advantages")
-    return gap.advantages
+    return placed.of_tokens or (signed and gaps.advantages is not None and gaps.advantages.a_token)
+
+
+def decide_tokens(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Group | None:
+    """What rules on tokens mark; None without rules. `start`: where the gaps' tokens begin among those of the cuts."""
+    spread = [placed for placed in rules if not placed.of_tokens]
+    cuts = [placed for placed in rules if placed.cut is not None]
+    banded = sorted((placed for placed in rules if placed.of_tokens and placed.bands), key=_reweights)
+    parts: list[tuple[Tensor, Tensor]] = []
+    if spread:
+        low, high = (gaps.segments.spread(side) for side in _outside(gaps, spread))
+        parts.append(_by_sign(spread, low, high, _token_signs(gaps)))
+    if cuts:
+        sizes = torch.stack([gaps.columns.log_ratio_abs.select(0, placed.gap) for placed in cuts])
+        going = beyond([placed.cut for placed in cuts if placed.cut is not None], sizes, start)
+        parts.append((going, torch.zeros_like(going)))
+    if banded:
+        parts.append(_by_sign(banded, *_outside(gaps, banded), _token_signs(gaps)))
+    if not parts:
+        return None
+    low, high = (torch.cat(side) for side in zip(*parts, strict=True))
+    return _group(gaps.valid, (*spread, *cuts, *banded), low, high)
+
+
+def decide_sequences(gaps: Gaps, rules: Sequence[Placed]) -> Group | None:
+    """What rules on whole sequences mark; None without rules."""
+    if not rules:
+        return None
+    ordered = tuple(sorted(rules, key=_reweights))
+    low, high = _by_sign(ordered, *_outside(gaps, ordered), None if gaps.advantages is None else gaps.advantages.signs)
+    return _group(None if gaps.valid is None else gaps.filled, ordered, low, high)
+
+
+def _token_signs(gaps: Gaps) -> Tensor | None:
+    return None if gaps.advantages is None else gaps.advantages.token_signs
+
+
+def _reweights(placed: Placed) -> bool:
+    return placed.reweights
+
+
+def _group(there: Tensor | None, rules: tuple[Placed, ...], low: Tensor, high: Tensor) -> Group:
+    """Marks on what is there alone: `there` [G, ...] bool, or None for all."""
+    if there is not None:
+        mine = chosen(there, [placed.gap for placed in rules])
+        low, high = low & mine, high & mine
+    return Group(rules, sum(not placed.reweights for placed in rules), low, high)
+
+
+def _by_sign(rules: Sequence[Placed], low: Tensor, high: Tensor, signs: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Marks of those whose advantage has the sign that the rule looks at: signs [4, ...] bool, None without any."""
+    if signs is None or all(placed.signs == _SIGNS["any"] for placed in rules):
+        return low, high
+    return (
+        low & chosen(signs, [placed.signs[0] for placed in rules]),
+        high & chosen(signs, [placed.signs[1] for placed in rules]),
+    )
+
+
+def _outside(gaps: Gaps, rules: Sequence[Placed]) -> tuple[Tensor, Tensor]:
+    """Below the lower and above the upper bound of any band of each rule, whatever the signs: [R, T] or [R, N] bool."""
+    bands = [(number, band) for number, placed in enumerate(rules) for band in placed.bands]
+    scores = _scores(gaps, [(rules[number].gap, band.score) for number, band in bands])
+    largest = torch.finfo(scores.dtype).max
+    bounds = [[_within(band.lower, largest), _within(band.upper, largest)] for _, band in bands]
+    lower, upper = torch.tensor(bounds, dtype=scores.dtype, device=scores.device)[:, :, None].unbind(1)
+    low, high = scores < lower, scores > upper
+    owners = [number for number, _ in bands]
+    if len(owners) == len(rules):
+        return low, high
+    first = [owners.index(number) for number in range(len(rules))]
+    last = [len(owners) - 1 - owners[::-1].index(number) for number in range(len(rules))]
+    return chosen(low, first) | chosen(low, last), chosen(high, first) | chosen(high, last)
+
+
+def _scores(gaps: Gaps, wanted: Sequence[tuple[int, str]]) -> Tensor:
+    """Scores of gaps by name, of tokens in the dtype of the log-probs [R, T], of sequences in float64 [R, N]."""
+    of_tokens = all(name in TOKEN_SCORES for _, name in wanted)
+    score = token_score if of_tokens else sequence_score
+    return torch.stack([score(gaps, name, gap) for gap, name in wanted])
+
+
+def _within(bound: float, largest: float) -> float:
+    """The bound, within what the dtype of the scores can hold: beyond it every comparison comes out the same."""
+    return bound if math.isinf(bound) else max(-largest, min(largest, bound))
+
+
+def token_weights(gaps: Gaps, group: Group) -> tuple[Tensor, Tensor]:
+    """What truncations per token multiply the loss with, and the same less 1: [R, T] in the dtype of the log-probs."""
+    rules = group.rules[group.drops :]
+    return _truncated(
+        torch.stack([gaps.columns.ratio.select(0, placed.gap) for placed in rules]),
+        torch.stack([gaps.columns.excess.select(0, placed.gap) for placed in rules]),
+        rules,
+    )
+
+
+def sequence_weights(gaps: Gaps, group: Group) -> tuple[Tensor, Tensor]:
+    """The same of truncations of whole sequences: [R, N] float64."""
+    rules = group.rules[group.drops :]
+    scores = _scores(gaps, [(placed.gap, placed.bands[0].score) for placed in rules])
+    return _truncated(bounded_ratio(scores), ratio_excess(scores), rules)
+
+
+def _truncated(ratio: Tensor, excess: Tensor, rules: Sequence[Placed]) -> tuple[Tensor, Tensor]:
+    """clip(r, lower, upper), and clip(r - 1, lower - 1, upper - 1); an absent bound clips nothing."""
+    largest = torch.finfo(ratio.dtype).max
+    clips = [placed.rule for placed in rules if isinstance(placed.rule, Clip)]
+    bounds = [
+        [
+            absent if bound is None else _within(bound - less, largest)
+            for less in (0.0, 1.0)
+            for bound, absent in ((clip.lower, -math.inf), (clip.upper, math.inf))
+        ]
+        for clip in clips
+    ]
+    lower, upper, low, high = torch.tensor(bounds, dtype=ratio.dtype, device=ratio.device)[:, :, None].unbind(1)
+    return ratio.clamp(lower, upper), excess.clamp(low, high)

@@ -1,8 +1,8 @@
 """Per-token divergences between the numerator and the denominator policy of a gap.
 
-Shapes: T tokens; every function takes and gives [T] of one float dtype. `a` and `b` are log-probs of numerator and
-denominator, `d = a - b` the log-ratio in nats. Comparisons come as
-0/1 floats, ready to be summed or to blend with. Invalid tokens were removed before: every input is finite.
+Every function takes and gives [...] of one float dtype. `a` and `b` are log-probs of numerator and denominator,
+`d = a - b` the log-ratio in nats. Comparisons come as 0/1 floats, ready to be summed or to blend with. Every input is
+finite.
 """
 
 from typing import Final, NamedTuple
@@ -99,12 +99,6 @@ def probability(log_prob: Tensor) -> Tensor:
     return torch.exp(log_prob.clamp(max=EXPONENT_CLAMP))
 
 
-def binary_variance(log_prob: Tensor) -> Tensor:
-    """p (1 - p), without losing the smaller of the two; a log-prob above 0 is read as 0."""
-    below_one = torch.expm1(log_prob.clamp(max=0.0))
-    return -below_one * (1 + below_one)
-
-
 def probability_difference(p: Tensor, q: Tensor, shrink: Tensor) -> Tensor:
     """|p - q| = max(p, q) * (1 - exp(-|d|)), which keeps its digits where p and q are nearly equal.
 
@@ -113,14 +107,29 @@ def probability_difference(p: Tensor, q: Tensor, shrink: Tensor) -> Tensor:
     return torch.maximum(p, q) * -shrink
 
 
-def binary_kl(log_q: Tensor, log_p: Tensor) -> Tensor:
-    """KL between Bernoulli(q) and Bernoulli(p), [T] float64: q log(q / p) + (1-q) log((1-q) / (1-p)), nats.
+class Bernoulli(NamedTuple):
+    """A token's probability against all others, [...] float64 each: log p, p, 1 - p and log(1 - p)."""
 
-    1 - q = -expm1(log q), without an epsilon: a zero complement of p gives +inf, unless q's is zero too. A log-prob
-    above 0 is read as 0. In float64, because the two terms cancel for near policies. Source: DPPO.
+    log: Tensor
+    p: Tensor
+    rest: Tensor
+    log_rest: Tensor
+
+
+def bernoulli(log_prob: Tensor) -> Bernoulli:
+    """The distribution of a log-prob [...]; one above 0 is read as 0. 1 - p = -expm1(log p), without an epsilon."""
+    log = log_prob.double().clamp(max=0.0)
+    rest = -torch.expm1(log)
+    return Bernoulli(log, torch.exp(log), rest, torch.log(rest))
+
+
+def binary_kls(q: Bernoulli, p: Bernoulli) -> tuple[Tensor, Tensor]:
+    """KL between Bernoulli(q) and Bernoulli(p), and the other way round, [...] float64 each, nats.
+
+    KL(q || p) = q log(q / p) + (1-q) log((1-q) / (1-p)). A zero complement of p gives +inf, unless q's is zero too. In
+    float64, because the two terms cancel for near policies. Source: DPPO, https://arxiv.org/abs/2602.04879
     """
-    log_q, log_p = log_q.double().clamp(max=0.0), log_p.double().clamp(max=0.0)
-    q, q_rest, p_rest = torch.exp(log_q), -torch.expm1(log_q), -torch.expm1(log_p)
-    own = q * (log_q - log_p)
-    other = torch.where(q_rest > 0, q_rest * (torch.log(q_rest) - torch.log(p_rest)), 0.0)
-    return own + other
+    log, log_rest = q.log - p.log, q.log_rest - p.log_rest
+    forward = torch.addcmul(torch.where(q.rest > 0, q.rest * log_rest, 0.0), q.p, log)
+    backward = torch.addcmul(torch.where(p.rest > 0, p.rest * log_rest, 0.0), p.p, log)
+    return forward, -backward

@@ -1,104 +1,124 @@
-"""Sums, extremes and counts of one gap over its tokens and sequences: what every figure of the gap is made of.
+"""Sums, extremes and counts of gaps over their tokens and sequences: what every figure of a gap is made of.
 
-Shapes: T valid tokens, N non-empty sequences, N >= 1. Results are 0-dim float64 tensors by name, so that a GPU is asked
-for them once. Formulas are in the design's signals page and in docs/methods.md; the names are those of summary.gap.
+Shapes: G gaps, T tokens, N sequences. Results are [G] float64 by name, of gaps without a valid token without meaning.
+Formulas are in docs/methods.md; the names are those of summary.gap.
 """
-
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.columns import PROBABILITY_TOTALS, TOTALS, WEIGHT_CLAMP, token_columns
+from offpolicy_monitor.core.columns import TOTALS, WEIGHT_CLAMP
 from offpolicy_monitor.core.divergences import EXPONENT_CLAMP
-from offpolicy_monitor.core.gap import GapTokens
+from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.core.ragged import total
 
 
-def token_sums(gap: GapTokens) -> dict[str, Tensor]:
-    """Sums over valid tokens; per-sequence sums that exist anyway are added up instead of passing over the tokens."""
-    totals = dict(zip(TOTALS, gap.columns.totals, strict=True))
-    exact = gap.segments.tokens - totals.pop("changed_tokens")
+def token_sums(gaps: Gaps, means: Tensor) -> dict[str, Tensor]:
+    """Sums over valid tokens; per-sequence sums that exist anyway are added up instead of passing over the tokens.
+
+    means: [G] float64, nats: the mean d of the whole request, about which the deviation is taken. float32 squares of d
+    would lose it where the mean is large beside the spread.
+    """
+    totals = dict(zip(TOTALS, gaps.columns.totals.unbind(), strict=True))
+    apart = gaps.kept(gaps.columns.log_ratio - means[:, None])
     return {
-        "log_ratio": gap.sequence_sum.sum(),
-        "log_ratio_abs": gap.sequence_abs_sum.sum(),
-        "log_ratio_square": gap.sequence_square_sum.sum(),
-        "log_ratio_deviation": _deviation(gap),
-        "log_ratio_min": gap.sequence_min.amin(),
-        "log_ratio_max": gap.sequence_max.amax(),
-        "k3": gap.sequence_k3_sum.sum(),
-        "multiplicative_excess": gap.sequence_growth_sum.sum(),
-        "exact_tokens": exact,
+        "tokens": gaps.tokens,
+        "log_ratio": gaps.sequence_sum.sum(-1),
+        "log_ratio_abs": gaps.sequence_abs_sum.sum(-1),
+        "log_ratio_square": gaps.sequence_square_sum.sum(-1),
+        "log_ratio_deviation": torch.linalg.vecdot(apart, apart),
+        "k3": gaps.sequence_k3_sum.sum(-1),
+        "multiplicative_excess": gaps.sequence_growth_sum.sum(-1),
+        "exact_tokens": gaps.tokens - totals.pop("changed_tokens"),
         **totals,
+        **_probability_sums(gaps),
     }
 
 
-def _deviation(gap: GapTokens) -> Tensor:
-    """Sum of (d - mean d)^2, in float64: float32 squares of d lose it where the mean is large beside the spread."""
-    mean = gap.sequence_sum.sum() / gap.segments.tokens
-    apart = gap.log_ratio.to(torch.float64, copy=True).sub_(mean)
-    return torch.dot(apart, apart)
-
-
-def tiny_probability_sums(gap: GapTokens) -> dict[str, Tensor]:
-    """The sums over p and q in float64, for tokens whose probabilities float32 does not hold."""
-    columns = token_columns(gap.numerator.double(), gap.denominator.double())
-    totals = dict(zip(TOTALS, columns.totals, strict=True))
-    return {name: totals[name] for name in PROBABILITY_TOTALS}
-
-
-def sequence_sums(gap: GapTokens) -> dict[str, Tensor]:
-    """Sums over non-empty sequences; L is the mean and D the sum of d over a sequence, g = exp(L)."""
-    counts, log_geometric, log_product = gap.segments.counts, gap.sequence_mean, gap.sequence_sum
+def _probability_sums(gaps: Gaps) -> dict[str, Tensor]:
+    """In float64, which holds the probabilities that float32 does not."""
+    p, q = gaps.probabilities
+    difference = (p - q).abs()
     return {
-        "sequence_k3": (gap.sequence_k3_sum / counts).sum(),
-        "sequence_log_ratio_abs": (gap.sequence_abs_sum / counts).sum(),
-        "log_geometric": log_geometric.sum(),
-        "log_geometric_abs": log_geometric.abs().sum(),
-        "log_geometric_min": log_geometric.amin(),
-        "log_geometric_max": log_geometric.amax(),
-        **_ratio_sums("geometric", log_geometric.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)),
-        "inverse_geometric": torch.exp(-log_geometric.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)).sum(),
-        "log_product": log_product.sum(),
-        "log_product_min": log_product.amin(),
-        "log_product_max": log_product.amax(),
-        **_ratio_sums("product", log_product.clamp(-WEIGHT_CLAMP, WEIGHT_CLAMP)),
-        **_perplexity_sums("numerator", gap.sequence_numerator_sum / counts),
-        **_perplexity_sums("denominator", gap.sequence_denominator_sum / counts),
+        "probability_diff": difference.sum(-1),
+        "probability_diff_square": torch.linalg.vecdot(difference, difference),
+        "p": p.sum(-1),
+        "q": q.sum(-1),
+        "p_square": torch.linalg.vecdot(p, p),
+        "q_square": torch.linalg.vecdot(q, q),
+        "p_q": torch.linalg.vecdot(p, q),
     }
 
 
-def _ratio_sums(name: str, log_ratio: Tensor) -> dict[str, Tensor]:
+def sequence_sums(gaps: Gaps) -> dict[str, Tensor]:
+    """Sums over sequences with a valid token; L is the mean and D the sum of d over a sequence, g = exp(L)."""
+    log_geometric, log_product = gaps.sequence_mean, gaps.sequence_sum
+    return {
+        "sequences": gaps.filled.sum(-1),
+        "sequence_k3": gaps.mean(gaps.sequence_k3_sum).sum(-1),
+        "sequence_log_ratio_abs": gaps.mean(gaps.sequence_abs_sum).sum(-1),
+        "log_geometric": log_geometric.sum(-1),
+        "log_geometric_abs": log_geometric.abs().sum(-1),
+        **_ratio_sums(gaps, "geometric", log_geometric.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)),
+        "inverse_geometric": _filled_sum(gaps, torch.exp(-log_geometric.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP))),
+        "log_product": log_product.sum(-1),
+        **_ratio_sums(gaps, "product", log_product.clamp(-WEIGHT_CLAMP, WEIGHT_CLAMP)),
+        **_perplexity_sums(gaps),
+    }
+
+
+def extremes(gaps: Gaps) -> dict[str, dict[str, Tensor]]:
+    """{"min": {name: [G]}, "max": {name: [G]}}: over sequences with a valid token; infinite where there are none."""
+    lowest = torch.stack([gaps.sequence_min, gaps.sequence_mean, gaps.sequence_sum])
+    highest = torch.stack([gaps.sequence_max, gaps.sequence_mean, gaps.sequence_sum])
+    names = ("log_ratio", "log_geometric", "log_product")
+    least = torch.where(gaps.filled, lowest, torch.inf).amin(-1)
+    most = torch.where(gaps.filled, highest, -torch.inf).amax(-1)
+    p, q = gaps.probabilities
+    return {
+        "min": {f"{name}_min": values for name, values in zip(names, least.unbind(), strict=True)},
+        "max": {
+            **{f"{name}_max": values for name, values in zip(names, most.unbind(), strict=True)},
+            "probability_diff_max": (p - q).abs().amax(-1),
+        },
+    }
+
+
+def _filled_sum(gaps: Gaps, values: Tensor) -> Tensor:
+    return torch.where(gaps.filled, values, 0.0).sum(-1)
+
+
+def _ratio_sums(gaps: Gaps, name: str, log_ratio: Tensor) -> dict[str, Tensor]:
     """Sums of x, x^2, x - 1, (x - 1)^2 for x = exp(log_ratio): the first two serve far below 1, the others near it."""
-    ratio, excess = torch.exp(log_ratio), torch.expm1(log_ratio)
+    ratio, excess = torch.where(gaps.filled, torch.exp(log_ratio), 0.0), torch.expm1(log_ratio)
     return {
-        name: ratio.sum(),
-        f"{name}_square": ratio.square().sum(),
-        f"{name}_excess": excess.sum(),
-        f"{name}_excess_square": excess.square().sum(),
+        name: ratio.sum(-1),
+        f"{name}_square": torch.linalg.vecdot(ratio, ratio),
+        f"{name}_excess": excess.sum(-1),
+        f"{name}_excess_square": torch.linalg.vecdot(excess, excess),
     }
 
 
-def _perplexity_sums(policy: str, mean_log_prob: Tensor) -> dict[str, Tensor]:
+def _perplexity_sums(gaps: Gaps) -> dict[str, Tensor]:
     """Sums of exp(-mean log-prob) and of -mean log-prob over sequences."""
+    means = torch.stack(gaps.sequence_log_probs)
+    sums = _filled_sum(gaps, torch.exp(-means.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)))
+    logs = -means.sum(-1)
     return {
-        f"perplexity_{policy}": torch.exp(-mean_log_prob.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)).sum(),
-        f"log_perplexity_{policy}": -mean_log_prob.sum(),
+        "perplexity_numerator": sums.select(0, 0),
+        "perplexity_denominator": sums.select(0, 1),
+        "log_perplexity_numerator": logs.select(0, 0),
+        "log_perplexity_denominator": logs.select(0, 1),
     }
 
 
-def cross_sums(mismatch: GapTokens, staleness: GapTokens) -> dict[str, Tensor]:
-    """Second moments over tokens valid for both gaps (which must hold the same tokens): m^2, s^2 and m s."""
-    if mismatch.segments.tokens != staleness.segments.tokens:
-        raise ValueError("cross terms need the two gaps over the same tokens")
+def cross_sums(gaps: Gaps, mismatch: int, staleness: int) -> dict[str, Tensor]:
+    """Second moments over the tokens that are valid for both gaps, which must be the same: m^2, s^2 and m s, 0-dim."""
+    product = gaps.columns.log_ratio.select(0, mismatch) * gaps.columns.log_ratio.select(0, staleness)
+    squares = gaps.sequence_square_sum.sum(-1)
     return {
-        "mismatch_square": mismatch.sequence_square_sum.sum(),
-        "staleness_square": staleness.sequence_square_sum.sum(),
-        "mismatch_staleness": total(mismatch.log_ratio * staleness.log_ratio),
+        "tokens": gaps.tokens.select(0, mismatch),
+        "mismatch_square": squares.select(0, mismatch),
+        "staleness_square": squares.select(0, staleness),
+        "mismatch_staleness": total(product),
     }
-
-
-def to_floats(tensors: Mapping[str, Tensor]) -> dict[str, float]:
-    """Bring 0-dim tensors to the host in one transfer."""
-    values = torch.stack([tensor.double() for tensor in tensors.values()]).tolist()
-    return dict(zip(tensors, values, strict=True))

@@ -34,7 +34,7 @@ class Layout:
 
 
 def bin_numbers(values: Tensor, layout: Layout) -> Tensor:
-    """The bin of each value: [T] float, no NaN -> [T] int32."""
+    """The bin of each value: [...] float, no NaN -> [...] int32."""
     values = values.float()
     shift = 23 - layout.mantissa_bits
     just_below = 2.0**layout.smallest_exponent * (1 - 2.0 ** -(layout.mantissa_bits + 1))
@@ -43,12 +43,5 @@ def bin_numbers(values: Tensor, layout: Layout) -> Tensor:
     key = (magnitude.view(torch.int32) >> shift).sub_(base)
     sign = values.view(torch.int32) >> 31  # 0, or -1 for negative values: (key ^ sign) - sign is +-key
     place = (key ^ sign).sub_(sign).add_(layout.largest_key)
-    above = values.clone().gt_(torch.index_select(layout.splits, 0, place)).int()
+    above = values.clone().gt_(layout.splits.index_select(0, place.reshape(-1)).view_as(place)).int()
     return place.mul_(2).add_(above)
-
-
-def bin_counts(bins: Tensor, groups: Tensor | None, number_of_groups: int, layout: Layout) -> Tensor:
-    """Count values a bin and a group: bins [T] int32, groups [T] int32 (None: all in group 0) -> [G, bins]."""
-    if groups is not None:
-        bins = torch.add(bins, groups, alpha=layout.bins)
-    return torch.bincount(bins, minlength=number_of_groups * layout.bins).view(number_of_groups, layout.bins)

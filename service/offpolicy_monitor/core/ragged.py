@@ -1,31 +1,37 @@
 """Sums and extremes over the sequences of packed tokens.
 
-Shapes: T packed tokens, N non-empty sequences. Segments holds where sequences begin; values come as [T] tensors on any
-device. On the CPU numpy's reduceat does the work on the same memory, with float64 accumulators and no float64 copy;
-elsewhere torch.segment_reduce does.
+Shapes: T packed tokens, N non-empty sequences; values come as [..., T] on any device. On the CPU numpy's reduceat does
+the work on the same memory, with float64 accumulators and no float64 copy; elsewhere one torch.segment_reduce does it
+for all rows at once. Neither looks at a value, nor at a length on the device.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+Kind = Literal["sum", "min", "max"]
+_UFUNCS: Final = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
 @dataclass(frozen=True, eq=False)
 class Segments:
     """The N non-empty sequences of T packed tokens.
 
-    lengths  [N] int64 on the CPU, each at least 1, with sum T
+    lengths  [N] int64 on the host, each at least 1, with sum T
     device   where the token values live
     """
 
-    lengths: Tensor
+    lengths: NDArray[np.int64]
     device: torch.device
 
     def __post_init__(self) -> None:
-        if self.lengths.dtype != torch.int64 or self.lengths.ndim != 1:
+        if self.lengths.dtype != np.int64 or self.lengths.ndim != 1:
             raise ValueError(f"lengths must be [N] int64, got {self.lengths.dtype} of rank {self.lengths.ndim}")
         if len(self.lengths) and int(self.lengths.min()) < 1:
             raise ValueError("segments must not be empty")
@@ -43,55 +49,64 @@ class Segments:
     @cached_property
     def counts(self) -> Tensor:
         """[N] float64 on the device: tokens of each sequence."""
-        return self.lengths.to(self.device, torch.float64)
+        return self._device_lengths.double()
 
     @cached_property
-    def _starts(self) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    def owners(self) -> Tensor:
+        """[T] int64 on the device: the sequence that each token belongs to."""
+        if self.device.type == "cpu":
+            return torch.from_numpy(np.repeat(np.arange(self.sequences), self.lengths))
+        places = torch.arange(self.sequences, device=self.device)
+        return torch.repeat_interleave(places, self._device_lengths, output_size=self.tokens)
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
         starts = np.zeros(len(self.lengths), np.int64)
-        np.cumsum(self.lengths.numpy()[:-1], out=starts[1:])
+        np.cumsum(self.lengths[:-1], out=starts[1:])
         return starts
 
     @cached_property
     def _device_lengths(self) -> Tensor:
-        return self.lengths.to(self.device)
+        return torch.from_numpy(self.lengths).to(self.device)
 
     def sum(self, values: Tensor) -> Tensor:
-        """Sum of each sequence: [T] of any float dtype -> [N] float64, accumulated in float64."""
-        if values.device.type == "cpu":
-            return torch.from_numpy(np.add.reduceat(values.numpy(), self._starts, dtype=np.float64))
-        return torch.segment_reduce(values.double(), "sum", lengths=self._device_lengths)
+        """Sum of each sequence: [..., T] of any dtype -> [..., N] float64, accumulated in float64."""
+        return self._reduced(values, "sum")
 
     def min(self, values: Tensor) -> Tensor:
-        """Smallest value of each sequence: [T] -> [N] float64."""
-        if values.device.type == "cpu":
-            return torch.from_numpy(np.minimum.reduceat(values.numpy(), self._starts)).double()
-        return torch.segment_reduce(values, "min", lengths=self._device_lengths).double()
+        """Smallest value of each sequence: [..., T] -> [..., N] float64."""
+        return self._reduced(values, "min")
 
     def max(self, values: Tensor) -> Tensor:
-        """Largest value of each sequence: [T] -> [N] float64."""
-        if values.device.type == "cpu":
-            return torch.from_numpy(np.maximum.reduceat(values.numpy(), self._starts)).double()
-        return torch.segment_reduce(values, "max", lengths=self._device_lengths).double()
+        """Largest value of each sequence: [..., T] -> [..., N] float64."""
+        return self._reduced(values, "max")
+
+    def sums(self, columns: Sequence[Tensor]) -> Tensor:
+        """Sums of K columns: [..., T] each, of one shape -> [K, ..., N] float64."""
+        if self.device.type == "cpu":
+            return torch.stack([self.sum(column) for column in columns])
+        return self.sum(torch.stack(list(columns)))
 
     def spread(self, values: Tensor) -> Tensor:
-        """Stand each sequence's value at each of its tokens: [N] -> [T], same dtype."""
-        if values.device.type == "cpu":
-            return torch.from_numpy(np.repeat(values.numpy(), self.lengths.numpy()))
-        return torch.repeat_interleave(values, self._device_lengths, output_size=self.tokens)
+        """Stand each sequence's value at each of its tokens: [..., N] -> [..., T], same dtype."""
+        if self.device.type == "cpu" and values.ndim == 1:
+            return torch.from_numpy(np.repeat(values.numpy(), self.lengths))
+        return values.index_select(-1, self.owners)
 
-    @cached_property
-    def _ends(self) -> Tensor:
-        return torch.cumsum(self.lengths, 0).to(self.device)
-
-    def owners(self, places: Tensor) -> Tensor:
-        """The sequence that each token belongs to: places [n] int64 -> [n] int64."""
-        return torch.bucketize(places, self._ends, right=True)
-
-    def selected(self, chosen: Tensor) -> Tensor:
-        """How many chosen tokens each sequence has: [T] bool on the device -> [N] int64 on the CPU."""
-        return self.sum(chosen.to(torch.float32)).to("cpu", torch.int64)
+    def _reduced(self, values: Tensor, kind: Kind) -> Tensor:
+        if values.shape[-1] != self.tokens:
+            raise ValueError(f"values of {values.shape[-1]} tokens, the sequences have {self.tokens}")
+        if self.device.type == "cpu":
+            marks = values.dtype == torch.bool  # counted in integers, which is three times as fast
+            dtype = (np.int32 if marks else np.float64) if kind == "sum" else None
+            array = values.numpy().view(np.uint8) if marks else values.numpy()
+            return torch.from_numpy(_UFUNCS[kind].reduceat(array, self._starts, axis=-1, dtype=dtype)).double()
+        flat = values.double().reshape(-1)
+        lengths = self._device_lengths.repeat(values.shape[:-1].numel())
+        reduced = torch.segment_reduce(flat, kind, lengths=lengths, unsafe=True)
+        return reduced.view(*values.shape[:-1], self.sequences)
 
 
 def total(values: Tensor) -> Tensor:
-    """Sum of all values, accumulated in float64: [...] of any dtype -> 0-dim float64."""
-    return values.sum(dtype=torch.float64)
+    """Sum over the last dimension, accumulated in float64: [..., n] of any dtype -> [...] float64."""
+    return values.sum(-1, dtype=torch.float64)

@@ -1,25 +1,27 @@
-"""Maker of figures that weigh tokens: by advantage, by gradient mass, and sequences by how much their drift cancels.
+"""Figures that weigh tokens: by advantage, by gradient mass, and sequences by how much their drift cancels.
 
 r = exp(clip(d, +-80)); D is the sum of d over a sequence. Tables: `sequence/<gap>`, `advantage/<gap>`, and
 `gradient/<gap>`, the histogram of |A r|.
 """
 
 import math
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.gap import GapTokens
+from offpolicy_monitor.batch import Array
+from offpolicy_monitor.core.advantages import Advantages
 from offpolicy_monitor.core.histogram import Layout, bin_numbers
-from offpolicy_monitor.core.select import places_above, places_below
-from offpolicy_monitor.summary.named import Table, Tables
-from offpolicy_monitor.summary.tables.advantage import LARGEST_EXPONENT, MANTISSA_BITS, SMALLEST_EXPONENT
-
-if TYPE_CHECKING:
-    from offpolicy_monitor.measure.tables import BlockView
+from offpolicy_monitor.measure.view import BlockView
+from offpolicy_monitor.summary.tables.advantage import (
+    GRADIENT_BINS,
+    LARGEST_EXPONENT,
+    MANTISSA_BITS,
+    SMALLEST_EXPONENT,
+)
 
 #: A product ratio below this weighs next to nothing: the sequence has vanished from the gradient.
 VANISHING_RATIO: Final = 0.1
@@ -27,90 +29,77 @@ VANISHING_RATIO: Final = 0.1
 #: A token whose two probabilities differ by more than this is a disagreement that no rounding explains.
 EXTREME_DIFFERENCE: Final = 0.5
 
-
-def weighted(view: "BlockView") -> Tables:
-    """The tables of a block."""
-    tables: dict[str, Table] = {}
-    for name, valid in view.valid.items():
-        tables[f"sequence/{name}"] = _sequences(valid.gap)
-        if valid.gap.advantages is not None:
-            tables |= _by_advantage(name, valid.gap)
-    return tables
+_OF_SEQUENCES: Final = ("moving", "cancelled", "vanishing", "extreme")
+_OF_ADVANTAGES: Final = ("advantage_excess", "mass_square", "advantage_square")
+_UPDATES: Final = ("bad", "outward", "outward_square")
 
 
-def _sequences(gap: GapTokens) -> Table:
-    moving = gap.sequence_abs_sum > 0
-    magnitude = gap.sequence_abs_sum[moving]
-    cancelled = (magnitude - gap.sequence_sum[moving].abs()) / magnitude
-    return {
-        "sequences": gap.segments.sequences,
-        "moving": len(magnitude),
-        "cancelled": float(cancelled.clamp(0, 1).sum()),
-        "vanishing": int((gap.sequence_sum < math.log(VANISHING_RATIO)).sum()),
-        "extreme": len(torch.unique(gap.segments.owners(_extreme(gap)))),
-    }
+def weighted_sums(view: BlockView) -> dict[str, Tensor]:
+    """[sums, G] of sequences; with advantages of tokens too, [G, bins] of |A r|, and [3] of the total gap's updates."""
+    found = {"sequence": _sequences(view)}
+    advantages = view.gaps.advantages
+    if advantages is not None:
+        found |= _by_advantage(view, advantages)
+        if "total" in view.block.batch.gaps:
+            found["updates"] = _updates(view, advantages, view.block.batch.gaps.index("total"))
+    return found
 
 
-def _extreme(gap: GapTokens) -> Tensor:
-    """Places of the tokens whose two probabilities are far apart, either way."""
-    difference = gap.columns.probability_difference
-    return torch.cat([places_above(difference, EXTREME_DIFFERENCE), places_below(difference, -EXTREME_DIFFERENCE)])
+def _sequences(view: BlockView) -> Tensor:
+    """In the order of _OF_SEQUENCES. Where nothing moves there is nothing to cancel."""
+    gaps, magnitude = view.gaps, view.own(view.gaps.sequence_abs_sum)
+    product = view.own(gaps.sequence_sum)
+    moving = magnitude > 0
+    cancelled = ((magnitude - product.abs()) / torch.where(moving, magnitude, 1.0)).clamp(0, 1)
+    extreme = gaps.segments.max(view.own(gaps.columns.probability_difference).abs()) > EXTREME_DIFFERENCE
+    columns = torch.stack([moving, cancelled, product < math.log(VANISHING_RATIO), extreme])
+    return columns.sum(-1, dtype=torch.float64)
 
 
-def _by_advantage(name: str, gap: GapTokens) -> dict[str, Table]:
+def _by_advantage(view: BlockView, advantages: Advantages) -> dict[str, Tensor]:
     """Products in float64: a ratio may be as large as exp(80)."""
-    values = _advantages(gap)
-    mass = values * gap.columns.ratio
-    sums = {
-        "advantage_excess": torch.dot(values, gap.columns.excess.double()),
-        "advantage_abs": gap.advantages.mass.sum() if gap.advantages else values.new_zeros(()),
-        "mass_square": torch.dot(mass, mass),
-        "advantage_square": torch.dot(values, values),
-    }
-    at_risk = _updates(gap) if name == "total" else {}
+    gaps, values = view.gaps, advantages.of_tokens.double()
+    mass = values * view.own(gaps.columns.ratio)
+    excess = torch.mv(view.own(gaps.columns.excess).double(), values)
+    if view.valid is not None:
+        mass, values = mass * view.valid, values * view.valid
+    square = torch.linalg.vecdot(values, values).expand(view.number)
+    bins = (bin_numbers(mass.abs(), _layout(mass.device)) >> 1).sub_(_layout(mass.device).largest_key)
     return {
-        f"advantage/{name}": {**{key: float(value) for key, value in sums.items()}, **at_risk},
-        f"gradient/{name}": _histogram(mass),
+        "advantage": torch.stack([excess, torch.linalg.vecdot(mass, mass), square]),
+        "gradient": view.by_gap(bins, GRADIENT_BINS, view.valid),
     }
 
 
-def _updates(gap: GapTokens) -> Table:
+def _updates(view: BlockView, advantages: Advantages, gap: int) -> Tensor:
     """Tokens whose update is at risk: of the policy that samples against the one that is trained, the total gap.
 
     `bad`: A < 0 on a token that the numerator has become at least 0.5 less likely to choose; `outward` and
     `outward_square`: tokens with A d > 0, where the gradient pushes the ratio further from 1, and the sum of their d^2.
+    A token that is not valid has d = 0, and p = q.
     """
-    assert gap.advantages is not None
-    less_likely = places_below(gap.columns.probability_difference, -EXTREME_DIFFERENCE)
-    outward = _signs(gap) * gap.log_ratio > 0
-    return {
-        "tokens": gap.segments.tokens,
-        "bad": int((gap.advantages.at(less_likely) < 0).sum()),
-        "outward": int(outward.sum()),
-        "outward_square": float(gap.columns.log_ratio_square[outward].double().sum()),
-    }
+    columns, values = view.gaps.columns, advantages.of_tokens
+    bad = (columns.probability_difference[gap] < -EXTREME_DIFFERENCE) & (values < 0)
+    outward = torch.sign(values) * columns.log_ratio[gap] > 0
+    square = columns.log_ratio_square[gap].double() * outward
+    return torch.stack([part.sum(dtype=torch.float64) for part in (bad, outward, square)])
 
 
-def _signs(gap: GapTokens) -> Tensor:
-    """[T] float: the sign of each token's advantage."""
-    assert gap.advantages is not None
-    signs = torch.sign(gap.advantages.values)
-    return signs if gap.advantages.a_token else gap.segments.spread(signs)
-
-
-def _advantages(gap: GapTokens) -> Tensor:
-    """[T] float64: the advantage of each token."""
-    assert gap.advantages is not None
-    values = gap.advantages.values.double()
-    return values if gap.advantages.a_token else gap.segments.spread(values)
-
-
-def _histogram(mass: Tensor) -> Table:
-    """Tokens by the key of |A r|: 0 below 2**-24, then 16 keys a power of two, up to 2**24."""
-    layout = _layout(mass.device)
-    keys = (bin_numbers(mass.abs(), layout) // 2).sub_(layout.largest_key)
-    counts = torch.bincount(keys, minlength=1).cpu().numpy()
-    return {str(key): int(counts[key]) for key in np.flatnonzero(counts).tolist()}
+def weighted_tables(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The tables of gaps with a token."""
+    for place, gap in enumerate(view.block.batch.gaps):
+        tokens, sequences = (arrays[f"gaps/{unit}"][place] for unit in ("tokens", "sequences"))
+        if not tokens:
+            continue
+        named = zip(_OF_SEQUENCES, arrays["sequence"][:, place].tolist(), strict=True)
+        yield f"sequence/{gap}", {"sequences": sequences, **dict(named)}
+        if "advantage" in arrays:
+            sums = dict(zip(_OF_ADVANTAGES, arrays["advantage"][:, place].tolist(), strict=True))
+            yield f"advantage/{gap}", {"advantage_abs": arrays["advantage_mass"][place], **sums}
+            yield f"gradient/{gap}", {"": arrays["gradient"][place]}
+        if gap == "total" and "updates" in arrays:
+            updates = zip(_UPDATES, arrays["updates"].tolist(), strict=True)
+            yield f"advantage/{gap}#updates", {"tokens": tokens, **dict(updates)}
 
 
 @cache

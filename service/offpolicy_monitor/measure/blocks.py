@@ -1,16 +1,16 @@
-"""A RaggedBatch on the device, cut into blocks of whole sequences, and the valid tokens of each gap in a block.
+"""A RaggedBatch on the device, and the gaps of a block of whole sequences of it.
 
-Validity is settled here, by selection: a gap's tokens are those whose log-probs are finite in both of its columns, so
-that everything in core sees finite numbers alone. Where all of a batch is finite, which is the rule, nothing is
-copied.
+Validity is settled here, on the host, where the batch comes from: a log-prob that is not finite becomes 0, and a mask
+says so. Where all of a batch is finite, which is the rule, there is no mask. Sequences without a token are left out;
+the others are counted among themselves.
 
-Shapes: S sequences, T tokens of the batch; a block holds a run of whole sequences.
+Shapes: N sequences with a token, T tokens of the batch, C log-prob columns; a block holds a run of whole sequences.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -19,8 +19,9 @@ from torch import Tensor
 from offpolicy_monitor.batch import LOGPROB_COLUMNS, Array, RaggedBatch
 from offpolicy_monitor.core.advantages import Advantages
 from offpolicy_monitor.core.columns import token_columns
-from offpolicy_monitor.core.gap import Derive, GapTokens
+from offpolicy_monitor.core.gap import Derive, Gaps
 from offpolicy_monitor.core.ragged import Segments
+from offpolicy_monitor.core.second_moment import SecondMoments
 
 #: gap -> (numerator column, denominator column)
 GAP_COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
@@ -37,79 +38,116 @@ LARGEST_FLOAT32_LOGPROB: Final = 1e15
 class DeviceBatch:
     """Columns of a batch as tensors on the device; `source` is the batch itself, for its other columns.
 
-    columns     log-prob name -> [T] float32 or float64
-    finite      log-prob name -> [T] bool, for the columns alone that hold a non-finite value
-    advantages  [S] or [T] float, or None; `advantages_a_token` says which
+    names       the log-prob columns that were sent, in the order of `columns`
+    columns     [T] float32 or float64 each, 0 where not finite
+    finite      [T] bool each, or None where all of all columns is finite
+    advantages  [N] or [T] float, or None; `advantages_a_token` says which
+    sequences   [N] int64 on the host: which of the batch's sequences have a token
+    offsets     [N+1] int64 on the host: where their tokens begin and end
     derive      core.columns.token_columns, or a compiled form of it
     """
 
     source: RaggedBatch
-    offsets: Array
-    columns: Mapping[str, Tensor]
-    finite: Mapping[str, Tensor]
+    names: tuple[str, ...]
+    columns: tuple[Tensor, ...]
+    finite: tuple[Tensor, ...] | None
     advantages: Tensor | None
-    advantages_a_token: bool
+    sequences: Array
+    offsets: Array
     device: torch.device
     derive: Derive = token_columns
 
     @classmethod
     def load(cls, batch: RaggedBatch, device: torch.device, derive: Derive = token_columns) -> "DeviceBatch":
-        """Bring the columns to the device (no copy on the CPU) and find what is not finite."""
-        columns = {name: _tensor(batch.columns[name], device) for name in LOGPROB_COLUMNS if name in batch.columns}
-        finite = {
-            name: torch.isfinite(column)
-            for name, column in columns.items()
-            if len(column) and not bool(torch.isfinite(column.sum(dtype=torch.float64)))
-        }
-        if any(_is_extreme(column, finite.get(name)) for name, column in columns.items()):
-            columns = {name: column.double() for name, column in columns.items()}
+        """Bring the columns to the device: no copy on the CPU of a batch that is finite."""
+        names = tuple(name for name in LOGPROB_COLUMNS if name in batch.columns)
+        columns, finite = _settled([batch.columns[name] for name in names])
+        sequences = np.flatnonzero(np.diff(batch.offsets))
         advantages = batch.columns.get("advantages")
+        if advantages is not None and "advantages" not in batch.a_token:
+            advantages = advantages[sequences] if len(sequences) < batch.sequences else advantages
         return cls(
             batch,
-            batch.offsets,
-            columns,
-            finite,
+            names,
+            tuple(_tensor(column, device) for column in columns),
+            None if finite is None else tuple(_tensor(mask, device) for mask in finite),
             None if advantages is None else _tensor(advantages, device),
-            "advantages" in batch.a_token,
+            sequences,
+            np.append(batch.offsets[sequences], batch.offsets[-1]),
             device,
             derive,
         )
 
-    @property
+    @cached_property
     def gaps(self) -> tuple[str, ...]:
         """The gaps whose two columns were sent."""
-        return tuple(gap for gap, pair in GAP_COLUMNS.items() if self.columns.keys() >= set(pair))
+        return tuple(gap for gap, pair in GAP_COLUMNS.items() if set(self.names) >= set(pair))
+
+    @property
+    def dtype(self) -> type[np.floating[Any]]:
+        """What log-probs are measured in."""
+        return np.float64 if self.columns and self.columns[0].dtype == torch.float64 else np.float32
+
+    @property
+    def advantages_a_token(self) -> bool:
+        """Whether there is an advantage per token."""
+        return "advantages" in self.source.a_token
+
+    @cached_property
+    def joint(self) -> Mapping[str, int]:
+        """Which of a block's stacked gaps are over the tokens that are valid for all; none unless there are three.
+
+        Where nothing is excluded they are the gaps themselves.
+        """
+        if len(self.gaps) < len(GAP_COLUMNS):
+            return {}
+        return {gap: place + (0 if self.finite is None else len(self.gaps)) for place, gap in enumerate(self.gaps)}
 
     def blocks(self, tokens: int) -> Iterator["Block"]:
         """Whole sequences in order, at most `tokens` tokens a block; a longer sequence is a block of its own."""
-        first, sequences = 0, len(self.offsets) - 1
+        first, sequences = 0, len(self.sequences)
         while first < sequences:
             limit = int(np.searchsorted(self.offsets, self.offsets[first] + tokens, side="right")) - 1
             last = min(max(limit, first + 1), sequences)
             yield Block(self, first, last)
             first = last
 
-    def whole(self) -> "Block":
-        """All sequences as one block."""
-        return Block(self, 0, len(self.offsets) - 1)
+    @cached_property
+    def means(self) -> Tensor:
+        """[G] float64 on the device, nats: the mean d over the valid tokens of each gap."""
+        means = [self._mean(gap) for gap in self.gaps]
+        return torch.stack(means)
 
+    def _mean(self, gap: str) -> Tensor:
+        d, valid = self.log_ratio(gap)
+        if valid is None:
+            return d.sum(dtype=torch.float64) / len(d)
+        return d.sum(dtype=torch.float64) / valid.sum().clamp(min=1)
 
-@dataclass(frozen=True, eq=False)
-class ValidTokens:
-    """A gap's valid tokens in a block, and where they stand in it.
+    def log_ratio(self, gap: str) -> tuple[Tensor, Tensor | None]:
+        """d [T] of a gap over the whole batch, 0 where not valid, and which tokens are valid; None for all."""
+        above, below = (self.names.index(name) for name in GAP_COLUMNS[gap])
+        d = self.columns[above] - self.columns[below]
+        if self.finite is None:
+            return d, None
+        valid = self.finite[above] & self.finite[below]
+        return torch.where(valid, d, 0.0), valid
 
-    sequences  [N] int64 (CPU): which of the block's sequences have a valid token
-    tokens     [n] int64: which of the block's tokens are valid, or None for all
-    """
+    @cached_property
+    def _moments(self) -> dict[str, SecondMoments]:
+        return {}
 
-    gap: GapTokens
-    sequences: Tensor
-    tokens: Tensor | None
+    def moments(self, gap: str) -> SecondMoments:
+        """The order of a gap's tokens by d^2, made once."""
+        if gap not in self._moments:
+            d, valid = self.log_ratio(gap)
+            self._moments[gap] = SecondMoments(d.abs(), valid)
+        return self._moments[gap]
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Sequences first..last (exclusive) of a batch. Columns, sequences and advantages are shared by its gaps."""
+    """Sequences first..last (exclusive) of those of a batch that have a token."""
 
     batch: DeviceBatch
     first: int
@@ -121,85 +159,59 @@ class Block:
         return slice(int(self.batch.offsets[self.first]), int(self.batch.offsets[self.last]))
 
     @cached_property
-    def lengths(self) -> Tensor:
-        """[S] int64 on the CPU: tokens of each of the block's sequences, empty ones included."""
-        return torch.from_numpy(np.diff(self.batch.offsets[self.first : self.last + 1]))
+    def lengths(self) -> Array:
+        """[N] int64 on the host: tokens of each of the block's sequences."""
+        lengths: Array = np.diff(self.batch.offsets[self.first : self.last + 1])
+        return lengths
 
-    def valid(self, gap: str) -> ValidTokens | None:
-        """The valid tokens of a gap; None where there are none."""
-        numerator, denominator = GAP_COLUMNS[gap]
-        return self._select(numerator, denominator, (numerator, denominator))
-
-    def jointly_valid(self, gap: str) -> ValidTokens | None:
-        """The tokens of a gap where all three log-probs are finite, so that gaps can be compared token by token."""
-        return self._select(*GAP_COLUMNS[gap], LOGPROB_COLUMNS)
+    @property
+    def sequences(self) -> Array:
+        """[N] int64 on the host: which of the batch's sequences they are."""
+        return self.batch.sequences[self.first : self.last]
 
     @cached_property
-    def _selected(self) -> dict[tuple[str, ...], ValidTokens | None]:
-        return {}
+    def gaps(self) -> Gaps:
+        """The batch's gaps over their valid tokens, and where some are not valid, over those valid for all."""
+        batch, span = self.batch, self.token_range
+        pairs = [[batch.names.index(name) for name in GAP_COLUMNS[gap]] for gap in batch.gaps]
+        valid = None
+        if batch.finite is not None:
+            finite = [mask[span] for mask in batch.finite]
+            masks = [finite[above] & finite[below] for above, below in pairs]
+            if batch.joint:
+                pairs, masks = pairs * 2, masks + [masks[0] & masks[1]] * len(pairs)
+            valid = torch.stack(masks)
+        segments = Segments(self.lengths, batch.device)
+        policies = torch.stack([column[span] for column in batch.columns])
+        above, below = zip(*pairs, strict=True)
+        return Gaps(policies, above, below, segments, self._advantages(segments), valid, batch.derive)
 
-    def _select(self, numerator: str, denominator: str, needed: tuple[str, ...]) -> ValidTokens | None:
-        """Where nothing is excluded, the same object for the same gap: its columns are computed once."""
-        partial = tuple(name for name in needed if name in self.batch.finite)
-        key = (numerator, denominator, *partial)
-        if key not in self._selected:
-            self._selected[key] = self._select_new(numerator, denominator, partial)
-        return self._selected[key]
-
-    def _select_new(self, numerator: str, denominator: str, partial: tuple[str, ...]) -> ValidTokens | None:
-        masks = [self.batch.finite[name][self.token_range] for name in partial]
-        if not masks:
-            if not len(self._sequences):
-                return None
-            gap = self._gap(self._columns[numerator], self._columns[denominator], self._segments, self._advantages)
-            return ValidTokens(gap, self._sequences, None)
-        chosen = torch.stack(masks).all(0)
-        tokens = torch.nonzero(chosen).squeeze(1)
-        if not len(tokens):
-            return None
-        counts = self._segments.selected(chosen)
-        kept = torch.nonzero(counts).squeeze(1)
-        segments = Segments(counts[kept], self.batch.device)
-        columns = [self._columns[name][tokens] for name in (numerator, denominator)]
-        gap = self._gap(columns[0], columns[1], segments, self._selected_advantages(tokens, kept, segments))
-        return ValidTokens(gap, self._sequences[kept], tokens)
-
-    def _gap(self, a: Tensor, b: Tensor, segments: Segments, advantages: Advantages | None) -> GapTokens:
-        return GapTokens(a, b, segments, advantages, self.batch.derive)
-
-    @cached_property
-    def _sequences(self) -> Tensor:
-        return torch.nonzero(self.lengths).squeeze(1)
-
-    @cached_property
-    def _segments(self) -> Segments:
-        return Segments(self.lengths[self._sequences], self.batch.device)
-
-    @cached_property
-    def _columns(self) -> Mapping[str, Tensor]:
-        return {name: column[self.token_range] for name, column in self.batch.columns.items()}
-
-    @cached_property
-    def _advantages(self) -> Advantages | None:
+    def _advantages(self, segments: Segments) -> Advantages | None:
         values = self.batch.advantages
         if values is None:
             return None
-        if self.batch.advantages_a_token:
-            return Advantages(values[self.token_range], True, self._segments)
-        return Advantages(values[self.first : self.last][self._sequences.to(values.device)], False, self._segments)
+        a_token = self.batch.advantages_a_token
+        return Advantages(values[self.token_range if a_token else slice(self.first, self.last)], a_token, segments)
 
-    def _selected_advantages(self, tokens: Tensor, kept: Tensor, segments: Segments) -> Advantages | None:
-        whole = self._advantages
-        if whole is None:
-            return None
-        chosen = tokens if whole.a_token else kept.to(whole.values.device)
-        return Advantages(whole.values[chosen], whole.a_token, segments)
+
+def _settled(columns: list[Array]) -> tuple[list[Array], list[Array] | None]:
+    """The columns with 0 where not finite, in float64 where one is too large for float32; and what is finite."""
+    finite = None
+    ends = [end for column in columns if column.size for end in extremes(column)]
+    if not np.isfinite(ends).all():
+        finite = [np.isfinite(column) for column in columns]
+        columns = [np.where(mask, column, 0) for mask, column in zip(finite, columns, strict=True)]
+        ends = [end for column in columns if column.size for end in extremes(column)]
+    if np.abs(ends).max(initial=0.0) > LARGEST_FLOAT32_LOGPROB:
+        columns = [column.astype(np.float64) for column in columns]
+    return columns, finite
+
+
+def extremes(column: Array) -> tuple[float, float]:
+    """The smallest and the largest of some values, of which there are; NaN where any is NaN."""
+    with np.errstate(invalid="ignore"):
+        return float(column.min()), float(column.max())
 
 
 def _tensor(array: Array, device: torch.device) -> Tensor:
     return torch.from_numpy(np.require(array, requirements=["C", "A", "W"])).to(device, non_blocking=True)
-
-
-def _is_extreme(column: Tensor, finite: Tensor | None) -> bool:
-    values = column if finite is None else column[finite]
-    return bool(len(values)) and float(values.abs().amax()) > LARGEST_FLOAT32_LOGPROB

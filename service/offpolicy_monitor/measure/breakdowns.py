@@ -1,64 +1,57 @@
-"""Maker of breakdowns: tokens, sum d, |d|, d^2, k3 by bucket of each dimension and gap, and the cross terms of gaps.
+"""Breakdowns: tokens, sum d, |d|, d^2, k3 by bucket of each dimension and gap, and the cross terms of gaps.
 
-Dimensions of tokens share one joint cell number a token while their product stays small; dimensions of sequences add
-up the sums of sequences that exist anyway. Tables: `breakdown/<dimension>/<bucket>/<gap>` and `.../cross`.
+Dimensions of tokens share one joint cell number per token while their product stays small; dimensions of sequences add
+up the sums of sequences that exist anyway; where a whole batch is one bucket, its gaps' sums are the bucket's. Tables:
+`breakdown/<dimension>/<gap>` and `.../cross`; with the bucket in the path where the batch is one.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from torch import Tensor
 
+from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.cells import Cells, marginal
-from offpolicy_monitor.core.gap import GapTokens
-from offpolicy_monitor.measure.blocks import ValidTokens
 from offpolicy_monitor.measure.dimensions import Dimension, dimensions
-from offpolicy_monitor.summary.named import Table, Tables
+from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.breakdown import CROSS_KEYS, GAP_KEYS
-
-if TYPE_CHECKING:
-    from offpolicy_monitor.measure.tables import BlockView
+from offpolicy_monitor.summary.tables.buckets import constant_buckets
 
 #: Joint cells beyond this many cost more than another pass; the next dimension then starts a number of its own.
 MOST_CELLS: Final = 1 << 16
 
 
-def breakdowns(view: "BlockView") -> Tables:
-    """The breakdown tables of a block."""
+def breakdown_sums(view: BlockView) -> dict[str, Tensor]:
+    """[1 + columns, buckets] of each dimension; the columns are those of `_columns`, after a count of all."""
     found = list(dimensions(view.block, view.origin))
-    groups = [(group, _cells(group)) for group in _groups([d for d in found if d.a_token])]
-    of_sequences = [dimension for dimension in found if not dimension.a_token]
-    tables: dict[str, Table] = {}
-    for name, keys, valid, gap_columns, sequence_columns in _parts(view):
-        for group, cells in groups:
-            tables |= _of_tokens(name, keys, group, cells.selected(valid.tokens), gap_columns)
-        for dimension in of_sequences:
-            tables |= _of_sequences(name, keys, valid, dimension, sequence_columns)
-    return tables
+    of_tokens, of_sequences = _columns(view)
+    sums: dict[str, Tensor] = {}
+    for group in _groups([dimension for dimension in found if dimension.a_token]):
+        sums |= _summed(group, of_tokens)
+    return sums | _summed([dimension for dimension in found if not dimension.a_token], of_sequences)
 
 
-Part = tuple[str, Sequence[str], ValidTokens, Sequence[Tensor], Sequence[Tensor]]
+def _columns(view: BlockView) -> tuple[list[Tensor], list[Tensor]]:
+    """What is summed per token [T] and per sequence [N]: GAP_KEYS of each gap, the cross terms, and valid tokens.
 
-
-def _parts(view: "BlockView") -> Iterator[Part]:
-    """What is summed: each gap over its valid tokens, and cross terms over the tokens valid for all three."""
-    for name, valid in view.valid.items():
-        gap, columns = valid.gap, valid.gap.columns
-        a_token = (columns.log_ratio, columns.log_ratio_abs, columns.log_ratio_square, columns.k3)
-        a_sequence = (gap.sequence_sum, gap.sequence_abs_sum, gap.sequence_square_sum, gap.sequence_k3_sum)
-        yield name, GAP_KEYS, valid, a_token, a_sequence
-    if len(view.valid) < 3:
-        return
-    joint, other = view.block.jointly_valid("mismatch"), view.block.jointly_valid("staleness")
-    if joint is not None and other is not None:
-        yield "cross", CROSS_KEYS, joint, *_cross(joint.gap, other.gap)
-
-
-def _cross(mismatch: GapTokens, staleness: GapTokens) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-    product = mismatch.log_ratio * staleness.log_ratio
-    squares = mismatch.columns.log_ratio_square, staleness.columns.log_ratio_square
-    sums = mismatch.sequence_square_sum, staleness.sequence_square_sum
-    return (*squares, product), (*sums, mismatch.segments.sum(product))
+    The latter of each gap and of those valid for all, and per token only where some are not valid.
+    """
+    gaps, number = view.gaps, view.number
+    columns = gaps.columns
+    per_token = (columns.log_ratio, columns.log_ratio_abs, columns.log_ratio_square, columns.k3)
+    per_sequence = (gaps.sequence_sum, gaps.sequence_abs_sum, gaps.sequence_square_sum, gaps.sequence_k3_sum)
+    of_tokens, of_sequences = ([v for part in zip(*(s.unbind()[:number] for s in sums), strict=True) for v in part]
+                               for sums in (per_token, per_sequence))  # fmt: skip
+    if joint := view.block.batch.joint:
+        mismatch, staleness = joint["mismatch"], joint["staleness"]
+        product = columns.log_ratio[mismatch] * columns.log_ratio[staleness]
+        of_tokens += [columns.log_ratio_square[mismatch], columns.log_ratio_square[staleness], product]
+        square = gaps.sequence_square_sum
+        of_sequences += [square[mismatch], square[staleness], gaps.segments.sum(product)]
+    places = [*range(number), *([joint["mismatch"]] if joint else ())]
+    if gaps.valid is not None:
+        of_tokens += [gaps.valid[place].to(columns.k3.dtype) for place in places]
+    return of_tokens, [*of_sequences, *(gaps.counts[place] for place in places)]
 
 
 def _groups(found: Sequence[Dimension]) -> Iterator[list[Dimension]]:
@@ -78,33 +71,28 @@ def _groups(found: Sequence[Dimension]) -> Iterator[list[Dimension]]:
         yield group
 
 
-def _of_tokens(
-    name: str, keys: Sequence[str], group: Sequence[Dimension], cells: Cells, columns: Sequence[Tensor]
-) -> Tables:
-    sums, sizes = cells.sums(columns), [dimension.size for dimension in group]
-    tables: dict[str, Table] = {}
-    for place, dimension in enumerate(group):
-        tables |= _tables(name, keys, dimension, marginal(sums, sizes, place))
-    return tables
-
-
-def _cells(group: Sequence[Dimension]) -> Cells:
-    return Cells.joint([dimension.places for dimension in group], [dimension.size for dimension in group])
-
-
-def _of_sequences(
-    name: str, keys: Sequence[str], valid: ValidTokens, dimension: Dimension, columns: Sequence[Tensor]
-) -> Tables:
-    places = dimension.places[valid.sequences.to(dimension.places.device)]
-    sums = Cells(places, dimension.size).sums([valid.gap.segments.counts, *columns])[1:]
-    return _tables(name, keys, dimension, sums)
-
-
-def _tables(name: str, keys: Sequence[str], dimension: Dimension, sums: Tensor) -> Tables:
-    """[K, places] float64 -> a table a bucket that has tokens."""
-    rows = sums.T.cpu().tolist()
+def _summed(group: Sequence[Dimension], columns: Sequence[Tensor]) -> dict[str, Tensor]:
+    sizes = [dimension.size for dimension in group]
+    sums = Cells.joint([dimension.places for dimension in group], sizes).sums(columns)
     return {
-        f"breakdown/{dimension.name}/{bucket}/{name}": {"tokens": int(row[0]), **dict(zip(keys, row[1:], strict=True))}
-        for bucket, row in zip(dimension.buckets, rows, strict=False)
-        if row[0]
+        f"breakdown/{dimension.name}": marginal(sums, sizes, place)[:, : dimension.buckets]
+        for place, dimension in enumerate(group)
     }
+
+
+def breakdown_tables(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The tables of gaps with a token, and the cross terms' if some token is valid for all."""
+    gaps, tokens = view.block.batch.gaps, arrays["gaps/tokens"]
+    parts = [(place, gap, GAP_KEYS, place * len(GAP_KEYS)) for place, gap in enumerate(gaps) if tokens[place]]
+    if view.block.batch.joint and arrays["cross/tokens"]:
+        parts.append((len(gaps), "cross", CROSS_KEYS, len(gaps) * len(GAP_KEYS)))
+    columns = len(gaps) * len(GAP_KEYS) + (len(CROSS_KEYS) if view.block.batch.joint else 0)
+    for name, (counts, *sums) in ((name, arrays[name]) for name in arrays if name.startswith("breakdown/")):
+        for place, part, keys, first in parts:
+            valid = sums[columns + place] if len(sums) > columns else counts
+            yield f"{name}/{part}", {"tokens": valid, **dict(zip(keys, sums[first:], strict=False))}
+    for dimension, bucket in constant_buckets(view.origin.shard, view.origin.labels):
+        for place, part, keys, _ in parts:
+            record = {key: arrays[f"cross/{key}"] if part == "cross" else arrays[f"gaps/{key}"][place] for key in keys}
+            whole = arrays["cross/tokens"] if part == "cross" else tokens[place]
+            yield f"breakdown/{dimension}/{bucket}/{part}", {"tokens": whole, **record}

@@ -45,7 +45,7 @@ def compiled(path: Path, device: torch.device) -> Path:
     """Compile for columns of any length from FEWEST_TOKENS on, into one shared object; raises what torch raises."""
     columns = kernels.sample(max(kernels.TRIED), device)
     tokens = torch.export.Dim("tokens", min=kernels.FEWEST_TOKENS)
-    exported = torch.export.export(Columns(), columns, dynamic_shapes=({0: tokens}, {0: tokens}))
+    exported = torch.export.export(Columns(), columns, dynamic_shapes=({1: tokens}, {1: tokens}))
     aot_compile(exported.module(), columns, options={"aot_inductor.output_path": str(path), **options(device)})
     return path
 

@@ -3,7 +3,6 @@
 In the shape of what was sent: S sequences, and within each one entry a position, whatever the mask left out.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -11,47 +10,34 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
-from offpolicy_monitor.core.decision import Decision, keep_tokens, token_weights
-from offpolicy_monitor.core.gap import GapTokens
-from offpolicy_monitor.measure.blocks import Block, DeviceBatch, ValidTokens
+from offpolicy_monitor.core.corrections import Group, sequence_weights, token_weights
+from offpolicy_monitor.core.gap import Gaps, chosen
+from offpolicy_monitor.measure.blocks import Block, DeviceBatch
+from offpolicy_monitor.measure.decide import Decided
+from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.evaluation import RowDetail, SequenceColumns
 
 SEQUENCE_FIGURES: Final = ("log_geometric_ratio", "log_product_ratio", "abs_log_ratio_max", "k1", "k3")
 
 
-class SequenceFigures:
-    """For each gap its figures by sequence, NaN where a sequence has no valid token."""
-
-    def __init__(self, batch: RaggedBatch, loaded: DeviceBatch) -> None:
-        self._batch = batch
-        self._columns = {
-            gap: {name: np.full(batch.sequences, np.nan) for name in SEQUENCE_FIGURES} for gap in loaded.gaps
-        }
-
-    def add(self, block: Block) -> None:
-        """The figures of the block's sequences."""
-        for gap, columns in self._columns.items():
-            valid = block.valid(gap)
-            if valid is not None:
-                places = block.first + valid.sequences.numpy()
-                for name, values in _one_a_sequence(valid.gap).items():
-                    columns[name][places] = values.cpu().numpy()
-
-    def columns(self) -> SequenceColumns:
-        """All of them."""
-        return SequenceColumns(np.diff(self._batch.offsets), self._batch.sequence_ids, self._columns)
+def sequence_figures(view: BlockView) -> Tensor:
+    """[SEQUENCE_FIGURES, G, N] of a block, NaN where a sequence has no valid token."""
+    gaps = view.gaps
+    mean = gaps.sequence_mean
+    figures = (mean, gaps.sequence_sum, gaps.sequence_abs_max, -mean, gaps.mean(gaps.sequence_k3_sum))
+    return torch.stack([view.own(torch.where(gaps.filled, figure, torch.nan)) for figure in figures])
 
 
-def _one_a_sequence(gap: GapTokens) -> Mapping[str, Tensor]:
-    values = (
-        gap.sequence_mean,
-        gap.sequence_sum,
-        gap.sequence_abs_max,
-        -gap.sequence_mean,
-        gap.sequence_k3_sum / gap.segments.counts,
-    )
-    return dict(zip(SEQUENCE_FIGURES, values, strict=True))
+def sequence_columns(loaded: DeviceBatch, figures: Array | None) -> SequenceColumns:
+    """`sequence_figures` of all of a batch, in the shape of what was sent; None of one without a gap or a token."""
+    batch = loaded.source
+    columns = {gap: {name: np.full(batch.sequences, np.nan) for name in SEQUENCE_FIGURES} for gap in loaded.gaps}
+    if figures is not None:
+        for name, of_gaps in zip(SEQUENCE_FIGURES, figures, strict=True):
+            for gap, values in zip(loaded.gaps, of_gaps, strict=True):
+                columns[gap][name][loaded.sequences] = values
+    return SequenceColumns(np.diff(batch.offsets), batch.sequence_ids, columns)
 
 
 class Decisions:
@@ -59,33 +45,59 @@ class Decisions:
 
     def __init__(self, batch: RaggedBatch, row: MethodRow, by_token: bool) -> None:
         positions = int(batch.lengths.sum())
-        self._batch = batch
         self._keep_sequences = np.zeros(batch.sequences, np.uint8)
         self._keep = np.zeros(positions, np.uint8) if by_token else None
         self._weights = np.zeros(positions, np.float32) if by_token and row.method.reweights else None
 
-    def add(self, block: Block, valid: ValidTokens, decision: Decision) -> None:
-        """The decision about a block's valid tokens."""
-        keep = keep_tokens(valid.gap, decision)
-        kept = valid.gap.segments.selected(keep) > 0
-        self._keep_sequences[block.first + valid.sequences.numpy()] = kept.numpy()
-        if self._keep is None:
+    def add(self, block: Block, places: Array | slice, keep: Array, keep_sequences: Array) -> None:
+        """What is kept of a block's tokens, which are at these positions, and whether any is of each sequence."""
+        self._keep_sequences[block.sequences] = keep_sequences
+        if self._keep is not None:
+            self._keep[places] = keep
+
+    def weigh(self, places: Array | slice, weights: Array) -> None:
+        """The weights of a block's tokens."""
+        if self._weights is None:
             return
-        places = self._places(block, valid)
-        self._keep[places] = keep.cpu().numpy()
-        weights = token_weights(valid.gap, decision)
-        if self._weights is not None and weights is not None:
-            if self._weights.dtype != np.float64 and weights.dtype == torch.float64:
-                self._weights = self._weights.astype(np.float64)
-            self._weights[places] = weights.cpu().numpy()
+        if self._weights.dtype != np.float64 and weights.dtype == np.float64:
+            self._weights = self._weights.astype(np.float64)
+        self._weights[places] = weights
 
     def detail(self) -> RowDetail:
         """All of it."""
         return RowDetail(self._keep_sequences, self._keep, self._weights)
 
-    def _places(self, block: Block, valid: ValidTokens) -> Array:
-        """The positions as sent of a block's valid tokens."""
-        tokens = torch.arange(block.token_range.stop - block.token_range.start)
-        chosen = tokens if valid.tokens is None else valid.tokens.cpu()
-        places: Array = chosen.numpy() + block.token_range.start
-        return places if self._batch.positions is None else self._batch.positions[places]
+
+def add_decisions(block: Block, decided: Decided, decisions: list[Decisions]) -> None:
+    """Add what rows decided about a block to the decisions of each; `decisions` by the number of a row."""
+    places = _positions(block)
+    for name, group in decided.groups:
+        keep = _kept(block.gaps, group, name == "sequences")
+        any_kept = block.gaps.segments.max(keep) > 0
+        for row, kept, sequences in zip(group.rows, keep.cpu().numpy(), any_kept.cpu().numpy(), strict=True):
+            decisions[row].add(block, places, kept, sequences)
+        if group.drops < len(group.rules):
+            weights = _weights(block.gaps, group, name == "sequences").cpu().numpy()
+            for row, own in zip(group.rows[group.drops :], weights, strict=True):
+                decisions[row].weigh(places, own)
+
+
+def _kept(gaps: Gaps, group: Group, whole: bool) -> Tensor:
+    """[R, T] uint8: the valid tokens that each rule keeps; a rule that reweights keeps all."""
+    marked = gaps.segments.spread(group.marked) if whole else group.marked
+    drops = torch.arange(len(group.rules), device=marked.device)[:, None] < group.drops
+    keep = ~(marked & drops)
+    return (keep if gaps.valid is None else keep & chosen(gaps.valid, group.gaps)).to(torch.uint8)
+
+
+def _weights(gaps: Gaps, group: Group, whole: bool) -> Tensor:
+    """[R, T]: the weights of valid tokens, 0 at the others."""
+    weights = gaps.segments.spread(sequence_weights(gaps, group)[0]) if whole else token_weights(gaps, group)[0]
+    places = group.gaps[group.drops :]
+    return weights if gaps.valid is None else torch.where(chosen(gaps.valid, places), weights, 0.0)
+
+
+def _positions(block: Block) -> Array | slice:
+    """The positions as sent of a block's tokens."""
+    positions = block.batch.source.positions
+    return block.token_range if positions is None else positions[block.token_range]

@@ -8,18 +8,20 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from offpolicy_monitor.batch import Origin
-from offpolicy_monitor.measure.blocks import DeviceBatch
-from offpolicy_monitor.measure.decide import Decider, applicable
-from offpolicy_monitor.measure.detail import Decisions, SequenceFigures
+from offpolicy_monitor.batch import Array, Origin
+from offpolicy_monitor.core.decision import masked_in_sequences
+from offpolicy_monitor.measure.blocks import Block, DeviceBatch
+from offpolicy_monitor.measure.corrections import Record, no_drops, row_records, row_sums
+from offpolicy_monitor.measure.decide import Decider, Structure, applicable
+from offpolicy_monitor.measure.detail import Decisions, add_decisions, sequence_columns, sequence_figures
 from offpolicy_monitor.measure.slices import Slices
-from offpolicy_monitor.measure.summarise import method_sums, no_drops, started, summarise_block
+from offpolicy_monitor.measure.summarise import Views, block_sums, summary_of
 from offpolicy_monitor.measure.tables import OF_DATA
+from offpolicy_monitor.measure.totals import Totals
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.evaluation import Evaluation
 from offpolicy_monitor.summary.method import MethodSummary
-from offpolicy_monitor.summary.named import Parts, summary_of
-from offpolicy_monitor.summary.step import StepSummary, finite
+from offpolicy_monitor.summary.step import finite
 
 Detail = Literal["none", "sequence", "token"]
 #: Tokens times rows that one slice decides at most (some 30 ms), unless one row has more.
@@ -33,45 +35,55 @@ def evaluation(
 ) -> Slices[Evaluation]:
     """The answer; rows whose gap or advantages were not sent are left out, and their names may repeat."""
     batch, rows = loaded.source, applicable(wanted, loaded)
-    decider, nothing = Decider(rows, loaded), Decider((), loaded)
-    summary = started(loaded, (), origin)
-    tried = _tried(rows, {place: no_drops(row) for place, row in enumerate(rows)})
-    decisions = [] if detail == "none" else [Decisions(batch, row, detail == "token") for row in rows]
-    sequences = None if detail == "none" else SequenceFigures(batch, loaded)
-    for block in loaded.blocks(block_tokens):
-        summary = summary.merge(summarise_block(block, nothing, origin, OF_DATA, None))
-        if sequences is not None:
-            sequences.add(block)
+    views, asked = Views(loaded, (), origin, OF_DATA), Rows(loaded, rows, detail, block_tokens)
+    totals = Totals()
+    for view in views.of_blocks(block_tokens):
+        totals.add(block_sums(view, OF_DATA, {} if detail == "none" else {"sequences": sequence_figures(view)}))
         yield
-        done, sums = 0, {}
-        for place, row in enumerate(rows):
-            valid = block.valid(row.gap)
-            if valid is None:
-                continue
-            decision = decider.decide(place, valid.gap)
-            sums[place] = method_sums(row, valid.gap, decision)
-            if decisions:
-                decisions[place].add(block, valid, decision)
-            done += valid.gap.segments.tokens + ROW_TOKENS
-            if done >= SLICE_TOKENS:
-                done = 0
-                yield
-        tried = tried.merge(_tried(rows, sums))
+        yield from asked.add(view.block)
+    arrays = totals.arrays()
+    summary = summary_of(views, arrays, OF_DATA, None)
     return Evaluation(
         summary.figures(),
-        [_figures(row, tried.methods[str(place)]) for place, row in enumerate(rows)],
+        asked.figures(arrays),
         np.concatenate([[0], np.cumsum(batch.lengths)]).astype(np.int64),
-        [row.detail() for row in decisions] if sequences is not None else None,
-        sequences.columns() if sequences is not None else None,
+        None if detail == "none" else [row.detail() for row in asked.decisions],
+        None if detail == "none" else sequence_columns(loaded, arrays.get("sequences")),
     )
 
 
-def _tried(rows: Sequence[MethodRow], sums: Mapping[int, Mapping[str, float]]) -> StepSummary:
-    """A summary of rows alone, called by their places: their names may repeat."""
-    specs = {str(place): rows[place].spec for place in sums}
-    return summary_of(Parts(methods={str(place): found for place, found in sums.items()}, specs=specs))
+class Rows:
+    """The rows that were asked for, in the parts that one slice decides."""
+
+    def __init__(self, loaded: DeviceBatch, rows: Sequence[MethodRow], detail: Detail, block_tokens: int) -> None:
+        self._batch, self._rows, self._decider = loaded, rows, Decider(rows, loaded)
+        self.decisions = [] if detail == "none" else [Decisions(loaded.source, row, detail == "token") for row in rows]
+        step = max(1, SLICE_TOKENS // (min(block_tokens, loaded.source.tokens) + ROW_TOKENS))
+        self._parts = [slice(first, first + step) for first in range(0, len(rows), step)]
+        self._totals = [Totals() for _ in self._parts]
+        self._structures: list[Structure] = []
+
+    def add(self, block: Block) -> Slices[None]:
+        """Decide about a block, with a stop after each part."""
+        structures = []
+        for part, totals in zip(self._parts, self._totals, strict=True):
+            found = self._decider.decide(block, part)
+            masked = {name: masked_in_sequences(block.gaps, group, name == "sequences") for name, group in found.groups}
+            totals.add(row_sums(block.gaps, found, masked))
+            if self.decisions:
+                add_decisions(block, found, self.decisions)
+            structures.append(found.structure)
+            yield
+        self._structures = structures
+
+    def figures(self, arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
+        """Of each row in the order asked; the arrays are those of the gaps."""
+        records: dict[int, Record] = {}
+        for totals, structure in zip(self._totals if arrays else (), self._structures, strict=True):
+            records |= row_records({**arrays, **totals.arrays()}, structure, self._rows, self._batch)
+        return [_figures(row, records.get(place, no_drops(row))) for place, row in enumerate(self._rows)]
 
 
-def _figures(row: MethodRow, method: MethodSummary) -> dict[str, Any]:
-    figures: dict[str, Any] = finite({"name": row.name, **(method.figures() or {})})
+def _figures(row: MethodRow, record: Record) -> dict[str, Any]:
+    figures: dict[str, Any] = finite({"name": row.name, **(MethodSummary(row.spec, record).figures() or {})})
     return figures

@@ -13,6 +13,8 @@ from torch import Tensor
 from offpolicy_monitor.core.columns import TokenColumns, token_columns
 from offpolicy_monitor.core.gap import Derive
 
+#: How many gaps it computes at a time: all that there are.
+GAPS: Final = 3
 #: Below this many tokens the compiled form saves nothing; it was never tried there.
 FEWEST_TOKENS: Final = 1 << 13
 #: Lengths that it is tried on.
@@ -27,8 +29,8 @@ def load(path: Path, device: torch.device) -> Derive:
     runner = _runner(path, device)
 
     def derive(a: Tensor, b: Tensor) -> TokenColumns:
-        """Long float32 columns by the compiled form: it looks at no dtype or length itself."""
-        if len(a) < FEWEST_TOKENS or a.shape != b.shape or not (_fits(a, device) and _fits(b, device)):
+        """Long float32 columns of three gaps by the compiled form: it looks at no dtype or shape itself."""
+        if a.shape != b.shape or not (_fits(a, device) and _fits(b, device)):
             return token_columns(a, b)
         return TokenColumns(*runner.run([a, b]))
 
@@ -38,8 +40,8 @@ def load(path: Path, device: torch.device) -> Derive:
 
 
 def sample(tokens: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Two columns of log-probs [tokens] whose ratios are on both sides of 1."""
-    a = torch.linspace(-3.0, -0.01, tokens, device=device)
+    """Log-probs of the numerators and the denominators of gaps [GAPS, tokens] whose ratios are on both sides of 1."""
+    a = torch.linspace(-3.0, -0.01, GAPS * tokens, device=device).view(GAPS, tokens)
     return a, a * torch.linspace(0.9, 1.1, tokens, device=device)
 
 
@@ -52,7 +54,8 @@ def _runner(path: Path, device: torch.device) -> Any:
 
 def _fits(column: Tensor, device: torch.device) -> bool:
     aligned = device.type == "cpu" or column.data_ptr() % ALIGNMENT == 0
-    return aligned and column.dtype == torch.float32 and column.device.type == device.type and column.is_contiguous()
+    shaped = column.ndim == 2 and len(column) == GAPS and column.shape[1] >= FEWEST_TOKENS and column.is_contiguous()
+    return aligned and shaped and column.dtype == torch.float32 and column.device.type == device.type
 
 
 def _try(derive: Derive, tokens: int, device: torch.device) -> None:

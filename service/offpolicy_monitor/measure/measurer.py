@@ -26,9 +26,9 @@ from offpolicy_monitor.summary.step import StepSummary
 
 Result = TypeVar("Result")
 
-#: Tokens a block: fewer fit a CPU's caches better, more share the cost of some 1,700 calls a block, which weighs more.
-CPU_BLOCK_TOKENS: Final = 1 << 18
-GPU_BLOCK_TOKENS: Final = 1 << 24
+#: Tokens a block: fewer fit a CPU's caches better, more share the cost of some 600 calls a block.
+CPU_BLOCK_TOKENS: Final = 1 << 17
+GPU_BLOCK_TOKENS: Final = 1 << 22
 SMALLEST_BLOCK_TOKENS: Final = 1 << 14
 
 

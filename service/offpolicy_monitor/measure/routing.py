@@ -1,25 +1,24 @@
-"""Maker of routing tables: how often the experts of two policies differ, and what the tokens hold on which they do.
+"""Routing tables: how often the experts of two policies differ, and what the tokens hold on which they do.
 
-A gap's tokens are its valid ones, or all under the mask where its log-probs were not sent. Tables, of every gap whose
-two expert arrays were sent: `routing/<gap>/counts/<layers>/<k>`, `routing/<gap>/missing/<layers>/<k>` (by layer), and
-with log-probs `routing/<gap>/agreeing`, `.../changed` and `.../trend`. It knows nothing of what is answered.
+A gap's tokens are its valid ones, or all under the mask where its log-probs were not sent. Expert ids are compared on
+the host (core.routing), once for all blocks. Tables, of every gap whose two expert arrays were sent:
+`routing/<gap>/counts/<layers>/<k>`, `routing/<gap>/missing/<layers>/<k>` (by layer), and with log-probs
+`routing/<gap>/agreeing`, `.../changed` and `.../trend`. It knows nothing of what is answered.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from offpolicy_monitor.batch import Array
+from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.core.cells import Cells
-from offpolicy_monitor.core.gap import GapTokens
-from offpolicy_monitor.core.routing import routing_sums
-from offpolicy_monitor.summary.named import Table, Tables
+from offpolicy_monitor.core.routing import RoutingSums, routing_sums
+from offpolicy_monitor.measure.blocks import GAP_COLUMNS
+from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.routing import PART_KEYS, PREFIX
-
-if TYPE_CHECKING:
-    from offpolicy_monitor.measure.tables import BlockView
 
 #: gap -> (experts of its numerator policy, experts of its denominator policy)
 EXPERT_COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
@@ -29,65 +28,75 @@ EXPERT_COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def routing(view: "BlockView") -> Tables:
-    """The routing tables of a block; none where fewer than two expert arrays were sent."""
-    source, span = view.block.batch.source, view.block.token_range
-    tables: dict[str, Table] = {}
+def compared(batch: RaggedBatch) -> dict[str, RoutingSums]:
+    """What differs by gap, over its valid tokens; of gaps whose two expert arrays were sent and that have a token."""
+    found = {}
     for gap, names in EXPERT_COLUMNS.items():
-        if source.columns.keys() >= set(names) and (gap in view.valid or gap not in view.block.batch.gaps):
-            tables |= _of_gap(view, gap, *(source.columns[name][span] for name in names))
-    return tables
+        if batch.columns.keys() >= set(names) and batch.tokens:
+            valid = _valid(batch, gap)
+            if valid is None or valid.any():
+                found[gap] = routing_sums(batch.columns[names[0]], batch.columns[names[1]], valid)
+    return found
 
 
-def _of_gap(view: "BlockView", gap: str, a: Array, b: Array) -> Tables:
-    """The tables of one gap: a, b [T, layers, k] are the experts of the block's tokens."""
-    valid = view.valid.get(gap)
-    chosen = None
-    if valid is not None and valid.tokens is not None:
-        chosen = np.zeros(len(a), bool)
-        chosen[valid.tokens.cpu().numpy()] = True
-    sums = routing_sums(a, b, chosen)
-    layers = sums.changed_layers if chosen is None else sums.changed_layers[chosen]
+def _valid(batch: RaggedBatch, gap: str) -> Array | None:
+    """[T] bool: the gap's valid tokens; None for all."""
+    pair = [batch.columns[name] for name in GAP_COLUMNS[gap] if name in batch.columns]
+    valid: Array = np.logical_and(*map(np.isfinite, pair)) if len(pair) == 2 else np.ones(0, bool)
+    return None if valid.all() else valid
+
+
+def routing_part_sums(view: BlockView) -> dict[str, Tensor]:
+    """[4 + 1, layers + 1] of each gap: k3, d^2, |d|, sqrt|d| and valid tokens by how many layers of a token differ."""
+    found = {}
+    for gap, routed in view.routed.items():
+        if gap in view.block.batch.gaps:
+            place = view.block.batch.gaps.index(gap)
+            changed = torch.from_numpy(routed.changed_layers[view.block.token_range]).to(view.block.batch.device)
+            columns = view.gaps.columns
+            size = columns.log_ratio_abs[place]
+            valid = torch.ones_like(size) if view.valid is None else view.valid[place].to(size.dtype)
+            parts = (columns.k3[place], columns.log_ratio_square[place], size, size.sqrt(), valid)
+            found[f"routing/{gap}"] = Cells(changed, len(routed.missing) + 1).sums(parts)[1:]
+    return found
+
+
+def routing_tables(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The tables of the gaps whose experts were compared."""
+    for gap, routed in view.routed.items():
+        tokens = view.block.batch.source.tokens
+        if gap in view.block.batch.gaps:
+            tokens = int(arrays["gaps/tokens"][view.block.batch.gaps.index(gap)])
+        yield from _counts(gap, routed, tokens, view.block.batch.source.columns[EXPERT_COLUMNS[gap][0]].shape[2])
+        if f"routing/{gap}" in arrays:
+            yield from _divided(gap, arrays[f"routing/{gap}"])
+
+
+def _counts(gap: str, routed: RoutingSums, tokens: int, k: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Integers alone; no table by layer where nothing differs."""
+    layers = len(routed.missing)
+    changed = int(np.count_nonzero(routed.changed_layers))
+    total = int(routed.changed_layers.sum(dtype=np.int64))
+    yield f"{PREFIX}/{gap}/counts/{layers}/{k}", {"tokens": tokens, "changed_tokens": changed, "changed_layers": total}
+    if routed.missing.any():
+        yield f"{PREFIX}/{gap}/missing/{layers}/{k}", {"": routed.missing}
+
+
+def _divided(gap: str, sums: Array) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Sums of tokens where all layers agree and where some do not, and those that a line on their number needs."""
     prefix = f"{PREFIX}/{gap}"
-    tables = _counts(prefix, a.shape[1:], sums.missing, layers)
-    return tables if valid is None else {**tables, **_divided(prefix, valid.gap, layers, a.shape[1])}
-
-
-def _counts(prefix: str, inner: tuple[int, ...], missing: Array, changed_layers: Array) -> Tables:
-    """Integers alone; layers without a difference have no entry."""
-    if not len(changed_layers):
-        return {}
-    layers, k = inner
-    counts = {
-        "tokens": len(changed_layers),
-        "changed_tokens": int(np.count_nonzero(changed_layers)),
-        "changed_layers": int(changed_layers.sum()),
-    }
-    by_layer = {str(layer): int(missing[layer]) for layer in np.flatnonzero(missing).tolist()}
-    tables: dict[str, Table] = {f"{prefix}/counts/{layers}/{k}": counts}
-    return {**tables, f"{prefix}/missing/{layers}/{k}": by_layer} if by_layer else tables
-
-
-def _divided(prefix: str, gap: GapTokens, changed_layers: Array, layers: int) -> Tables:
-    """Sums of a gap's tokens where all layers agree and where some do not, and those that a line on their number needs.
-
-    changed_layers [T] int16: c, how many layers of each valid token differ.
-    """
-    cells = Cells(torch.from_numpy(changed_layers).to(gap.log_ratio.device), layers + 1)
-    columns = gap.columns
-    size = columns.log_ratio_abs
-    sums = cells.sums((columns.k3, columns.log_ratio_square, size, size.sqrt())).cpu().numpy()
-    tables: dict[str, Table] = {}
     for name, part in (("agreeing", sums[:, :1]), ("changed", sums[:, 1:])):
-        tokens, *values = part.sum(1).tolist()
+        *values, tokens = part.sum(1).tolist()
         if tokens:
-            tables[f"{prefix}/{name}"] = {"tokens": int(tokens), **dict(zip(PART_KEYS, values, strict=True))}
-    c = np.arange(layers + 1)
-    if f"{prefix}/changed" in tables:
-        tables[f"{prefix}/trend"] = {
-            "layers": int(c @ sums[0]),
-            "layers_square": int(c**2 @ sums[0]),
-            "layers_moment": float(c @ sums[2]),
-            "layers_root": float(c @ sums[4]),
-        }
-    return tables
+            yield f"{prefix}/{name}", {"tokens": tokens, **dict(zip(PART_KEYS, values, strict=True))}
+    c, (_, squares, _, roots, tokens_by_layers) = np.arange(sums.shape[1]), sums
+    if tokens_by_layers[1:].any():
+        yield (
+            f"{prefix}/trend",
+            {
+                "layers": int(c @ tokens_by_layers),
+                "layers_square": int(c**2 @ tokens_by_layers),
+                "layers_moment": float(c @ squares),
+                "layers_root": float(c @ roots),
+            },
+        )

@@ -1,38 +1,37 @@
-"""RaggedBatch -> StepSummary: sums of core become the named sums of summary, block by block.
+"""RaggedBatch -> StepSummary: arrays that blocks of a batch add up to, and from them the tables of a summary.
 
-A block's summary is a StepSummary like any other, and a batch's is the merge of its blocks'. This package is the only
-place that knows both core and summary.
+The device is asked once, after the last block. This package is the only place that knows both core and summary.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
 
+import numpy as np
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array, Origin
-from offpolicy_monitor.core.decision import Decision, decision_sums
-from offpolicy_monitor.core.gap import GapTokens
-from offpolicy_monitor.core.gap_sums import cross_sums, sequence_sums, tiny_probability_sums, to_floats, token_sums
-from offpolicy_monitor.core.histogram import bin_counts
-from offpolicy_monitor.measure.bins import histogram_bins, layout
-from offpolicy_monitor.measure.blocks import Block, DeviceBatch, ValidTokens
-from offpolicy_monitor.measure.counts import batch_sums, lag_sums
+from offpolicy_monitor.measure.blocks import Block, DeviceBatch
+from offpolicy_monitor.measure.corrections import row_records, row_sums, row_tables
+from offpolicy_monitor.measure.counts import batch_tables
 from offpolicy_monitor.measure.decide import Decider, applicable
-from offpolicy_monitor.measure.tables import BlockView, Maker, tables_of
-from offpolicy_monitor.measure.worst import worst
+from offpolicy_monitor.measure.gaps import gap_sums, gap_tables
+from offpolicy_monitor.measure.routing import compared
+from offpolicy_monitor.measure.tables import ROUTING, Maker, Named
+from offpolicy_monitor.measure.totals import Sums, Totals
+from offpolicy_monitor.measure.view import BlockView
+from offpolicy_monitor.measure.worst import figures_of_sequences, worst
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.summary.method import Spec
-from offpolicy_monitor.summary.named import Parts, summary_of
+from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.gap import GAP, HISTOGRAMS
+from offpolicy_monitor.summary.layout import LAYOUT
+from offpolicy_monitor.summary.method import METHOD, SIDES
+from offpolicy_monitor.summary.rows import Table
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables.worst import Worst
 
-#: Groups of core.advantages.sign_groups; histograms of batches without advantages go under `unknown`.
-ADVANTAGE_SIGNS: Final = ("negative", "zero", "positive")
-UNKNOWN_SIGN: Final = "unknown"
-
-#: A block whose probabilities sum up to less has them summed in float64: float32 holds none below 1e-38 well, which in
-#: any other block are nothing beside the rest.
-TINY_PROBABILITIES: Final = 1e-30
+#: What a row that has an extreme holds before any token.
+_NOTHING = {"min": np.inf, "max": -np.inf}
 
 
 def summarise(
@@ -47,93 +46,73 @@ def summarise(
 
     `keep_worst` sequences of each ranking of the worst keep raw log-probs; None looks for no worst sequences.
     """
-    rows = applicable(rows, loaded)
-    decider = Decider(rows, loaded)
-    summary = started(loaded, rows, origin)
-    for block in loaded.blocks(block_tokens):
-        summary = summary.merge(summarise_block(block, decider, origin, makers, keep_worst))
-    return summary
+    views = Views(loaded, applicable(rows, loaded), origin, makers)
+    totals = Totals()
+    for view in views.of_blocks(block_tokens):
+        each = {} if keep_worst is None else {"figures": figures_of_sequences(view)}
+        totals.add(block_sums(view, makers, each))
+    return summary_of(views, totals.arrays(), makers, keep_worst)
 
 
-def started(loaded: DeviceBatch, rows: Sequence[MethodRow], origin: Origin) -> StepSummary:
-    """The summary before any block: counts of the whole batch, and every gap and row without tokens."""
-    batch = {**batch_sums(loaded.source, loaded), **lag_sums(loaded.source, origin.policy_version)}
-    methods = {row.name: no_drops(row) for row in rows}
-    return summary_of(Parts(batch, {gap: {} for gap in loaded.gaps}, methods=methods, specs=_specs(rows)))
+class Views:
+    """The views of a batch's blocks, and the last of them, by which arrays are named."""
+
+    def __init__(self, loaded: DeviceBatch, rows: Sequence[MethodRow], origin: Origin, makers: Sequence[Maker]) -> None:
+        self.batch, self.decider, self.origin = loaded, Decider(rows, loaded), origin
+        self._routed = compared(loaded.source) if ROUTING in makers else {}
+        self.last = self._view(Block(loaded, 0, 0))
+
+    def of_blocks(self, block_tokens: int) -> Iterator[BlockView]:
+        """One view a block, in order; none where no gap was sent."""
+        for block in self.batch.blocks(block_tokens) if self.batch.gaps else ():
+            self.last = self._view(block)
+            yield self.last
+
+    def _view(self, block: Block) -> BlockView:
+        return BlockView(block, self.decider, self.origin, self._routed)
 
 
-def summarise_block(
-    block: Block, decider: Decider, origin: Origin, makers: Sequence[Maker], keep_worst: int | None
+def block_sums(view: BlockView, makers: Sequence[Maker], each: Mapping[str, Tensor]) -> Sums:
+    """Everything that a block adds to its batch: gaps, rows, tables, and what is kept `each` sequence."""
+    gaps, rows = gap_sums(view), row_sums(view.gaps, view.decided, view.masked)
+    tables = {name: array for maker in makers for name, array in maker.sums(view).items()}
+    return Sums({**gaps.sum, **rows.sum, **tables}, gaps.min, {**gaps.max, **rows.max}, each)
+
+
+def summary_of(
+    views: Views, arrays: Mapping[str, Array], makers: Sequence[Maker], keep_worst: int | None
 ) -> StepSummary:
-    """The summary of one block: gaps, methods, cross terms, tables and the worst sequences."""
-    valid = {gap: tokens for gap in block.batch.gaps if (tokens := block.valid(gap)) is not None}
-    bins = {gap: histogram_bins(tokens.gap.log_ratio) for gap, tokens in valid.items()}
-    decisions = [
-        (row, decider.decide(place, valid[row.gap].gap)) for place, row in enumerate(decider.rows) if row.gap in valid
-    ]
-    view = BlockView(block, valid, bins, decisions, origin)
-    return summary_of(
-        Parts(
-            {},
-            {name: gap_sums(tokens.gap) for name, tokens in valid.items()},
-            {name: _histograms(tokens.gap, bins[name]) for name, tokens in valid.items()},
-            {row.name: method_sums(row, valid[row.gap].gap, decision) for row, decision in decisions},
-            _specs(row for row, _ in decisions),
-            _cross(block, valid),
-            tables_of(view, makers),
-            Worst() if keep_worst is None else worst(view, keep_worst),
-        )
-    )
+    """The summary that a batch's arrays are."""
+    tables = dict(_tables(views, arrays, makers))
+    specs = {row.name: row.spec for row in views.decider.rows}
+    found = Worst() if keep_worst is None or not arrays else worst(
+        views.batch, arrays["figures"], views.origin.shard, keep_worst
+    )  # fmt: skip
+    return StepSummary(Arrays.of(LAYOUT, tables), specs, found)
 
 
-def gap_sums(gap: GapTokens) -> dict[str, float]:
-    """Sums of one gap over a block."""
-    sums = to_floats({**token_sums(gap), **sequence_sums(gap)})
-    if min(sums["p"], sums["q"]) < TINY_PROBABILITIES:
-        sums |= to_floats(tiny_probability_sums(gap))
-    return {"tokens": gap.segments.tokens, "sequences": gap.segments.sequences, **sums}
+def _tables(views: Views, arrays: Mapping[str, Array], makers: Sequence[Maker]) -> Named:
+    view, batch, rows = views.last, views.batch, views.decider.rows
+    yield from batch_tables(batch.source, views.origin.policy_version)
+    if arrays:
+        yield from gap_tables(arrays, batch)
+        yield from row_tables(row_records(arrays, view.decided.structure, rows, batch), rows)
+    else:
+        yield from _nothing(batch, rows)
+    for maker in makers:
+        if arrays or maker.gapless:
+            yield from maker.tables(arrays, view)
 
 
-def method_sums(row: MethodRow, gap: GapTokens, decision: Decision) -> dict[str, float]:
-    """Sums of one row's decision over a block."""
-    counts = {"tokens": gap.segments.tokens, "sequences": gap.segments.sequences}
-    return {**counts, **to_floats(decision_sums(gap, decision, row.two_sided))}
+def _nothing(batch: DeviceBatch, rows: Sequence[MethodRow]) -> Named:
+    """Every gap and row of a batch without a token."""
+    for gap in batch.gaps:
+        for table in (GAP, HISTOGRAMS):
+            yield table.path.format(gap=gap), _zeros(table)
+    for row in rows:
+        for table in (METHOD, SIDES) if row.two_sided else (METHOD,):
+            yield table.key.format(row=quote(row.name, safe="")), _zeros(table)
 
 
-def no_drops(row: MethodRow) -> dict[str, float]:
-    """The row's sums before any token: its counts are 0, and adding them changes nothing."""
-    names = ["masked_tokens", "masked_sequences", "touched_sequences"]
-    if row.two_sided:
-        names += ["masked_low_tokens", "masked_high_tokens"]
-    return dict.fromkeys(names, 0)
-
-
-def _specs(rows: Iterable[MethodRow]) -> dict[str, Spec | None]:
-    return {row.name: row.spec for row in rows}
-
-
-def _histograms(gap: GapTokens, token_bins: Tensor) -> dict[str, Array]:
-    advantages = gap.advantages
-    token_groups = None if advantages is None else advantages.sign_groups
-    sequence_groups = None if advantages is None else advantages.sequence_sign_groups
-    return {
-        **_histogram("log_ratio", token_bins, token_groups),
-        **_histogram("log_geometric_ratio", histogram_bins(gap.sequence_mean), sequence_groups),
-        **_histogram("log_product_ratio", histogram_bins(gap.sequence_sum), sequence_groups),
-    }
-
-
-def _histogram(quantity: str, bins: Tensor, groups: Tensor | None) -> dict[str, Array]:
-    names = (UNKNOWN_SIGN,) if groups is None else ADVANTAGE_SIGNS
-    counts = bin_counts(bins, groups, len(names), layout(bins.device)).cpu().numpy()
-    return {f"{quantity}/{name}": row for name, row in zip(names, counts, strict=True)}
-
-
-def _cross(block: Block, valid: Mapping[str, ValidTokens]) -> dict[str, float]:
-    if len(valid) < 3:
-        return {}
-    mismatch, staleness = block.jointly_valid("mismatch"), block.jointly_valid("staleness")
-    if mismatch is None or staleness is None:
-        return {}
-    sums = to_floats(cross_sums(mismatch.gap, staleness.gap))
-    return {"tokens": mismatch.gap.segments.tokens, **sums}
+def _zeros(table: Table) -> dict[str, Any]:
+    return {row.name: np.full([int(size) for size in row.shape], _NOTHING.get(row.merge, 0)) for row in table.rows}

@@ -1,53 +1,63 @@
-"""The makers of tables: what is kept of a block beyond the core figures, one maker an idea.
+"""The makers of tables: what is kept of a batch beyond the core figures, one maker an idea.
 
-A maker is a pure function of a block and what was decided about it; its tables are added up over blocks, shards and
-steps. A new maker is a row here, and a reader of its tables in summary.
+A maker adds up arrays on the device, block by block, and names on the host what they came to. A new maker is a row
+here, and a reader of its tables in summary.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from torch import Tensor
 
-from offpolicy_monitor.batch import Origin
-from offpolicy_monitor.core.decision import Decision
-from offpolicy_monitor.measure.advantages import weighted
-from offpolicy_monitor.measure.anchors import anchors
-from offpolicy_monitor.measure.blocks import Block, ValidTokens
-from offpolicy_monitor.measure.breakdowns import breakdowns
-from offpolicy_monitor.measure.lengths import lengths
-from offpolicy_monitor.measure.routing import routing
-from offpolicy_monitor.measure.signature import signature
-from offpolicy_monitor.measure.versions import version_spans
-from offpolicy_monitor.measure.whatif import whatif
-from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.summary.named import Tables
+from offpolicy_monitor.batch import Array
+from offpolicy_monitor.measure.advantages import weighted_sums, weighted_tables
+from offpolicy_monitor.measure.anchors import anchor_sums, anchor_tables
+from offpolicy_monitor.measure.breakdowns import breakdown_sums, breakdown_tables
+from offpolicy_monitor.measure.lengths import length_sums, length_tables
+from offpolicy_monitor.measure.routing import routing_part_sums, routing_tables
+from offpolicy_monitor.measure.signature import signature_sums, signature_tables
+from offpolicy_monitor.measure.versions import version_tables
+from offpolicy_monitor.measure.view import BlockView
+from offpolicy_monitor.measure.whatif import whatif_sums, whatif_tables
+
+#: Tables by the keys that summary.layout declares, each with all of its rows.
+Named = Iterator[tuple[str, Mapping[str, Any]]]
 
 
-@dataclass(frozen=True, eq=False)
-class BlockView:
-    """A block, the valid tokens of each gap that has any, what each row decided about its gap, and the origin.
+class Maker(NamedTuple):
+    """An idea of what is kept.
 
-    log_ratio_bins  gap -> [T] int32: the bins of summary.histogram in which the valid tokens' log-ratios lie
+    sums    of a block: arrays that add up over blocks, by names of their own
+    tables  of what they came to, and any view of the batch
+    gapless whether there are tables without a gap too
     """
 
-    block: Block
-    valid: Mapping[str, ValidTokens]
-    log_ratio_bins: Mapping[str, Tensor]
-    decisions: Sequence[tuple[MethodRow, Decision]]
-    origin: Origin
+    name: str
+    sums: Callable[[BlockView], Mapping[str, Tensor]]
+    tables: Callable[[Mapping[str, Array], BlockView], Named]
+    gapless: bool = False
 
 
-Maker = Callable[[BlockView], Tables]
+def _versions(arrays: Mapping[str, Array], view: BlockView) -> Named:
+    """On the host alone: versions are no log-probs."""
+    return version_tables(view.block.batch.source, view.origin.policy_version)
+
+
+def _nothing(view: BlockView) -> Mapping[str, Tensor]:
+    return {}
+
+
+BREAKDOWNS: Final = Maker("breakdowns", breakdown_sums, breakdown_tables)
+VERSIONS: Final = Maker("versions", _nothing, _versions, gapless=True)
+WEIGHTED: Final = Maker("advantages", weighted_sums, weighted_tables)
+SIGNATURE: Final = Maker("signature", signature_sums, signature_tables)
+ROUTING: Final = Maker("routing", routing_part_sums, routing_tables, gapless=True)
+ANCHORS: Final = Maker("anchors", anchor_sums, anchor_tables)
+LENGTHS: Final = Maker("lengths", length_sums, length_tables)
+WHATIF: Final = Maker("whatif", whatif_sums, whatif_tables)
 
 #: Tables of the data: made of every batch.
-OF_DATA: Final[tuple[Maker, ...]] = (breakdowns, version_spans, weighted, signature, routing)
+OF_DATA: Final[tuple[Maker, ...]] = (BREAKDOWNS, VERSIONS, WEIGHTED, SIGNATURE, ROUTING)
 
 #: Tables of the rows' decisions: made of ingested batches, whose rows are few.
-OF_METHODS: Final[tuple[Maker, ...]] = (anchors, lengths, whatif)
-
-
-def tables_of(view: BlockView, makers: Sequence[Maker]) -> Tables:
-    """All tables of a block."""
-    return {path: table for make in makers for path, table in make(view).items()}
+OF_METHODS: Final[tuple[Maker, ...]] = (ANCHORS, LENGTHS, WHATIF)

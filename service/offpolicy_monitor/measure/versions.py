@@ -1,44 +1,42 @@
-"""Maker of version spans: how many runs of one policy version sequences hold, and how old sequences are.
+"""Version spans: how many runs of one policy version sequences hold, and how old sequences are.
 
 A span is a run of tokens of one known version inside one sequence. Tables: `versions/spans` and `versions/lag`, a
 histogram of the whole lag of sequences (the floor of the mean over their tokens of known version).
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
-from offpolicy_monitor.summary.named import Tables
-
-if TYPE_CHECKING:
-    from offpolicy_monitor.measure.tables import BlockView
+from offpolicy_monitor.batch import Array, RaggedBatch
 
 
-def version_spans(view: "BlockView") -> Tables:
-    """The version tables of a block; none where versions were not sent."""
-    source, block = view.block.batch.source, view.block
-    versions = source.columns.get("policy_versions")
-    lengths = block.lengths.numpy()
-    if versions is None or not lengths.sum():
-        return {}
-    a_token = "policy_versions" in source.a_token
-    if a_token:
-        values = versions[block.token_range].astype(np.int64)
-    else:
-        values = np.repeat(versions[block.first : block.last].astype(np.int64), lengths)
+def version_tables(batch: RaggedBatch, policy_version: int | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The version tables of a batch; none where versions were not sent, or none is known."""
+    versions = batch.columns.get("policy_versions")
+    if versions is None or not batch.tokens:
+        return
+    lengths = np.diff(batch.offsets)
+    values = versions.astype(np.int64)
+    if "policy_versions" not in batch.a_token:
+        values = np.repeat(values, lengths)
     owners = np.repeat(np.arange(len(lengths)), lengths)
     known = values >= 0
     begins = known.copy()
     begins[1:] &= (values[1:] != values[:-1]) | (owners[1:] != owners[:-1])
     counts = np.bincount(owners, known, minlength=len(lengths))
-    sequences = int((counts > 0).sum())
-    if not sequences:
-        return {}
-    tables: dict[str, dict[str, float]] = {"versions/spans": {"spans": int(begins.sum()), "sequences": sequences}}
-    if view.origin.policy_version is not None:
-        lags = np.where(known, view.origin.policy_version - values, 0)
-        means = np.bincount(owners, lags, minlength=len(lengths))[counts > 0] / counts[counts > 0]
-        tables["versions/spans"]["lag"] = float(means.sum())
-        floors, numbers = np.unique(np.floor(means).astype(np.int64), return_counts=True)
-        tables["versions/lag"] = {str(f): n for f, n in zip(floors.tolist(), numbers.tolist(), strict=True)}
-    return tables
+    if not counts.any():
+        return
+    yield "versions/spans", {"spans": int(begins.sum()), "sequences": int((counts > 0).sum())}
+    if policy_version is not None:
+        means = _mean_lags(owners, np.where(known, policy_version - values, 0), counts)
+        yield "versions/spans#lag", {"lag": float(means.sum())}
+        yield "versions/lag", {"": np.unique(np.floor(means).astype(np.int64), return_counts=True)}
+
+
+def _mean_lags(owners: Array, lags: Array, counts: Array) -> Array:
+    """The mean lag of each sequence with a token of known version."""
+    there = counts > 0
+    means: Array = np.bincount(owners, lags, minlength=len(counts))[there] / counts[there]
+    return means

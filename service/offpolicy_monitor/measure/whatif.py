@@ -1,164 +1,213 @@
-"""Maker of what-if tables: how many tokens and sequences, and how much |A|, have a score in which bin.
+"""What-if tables: how many tokens and sequences, and how much |A|, have a score in which bin.
 
 A score (core.scores) is what a rule compares with its threshold; methods.catalogue says which are kept at which gap.
-The mass of a cell keeps 8 bits. Tables: `whatif/<gap>/<score>/tokens`, `.../sequences`, `.../mass` by sign and bin,
-and `.../lengths`, the rule's own unit by sign, length group and coarse bin (summary.cells).
+The mass of a cell keeps 8 bits. Tables: `whatif/<gap>/<score>/tokens`, `.../sequences`, `.../mass` by sign and bin, and
+`.../lengths`, the rule's own unit by sign, length group and coarse bin (summary.cells).
 """
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.gap import GapTokens
-from offpolicy_monitor.core.scores import Scores
+from offpolicy_monitor.batch import Array
+from offpolicy_monitor.core.gap import chosen
+from offpolicy_monitor.core.scores import sequence_score, token_score
 from offpolicy_monitor.measure.bins import histogram_bins
+from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.methods import METHODS
 from offpolicy_monitor.methods.catalogue import kept_scores
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
 from offpolicy_monitor.summary import cells
-from offpolicy_monitor.summary.named import Table, Tables
-from offpolicy_monitor.vocabulary import MIXED, SIGNS, UNKNOWN
+from offpolicy_monitor.vocabulary import MIXED, NEGATIVE, POSITIVE, SIGNS, UNKNOWN, ZERO
 
-if TYPE_CHECKING:
-    from offpolicy_monitor.measure.tables import BlockView
+_SIGNS = len(SIGNS)
 
 
-def whatif(view: "BlockView") -> Tables:
-    """The what-if tables of a block."""
-    tables: dict[str, Table] = {}
-    for name, valid in view.valid.items():
-        scores, units = Scores(valid.gap), _Units(valid.gap)
-        for score, measures in kept_scores(_methods(name, view)).items():
-            if score not in TOKEN_SCORES:
-                made = _of_sequences(scores.of_sequences(score), units, measures)
-            elif score == "log_ratio":
-                made = _of_tokens(view.log_ratio_bins[name], units)
-            else:
-                made = _of_tokens(histogram_bins(scores.of_tokens(score)), units)
-            tables |= {f"whatif/{name}/{score}/{measure}": table for measure, table in made}
-    return tables
+class Kept(NamedTuple):
+    """A score that is kept of a gap, by the gap's place, with its measures."""
+
+    gap: int
+    score: str
+    measures: frozenset[str]
 
 
-def _methods(gap: str, view: "BlockView") -> frozenset[str]:
-    """The methods asked for at this gap, those that stand on it by default, and those whose own gap was not sent."""
-    sent = view.block.batch.gaps
-    default = {method.name for method in METHODS.values() if method.gap == gap or method.gap not in sent}
-    return frozenset(default | {row.method.name for row, _ in view.decisions if row.gap == gap})
+def kept(view: BlockView) -> tuple[list[Kept], list[Kept]]:
+    """The scores of tokens that are kept, log-ratios first, and those of sequences."""
+    sent, rows = view.block.batch.gaps, view.decider.rows
+    found = []
+    for place, gap in enumerate(sent):
+        default = {method.name for method in METHODS.values() if method.gap == gap or method.gap not in sent}
+        asked = {row.method.name for row in rows if row.gap == gap}
+        found += [Kept(place, *entry) for entry in kept_scores(frozenset(default | asked)).items()]
+    of_tokens = sorted(
+        (entry for entry in found if entry.score in TOKEN_SCORES), key=lambda entry: entry.score != "log_ratio"
+    )
+    return of_tokens, [entry for entry in found if entry.score not in TOKEN_SCORES]
 
 
-def _of_sequences(values: Tensor, units: "_Units", measures: frozenset[str]) -> Iterator[tuple[str, Table]]:
-    """Tables of a score of sequences [N]."""
-    bins = _bins(values, cells.SEQUENCE_BINS)
-    if "sequences" in measures:
-        yield "sequences", _counts(torch.bincount(units.sequence_signs * cells.SEQUENCE_BINS.number + bins))
-    if "tokens" in measures:
-        groups = units.sequence_signs * cells.LENGTHS + units.lengths
-        yield "lengths", _counts(torch.bincount(groups * cells.LENGTH_BINS.number + _bins(values, cells.LENGTH_BINS)))
-        places = torch.cat([part.signs * cells.SEQUENCE_BINS.number + bins for part in units.parts])
-        yield "tokens", _counts(torch.bincount(places, torch.cat([part.tokens for part in units.parts])))
-        if units.gap.advantages is not None:
-            yield "mass", _rounded(torch.bincount(places, torch.cat([part.mass for part in units.parts])))
+def whatif_sums(view: BlockView) -> dict[str, Tensor]:
+    """[scores, signs, bins] of each measure of tokens' scores and of sequences', and [scores, signs, lengths, bins]."""
+    of_tokens, of_sequences = kept(view)
+    units = _Units(view)
+    return {**_of_tokens(view, units, of_tokens), **_of_sequences(view, units, of_sequences)}
 
 
-def _of_tokens(bins: Tensor, units: "_Units") -> Iterator[tuple[str, Table]]:
-    """Tables of a score of tokens, given in bins of summary.histogram [T]: one count, folded to its margins."""
-    places = units.token_groups + _coarse(bins)
-    shape = (len(SIGNS), cells.LENGTHS, cells.TOKEN_BINS.number)
-    counts = torch.bincount(places, minlength=math.prod(shape)).view(shape)
-    yield "tokens", _counts(counts.sum(1).ravel())
-    by_length = counts.new_zeros((*shape[:2], cells.LENGTH_BINS.number))
-    by_length.index_add_(2, _folds(counts.device), counts)
-    yield "lengths", _counts(by_length.ravel())
+def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict[str, Tensor]:
+    """One count of each score by sign, length and bin, folded to its margins. Every gap has its log-ratio first."""
+    bins = view.bins
+    if len(scores) > view.number:
+        further = [token_score(view.gaps, score.score, score.gap) for score in scores[view.number :]]
+        bins = torch.cat([bins, histogram_bins(torch.stack(further))])
+    gaps = [score.gap for score in scores]
+    groups = units.token_groups if len(units.token_groups) == 1 else chosen(units.token_groups, gaps)
+    coarse = _token_bins(bins.device).index_select(0, bins.reshape(-1)).view(bins.shape)
+    number = cells.TOKEN_BINS.number
+    places, shape = groups + coarse, (len(scores), _SIGNS, cells.LENGTHS, number)
+    valid = None if view.valid is None else chosen(view.valid, gaps)
+    counts = view.by_gap(places, _SIGNS * cells.LENGTHS * number, valid).view(shape)
+    by_length = counts.new_zeros((*shape[:3], cells.LENGTH_BINS.number))
+    found = {"tokens": counts.sum(2), "lengths": by_length.index_add_(3, _folds(counts.device), counts)}
     if units.token_mass is not None:
-        mass = torch.bincount(places, units.token_mass, minlength=math.prod(shape)).view(shape)
-        yield "mass", _rounded(mass.sum(1).ravel())
+        mass = units.token_mass.expand(len(scores), -1)
+        mass = mass if valid is None else mass * valid
+        found["mass"] = view.by_gap(places, _SIGNS * cells.LENGTHS * number, mass).view(shape).sum(2)
+    return {f"whatif/tokens/{name}": values for name, values in found.items()}
 
 
-class _Part(NamedTuple):
-    """Sequences with tokens of one sign each: [N] int64, how many tokens [N] and how much |A| [N]."""
-
-    signs: Tensor
-    tokens: Tensor
-    mass: Tensor
+def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict[str, Tensor]:
+    gaps, number = [score.gap for score in scores], cells.SEQUENCE_BINS.number
+    values = torch.stack([sequence_score(view.gaps, score.score, score.gap) for score in scores])
+    signs, lengths = chosen(units.sequence_signs, gaps), chosen(units.lengths, gaps)
+    bins, coarse = _bins(values, cells.SEQUENCE_BINS), _bins(values, cells.LENGTH_BINS)
+    filled = None if view.filled is None else chosen(view.filled, gaps)
+    shape, groups = (len(scores), _SIGNS, number), (len(scores), _SIGNS, cells.LENGTHS, cells.LENGTH_BINS.number)
+    by_length = (signs * cells.LENGTHS + lengths) * cells.LENGTH_BINS.number + coarse
+    parts = len(units.part_signs)
+    places = torch.cat([sign * number + bins for sign in units.part_signs], 1)
+    of_parts = {"tokens": units.part_tokens, **({} if units.part_mass is None else {"mass": units.part_mass})}
+    return {
+        "whatif/sequences/sequences": view.by_gap(signs * number + bins, _SIGNS * number, filled).view(shape),
+        "whatif/sequences/lengths": view.by_gap(by_length, groups[1] * groups[2] * groups[3], filled).view(groups),
+        **{
+            f"whatif/sequences/{name}": view.by_gap(
+                places, _SIGNS * number, torch.cat([chosen(values.select(0, part), gaps) for part in range(parts)], 1)
+            ).view(shape)
+            for name, values in of_parts.items()
+        },
+    }
 
 
 @dataclass(frozen=True, eq=False)
 class _Units:
-    """The tokens and sequences of a gap by sign of A and length group."""
+    """The tokens and sequences of gaps by sign of A and length group.
 
-    gap: GapTokens
+    A part is the tokens of one sign of each sequence: there are three, or one where there are no advantages.
+    """
+
+    view: BlockView
 
     @cached_property
     def lengths(self) -> Tensor:
-        """[N] int64: the length group of each sequence."""
-        exponents = torch.frexp(self.gap.segments.counts).exponent.long() - 1
-        return exponents.clamp_(max=cells.LENGTHS - 1)
+        """[G, N] int64: the length group of each sequence."""
+        counts = self.view.own(self.view.gaps.counts).clamp(min=1.0)
+        return (torch.frexp(counts).exponent.long() - 1).clamp_(max=cells.LENGTHS - 1)
+
+    @property
+    def part_signs(self) -> tuple[int, ...]:
+        """The sign of each part."""
+        return (UNKNOWN,) if self.view.gaps.advantages is None else (NEGATIVE, ZERO, POSITIVE)
+
+    @cached_property
+    def part_tokens(self) -> Tensor:
+        """[parts, G, N] float64: tokens of each."""
+        gaps, advantages = self.view.gaps, self.view.gaps.advantages
+        counts = self.view.own(gaps.counts)
+        if advantages is None:
+            return counts[None]
+        signs = advantages.signs.unbind()
+        marks = torch.stack([signs[1], signs[2] & ~signs[1], signs[3]])
+        if not advantages.a_token:
+            return marks[:, None, :] * counts
+        marks = marks[:, None, :].expand(-1, self.view.number, -1)
+        return gaps.segments.sum(marks if gaps.valid is None else marks & self.view.own(gaps.valid))
+
+    @cached_property
+    def part_mass(self) -> Tensor | None:
+        """[parts, G, N] float64: |A| of each; None without advantages."""
+        gaps, advantages = self.view.gaps, self.view.gaps.advantages
+        if advantages is None:
+            return None
+        mass = self.view.own(gaps.sequence_mass)
+        if not advantages.a_token:
+            return torch.stack([mass * sign for sign in (advantages.signs[1], 0.0, advantages.signs[3])])
+        positive = self.view.own(gaps.kept(advantages.values.clamp(min=0.0).expand(gaps.number, -1)))
+        above = gaps.segments.sum(positive)
+        return torch.stack([mass - above, torch.zeros_like(mass), above])
 
     @cached_property
     def sequence_signs(self) -> Tensor:
-        """[N] int64: the sign that all tokens of a sequence have, or mixed, or unknown."""
-        if len(self.parts) == 1:
-            return self.parts[0].signs
+        """[G, N] int64: the sign that all tokens of a sequence have, or mixed, or unknown."""
+        if self.view.gaps.advantages is None:
+            return torch.full_like(self.lengths, UNKNOWN)
+        whole = self.part_tokens == self.view.own(self.view.gaps.counts)
         signs = torch.full_like(self.lengths, MIXED)
-        for part in self.parts:
-            signs = torch.where(part.tokens == self.gap.segments.counts, part.signs, signs)
+        for sign, part in zip(self.part_signs, whole.unbind(), strict=True):
+            signs = torch.where(part, sign, signs)
         return signs
 
     @cached_property
-    def parts(self) -> list[_Part]:
-        """One part, or three where A changes inside sequences."""
-        advantages, segments = self.gap.advantages, self.gap.segments
-        if advantages is None:
-            return [_Part(torch.full_like(self.lengths, UNKNOWN), segments.counts, segments.counts)]
-        if not advantages.a_token:
-            return [_Part(torch.sign(advantages.values).long() + 1, segments.counts, advantages.mass)]
-        signs = torch.sign(advantages.values)
-        positive = segments.sum(advantages.values.clamp(min=0.0))
-        masses = (advantages.mass - positive, torch.zeros_like(positive), positive)
-        return [
-            _Part(torch.full_like(self.lengths, place), segments.sum((signs == place - 1).float()), mass)
-            for place, mass in enumerate(masses)
-        ]
-
-    @cached_property
     def token_groups(self) -> Tensor:
-        """[T] int32: where the cells of each token's sign and length begin."""
-        advantages, spread = self.gap.advantages, self.gap.segments.spread
+        """[1 or G, T] int32: where the cells of each token's sign and length begin."""
+        gaps, advantages = self.view.gaps, self.view.gaps.advantages
         number = cells.TOKEN_BINS.number
-        if advantages is None or not advantages.a_token:
-            groups = self.parts[0].signs * cells.LENGTHS + self.lengths
-            return spread((groups * number).int())
-        return spread((self.lengths * number).int()) + advantages.sign_groups * (cells.LENGTHS * number)
+        lengths = self.lengths if gaps.valid is not None else self.lengths[:1]
+        if advantages is None:
+            return gaps.segments.spread(((lengths + UNKNOWN * cells.LENGTHS) * number).int())
+        return gaps.segments.spread((lengths * number).int()) + advantages.groups * (cells.LENGTHS * number)
 
     @cached_property
     def token_mass(self) -> Tensor | None:
         """[T] float64: |A| of each token."""
-        advantages = self.gap.advantages
-        if advantages is None:
-            return None
-        mass = advantages.values.abs().double()
-        return mass if advantages.a_token else self.gap.segments.spread(mass)
+        advantages = self.view.gaps.advantages
+        return None if advantages is None else advantages.of_tokens.abs().double()
+
+
+def whatif_tables(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The what-if tables of gaps with a token."""
+    for kind, scores in zip(("tokens", "sequences"), kept(view), strict=True):
+        for place, score in enumerate(scores):
+            if not arrays["gaps/tokens"][score.gap]:
+                continue
+            path = f"whatif/{view.block.batch.gaps[score.gap]}/{score.score}"
+            for measure in _measures(score):
+                found = arrays.get(f"whatif/{kind}/{measure}")
+                if found is not None:
+                    yield f"{path}/{measure}", {"": _rounded(found[place]) if measure == "mass" else found[place]}
+
+
+def _measures(score: Kept) -> frozenset[str]:
+    return score.measures | {"lengths"} if "tokens" in score.measures else score.measures
 
 
 def _bins(values: Tensor, bins: cells.Bins) -> Tensor:
-    """The bin of each score: [n] float, no NaN -> [n] int64."""
-    ranks = torch.bucketize(values.abs().double(), torch.from_numpy(bins.magnitudes).to(values.device))
+    """The bin of each score: [...] float64, no NaN -> [...] int64."""
+    ranks = torch.bucketize(values.abs(), _magnitudes(bins, values.device))
     return torch.where(values < 0, -ranks, ranks).add_(bins.zero)
 
 
-def _coarse(fine: Tensor) -> Tensor:
-    """Bins of summary.histogram [T] int32 -> those of TOKEN_BINS [T] int32."""
-    return torch.index_select(_token_bins(fine.device), 0, fine)
+@cache
+def _magnitudes(bins: cells.Bins, device: torch.device) -> Tensor:
+    return torch.from_numpy(bins.magnitudes).to(device)
 
 
 @cache
 def _token_bins(device: torch.device) -> Tensor:
+    """The bin among TOKEN_BINS of each bin of summary.histogram."""
     return torch.from_numpy(cells.token_bins()).int().to(device)
 
 
@@ -169,15 +218,7 @@ def _folds(device: torch.device) -> Tensor:
     return torch.from_numpy(np.searchsorted(cells.LENGTH_BINS.edges, (edges[1:] + edges[:-1]) / 2)).to(device)
 
 
-def _counts(sums: Tensor) -> Table:
-    added = sums.cpu().numpy().astype(np.int64)
-    places = np.flatnonzero(added)
-    return dict(zip(map(str, places.tolist()), added[places].tolist(), strict=True))
-
-
-def _rounded(sums: Tensor) -> Table:
-    added = sums.cpu().numpy()
-    places = np.flatnonzero(added)
-    mantissas, exponents = np.frexp(added[places])
-    rounded = np.ldexp(np.round(mantissas * 2.0**cells.MASS_BITS), exponents - cells.MASS_BITS)
-    return dict(zip(map(str, places.tolist()), rounded.tolist(), strict=True))
+def _rounded(sums: Array) -> Array:
+    mantissas, exponents = np.frexp(sums)
+    rounded: Array = np.ldexp(np.round(mantissas * 2.0**cells.MASS_BITS), exponents - cells.MASS_BITS)
+    return rounded

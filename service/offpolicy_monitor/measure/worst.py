@@ -1,18 +1,22 @@
-"""Maker of Worst: the sequences of a block that stand first in some ranking of summary.worst.
+"""The worst sequences of a batch: those that stand first in some ranking of summary.tables.worst.
 
-Rankings are cut by figures a sequence, which are there already; only of the few that are left are tokens looked at.
+Rankings are cut by figures of sequences, which are there already; only of the few that are left are tokens looked at,
+on the host, where the batch came from.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from offpolicy_monitor.batch import Array, RaggedBatch
-from offpolicy_monitor.measure.blocks import Block, ValidTokens
+from offpolicy_monitor.batch import Array
+from offpolicy_monitor.measure.blocks import GAP_COLUMNS, DeviceBatch
+from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.worst import (
     LARGEST,
     LOGPROBS,
@@ -25,33 +29,39 @@ from offpolicy_monitor.summary.tables.worst import (
     abs_log_ratio_max,
 )
 
-if TYPE_CHECKING:
-    from offpolicy_monitor.measure.tables import BlockView
-
 #: Raw tokens kept of a sequence; of a longer one, those around its worst token.
 MOST_TOKENS: Final = 4096
 
 
-def worst(view: "BlockView", keep: int) -> Worst:
-    """The worst sequences of a block; the first `keep` of each ranking keep their raw tokens."""
-    gaps = {name: _Gap(valid) for name, valid in view.valid.items()}
+def figures_of_sequences(view: BlockView) -> Tensor:
+    """[figures, G, N] of a block: valid tokens, max |d|, mean d and the sum of k3 of each sequence."""
+    gaps = view.gaps
+    figures = (gaps.counts, gaps.sequence_abs_max, gaps.sequence_mean, gaps.sequence_k3_sum)
+    return torch.stack([view.own(figure) for figure in figures])
+
+
+def worst(batch: DeviceBatch, figures: Array, shard: int | None, keep: int) -> Worst:
+    """The worst sequences of a batch, by `figures_of_sequences` of all of it.
+
+    The first `keep` of each ranking keep their raw tokens.
+    """
+    gaps = {name: _Gap(batch, name, figures[:, place]) for place, name in enumerate(batch.gaps)}
     places = sorted(_first_of_any(gaps.values(), MOST))
     kept = _first_of_any(gaps.values(), keep)
     tokens = {place: sorted(_worst_tokens(gaps.values(), place)) for place in places}
-    reader = _Reader(view.block)
+    reader = _Reader(batch)
     positions = reader.read(tokens)
     raw = reader.read({place: reader.window(place, tokens[place][0]) for place in places if place in kept})
-    columns = {place: Columns(keep, found) for place, found in raw.items()}
-    shard, batch, first = view.origin.shard or 0, view.block.batch.source, view.block.first
+    source = batch.source
     return Worst.of(
         WorstSequence(
-            shard,
-            first + place,
-            int(view.block.lengths[place]),
-            {name: found for name, gap in gaps.items() if (found := gap.figures(place, positions[place], name))},
+            shard or 0,
+            int(batch.sequences[place]),
+            int(batch.offsets[place + 1] - batch.offsets[place]),
+            {name: found for name, gap in gaps.items() if (found := gap.figures(place, positions[place]))},
             positions[place],
-            None if batch.sequence_ids is None else batch.sequence_ids[first + place],
-            columns.get(place),
+            None if source.sequence_ids is None else source.sequence_ids[batch.sequences[place]],
+            Columns(keep, raw[place]) if place in raw else None,
         )
         for place in places
     )
@@ -67,117 +77,82 @@ def largest(values: Array, number: int) -> Array:
 
 
 def _first_of_any(gaps: Iterable["_Gap"], number: int) -> set[int]:
-    """Places in the block of the first `number` of each ranking."""
-    return {place for gap in gaps for row in gap.values for place in gap.sequences[largest(row, number)].tolist()}
+    """The sequences that are the first `number` of a ranking."""
+    return {place for gap in gaps for row in gap.values for place in largest(row, number).tolist()}
 
 
 def _worst_tokens(gaps: Iterable["_Gap"], place: int) -> set[int]:
-    """The block's tokens with the largest |d| of each gap in a sequence; one at least where a gap differs."""
+    """The batch's tokens with the largest |d| of each gap in a sequence; one at least where a gap differs."""
     return {token for gap in gaps if (token := gap.worst_token(place)) is not None}
 
 
 @dataclass(frozen=True, eq=False)
 class _Gap:
-    """A gap of the block as arrays on the CPU: N sequences with a valid token."""
+    """A gap's figures of the N sequences that have a token, [figures, N] float64."""
 
-    valid: ValidTokens
+    batch: DeviceBatch
+    name: str
+    of_sequences: Array
 
     @cached_property
     def values(self) -> Array:
         """[3, N] float32: the magnitudes that RANKED_BY ranks, in its order, as they are stored and merged."""
-        gap = self.valid.gap
-        furthest, k3 = (_single(figure.cpu().numpy()) for figure in (gap.sequence_abs_max, gap.sequence_k3_sum))
-        values: Array = np.abs(np.stack([furthest, self.means, k3]))
+        values: Array = np.abs(_single(self.of_sequences[1:]))
         return values
 
-    @cached_property
-    def means(self) -> Array:
-        """[N] float32: mean d, nats."""
-        return _single(self.valid.gap.sequence_mean.cpu().numpy())
-
-    @cached_property
-    def sequences(self) -> Array:
-        """[N] int64, ascending: their places in the block."""
-        return self.valid.sequences.numpy()
-
-    @cached_property
-    def lengths(self) -> Array:
-        """[N] int64: valid tokens of each."""
-        return self.valid.gap.segments.lengths.numpy()
-
-    @cached_property
-    def ends(self) -> Array:
-        """[N] int64: where each one's valid tokens end."""
-        ends: Array = np.cumsum(self.lengths)
-        return ends
-
-    def find(self, place: int) -> int | None:
-        """Which of the N is the sequence at a place of the block."""
-        found = int(np.searchsorted(self.sequences, place))
-        return found if found < len(self.sequences) and self.sequences[found] == place else None
-
     def worst_token(self, place: int) -> int | None:
-        """The first of the block's tokens with the sequence's largest |d|; None where no token differs."""
-        found = self.find(place)
-        if found is None or not self.values[0, found]:
+        """The first of the batch's tokens with the sequence's largest |d|; None where no token differs."""
+        if not self.values[0, place]:
             return None
-        end = int(self.ends[found])
-        begin = end - int(self.lengths[found])
-        token = begin + int(self.valid.gap.columns.log_ratio_abs[begin:end].cpu().numpy().argmax())
-        return token if self.valid.tokens is None else int(self.valid.tokens[token])
+        begin, end = self.batch.offsets[place : place + 2].tolist()
+        columns = (self.batch.source.columns[name][begin:end] for name in GAP_COLUMNS[self.name])
+        above, below = (column.astype(self.batch.dtype, copy=False) for column in columns)
+        valid = np.isfinite(above) & np.isfinite(below)
+        distance = np.abs(np.where(valid, above, 0) - np.where(valid, below, 0))
+        return int(begin + distance.argmax())
 
-    def figures(self, place: int, positions: Sequence[Position], name: str) -> GapFigures | None:
-        """The sequence's figures of this gap, called `name`; None where it has no valid token."""
-        found = self.find(place)
-        if found is None:
+    def figures(self, place: int, positions: Sequence[Position]) -> GapFigures | None:
+        """The sequence's figures; None where it has no valid token."""
+        tokens, _, mean, k3 = self.of_sequences[:, place].tolist()
+        if not tokens:
             return None
-        return GapFigures(
-            int(self.lengths[found]),
-            abs_log_ratio_max(positions, name),
-            float(self.means[found]),
-            float(self.values[2, found]),
-        )
+        furthest = abs_log_ratio_max(positions, self.name)
+        return GapFigures(int(tokens), furthest, float(_single(mean)), float(_single(k3)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Reader:
-    """Reads the log-probs of a few of a block's tokens from the batch as it was sent."""
+    """Reads the log-probs of a few of a batch's tokens as they were sent."""
 
-    block: Block
+    batch: DeviceBatch
 
     def read(self, tokens: Mapping[int, Sequence[int]]) -> dict[int, tuple[Position, ...]]:
-        """Tokens of the block, by the place of their sequence in it. Each column is read once for all."""
-        flat = np.fromiter(chain.from_iterable(tokens.values()), np.int64) + self.block.token_range.start
+        """Tokens by the place of their sequence. Each column is read once for all."""
+        source = self.batch.source
+        flat = np.fromiter(chain.from_iterable(tokens.values()), np.int64)
         sizes = [len(group) for group in tokens.values()]
         places = np.repeat(np.fromiter(tokens, np.int64, len(tokens)), sizes)
-        positions = (flat if self._batch.positions is None else self._batch.positions[flat]) - self._starts[places]
-        columns = (_optional(self._batch.columns.get(name), flat) for name in LOGPROBS)
+        positions = (flat if source.positions is None else source.positions[flat]) - self._starts[places]
+        columns = (_optional(source.columns.get(name), flat) for name in LOGPROBS)
         read = map(Position, positions.tolist(), zip(*columns, strict=True))
         return {place: tuple(islice(read, size)) for place, size in zip(tokens, sizes, strict=True)}
 
     def window(self, place: int, token: int) -> range:
-        """The tokens of the block that are kept of a sequence, around one of them."""
-        offsets = self._batch.offsets[self.block.first + place :][:2] - self.block.token_range.start
-        first, end = offsets.tolist()
+        """The tokens that are kept of a sequence, around one of them."""
+        first, end = self.batch.offsets[place : place + 2].tolist()
         begin = max(min(token - MOST_TOKENS // 2, end - MOST_TOKENS), first)
         return range(begin, min(begin + MOST_TOKENS, end))
 
-    @property
-    def _batch(self) -> RaggedBatch:
-        return self.block.batch.source
-
     @cached_property
     def _starts(self) -> Array:
-        """[S] int64: where the positions of each sequence of the block begin."""
-        batch, first, last = self._batch, self.block.first, self.block.last
-        if batch.positions is None:
-            return batch.offsets[first:last]
-        lengths = batch.lengths[first:last]
-        return int(batch.lengths[:first].sum()) + np.cumsum(lengths) - lengths
+        """[N] int64: where the positions of each sequence that has a token begin."""
+        lengths = self.batch.source.lengths
+        starts: Array = (np.cumsum(lengths) - lengths)[self.batch.sequences]
+        return starts
 
 
-def _single(values: Array) -> Array:
-    return values.clip(-LARGEST, LARGEST).astype(np.float32)
+def _single(values: Array | float) -> Array:
+    return np.clip(values, -LARGEST, LARGEST).astype(np.float32)
 
 
 def _optional(column: Array | None, tokens: Array) -> list[float | None]:

@@ -1,0 +1,77 @@
+"""The part of a summary that every gap has: its sums, extremes and histograms, and the cross terms between gaps.
+
+Tables: `gaps/<gap>`, `histograms/<gap>` and `cross`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from offpolicy_monitor.batch import Array
+from offpolicy_monitor.core.gap_sums import cross_sums, extremes, sequence_sums, token_sums
+from offpolicy_monitor.measure.bins import histogram_bins
+from offpolicy_monitor.measure.blocks import DeviceBatch
+from offpolicy_monitor.measure.totals import Sums
+from offpolicy_monitor.measure.view import BlockView
+from offpolicy_monitor.summary.gap import GAP, QUANTITIES, SIGNS
+from offpolicy_monitor.summary.histogram import BINS
+
+
+def gap_sums(view: BlockView) -> Sums:
+    """Sums and extremes [G'] by name, histograms [G, signs, bins], cross terms."""
+    gaps, batch = view.gaps, view.block.batch
+    means = batch.means if gaps.number == view.number else batch.means.repeat(2)
+    ends = extremes(gaps)
+    sums = {**token_sums(gaps, means), **sequence_sums(gaps)}
+    cross = cross_sums(gaps, batch.joint["mismatch"], batch.joint["staleness"]) if batch.joint else {}
+    return Sums(
+        {
+            **{f"gaps/{name}": values for name, values in sums.items()},
+            **{f"cross/{name}": value for name, value in cross.items()},
+            **{f"histograms/{name}": counts for name, counts in _histograms(view).items()},
+        },
+        {f"gaps/{name}": values for name, values in ends["min"].items()},
+        {f"gaps/{name}": values for name, values in ends["max"].items()},
+    )
+
+
+def _histograms(view: BlockView) -> dict[str, torch.Tensor]:
+    """[G, signs, bins] of each quantity; one sign, which is unknown, without advantages."""
+    advantages, signs = view.gaps.advantages, view.sequence_signs
+    sequences = histogram_bins(torch.stack([view.own(view.gaps.sequence_mean), view.own(view.gaps.sequence_sum)]))
+    tokens, number = view.bins, 1 if advantages is None else len(SIGNS) - 1
+    if advantages is not None and signs is not None:
+        tokens, sequences = tokens + advantages.groups * BINS, sequences + signs * BINS
+    shape = (view.number, number, BINS)
+    filled = None if view.filled is None else view.filled.repeat(2, 1)
+    of_sequences = view.by_gap(sequences.flatten(0, 1), number * BINS, filled).view(2, *shape)
+    return {
+        "log_ratio": view.by_gap(tokens, number * BINS, view.valid).view(shape),
+        "log_geometric_ratio": of_sequences.select(0, 0),
+        "log_product_ratio": of_sequences.select(0, 1),
+    }
+
+
+def gap_tables(arrays: Mapping[str, Array], batch: DeviceBatch) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The tables of the gaps that were sent, without a valid token as counts of 0; and cross terms if there are."""
+    for place, gap in enumerate(batch.gaps):
+        found = {row.name: arrays[f"gaps/{row.name}"][place] for row in GAP.rows}
+        yield f"gaps/{gap}", found
+        yield (
+            f"histograms/{gap}",
+            {quantity: _by_sign(arrays[f"histograms/{quantity}"][place]) for quantity in QUANTITIES},
+        )
+    if batch.joint and arrays["cross/tokens"]:
+        yield "cross", {name.removeprefix("cross/"): arrays[name] for name in arrays if name.startswith("cross/")}
+
+
+def _by_sign(counts: Array) -> Array:
+    """[signs, bins]: by every sign, of counts by those that there are."""
+    whole = np.zeros((len(SIGNS), BINS), np.int64)
+    if len(counts) == 1:
+        whole[-1] = counts
+    else:
+        whole[: len(counts)] = counts
+    return whole

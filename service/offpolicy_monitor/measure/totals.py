@@ -1,0 +1,62 @@
+"""Totals: arrays that blocks of a batch add to on the device, and that come to the host once, at the end."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+from offpolicy_monitor.batch import Array
+
+_MERGE: Final[Mapping[str, Callable[[Tensor, Tensor], Tensor]]] = {
+    "sum": torch.add,
+    "min": torch.minimum,
+    "max": torch.maximum,
+}
+
+
+class Sums(NamedTuple):
+    """Arrays of a block by name, of any shape and dtype: those that add up, the least, the largest, and those whose
+    last dimension is the block's sequences."""
+
+    sum: Mapping[str, Tensor]
+    min: Mapping[str, Tensor] = {}
+    max: Mapping[str, Tensor] = {}
+    each: Mapping[str, Tensor] = {}
+
+
+class Totals:
+    """What all blocks come to. Every block has the same arrays; all become float64, which holds counts to 2^53."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[str, torch.Size] = {}
+        self._buffers: dict[str, Tensor] = {}
+        self._each: dict[str, list[Tensor]] = {}
+
+    def add(self, block: Sums) -> None:
+        """Add a block's arrays: one operation for each way to merge."""
+        for kind, merge in _MERGE.items():
+            arrays = getattr(block, kind)
+            if arrays:
+                self._shapes |= {name: array.shape for name, array in arrays.items()}
+                flat = torch.cat([array.reshape(-1).double() for array in arrays.values()])
+                known = self._buffers.get(kind)
+                self._buffers[kind] = flat if known is None else merge(known, flat)
+        for name, array in block.each.items():
+            self._each.setdefault(name, []).append(array)
+
+    def buffer(self) -> Tensor:
+        """All of it on the device, [n] float64."""
+        each = {name: torch.cat(arrays, -1) for name, arrays in self._each.items()}
+        self._shapes |= {name: array.shape for name, array in each.items()}
+        return torch.cat([*self._buffers.values(), *(array.reshape(-1).double() for array in each.values())])
+
+    def arrays(self) -> dict[str, Array]:
+        """All of it on the host, by name: the one time that a batch waits for its device."""
+        if not self._buffers:
+            return {}
+        host, found, end = self.buffer().cpu().numpy(), dict[str, Array](), 0
+        for name, shape in self._shapes.items():
+            end += shape.numel()
+            found[name] = host[end - shape.numel() : end].reshape(tuple(shape))
+        return found

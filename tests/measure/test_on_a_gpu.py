@@ -1,0 +1,102 @@
+"""A batch on a GPU, without one: no wait for the host before the end, no shape that depends on data, few operations.
+
+FakeTensorMode runs every line of the torch form on tensors of device cuda that have shapes and no values.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from offpolicy_monitor.batch import Origin, RaggedBatch
+from offpolicy_monitor.measure.blocks import DeviceBatch
+from offpolicy_monitor.measure.decide import applicable
+from offpolicy_monitor.measure.measurer import GPU_BLOCK_TOKENS
+from offpolicy_monitor.measure.summarise import Views, block_sums
+from offpolicy_monitor.measure.tables import OF_DATA, OF_METHODS
+from offpolicy_monitor.measure.totals import Totals
+from offpolicy_monitor.measure.worst import figures_of_sequences
+from offpolicy_monitor.methods import PRESETS, MethodRow
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+
+from tests.fixtures.fake_cuda import DEVICE, Operations, fake_cuda
+from tests.measure.rows import ROWS
+from tests.reference import COLUMNS
+
+MAKERS = (*OF_DATA, *OF_METHODS)
+ORIGIN = Origin(4, 0, {"engine": "vllm"})
+#: Of the whole of a batch with every preset and every table.
+MOST_OPERATIONS = 950
+FORMS: dict[str, dict[str, Any]] = {
+    "finite, advantages of sequences": {},
+    "finite, advantages of tokens": {"a_token": True},
+    "some not finite, advantages of sequences": {"holes": True},
+    "some not finite, advantages of tokens": {"holes": True, "a_token": True},
+    "no advantages": {"advantages": False},
+    "two log-probs": {"names": COLUMNS[:2]},
+    "float64": {"dtype": np.float64},
+}
+
+
+def batch(
+    tokens: int,
+    a_token: bool = False,
+    holes: bool = False,
+    advantages: bool = True,
+    names: tuple[str, ...] = COLUMNS,
+    dtype: Any = np.float32,
+) -> RaggedBatch:
+    lengths = np.full(20, tokens // 20, np.int64)
+    columns: dict[str, Any] = {name: np.full(tokens, -1.0 - place / 8, dtype) for place, name in enumerate(names)}
+    if holes:
+        columns[names[0]][:3] = np.nan
+    columns["policy_versions"], columns["turns"] = np.ones(tokens, np.int64), np.zeros(tokens, np.int64)
+    own = {"advantages": np.ones(tokens if a_token else 20, dtype)} if advantages else {}
+    return RaggedBatch.from_positions(lengths, columns | (own if a_token else {}), {} if a_token else own)
+
+
+def measured(data: RaggedBatch, rows: tuple[MethodRow, ...], block_tokens: int) -> tuple[torch.Tensor, Operations]:
+    """Everything that a batch comes to, still on the device, and what was started there."""
+    with fake_cuda() as operations:
+        loaded = DeviceBatch.load(data, DEVICE)
+        views, totals = Views(loaded, applicable(rows, loaded), ORIGIN, MAKERS), Totals()
+        for view in views.of_blocks(block_tokens):
+            totals.add(block_sums(view, MAKERS, {"figures": figures_of_sequences(view)}))
+        return totals.buffer(), operations
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_batch_of_any_form_never_waits_for_the_host(form: str) -> None:
+    whole, _ = measured(batch(400, **FORMS[form]), ROWS, GPU_BLOCK_TOKENS)
+    assert (whole.device, whole.dtype, whole.ndim) == (DEVICE, torch.float64, 1)
+    cut, _ = measured(batch(400, **FORMS[form]), ROWS, 60)
+    assert cut.shape == whole.shape
+
+
+def test_experts_are_compared_without_a_wait() -> None:
+    data = batch(400)
+    experts = {f"{name}experts": np.zeros((400, 2, 4), np.uint8) for name in ("sampling_", "old_", "")}
+    with_experts = RaggedBatch(
+        data.offsets, {**data.columns, **experts}, data.lengths, None, data.a_token | set(experts)
+    )
+    assert measured(with_experts, PRESETS, GPU_BLOCK_TOKENS)[0].device == DEVICE
+
+
+def test_the_number_of_operations_is_bounded_and_does_not_grow_with_the_tokens() -> None:
+    numbers = [measured(batch(tokens), PRESETS, GPU_BLOCK_TOKENS)[1].number for tokens in (2_000, 1_000_000)]
+    assert numbers[0] == numbers[1]
+    assert numbers[0] <= MOST_OPERATIONS
+
+
+def test_a_look_at_a_value_and_a_shape_that_depends_on_data_would_be_seen() -> None:
+    with fake_cuda():
+        values = torch.zeros(8, device=DEVICE)
+        for look in (values.sum().item, values.sum().__bool__, lambda: values.tolist()):
+            with pytest.raises(DataDependentOutputException):
+                look()
+        with pytest.raises(DynamicOutputShapeException):
+            torch.ops.aten.nonzero(values)
+        with pytest.raises(AssertionError, match="decide the shape"):
+            values[values > 0]
+        with pytest.raises(RuntimeError, match="device"):
+            values + torch.zeros(8)
