@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 import offpolicy_monitor
+from offpolicy_monitor.batch import RaggedBatch
+from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store.migrate import upgrade
+from offpolicy_monitor.summary import from_bytes, to_bytes
 
 from tests.fixtures.application import JSON, SAFETENSORS, Client, database, frame_bytes, running
 
@@ -53,9 +56,19 @@ def asked(client: Client) -> dict[str, Any]:
     }
 
 
+def sums() -> dict[str, float | None]:
+    """The declared sum of a batch with two sequences of one token: stored, merged, and merged with an older summary."""
+    lengths, logprobs = np.array([1, 5, 1]), np.linspace(-2, -1, 7, dtype=np.float32)
+    columns = {"old_logprobs": logprobs, "logprobs": logprobs}
+    new = from_bytes(to_bytes(Measurer("cpu").measure(RaggedBatch.from_positions(lengths, columns, {}), ())))
+    older = from_bytes(Path(__file__).with_name("summary").joinpath("stored_v3.bin").read_bytes())
+    merges = {"new": new, "twice": new.merge(new), "with an older one": older.merge(new)}
+    return {name: summary.batch.get("single_sequences") for name, summary in merges.items()}
+
+
 if __name__ == "__main__":
     logging.disable()
     url = database(Path(sys.argv[1]))
     upgrade(url)
     with running(create_app(Settings(database_url=url, device="cpu", torch_compile=False))) as client:
-        print("\n" + json.dumps(asked(client)))
+        print("\n" + json.dumps({**asked(client), "sums": sums()}))

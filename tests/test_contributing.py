@@ -21,6 +21,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PLACES: Final = {
     "methods/catalogue.py": "    )\n}  # fmt: skip\n",
     "summary/gap.py": '        "exact_fraction": sums["exact_tokens"] / count,\n',
+    "summary/batch.py": '    ),\n    "what was sent",\n',
+    "measure/counts.py": "        **_suspects(loaded),\n",
     "figures/rows/gaps.py": '    Figure("k1", "nats", "`-d`"',
     "alerts/rules.py": ")  # fmt: skip\n\n_BY_NAME",
 }
@@ -92,3 +94,7 @@ def test_a_figure_that_is_one_row_is_answered_and_plotted(answers: dict[str, Any
 def test_a_rule_on_it_is_judged(answers: dict[str, Any]) -> None:
     [rule] = [rule for rule in answers["rules"] if rule["alert"] == "TokensChanged"]
     assert (rule["state"], rule["value"]) == ("active", answers["gap"]["changed_fraction"])
+
+
+def test_a_sum_that_is_one_row_is_kept_and_absent_from_a_merge_with_an_older_summary(answers: dict[str, Any]) -> None:
+    assert answers["sums"] == {"new": 2, "twice": 4, "with an older one": None}

@@ -28,6 +28,7 @@ from tests.benchmarks.scale import FULL, QUICK, Scale
 from tests.benchmarks.scrape import scrape_rows
 from tests.benchmarks.start import start_rows
 from tests.benchmarks.storage import commit_rows, memory_rows
+from tests.benchmarks.summaries import summary_rows
 from tests.benchmarks.timing import Progress
 
 DATA = Path(__file__).resolve().parents[2] / ".data"
@@ -41,6 +42,7 @@ PARTS: dict[str, Part] = {
     "ingest": ingest_rows,
     "path": path_rows,
     "start": start_rows,
+    "summaries": lambda scale, progress, folder: summary_rows(scale, progress),
     "commits": commit_rows,
     "scrape": scrape_rows,
     "memory": memory_rows,

@@ -22,6 +22,8 @@ VERSION_1 = Path(__file__).with_name("stored_v1.bin")
 VERSION_1_FIGURES = Path(__file__).with_name("stored_v1.json")
 VERSION_2 = Path(__file__).with_name("stored_v2.bin")
 VERSION_2_FIGURES = Path(__file__).with_name("stored_v2.json")
+VERSION_3 = Path(__file__).with_name("stored_v3.bin")
+VERSION_3_FIGURES = Path(__file__).with_name("stored_v3.json")
 
 
 @given(summary=SUMMARIES)
@@ -58,6 +60,13 @@ def test_a_summary_stored_by_version_2_still_gives_its_figures_and_its_worst_seq
     assert_pinned(json.loads(json.dumps(summary.step_figures())), pinned)
     assert len(summary.worst.sequences) == len({sequence.id for sequence in summary.worst.sequences}) > 10
     assert any(sequence.columns for sequence in summary.worst.sequences)
+    assert from_bytes(to_bytes(summary)) == summary
+
+
+def test_a_summary_stored_by_version_3_still_gives_its_figures_and_its_worst_sequences() -> None:
+    summary = from_bytes(VERSION_3.read_bytes())
+    assert_pinned(json.loads(json.dumps(summary.step_figures())), json.loads(VERSION_3_FIGURES.read_text()))
+    assert len(summary.worst.sequences) == 7
     assert from_bytes(to_bytes(summary)) == summary
 
 

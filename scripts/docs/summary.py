@@ -1,0 +1,51 @@
+"""docs/summary.md: what a summary holds, from the tables that are declared."""
+
+from collections.abc import Iterator
+
+from offpolicy_monitor.summary.layout import LAYOUT
+from offpolicy_monitor.summary.rows import SPARSE, Row, Table
+
+from scripts.docs.markdown import table
+
+HEAD = """# What a summary holds
+
+A shard is kept as its summary: arrays of sums and counts, by the names of their rows (`gaps/total/k3`). A summary has
+all rows of a table or none, which says what was sent; `{gap}` and other names in braces stand for any. Where tables of
+one path have parts, they are one record. Counts are int64, everything else float64, of nats, ratios and probabilities.
+
+Merging adds; where it says so it keeps the smaller or the larger, or adds squared distances from a mean and what the
+two means are apart. A sum that an older stored version lacks is absent from a merge with it.
+
+d is the log-ratio of a token of the gap, r = exp(d), p and q are the probabilities of its numerator and denominator
+policy, w = exp(clip(d, +-20)), L and D the mean and the sum of d over a sequence, g = exp(L), v = exp(clip(D, +-20)), A
+the advantage.
+
+Beside the arrays a summary has the method rows that ran, and the worst sequences of the step.
+
+This page is generated from the modules that declare the tables (`service/offpolicy_monitor/summary`) by `make docs`.
+
+"""
+
+
+def summary_page() -> str:
+    """One row a row of a table."""
+    rows = [line for declared in LAYOUT.tables for line in _lines(declared)]
+    return HEAD + table(("table", "row", "holds", "shape", "merges by", "since", "needs"), rows)
+
+
+def _lines(declared: Table) -> Iterator[tuple[str, ...]]:
+    for row in declared.rows:
+        since = max(row.since, declared.since)
+        shape = " x ".join(map(_size, row.shape)) or "1"
+        name = f"`{row.name}`" if row.name else ""
+        yield f"`{declared.key}`", name, _meaning(row), shape, row.merge, str(since), declared.needs
+
+
+def _meaning(row: Row) -> str:
+    """Counts and extremes say what they are, sums what is added up."""
+    is_sum = row.kind != "count" and row.merge in ("sum", "deviation")
+    return f"sum of {row.meaning}" if is_sum else row.meaning
+
+
+def _size(size: int | str) -> str:
+    return "any" if size == SPARSE else str(size)
