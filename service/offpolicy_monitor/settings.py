@@ -148,6 +148,12 @@ class Settings(BaseSettings):
         ge=1,
         description="How many settled steps share one summary, but for a run's newest 50; 1 keeps each its own.",
     )
+    thin_after: float = Field(
+        2_592_000.0,
+        gt=0,
+        description="Age at which steps that share a summary keep of their figures the headline ones, and of their "
+        "shards nothing, seconds.",
+    )
     max_exported_runs: int = Field(200, ge=1, description="Most runs in /metrics, the most recently active first.")
     run_expiry: float = Field(86_400.0, gt=0, description="Silence after which a run leaves /metrics, seconds.")
     histogram_buckets: Literal["thresholds", "full"] = Field(

@@ -25,16 +25,20 @@ MASKED = 20  # in a batch with holes, one position in so many is masked
 
 @dataclass(frozen=True)
 class Synthetic:
-    """A batch of `tokens` positions in about tokens / 2,000 sequences; `holes` masks one position in twenty."""
+    """A batch of `tokens` positions in about tokens / 2,000 sequences; `holes` masks one position in twenty.
+
+    Another `seed` gives other log-probs and lengths.
+    """
 
     tokens: int
     holes: bool = False
+    seed: int = 0
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
         """[S] int64, sum `tokens`."""
         sequences = max(self.tokens // MEAN_LENGTH, min(8, self.tokens))
-        drawn = np.exp(SPREAD * np.random.default_rng(1).standard_normal(sequences))
+        drawn = np.exp(SPREAD * np.random.default_rng(1 + 10 * self.seed).standard_normal(sequences))
         width = self.tokens / sequences * PADDING
         shares = np.minimum(drawn / drawn.sum() * self.tokens, width - 1)
         ends = np.round(np.cumsum(shares) / shares.sum() * self.tokens).astype(np.int64)
@@ -48,7 +52,7 @@ class Synthetic:
     @cached_property
     def columns(self) -> Mapping[str, NDArray[np.float32]]:
         """The three log-probs, [T] float32."""
-        source = np.random.default_rng(2)
+        source = np.random.default_rng(2 + 10 * self.seed)
         sampling = -source.standard_exponential(self.tokens, np.float32)
         # The engine's rounding moves every token a little; staleness moves one in a hundred by much.
         mismatch = 0.01 * source.standard_normal(self.tokens, np.float32)

@@ -1,7 +1,7 @@
-"""`python -m tests.benchmarks.size`: what 1,000 steps take in a database, as they came and when they have been tidied.
+"""`python -m tests.benchmarks.size`: what 1,000 steps take in a database, as they came, a day and a month later.
 
-Steps of one shard of 6,400 tokens and of eight of 128,000, all presets measured. On SQLite, and on the PostgreSQL whose
-URL is given: an empty database of its own. No part of the tests.
+Steps of one shard of 6,400 tokens and of eight of 128,000, all presets measured; and what a year of a step a minute
+takes by these. On SQLite, and on the PostgreSQL whose URL is given: an empty database of its own. No part of the tests.
 """
 
 import argparse
@@ -9,6 +9,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from offpolicy_monitor.batch import Origin
@@ -18,6 +20,7 @@ from offpolicy_monitor.server.judging import RulesJudge
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import ShardKey, ShardRecord, Store
 from offpolicy_monitor.store.migrate import upgrade
+from offpolicy_monitor.store.settling import KEPT
 from offpolicy_monitor.store.space import vacuum
 from offpolicy_monitor.summary import StepSummary
 
@@ -25,7 +28,14 @@ from tests.benchmarks.batches import Synthetic
 
 #: Tokens of a shard, shards of a step.
 KINDS = ((6_400, 1), (128_000, 8))
-DAY = 86_400.0
+#: Steps after which the same shards come again.
+DIFFERENT = 4
+DAY, MONTH = 86_400.0, 30 * 86_400.0
+#: Days that a step of a year is as it came, is settled, is thin.
+DAYS = (1, 29, 335)
+STEPS_A_DAY = 24 * 60
+BLOCK_STEPS = Settings.model_fields["block_steps"].default
+HEADING = ("as it came", "a day later", "a month later", "GB a year")
 
 
 def main() -> int:
@@ -34,9 +44,10 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--postgres", metavar="URL", help="an empty database; it is left full")
     options = parser.parse_args()
-    sys.stdout.write(f"{'database':10}  {'tokens':>9}  {'shards':>6}  {'KB a step':>9}  {'a day later':>11}\n")
+    headings = "".join(f"  {heading:>13}" for heading in HEADING)
+    sys.stdout.write(f"{'KB a step':10}  {'tokens':>9}  {'shards':>6}{headings}\n")
     for tokens, shards in KINDS:
-        summaries = measured(tokens, shards)
+        summaries = [measured(tokens, shards, seed) for seed in range(DIFFERENT)]
         with tempfile.TemporaryDirectory() as folder:
             url = f"sqlite:///{Path(folder) / 'size.db'}"
             row("SQLite", tokens, shards, sizes(url, summaries, options.steps))
@@ -45,34 +56,52 @@ def main() -> int:
     return 0
 
 
-def measured(tokens: int, shards: int) -> list[StepSummary]:
-    """Summaries of shards that come from as many engines."""
-    measurer, batch = Measurer("cpu", threads=1), Synthetic(tokens).batch()
-    return [measurer.measure(batch, PRESETS, Origin(1, shard, {"engine": f"e{shard}"})) for shard in range(shards)]
+def measured(tokens: int, shards: int, seed: int = 0) -> list[StepSummary]:
+    """Summaries of the shards of a step, which come from as many engines."""
+    measurer = Measurer("cpu", threads=1)
+    return [
+        measurer.measure(
+            Synthetic(tokens, seed=shards * seed + shard).batch(), PRESETS, Origin(1, shard, {"engine": f"e{shard}"})
+        )
+        for shard in range(shards)
+    ]
 
 
-def sizes(url: str, summaries: Sequence[StepSummary], steps: int) -> tuple[float, float]:
-    """KB a step, as it came and a day later."""
+def sizes(url: str, summaries: Sequence[Sequence[StepSummary]], steps: int) -> list[float]:
+    """KB a step, as it came, a day and a month later, beside the newest steps of a run, which keep their summaries."""
     upgrade(url)
-    empty, now = vacuum(url), time.time()
-    store = Store.open(url, lambda: now, RulesJudge())
-    for step in range(steps):
-        for shard, summary in enumerate(summaries):
-            digest = step.to_bytes(8, "little") + shard.to_bytes(8, "little")
-            key = ShardKey(f"size-{len(summaries)}", 0, step, 0, shard)
-            store.ingest([ShardRecord(key, len(summaries), digest, summary, now, minibatches=1)])
-    store.close()
-    fresh = vacuum(url)
-    store = Store.open(url, lambda: now + DAY + 1)
-    store.upkeep.tidy(DAY, Settings.model_fields["block_steps"].default)
-    store.close()
-    return (fresh - empty) / steps / 1000, (vacuum(url, full=True) - empty) / steps / 1000
+    few, many = (grown(url, summaries, KEPT + count) for count in (0, steps))
+    return [(size - of_newest) / steps / 1000 for size, of_newest in zip(many, few, strict=True)]
 
 
-def row(database: str, tokens: int, shards: int, found: tuple[float, float]) -> None:
+def grown(url: str, summaries: Sequence[Sequence[StepSummary]], steps: int) -> list[int]:
+    """What a run of so many steps adds to the database, bytes: as it came, a day and a month later."""
+    before, now = vacuum(url, full=True), time.time()
+    with closing(Store.open(url, lambda: now, RulesJudge())) as store:
+        for step in range(steps):
+            keep(store, steps, step, summaries[step % len(summaries)], now)
+    added = [vacuum(url, full=True) - before]
+    for age in (DAY, MONTH):
+        with closing(Store.open(url, partial(float, now + age + 1))) as store:
+            store.upkeep.tidy(DAY, BLOCK_STEPS)
+            store.upkeep.thin(MONTH)
+        added.append(vacuum(url, full=True) - before)
+    return added
+
+
+def keep(store: Store, steps: int, step: int, summaries: Sequence[StepSummary], now: float) -> None:
+    """Store the shards of a step."""
+    for shard, summary in enumerate(summaries):
+        digest = step.to_bytes(8, "little") + shard.to_bytes(8, "little")
+        key = ShardKey(f"size-{len(summaries)}-{steps}", 0, step, 0, shard)
+        store.ingest([ShardRecord(key, len(summaries), digest, summary, now, minibatches=1)])
+
+
+def row(database: str, tokens: int, shards: int, found: Sequence[float]) -> None:
     """One line of the table."""
-    fresh, old = found
-    sys.stdout.write(f"{database:10}  {tokens:9,}  {shards:6}  {fresh:9.1f}  {old:11.1f}\n")
+    year = sum(days * size for days, size in zip(DAYS, found, strict=True)) * STEPS_A_DAY / 1e6
+    figures = "".join(f"  {figure:13.1f}" for figure in (*found, year))
+    sys.stdout.write(f"{database:10}  {tokens:9,}  {shards:6}{figures}\n")
     sys.stdout.flush()
 
 

@@ -12,7 +12,7 @@ from offpolicy_monitor.diagnosis import collect, diagnose
 from offpolicy_monitor.diagnosis.evidence import JUMP
 from offpolicy_monitor.diagnosis.hypotheses import HYPOTHESES
 from offpolicy_monitor.families import BY_NAME, RUN_GAUGES
-from offpolicy_monitor.figures import FIGURES, HEADLINE, figure_at, is_headline, is_known, walk
+from offpolicy_monitor.figures import FIGURES, HEADLINE, figure_at, from_headline, headline, is_headline, is_known, walk
 from offpolicy_monitor.figures.path import names
 
 from tests.figures.everything import CORRECTION, ROWS, post, summary
@@ -56,6 +56,14 @@ def test_every_row_of_the_catalogue_is_answered_by_a_step_that_has_everything(an
     absent = {figure.path for figure in FIGURES} - found - of_correction
     # Rounded to no grid, there is no step to tell; the preset's threshold alone is not among the rows.
     assert absent == {"signature.grid.step"}
+
+
+def test_headline_figures_nest_as_the_figures_that_they_are_part_of(loaded: Client) -> None:
+    step = loaded.get("/v1/runs/all/steps/1").json()
+    expected = headline(step)
+    found = dict(walk(from_headline({path: float(value) for path, value in headline(step, CORRECTION).items()})))
+    assert found == expected and len(found) > 80
+    assert {path: type(value) for path, value in found.items()} == {path: type(v) for path, v in expected.items()}
 
 
 def test_every_figure_that_is_answered_can_be_plotted(loaded: Client, answered: dict[str, float]) -> None:

@@ -10,7 +10,7 @@ from alembic import command
 from alembic.config import Config
 from offpolicy_monitor import resources
 from offpolicy_monitor.errors import ConfigurationError, Unavailable
-from offpolicy_monitor.store import Receipt, Store, migrate
+from offpolicy_monitor.store import Receipt, Store, migrate, settling
 from offpolicy_monitor.store.alert_rows import Episode
 from offpolicy_monitor.store.histories import RunHistory
 from offpolicy_monitor.store.judging import NoRules
@@ -20,6 +20,7 @@ from offpolicy_monitor.store.session import Database, parse_url
 from sqlalchemy import text
 
 from tests.fixtures.shards import make_record
+from tests.fixtures.stores import Clock
 
 
 def test_the_migrations_make_exactly_the_tables(database_url: str) -> None:
@@ -211,3 +212,22 @@ def test_an_upgrade_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
 
 def test_the_template_database_is_not_shared(postgres_database: Callable[[], str]) -> None:
     assert postgres_database() != postgres_database()
+
+
+def test_blocks_of_an_older_program_go_thin_by_the_age_of_their_steps(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settling, "KEPT", 1)
+    with closing(Store.open(database_url, lambda: 1000.0)) as store:
+        store.ingest([make_record(step, received_at=1000.0 + step) for step in range(101)])
+    with closing(Store.open(database_url, lambda: 5000.0)) as store:
+        assert store.upkeep.tidy(60.0, 10) == 201
+    downgraded(database_url, "0006")
+
+    migrate.upgrade(database_url)
+
+    assert migrate.check(database_url) == []
+    for now, thinned in ((1158.0, 0), (1161.0, 100)):
+        with closing(Store.open(database_url, Clock(now))) as store:
+            assert store.upkeep.thin(61.0) == thinned
+            assert len(store.series("r1", "tokens")["value"]) == 101

@@ -35,7 +35,8 @@ def test_a_file_shrinks_in_pieces_after_a_run_was_deleted(
     monkeypatch.setattr(space, "SPARE", 32)
     monkeypatch.setattr(space, "SECONDS", 60.0)
     store = Store.open(sqlite_url)
-    fill(store, 90)
+    empty = pragma(sqlite_url, "page_count")
+    fill(store, 150)
     full = pragma(sqlite_url, "page_count")
     assert store.upkeep.give_back() == 0
     store.delete_run("r1")
@@ -49,9 +50,10 @@ def test_a_file_shrinks_in_pieces_after_a_run_was_deleted(
 
     assert 3 < store.upkeep.give_back(turn) <= full / 16
     assert all(15 <= before - after <= 17 for before, after in pairwise(pages[:-1]))
-    assert pragma(sqlite_url, "page_count") < full / 2
+    left = empty + space.SPARE + space.PORTION
+    assert pragma(sqlite_url, "page_count") <= left < full / 1.5
     store.close()
-    assert (tmp_path / "offpolicy.db").stat().st_size < full / 2 * 4096
+    assert (tmp_path / "offpolicy.db").stat().st_size <= left * 4096
 
 
 def test_a_piece_ends_when_its_time_is_up_however_few_pages_it_is(

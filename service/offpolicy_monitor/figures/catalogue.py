@@ -33,6 +33,8 @@ FIGURES: Final[tuple[Figure, ...]] = (
 HEADLINE: Final = tuple(pattern for figure in FIGURES for pattern in figure.headlines)
 _HEADLINE_TREE: Final = tree(HEADLINE)
 _PATHS: Final = tuple(figure.path for figure in FIGURES)
+#: The last keys of headline figures that are counts.
+_COUNTS: Final = frozenset({"tokens", "sequences", "empty_sequences", "nonfinite", "positive", "zero_filled_tokens"})
 
 
 def is_known(path: str) -> bool:
@@ -59,6 +61,19 @@ def with_correction(figures: Mapping[str, Any], correction: str | None) -> Mappi
 def headline(figures: Mapping[str, Any], correction: str | None = None) -> dict[str, float]:
     """The headline figures of a step that are present, by path; `correction` names the row in use."""
     return matches(with_correction(figures, correction), _HEADLINE_TREE)
+
+
+def from_headline(headlines: Mapping[str, float]) -> dict[str, Any]:
+    """Headline figures by path as figures of a step are nested; what is at `correction` is of a method as well."""
+    figures: dict[str, Any] = {"gaps": {}, "methods": {}}
+    for path, value in headlines.items():
+        *parents, name = path.split(".")
+        if parents[:1] != ["correction"]:
+            node = figures
+            for parent in parents:
+                node = node.setdefault(parent, {})
+            node[name] = int(value) if name in _COUNTS else value
+    return figures
 
 
 @cache

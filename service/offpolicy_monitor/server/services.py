@@ -153,7 +153,8 @@ def _beside(services: Services, leader: Leader, threads: Executor) -> Iterator[C
         return one_round
 
     def tidy() -> int:
-        return upkeep.tidy(settings.settle_after, settings.block_steps, turn) + upkeep.give_back(turn)
+        changed = upkeep.tidy(settings.settle_after, settings.block_steps, turn)
+        return changed + upkeep.thin(settings.thin_after, turn) + upkeep.give_back(turn)
 
     sweep = led(lambda: upkeep.sweep(time.time(), settings.step_timeout, turn))
     yield warm_up(pipeline.warm_up, is_warm)

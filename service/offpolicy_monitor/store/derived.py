@@ -1,19 +1,21 @@
 """Figures of steps as they are read: derived from the step's summary, or as they were stored where it has none.
 
 A step keeps its summary and no figures until its summary goes into a block (store.settling); an older release stored
-the figures of every step. What was derived lately is kept: pages and scrapes ask for the newest step again and again.
+the figures of every step. Of a step that is thin (store.thinning) the headline figures are left. What was derived
+lately is kept: pages and scrapes ask for the newest step again and again.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import case
+from sqlalchemy import Connection, case
 
-from offpolicy_monitor.figures import HEADLINE, at
-from offpolicy_monitor.store.codec import unpack
+from offpolicy_monitor.figures import HEADLINE, at, from_headline
+from offpolicy_monitor.store import headlines
+from offpolicy_monitor.store.codec import pack, unpack
 from offpolicy_monitor.store.tables import steps
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import DETAILS, StepSummary
@@ -21,12 +23,17 @@ from offpolicy_monitor.summary.step import DETAILS, StepSummary
 #: Steps whose figures are kept as JSON, some 50 KB each with their summaries.
 MOST_KEPT: Final = 128
 #: What a step's figures are read off: its figures where they are stored, else its summary.
-COLUMNS: Final = (steps.c.figures, case((steps.c.figures.is_(None), steps.c.summary)).label("derived_from"))
+COLUMNS: Final = (
+    steps.c.id.label("step_id"),
+    steps.c.block,
+    steps.c.figures,
+    case((steps.c.figures.is_(None), steps.c.summary)).label("derived_from"),
+)
 
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of a step as it is stored; both None where none of its shards is merged yet."""
+    """The figures of a step as it is stored; both None where none of its shards is merged yet, and of a thin step."""
 
     figures: bytes | None
     derived_from: bytes | None
@@ -45,6 +52,13 @@ class Figures:
         if self.derived_from is None:
             return None
         return at(figures_for(needed(stored.from_bytes(self.derived_from), (path,)), (path,)), path)
+
+
+def of_rows(connection: Connection, rows: Sequence[Any]) -> list[Figures]:
+    """The figures of steps, in the order of their rows with COLUMNS; of thin ones those that are left."""
+    thin = [row.step_id for row in rows if row.block and row.figures is None]
+    left = {step: pack(from_headline(figures)) for step, figures in headlines.read(connection, thin).items()}
+    return [Figures(left.get(row.step_id, row.figures), row.derived_from) for row in rows]
 
 
 def figures_for(summary: StepSummary, paths: Iterable[str]) -> dict[str, Any]:

@@ -72,10 +72,12 @@ def read_exported(connection: Connection, limit: int, active_since: float, now: 
         .limit(limit)
     )
     waiting = incomplete_since(connection, active_since)
-    return [_exported(row, waiting.get(row.id), now) for row in connection.execute(query)]
+    rows = connection.execute(query).all()
+    figures = derived.of_rows(connection, rows)
+    return [_exported(row, found, waiting.get(row.id), now) for row, found in zip(rows, figures, strict=True)]
 
 
-def _exported(row: Any, open_since: float | None, now: float) -> ExportedRun:
+def _exported(row: Any, figures: Figures, open_since: float | None, now: float) -> ExportedRun:
     return ExportedRun(
         run=row.name,
         profile=row.profile,
@@ -85,7 +87,7 @@ def _exported(row: Any, open_since: float | None, now: float) -> ExportedRun:
         attempt=row.attempt,
         policy_version=row.policy_version,
         coverage=row.merged / row.shards if row.shards else None,
-        stored_figures=Figures(row.figures, row.derived_from),
+        stored_figures=figures,
         stored_states=row.states,
         step_seconds=row.step_seconds,
         open_since=None if open_since is None else min(open_since, now),

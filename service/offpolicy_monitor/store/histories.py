@@ -127,6 +127,11 @@ class Histories:
         return vector
 
 
+def looked_back_on(connection: Connection, run: int) -> set[int]:
+    """The training steps of a run that rules see."""
+    return {row.step for window in (_OLDEST, _NEWEST) for row in connection.execute(window, {"run": run})}
+
+
 # Steps up to the newest one of the newest attempt: those beyond it are of an attempt that was given up.
 # Statements are made once: putting one together takes as long as running it.
 _OF_RUN: Final = judged_steps.c.run_id == bindparam("run")

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 
 from offpolicy_monitor.figures import at, with_correction
 from offpolicy_monitor.store import derived
-from offpolicy_monitor.store.derived import Figures, figures_for, needed
+from offpolicy_monitor.store.derived import figures_for, needed
 from offpolicy_monitor.store.ledger import GradientStep
 from offpolicy_monitor.store.locking import HeldRun
 from offpolicy_monitor.store.merging import Merged, merge_stored
@@ -48,8 +48,9 @@ def _figures(
 ) -> Mapping[str, Any]:
     if step.id in merges:
         return with_correction(merges[step.id].figures_for(paths), run.correction)
-    kept = connection.execute(select(*derived.COLUMNS).where(steps.c.id == step.id)).one()
-    return with_correction(Figures(*kept).read(), run.correction)
+    rows = connection.execute(select(*derived.COLUMNS).where(steps.c.id == step.id)).all()
+    [figures] = derived.of_rows(connection, rows)
+    return with_correction(figures.read(), run.correction)
 
 
 def _merged(

@@ -152,8 +152,8 @@ def _is_settled(minibatches: Mapping[int, GradientStep], minibatch: int) -> bool
 
 def _settled(record: ShardRecord) -> Refusal:
     message = (
-        f"step {record.key.step} was closed without it and settled since; a step takes late shards for "
-        "OFFPOLICY_SETTLE_AFTER seconds after its last one"
+        f"step {record.key.step} has settled without it, or is too old to tell; a step takes late shards for "
+        "OFFPOLICY_SETTLE_AFTER seconds after its last one, and knows those it has for OFFPOLICY_THIN_AFTER"
     )
     return Refusal.of_field(409, "step-settled", "step", message)
 

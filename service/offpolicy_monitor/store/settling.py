@@ -42,6 +42,7 @@ class Member:
     step: int
     summary: bytes | None
     figures: Figures
+    last_received_at: float
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,9 @@ def keep_block(connection: Connection, block: Block) -> bool:
     alone = select(func.count()).select_from(steps).where(steps.c.id.in_(ids), steps.c.run_id == block.run, ALONE)
     if connection.execute(alone).scalar_one() != len(ids):
         return False
+    latest = max(member.last_received_at for member in block.members)
     values = {"run_id": block.run, "step": block.steps[0], "last_step": block.steps[-1], "steps": len(block.steps)}
-    query = insert(blocks).values(**values, summary=block.summary).returning(blocks.c.id)
+    query = insert(blocks).values(**values, last_received_at=latest, summary=block.summary).returning(blocks.c.id)
     made = connection.execute(query).scalar_one()
     statement = update(steps).where(steps.c.id == bindparam("key"))
     rows = [{"key": key, "figures": packed} for key, packed in zip(ids, block.figures, strict=True)]
@@ -126,12 +128,16 @@ def _wanted(connection: Connection, run: int, count: int) -> Sequence[int]:
 
 
 def _members(connection: Connection, run: int, group: Sequence[int]) -> list[Member]:
-    columns = (steps.c.id, steps.c.step, steps.c.summary, steps.c.figures)
+    columns = (steps.c.id, steps.c.step, steps.c.last_received_at, steps.c.summary, steps.c.figures)
     query = select(*columns).where(steps.c.run_id == run, ALONE, steps.c.step.in_(group))
     rows = connection.execute(query.order_by(steps.c.step, steps.c.superseded.desc(), steps.c.minibatch)).all()
     members = []
     for _, of_step in groupby(rows, key=lambda row: row.step):
         *others, last = of_step
-        members += [Member(row.id, row.step, None, Figures(row.figures, row.summary)) for row in others]
-        members.append(Member(last.id, last.step, last.summary, Figures(last.figures, last.summary)))
+        members += [_member(row, None) for row in others]
+        members.append(_member(last, last.summary))
     return members
+
+
+def _member(row: Any, summary: bytes | None) -> Member:
+    return Member(row.id, row.step, summary, Figures(row.figures, row.summary), row.last_received_at)

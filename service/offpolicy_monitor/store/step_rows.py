@@ -49,7 +49,7 @@ def list_steps(
     found = connection.execute(query.order_by(steps.c.step, steps.c.minibatch).limit(limit + 1)).all()
     rows, more = cut(found, limit)
     following = encode_cursor(rows[-1].step, rows[-1].minibatch) if more else None
-    return Page([_without_breakdowns(_row(connection, row)) for row in rows], following)
+    return Page([_without_breakdowns(row) for row in _rows(connection, rows)], following)
 
 
 def read_step(connection: Connection, run: str, step: int, minibatch: int | None) -> dict[str, Any]:
@@ -57,8 +57,8 @@ def read_step(connection: Connection, run: str, step: int, minibatch: int | None
     of_step = in_range(run_id(connection, run), step, step)
     known = connection.execute(select(steps.c.minibatch).where(*of_step).order_by(steps.c.minibatch)).scalars().all()
     row_id = _find(connection, run, step, minibatch)
-    row = connection.execute(select(*ROW_COLUMNS).where(steps.c.id == row_id)).one()
-    return {"breakdowns": {}, **_row(connection, row), "minibatches": list(known)}
+    [row] = _rows(connection, connection.execute(select(*ROW_COLUMNS).where(steps.c.id == row_id)).all())
+    return {"breakdowns": {}, **row, "minibatches": list(known)}
 
 
 def read_summary(
@@ -155,7 +155,11 @@ def is_last_minibatch() -> ColumnElement[bool]:
     return steps.c.minibatch == newest
 
 
-def _row(connection: Connection, row: Any) -> dict[str, Any]:
+def _rows(connection: Connection, rows: Sequence[Any]) -> list[dict[str, Any]]:
+    return [_row(connection, *pair) for pair in zip(rows, derived.of_rows(connection, rows), strict=True)]
+
+
+def _row(connection: Connection, row: Any, figures: Figures) -> dict[str, Any]:
     return {
         "step": row.step,
         "minibatch": row.minibatch,
@@ -164,11 +168,9 @@ def _row(connection: Connection, row: Any) -> dict[str, Any]:
         "received_shards": row.received if row.merged is None else row.merged,
         "shards": row.shards,
         "complete": row.state == COMPLETE,
-        **_figures(connection, row),
+        **(_merged_now(connection, row) if row.merged is None else figures.read()),
     }
 
 
-def _figures(connection: Connection, row: Any) -> dict[str, Any]:
-    if row.merged is not None:
-        return Figures(row.figures, row.derived_from).read()
+def _merged_now(connection: Connection, row: Any) -> dict[str, Any]:
     return merge_stored(connection, row.run_id, row.step, row.minibatch, row.attempt).step_figures()

@@ -11,6 +11,8 @@ step has figures where its summary is not its own any more, or where an older re
 `steps.merged` says how many shards the kept summary and figures are of, NULL before the first; `received` may be ahead.
 `steps.block` is NULL while late shards are taken; 0 when the summaries of its shards are dropped, which are then empty;
 else the block that has its summary, which is then NULL. A shard that is its whole step has none of its own either.
+`blocks.last_received_at` is when the newest shard of its steps came; NULL once these are thin: their `figures` are NULL
+too then, those in `metrics` remain, and their rows in `shards` and most in `judged_steps` are gone.
 `metrics.figures` are float64 in the order of the names that `names_id` names.
 `runs.deleted` marks a run that is gone for every reader; its rows go in portions, and its name is free at once.
 `runs.methods` are the method rows chosen for the run, NULL for the default ones; `correction` names the one that the
@@ -45,6 +47,8 @@ UNMERGED = text("NOT superseded AND (merged IS NULL OR merged < received)")
 #: A step that counts and may still be revised; one that may not, whose summary is still its own.
 UNSETTLED = text("block IS NULL AND state <> 'open'")
 ALONE = text("block = 0")
+#: A block whose steps have figures and shards still.
+THICK = text("last_received_at IS NOT NULL")
 
 OPEN = "open"
 CLOSED = "closed"
@@ -162,8 +166,10 @@ blocks = Table(
     Column("step", BigInteger, nullable=False),
     Column("last_step", BigInteger, nullable=False),
     Column("steps", BigInteger, nullable=False),
+    Column("last_received_at", Double),
     Column("summary", LargeBinary, nullable=False),
     Index(None, "run_id", "step"),
+    Index("ix_blocks_thick", "last_received_at", "run_id", "step", sqlite_where=THICK, postgresql_where=THICK),
 )
 
 waiting_steps = Table(

@@ -5,7 +5,7 @@ one writer is held for few rows at a time.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -21,6 +21,7 @@ from offpolicy_monitor.store import (
     merging,
     settling,
     space,
+    thinning,
     verdicts,
     watching,
 )
@@ -155,17 +156,31 @@ class Upkeep:
         changed = self._until_none(turn, lambda connection: settling.settle_portion(connection, before))
         with self._reading() as connection:
             wanted = settling.read_runs(connection, block_steps) if block_steps > 1 else ()
-        failures: list[Exception] = []
-        for run in wanted:
-            try:
-                changed += self._merge_blocks(run, block_steps, turn)
-            except Unavailable:
-                raise
-            except Exception as error:
-                failures.append(error)
-        if failures:
-            raise failures[0]
-        return changed
+        return changed + _of_each(wanted, lambda run: self._merge_blocks(run, block_steps, turn))
+
+    def thin(self, thin_after: float, turn: Turn = at_once) -> int:
+        """Make steps of blocks thin whose last shard is `thin_after` seconds old; answers how many there were.
+
+        Ten blocks become one each time. What fails for one run is raised after the others were done.
+        """
+        before = self._clock() - thin_after
+        with self._reading() as connection:
+            wanted = thinning.read_runs(connection, before)
+        return _of_each(wanted, lambda run: self._thin(run, before, turn))
+
+    def _thin(self, run: int, before: float, turn: Turn) -> int:
+        """Make the old steps of one run thin, ten blocks after ten."""
+        changed = 0
+        while True:
+            with self._reading() as connection:
+                thick = thinning.read_blocks(connection, run, before)
+            if thick is None:
+                return changed
+            self._until_none(turn, partial(thinning.drop_shards, thick=thick))
+            summary = thinning.merge(thick)
+            if not turn(partial(self._once, partial(thinning.keep, thick=thick, summary=summary))):
+                return changed
+            changed += thick.steps
 
     def _merge_blocks(self, run: int, block_steps: int, turn: Turn) -> int:
         """Merge the old steps of one run, a block a turn."""
@@ -175,15 +190,11 @@ class Upkeep:
                 groups = settling.read_members(connection, run, block_steps)
             for members in groups:
                 block = settling.make_block(run, members)
-                if not turn(partial(self._keep_block, block)):
+                if not turn(partial(self._once, partial(settling.keep_block, block=block))):
                     return merged
                 merged += block_steps
             if not groups:
                 return merged
-
-    def _keep_block(self, block: settling.Block) -> int:
-        with self._writing() as connection:
-            return settling.keep_block(connection, block)
 
     def give_back(self, turn: Turn = at_once) -> int:
         """Give free pages of a SQLite file back to the file system, in portions; answers how many portions."""
@@ -192,15 +203,29 @@ class Upkeep:
     def _until_none(self, turn: Turn, work: Callable[[Connection], int]) -> int:
         """Do the work, a transaction each, until it finds nothing to do; answers how often it did."""
         done = 0
-
-        def once() -> int:
-            with self._writing() as connection:
-                return work(connection)
-
-        while found := turn(once):
+        while found := turn(partial(self._once, work)):
             done += found
         return done
+
+    def _once(self, work: Callable[[Connection], int]) -> int:
+        with self._writing() as connection:
+            return work(connection)
 
     def _put_aside(self, place: Place, step: GradientStep, error: Exception) -> None:
         self._set_aside.put(place, time.monotonic())
         self._failed(step, error)
+
+
+def _of_each(runs: Iterable[int], work: Callable[[int], int]) -> int:
+    """The sum of what the work answers of each run; what fails for one is raised after the others were done."""
+    changed, failures = 0, []
+    for run in runs:
+        try:
+            changed += work(run)
+        except Unavailable:
+            raise
+        except Exception as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return changed
