@@ -18,12 +18,10 @@ RUN python -m venv /opt/offpolicy-monitor \
 FROM python:3.11-slim
 COPY --from=build /opt/offpolicy-monitor /opt/offpolicy-monitor
 RUN useradd --system --uid 10001 --home-dir /var/lib/offpolicy-monitor --create-home offpolicy
-# The slim image has no C++ compiler, so torch runs eagerly. Add g++ and set OFFPOLICY_TORCH_COMPILE=true to compile.
-# What was compiled then lies in the volume, under .cache, and outlives the container.
+# What is compiled after the first start lies in the volume, under .cache, and outlives the container.
 # A browser reaches the published port as localhost. Other names under which the service is reached, such as the name of
 # its container, go into OFFPOLICY_TRUSTED_HOSTS (separated by commas, * for any).
 ENV PATH=/opt/offpolicy-monitor/bin:$PATH \
-    OFFPOLICY_TORCH_COMPILE=false \
     OFFPOLICY_HOST=0.0.0.0 \
     OFFPOLICY_PORT=8900 \
     OFFPOLICY_TRUSTED_HOSTS=localhost \

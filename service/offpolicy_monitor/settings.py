@@ -63,8 +63,8 @@ class Settings(BaseSettings):
     torch_threads: int = Field(1, ge=1, description="Intra-op threads of torch; more than one hurts on small machines.")
     torch_compile: bool = Field(
         True,
-        description="Use a compiled pass over the tokens. Where none is cached, a process of the lowest priority makes "
-        "it after start, and needs a C++ compiler.",
+        description="Measure by a compiled pass over the tokens: the fused one on the CPU. Where none is cached, a "
+        "process of the lowest priority makes it after start; for CUDA it needs a C++ compiler.",
     )
 
     max_body_bytes: int = Field(256 * MEBIBYTE, ge=1, description="Largest request body as received, bytes.")

@@ -22,6 +22,7 @@ class Slow:
 
     fallbacks = 0
     device_name = "slow"
+    form = "slow"
 
     def __init__(self, seconds: float, file: Path, summary: StepSummary) -> None:
         self._seconds, self._file, self._summary = seconds, file, summary

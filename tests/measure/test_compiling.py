@@ -15,7 +15,7 @@ import pytest
 import torch
 from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.measure import library
-from offpolicy_monitor.measure.compiling import COMPILER, FIRST_TO_END, LOWEST_NICE, Compiling
+from offpolicy_monitor.measure.compiling import COMPILER, FIRST_TO_END, LOWEST_NICE, Compiling, kernels_for
 
 from tests.fixtures.kernels import outcome
 from tests.fixtures.service import COMMAND, STOPPED_WITHIN, clean_environment, free_port
@@ -62,9 +62,9 @@ def wait_for(what: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def begun(cache: Path) -> Iterator[Compiling]:
+def begun(cache: Path) -> Iterator[Compiling[Derive]]:
     """Compiling that has started its process; whatever it answers is an error, for nobody waits that long."""
-    compiling = Compiling(CPU, lambda got: pytest.fail(f"it was stopped, and said {got}"))
+    compiling = Compiling(kernels_for(CPU), lambda got: pytest.fail(f"it was stopped, and said {got}"))
     try:
         wait_for(lambda: compilers(cache))
         yield compiling
@@ -72,22 +72,24 @@ def begun(cache: Path) -> Iterator[Compiling]:
         compiling.stop()
 
 
-def test_what_compiles_has_the_lowest_priority(begun: Compiling, cache: Path) -> None:
+def test_what_compiles_has_the_lowest_priority(begun: Compiling[Derive], cache: Path) -> None:
     (process, *_) = compilers(cache)
     wait_for(lambda: os.getpriority(os.PRIO_PROCESS, process) == LOWEST_NICE)
     wait_for(lambda: os.sched_getscheduler(process) == SCHED_IDLE == os.SCHED_IDLE)
     assert Path(f"/proc/{process}/oom_score_adj").read_text().strip() == str(FIRST_TO_END)
 
 
-def test_stopping_ends_every_process_that_compiles_and_leaves_nothing_behind(begun: Compiling, cache: Path) -> None:
+def test_stopping_ends_every_process_that_compiles_and_leaves_nothing_behind(
+    begun: Compiling[Derive], cache: Path
+) -> None:
     started = time.monotonic()
     begun.stop()
     assert time.monotonic() - started < 5.0
     assert not compilers(cache) and [path.name for path in cache.iterdir()] == ["lock"]
 
 
-def test_one_process_at_a_time_compiles_for_a_cache(begun: Compiling, cache: Path) -> None:
-    second = Compiling(CPU, lambda got: pytest.fail(f"it was stopped, and said {got}"))
+def test_one_process_at_a_time_compiles_for_a_cache(begun: Compiling[Derive], cache: Path) -> None:
+    second = Compiling(kernels_for(CPU), lambda got: pytest.fail(f"it was stopped, and said {got}"))
     time.sleep(1.5)
     top = [process for process in compilers(cache) if COMPILER.encode() in command_of(process)]
     assert len(top) == 1
@@ -106,9 +108,9 @@ def command_of(process: int) -> bytes:
 
 def test_whoever_waits_for_another_process_takes_what_that_one_made(warm: Path, cache: Path) -> None:
     outcomes = SimpleQueue[Derive | Exception]()
-    first = Compiling(CPU, outcomes.put)
+    first = Compiling(kernels_for(CPU), outcomes.put)
     wait_for(lambda: compilers(cache))
-    second = Compiling(CPU, outcomes.put)
+    second = Compiling(kernels_for(CPU), outcomes.put)
     (made,) = (warm / cache.name).glob("*.so")
     shutil.copy(made, cache / made.name)
     first.stop()
@@ -120,9 +122,9 @@ def test_whoever_waits_for_another_process_takes_what_that_one_made(warm: Path, 
 SCRIPT = """
 import sys, time
 import torch
-from offpolicy_monitor.measure.compiling import Compiling
+from offpolicy_monitor.measure.compiling import Compiling, kernels_for
 outcomes = []
-compiling = Compiling(torch.device("cpu"), outcomes.append)
+compiling = Compiling(kernels_for(torch.device("cpu")), outcomes.append)
 {then}
 """
 WARM = """
@@ -171,7 +173,8 @@ import sys
 from offpolicy_monitor.client.reduce import reduced
 from tests.client.batches import batch
 print(list(reduced({}, batch(64, 256))))
-print([name for name in sys.modules if name.startswith(("torch._inductor", "offpolicy_monitor.measure.compiler"))])
+unasked = "torch._inductor", "numba", "offpolicy_monitor.measure.compiler"
+print([name for name in sys.modules if name.startswith(unasked)])
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert ran.stdout.splitlines() == ["['summary']", "[]"], ran.stderr
@@ -205,7 +208,7 @@ def foreign(path: Path) -> None:
 @pytest.mark.parametrize("spoil", [truncated, empty, foreign])
 def test_what_is_no_compiled_form_is_compiled_anew(filled: Path, cache: Path, spoil: Callable[[Path], None]) -> None:
     spoil(filled)
-    compiling = Compiling(CPU, lambda got: pytest.fail(f"it was stopped, and said {got}"))
+    compiling = Compiling(kernels_for(CPU), lambda got: pytest.fail(f"it was stopped, and said {got}"))
     wait_for(lambda: compilers(cache))
     compiling.stop()
 

@@ -1,18 +1,13 @@
 """The compiled pass over the tokens gives the eager one's figures."""
 
 from pathlib import Path
-from queue import SimpleQueue
 
 import numpy as np
 import pytest
 import torch
-from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.gap import Derive
-from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.measure.kernels import FEWEST_TOKENS, GAPS
-from offpolicy_monitor.methods import PRESETS
-from offpolicy_monitor.summary import StepSummary
 
 from tests.fixtures.kernels import compiled_columns
 
@@ -61,27 +56,3 @@ def test_identical_policies_stay_exactly_identical_when_compiled(compiled: Deriv
 def test_what_was_not_compiled_for_runs_eagerly(compiled: Derive, dtype: torch.dtype) -> None:
     a, b = (column[:, :100].to(dtype) for column in log_probs(FEWEST_TOKENS, 0.05))
     assert [c.tolist() for c in compiled(a, b)] == [c.tolist() for c in token_columns(a, b)]
-
-
-def summary_by(measurer: Measurer) -> StepSummary:
-    a, b = (column[0].numpy() for column in log_probs(30_000, 0.05))
-    lengths = np.full(30, 1000, np.int64)
-    columns = {"sampling_logprobs": b, "old_logprobs": a, "logprobs": a - np.float32(0.01)}
-    advantages = np.linspace(-1.0, 1.0, 30, dtype=np.float32)
-    return measurer.measure(RaggedBatch.from_positions(lengths, columns, {"advantages": advantages}), PRESETS)
-
-
-@pytest.mark.usefixtures("compiled")
-def test_a_measurer_that_compiled_answers_the_same_counts() -> None:
-    measurer, outcomes = Measurer("cpu"), SimpleQueue[Exception | None]()
-    before = summary_by(measurer)
-    measurer.compile_in_background(outcomes.put)
-    assert outcomes.get(timeout=60) is None
-    after = summary_by(measurer)
-    for name, method in before.methods.items():
-        masked = method.sums["masked_tokens"]
-        assert after.methods[name].sums["masked_tokens"] == masked, name
-    for gap, figures in before.figures()["gaps"].items():
-        got = after.figures()["gaps"][gap]
-        for name in ("k1", "k3", "js", "ratio_mean", "ess", "probability_diff_mean"):
-            assert got[name] == pytest.approx(figures[name], rel=1e-6), (gap, name)

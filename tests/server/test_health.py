@@ -68,6 +68,7 @@ def test_a_running_service_is_alive_and_ready(client: Client) -> None:
     assert ready_within(client).json() == {
         "status": "ready",
         "checks": {"store": True, "schema": True, "device": True, "stages": True},
+        "measured_by": "torch",
     }
 
 

@@ -1,21 +1,23 @@
-"""The process that compiles core's one pass over the tokens: `python -m offpolicy_monitor.measure.compiler`.
+"""The process that compiles a pass over the tokens: `python -m offpolicy_monitor.measure.compiler`.
 
-It is started by measure.compiling, at the lowest priority, with the device, the folder of kernels and a folder to build
-in; it tries what it built before it publishes it. It ends with whoever started it, and all its compilers with it.
+It is started by measure.compiling, at the lowest priority, with what to compile (`fused`, or the device that kernels
+are for), the folder of what is compiled and a folder to build in; it tries what it built before it publishes it. It
+ends with whoever started it, and all its compilers with it.
 """
 
 import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch._inductor import aot_compile
 
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.measure import kernels, library
+from offpolicy_monitor.measure.library import FUSED
 
 
 class Columns(torch.nn.Module):
@@ -26,25 +28,49 @@ class Columns(torch.nn.Module):
         return tuple(token_columns(a, b))
 
 
-def main(device_name: str, place: str, build: str) -> int:
+def main(what: str, place: str, build: str) -> int:
     """The exit status; where it is not 0, the last line that was printed says why."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    device = torch.device(device_name)
     try:
-        torch.set_num_threads(1)
-        built = compiled(Path(build) / "columns.so", device)
-        kernels.load(built, device)
-        library.publish(built, Path(place), device)
+        make = make_fused if what == FUSED else make_kernels(what)
+        make(Path(place), Path(build))
     except Exception as error:  # a missing or failing compiler shows as any of a dozen types
         print(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}", flush=True)
         return 1
     return 0
 
 
+def make_fused(place: Path, build: Path) -> None:
+    """The fused pass, as numba keeps it."""
+    from offpolicy_monitor.fused import compiled as fused
+
+    made = build / "pass"
+    made.mkdir(mode=0o700)
+    fused.allow_many_columns()
+    fused.keep_in(made)
+    fused.try_all()
+    library.publish_pass(made, place)
+
+
+def make_kernels(device_name: str) -> Callable[[Path, Path], None]:
+    """core's pass for a device, as torch compiles it."""
+
+    def make(place: Path, build: Path) -> None:
+        device = torch.device(device_name)
+        torch.set_num_threads(1)
+        built = compiled(build / "columns.so", device)
+        kernels.load(built, device)
+        library.publish(built, place, device)
+
+    return make
+
+
 def compiled(path: Path, device: torch.device) -> Path:
     """Compile for columns of any length from FEWEST_TOKENS on, into one shared object; raises what torch raises."""
     columns = kernels.sample(max(kernels.TRIED), device)
     tokens = torch.export.Dim("tokens", min=kernels.FEWEST_TOKENS)
+    from torch._inductor import aot_compile
+
     exported = torch.export.export(Columns(), columns, dynamic_shapes=({1: tokens}, {1: tokens}))
     aot_compile(exported.module(), columns, options={"aot_inductor.output_path": str(path), **options(device)})
     return path

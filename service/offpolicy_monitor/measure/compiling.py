@@ -1,7 +1,8 @@
-"""Compiling: gets the compiled pass over the tokens, from disk where it is there, else from a process that compiles it.
+"""Compiling: gets a compiled pass over the tokens, from disk where it is there, else from a process that compiles it.
 
-Compiling takes half a minute of a processor and a C++ compiler, so it never happens in the process that serves: another
-one does it at the lowest priority, one at a time for a user and machine. Whatever goes wrong, the eager form serves.
+Compiling takes a minute of a processor, and torch's kernels a C++ compiler, so it never happens in the process that
+serves: another one does it at the lowest priority, one at a time for a user and machine. Whatever goes wrong, the eager
+form serves.
 """
 
 import fcntl
@@ -13,13 +14,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import torch
 
 from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.measure import kernels, library
+
+Form = TypeVar("Form")
 
 COMPILER: Final = "offpolicy_monitor.measure.compiler"
 #: Seconds after which a compiler has hung; it may have to wait long for an idle processor.
@@ -37,14 +41,37 @@ class Stopped(Exception):
     """Nobody waits for the outcome any more."""
 
 
-class Compiling:
+@dataclass(frozen=True)
+class Product(Generic[Form]):
+    """What can be compiled: its name for the compiler; `load` reads it from the folder, None if it is not there."""
+
+    name: str
+    load: Callable[[Path], Form | None]
+
+
+def kernels_for(device: torch.device) -> Product[Derive]:
+    """core's pass over the columns of a device, by torch's compiler."""
+
+    def load(place: Path) -> Derive | None:
+        path = library.find(place, device)
+        return None if path is None else kernels.load(path, device)
+
+    return Product(str(device), load)
+
+
+class Compiling(Generic[Form]):
     """A daemon thread that gets the compiled form; it calls `ready` with it, or with the reason why there is none.
 
-    `ready` is called once, or not at all after `stop`.
+    `ready` is called once, or not at all after `stop`; `begun` before a compiler is started.
     """
 
-    def __init__(self, device: torch.device, ready: Callable[[Derive | Exception], None]) -> None:
-        self._device, self._ready = device, ready
+    def __init__(
+        self,
+        product: Product[Form],
+        ready: Callable[[Form | Exception], None],
+        begun: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._product, self._ready, self._begun = product, ready, begun
         self._stopped, self._lock = threading.Event(), threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._work, name="kernels", daemon=True)
@@ -63,7 +90,7 @@ class Compiling:
 
     def _work(self) -> None:
         try:
-            outcome: Derive | Exception = self._got()
+            outcome: Form | Exception = self._got()
         except Stopped:
             return
         except Exception as error:  # whatever it is, the eager form goes on
@@ -71,7 +98,7 @@ class Compiling:
         if not self._stopped.is_set():
             self._ready(outcome)
 
-    def _got(self) -> Derive:
+    def _got(self) -> Form:
         place = library.folder()
         found = self._loaded(place)
         if found is None:
@@ -84,12 +111,10 @@ class Compiling:
             raise RuntimeError(f"what was compiled in {place} cannot be loaded")
         return found
 
-    def _loaded(self, place: Path) -> Derive | None:
+    def _loaded(self, place: Path) -> Form | None:
         """The compiled form on disk; None where there is none, or what is there is no such thing."""
-        path = library.find(place, self._device)
-        if path is not None:
-            with suppress(RuntimeError, ValueError):
-                return kernels.load(path, self._device)
+        with suppress(RuntimeError, ValueError):
+            return self._product.load(place)
         return None
 
     @contextmanager
@@ -112,6 +137,7 @@ class Compiling:
         build = place / "build"
         shutil.rmtree(build, ignore_errors=True)  # of one that was killed
         build.mkdir(mode=0o700)
+        self._begun()
         try:
             child = self._started(place, build, lock)
             status = child.wait(LONGEST)
@@ -126,7 +152,7 @@ class Compiling:
             shutil.rmtree(build, ignore_errors=True)
 
     def _started(self, place: Path, build: Path, lock: int) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-P", "-m", COMPILER, str(self._device), str(place), str(build)]
+        command = [sys.executable, "-P", "-m", COMPILER, self._product.name, str(place), str(build)]
         folders = {name: str(build) for name in ("TMPDIR", "TORCHINDUCTOR_CACHE_DIR")}
         threads = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         with self._lock, (build / "log").open("wb") as log:

@@ -1,13 +1,16 @@
-"""Where compiled kernels lie on disk, and which of them are trusted.
+"""Where what was compiled lies on disk, and which of it is trusted: torch's kernels, and the fused pass.
 
-A shared object is code: it is loaded only where nobody but its user can have written it, and only for the torch, the
-processor and the source that it was made of. Its name says all of that, and the digest of its content.
+Both are code: loaded only where nobody but its user can have written it, and only for the libraries, the processor and
+the sources that it was made of. Its name says all of that, and the digest of its content.
 """
 
 import hashlib
 import os
 import platform
+import shutil
 import stat
+from collections.abc import Iterable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +20,10 @@ from offpolicy_monitor import core
 
 #: The folder of everything that core's one pass is, or may come to be, written in.
 SOURCES: Final = Path(core.__file__).parent
+#: The fused pass, and everything that it is written in: numba does not see that a constant or a function changed that
+#: one imports from another module.
+FUSED: Final = "fused"
+FUSED_SOURCES: Final = ("fused", "summary", "methods")
 #: Enough of /proc/cpuinfo for the first processor, which has the flags that a native compiler goes by.
 CPUINFO_BYTES: Final = 1 << 13
 GROUP_OR_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -54,6 +61,26 @@ def publish(built: Path, place: Path, device: torch.device) -> None:
             other.unlink(missing_ok=True)
 
 
+def find_pass(place: Path) -> Path | None:
+    """The folder of the fused pass, None where it is not whole. PermissionError for what others may write."""
+    for folder in sorted(place.glob(f"{_pass_name()}-*")):
+        for path in (folder, *folder.rglob("*")):
+            check_owned(path)
+        if folder.name.rpartition("-")[2] == _digest_of_all(folder):
+            return folder
+    return None
+
+
+def publish_pass(built: Path, place: Path) -> None:
+    """Put a built pass where `find_pass` looks, all at once, and in place of what was there."""
+    for path in built.rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    folder = place / f"{_pass_name()}-{_digest_of_all(built)}"
+    for other in place.glob(f"{FUSED}-*"):
+        shutil.rmtree(other, ignore_errors=True)
+    built.replace(folder)
+
+
 def check_owned(path: Path) -> None:
     """PermissionError unless nobody but this user and root can change what the path names."""
     path = path.resolve(strict=True)
@@ -67,13 +94,24 @@ def check_owned(path: Path) -> None:
 
 
 def _name(device: torch.device) -> str:
+    made_of = torch.__version__, str(torch.version.git_version), platform.machine(), *_processor(device)
+    return f"columns-{device.type}-{_known(made_of, sorted(SOURCES.glob('*.py')))}"
+
+
+def _pass_name() -> str:
+    made_of = *(version(name) for name in ("numba", "llvmlite", "numpy")), platform.python_version(), *_flags()
+    root = SOURCES.parent
+    sources = [path for folder in FUSED_SOURCES for path in sorted((root / folder).rglob("*.py"))]
+    return f"{FUSED}-{_known(made_of, [*sources, root / 'vocabulary.py'])}"
+
+
+def _known(made_of: Iterable[str], sources: Iterable[Path]) -> str:
     known = hashlib.sha256()
-    made_of = (torch.__version__, str(torch.version.git_version), platform.machine(), *_processor(device))
     for part in made_of:
         known.update(part.encode() + b"\0")
-    for source in sorted(SOURCES.glob("*.py")):
+    for source in sources:
         known.update(source.read_bytes() + b"\0")
-    return f"columns-{device.type}-{known.hexdigest()[:32]}"
+    return known.hexdigest()[:32]
 
 
 def _processor(device: torch.device) -> tuple[str, ...]:
@@ -95,3 +133,11 @@ def _flags() -> list[str]:
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
+
+
+def _digest_of_all(folder: Path) -> str:
+    whole = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            whole.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return whole.hexdigest()[:32]

@@ -5,7 +5,8 @@ figures are the same, and each such step back is counted.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from dataclasses import replace
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 import torch
@@ -15,16 +16,22 @@ from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.measure.blocks import DeviceBatch
-from offpolicy_monitor.measure.compiling import Compiling
+from offpolicy_monitor.measure.compiling import Compiling, kernels_for
 from offpolicy_monitor.measure.evaluate import Detail, evaluation
+from offpolicy_monitor.measure.fused import Fused, fused_pass
+from offpolicy_monitor.measure.routing import EXPERT_COLUMNS
 from offpolicy_monitor.measure.slices import Slices, finished, in_one
 from offpolicy_monitor.measure.summarise import summarise
-from offpolicy_monitor.measure.tables import OF_DATA, OF_METHODS, Maker
+from offpolicy_monitor.measure.tables import OF_DATA, OF_METHODS, ROUTING, Maker
 from offpolicy_monitor.methods import PRESETS, MethodRow
+from offpolicy_monitor.summary.arrays import merged
 from offpolicy_monitor.summary.evaluation import Evaluation
 from offpolicy_monitor.summary.step import StepSummary
 
 Result = TypeVar("Result")
+
+EVERY_MAKER: Final = (*OF_DATA, *OF_METHODS)
+EXPERTS: Final = frozenset(name for pair in EXPERT_COLUMNS.values() for name in pair)
 
 #: Tokens a block: fewer fit a CPU's caches better, more share the cost of some 600 calls a block.
 CPU_BLOCK_TOKENS: Final = 1 << 17
@@ -40,12 +47,14 @@ class Measurer:
 
     def __init__(self, device: str = "auto", threads: int | None = 1, keep_worst: int = 0) -> None:
         self.keep_worst = keep_worst
+        self._threads = threads or 1
         if threads is not None:
             torch.set_num_threads(threads)
         self.device = choose_device(device)
         self.fallbacks = 0
         self._derive: Derive = token_columns
-        self._compiling: Compiling | None = None
+        self._fused: Fused | None = None
+        self._compiling: Compiling[Derive] | Compiling[Fused] | None = None
         self.block_tokens = CPU_BLOCK_TOKENS if self.device.type == "cpu" else GPU_BLOCK_TOKENS
 
     @property
@@ -62,18 +71,38 @@ class Measurer:
         advantages = np.array([-1.0, 0.0, 1.0, 2.0], np.float32)
         self.measure(RaggedBatch.from_positions(lengths, columns, {"advantages": advantages}), PRESETS)
 
-    def compile_in_background(self, done: Callable[[Exception | None], None]) -> None:
-        """Get the compiled pass over the tokens, from disk or from a process that compiles it, and use it from then on.
+    @property
+    def form(self) -> str:
+        """What measures batches: the fused pass, or torch, whose pass over the columns may be compiled."""
+        if self._fused is not None and self.device.type == "cpu":
+            return "fused"
+        return "torch" if self._derive is token_columns else "torch, compiled"
 
-        `done` is called once, on another thread: with None, or with the reason why the eager pass goes on serving.
+    def use(self, form: Fused | Derive) -> None:
+        """Measure by a compiled form from now on: of the CPU the fused pass, of another device that of columns."""
+        if self.device.type == "cpu":
+            self._fused = cast(Fused, form)
+        else:
+            self._derive = cast(Derive, form)
+
+    def compile_in_background(
+        self, done: Callable[[Exception | None], None], begun: Callable[[], None] = lambda: None
+    ) -> None:
+        """Get the compiled form, from disk or from a process that compiles it, and use it from then on.
+
+        `begun` is called where there is none on disk. `done` is called once, on another thread: with None, or with the
+        reason why the eager form goes on serving.
         """
 
-        def ready(outcome: Derive | Exception) -> None:
+        def ready(outcome: Fused | Derive | Exception) -> None:
             if not isinstance(outcome, Exception):
-                self._derive = outcome
+                self.use(outcome)
             done(outcome if isinstance(outcome, Exception) else None)
 
-        self._compiling = Compiling(self.device, ready)
+        if self.device.type == "cpu":
+            self._compiling = Compiling(fused_pass(self._threads), ready, begun)
+        else:
+            self._compiling = Compiling(kernels_for(self.device), ready, begun)
 
     def close(self) -> None:
         """End what was begun in the background."""
@@ -85,7 +114,7 @@ class Measurer:
         batch: RaggedBatch,
         rows: Sequence[MethodRow],
         origin: Origin = UNKNOWN_ORIGIN,
-        makers: Sequence[Maker] = (*OF_DATA, *OF_METHODS),
+        makers: Sequence[Maker] = EVERY_MAKER,
         worst: bool = True,
     ) -> StepSummary:
         """The summary of a batch, with what each row would do to it. Rows whose inputs were not sent are left out.
@@ -94,10 +123,27 @@ class Measurer:
         """
 
         def run(block_tokens: int) -> StepSummary:
+            if self.form == "fused" and tuple(makers) == EVERY_MAKER:
+                found = self._by_pass(batch, rows, origin, worst)
+                if found is not None:
+                    return found
             loaded = DeviceBatch.load(batch, self.device, self._derive)
             return summarise(loaded, rows, block_tokens, origin, makers, self.keep_worst if worst else None)
 
         return finished(self._with_fallback(in_one(run)))
+
+    def _by_pass(
+        self, batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin, worst: bool
+    ) -> StepSummary | None:
+        """The summary by the fused pass, None where the batch is none for it; torch adds how experts differ."""
+        assert self._fused is not None
+        found = self._fused(batch, rows, origin, self.keep_worst if worst else None)
+        if found is None or not EXPERTS & batch.columns.keys():
+            return found
+        loaded = DeviceBatch.load(batch, self.device)
+        beside = summarise(loaded, (), self.block_tokens, origin, (ROUTING,)).arrays
+        others = (key for key in beside.scheme.keys if not key.startswith("routing/"))
+        return replace(found, arrays=merged((found.arrays, beside.without(others))))
 
     def evaluate(
         self,

@@ -21,7 +21,8 @@ async def healthz() -> dict[str, str]:
 async def readyz(request: Request) -> JSONResponse:
     """200 when every check holds, else 503 with the checks that do not, and the `reason` that the store gives.
 
-    `stuck` names the stages that no longer get on, with the age of their oldest job in seconds.
+    `measured_by` is the form that measures batches now: `fused`, `torch` or `torch, compiled`. `stuck` names the
+    stages that no longer get on, with the age of their oldest job in seconds.
     """
     parts = services.of(request)
     store, stuck = await parts.probe.finding(), _stuck_stages(parts)
@@ -31,6 +32,7 @@ async def readyz(request: Request) -> JSONResponse:
     headers = {} if ready else {"Retry-After": "1"}
     answer: dict[str, Any] = {"status": "ready" if ready else "not ready", "checks": checks}
     answer |= {"reason": store.reason} if store.reason else {}
+    answer["measured_by"] = parts.pipeline.measurer.form
     return JSONResponse(answer | ({"stuck": stuck} if stuck else {}), status, headers)
 
 

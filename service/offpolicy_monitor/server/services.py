@@ -186,13 +186,17 @@ def torch_measurer(settings: Settings) -> Measurer:
 
     measurer = TorchMeasurer(settings.device, settings.torch_threads, settings.keep_worst)
     if settings.torch_compile:
-        measurer.compile_in_background(_compiled)
+        measurer.compile_in_background(lambda problem: _compiled(problem, measurer.form), _compiling)
     return measurer
 
 
-def _compiled(problem: Exception | None) -> None:
+def _compiling() -> None:
+    log.info("compiling the pass over the tokens, by a process of the lowest priority; torch serves until it is ready")
+
+
+def _compiled(problem: Exception | None, form: str) -> None:
     if problem is None:
-        log.info("the pass over the tokens is compiled")
+        log.info("the pass over the tokens is compiled", measured_by=form)
     else:
         reason = str(problem).strip().partition("\n")[0]
-        log.warning("serving without compilation, which is slower for large batches", reason=reason)
+        log.warning("serving by torch without compilation, which is slower", reason=reason)

@@ -1,0 +1,224 @@
+"""What goes into the pass over the tokens and what comes out: tuples of arrays that compiled code takes as they are.
+
+Shapes: T tokens of S sequences, R token rules, C cells, K runs. Gaps are numbered mismatch, staleness, total, and the
+columns of log-probs mu, old, pi; of a gap that is not there nothing is read or written.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offpolicy_monitor.fused.token import MASS_KEYS
+from offpolicy_monitor.summary import cells, histogram
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Singles = NDArray[np.int32]
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+GAPS: Final = ("mismatch", "staleness", "total")
+MISMATCH, STALENESS, TOTAL = range(3)
+#: Columns of log-probs: numerator and denominator of each gap.
+NUMERATOR: Final = (1, 2, 2)
+DENOMINATOR: Final = (0, 1, 0)
+
+#: Tokens of a block: its columns fit a second-level cache, and those of one stage a first-level one.
+BLOCK: Final = 512
+#: Tokens that share a decision on which formula they need.
+STRIP: Final = 32
+
+#: Scores of tokens, in the order of methods.curve.TOKEN_SCORES.
+LOG_RATIO, MAGNITUDE, K3, PROBABILITY, AWAY, LARGER = range(6)
+SCORES: Final = 6
+#: Forms of a rule on tokens.
+DROPS, WEIGHS = range(2)
+
+#: Signs of an advantage, as groups of counts: negative, zero (or unknown), positive; of sequences also mixed.
+NEGATIVE, NEUTRAL, POSITIVE, MIXED = range(4)
+BINS: Final = histogram.BINS
+LENGTHS: Final = cells.LENGTHS
+#: The bucket of a log mu that is not finite, which is none.
+NO_BUCKET: Final = 8
+MU_BUCKETS: Final = 9
+
+# Sums over tokens, a gap each.
+(
+    K3_REVERSE, JS, RATIO, EXCESS, WEIGHT, WEIGHT_SQUARE, WEIGHT_EXCESS, WEIGHT_EXCESS_SQUARE, TAIL, CHANGED, CLAMPED,
+    DIFFERENCE, DIFFERENCE_SQUARE, DIFFERENCE_MAX, ADVANTAGE_EXCESS, MASS_SQUARE, BAD, OUTWARD, OUTWARD_SQUARE, SEEN,
+    MEAN, DEVIATION,
+) = range(22)  # fmt: skip
+TOKEN_SUMS: Final = 22
+
+# Sums and extremes of a sequence, a gap each.
+(
+    SUM, ABS, SQUARE, K3_SUM, GROWTH, LEAST, MOST, LEAST_ABS, PD_LEAST, PD_MOST, PD_LEAST_ABS, AWAY_LEAST, AWAY_MOST,
+    LARGER_LEAST,
+) = range(14)  # fmt: skip
+#: k3 and d^2 of tokens with A < 0, A == 0, A > 0, where these differ within sequences.
+K3_SIGNS, SQUARE_SIGNS = 14, 17
+SEQUENCE_SUMS: Final = 20
+MINIMA: Final = (LEAST, LEAST_ABS, PD_LEAST, PD_LEAST_ABS, AWAY_LEAST, LARGER_LEAST)
+MAXIMA: Final = (MOST, PD_MOST, AWAY_MOST)
+
+# Of a sequence whatever the gap: sums of log mu, old, pi, of m s, tokens with A < 0 and A > 0, their |A|.
+MU_SUM, OLD_SUM, PI_SUM, PRODUCT, NEGATIVES, POSITIVES, NEGATIVE_MASS, POSITIVE_MASS = range(8)
+OWN_SUMS: Final = 8
+
+# What a rule dropped.
+LOW, HIGH, K3_DROPPED, K3_KEPT, SQUARE_DROPPED, SQUARE_KEPT, MASS_DROPPED = range(7)
+RULE_SUMS: Final = 7
+# What a weight came to.
+W, W_SQUARE, W_EXCESS, W_EXCESS_SQUARE, W_MAX, CUT = range(6)
+WEIGHT_SUMS: Final = 6
+
+#: A breakdown's cell: tokens, then d, |d|, d^2 and k3 of each gap, then m s.
+CELL: Final = 14
+
+
+class Bounds(NamedTuple):
+    """Rules: those of tokens in float32, those of sequences in float64. Rule r has bands ends[r] .. ends[r + 1].
+
+    What is outside any of its bands is dropped: below where A <= low_sign, above where A >= high_sign; or its weight is
+    r within `least` and `most`.
+    """
+
+    gap: Integers  # [R]
+    form: Integers  # [R]: DROPS or WEIGHS
+    anchor: Integers  # [R]: the gap on which the rule would stand with the other anchor, or -1
+    ends: Integers  # [R + 1]
+    score: Integers  # [bands]
+    low: Any
+    high: Any
+    low_sign: Any  # [R]
+    high_sign: Any
+    least: Any
+    most: Any
+
+
+class Plan(NamedTuple):
+    """What is made of the tokens."""
+
+    gaps: Flags  # [3]
+    divergences: Flags  # [3]: whether binary KLs are needed
+    cells: Integers  # [C, 2]: gap and score of what-if cells
+    joint: bool  # the tokens are valid for all three gaps, and figures of all are made
+    alone: bool  # nothing but the figures of all three gaps is wanted
+    advantages: bool
+    a_token: bool  # advantages stand at tokens, not at sequences
+    grids: bool
+    magnitudes: bool  # a rule looks at |d|
+    positive: bool  # some log-prob is above 0
+    splits: Floats  # of summary.histogram, +BIG for none
+    token_bins: Singles  # the bin among TOKEN_BINS of each bin of summary.histogram
+    edges: Floats  # [7]: log mu at which a bucket of mu begins
+
+
+class Tokens(NamedTuple):
+    """The tokens of a part: log-probs of the columns that it needs, finite, or empty; and their runs. log mu is there
+    wherever it was sent, since it is a dimension too.
+
+    A run stands in one sequence, and in one bucket of each dimension that changes within sequences.
+    """
+
+    logprobs: tuple[Floats, Floats, Floats]  # [T] each
+    advantages: Floats  # [T], [S] or [0]
+    offsets: Integers  # [S + 1]
+    runs: Integers  # [K + 1]
+    owners: Integers  # [K]: the sequence of each run
+    buckets: Integers  # [K, dimensions]
+
+
+class Sequences(NamedTuple):
+    """What the pass leaves of each sequence."""
+
+    gaps: Doubles  # [S, 3, SEQUENCE_SUMS]
+    own: Doubles  # [S, OWN_SUMS]
+    dropped: Singles  # [R, S]: tokens that each rule on tokens dropped
+
+
+class Sums(NamedTuple):
+    """What is added up over a chunk of sequences, in their order."""
+
+    tokens: Doubles  # [3, TOKEN_SUMS]
+    products: Doubles  # [9]
+    advantages: Doubles  # [2]: |A| and A^2
+    rules: Doubles  # [R, RULE_SUMS]
+    weights: Doubles  # [R, WEIGHT_SUMS]
+    differing: Doubles  # [R]
+    runs: Doubles  # [dimensions, buckets, CELL]
+    mu: Doubles  # [MU_BUCKETS, CELL]
+    signs: Doubles  # [4, CELL]
+    masses: Doubles  # [C, 3, bins]
+    regression: Doubles  # [7]
+    neighbours: Doubles  # [6]
+
+
+class Counts(NamedTuple):
+    """What is counted, in any order."""
+
+    histograms: Singles  # [3, 3 * BINS]: by sign and bin
+    masses: Singles  # [3, 4, MASS_KEYS]: four banks
+    cells: Singles  # [C, 3, LENGTHS, bins]
+    grids: Integers  # [3, 8]
+
+
+class Block(NamedTuple):
+    """Columns of a block, [BLOCK] each."""
+
+    scores: Floats  # [SCORES, 3, ...]
+    ratio: Floats  # [3, ...]
+    excess: Floats
+    growth: Floats
+    inverse: Floats
+    k3_reverse: Floats
+    js: Floats
+    p: Floats  # [3, ...]
+    rest: Floats  # [3, ...]: 1 - p
+    advantages: Floats
+    groups: Singles  # where the counts of the token's sign begin
+    bins: Singles  # [3, ...]
+    keys: Singles
+    sides: (
+        Floats  # [2, ...]: -1, 0 or 1 where a rule of several bands is low, keeps, is high; there with its other anchor
+    )
+
+
+def sums(rules: int, dimensions: int, buckets: int, cells_: int) -> Sums:
+    """Nothing added yet."""
+    zeros = np.zeros
+    tokens = zeros((3, TOKEN_SUMS))
+    return Sums(
+        tokens, zeros(9), zeros(2), zeros((rules, RULE_SUMS)), zeros((rules, WEIGHT_SUMS)), zeros(rules),
+        zeros((dimensions, buckets, CELL)), zeros((MU_BUCKETS, CELL)), zeros((4, CELL)),
+        zeros((cells_, 3, cells.TOKEN_BINS.number)), zeros(7), zeros(6),
+    )  # fmt: skip
+
+
+def counts(cells_: int) -> Counts:
+    """Nothing counted yet."""
+    return Counts(
+        np.zeros((3, 3 * BINS), np.int32),
+        np.zeros((3, 4, MASS_KEYS), np.int32),
+        np.zeros((cells_, 3, LENGTHS, cells.TOKEN_BINS.number), np.int32),
+        np.zeros((3, 8), np.int64),
+    )
+
+
+def sequences(number: int, rules: int) -> Sequences:
+    """Nothing added yet."""
+    gaps = np.zeros((number, 3, SEQUENCE_SUMS))
+    gaps[:, :, MINIMA] = np.inf
+    gaps[:, :, MAXIMA] = -np.inf
+    return Sequences(gaps, np.zeros((number, OWN_SUMS)), np.zeros((rules, number), np.int32))
+
+
+def block() -> Block:
+    """Room for the columns of a block."""
+    floats: Any = lambda *shape: np.zeros((*shape, BLOCK), np.float32)  # noqa: E731
+    whole: Any = lambda *shape: np.zeros((*shape, BLOCK), np.int32)  # noqa: E731
+    return Block(
+        floats(SCORES, 3), floats(3), floats(3), floats(3), floats(), floats(), floats(), floats(3), floats(3),
+        floats(), whole(), whole(3), whole(), floats(2),
+    )  # fmt: skip

@@ -1,0 +1,132 @@
+"""Stages that fill the columns of a block. Shapes: n <= BLOCK tokens; `a`, `b` the log-probs of a gap."""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from offpolicy_monitor.fused.arrays import AWAY, DENOMINATOR, K3, LARGER, LOG_RATIO, NUMERATOR, PROBABILITY, STRIP
+from offpolicy_monitor.fused.bits import greater, lesser
+from offpolicy_monitor.fused.token import (
+    BIG,
+    CLAMP,
+    ONE,
+    STRICT,
+    ZERO,
+    bin_key,
+    binary_kl,
+    complement,
+    exponential,
+    far,
+    mass_key,
+    near,
+)
+
+
+@njit(**STRICT)
+def probabilities(x: Any, p: Any, rest: Any) -> None:
+    """p = exp(x) and 1 - p."""
+    for i in range(len(x)):
+        value = exponential(lesser(x[i], CLAMP))
+        p[i] = value
+        rest[i] = complement(x[i], value)
+
+
+@njit(**STRICT)
+def exponentials(block: Any, gap: Any, n: Any, a: Any, b: Any) -> None:
+    """d, and what follows from it alone; strips of |d| < 1 need no exponential and no division."""
+    d, k3 = block.scores[LOG_RATIO, gap], block.scores[K3, gap]
+    ratio, excess = block.ratio[gap], block.excess[gap]
+    for begin in range(0, n, STRIP):
+        strip = slice(begin, min(begin + STRIP, n))
+        _strip(
+            a[strip], b[strip], d[strip], ratio[strip], excess[strip], block.inverse[strip], k3[strip],
+            block.k3_reverse[strip], block.js[strip],
+        )  # fmt: skip
+
+
+@njit(**STRICT)
+def _strip(a: Any, b: Any, d: Any, ratio: Any, excess: Any, inverse: Any, k3: Any, k3_reverse: Any, js: Any) -> None:
+    largest = ZERO
+    for i in range(len(a)):
+        d[i] = a[i] - b[i]
+    for i in range(len(a)):
+        largest = greater(largest, abs(d[i]))
+    if largest < ONE:
+        for i in range(len(a)):
+            ratio[i], excess[i], inverse[i], k3[i], k3_reverse[i], js[i] = near(d[i])
+    else:
+        for i in range(len(a)):
+            ratio[i], excess[i], inverse[i], k3[i], k3_reverse[i], js[i] = far(d[i])
+
+
+@njit(**STRICT)
+def differences(block: Any, gap: Any, n: Any) -> None:
+    """exp|d| - 1, and p - q = max(p, q) (1 - exp(-|d|)) with the sign of d."""
+    d, difference = block.scores[LOG_RATIO, gap][:n], block.scores[PROBABILITY, gap]
+    excess, inverse, growth = block.excess[gap], block.inverse, block.growth[gap]
+    p, q = block.p[NUMERATOR[gap]], block.p[DENOMINATOR[gap]]
+    for i in range(len(d)):
+        growth[i] = greater(excess[i], inverse[i])
+        apart = greater(p[i], q[i]) * -lesser(excess[i], inverse[i])
+        difference[i] = apart if d[i] >= ZERO else -apart
+
+
+@njit(**STRICT)
+def divergences(block: Any, gap: Any, n: Any) -> None:
+    """KL(q || p) with the sign of d, and the larger of it and KL(p || q); probabilities above 1 are read as 1."""
+    d, k3 = block.scores[LOG_RATIO, gap][:n], block.scores[K3, gap]
+    difference, k3_reverse = block.scores[PROBABILITY, gap], block.k3_reverse
+    p, p_rest = block.p[NUMERATOR[gap]], block.rest[NUMERATOR[gap]]
+    q, q_rest = block.p[DENOMINATOR[gap]], block.rest[DENOMINATOR[gap]]
+    away, larger = block.scores[AWAY, gap], block.scores[LARGER, gap]
+    for i in range(len(d)):
+        x = difference[i]
+        moved = binary_kl(q[i], k3[i], x, p_rest[i], q_rest[i])
+        other = binary_kl(p[i], k3_reverse[i], -x, q_rest[i], p_rest[i])
+        away[i] = moved if d[i] >= ZERO else -moved
+        larger[i] = greater(moved, other)
+
+
+@njit(**STRICT)
+def divergences_above_one(block: Any, gap: Any, n: Any, a: Any, b: Any) -> None:
+    """The same of tokens with a log-prob above 0, which is read as 0, in float64: there are few."""
+    d, away, larger = block.scores[LOG_RATIO, gap], block.scores[AWAY, gap], block.scores[LARGER, gap]
+    for i in range(n):
+        if a[i] > ZERO or b[i] > ZERO:
+            moved, other = _wide_kl(b[i], a[i]), _wide_kl(a[i], b[i])
+            away[i] = moved if d[i] >= ZERO else -moved
+            larger[i] = max(moved, other)
+
+
+@njit(**STRICT)
+def _wide_kl(log_q: Any, log_p: Any) -> Any:
+    log_q, log_p = min(np.float64(log_q), 0.0), min(np.float64(log_p), 0.0)
+    q_rest, p_rest = -np.expm1(log_q), -np.expm1(log_p)
+    if q_rest > 0.0 and p_rest <= 0.0:
+        return np.float64(BIG)
+    other = q_rest * (np.log(q_rest) - np.log(p_rest)) if q_rest > 0.0 else 0.0
+    return np.exp(log_q) * (log_q - log_p) + other
+
+
+@njit(**STRICT)
+def magnitudes(d: Any, out: Any) -> None:
+    """|d|."""
+    for i in range(len(d)):
+        out[i] = abs(d[i])
+
+
+@njit(**STRICT)
+def bins_of(values: Any, splits: Any, bins: Any) -> None:
+    """The bin of summary.histogram of each value."""
+    for i in range(len(values)):
+        bins[i] = bin_key(values[i])
+    for i in range(len(values)):
+        bins[i] = 2 * bins[i] + (1 if values[i] > splits[bins[i]] else 0)
+
+
+@njit(**STRICT)
+def mass_keys(ratio: Any, advantages: Any, keys: Any) -> None:
+    """The key of |A r| of each token."""
+    for i in range(len(ratio)):
+        keys[i] = mass_key(advantages[i] * ratio[i])

@@ -1,0 +1,64 @@
+"""The machine code of the pass: in which folder it is kept, and the trial that makes or loads all of it.
+
+numba compiles a function when it is first called with arrays of some types; the types here are always the same ones, so
+that one small batch brings about everything. Who calls this decides when, and in which process (measure.compiling).
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+import numba
+import numpy as np
+
+from offpolicy_monitor.batch import LOGPROB_COLUMNS, Origin, RaggedBatch
+from offpolicy_monitor.fused import inspection, runs, second_moment, sequences, tokens
+from offpolicy_monitor.fused.batch import Batch
+from offpolicy_monitor.fused.summarise import summarise
+from offpolicy_monitor.methods import PRESETS
+
+#: The functions that Python calls; what they call is in their machine code.
+ENTRIES: Final[tuple[Any, ...]] = (
+    inspection.extremes,
+    inspection.suspects,
+    runs.runs_of,
+    runs.version_sums,
+    tokens.measure,
+    sequences.add_up,
+    second_moment.cut,
+    second_moment.drop,
+)
+
+_TOKENS: Final = 64
+
+
+def keep_in(folder: Path) -> None:
+    """From now on what is compiled is kept in the folder, and what is there is loaded instead; called once, first."""
+    config: Any = numba.config
+    config.CACHE_DIR, before = str(folder), config.CACHE_DIR
+    try:
+        for entry in ENTRIES:
+            entry.enable_caching()
+    finally:
+        config.CACHE_DIR = before
+
+
+def allow_many_columns() -> None:
+    """LLVM vectorises a loop over some columns only if it may test at run time that they are apart from one another.
+
+    A setting of the whole process, so made only in one that does nothing but compile.
+    """
+    llvm.set_option("", "-runtime-memory-check-threshold=1000")
+
+
+def try_all() -> None:
+    """Run every compiled function once: a batch with all there is, with a hole, and with much for M2PO to cut."""
+    random = np.random.default_rng(0)
+    columns: dict[str, Any] = {
+        name: -random.standard_exponential(_TOKENS, np.float32) * np.float32(3) for name in LOGPROB_COLUMNS
+    }
+    columns["logprobs"][5], columns["sampling_logprobs"][9] = np.nan, 0.5
+    columns["policy_versions"] = columns["turns"] = np.arange(_TOKENS) // 8
+    lengths = np.full(4, _TOKENS // 4, np.int64)
+    advantages = np.array([-1.0, 0.0, 1.0, 2.0], np.float32)
+    summarise(Batch(RaggedBatch.from_positions(lengths, columns, {"advantages": advantages})), PRESETS, Origin(9))

@@ -1,0 +1,389 @@
+"""What belongs to whole sequences: from what the pass left of each to sums, histograms, rules and what-if cells.
+
+Shapes: S sequences of a part, of which those without a token are in nothing; float64 throughout.
+"""
+
+import math
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from offpolicy_monitor.fused.arrays import (
+    ABS,
+    AWAY_LEAST,
+    AWAY_MOST,
+    BINS,
+    CELL,
+    DENOMINATOR,
+    GROWTH,
+    K3_SIGNS,
+    K3_SUM,
+    LARGER_LEAST,
+    LEAST,
+    LEAST_ABS,
+    LENGTHS,
+    MISMATCH,
+    MIXED,
+    MOST,
+    NEGATIVE,
+    NEGATIVE_MASS,
+    NEGATIVES,
+    NEUTRAL,
+    NUMERATOR,
+    PD_LEAST,
+    PD_LEAST_ABS,
+    PD_MOST,
+    POSITIVE,
+    POSITIVE_MASS,
+    POSITIVES,
+    PRODUCT,
+    SQUARE,
+    SQUARE_SIGNS,
+    SUM,
+    WEIGHS,
+    Doubles,
+    Integers,
+    Singles,
+)
+from offpolicy_monitor.fused.sums import EXTREME
+from offpolicy_monitor.fused.token import bin_key
+from offpolicy_monitor.summary import cells
+from offpolicy_monitor.summary.tables import lengths
+from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
+
+PASS: Final[dict[str, Any]] = {"error_model": "numpy", "nogil": True}
+
+#: Scores of sequences, a gap each: what rules compare, and what what-if keeps cells of.
+NAMES: Final = (
+    "log_geometric_ratio", "log_product_ratio", "log_ratio_min", "log_ratio_max", "log_ratio_abs_max", "k2_mean",
+    "k2_sum", "k3_mean", "k3_sum", "k3_max", "growth_mean", "log_ratio_abs_min", "probability_difference_min",
+    "probability_difference_max", "probability_difference_abs_min", "kl_away_min", "kl_away_max", "kl_larger_min",
+)  # fmt: skip
+(
+    GEOMETRIC, PRODUCT_RATIO, D_MIN, D_MAX, D_ABS_MAX, K2_MEAN, K2_SUM, K3_MEAN, K3_TOTAL, K3_MAX, GROWTH_MEAN,
+    D_ABS_MIN, PD_MIN, PD_MAX, PD_ABS_MIN, AWAY_MIN, AWAY_MAX, LARGER_MIN,
+) = range(len(NAMES))  # fmt: skip
+
+#: The sums of summary.gap.SEQUENCE_SUMS without `sequences`, in its order.
+_MINIMA, _MAXIMA = (4, 12), (5, 13)
+GAP_SUMS: Final = 22
+#: Quarters of a power of two of lengths.
+QUARTERS: Final = lengths.BINS
+#: dropped tokens: low, high; k3 dropped, kept; d^2 dropped, kept; |A| dropped; sequences dropped, touched
+RULE_SUMS: Final = 9
+_SEQUENCES, _TOUCHED = 7, 8
+#: A sequence whose product ratio is below this has vanished from the gradient.
+_VANISHING = math.log(0.1)
+_CLAMP, _WEIGHT_CLAMP = 80.0, 20.0
+
+
+class SequencePlan(NamedTuple):
+    """What is made of the sequences: cells [C, 2] of gap and score; buckets [S, dimensions], and the bins' edges."""
+
+    cells: Integers
+    buckets: Integers
+    magnitudes: Doubles
+    coarse: Doubles
+
+
+class SequenceSums(NamedTuple):
+    """What the sequences add up to."""
+
+    gaps: Doubles  # [3, GAP_SUMS]
+    cancelled: Doubles  # [3, 5]: sequences, moving, cancelled, vanishing, extreme
+    histograms: Singles  # [3, 2, 3, BINS]: of L and D by sign
+    rules: Doubles  # [R, RULE_SUMS]
+    weights: Doubles  # [R, 6]
+    differing: Doubles  # [R]
+    token_rules: Integers  # [token rules, 2]: sequences dropped, touched
+    lengths: Integers  # [3, 2, QUARTERS]: sequences and tokens
+    masked: Integers  # [R, QUARTERS]: sequences, or tokens where signs differ within sequences
+    masked_tokens: Integers  # [token rules, QUARTERS]
+    buckets: Doubles  # [dimensions, buckets, CELL]
+    ends: Doubles  # [2, 4]: a, b, a^2, b^2 of the last and the first tokens
+    sequences: Integers  # [C, 4, bins]: by the sign of all a sequence's tokens
+    tokens: Integers  # [C, 3, bins]
+    masses: Doubles  # [C, 3, bins]
+    by_length: Integers  # [C, 4, LENGTHS, coarse bins]
+
+
+def sequence_sums(rules: int, token_rules: int, dimensions: int, buckets: int, number: int) -> SequenceSums:
+    """Nothing added yet."""
+    zeros = np.zeros
+    bins, coarse = cells.SEQUENCE_BINS.number, cells.LENGTH_BINS.number
+    gaps = zeros((3, GAP_SUMS))
+    gaps[:, _MINIMA], gaps[:, _MAXIMA] = np.inf, -np.inf
+    weights = zeros((rules, 6))
+    return SequenceSums(
+        gaps, zeros((3, 5)), zeros((3, 2, 3, BINS), np.int32), zeros((rules, RULE_SUMS)), weights, zeros(rules),
+        zeros((token_rules, 2), np.int64), zeros((3, 2, QUARTERS), np.int64), zeros((rules, QUARTERS), np.int64),
+        zeros((token_rules, QUARTERS), np.int64), zeros((dimensions, buckets, CELL)), zeros((2, 4)),
+        zeros((number, 4, bins), np.int64), zeros((number, 3, bins), np.int64), zeros((number, 3, bins)),
+        zeros((number, 4, LENGTHS, coarse), np.int64),
+    )  # fmt: skip
+
+
+@njit(**PASS)
+def add_up(tokens: Any, plan: Any, bounds: Any, token_gaps: Any, wanted: Any, left: Any, out: Any) -> None:
+    """Tokens, Plan, rules, the gaps of the rules on tokens, SequencePlan and Sequences -> SequenceSums."""
+    scores = np.zeros((3, len(NAMES)))
+    split = np.zeros((3, 2))
+    for s in range(len(tokens.offsets) - 1):
+        n = tokens.offsets[s + 1] - tokens.offsets[s]
+        if n == 0:
+            continue
+        sign, common = _signs(tokens, plan, s, n, left.own[s], split)
+        quarter = int(np.floor(np.log2(float(n)) * BINS_A_POWER))
+        for gap in range(3):
+            if plan.gaps[gap]:
+                _scores(left.gaps[s, gap], n, scores[gap])
+                if not plan.alone:
+                    _gap(left.gaps[s, gap], left.own[s], gap, n, sign, quarter, scores[gap], plan.splits, out)
+        _buckets(plan, wanted, left, s, n, out)
+        if not plan.alone:
+            if plan.gaps[MISMATCH]:
+                _ends(tokens, s, out.ends)
+            _cells(wanted, n, common, scores, split, out)
+            for r in range(len(token_gaps)):
+                if plan.gaps[token_gaps[r]]:
+                    _token_rule(left.dropped[r, s], n, quarter, out.token_rules[r], out.masked_tokens[r])
+        for r in range(len(bounds.gap)):
+            if plan.gaps[bounds.gap[r]]:
+                _rule(plan, bounds, r, n, quarter, left.gaps[s], scores, split, out)
+
+
+@njit(**PASS)
+def _signs(tokens: Any, plan: Any, s: Any, n: Any, own: Any, split: Any) -> Any:
+    """The sign of a sequence's mean advantage, and the one all its tokens have, or MIXED.
+
+    split [3, 2]: tokens with A < 0, 0, > 0, and their |A|.
+    """
+    split[:] = 0.0
+    if not plan.advantages:
+        split[NEUTRAL, 0] = n
+        return NEUTRAL, NEUTRAL
+    if plan.a_token:
+        split[NEGATIVE, 0], split[NEGATIVE, 1] = own[NEGATIVES], own[NEGATIVE_MASS]
+        split[POSITIVE, 0], split[POSITIVE, 1] = own[POSITIVES], own[POSITIVE_MASS]
+        split[NEUTRAL, 0] = n - own[NEGATIVES] - own[POSITIVES]
+        mean = own[POSITIVE_MASS] - own[NEGATIVE_MASS]
+    else:
+        mean = np.float64(tokens.advantages[s])
+        own_sign = NEUTRAL + (1 if mean > 0.0 else 0) - (1 if mean < 0.0 else 0)
+        split[own_sign, 0], split[own_sign, 1] = n, abs(mean) * n
+    sign = NEUTRAL + (1 if mean > 0.0 else 0) - (1 if mean < 0.0 else 0)
+    common = MIXED
+    for k in range(3):
+        if split[k, 0] == n:
+            common = k
+    return sign, common
+
+
+@njit(**PASS)
+def _scores(x: Any, n: Any, out: Any) -> None:
+    out[GEOMETRIC] = x[SUM] / n
+    out[PRODUCT_RATIO] = x[SUM]
+    out[D_MIN], out[D_MAX] = x[LEAST], x[MOST]
+    out[D_ABS_MAX] = max(-x[LEAST], x[MOST])
+    out[K3_MEAN], out[K3_TOTAL] = x[K3_SUM] / n, x[K3_SUM]
+    out[K3_MAX] = max(_k3(x[LEAST]), _k3(x[MOST]))
+    out[GROWTH_MEAN] = x[GROWTH] / n
+    out[D_ABS_MIN] = x[LEAST_ABS]
+    out[PD_MIN], out[PD_MAX], out[PD_ABS_MIN] = x[PD_LEAST], x[PD_MOST], x[PD_LEAST_ABS]
+    out[AWAY_MIN], out[AWAY_MAX], out[LARGER_MIN] = x[AWAY_LEAST], x[AWAY_MOST], x[LARGER_LEAST]
+    out[K2_MEAN], out[K2_SUM] = x[SQUARE] / 2 / n, x[SQUARE] / 2
+
+
+@njit(**PASS)
+def _k3(d: Any) -> Any:
+    """expm1(clip(d, +-80)) - d; by its series near 0, where the difference has no digits."""
+    if abs(d) < 0.01:
+        return d * d * (1 / 2 + d * (1 / 6 + d * (1 / 24 + d * (1 / 120 + d * (1 / 720 + d / 5040)))))
+    return np.expm1(min(max(d, -_CLAMP), _CLAMP)) - d
+
+
+@njit(**PASS)
+def _gap(x: Any, own: Any, gap: Any, n: Any, sign: Any, quarter: Any, scores: Any, splits: Any, out: Any) -> None:
+    """A gap's sums over sequences, its histograms and its lengths."""
+    L, D = scores[GEOMETRIC], scores[PRODUCT_RATIO]
+    total = out.gaps[gap]
+    total[0] += scores[K3_MEAN]
+    total[1] += x[ABS] / n
+    total[2] += L
+    total[3] += abs(L)
+    total[4] = min(total[4], L)
+    total[5] = max(total[5], L)
+    bounded = min(max(L, -_CLAMP), _CLAMP)
+    _ratio_sums(bounded, total[6:10])
+    total[10] += np.exp(-bounded)
+    total[11] += D
+    total[12] = min(total[12], D)
+    total[13] = max(total[13], D)
+    _ratio_sums(min(max(D, -_WEIGHT_CLAMP), _WEIGHT_CLAMP), total[14:18])
+    for side in range(2):
+        mean = own[NUMERATOR[gap] if side == 0 else DENOMINATOR[gap]] / n
+        total[18 + side] += np.exp(-min(max(mean, -_CLAMP), _CLAMP))
+        total[20 + side] -= mean
+    table = out.cancelled[gap]
+    table[0] += 1
+    if x[ABS] > 0.0:
+        table[1] += 1
+        table[2] += min(max((x[ABS] - abs(D)) / x[ABS], 0.0), 1.0)
+    table[3] += 1 if D < _VANISHING else 0
+    table[4] += 1 if x[PD_LEAST] < -EXTREME or x[PD_MOST] > EXTREME else 0
+    out.histograms[gap, 0, sign, _bin(L, splits)] += 1
+    out.histograms[gap, 1, sign, _bin(D, splits)] += 1
+    out.lengths[gap, 0, quarter] += 1
+    out.lengths[gap, 1, quarter] += n
+
+
+@njit(**PASS)
+def _ratio_sums(log_ratio: Any, out: Any) -> None:
+    """Sums of x, x^2, x - 1, (x - 1)^2 for x = exp(log_ratio)."""
+    ratio, excess = np.exp(log_ratio), np.expm1(log_ratio)
+    out[0] += ratio
+    out[1] += ratio * ratio
+    out[2] += excess
+    out[3] += excess * excess
+
+
+@njit(**PASS)
+def _bin(value: Any, splits: Any) -> Any:
+    """The bin of summary.histogram."""
+    single = np.float32(value)
+    key = bin_key(single)
+    return 2 * key + (1 if single > splits[key] else 0)
+
+
+@njit(**PASS)
+def _buckets(plan: Any, wanted: Any, left: Any, s: Any, n: Any, out: Any) -> None:
+    """Breakdowns by what stands at sequences."""
+    for dimension in range(wanted.buckets.shape[1]):
+        cell = out.buckets[dimension, wanted.buckets[s, dimension]]
+        cell[0] += n
+        for gap in range(3):
+            if plan.gaps[gap]:
+                x = left.gaps[s, gap]
+                cell[1 + 4 * gap] += x[SUM]
+                cell[2 + 4 * gap] += x[ABS]
+                cell[3 + 4 * gap] += x[SQUARE]
+                cell[4 + 4 * gap] += x[K3_SUM]
+        cell[13] += left.own[s, PRODUCT]
+
+
+@njit(**PASS)
+def _ends(tokens: Any, s: Any, out: Any) -> None:
+    """The moments of a sequence's last and first token, which are in all but one of its pairs of neighbours."""
+    for side in range(2):
+        t = tokens.offsets[s + 1] - 1 if side == 0 else tokens.offsets[s]
+        a, b = np.float64(tokens.logprobs[1][t]), np.float64(tokens.logprobs[0][t])
+        out[side, 0] += a
+        out[side, 1] += b
+        out[side, 2] += a * a
+        out[side, 3] += b * b
+
+
+@njit(**PASS)
+def _rank(value: Any, magnitudes: Any) -> Any:
+    """The bin of a score among those whose edges are `magnitudes` on both sides; at an edge the one nearer to 0."""
+    magnitude = abs(value)
+    low, high = 0, len(magnitudes)
+    while low < high:
+        middle = (low + high) // 2
+        if magnitudes[middle] < magnitude:
+            low = middle + 1
+        else:
+            high = middle
+    return len(magnitudes) - low if value < 0 else len(magnitudes) + low
+
+
+@njit(**PASS)
+def _cells(wanted: Any, n: Any, common: Any, scores: Any, split: Any, out: Any) -> None:
+    """What-if cells of scores of sequences."""
+    length = 0
+    while (n >> (length + 1)) > 0:
+        length += 1
+    length = min(length, LENGTHS - 1)
+    for c in range(len(wanted.cells)):
+        value = scores[wanted.cells[c, 0], wanted.cells[c, 1]]
+        place = _rank(value, wanted.magnitudes)
+        out.sequences[c, common, place] += 1
+        out.by_length[c, common, length, _rank(value, wanted.coarse)] += 1
+        for sign in range(3):
+            out.tokens[c, sign, place] += np.int64(split[sign, 0])
+            out.masses[c, sign, place] += split[sign, 1]
+
+
+@njit(**PASS)
+def _token_rule(dropped: Any, n: Any, quarter: Any, out: Any, masked: Any) -> None:
+    """Sequences of which a rule on tokens drops all, and some."""
+    if dropped:
+        out[0] += 1 if dropped == n else 0
+        out[1] += 1
+        masked[quarter] += dropped
+
+
+@njit(**PASS)
+def _decided(bounds: Any, r: Any, scores: Any, takes: Any) -> Any:
+    """Whether the sequence is low, and whether it is high but not low; takes [3]: which signs of A the rule drops."""
+    low, high = False, False
+    for band in range(bounds.ends[r], bounds.ends[r + 1]):
+        value = scores[bounds.score[band]]
+        low |= value < bounds.low[band]
+        high |= value > bounds.high[band]
+    high &= not low
+    for sign in range(3):
+        takes[sign] = (low and sign - NEUTRAL <= bounds.low_sign[r]) or (high and sign - NEUTRAL >= bounds.high_sign[r])
+    return low, high
+
+
+@njit(**PASS)
+def _rule(plan: Any, bounds: Any, r: Any, n: Any, quarter: Any, gaps: Any, scores: Any, split: Any, out: Any) -> None:
+    """What a rule on sequences drops or weighs."""
+    gap, anchor = bounds.gap[r], bounds.anchor[r]
+    takes, there = np.zeros(3, np.bool_), np.zeros(3, np.bool_)
+    low, high = _decided(bounds, r, scores[gap], takes)
+    if plan.joint and anchor >= 0:
+        _decided(bounds, r, scores[anchor], there)
+        for sign in range(3):
+            out.differing[r] += split[sign, 0] if takes[sign] != there[sign] else 0.0
+    if plan.alone:
+        return
+    x, kept = gaps[gap], out.rules[r]
+    if bounds.form[r] == WEIGHS:
+        score = scores[gap, bounds.score[bounds.ends[r]]]
+        _weigh(score, bounds.least[r], bounds.most[r], low or high, n, out.weights[r])
+        takes[:] = False
+    dropped = 0.0
+    for sign in range(3):
+        number = split[sign, 0] if takes[sign] else 0.0
+        dropped += number
+        kept[0 if low else 1] += number
+        kept[6] += split[sign, 1] if takes[sign] else 0.0
+    if dropped == 0.0 or dropped == n:
+        kept[2 if dropped else 3] += x[K3_SUM]
+        kept[4 if dropped else 5] += x[SQUARE]
+    else:
+        for sign in range(3):
+            kept[2 if takes[sign] else 3] += x[K3_SIGNS + sign]
+            kept[4 if takes[sign] else 5] += x[SQUARE_SIGNS + sign]
+    if dropped:
+        kept[_SEQUENCES] += 1 if dropped == n else 0
+        kept[_TOUCHED] += 1
+        whole = not plan.a_token or bounds.low_sign[r] == np.inf
+        out.masked[r, quarter] += 1 if whole else np.int64(dropped)
+
+
+@njit(**PASS)
+def _weigh(log_ratio: Any, least: Any, most: Any, cut: Any, n: Any, out: Any) -> None:
+    """weight = clip(r, least, most) of every token of a sequence."""
+    bounded = min(max(log_ratio, -_CLAMP), _CLAMP)
+    weight = min(max(np.exp(bounded), least), most)
+    excess = min(max(np.expm1(bounded), least - 1.0), most - 1.0)
+    out[0] += weight * n
+    out[1] += weight * weight * n
+    out[2] += excess * n
+    out[3] += excess * excess * n
+    out[4] = max(out[4], weight)
+    out[5] += n if cut else 0

@@ -1,0 +1,389 @@
+"""Stages that add up columns of a block. Shapes: n <= BLOCK tokens, each column [n]; results go to where they are kept.
+
+Sums of a block are float32 where its values allow that, and are added to float64: the order of additions within a
+block is the compiler's, the same every time; that of blocks is theirs.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+
+from offpolicy_monitor.fused.arrays import (
+    ADVANTAGE_EXCESS,
+    BAD,
+    CHANGED,
+    CLAMPED,
+    DEVIATION,
+    DIFFERENCE,
+    DIFFERENCE_MAX,
+    DIFFERENCE_SQUARE,
+    EXCESS,
+    JS,
+    K3,
+    K3_REVERSE,
+    K3_SIGNS,
+    LOG_RATIO,
+    MASS_SQUARE,
+    MEAN,
+    NEGATIVE_MASS,
+    NEGATIVES,
+    OUTWARD,
+    OUTWARD_SQUARE,
+    POSITIVE_MASS,
+    POSITIVES,
+    RATIO,
+    SEEN,
+    SQUARE_SIGNS,
+    TAIL,
+    WEIGHT,
+    WEIGHT_EXCESS,
+    WEIGHT_EXCESS_SQUARE,
+    WEIGHT_SQUARE,
+)
+from offpolicy_monitor.fused.bits import greater, lesser
+from offpolicy_monitor.fused.token import BIG, CLAMP, ONE, ZERO, f
+
+FAST: Final[dict[str, Any]] = {
+    "error_model": "numpy",
+    "fastmath": {"reassoc", "nsz", "contract", "arcp", "nnan"},
+}
+
+#: A token whose ratio is beyond 2 or 1/2 is in the tail.
+_LN2 = f(0.6931471805599453)
+#: w = exp(clip(d, +-20)), the definition of chi2 and ESS.
+_W_LEAST, _W_MOST = f(np.exp(-20.0)), f(np.exp(20.0))
+_X_LEAST, _X_MOST = f(np.expm1(-20.0)), f(np.expm1(20.0))
+#: A token whose two probabilities differ by more is a disagreement that no rounding explains.
+EXTREME: Final = f(0.5)
+
+
+@njit(**FAST)
+def ratio_sums(d: Any, ratio: Any, excess: Any, k3_reverse: Any, js: Any, out: Any) -> None:
+    """Sums over r and its kin, and counts of |d|: `out` is a gap's token sums."""
+    reverse, shannon, ratios, excesses, tail, changed, clamped = ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO
+    for i in range(len(d)):
+        magnitude = abs(d[i])
+        reverse += k3_reverse[i]
+        shannon += js[i]
+        ratios += ratio[i]
+        excesses += excess[i]
+        tail += ONE if magnitude > _LN2 else ZERO
+        changed += ONE if magnitude > ZERO else ZERO
+        clamped += ONE if magnitude > CLAMP else ZERO
+    w, w_square, x, x_square = ZERO, ZERO, ZERO, ZERO
+    for i in range(len(d)):
+        weight = lesser(greater(ratio[i], _W_LEAST), _W_MOST)
+        less_one = lesser(greater(excess[i], _X_LEAST), _X_MOST)
+        w += weight
+        w_square += weight * weight
+        x += less_one
+        x_square += less_one * less_one
+    out[K3_REVERSE] += reverse
+    out[JS] += shannon
+    out[RATIO] += ratios
+    out[EXCESS] += excesses
+    out[TAIL] += tail
+    out[CHANGED] += changed
+    out[CLAMPED] += clamped
+    out[WEIGHT] += w
+    out[WEIGHT_SQUARE] += w_square
+    out[WEIGHT_EXCESS] += x
+    out[WEIGHT_EXCESS_SQUARE] += x_square
+
+
+@njit(**FAST)
+def difference_sums(difference: Any, out: Any) -> None:
+    """Sum, squares and maximum of |p - q|; in float64, which holds the squares of what float32 holds."""
+    total, square, largest = 0.0, 0.0, ZERO
+    for i in range(len(difference)):
+        x = abs(difference[i])
+        largest = greater(largest, x)
+        wide = np.float64(x)
+        total += wide
+        square += wide * wide
+    out[DIFFERENCE] += total
+    out[DIFFERENCE_SQUARE] += square
+    out[DIFFERENCE_MAX] = max(out[DIFFERENCE_MAX], largest)
+
+
+@njit(**FAST)
+def products(p0: Any, p1: Any, p2: Any, out: Any) -> None:
+    """[9]: sums of three columns, of their squares, and of the products of mu old, old pi, mu pi; in float64."""
+    a, b, c, aa, bb, cc, ab, bc, ac = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(len(p0)):
+        x, y, z = np.float64(p0[i]), np.float64(p1[i]), np.float64(p2[i])
+        a += x
+        b += y
+        c += z
+        aa += x * x
+        bb += y * y
+        cc += z * z
+        ab += x * y
+        bc += y * z
+        ac += x * z
+    out[0] += a
+    out[1] += b
+    out[2] += c
+    out[3] += aa
+    out[4] += bb
+    out[5] += cc
+    out[6] += ab
+    out[7] += bc
+    out[8] += ac
+
+
+@njit(**FAST)
+def deviation(d: Any, total: Any, out: Any) -> None:
+    """Sum of (d - mean d)^2 by blocks: each about its own mean, joined by Chan, Golub and LeVeque (1979)."""
+    n = len(d)
+    centre = f(total / n)
+    apart, square = ZERO, ZERO
+    for i in range(n):
+        x = d[i] - centre
+        apart += x
+        square += x * x
+    join(out, np.float64(n), np.float64(centre) + apart / n, np.float64(square) - np.float64(apart) * apart / n)
+
+
+@njit(**FAST)
+def join(out: Any, n: Any, mean: Any, square: Any) -> None:
+    """Join n tokens of this mean and squared deviation to those seen."""
+    seen = out[SEEN]
+    step = mean - out[MEAN]
+    out[SEEN] = seen + n
+    out[MEAN] += step * n / (seen + n)
+    out[DEVIATION] += square + step * step * seen * n / (seen + n)
+
+
+@njit(**FAST)
+def run_sums(d: Any, k3: Any, growth: Any, out: Any) -> None:
+    """[8]: sum of d, |d|, d^2, k3, exp|d| - 1; least and most d, least |d|."""
+    total, size, square, divergence, grown = ZERO, ZERO, ZERO, ZERO, ZERO
+    least, most, nearest = BIG, -BIG, BIG
+    for i in range(len(d)):
+        x = d[i]
+        magnitude = abs(x)
+        total += x
+        size += magnitude
+        square += x * x
+        divergence += k3[i]
+        grown += growth[i]
+        least = lesser(least, x)
+        most = greater(most, x)
+        nearest = lesser(nearest, magnitude)
+    out[0] = total
+    out[1] = size
+    out[2] = square
+    out[3] = divergence
+    out[4] = grown
+    out[5] = least
+    out[6] = most
+    out[7] = nearest
+
+
+@njit(**FAST)
+def dot(x: Any, y: Any) -> Any:
+    """Sum of x y."""
+    total = ZERO
+    for i in range(len(x)):
+        total += x[i] * y[i]
+    return total
+
+
+@njit(**FAST)
+def total_of(x: Any) -> Any:
+    """Sum of x, in float64."""
+    total = 0.0
+    for i in range(len(x)):
+        total += np.float64(x[i])
+    return total
+
+
+@njit(**FAST)
+def extremes(x: Any) -> Any:
+    """Least, most and least magnitude."""
+    least, most, nearest = BIG, -BIG, BIG
+    for i in range(len(x)):
+        least = lesser(least, x[i])
+        most = greater(most, x[i])
+        nearest = lesser(nearest, abs(x[i]))
+    return least, most, nearest
+
+
+@njit(**FAST)
+def mass_sums(advantages: Any, ratio: Any, excess: Any, out: Any) -> None:
+    """Sums of A (r - 1) and (A r)^2, in float64: a ratio may be as large as exp(80)."""
+    weighted, square = 0.0, 0.0
+    for i in range(len(advantages)):
+        wide = np.float64(advantages[i])
+        mass = wide * np.float64(ratio[i])
+        weighted += wide * np.float64(excess[i])
+        square += mass * mass
+    out[ADVANTAGE_EXCESS] += weighted
+    out[MASS_SQUARE] += square
+
+
+@njit(**FAST)
+def advantage_sums(advantages: Any, out: Any) -> None:
+    """[2]: sums of |A| and A^2."""
+    size, square = 0.0, 0.0
+    for i in range(len(advantages)):
+        wide = np.float64(advantages[i])
+        size += abs(wide)
+        square += wide * wide
+    out[0] += size
+    out[1] += square
+
+
+@njit(**FAST)
+def updates_at_risk(advantages: Any, d: Any, difference: Any, out: Any) -> None:
+    """Tokens with A < 0 that became much less likely; tokens with A d > 0, and the sum of their d^2."""
+    bad, outward, square = ZERO, ZERO, ZERO
+    for i in range(len(d)):
+        A, x = advantages[i], d[i]
+        on = ((A > ZERO) & (x > ZERO)) | ((A < ZERO) & (x < ZERO))
+        bad += ONE if (A < ZERO) & (difference[i] < -EXTREME) else ZERO
+        outward += ONE if on else ZERO
+        square += x * x if on else ZERO
+    out[BAD] += bad
+    out[OUTWARD] += outward
+    out[OUTWARD_SQUARE] += square
+
+
+@njit(**FAST)
+def sums_by_sign(advantages: Any, d: Any, k3: Any, out: Any) -> None:
+    """k3 and d^2 of a sequence's tokens with A < 0, A == 0, A > 0."""
+    k3_low, k3_zero, k3_high, square_low, square_zero, square_high = ZERO, ZERO, ZERO, ZERO, ZERO, ZERO
+    for i in range(len(d)):
+        A, k, square = advantages[i], k3[i], d[i] * d[i]
+        k3_low += k if A < ZERO else ZERO
+        k3_zero += k if A == ZERO else ZERO
+        k3_high += k if A > ZERO else ZERO
+        square_low += square if A < ZERO else ZERO
+        square_zero += square if A == ZERO else ZERO
+        square_high += square if A > ZERO else ZERO
+    out[K3_SIGNS] += k3_low
+    out[K3_SIGNS + 1] += k3_zero
+    out[K3_SIGNS + 2] += k3_high
+    out[SQUARE_SIGNS] += square_low
+    out[SQUARE_SIGNS + 1] += square_zero
+    out[SQUARE_SIGNS + 2] += square_high
+
+
+@njit(**FAST)
+def advantages_by_sign(advantages: Any, out: Any) -> None:
+    """How many tokens of a sequence have A < 0 and A > 0, and the sum of their |A|."""
+    negatives, positives, negative, positive = 0.0, 0.0, 0.0, 0.0
+    for i in range(len(advantages)):
+        A = np.float64(advantages[i])
+        negatives += 1.0 if A < 0.0 else 0.0
+        positives += 1.0 if A > 0.0 else 0.0
+        negative += -A if A < 0.0 else 0.0
+        positive += A if A > 0.0 else 0.0
+    out[NEGATIVES] += negatives
+    out[POSITIVES] += positives
+    out[NEGATIVE_MASS] += negative
+    out[POSITIVE_MASS] += positive
+
+
+@njit(**FAST)
+def sums_by_bucket(block: Any, keys: Any, out: Any) -> None:
+    """out [buckets, CELL]: a breakdown of tokens whose buckets change from one to the next, keys [n]."""
+    n = len(keys)
+    d0, d1, d2 = block.scores[LOG_RATIO, 0], block.scores[LOG_RATIO, 1], block.scores[LOG_RATIO, 2]
+    k0, k1, k2 = block.scores[K3, 0], block.scores[K3, 1], block.scores[K3, 2]
+    first, last = keys[0], keys[0]
+    for i in range(n):
+        first = keys[i] if keys[i] < first else first
+        last = keys[i] if keys[i] > last else last
+    for bucket in range(first, last + 1):
+        number, product = ZERO, ZERO
+        s0, a0, q0, t0 = ZERO, ZERO, ZERO, ZERO
+        s1, a1, q1, t1 = ZERO, ZERO, ZERO, ZERO
+        s2, a2, q2, t2 = ZERO, ZERO, ZERO, ZERO
+        for i in range(n):
+            on = keys[i] == bucket
+            x = d0[i] if on else ZERO
+            y = d1[i] if on else ZERO
+            z = d2[i] if on else ZERO
+            number += ONE if on else ZERO
+            s0 += x
+            a0 += abs(x)
+            q0 += x * x
+            t0 += k0[i] if on else ZERO
+            s1 += y
+            a1 += abs(y)
+            q1 += y * y
+            t1 += k1[i] if on else ZERO
+            s2 += z
+            a2 += abs(z)
+            q2 += z * z
+            t2 += k2[i] if on else ZERO
+            product += x * y
+        cell = out[bucket]
+        cell[0] += number
+        cell[1] += s0
+        cell[2] += a0
+        cell[3] += q0
+        cell[4] += t0
+        cell[5] += s1
+        cell[6] += a1
+        cell[7] += q1
+        cell[8] += t1
+        cell[9] += s2
+        cell[10] += a2
+        cell[11] += q2
+        cell[12] += t2
+        cell[13] += product
+
+
+@njit(**FAST)
+def regression(b: Any, d: Any, lowest: Any, highest: Any, out: Any) -> None:
+    """[7]: n, sum b, d, b^2, b d, d^2 over tokens with lowest < b < highest, and how many of them have d = 0."""
+    number, sum_b, sum_d, bb, bd, dd, exact = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(len(d)):
+        on = (b[i] > lowest) & (b[i] < highest)
+        x = np.float64(b[i] if on else ZERO)
+        y = np.float64(d[i] if on else ZERO)
+        number += 1.0 if on else 0.0
+        sum_b += x
+        sum_d += y
+        bb += x * x
+        bd += x * y
+        dd += y * y
+        exact += 1.0 if on & (d[i] == ZERO) else 0.0
+    out[0] += number
+    out[1] += sum_b
+    out[2] += sum_d
+    out[3] += bb
+    out[4] += bd
+    out[5] += dd
+    out[6] += exact
+
+
+@njit(**FAST)
+def moments(a: Any, b: Any, out: Any) -> None:
+    """[4]: sums of a, b, a^2, b^2; in float64, since all but the ends of sequences is taken off again."""
+    sum_a, sum_b, aa, bb = 0.0, 0.0, 0.0, 0.0
+    for i in range(len(a)):
+        x, y = np.float64(a[i]), np.float64(b[i])
+        sum_a += x
+        sum_b += y
+        aa += x * x
+        bb += y * y
+    out[0] += sum_a
+    out[1] += sum_b
+    out[2] += aa
+    out[3] += bb
+
+
+@njit(**FAST)
+def neighbours(a: Any, b: Any, out: Any) -> None:
+    """[2]: sums of a_t b_(t+1) and of a_(t+1) b_t over the pairs of neighbours."""
+    forward, backward = ZERO, ZERO
+    for i in range(len(a) - 1):
+        forward += a[i] * b[i + 1]
+        backward += a[i + 1] * b[i]
+    out[0] += forward
+    out[1] += backward

@@ -1,0 +1,161 @@
+"""The mathematics of one token, as scalar float32 functions that numba compiles into the loops around them.
+
+Notation of core.columns: d = a - b in nats, r = exp(d). Every function is the formula of core.divergences of the same
+figure, to float32 rounding; where a difference of near numbers would lose its digits, a series stands instead.
+Floating point is strict here but for the contraction of a product and a sum: only sums over tokens are reordered.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+
+from offpolicy_monitor.fused.bits import (
+    exponent_and_mantissa,
+    greater,
+    lesser,
+    power_of_two,
+    signed_like,
+    top_bits,
+)
+from offpolicy_monitor.summary import histogram
+from offpolicy_monitor.summary.tables import advantage
+
+f = np.float32
+STRICT: Final[dict[str, Any]] = {"error_model": "numpy", "fastmath": {"contract"}}
+INLINE: Final[dict[str, Any]] = {**STRICT, "forceinline": True}
+
+ZERO, QUARTER, THIRD, HALF, ONE, TWO, FOUR = f(0), f(0.25), f(1 / 3), f(0.5), f(1), f(2), f(4)
+#: The argument of an exponential is clamped to +- this.
+CLAMP = f(80)
+#: Above this log p a series gives 1 - p.
+REST_LIMIT = f(0.7)
+#: Stands for a bound that is not there; no finite figure of a token comes near it.
+BIG = f(3e38)
+TINY = f(1e-37)
+
+_LOG2_E, _LN2, _LN2_HIGH, _LN2_LOW = f(1.4426950408889634), f(0.6931471805599453), f(0.693359375), f(-2.12194440e-4)
+_ROUNDING = f(1.5 * 2**23)
+_LOWEST_EXPONENT, _HIGHEST_EXPONENT = f(-87.3), f(88.3)
+# exp(x) = 1 + x + x^2 P(x) for |x| < ln(2) / 2, of the Cephes library (https://www.netlib.org/cephes), expf
+_P0, _P1, _P2, _P3, _P4, _P5 = (
+    f(1.9875691500e-4), f(1.3981999507e-3), f(8.3334519073e-3), f(4.1665795894e-2), f(1.6666665459e-1),
+    f(5.0000001201e-1),
+)  # fmt: skip
+# cosh(x) - 1 and sinh(x) - x in powers of x^2: 1 / 2!, 1 / 4!, ... and 1 / 3!, 1 / 5!, ...
+_C2, _C4, _C6, _C8, _C10, _C12 = f(1 / 2), f(1 / 24), f(1 / 720), f(1 / 40320), f(1 / 3628800), f(1 / 479001600)
+_S3, _S5, _S7, _S9, _S11 = f(1 / 6), f(1 / 120), f(1 / 5040), f(1 / 362880), f(1 / 39916800)
+# log cosh(x) in powers of x^2
+_J1, _J2, _J3, _J4, _J5, _J6 = f(1 / 2), f(-1 / 12), f(1 / 45), f(-17 / 2520), f(31 / 14175), f(-691 / 935550)
+_J7 = f(10922 / 42567525)
+# atanh(x) in odd powers of x
+_A3, _A5, _A7, _A9, _A11, _A13 = f(1 / 3), f(1 / 5), f(1 / 7), f(1 / 9), f(1 / 11), f(1 / 13)
+_BIN_SHIFT = 23 - histogram.MANTISSA_BITS
+_BIN_LEAST = f(2.0**histogram.SMALLEST_EXPONENT * (1 - 2.0 ** -(histogram.MANTISSA_BITS + 1)))
+_BIN_MOST = f(2.0**histogram.LARGEST_EXPONENT)
+_BIN_BASE = ((127 + histogram.SMALLEST_EXPONENT) << histogram.MANTISSA_BITS) - 1
+LARGEST_KEY = histogram.LARGEST_KEY
+
+_MASS_SHIFT = 23 - advantage.MANTISSA_BITS
+_MASS_LEAST = f(2.0**advantage.SMALLEST_EXPONENT * (1 - 2.0 ** -(advantage.MANTISSA_BITS + 1)))
+_MASS_MOST = f(2.0**advantage.LARGEST_EXPONENT)
+_MASS_BASE = ((127 + advantage.SMALLEST_EXPONENT) << advantage.MANTISSA_BITS) - 1
+MASS_KEYS = 2 + ((advantage.LARGEST_EXPONENT - advantage.SMALLEST_EXPONENT) << advantage.MANTISSA_BITS)
+
+
+@njit(**INLINE)
+def exponential(x: Any) -> Any:
+    """exp(x), relative error 1e-7; constant below -87.3 and above 88.3, where float32 ends."""
+    x = lesser(greater(x, _LOWEST_EXPONENT), _HIGHEST_EXPONENT)
+    shifted = x * _LOG2_E + _ROUNDING
+    n = shifted - _ROUNDING
+    y = (x - n * _LN2_HIGH) - n * _LN2_LOW
+    p = ((((_P0 * y + _P1) * y + _P2) * y + _P3) * y + _P4) * y + _P5
+    return ((p * (y * y) + y) + ONE) * power_of_two(shifted)
+
+
+@njit(**INLINE)
+def logarithm(x: Any) -> Any:
+    """log(x) of a positive normal number."""
+    exponent, mantissa = exponent_and_mantissa(x)
+    z = (mantissa - ONE) / (mantissa + ONE)
+    s = z * z
+    return exponent * _LN2 + TWO * (z + z * s * (_A3 + s * (_A5 + s * (_A7 + s * _A9))))
+
+
+@njit(**INLINE)
+def near(d: Any) -> Any:
+    """r, r - 1, 1/r - 1, k3, k3 reversed and the Jensen-Shannon term of |d| < 1: polynomials alone."""
+    s = d * d
+    even = s * (_C2 + s * (_C4 + s * (_C6 + s * (_C8 + s * (_C10 + s * _C12)))))
+    odd = s * d * (_S3 + s * (_S5 + s * (_S7 + s * (_S9 + s * _S11))))
+    h = s * QUARTER
+    js = h * (_J1 + h * (_J2 + h * (_J3 + h * (_J4 + h * (_J5 + h * (_J6 + h * _J7))))))
+    excess = even + odd + d
+    return ONE + excess, excess, even - odd - d, even + odd, even - odd, js
+
+
+@njit(**INLINE)
+def far(d: Any) -> Any:
+    """The same of any d, exponents clamped to +-80; of |d| < 1 bit by bit what `near` gives."""
+    x = lesser(greater(d, -CLAMP), CLAMP)
+    ratio = exponential(x)
+    above, below = ratio - ONE, ONE / ratio - ONE
+    r, excess, inverse, k3, k3_reverse, js = near(lesser(greater(d, -ONE), ONE))
+    small = abs(d) < ONE
+    ratio = r if small else ratio
+    excess = excess if small else above
+    inverse = inverse if small else below
+    k3 = k3 if small else above - d
+    k3_reverse = k3_reverse if small else below + d
+    return ratio, excess, inverse, k3, k3_reverse, js if small else log_cosh(abs(d), lesser(above, below))
+
+
+@njit(**INLINE)
+def log_cosh(magnitude: Any, shrink: Any) -> Any:
+    """log cosh(d / 2) = |d| / 2 + log1p(shrink / 2) of |d| >= 1, with shrink = expm1(-|d|)."""
+    z = shrink / (FOUR + shrink)
+    s = z * z
+    return magnitude * HALF + TWO * (z + z * s * (_A3 + s * (_A5 + s * (_A7 + s * (_A9 + s * (_A11 + s * _A13))))))
+
+
+@njit(**INLINE)
+def complement(log_prob: Any, probability: Any) -> Any:
+    """1 - p with all its digits; 0 for log-probs above 0."""
+    x = lesser(greater(log_prob, -REST_LIMIT), ZERO)
+    s = x * x
+    series = -(x + s * (_C2 + s * (_C4 + s * (_C6 + s * _C8))) + s * x * (_S3 + s * (_S5 + s * (_S7 + s * _S9))))
+    return series if log_prob > -REST_LIMIT else ONE - probability
+
+
+@njit(**INLINE)
+def binary_kl(q: Any, k3: Any, difference: Any, p_rest: Any, q_rest: Any) -> Any:
+    """KL between Bernoulli(q) and Bernoulli(p) = q k3(log p/q) + (1-q) k3(log (1-p)/(1-q)), which does not cancel.
+
+    difference = p - q; p_rest, q_rest = 1 - p, 1 - q. With y = (1-p) / (1-q) the second term is
+    (1-q) (-log y) - (p - q); BIG where 1 - p is 0 and 1 - q is not.
+    """
+    inverse = ONE / greater(q_rest, TINY)
+    moved = difference * inverse
+    # -log(1 - x) - x = 2 z^2 / (1 + z) + 2 (z^3 / 3 + z^5 / 5 + ...) with z = x / (2 - x), which does not cancel
+    z = lesser(greater(moved / greater(TWO - moved, ONE), -THIRD), THIRD)
+    s = z * z
+    odd = z * s * (_A3 + s * (_A5 + s * (_A7 + s * (_A9 + s * (_A11 + s * _A13)))))
+    near_one = TWO * (s / (ONE + z) + odd)
+    other = -q_rest * logarithm(greater(p_rest * inverse, TINY)) - difference
+    other = q_rest * near_one if abs(z) < THIRD else other
+    other = BIG if (p_rest <= ZERO) & (q_rest > ZERO) else other
+    return q * k3 + (other if q_rest > ZERO else -difference)
+
+
+@njit(**INLINE)
+def bin_key(value: Any) -> Any:
+    """From 0: the unsplit bin of summary.histogram."""
+    magnitude = lesser(greater(abs(value), _BIN_LEAST), _BIN_MOST)
+    return LARGEST_KEY + signed_like(top_bits(magnitude, _BIN_SHIFT, _BIN_BASE), value)
+
+
+@njit(**INLINE)
+def mass_key(value: Any) -> Any:
+    """The key of summary.advantage of |value|."""
+    return top_bits(lesser(greater(abs(value), _MASS_LEAST), _MASS_MOST), _MASS_SHIFT, _MASS_BASE)

@@ -1,0 +1,427 @@
+"""The pass over the tokens of a chunk of sequences: block by block through every stage.
+
+A block ends where BLOCK tokens do; within it, runs and sequences are looked at piece by piece, and what belongs to all
+tokens at once. The order of a block: columns, runs, pieces of sequences, then rules, which need to know the extremes.
+"""
+
+import math
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+
+from offpolicy_monitor.fused import columns, counts, rules, sums
+from offpolicy_monitor.fused.arrays import (
+    AWAY,
+    AWAY_LEAST,
+    AWAY_MOST,
+    BINS,
+    BLOCK,
+    DENOMINATOR,
+    DROPS,
+    K3,
+    K3_KEPT,
+    LARGER,
+    LARGER_LEAST,
+    LEAST,
+    LEAST_ABS,
+    LENGTHS,
+    LOG_RATIO,
+    MAGNITUDE,
+    MISMATCH,
+    MOST,
+    NEUTRAL,
+    NUMERATOR,
+    PD_LEAST,
+    PD_LEAST_ABS,
+    PD_MOST,
+    PROBABILITY,
+    PRODUCT,
+    SCORES,
+    SQUARE_KEPT,
+    SUM,
+    TOTAL,
+)
+from offpolicy_monitor.fused.token import BIG, HALF, ZERO, f
+from offpolicy_monitor.summary import cells
+from offpolicy_monitor.summary.tables.signature import HIGHEST_MIDDLE, LOWEST_MIDDLE
+from offpolicy_monitor.summary.tables.signature import LEAST as LEAST_ON_GRID
+
+PASS: Final[dict[str, Any]] = {"error_model": "numpy", "nogil": True}
+
+_LOWEST, _HIGHEST = f(math.log(LOWEST_MIDDLE)), f(math.log(HIGHEST_MIDDLE))
+_GRID = tuple(f(LEAST_ON_GRID[name]) for name in ("sampling", "old", "difference"))
+#: What-if bins of tokens are one from minus to plus this.
+_NEAR_ZERO = f(2.0**cells.LEAST_OF_TOKENS)
+_ZERO_BIN = cells.TOKEN_BINS.zero
+_COARSE_BINS = cells.TOKEN_BINS.number
+
+
+@njit(**PASS)
+def measure(
+    tokens: Any, plan: Any, bounds: Any, first: Any, last: Any, block: Any, out: Any, into: Any, found: Any
+) -> None:
+    """Sequences first..last: Tokens, Plan and Bounds -> Sequences `out`, Sums `into` and Counts `found`."""
+    offsets, runs = tokens.offsets, tokens.runs
+    begin, end = offsets[first], offsets[last]
+    run = np.searchsorted(runs, begin, side="right") - 1
+    sequence = first
+    while sequence < last and offsets[sequence + 1] <= begin:
+        sequence += 1
+    local = np.zeros((len(plan.cells), _COARSE_BINS), np.int32)
+    keys = np.zeros((len(plan.cells), BLOCK), np.int32)
+    pieces = np.zeros((3, 8), np.float32)
+    whole = np.zeros((3, 3))
+    bounds_seen = np.zeros((SCORES, 3, 2), np.float32)
+    while begin < end:
+        n = min(BLOCK, end - begin)
+        _columns(tokens, plan, begin, n, block, into, found)
+        whole[:] = 0.0
+        run = _runs(tokens, plan, begin, n, run, block, pieces, whole, out, into)
+        bounds_seen[:, :, 0] = BIG
+        bounds_seen[:, :, 1] = -BIG
+        for score in (MAGNITUDE, K3):  # their extremes are not looked for
+            bounds_seen[score, :, 0] = -np.inf
+            bounds_seen[score, :, 1] = np.inf
+        _advantages(tokens, plan, begin, n, sequence, block)
+        sequence = _sequences(tokens, plan, begin, n, sequence, last, block, keys, local, bounds_seen, out, into, found)
+        _of_all(tokens, plan, begin, n, block, whole, into, found)
+        _rules(tokens, plan, bounds, begin, n, block, whole, bounds_seen, out, into)
+        begin += n
+
+
+@njit(**PASS)
+def _columns(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, into: Any, found: Any) -> None:
+    """Every column of the block, and the sums that need columns which the next gap overwrites."""
+    for column in range(3):
+        values = tokens.logprobs[column]
+        if len(values):
+            columns.probabilities(values[begin : begin + n], block.p[column], block.rest[column])
+    for gap in range(3):
+        if not plan.gaps[gap]:
+            continue
+        a = tokens.logprobs[NUMERATOR[gap]][begin : begin + n]
+        b = tokens.logprobs[DENOMINATOR[gap]][begin : begin + n]
+        columns.exponentials(block, gap, n, a, b)
+        columns.differences(block, gap, n)
+        if not plan.alone:
+            sums.ratio_sums(
+                block.scores[LOG_RATIO, gap, :n], block.ratio[gap], block.excess[gap], block.k3_reverse, block.js,
+                into.tokens[gap],
+            )  # fmt: skip
+            sums.difference_sums(block.scores[PROBABILITY, gap, :n], into.tokens[gap])
+            columns.bins_of(block.scores[LOG_RATIO, gap, :n], plan.splits, block.bins[gap])
+        if plan.divergences[gap]:
+            columns.divergences(block, gap, n)
+            if plan.positive:
+                columns.divergences_above_one(block, gap, n, a, b)
+        if plan.magnitudes:
+            columns.magnitudes(block.scores[LOG_RATIO, gap, :n], block.scores[MAGNITUDE, gap])
+
+
+@njit(**PASS)
+def _runs(
+    tokens: Any, plan: Any, begin: Any, n: Any, run: Any, block: Any, pieces: Any, whole: Any, out: Any, into: Any
+) -> Any:
+    """Sums of sequences, and breakdowns by what stands in runs; the run that goes on in the next block."""
+    i = 0
+    while i < n:
+        j = min(n, tokens.runs[run + 1] - begin)
+        sequence = tokens.owners[run]
+        for gap in range(3):
+            if not plan.gaps[gap]:
+                continue
+            piece = pieces[gap]
+            sums.run_sums(
+                block.scores[LOG_RATIO, gap, i:j], block.scores[K3, gap, i:j], block.growth[gap, i:j], piece
+            )  # fmt: skip
+            kept = out.gaps[sequence, gap]
+            for k in range(5):
+                kept[SUM + k] += piece[k]
+            kept[LEAST] = min(kept[LEAST], piece[5])
+            kept[MOST] = max(kept[MOST], piece[6])
+            kept[LEAST_ABS] = min(kept[LEAST_ABS], piece[7])
+            for k in range(3):
+                whole[gap, k] += piece[0 if k == 0 else k + 1]
+        product = ZERO
+        if plan.joint:
+            product = sums.dot(block.scores[LOG_RATIO, 0, i:j], block.scores[LOG_RATIO, 1, i:j])
+            out.own[sequence, PRODUCT] += product
+        for dimension in range(tokens.buckets.shape[1]):
+            cell = into.runs[dimension, tokens.buckets[run, dimension]]
+            cell[0] += j - i
+            for gap in range(3):
+                if plan.gaps[gap]:
+                    for k in range(4):
+                        cell[1 + 4 * gap + k] += pieces[gap, k]
+            cell[13] += product
+        if tokens.runs[run + 1] - begin <= j:
+            run += 1
+        i = j
+    return run
+
+
+@njit(**PASS)
+def _advantages(tokens: Any, plan: Any, begin: Any, n: Any, sequence: Any, block: Any) -> None:
+    """The advantage of each token, and where the counts of its sign begin."""
+    A, groups = block.advantages[:n], block.groups[:n]
+    if not plan.advantages:
+        A[:] = ZERO
+        groups[:] = NEUTRAL * BINS
+    elif plan.a_token:
+        own = tokens.advantages[begin : begin + n]
+        for i in range(n):
+            A[i] = own[i]
+            groups[i] = (1 + np.int32(own[i] > ZERO) - np.int32(own[i] < ZERO)) * BINS
+    else:
+        i = 0
+        while i < n:
+            j = min(n, tokens.offsets[sequence + 1] - begin)
+            if i < j:
+                A[i:j] = tokens.advantages[sequence]
+                groups[i:j] = _sign(tokens.advantages[sequence]) * BINS
+                i = j
+            sequence += 1
+
+
+@njit(**PASS)
+def _sign(advantage: Any) -> Any:
+    return np.int32(NEUTRAL + (1 if advantage > ZERO else 0) - (1 if advantage < ZERO else 0))
+
+
+@njit(**PASS)
+def _sequences(
+    tokens: Any, plan: Any, begin: Any, n: Any, sequence: Any, last: Any, block: Any, keys: Any, local: Any,
+    seen: Any, out: Any, into: Any, found: Any,
+) -> Any:  # fmt: skip
+    """Figures of each sequence's part of the block; the sequence that goes on in the next one."""
+    i = 0
+    while i < n:
+        j = min(n, tokens.offsets[sequence + 1] - begin)
+        for gap in range(3):
+            if plan.gaps[gap]:
+                _extremes(plan, gap, i, j, block, seen, out.gaps[sequence, gap])
+        _signed(tokens, plan, begin, i, j, sequence, block, out)
+        if not plan.alone:
+            own = out.own[sequence]
+            for column in range(3):
+                if len(tokens.logprobs[column]):
+                    own[column] += sums.total_of(tokens.logprobs[column][begin + i : begin + j])
+            if plan.gaps[MISMATCH]:
+                sums.neighbours(
+                    tokens.logprobs[1][max(begin + i - 1, tokens.offsets[sequence]) : begin + j],
+                    tokens.logprobs[0][max(begin + i - 1, tokens.offsets[sequence]) : begin + j],
+                    into.neighbours[:2],
+                )
+            _cells(tokens, plan, i, j, sequence, block, seen, keys, local, into, found)
+        i = j
+        if tokens.offsets[sequence + 1] - begin <= j:
+            _flush(tokens, plan, sequence, local, into, found)
+            sequence += 1
+            while sequence < last and tokens.offsets[sequence + 1] == tokens.offsets[sequence]:
+                sequence += 1
+    return sequence
+
+
+@njit(**PASS)
+def _extremes(plan: Any, gap: Any, i: Any, j: Any, block: Any, seen: Any, kept: Any) -> None:
+    """Extremes of a sequence's scores; those of the block so far go to `seen`."""
+    least, most, _ = sums.extremes(block.scores[LOG_RATIO, gap, i:j])
+    _see(seen[LOG_RATIO, gap], least, most)
+    least, most, nearest = sums.extremes(block.scores[PROBABILITY, gap, i:j])
+    _see(seen[PROBABILITY, gap], least, most)
+    kept[PD_LEAST] = min(kept[PD_LEAST], least)
+    kept[PD_MOST] = max(kept[PD_MOST], most)
+    kept[PD_LEAST_ABS] = min(kept[PD_LEAST_ABS], nearest)
+    if plan.divergences[gap]:
+        least, most, _ = sums.extremes(block.scores[AWAY, gap, i:j])
+        _see(seen[AWAY, gap], least, most)
+        kept[AWAY_LEAST] = min(kept[AWAY_LEAST], least)
+        kept[AWAY_MOST] = max(kept[AWAY_MOST], most)
+        least, most, _ = sums.extremes(block.scores[LARGER, gap, i:j])
+        _see(seen[LARGER, gap], least, most)
+        kept[LARGER_LEAST] = min(kept[LARGER_LEAST], least)
+
+
+@njit(**PASS)
+def _see(seen: Any, least: Any, most: Any) -> None:
+    seen[0] = min(seen[0], least)
+    seen[1] = max(seen[1], most)
+
+
+@njit(**PASS)
+def _signed(tokens: Any, plan: Any, begin: Any, i: Any, j: Any, sequence: Any, block: Any, out: Any) -> None:
+    """Sums by sign of A, where a sequence's tokens may differ in it."""
+    if not plan.a_token:
+        return
+    A = block.advantages[i:j]
+    sums.advantages_by_sign(A, out.own[sequence])
+    for gap in range(3):
+        if plan.gaps[gap]:
+            sums.sums_by_sign(
+                A, block.scores[LOG_RATIO, gap, i:j], block.scores[K3, gap, i:j], out.gaps[sequence, gap]
+            )  # fmt: skip
+
+
+@njit(**PASS)
+def _cells(
+    tokens: Any, plan: Any, i: Any, j: Any, sequence: Any, block: Any, seen: Any, keys: Any, local: Any, into: Any,
+    found: Any,
+) -> None:  # fmt: skip
+    """What-if cells of a sequence's part of the block."""
+    length = _length_group(tokens.offsets[sequence + 1] - tokens.offsets[sequence])
+    for c in range(len(plan.cells)):
+        gap, score = plan.cells[c]
+        values = block.scores[score, gap, i:j]
+        if score == LOG_RATIO:
+            bins = block.bins[gap, i:j]
+        else:
+            bins = keys[c, : j - i]
+            least, most, _ = sums.extremes(values)
+            if least > -_NEAR_ZERO and most < _NEAR_ZERO and not plan.a_token:
+                local[c, _ZERO_BIN] += j - i
+                continue
+            columns.bins_of(values, plan.splits, bins)
+        if plan.a_token:
+            signs = block.groups[i:j] // BINS
+            counts.by_sign_and_coarse_bin(
+                bins, plan.token_bins, signs, block.advantages[i:j], length, found.cells[c], into.masses[c]
+            )  # fmt: skip
+        else:
+            counts.by_coarse_bin(bins, plan.token_bins, local[c])
+
+
+@njit(**PASS)
+def _flush(tokens: Any, plan: Any, sequence: Any, local: Any, into: Any, found: Any) -> None:
+    """Put the cells of a sequence that has ended where its sign and length are counted."""
+    if plan.a_token or plan.alone:
+        return
+    length = _length_group(tokens.offsets[sequence + 1] - tokens.offsets[sequence])
+    A = np.float64(tokens.advantages[sequence]) if plan.advantages else 0.0
+    sign = _sign(A)
+    for c in range(len(plan.cells)):
+        for place in range(_COARSE_BINS):
+            number = local[c, place]
+            if number:
+                found.cells[c, sign, length, place] += number
+                into.masses[c, sign, place] += abs(A) * number
+                local[c, place] = 0
+
+
+@njit(**PASS)
+def _length_group(length: Any) -> Any:
+    """floor(log2(length)), at most LENGTHS - 1."""
+    group = 0
+    while (length >> (group + 1)) > 0:
+        group += 1
+    return min(group, LENGTHS - 1)
+
+
+@njit(**PASS)
+def _of_all(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, whole: Any, into: Any, found: Any) -> None:
+    """What the block's tokens give whatever the sequence."""
+    if plan.alone:
+        if len(tokens.logprobs[0]):
+            _by_mu(tokens, plan, begin, n, block, into)
+        if plan.a_token:
+            sums.sums_by_bucket(block, block.groups[:n] // BINS, into.signs)
+        return
+    mu, old = tokens.logprobs[0], tokens.logprobs[1]
+    A = block.advantages[:n]
+    sums.products(block.p[0, :n], block.p[1], block.p[2], into.products)
+    for gap in range(3):
+        if not plan.gaps[gap]:
+            continue
+        d = block.scores[LOG_RATIO, gap, :n]
+        sums.deviation(d, whole[gap, 0], into.tokens[gap])
+        counts.by_sign_and_bin(block.bins[gap, :n], block.groups, found.histograms[gap])
+        if plan.advantages:
+            sums.mass_sums(A, block.ratio[gap], block.excess[gap], into.tokens[gap])
+            columns.mass_keys(block.ratio[gap, :n], A, block.keys)
+            counts.in_banks(block.keys[:n], found.masses[gap])
+    if plan.advantages:
+        sums.advantage_sums(A, into.advantages)
+        if plan.gaps[TOTAL]:
+            sums.updates_at_risk(
+                A, block.scores[LOG_RATIO, TOTAL, :n], block.scores[PROBABILITY, TOTAL], into.tokens[TOTAL]
+            )  # fmt: skip
+        if plan.a_token:
+            sums.sums_by_bucket(block, block.groups[:n] // BINS, into.signs)
+    if len(mu):
+        _by_mu(tokens, plan, begin, n, block, into)
+    if plan.gaps[MISMATCH]:
+        d = block.scores[LOG_RATIO, MISMATCH, :n]
+        sums.regression(mu[begin : begin + n], d, _LOWEST, _HIGHEST, into.regression)
+        sums.moments(old[begin : begin + n], mu[begin : begin + n], into.neighbours[2:])
+        if plan.grids:
+            counts.grid(mu[begin : begin + n], _GRID[0], found.grids[0])
+            counts.grid(old[begin : begin + n], _GRID[1], found.grids[1])
+            counts.grid(d, _GRID[2], found.grids[2])
+
+
+@njit(**PASS)
+def _by_mu(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, into: Any) -> None:
+    counts.buckets_of(tokens.logprobs[0][begin : begin + n], plan.edges, block.keys)
+    sums.sums_by_bucket(block, block.keys[:n], into.mu)
+
+
+@njit(**PASS)
+def _rules(
+    tokens: Any, plan: Any, bounds: Any, begin: Any, n: Any, block: Any, whole: Any, seen: Any, out: Any, into: Any
+) -> None:  # fmt: skip
+    """What each rule on tokens drops or weighs; nothing is looked at where the block's extremes are within bounds."""
+    A = block.advantages[:n]
+    for r in range(len(bounds.gap)):
+        gap, anchor = bounds.gap[r], bounds.anchor[r]
+        if not plan.gaps[gap]:
+            continue
+        low_sign, high_sign = bounds.low_sign[r], bounds.high_sign[r]
+        d, k3 = block.scores[LOG_RATIO, gap, :n], block.scores[K3, gap, :n]
+        x, low, high, inside = _score(bounds, r, gap, n, block, seen, block.sides[0])
+        if plan.alone:
+            pass
+        elif bounds.form[r] != DROPS:
+            rules.weights(
+                d, block.ratio[gap], block.excess[gap], low, high, bounds.least[r], bounds.most[r], into.weights[r]
+            )  # fmt: skip
+        elif inside:
+            into.rules[r, K3_KEPT] += whole[gap, 2]
+            into.rules[r, SQUARE_KEPT] += whole[gap, 1]
+        elif rules.dropped(x, k3, d, A, low, high, low_sign, high_sign, into.rules[r]) > ZERO:
+            _by_sequence(tokens, begin, n, x, A, low, high, low_sign, high_sign, out.dropped[r], into.rules[r])
+        if plan.joint and anchor >= 0:
+            other, low, high, there = _score(bounds, r, anchor, n, block, seen, block.sides[1])
+            if not (inside and there):
+                into.differing[r] += rules.differing(x, other, A, low, high, low_sign, high_sign)
+
+
+@njit(**PASS)
+def _score(bounds: Any, r: Any, gap: Any, n: Any, block: Any, seen: Any, sides: Any) -> Any:
+    """What a rule compares on a gap, its bounds, and whether all of the block is known to be within them."""
+    first, last = bounds.ends[r], bounds.ends[r + 1]
+    inside = True
+    for band in range(first, last):
+        score = bounds.score[band]
+        inside &= seen[score, gap, 0] >= bounds.low[band] and seen[score, gap, 1] <= bounds.high[band]
+    if last == first + 1:
+        return block.scores[bounds.score[first], gap, :n], bounds.low[first], bounds.high[first], inside
+    for band in range(first, last):
+        score = block.scores[bounds.score[band], gap, :n]
+        rules.sides(score, bounds.low[band], bounds.high[band], band == first, sides)
+    return sides[:n], -HALF, HALF, inside
+
+
+@njit(**PASS)
+def _by_sequence(
+    tokens: Any, begin: Any, n: Any, x: Any, A: Any, low: Any, high: Any, low_sign: Any, high_sign: Any, out: Any,
+    into: Any,
+) -> None:  # fmt: skip
+    """How many tokens of each sequence a rule drops, and the |A| of all."""
+    sequence = np.searchsorted(tokens.offsets, begin, side="right") - 1
+    i = 0
+    while i < n:
+        j = min(n, tokens.offsets[sequence + 1] - begin)
+        if i < j:
+            out[sequence] += np.int32(rules.dropped_of_sequence(x[i:j], A[i:j], low, high, low_sign, high_sign, into))
+            i = j
+        sequence += 1

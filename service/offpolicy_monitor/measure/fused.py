@@ -1,0 +1,73 @@
+"""The fused pass as measure's other form: which batches it takes, and its arrays as the summary that torch would give.
+
+It serves on the CPU, once it is compiled or loaded; never unasked in a trainer.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from offpolicy_monitor.batch import LOGPROB_COLUMNS, Origin, RaggedBatch
+from offpolicy_monitor.measure import library
+from offpolicy_monitor.measure.compiling import Product
+from offpolicy_monitor.measure.library import FUSED
+from offpolicy_monitor.methods import MethodRow
+from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.summary.tables.worst import Worst
+
+
+class Fused(Protocol):
+    """The pass, ready to be used."""
+
+    def __call__(
+        self, batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin, keep_worst: int | None
+    ) -> StepSummary | None:
+        """The summary of a batch but for its routing, with its worst sequences unless `keep_worst` is None.
+
+        None where the batch is none for it.
+        """
+
+
+def fused_pass(threads: int) -> Product[Fused]:
+    """The pass on so many threads."""
+
+    def load(place: Path) -> Fused | None:
+        found = library.find_pass(place)
+        if found is None:
+            return None
+        from offpolicy_monitor.fused import compiled
+
+        compiled.keep_in(found)
+        compiled.try_all()
+        return fused(threads)
+
+    return Product(FUSED, load)
+
+
+def fused(threads: int = 1) -> Fused:
+    """The pass as it is: what is not compiled yet is compiled when it is first called."""
+    from offpolicy_monitor.fused.batch import Batch
+    from offpolicy_monitor.fused.summarise import summarise
+    from offpolicy_monitor.fused.worst import worst
+
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="fused") if threads > 1 else None
+
+    def run(
+        batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin, keep_worst: int | None
+    ) -> StepSummary | None:
+        if not single(batch) or not (loaded := Batch(batch)).fits:
+            return None
+        found = summarise(loaded, rows, origin, pool)
+        first = Worst() if keep_worst is None else worst(batch, found.parts, origin, keep_worst)
+        return StepSummary(found.arrays, {row.name: row.spec for row in found.rows}, first)
+
+    return run
+
+
+def single(batch: RaggedBatch) -> bool:
+    """Whether log-probs and advantages are float32: float64 is torch's work."""
+    names = {*LOGPROB_COLUMNS, "advantages"} & batch.columns.keys()
+    return all(batch.columns[name].dtype == np.float32 for name in names)

@@ -1,0 +1,109 @@
+"""The fused pass makes the summary that torch makes, of every kind of batch that a trainer may send."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from offpolicy_monitor.batch import UNKNOWN_ORIGIN, Origin, RaggedBatch
+from offpolicy_monitor.measure import Measurer
+from offpolicy_monitor.measure.fused import Fused
+from offpolicy_monitor.summary.step import StepSummary
+
+from tests.fixtures.fused import loaded_pass
+from tests.fused.agreement import assert_same
+from tests.measure.rows import ROWS
+from tests.reference import COLUMNS, Sequence
+from tests.strategies import packed, random_sequences, sequences
+
+KEPT = 2
+ORIGIN = Origin(5, 3, {"engine": "a/b"})
+
+
+def both(batch: RaggedBatch, origin: Origin = ORIGIN) -> tuple[StepSummary, StepSummary, float]:
+    got = loaded_pass()(batch, ROWS, origin, KEPT)
+    assert got is not None
+    sent = np.concatenate([batch.columns[name].astype(float) for name in COLUMNS if name in batch.columns])
+    square = float((sent[np.isfinite(sent)] ** 2).sum())
+    return got, Measurer("cpu", keep_worst=KEPT).measure(batch, ROWS, origin), square
+
+
+@settings(max_examples=150)
+@given(sent=sequences())
+def test_any_batch(sent: list[Sequence]) -> None:
+    assert_same(*both(packed(sent)))
+
+
+def with_more(sent: list[Sequence], extra: dict[str, np.ndarray], a_token: bool) -> RaggedBatch:
+    """The batch with columns of the positions, or of the sequences."""
+    batch = packed(sent)
+    if a_token:
+        extra = {name: values if batch.positions is None else values[batch.positions] for name, values in extra.items()}
+    names = batch.a_token | (set(extra) if a_token else set())
+    return RaggedBatch(
+        batch.offsets, {**batch.columns, **extra}, batch.lengths, batch.positions, frozenset(names), dtypes=batch.dtypes
+    )
+
+
+@settings(max_examples=60)
+@given(sent=sequences(), a_token=st.booleans(), known=st.booleans(), seed=st.integers(0, 1000))
+def test_versions_turns_entropy_and_rewards(sent: list[Sequence], a_token: bool, known: bool, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    number = sum(len(one.mask) for one in sent) if a_token else len(sent)
+    extra: dict[str, Any] = {
+        "policy_versions": random.integers(-1, 8, number), "turns": random.integers(-1, 20, number),
+        "entropy" if a_token else "rewards": np.where(random.random(number) < 0.1, np.nan, random.random(number)),
+    }  # fmt: skip
+    assert_same(*both(with_more(sent, extra, a_token), Origin(5 if known else None, 0)))
+
+
+@pytest.mark.parametrize("noise", [1e-5, 0.03, 0.3, 2.0])
+@pytest.mark.parametrize("names", [COLUMNS, COLUMNS[:2], COLUMNS[1:], (COLUMNS[0], COLUMNS[2])])
+def test_long_sequences(noise: float, names: tuple[str, ...]) -> None:
+    sent = random_sequences(7, [1, 700, 2, 40, 1300, 0, 511, 512, 513], noise, names=names)
+    assert_same(*both(packed(sent), UNKNOWN_ORIGIN))
+
+
+def test_holes_in_one_array_leave_the_gap_of_the_others_whole() -> None:
+    sent = random_sequences(5, [30, 600, 5], 0.1)
+    sent[1].logprobs["sampling_logprobs"][::7] = [float("nan")] * len(sent[1].mask[::7])
+    sent[2].logprobs["logprobs"][:] = [float("-inf")] * 5
+    got, expected, square = both(packed(sent))
+    assert_same(got, expected, square)
+    assert got.gaps["staleness"].sums["tokens"] == 630
+
+
+def test_probabilities_that_float32_does_not_hold() -> None:
+    sent = random_sequences(5, [40], 0.3)
+    for values in sent[0].logprobs.values():
+        values[:] = [value - 110.0 for value in values]
+    assert_same(*both(packed(sent)))
+
+
+@pytest.mark.parametrize("advantage", [-1.5, 0.0, 2.0])
+def test_one_advantage_a_token_that_never_changes_gives_what_one_a_sequence_does(advantage: float) -> None:
+    of_sequences = random_sequences(3, [60, 700], 0.2)
+    for one in of_sequences:
+        object.__setattr__(one, "advantage", advantage)
+    of_tokens = [Sequence(one.logprobs, one.mask, [advantage] * len(one.mask)) for one in of_sequences]
+    assert_same(*both(packed(of_tokens)))
+    first, second = (loaded_pass()(packed(sent), ROWS, ORIGIN, KEPT) for sent in (of_sequences, of_tokens))
+    assert first is not None and second is not None
+    name = "histograms/total/log_ratio"
+    assert (first.arrays[name] == second.arrays[name]).all()
+    assert first.methods["grpo"].sums["masked_tokens"] == second.methods["grpo"].sums["masked_tokens"]
+
+
+def test_rounded_log_probs_leave_their_grids_unless_they_came_rounded(fused: Fused) -> None:
+    sent = random_sequences(3, [400], 0.01)
+    for values in sent[0].logprobs.values():
+        values[:] = [float(np.float16(value)) for value in values]
+    batch = packed(sent)
+    assert_same(*both(batch))
+    coarse = RaggedBatch(
+        batch.offsets, batch.columns, batch.lengths, None, batch.a_token, dtypes={"logprobs": "bfloat16"}
+    )
+    got, expected, square = both(coarse)
+    assert_same(got, expected, square)
+    assert not list(got.arrays.under("signature/grid"))

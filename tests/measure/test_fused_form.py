@@ -1,0 +1,99 @@
+"""A measurer uses the fused pass once it has it; what lies in the cache is trusted with care."""
+
+import shutil
+from pathlib import Path
+from queue import SimpleQueue
+
+import numpy as np
+import pytest
+from offpolicy_monitor.batch import Origin, RaggedBatch
+from offpolicy_monitor.measure import Measurer, library
+from offpolicy_monitor.methods import PRESETS
+from offpolicy_monitor.summary.step import StepSummary
+
+from tests.fixtures.fused import cached_pass
+from tests.strategies import packed, random_sequences
+from tests.summary.records import records_of
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache directory of this test that has the pass."""
+    whole = tmp_path / "offpolicy-monitor"
+    shutil.copytree(cached_pass() / whole.name, whole)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return library.folder()
+
+
+@pytest.fixture
+def ready(cache: Path) -> Measurer:
+    measurer, outcomes = Measurer("cpu", keep_worst=1), SimpleQueue[Exception | None]()
+    measurer.compile_in_background(outcomes.put, lambda: outcomes.put(AssertionError("it is there already")))
+    assert outcomes.get(timeout=120) is None
+    return measurer
+
+
+def with_experts(batch: RaggedBatch) -> RaggedBatch:
+    random = np.random.default_rng(4)
+    sent = {name: random.integers(0, 9, (batch.tokens, 3, 2)).astype(np.uint8) for name in ("experts", "old_experts")}
+    return RaggedBatch(
+        batch.offsets, {**batch.columns, **sent}, batch.lengths, batch.positions, batch.a_token | sent.keys()
+    )
+
+
+def test_it_measures_by_the_pass_once_that_is_loaded(ready: Measurer) -> None:
+    batch = packed(random_sequences(2, [30, 700, 0, 3], 0.2))
+    assert (Measurer("cpu").form, ready.form) == ("torch", "fused")
+    before, after = Measurer("cpu", keep_worst=1).measure(batch, PRESETS), ready.measure(batch, PRESETS)
+    assert after.arrays.scheme.spans.keys() == before.arrays.scheme.spans.keys() and after.batch == before.batch
+    for name, method in before.methods.items():
+        assert after.methods[name].sums["masked_tokens"] == method.sums["masked_tokens"], name
+
+
+def test_how_experts_differ_stands_beside_what_the_pass_makes(ready: Measurer) -> None:
+    batch = with_experts(packed(random_sequences(2, [30, 5], 0.2)))
+    before, after = (measurer.measure(batch, PRESETS, Origin(1, 0)) for measurer in (Measurer("cpu"), ready))
+    tables, theirs = records_of(after.arrays), records_of(before.arrays)
+    routing = {name: table for name, table in theirs.items() if name.startswith("routing/")}
+    assert tables.keys() == theirs.keys()
+    assert routing and all(tables[name] == table for name, table in routing.items())
+
+
+def test_float64_log_probs_are_measured_by_torch(ready: Measurer) -> None:
+    batch = packed(random_sequences(2, [30, 5], 0.2), np.float64)
+    assert ready.measure(batch, PRESETS) == Measurer("cpu", keep_worst=1).measure(batch, PRESETS)
+
+
+def test_nothing_at_all_has_a_summary_of_zeros(ready: Measurer) -> None:
+    empty = ready.measure(packed([]), PRESETS)
+    assert isinstance(empty, StepSummary) and empty.batch["tokens"] == 0
+
+
+def files(cache: Path) -> list[Path]:
+    return [path for path in cache.glob("fused-*/**/*") if path.is_file()]
+
+
+def test_a_pass_that_is_not_whole_is_not_loaded(cache: Path) -> None:
+    assert library.find_pass(cache) is not None
+    first, second, *_ = files(cache)
+    content = first.read_bytes()
+    first.write_bytes(content[:-1])
+    assert library.find_pass(cache) is None
+    first.write_bytes(content)
+    second.unlink()
+    assert library.find_pass(cache) is None
+
+
+def test_a_pass_that_others_can_write_is_refused(cache: Path) -> None:
+    for path in (files(cache)[0], files(cache)[0].parent):
+        mode = path.stat().st_mode
+        path.chmod(mode | 0o020)
+        with pytest.raises(PermissionError, match="others can write to"):
+            library.find_pass(cache)
+        path.chmod(mode)
+    assert library.find_pass(cache) is not None
+
+
+def test_a_pass_of_other_sources_is_not_loaded(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "FUSED_SOURCES", ("fused", "summary"))
+    assert library.find_pass(cache) is None
