@@ -69,7 +69,7 @@ def measured(data: RaggedBatch, rows: tuple[MethodRow, ...], block_tokens: int) 
 def test_a_batch_of_any_form_never_waits_for_the_host(form: str) -> None:
     whole, _ = measured(batch(400, **FORMS[form]), ROWS, GPU_BLOCK_TOKENS)
     assert (whole.device, whole.dtype, whole.ndim) == (DEVICE, torch.float64, 1)
-    cut, _ = measured(batch(400, **FORMS[form]), ROWS, 60)
+    cut, _ = measured(batch(400, **FORMS[form]), ROWS, 200)
     assert cut.shape == whole.shape
 
 
@@ -83,6 +83,7 @@ def test_experts_are_compared_without_a_wait() -> None:
 
 
 def test_the_number_of_operations_is_bounded_and_does_not_grow_with_the_tokens() -> None:
+    measured(batch(400), PRESETS, GPU_BLOCK_TOKENS)  # constants are brought to a device once
     numbers = [measured(batch(tokens), PRESETS, GPU_BLOCK_TOKENS)[1].number for tokens in (2_000, 1_000_000)]
     assert numbers[0] == numbers[1]
     assert numbers[0] <= MOST_OPERATIONS

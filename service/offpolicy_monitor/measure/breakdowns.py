@@ -17,8 +17,8 @@ from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.breakdown import CROSS_KEYS, GAP_KEYS
 from offpolicy_monitor.summary.tables.buckets import constant_buckets
 
-#: Joint cells beyond this many cost more than another pass; the next dimension then starts a number of its own.
-MOST_CELLS: Final = 1 << 16
+#: Joint cells beyond this many cost a small batch more than another pass; the next dimension starts its own number.
+MOST_CELLS: Final = 1 << 12
 
 
 def breakdown_sums(view: BlockView) -> dict[str, Tensor]:

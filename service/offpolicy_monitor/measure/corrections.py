@@ -59,10 +59,10 @@ def row_records(
 def row_tables(records: Mapping[int, Record], rows: Sequence[MethodRow]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The tables of the rows' records."""
     for number, record in records.items():
-        path = f"methods/{quote(rows[number].name, safe='')}"
+        name = quote(rows[number].name, safe="")
         for table in TABLES:
             if table.names <= record.keys():
-                yield table.at(path).key, {name: record[name] for name in table.names}
+                yield table.key.replace("{row}", name), {row: record[row] for row in table.names}
 
 
 def no_drops(row: MethodRow) -> Record:

@@ -37,7 +37,7 @@ class Kept(NamedTuple):
 
 
 def kept(view: BlockView) -> tuple[list[Kept], list[Kept]]:
-    """The scores of tokens that are kept, log-ratios first, and those of sequences."""
+    """The scores of tokens that are kept, log-ratios first; those of sequences, which have counts of tokens first."""
     sent, rows = view.block.batch.gaps, view.decider.rows
     found = []
     for place, gap in enumerate(sent):
@@ -47,7 +47,8 @@ def kept(view: BlockView) -> tuple[list[Kept], list[Kept]]:
     of_tokens = sorted(
         (entry for entry in found if entry.score in TOKEN_SCORES), key=lambda entry: entry.score != "log_ratio"
     )
-    return of_tokens, [entry for entry in found if entry.score not in TOKEN_SCORES]
+    of_sequences = (entry for entry in found if entry.score not in TOKEN_SCORES)
+    return of_tokens, sorted(of_sequences, key=lambda entry: "tokens" not in entry.measures)
 
 
 def whatif_sums(view: BlockView) -> dict[str, Tensor]:
@@ -80,26 +81,26 @@ def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict
 
 
 def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict[str, Tensor]:
+    """Those that have tokens and mass first: the others are of sequences alone."""
     gaps, number = [score.gap for score in scores], cells.SEQUENCE_BINS.number
     values = torch.stack([sequence_score(view.gaps, score.score, score.gap) for score in scores])
-    signs, lengths = chosen(units.sequence_signs, gaps), chosen(units.lengths, gaps)
-    bins, coarse = _bins(values, cells.SEQUENCE_BINS), _bins(values, cells.LENGTH_BINS)
+    signs, bins = chosen(units.sequence_signs, gaps), _bins(values, cells.SEQUENCE_BINS)
     filled = None if view.filled is None else chosen(view.filled, gaps)
-    shape, groups = (len(scores), _SIGNS, number), (len(scores), _SIGNS, cells.LENGTHS, cells.LENGTH_BINS.number)
-    by_length = (signs * cells.LENGTHS + lengths) * cells.LENGTH_BINS.number + coarse
-    parts = len(units.part_signs)
+    shape = (_SIGNS, number)
+    found = {"sequences": view.by_gap(signs * number + bins, _SIGNS * number, filled).view(-1, *shape)}
+    own = sum("tokens" in score.measures for score in scores)
+    gaps, bins, parts = gaps[:own], bins[:own], len(units.part_signs)
+    by_length = (signs[:own] * cells.LENGTHS + chosen(units.lengths, gaps)) * cells.LENGTH_BINS.number
+    coarse = by_length + _bins(values[:own], cells.LENGTH_BINS)
+    groups = (_SIGNS, cells.LENGTHS, cells.LENGTH_BINS.number)
+    there = None if filled is None else filled[:own]
+    found["lengths"] = view.by_gap(coarse, groups[0] * groups[1] * groups[2], there).view(-1, *groups)
     places = torch.cat([sign * number + bins for sign in units.part_signs], 1)
-    of_parts = {"tokens": units.part_tokens, **({} if units.part_mass is None else {"mass": units.part_mass})}
-    return {
-        "whatif/sequences/sequences": view.by_gap(signs * number + bins, _SIGNS * number, filled).view(shape),
-        "whatif/sequences/lengths": view.by_gap(by_length, groups[1] * groups[2] * groups[3], filled).view(groups),
-        **{
-            f"whatif/sequences/{name}": view.by_gap(
-                places, _SIGNS * number, torch.cat([chosen(values.select(0, part), gaps) for part in range(parts)], 1)
-            ).view(shape)
-            for name, values in of_parts.items()
-        },
-    }
+    for name, of_parts in (("tokens", units.part_tokens), ("mass", units.part_mass)):
+        if of_parts is not None:
+            weights = torch.cat([chosen(of_parts[part], gaps) for part in range(parts)], 1)
+            found[name] = view.by_gap(places, _SIGNS * number, weights).view(-1, *shape)
+    return {f"whatif/sequences/{name}": values for name, values in found.items()}
 
 
 @dataclass(frozen=True, eq=False)
