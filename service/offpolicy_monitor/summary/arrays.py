@@ -67,20 +67,19 @@ class Arrays:
         """
         arrays = cls(scheme_of(layout, tuple(tables)))
         for key, values in tables.items():
-            table = arrays.scheme.tables[key]
-            if unknown := values.keys() - table.by_name.keys():
-                raise KeyError(f"{key}: {', '.join(sorted(unknown))}")
-            for row in table.rows:
-                arrays.put(name_of(table.path, row.name), values[row.name])
+            rows = arrays.scheme.rows_of[key]
+            if len(values) > len(rows):
+                raise KeyError(f"{key}: {', '.join(sorted(values.keys() - {place.row for place in rows}))}")
+            for row, name, span in rows:
+                value = values[row]
+                if span is None:
+                    numbers, counts = value
+                    arrays.sparse[name] = np.asarray(numbers, np.int64), np.asarray(counts, np.int64)
+                elif span.shape:
+                    arrays[name][...] = value
+                else:
+                    arrays.sections[span.section][span.start] = value
         return arrays
-
-    def put(self, name: str, value: Any) -> None:
-        """Set a row while the arrays are being made."""
-        if name in self.scheme.spans:
-            self[name][...] = value
-        else:
-            numbers, counts = value
-            self.sparse[name] = np.asarray(numbers, np.int64), np.asarray(counts, np.int64)
 
     def __getitem__(self, name: str) -> Array:
         span = self.scheme.spans[name]
@@ -100,17 +99,15 @@ class Arrays:
 
     def under(self, prefix: str) -> Iterable[str]:
         """The paths of tables that begin with the parts of `prefix`."""
-        return (path for path in self.scheme.paths if path.startswith(f"{prefix}/"))
+        return self.scheme.under(prefix)
 
     def record(self, path: str) -> dict[str, float]:
         """The single numbers of the tables at a path by the names of their rows; {} where there are none."""
         found: dict[str, float] = {}
         for table in self.scheme.paths.get(path, ()):
-            for row in table.rows:
-                name = name_of(path, row.name)
-                span = self.scheme.spans.get(name)
+            for row, name, span in self.scheme.rows_of[table.key]:
                 if span is not None and not span.shape and name not in self.absent:
-                    found[row.name] = self.sections[span.section].item(span.start)
+                    found[row] = self.sections[span.section].item(span.start)
         return found
 
     def columns(self, path: str) -> dict[str, Array]:

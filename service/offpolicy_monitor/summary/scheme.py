@@ -27,6 +27,14 @@ class Span(NamedTuple):
     shape: tuple[int, ...]
 
 
+class Place(NamedTuple):
+    """A row of a table: its name there, its whole name, and where it stands; None for one beside the buffer."""
+
+    row: str
+    name: str
+    span: Span | None
+
+
 class Deviation(NamedTuple):
     """Where a sum of squared distances from a mean stands among sums; the count among counts, the sum among sums."""
 
@@ -58,6 +66,7 @@ class Scheme:
         self.sparse: list[str] = []
         self.key_of: dict[str, str] = {}
         self.sizes = [0, 0, 0, 0]
+        self._under: dict[str, tuple[str, ...]] = {}
         for key, table in self.tables.items():
             for row in table.rows:
                 if row.since <= version:
@@ -73,6 +82,22 @@ class Scheme:
         shape = tuple(map(int, row.shape))
         self.sizes[section] = stop = start + math.prod(shape)
         self.spans[name] = Span(section, start, stop, shape)
+
+    @cached_property
+    def rows_of(self) -> Mapping[str, Sequence[Place]]:
+        """The rows of each table, by its key."""
+        found: dict[str, list[Place]] = {key: [] for key in self.keys}
+        for name, key in self.key_of.items():
+            row = name.removeprefix(self.tables[key].path).removeprefix("/")
+            found[key].append(Place(row, name, self.spans.get(name)))
+        return found
+
+    def under(self, prefix: str) -> Sequence[str]:
+        """The paths that begin with the parts of `prefix`."""
+        found = self._under.get(prefix)
+        if found is None:
+            found = self._under[prefix] = tuple(path for path in self.paths if path.startswith(f"{prefix}/"))
+        return found
 
     @cached_property
     def deviations(self) -> Mapping[str, Deviation]:
