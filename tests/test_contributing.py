@@ -22,7 +22,7 @@ PLACES: Final = {
     "methods/catalogue.py": "    )\n}  # fmt: skip\n",
     "summary/gap.py": '        "exact_fraction": sums["exact_tokens"] / count,\n',
     "summary/batch.py": '    ),\n    "what was sent",\n',
-    "measure/counts.py": "        **_suspects(loaded),\n",
+    "measure/counts.py": "            **_suspects(batch),\n",
     "figures/rows/gaps.py": '    Figure("k1", "nats", "`-d`"',
     "alerts/rules.py": ")  # fmt: skip\n\n_BY_NAME",
 }

@@ -20,8 +20,9 @@ GAP_LOGPROBS: Final[Mapping[str, tuple[str, str]]] = dict(
 SIGNS: Final = ("negative", "zero", "positive", "mixed", "unknown")
 #: Their indices.
 NEGATIVE, ZERO, POSITIVE, MIXED, UNKNOWN = range(len(SIGNS))
-#: Signs of the advantage of one token.
+#: Signs of the advantage of one token, and what stands for one without.
 TOKEN_SIGNS: Final = SIGNS[NEGATIVE : POSITIVE + 1]
+UNKNOWN_SIGN: Final = SIGNS[UNKNOWN]
 
 #: The quantiles that are answered of log-ratios.
 QUANTILES: Final = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)

@@ -17,7 +17,7 @@ from offpolicy_monitor.summary.stored import packing, version_3
 from offpolicy_monitor.wire import frame
 
 from tests.fixtures.application import SAFETENSORS, Application, Client, rows
-from tests.fixtures.forged import compressed, with_header, with_row
+from tests.fixtures.forged import compressed, with_headers, with_row
 from tests.fixtures.reduced import arrays_of, envelope_of, joined, raw_body, summary_body
 
 SHARDS = 3
@@ -156,7 +156,7 @@ def unsized() -> bytes:
 
 BOMBS = {
     "of version 2": (old_bomb(), 413),
-    "of version 3": (compressed(bytes(400 << 20)), 413),
+    "of version 3": (compressed([b"{}", bytes(400 << 20)]), 413),
     "of no size": (unsized(), 422),
 }
 
@@ -174,7 +174,7 @@ def test_a_bomb_is_refused_in_under_a_second(client: Client, name: str) -> None:
 
 
 def test_tables_that_would_take_much_memory_are_refused_before_they_are_made(client: Client) -> None:
-    keys = "batch\nrouting/total/missing/9999999/2"
+    keys = ["batch", "routing/total/missing/9999999/2"]
     body = joined(frame.encode(envelope_of(0, 1), {"summary": headed(keys=keys)}))
     assert refused(client, body)["errors"][0]["field"] == "summary.routing/total/missing/9999999/2"
 
@@ -188,8 +188,13 @@ def altered(name: str, value: float) -> np.ndarray:
 
 
 def headed(**changes: Any) -> np.ndarray:
-    """The good summary with another header."""
-    return np.frombuffer(with_header(GOOD.tobytes(), lambda header: header.update(changes)), np.uint8)
+    """The good summary with other fields in its headers."""
+
+    def change(shape: dict[str, Any], own: dict[str, Any]) -> None:
+        for name, value in changes.items():
+            (shape if name in shape else own)[name] = value
+
+    return np.frombuffer(with_headers(GOOD.tobytes(), change), np.uint8)
 
 
 BODIES: Mapping[str, tuple[dict[str, Any], dict[str, np.ndarray], str]] = {
@@ -205,9 +210,12 @@ BODIES: Mapping[str, tuple[dict[str, Any], dict[str, np.ndarray], str]] = {
     "no policy version": ({"policy_version": None}, {"summary": GOOD}, "summary.breakdown/lag/mismatch"),
     "too few ids": ({"sequence_ids": ["a"]}, {"summary": GOOD}, "summary.batch/sequences"),
     "a negative sum": ({}, {"summary": altered("gaps/mismatch/k3", -1.0)}, "summary.gaps/mismatch/k3"),
-    "an unknown table": ({}, {"summary": headed(keys="batch\nshoes")}, "summary.shoes"),
+    "an unknown table": ({}, {"summary": headed(keys=["batch", "shoes"])}, "summary.shoes"),
     "specs in a list": ({}, {"summary": headed(specs=[])}, "summary.specs"),
     "absent without a reason": ({}, {"summary": headed(absent=["gaps/mismatch/k3"])}, "summary.gaps/mismatch/k3"),
+    "keys of numbers": ({}, {"summary": headed(keys=[1, 2])}, "summary"),
+    "keys of lists": ({}, {"summary": headed(keys=[[1], "batch"])}, "summary"),
+    "absent lists": ({}, {"summary": headed(absent=[[]])}, "summary"),
     "columns of objects": ({}, {"summary": headed(columns=[["O", 1]])}, "summary"),
     "columns of no length": ({}, {"summary": headed(columns=[["<f8", -1]])}, "summary"),
 }  # fmt: skip
@@ -247,7 +255,7 @@ CONTENT = version_3.content(GOOD.tobytes()[1:])
 @given(st.data())
 def test_mutated_bytes_are_never_a_defect_and_never_stored_as_nan(client: Client, data: st.DataObject) -> None:
     """One byte, or a few, of the decompressed content: header or columns."""
-    content, header = bytearray(CONTENT), 4 + len(version_3.header_of(CONTENT))
+    content, header = bytearray(CONTENT), 8 + sum(map(len, version_3.headers_of(CONTENT)))
     for _ in range(data.draw(st.integers(1, 3))):
         first, last = data.draw(st.sampled_from([(0, header - 1), (header, len(content) - 1)]))
         content[data.draw(st.integers(first, last))] = data.draw(st.integers(0, 255))

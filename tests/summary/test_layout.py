@@ -114,12 +114,12 @@ def test_a_shard_stored_before_a_row_was_declared_lacks_it_in_every_merge() -> N
     later = Layout(LATER)
     new = StepSummary(Arrays.of(later, {"steps/total": {"tokens": 10, "x": 1.0, "most": 7.0, "y": 5.0}, "z": {"n": 3}}))
     before = StepSummary(Arrays.of(Layout((OLD,)), {"steps/total": {"tokens": 10, "x": 2.0, "most": 3.0}}))
-    old = version_3.read(version_3.write(before), layout=later)
-    assert version_3.read(version_3.write(new), version=4, layout=later) == new
+    old = version_3.read(version_3.write(before), 3, later)
+    assert version_3.read(version_3.write(new), 4, later) == new
     for both in (new.merge(old).arrays, old.merge(new).merge(new).arrays):
         assert both.record("steps/total").keys() == {"tokens", "x", "most"}
         assert both.record("z") == {}
         assert both.get("z/n") is None
-    read_again = version_3.read(version_3.write(new.merge(old)), version=4, layout=later)
+    read_again = version_3.read(version_3.write(new.merge(old)), 4, later)
     assert read_again == new.merge(old)
     assert "y" not in read_again.merge(new).arrays.record("steps/total")

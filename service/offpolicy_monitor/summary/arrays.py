@@ -169,7 +169,7 @@ def merged(parts: Sequence[Arrays]) -> Arrays:
 def filled(counts: Array) -> dict[int, float]:
     """The entries of an array that are not zero, by their place."""
     flat = counts.reshape(-1)
-    places = np.flatnonzero(flat)
+    places = np.flatnonzero(flat != 0)
     return dict(zip(places.tolist(), flat[places].tolist(), strict=True))
 
 

@@ -10,15 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from offpolicy_monitor.pairs import correlation, of_sums
 from offpolicy_monitor.summary.histogram import BINS, Counts, Histogram
 from offpolicy_monitor.summary.rows import Row, Table, count, magnitude, number
 from offpolicy_monitor.summary.sums import Sums
-from offpolicy_monitor.vocabulary import QUANTILES
+from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, QUANTILES, TOKEN_SIGNS, UNKNOWN_SIGN
 
 if TYPE_CHECKING:
     from offpolicy_monitor.summary.arrays import Arrays
 
-EXPONENT_CLAMP: Final = 80.0  # float32 overflows at exp(88.7)
+ROUNDED: Final = 1e-14  # what part of a sum of squares its spread must be to be more than rounding
 NEAR_ONE: Final = 0.5  # a mean ratio above this is read from sums of x - 1
 DEVIATION: Final = "log_ratio_deviation"
 
@@ -87,7 +88,7 @@ _OF_SEQUENCES: Final = (
 #: Quantities of which a histogram is kept, each with what it counts.
 QUANTITIES: Final = {"log_ratio": "tokens", "log_geometric_ratio": "sequences", "log_product_ratio": "sequences"}
 #: Signs of the advantage by which histograms are divided; `unknown` is without advantages.
-SIGNS: Final = ("negative", "zero", "positive", "unknown")
+SIGNS: Final = (*TOKEN_SIGNS, UNKNOWN_SIGN)
 
 GAP: Final = Table("gaps/{gap}", (*_OF_TOKENS, *_OF_SEQUENCES), "one gap over its valid tokens", needs="two log-probs")
 HISTOGRAMS: Final = Table(
@@ -231,14 +232,8 @@ def _probability_figures(sums: Sums) -> dict[str, Any]:
 
 def _correlation(sums: Sums) -> float | None:
     """Pearson correlation of p and q; None where one of them does not vary beyond rounding."""
-    count = sums["tokens"]
-    p_variance = variance(sums["p"], sums["p_square"], count)
-    q_variance = variance(sums["q"], sums["q_square"], count)
-    if p_variance <= 1e-14 * sums["p_square"] / count or q_variance <= 1e-14 * sums["q_square"] / count:
-        return None
-    covariance = sums["p_q"] / count - sums["p"] / count * (sums["q"] / count)
-    # One after the other: the product of two small variances is no float64 number.
-    return max(-1.0, min(1.0, covariance / math.sqrt(p_variance) / math.sqrt(q_variance)))
+    pairs = of_sums(*(sums[name] for name in ("tokens", "p", "q", "p_square", "p_q", "q_square")))
+    return correlation(pairs, ROUNDED * sums["p_square"], ROUNDED * sums["q_square"])
 
 
 def _sequence_figures(sums: Sums) -> dict[str, Any]:

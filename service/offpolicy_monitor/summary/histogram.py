@@ -17,6 +17,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from offpolicy_monitor.vocabulary import RATIO_THRESHOLDS
+
 MANTISSA_BITS: Final = 5
 SMALLEST_EXPONENT: Final = -24
 LARGEST_EXPONENT: Final = 8
@@ -27,7 +29,7 @@ BINS: Final = 2 * (2 * LARGEST_KEY + 1)
 RELATIVE_ERROR: Final = 2.0**-MANTISSA_BITS
 
 _MAGNITUDES: Final = tuple(m * 10.0**e for e in range(-6, 2) for m in (1, 2, 5) if m * 10.0**e <= 10)
-_THRESHOLDS: Final = tuple(math.log(ratio) for ratio in (0.5, 0.8, 1.2, 1.28, 2.0, 5.0))
+_THRESHOLDS: Final = tuple(map(math.log, RATIO_THRESHOLDS))
 
 #: Counts at or below each of these are exact: 1-2-5 from 1e-6 to 10 on both sides, 0, and default thresholds as logs.
 EXACT_BOUNDS: Final = tuple(sorted({0.0, *_MAGNITUDES, *(-m for m in _MAGNITUDES), *_THRESHOLDS}))

@@ -18,8 +18,9 @@ Merge = Literal["sum", "min", "max", "deviation"]
 
 #: The stored versions that came before rows were declared: which of a table's rows they have, each summary tells.
 NAMED: Final = 2
-#: The stored version in which a summary is its arrays; a row that is added takes the next.
-VERSION: Final = 3
+#: The first stored version in which a summary is its arrays. A row that is added takes the version after the newest
+#: that any row has, and what was stored once stays declared: its place in a buffer follows from all rows.
+AS_ARRAYS: Final = 3
 
 MOST_LAYERS: Final = 1024
 MOST_K: Final = 256
@@ -137,7 +138,7 @@ class Layout:
 
     def __init__(self, tables: Iterable[Table]) -> None:
         self.tables = tuple(tables)
-        self.version = max((VERSION, *(row.since for table in self.tables for row in table.rows)))
+        self.version = max((AS_ARRAYS, *(row.since for table in self.tables for row in table.rows)))
         self._by_length: dict[tuple[str, int], list[Table]] = {}
         for table in self.tables:
             parts = table.path.split("/")

@@ -11,7 +11,9 @@ from typing import Final
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.summary.checks import InvalidSummaryError, Shard, check_names, checked
+from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.named import RecordError
+from offpolicy_monitor.summary.rows import AS_ARRAYS
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.stored import UNREADABLE, TooLargeError, packing, version_2, version_3
 from offpolicy_monitor.wire.arrays import SUMMARY, invalid
@@ -58,10 +60,10 @@ def _read_2(stored: bytes, shard: Shard, most: int) -> Read:
     return version_2.from_tree(tree, texts), parts
 
 
-def _read_3(stored: bytes, shard: Shard, most: int) -> Read:
+def _read_arrays(version: int, stored: bytes, shard: Shard, most: int) -> Read:
     found = version_3.content(stored, most)
-    _check_nodes(version_3.header_of(found))
-    return version_3.parsed(found, check=partial(check_names, shard=shard)), [found]
+    _check_nodes(b"".join(version_3.headers_of(found)))
+    return version_3.parsed(found, version, check=partial(check_names, shard=shard)), [found]
 
 
 def _check_nodes(header: bytes) -> None:
@@ -70,7 +72,10 @@ def _check_nodes(header: bytes) -> None:
 
 
 #: Versions of the stored form that a trainer may post.
-VERSIONS: Final[Mapping[int, Callable[[bytes, Shard, int], Read]]] = {2: _read_2, 3: _read_3}
+VERSIONS: Final[Mapping[int, Callable[[bytes, Shard, int], Read]]] = {
+    2: _read_2,
+    **{version: partial(_read_arrays, version) for version in range(AS_ARRAYS, LAYOUT.version + 1)},
+}
 
 
 def fault(error: InvalidSummaryError | RecordError) -> Refusal:

@@ -13,7 +13,6 @@ from offpolicy_monitor.summary.arrays import Array
 from offpolicy_monitor.summary.stored import columns
 from offpolicy_monitor.summary.tables.worst import (
     GAPS,
-    LOGPROBS,
     Columns,
     GapFigures,
     Position,
@@ -21,6 +20,7 @@ from offpolicy_monitor.summary.tables.worst import (
     WorstSequence,
     abs_log_ratio_max,
 )
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 #: Columns: numbers of sequences; of their gaps; positions with log-probs; kept columns, and their tokens.
 _SEQUENCE: Final = ("shard", "index", "tokens")

@@ -9,7 +9,6 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from offpolicy_monitor.summary.tables.worst import (
-    LOGPROBS,
     Columns,
     GapFigures,
     Position,
@@ -17,6 +16,7 @@ from offpolicy_monitor.summary.tables.worst import (
     WorstSequence,
     abs_log_ratio_max,
 )
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 
 def from_tree(tree: Mapping[str, Any], ids: Sequence[str | None]) -> Worst:

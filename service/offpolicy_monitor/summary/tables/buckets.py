@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import quote
 
+from offpolicy_monitor.vocabulary import TOKEN_SIGNS
+
 #: A bucket's name is its lower edge.
 MU_BUCKETS: Final = ("0", "1e-4", "1e-3", "1e-2", "1e-1", "5e-1", "9e-1", "99e-2")
 LAGS: Final = 9
 LAG_BUCKETS: Final = ("negative", *map(str, range(LAGS)), f"{LAGS}+")
 TURNS: Final = 16
 TURN_BUCKETS: Final = (*map(str, range(TURNS)), f"{TURNS}+")
-SIGN_BUCKETS: Final = ("negative", "zero", "positive")
+SIGN_BUCKETS: Final = TOKEN_SIGNS
 #: Powers of two, of positions and of lengths.
 POWER_BUCKETS: Final = tuple(str(1 << power) for power in range(63))
 

@@ -4,11 +4,13 @@ Lengths stand in bins of a quarter of a power of two. The unit is the sequence f
 token for the others: each unit is dropped or not, and has the length of its sequence.
 """
 
-import math
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import accumulate
 from typing import Any, Final
 from urllib.parse import unquote
 
+from offpolicy_monitor.pairs import correlation, of_points
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Arrays, filled
 from offpolicy_monitor.summary.method import path_of
@@ -80,23 +82,13 @@ def _bias(arrays: Arrays, path: str, gap: str, unit: str) -> dict[str, float | N
 
 def _trend(bins: list[int], masked: Bins, units: Bins) -> tuple[float | None, float | None]:
     """Spearman's rank correlation of dropped with length, and the slope of dropped on log2 length."""
-    whole = sum(units.values())
-    rate = sum(masked.values()) / whole
-    ranks, logs, before = {}, {}, 0.0
-    for place in bins:
-        count = units[place]
-        ranks[place], logs[place] = before + (count + 1) / 2, (place + 0.5) / BINS_A_POWER
-        before += count
-    results = []
-    for values in (ranks, logs):
-        mean = sum(units[b] * values[b] for b in bins) / whole
-        spread = sum(units[b] * (values[b] - mean) ** 2 for b in bins) / whole
-        joint = sum((masked.get(b, 0) - rate * units[b]) * (values[b] - mean) for b in bins) / whole
-        results.append((joint, spread))
-    (rank_joint, rank_spread), (log_joint, log_spread) = results
-    variance = rate * (1 - rate)
-    spearman = rank_joint / math.sqrt(rank_spread * variance) if rank_spread > 0 and variance > 0 else None
-    return spearman, log_joint / log_spread if log_spread > 0 else None
+    counts, dropped = [units[place] for place in bins], [masked.get(place, 0) for place in bins]
+    ranks = [up_to - (count - 1) / 2 for up_to, count in zip(accumulate(counts), counts, strict=True)]
+    logs = [(place + 0.5) / BINS_A_POWER for place in bins]
+    by_rank, by_log = (of_points(zip(counts, values, dropped, strict=True)) for values in (ranks, logs))
+    # Dropped is 0 or 1, so that its mean tells its spread.
+    spread = by_rank.count * by_rank.y * (1 - by_rank.y)
+    return correlation(replace(by_rank, yy=spread)), by_log.slope if by_log.xx > 0 else None
 
 
 def _share(bins: list[int], masked: Bins, units: Bins, sequences: Bins) -> float:

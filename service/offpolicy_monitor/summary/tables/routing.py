@@ -4,12 +4,12 @@ Read off tables `routing/<gap>/...` (measure.routing). Shards may differ in laye
 every figure is a mean over the tokens of all of them. It knows no expert ids and no log-probs.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
+from offpolicy_monitor.pairs import of_sums
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.sums import Sums, over
@@ -151,16 +151,13 @@ def _trend(sums: Sums, split: Mapping[str, Sums]) -> dict[str, float]:
     tokens, _, square, size, root = (sum(t[name] for t in split.values()) for name in ("tokens", *PART_KEYS))
     if not sums or not square > 0:
         return {}
-    centre = sums["layers"] / tokens
-    spread = sums["layers_square"] - centre * sums["layers"]
-    variance = size / tokens - (root / tokens) * (root / tokens)
-    if not spread > 0 or not variance > 0:
+    line = of_sums(tokens, sums["layers"], square, sums["layers_square"], sums["layers_moment"])
+    roots = of_sums(tokens, sums["layers"], root, sums["layers_square"], sums["layers_root"], size)
+    if not (roots.xx > 0 and roots.yy > 0):
         return {}
-    slope = (sums["layers_moment"] - centre * square) / spread
-    steeper = (sums["layers_root"] - centre * root) / spread
     return {
-        "intercept": square / tokens - slope * centre,
-        "slope": slope,
-        "share": max(0.0, min(1.0, slope * sums["layers"] / square)),
-        "z": over(steeper, math.sqrt(variance / spread)),
+        "intercept": line.intercept,
+        "slope": line.slope,
+        "share": max(0.0, min(1.0, line.share)),
+        "z": over(roots.slope, roots.chance_error),
     }

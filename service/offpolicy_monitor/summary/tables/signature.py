@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from offpolicy_monitor.pairs import correlation, of_points, of_sums
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.sums import Sums, over
@@ -61,6 +62,8 @@ TABLES: Final = (
 #: Column -> the least |value| that shows whether it is rounded. A log-prob near 0 is the difference of two float32
 #: numbers of some 20, and has few bits of its own.
 LEAST: Final[Mapping[str, float]] = {"sampling": 0.25, "old": 0.25, "difference": 2.0**-9}
+#: What part of a sum of squares its spread must be to be more than rounding: neighbours are summed in float32.
+ROUNDED: Final = 1e-7
 #: Standard deviation of sequences' mean |d| over its mean that healthy runs are allowed: tokens of one sequence share
 #: a subject and a length, so that they are not as many independent witnesses as there are of them.
 SEQUENCES_DIFFER: Final = 0.5
@@ -86,17 +89,13 @@ def _regression(sums: Sums) -> dict[str, float]:
     count = sums.get("tokens", 0)
     if count < 3:
         return {}
-    spread = sums["b_square"] - sums["b"] * sums["b"] / count
-    together = sums["b_d"] - sums["b"] * sums["d"] / count
-    square = sums["d_square"] - sums["d"] * sums["d"] / count
-    if not (spread > 0 and square > 0):
+    line = of_sums(count, *(sums[name] for name in ("b", "d", "b_square", "b_d", "d_square")))
+    if not (line.xx > 0 and line.yy > 0):
         return {}
-    excess, explained = together / spread, together * (together / spread)
-    rest = max(square - explained, 1e-12 * square)
     return {
-        "slope": 1 + excess,
-        "z": over(abs(excess), math.sqrt(rest / (count - 2) / spread)),
-        "share": min(explained / sums["d_square"], 1.0),
+        "slope": 1 + line.slope,
+        "z": over(abs(line.slope), line.slope_error),
+        "share": min(line.slope * line.xy / sums["d_square"], 1.0),
     }
 
 
@@ -118,12 +117,9 @@ def _neighbours(sums: Sums) -> dict[str, float]:
 
 def _correlation(sums: Sums, product: float, left: str, right: str) -> float | None:
     """Pearson's correlation of the pairs; None where a side does not vary beyond rounding."""
-    count = sums["pairs"]
-    spreads = [sums[f"{name}_square"] - sums[name] * sums[name] / count for name in (left, right)]
-    if any(s <= 1e-7 * sums[f"{name}_square"] for s, name in zip(spreads, (left, right), strict=True)):
-        return None
-    covariance = product - sums[left] * sums[right] / count
-    return max(-1.0, min(1.0, covariance / (math.sqrt(spreads[0]) * math.sqrt(spreads[1]))))
+    xx, yy = sums[f"{left}_square"], sums[f"{right}_square"]
+    pairs = of_sums(sums["pairs"], sums[left], sums[right], xx, product, yy)
+    return correlation(pairs, ROUNDED * xx, ROUNDED * yy)
 
 
 def _grid(arrays: Arrays) -> dict[str, Any]:
@@ -180,16 +176,12 @@ def _growth(arrays: Arrays) -> dict[str, float]:
     whole = _added(rows.values())
     if len(rows) < 2 or not whole["log_ratio_square"] > 0:
         return {}
-    count = whole["tokens"]
-    centre = sum(lag * table["tokens"] for lag, table in rows.items()) / count
-    spread = sum(table["tokens"] * (lag - centre) ** 2 for lag, table in rows.items())
     sizes, squares = (
-        sum((lag - centre) * table[key] for lag, table in rows.items()) / spread
+        of_points((table["tokens"], lag, table[key]) for lag, table in rows.items())
         for key in ("log_ratio_abs", "log_ratio_square")
     )
-    share = squares * centre * count / whole["log_ratio_square"]
-    error = math.sqrt(_variance(whole, _length(arrays)) / spread)
-    return {"share": max(0.0, min(1.0, share)), "z": over(sizes, error)}
+    error = math.sqrt(_variance(whole, _length(arrays)) / sizes.xx)
+    return {"share": max(0.0, min(1.0, squares.share)), "z": over(sizes.slope, error)}
 
 
 def _replica(arrays: Arrays) -> dict[str, float]:

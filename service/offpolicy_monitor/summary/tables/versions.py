@@ -3,12 +3,11 @@
 Read off the tables `versions/...` and `breakdown/lag/...`. A lag is a number of policy versions.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final
 
+from offpolicy_monitor.pairs import of_points
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Arrays
-from offpolicy_monitor.summary.sums import Sums
 from offpolicy_monitor.summary.tables.breakdown import buckets
 
 CURVES: Final = ("total", "mismatch")
@@ -69,26 +68,11 @@ def staleness_curve(arrays: Arrays, gap: str) -> dict[str, Any] | None:
     points = [(int(name), sums) for name, sums in buckets(arrays, "lag", gap).items() if name.isdecimal()]
     if not points:
         return None
-    lags = [lag for lag, _ in points]
-    intercept, slope = _line(lags, [table for _, table in points])
+    line = of_points((table["tokens"], lag, table["k3"]) for lag, table in points) if len(points) > 1 else None
     return {
-        "lag": lags,
+        "lag": [lag for lag, _ in points],
         "k3": [table["k3"] / table["tokens"] for _, table in points],
         "tokens": [int(table["tokens"]) for _, table in points],
-        "intercept": intercept,
-        "slope": slope,
+        "intercept": None if line is None else line.intercept,
+        "slope": None if line is None else line.slope,
     }
-
-
-def _line(lags: Sequence[int], tables: Sequence[Sums]) -> tuple[float | None, float | None]:
-    """Weighted least squares of mean k3 on lag: intercept and slope."""
-    if len(lags) < 2:
-        return None, None
-    weights = [table["tokens"] for table in tables]
-    whole = sum(weights)
-    mean_lag = sum(w * lag for w, lag in zip(weights, lags, strict=True)) / whole
-    mean_k3 = sum(table["k3"] for table in tables) / whole
-    spread = sum(w * (lag - mean_lag) ** 2 for w, lag in zip(weights, lags, strict=True))
-    joint = sum((lag - mean_lag) * (t["k3"] - mean_k3 * t["tokens"]) for lag, t in zip(lags, tables, strict=True))
-    slope = joint / spread
-    return mean_k3 - slope * mean_lag, slope

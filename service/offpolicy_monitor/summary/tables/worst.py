@@ -14,15 +14,19 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from offpolicy_monitor.vocabulary import GAP_LOGPROBS
+from offpolicy_monitor.vocabulary import LOGPROBS as LOGPROBS
+
 #: Places in a ranking. More are of less use than the bytes they take: nine rankings of five are some thirty sequences.
 MOST: Final = 5
 
 #: What sequences are ranked by, the largest magnitude first; each is a field of GapFigures.
 RANKED_BY: Final = ("abs_log_ratio_max", "log_geometric_ratio", "k3_sum")
 
-#: gap -> places of its numerator and its denominator among LOGPROBS.
-LOGPROBS: Final = ("sampling_logprobs", "old_logprobs", "logprobs")
-GAPS: Final[Mapping[str, tuple[int, int]]] = {"mismatch": (1, 0), "staleness": (2, 1), "total": (2, 0)}
+#: gap -> indices of its numerator and its denominator among LOGPROBS.
+GAPS: Final[Mapping[str, tuple[int, int]]] = {
+    gap: (LOGPROBS.index(above), LOGPROBS.index(below)) for gap, (above, below) in GAP_LOGPROBS.items()
+}
 
 #: The largest float32; a figure beyond it is stored as this.
 LARGEST: Final = float(np.finfo(np.float32).max)

@@ -10,7 +10,6 @@ from offpolicy_monitor.summary.step import StepSummary, finite
 from offpolicy_monitor.summary.sums import fraction
 from offpolicy_monitor.summary.tables.worst import (
     GAPS,
-    LOGPROBS,
     RANKED_BY,
     RANKINGS,
     GapFigures,
@@ -19,6 +18,7 @@ from offpolicy_monitor.summary.tables.worst import (
     WorstSequence,
     ranked,
 )
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 #: What the rankings are called in answers.
 NAMES: Final[Mapping[str, str]] = {
