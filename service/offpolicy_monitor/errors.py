@@ -9,7 +9,7 @@
     │   └── Unavailable         the service is at fault or busy; send it again later (429, 503, 507)
     │       └── Damaged, Moved  the database's file is not what it was (store)
     ├── InvalidSummaryError     a summary from elsewhere is none: a Refusal of the server (summary.checks)
-    ├── RecordError             named numbers are none of a summary's: the same (summary.named)
+    ├── RecordError             named numbers are none of a summary's: the same (summary.stored.named)
     ├── StoredSummaryError      stored bytes are no summary that this release reads (summary.stored)
     ├── Mistake, Lost           a trainer's arguments are wrong; a batch will not arrive (client)
     └── BadDump, Unreadable, Unfinished

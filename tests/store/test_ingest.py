@@ -10,8 +10,8 @@ from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store import Receipt, ShardRecord, Store
 from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.store.tables import metrics, runs, shards, steps
-from offpolicy_monitor.summary.named import Parts, summary_of
 from offpolicy_monitor.summary.step import StepSummary, merge_all
+from offpolicy_monitor.summary.stored.named import Parts, summary_of
 from sqlalchemy import Table, func, select
 
 from tests.fixtures.shards import make_record

@@ -1,12 +1,12 @@
-"""The numbers of a summary by the names of their records, as tests compare them; the inverse of summary.named."""
+"""The numbers of a summary by the names of their records, as tests compare them; what stored.named reads."""
 
 from collections.abc import Iterator
 
 import numpy as np
 from offpolicy_monitor.summary.arrays import Arrays, filled
-from offpolicy_monitor.summary.named import LEFT_OUT, Record
 from offpolicy_monitor.summary.rows import name_of
 from offpolicy_monitor.summary.scheme import COUNTS
+from offpolicy_monitor.summary.stored.named import LEFT_OUT, Record
 from offpolicy_monitor.summary.tables.buckets import BUCKETS
 
 

@@ -7,8 +7,8 @@ import pytest
 from offpolicy_monitor.summary import GapSummary, MethodSummary, StepSummary
 from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.gap import bounded_exp, variance
-from offpolicy_monitor.summary.named import Parts, summary_of
 from offpolicy_monitor.summary.step import finite
+from offpolicy_monitor.summary.stored.named import Parts, summary_of
 
 
 def test_the_empty_summary_has_counts_of_zero_and_nothing_else() -> None:

@@ -7,9 +7,9 @@ import pytest
 from offpolicy_monitor.summary import StepSummary
 from offpolicy_monitor.summary.arrays import Arrays, merged
 from offpolicy_monitor.summary.layout import LAYOUT
-from offpolicy_monitor.summary.named import RecordError, arrays_of
 from offpolicy_monitor.summary.rows import PART, Layout, Row, Table, count, magnitude, number
 from offpolicy_monitor.summary.stored import version_3
+from offpolicy_monitor.summary.stored.named import RecordError, arrays_of
 
 from tests.summary.full import FULL, OTHER
 from tests.summary.records import records_of

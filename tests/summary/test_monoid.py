@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from offpolicy_monitor.summary import MethodSummary, StepSummary, merge_all
-from offpolicy_monitor.summary.named import Parts, summary_of
 from offpolicy_monitor.summary.scheme import SUMS
+from offpolicy_monitor.summary.stored.named import Parts, summary_of
 from offpolicy_monitor.summary.sums import fraction
 
 from tests.summary.summaries import SUMMARIES

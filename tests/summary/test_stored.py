@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from offpolicy_monitor.summary import StepSummary, StoredSummaryError, from_bytes, to_bytes
-from offpolicy_monitor.summary.named import Parts, summary_of
 from offpolicy_monitor.summary.stored import version_2
+from offpolicy_monitor.summary.stored.named import Parts, summary_of
 from offpolicy_monitor.summary.tables.worst import Worst
 
 from tests.summary.full import FULL

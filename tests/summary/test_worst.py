@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.summary import StepSummary, from_bytes, to_bytes
-from offpolicy_monitor.summary.named import Parts, summary_of
+from offpolicy_monitor.summary.stored.named import Parts, summary_of
 from offpolicy_monitor.summary.stored.worst_columns import columns_of, sequences_of
 from offpolicy_monitor.summary.tables.worst import (
     GAPS,

@@ -12,10 +12,10 @@ from offpolicy_monitor.batch import Array
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.summary.checks import InvalidSummaryError, Shard, check_names, checked
 from offpolicy_monitor.summary.layout import LAYOUT
-from offpolicy_monitor.summary.named import RecordError
 from offpolicy_monitor.summary.rows import AS_ARRAYS
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.stored import UNREADABLE, TooLargeError, packing, version_2, version_3
+from offpolicy_monitor.summary.stored.named import RecordError
 from offpolicy_monitor.wire.arrays import SUMMARY, invalid
 from offpolicy_monitor.wire.limits import Limits
 from offpolicy_monitor.wire.message import Reduced

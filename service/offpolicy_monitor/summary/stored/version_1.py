@@ -6,8 +6,8 @@ from itertools import accumulate
 from typing import Any
 
 from offpolicy_monitor.summary.histogram import BINS
-from offpolicy_monitor.summary.named import Parts, summary_of
 from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.summary.stored.named import Parts, summary_of
 
 
 def read(stored: bytes) -> StepSummary:

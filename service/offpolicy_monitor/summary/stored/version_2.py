@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from offpolicy_monitor.summary.histogram import BINS, Counts
-from offpolicy_monitor.summary.named import Parts, summary_of
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.stored import packing, worst_tree
+from offpolicy_monitor.summary.stored.named import Parts, summary_of
 
 
 def read(stored: bytes) -> StepSummary:

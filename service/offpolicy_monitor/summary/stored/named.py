@@ -1,7 +1,7 @@
 """Named records: a summary as it was spelled before it was arrays, each number by its name.
 
-Stored versions 1 and 2 are read through here, and whoever makes records by name. A table's name is its path; the
-entries of an array are named by their places, those of a breakdown by their buckets, one record a bucket.
+Stored versions 1 and 2 are read through here. A table's name is its path; the entries of an array are named by their
+places, those of a breakdown by their buckets, one record a bucket.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,9 +22,6 @@ from offpolicy_monitor.summary.tables.buckets import BUCKETS
 from offpolicy_monitor.summary.tables.worst import Worst
 
 Record = Mapping[str, float]
-#: The same, as makers of tables have it: a table's entries, and tables by path.
-Table = Record
-Tables = Mapping[str, Table]
 
 #: Tables that left out what was zero.
 LEFT_OUT: Final = "signature/grid/"
