@@ -4,16 +4,21 @@ Lengths stand in bins of a quarter of a power of two. The unit is the sequence f
 token for the others: each unit is dropped or not, and has the length of its sequence.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import Any, Final
 from urllib.parse import unquote
 
-from offpolicy_monitor.pairs import correlation, of_points
+import numpy as np
+from numpy.typing import NDArray
+
+from offpolicy_monitor.pairs import Pairs, correlation
 from offpolicy_monitor.summary import rows as schema
-from offpolicy_monitor.summary.arrays import Arrays, filled
+from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.method import path_of
+
+Floats = NDArray[np.float64]
 
 BINS_A_POWER: Final = 4
 BINS: Final = 64 * BINS_A_POWER
@@ -50,57 +55,62 @@ def length_biases(arrays: Arrays) -> dict[str, dict[str, Any]]:
     A row is left out unless it ran on all tokens of its gap: lengths are kept of all shards together, and do not say
     which were those of the shards that ran it.
     """
-    found = {}
+    rows: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for path in arrays.under("masked"):
         _, row, gap, unit = path.split("/")
-        ran_on = arrays.record(path_of(unquote(row))).get("tokens")
-        if f"length/{gap}/tokens" in arrays and int(arrays[f"length/{gap}/tokens"].sum()) == ran_on:
-            found[unquote(row)] = {"length_bias": {"unit": unit, **_bias(arrays, path, gap, unit)}}
+        rows.setdefault((gap, unit), []).append((unquote(row), path))
+    found: dict[str, dict[str, Any]] = {}
+    for (gap, unit), of_unit in rows.items():
+        if f"length/{gap}/tokens" not in arrays:
+            continue
+        whole = int(arrays[f"length/{gap}/tokens"].sum())
+        ran = {row: path for row, path in of_unit if arrays.record(path_of(row)).get("tokens") == whole}
+        if ran:
+            found |= dict(zip(ran, _biases(arrays, gap, unit, [arrays[path] for path in ran.values()]), strict=True))
     return found
 
 
-#: Counts by bin of length.
-Bins = Mapping[int, float]
+def _biases(arrays: Arrays, gap: str, unit: str, masked: Sequence[Array]) -> Iterator[dict[str, Any]]:
+    """The figures of rows by what each drops by length, [BINS] each; R rows, B bins that hold something."""
+    units, sequences = arrays[f"length/{gap}/{unit}"], arrays[f"length/{gap}/sequences"]
+    bins = np.flatnonzero(units)
+    counts, dropped = units[bins].astype(np.float64), np.stack([row[bins] for row in masked]).astype(np.float64)
+    ranks, logs = np.cumsum(counts) - (counts - 1) / 2, (bins + 0.5) / BINS_A_POWER
+    by_rank, by_log = _pairs(counts, ranks, dropped), _pairs(counts, logs, dropped)
+    shortest = _shares(counts, dropped, sequences[bins], int(sequences.sum()))
+    longest = _shares(counts[::-1], dropped[:, ::-1], sequences[bins][::-1], int(sequences.sum()))
+    for ranked, of_log, low, high in zip(by_rank, by_log, shortest, longest, strict=True):
+        # Dropped is 0 or 1, so that its mean tells its spread.
+        spread = ranked.count * ranked.y * (1 - ranked.y)
+        bias = {
+            "unit": unit,
+            "spearman": correlation(replace(ranked, yy=spread)),
+            "slope": of_log.slope if of_log.xx > 0 else None,
+            "shortest": low,
+            "longest": high,
+            "ratio": high / low if low else None,
+            "difference": high - low,
+        }
+        yield {"length_bias": bias}
 
 
-def _bias(arrays: Arrays, path: str, gap: str, unit: str) -> dict[str, float | None]:
-    masked = filled(arrays[path])
-    units, sequences = (filled(arrays[f"length/{gap}/{kind}"]) for kind in (unit, "sequences"))
-    bins = list(units)
-    spearman, slope = _trend(bins, masked, units)
-    shortest = _share(bins, masked, units, sequences)
-    longest = _share(bins[::-1], masked, units, sequences)
-    return {
-        "spearman": spearman,
-        "slope": slope,
-        "shortest": shortest,
-        "longest": longest,
-        "ratio": longest / shortest if shortest else None,
-        "difference": longest - shortest,
-    }
+def _pairs(counts: Floats, values: Floats, dropped: Floats) -> list[Pairs[float]]:
+    """Of each row, (value of its bin, dropped) of every unit; counts and values [B], dropped [R, B]."""
+    count = float(counts.sum())
+    mean = float(counts @ values) / count
+    apart, means = values - mean, dropped.sum(1) / count
+    xx, xy = float(counts @ apart**2), (dropped - counts * means[:, None]) @ apart
+    return [Pairs(count, mean, y, xx, joint, math.nan) for y, joint in zip(means.tolist(), xy.tolist(), strict=True)]
 
 
-def _trend(bins: list[int], masked: Bins, units: Bins) -> tuple[float | None, float | None]:
-    """Spearman's rank correlation of dropped with length, and the slope of dropped on log2 length."""
-    counts, dropped = [units[place] for place in bins], [masked.get(place, 0) for place in bins]
-    ranks = [up_to - (count - 1) / 2 for up_to, count in zip(accumulate(counts), counts, strict=True)]
-    logs = [(place + 0.5) / BINS_A_POWER for place in bins]
-    by_rank, by_log = (of_points(zip(counts, values, dropped, strict=True)) for values in (ranks, logs))
-    # Dropped is 0 or 1, so that its mean tells its spread.
-    spread = by_rank.count * by_rank.y * (1 - by_rank.y)
-    return correlation(replace(by_rank, yy=spread)), by_log.slope if by_log.xx > 0 else None
+def _shares(counts: Floats, dropped: Floats, sequences: Array, whole: int) -> list[float]:
+    """Of each row, the share dropped among the first quarter of all sequences; a bin may count in part.
 
-
-def _share(bins: list[int], masked: Bins, units: Bins, sequences: Bins) -> float:
-    """Share dropped among the first quarter of the sequences in the order of the bins; a bin may count in part."""
-    left = QUARTILE * sum(sequences.values())
-    dropped = counted = 0.0
-    for place in bins:
-        here = sequences.get(place, 0)
-        part = min(1.0, left / here) if here else 0.0
-        dropped += part * masked.get(place, 0)
-        counted += part * units[place]
-        left -= part * here
-        if left <= 0:
-            break
-    return dropped / counted if counted else 0.0
+    counts, sequences [B] in the order of that quarter, dropped [R, B].
+    """
+    before = np.cumsum(sequences) - sequences
+    left = np.clip(QUARTILE * whole - before, 0.0, sequences)
+    part = np.divide(left, sequences, out=np.zeros(len(counts)), where=sequences > 0)
+    counted = float(counts @ part)
+    shares: list[float] = (dropped @ part / counted).tolist() if counted else [0.0] * len(dropped)
+    return shares
