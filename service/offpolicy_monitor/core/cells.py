@@ -19,18 +19,20 @@ SHORT_RUN: Final = 8
 
 
 def tally(cells: Tensor, number: int, weights: Tensor | None = None) -> Tensor:
-    """How many values, or how much weight, each cell has: cells [...] int, weights [...] -> [number] float64.
+    """How many values, or how much weight, each cell of each row has: cells [K, n] int -> [K, number] float64.
 
-    cells are in 0..number-1, weights of any float dtype and shaped like them.
+    cells are in 0..number-1, weights of any float dtype and shaped like them. Raises ValueError for another rank.
     """
-    flat = cells.reshape(-1)
-    added = None if weights is None else weights.reshape(-1).double()
-    if flat.device.type == "cpu":
-        return torch.bincount(flat, added, minlength=number).double()
-    ones = torch.ones((), dtype=torch.float64, device=flat.device).expand(flat.shape)
-    return torch.zeros(number, dtype=torch.float64, device=flat.device).index_add_(
-        0, flat.long(), ones if added is None else added
-    )
+    if cells.ndim != 2:
+        raise ValueError(f"cells must be [K, n], have shape {tuple(cells.shape)}")
+    if cells.device.type == "cpu":
+        rows = torch.arange(len(cells), dtype=cells.dtype)[:, None] * number
+        added = None if weights is None else weights.reshape(-1).double()
+        counts = torch.bincount((cells + rows).view(-1), added, minlength=len(cells) * number)
+        return counts.double().view(len(cells), number)
+    counts = torch.zeros((len(cells), number), dtype=torch.float64, device=cells.device)
+    added = counts.new_ones(()).expand(cells.shape) if weights is None else weights.double()
+    return counts.scatter_add_(1, cells.long(), added)
 
 
 @dataclass(frozen=True, eq=False)

@@ -103,18 +103,19 @@ class Gaps:
         return self.counts.clamp(min=1.0)
 
     @cached_property
-    def _sums(self) -> tuple[Tensor, ...]:
+    def sequence_sums(self) -> Tensor:
+        """[7, G, N] float64: sums of d, |d|, d^2, k3, exp|d| - 1, a and b over each sequence's valid tokens."""
         columns = self.columns
         per_token = (
             columns.log_ratio, columns.log_ratio_abs, columns.log_ratio_square, columns.k3, columns.growth,
             self.numerator, self.denominator,
         )  # fmt: skip
-        return self.segments.sums(per_token).unbind()
+        return self.segments.sums(per_token)
 
     @property
     def sequence_sum(self) -> Tensor:
         """D = sum of d, [G, N] float64: the log of the product ratio."""
-        return self._sums[0]
+        return self.sequence_sums[0]
 
     @cached_property
     def sequence_mean(self) -> Tensor:
@@ -124,27 +125,27 @@ class Gaps:
     @property
     def sequence_abs_sum(self) -> Tensor:
         """Sum of |d|, [G, N] float64."""
-        return self._sums[1]
+        return self.sequence_sums[1]
 
     @property
     def sequence_square_sum(self) -> Tensor:
         """Sum of d^2, [G, N] float64."""
-        return self._sums[2]
+        return self.sequence_sums[2]
 
     @property
     def sequence_k3_sum(self) -> Tensor:
         """Sum of k3, [G, N] float64."""
-        return self._sums[3]
+        return self.sequence_sums[3]
 
     @property
     def sequence_growth_sum(self) -> Tensor:
         """Sum of exp|d| - 1, [G, N] float64."""
-        return self._sums[4]
+        return self.sequence_sums[4]
 
     @cached_property
     def sequence_log_probs(self) -> tuple[Tensor, Tensor]:
         """Mean of a and mean of b, [G, N] float64."""
-        return self._sums[5] / self._divisors, self._sums[6] / self._divisors
+        return self.sequence_sums[5] / self._divisors, self.sequence_sums[6] / self._divisors
 
     def mean(self, sums: Tensor) -> Tensor:
         """Sums of sequences [G, N] over their valid tokens; 0 where there are none."""

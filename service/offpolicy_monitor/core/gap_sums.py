@@ -20,15 +20,16 @@ def token_sums(gaps: Gaps, means: Tensor) -> dict[str, Tensor]:
     would lose it where the mean is large beside the spread.
     """
     totals = dict(zip(TOTALS, gaps.columns.totals.unbind(), strict=True))
+    log_ratio, log_ratio_abs, log_ratio_square, k3, growth, _, _ = gaps.sequence_sums.sum(-1).unbind()
     apart = gaps.kept(gaps.columns.log_ratio - means[:, None])
     return {
         "tokens": gaps.tokens,
-        "log_ratio": gaps.sequence_sum.sum(-1),
-        "log_ratio_abs": gaps.sequence_abs_sum.sum(-1),
-        "log_ratio_square": gaps.sequence_square_sum.sum(-1),
+        "log_ratio": log_ratio,
+        "log_ratio_abs": log_ratio_abs,
+        "log_ratio_square": log_ratio_square,
         "log_ratio_deviation": torch.linalg.vecdot(apart, apart),
-        "k3": gaps.sequence_k3_sum.sum(-1),
-        "multiplicative_excess": gaps.sequence_growth_sum.sum(-1),
+        "k3": k3,
+        "multiplicative_excess": growth,
         "exact_tokens": gaps.tokens - totals.pop("changed_tokens"),
         **totals,
         **_probability_sums(gaps),
@@ -53,18 +54,24 @@ def _probability_sums(gaps: Gaps) -> dict[str, Tensor]:
 def sequence_sums(gaps: Gaps) -> dict[str, Tensor]:
     """Sums over sequences with a valid token; L is the mean and D the sum of d over a sequence, g = exp(L)."""
     log_geometric, log_product = gaps.sequence_mean, gaps.sequence_sum
-    return {
-        "sequences": gaps.filled.sum(-1),
-        "sequence_k3": gaps.mean(gaps.sequence_k3_sum).sum(-1),
-        "sequence_log_ratio_abs": gaps.mean(gaps.sequence_abs_sum).sum(-1),
-        "log_geometric": log_geometric.sum(-1),
-        "log_geometric_abs": log_geometric.abs().sum(-1),
-        **_ratio_sums(gaps, "geometric", log_geometric.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)),
-        "inverse_geometric": _filled_sum(gaps, torch.exp(-log_geometric.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP))),
-        "log_product": log_product.sum(-1),
-        **_ratio_sums(gaps, "product", log_product.clamp(-WEIGHT_CLAMP, WEIGHT_CLAMP)),
-        **_perplexity_sums(gaps),
+    bounded = log_geometric.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)
+    above, below = gaps.sequence_log_probs
+    columns = {
+        "sequences": gaps.filled.double(),
+        "sequence_k3": gaps.mean(gaps.sequence_k3_sum),
+        "sequence_log_ratio_abs": gaps.mean(gaps.sequence_abs_sum),
+        "log_geometric": log_geometric,
+        "log_geometric_abs": log_geometric.abs(),
+        **_ratios(gaps, "geometric", bounded),
+        "inverse_geometric": _filled(gaps, torch.exp(-bounded)),
+        "log_product": log_product,
+        **_ratios(gaps, "product", log_product.clamp(-WEIGHT_CLAMP, WEIGHT_CLAMP)),
+        "perplexity_numerator": _perplexity(gaps, above),
+        "perplexity_denominator": _perplexity(gaps, below),
+        "log_perplexity_numerator": -above,
+        "log_perplexity_denominator": -below,
     }
+    return dict(zip(columns, torch.stack(list(columns.values())).sum(-1).unbind(), strict=True))
 
 
 def extremes(gaps: Gaps) -> dict[str, dict[str, Tensor]]:
@@ -84,32 +91,25 @@ def extremes(gaps: Gaps) -> dict[str, dict[str, Tensor]]:
     }
 
 
-def _filled_sum(gaps: Gaps, values: Tensor) -> Tensor:
-    return torch.where(gaps.filled, values, 0.0).sum(-1)
+def _filled(gaps: Gaps, values: Tensor) -> Tensor:
+    """[G, N]: the values of sequences with a valid token, 0 for the others."""
+    return values if gaps.valid is None else torch.where(gaps.filled, values, 0.0)
 
 
-def _ratio_sums(gaps: Gaps, name: str, log_ratio: Tensor) -> dict[str, Tensor]:
-    """Sums of x, x^2, x - 1, (x - 1)^2 for x = exp(log_ratio): the first two serve far below 1, the others near it."""
-    ratio, excess = torch.where(gaps.filled, torch.exp(log_ratio), 0.0), torch.expm1(log_ratio)
+def _ratios(gaps: Gaps, name: str, log_ratio: Tensor) -> dict[str, Tensor]:
+    """x, x^2, x - 1, (x - 1)^2 for x = exp(log_ratio): sums of the first two serve far below 1, the others near it."""
+    ratio, excess = _filled(gaps, torch.exp(log_ratio)), torch.expm1(log_ratio)
     return {
-        name: ratio.sum(-1),
-        f"{name}_square": torch.linalg.vecdot(ratio, ratio),
-        f"{name}_excess": excess.sum(-1),
-        f"{name}_excess_square": torch.linalg.vecdot(excess, excess),
+        name: ratio,
+        f"{name}_square": ratio.square(),
+        f"{name}_excess": excess,
+        f"{name}_excess_square": excess.square(),
     }
 
 
-def _perplexity_sums(gaps: Gaps) -> dict[str, Tensor]:
-    """Sums of exp(-mean log-prob) and of -mean log-prob over sequences."""
-    means = torch.stack(gaps.sequence_log_probs)
-    sums = _filled_sum(gaps, torch.exp(-means.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)))
-    logs = -means.sum(-1)
-    return {
-        "perplexity_numerator": sums.select(0, 0),
-        "perplexity_denominator": sums.select(0, 1),
-        "log_perplexity_numerator": logs.select(0, 0),
-        "log_perplexity_denominator": logs.select(0, 1),
-    }
+def _perplexity(gaps: Gaps, mean_log_prob: Tensor) -> Tensor:
+    """exp(-mean log-prob) of each sequence."""
+    return _filled(gaps, torch.exp(-mean_log_prob.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)))
 
 
 def cross_sums(gaps: Gaps, mismatch: int, staleness: int) -> dict[str, Tensor]:

@@ -69,6 +69,16 @@ class Segments:
     def _device_lengths(self) -> Tensor:
         return torch.from_numpy(self.lengths).to(self.device)
 
+    @cached_property
+    def _repeats(self) -> dict[int, Tensor]:
+        return {}
+
+    def _repeated(self, rows: int) -> Tensor:
+        """[rows * N]: the lengths once for each row."""
+        if rows not in self._repeats:
+            self._repeats[rows] = self._device_lengths.repeat(rows)
+        return self._repeats[rows]
+
     def sum(self, values: Tensor) -> Tensor:
         """Sum of each sequence: [..., T] of any dtype -> [..., N] float64, accumulated in float64."""
         return self._reduced(values, "sum")
@@ -102,7 +112,7 @@ class Segments:
             array = values.numpy().view(np.uint8) if marks else values.numpy()
             return torch.from_numpy(_UFUNCS[kind].reduceat(array, self._starts, axis=-1, dtype=dtype)).double()
         flat = values.double().reshape(-1)
-        lengths = self._device_lengths.repeat(values.shape[:-1].numel())
+        lengths = self._repeated(values.shape[:-1].numel())
         reduced = torch.segment_reduce(flat, kind, lengths=lengths, unsafe=True)
         return reduced.view(*values.shape[:-1], self.sequences)
 

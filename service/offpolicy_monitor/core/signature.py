@@ -91,8 +91,6 @@ def grid_counts(values: Tensor, least: Tensor) -> Tensor:
     weight = ((pattern >> form.significand) & (2 * form.bias + 1)) + lowest
     coarseness = (weight - (form.bias + form.significand - GRIDS[-1] - 1)).clamp(0, len(GRIDS))
     kind = ((coarseness + 1) * (lowest >= form.spare) + 1) * (values.abs() >= least[:, None])
-    rows, kinds = len(values), len(GRIDS) + 3
-    cells = kind + torch.arange(rows, device=values.device, dtype=kind.dtype)[:, None] * kinds
-    counts = tally(cells, rows * kinds).view(rows, kinds)
+    counts = tally(kind, len(GRIDS) + 3)
     at_least = counts.flip(1).cumsum(1).flip(1)  # of each kind or a coarser one
     return torch.cat([at_least.narrow(1, 1, 2), at_least.narrow(1, 3, len(GRIDS)).flip(1)], 1)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.advantages import Advantages
+from offpolicy_monitor.core.cells import tally
 from offpolicy_monitor.core.histogram import Layout, bin_numbers
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.advantage import (
@@ -67,7 +68,7 @@ def _by_advantage(view: BlockView, advantages: Advantages) -> dict[str, Tensor]:
     bins = (bin_numbers(mass.abs(), _layout(mass.device)) >> 1).sub_(_layout(mass.device).largest_key)
     return {
         "advantage": torch.stack([excess, torch.linalg.vecdot(mass, mass), square]),
-        "gradient": view.by_gap(bins, GRADIENT_BINS, view.valid),
+        "gradient": tally(bins, GRADIENT_BINS, view.valid),
     }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from offpolicy_monitor.batch import Array
+from offpolicy_monitor.core.cells import tally
 from offpolicy_monitor.core.gap_sums import cross_sums, extremes, sequence_sums, token_sums
 from offpolicy_monitor.measure.bins import histogram_bins
 from offpolicy_monitor.measure.blocks import DeviceBatch
@@ -46,9 +47,9 @@ def _histograms(view: BlockView) -> dict[str, torch.Tensor]:
         tokens, sequences = tokens + advantages.groups * BINS, sequences + signs * BINS
     shape = (view.number, number, BINS)
     filled = None if view.filled is None else view.filled.repeat(2, 1)
-    of_sequences = view.by_gap(sequences.flatten(0, 1), number * BINS, filled).view(2, *shape)
+    of_sequences = tally(sequences.flatten(0, 1), number * BINS, filled).view(2, *shape)
     return {
-        "log_ratio": view.by_gap(tokens, number * BINS, view.valid).view(shape),
+        "log_ratio": tally(tokens, number * BINS, view.valid).view(shape),
         "log_geometric_ratio": of_sequences.select(0, 0),
         "log_product_ratio": of_sequences.select(0, 1),
     }

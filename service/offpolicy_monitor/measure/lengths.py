@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array
+from offpolicy_monitor.core.cells import tally
 from offpolicy_monitor.core.gap import chosen
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.lengths import BINS, BINS_A_POWER
@@ -22,13 +23,13 @@ def length_sums(view: BlockView) -> dict[str, Tensor]:
     counts = view.own(view.gaps.counts)
     bins = torch.floor(torch.log2(counts.clamp(min=1.0)) * BINS_A_POWER).long()
     found = {
-        "length/sequences": view.by_gap(bins, BINS, view.filled),
-        "length/tokens": view.by_gap(bins, BINS, counts),
+        "length/sequences": tally(bins, BINS, view.filled),
+        "length/tokens": tally(bins, BINS, counts),
     }
     for name, group in view.decided.groups:
         if group.drops:
             of_rows = chosen(bins, group.gaps[: group.drops])
-            found[f"masked/{name}"] = view.by_gap(of_rows, BINS, view.masked[name])
+            found[f"masked/{name}"] = tally(of_rows, BINS, view.masked[name])
     return found
 
 

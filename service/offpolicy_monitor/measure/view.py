@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Origin
-from offpolicy_monitor.core.cells import tally
 from offpolicy_monitor.core.decision import masked_in_sequences
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.core.routing import RoutingSums
@@ -86,8 +85,3 @@ class BlockView:
         else:
             sums = advantages.values.expand(self.number, -1)
         return torch.sign(sums).long() + 1
-
-    def by_gap(self, cells: Tensor, number: int, weights: Tensor | None) -> Tensor:
-        """Counts, or weights, by cell for each gap or score: cells [K, n] in 0..number-1 -> [K, number] float64."""
-        rows = torch.arange(len(cells), device=cells.device, dtype=cells.dtype) * number
-        return tally(cells + rows[:, None], len(cells) * number, weights).view(len(cells), number)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array
+from offpolicy_monitor.core.cells import tally
 from offpolicy_monitor.core.gap import chosen
 from offpolicy_monitor.core.scores import sequence_score, token_score
 from offpolicy_monitor.measure.bins import histogram_bins
@@ -70,13 +71,13 @@ def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict
     number = cells.TOKEN_BINS.number
     places, shape = groups + coarse, (len(scores), _SIGNS, cells.LENGTHS, number)
     valid = None if view.valid is None else chosen(view.valid, gaps)
-    counts = view.by_gap(places, _SIGNS * cells.LENGTHS * number, valid).view(shape)
+    counts = tally(places, _SIGNS * cells.LENGTHS * number, valid).view(shape)
     by_length = counts.new_zeros((*shape[:3], cells.LENGTH_BINS.number))
     found = {"tokens": counts.sum(2), "lengths": by_length.index_add_(3, _folds(counts.device), counts)}
     if units.token_mass is not None:
         mass = units.token_mass.expand(len(scores), -1)
         mass = mass if valid is None else mass * valid
-        found["mass"] = view.by_gap(places, _SIGNS * cells.LENGTHS * number, mass).view(shape).sum(2)
+        found["mass"] = tally(places, _SIGNS * cells.LENGTHS * number, mass).view(shape).sum(2)
     return {f"whatif/tokens/{name}": values for name, values in found.items()}
 
 
@@ -87,19 +88,19 @@ def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> d
     signs, bins = chosen(units.sequence_signs, gaps), _bins(values, cells.SEQUENCE_BINS)
     filled = None if view.filled is None else chosen(view.filled, gaps)
     shape = (_SIGNS, number)
-    found = {"sequences": view.by_gap(signs * number + bins, _SIGNS * number, filled).view(-1, *shape)}
+    found = {"sequences": tally(signs * number + bins, _SIGNS * number, filled).view(-1, *shape)}
     own = sum("tokens" in score.measures for score in scores)
     gaps, bins, parts = gaps[:own], bins[:own], len(units.part_signs)
     by_length = (signs[:own] * cells.LENGTHS + chosen(units.lengths, gaps)) * cells.LENGTH_BINS.number
     coarse = by_length + _bins(values[:own], cells.LENGTH_BINS)
     groups = (_SIGNS, cells.LENGTHS, cells.LENGTH_BINS.number)
     there = None if filled is None else filled[:own]
-    found["lengths"] = view.by_gap(coarse, groups[0] * groups[1] * groups[2], there).view(-1, *groups)
+    found["lengths"] = tally(coarse, groups[0] * groups[1] * groups[2], there).view(-1, *groups)
     places = torch.cat([sign * number + bins for sign in units.part_signs], 1)
     for name, of_parts in (("tokens", units.part_tokens), ("mass", units.part_mass)):
         if of_parts is not None:
             weights = torch.cat([chosen(of_parts[part], gaps) for part in range(parts)], 1)
-            found[name] = view.by_gap(places, _SIGNS * number, weights).view(-1, *shape)
+            found[name] = tally(places, _SIGNS * number, weights).view(-1, *shape)
     return {f"whatif/sequences/{name}": values for name, values in found.items()}
 
 
