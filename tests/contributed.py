@@ -53,6 +53,22 @@ def asked(client: Client) -> dict[str, Any]:
         "recommended": [row for row in recommended if (row["method"], row["gap"]) == ("far", "total")],
         "series": {path: client.get(f"{of_run}/series?field={path}&from=2").json()["value"] for path in plotted},
         "rules": client.get(f"{of_run}/rules").json()["rules"],
+        **with_rewards(client, sent),
+    }
+
+
+def with_rewards(client: Client, sent: dict[str, Any]) -> dict[str, Any]:
+    """Two steps of another run: one without rewards, one with two shards of them."""
+    rewards = [None, [-1, 1, 0, -2, 1, 1], [-1, -1, -1, 1, 1, 1]]
+    for number, of_shard in enumerate(rewards):
+        place = {"step": 2, "shard": number - 1, "shards": 2} if of_shard else {"step": 1}
+        more = {"rewards": np.array(of_shard, np.float32)} if of_shard else {}
+        content = frame_bytes(place, {**sent, **more})
+        assert client.post("/v1/runs/b/batches", content=content, headers=SAFETENSORS).status_code == 200
+    return {
+        "lacking": client.get("/v1/runs/b/steps/1").json(),
+        "merged": client.get("/v1/runs/b/steps/2").json(),
+        "plotted": client.get("/v1/runs/b/series?field=rewards.negative_fraction").json(),
     }
 
 

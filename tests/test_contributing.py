@@ -1,7 +1,7 @@
 """The recipes of CONTRIBUTING.md work as written: a copy of the package in which they were followed answers.
 
-What each block adds goes into the file that its first line names, at the place that PLACES has for it. Nothing else is
-changed, so a recipe that forgets a file fails here.
+What each block adds goes into the file that its first line names, at the place that PLACES has for it; what stands
+before `...` in it are imports. Nothing else is changed, so a recipe that forgets a file fails here.
 """
 
 import json
@@ -17,15 +17,23 @@ from typing import Any, Final
 import pytest
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-#: File -> the text before which its block goes: at the end of a list, or before an entry of it.
+#: File -> the text before which its block goes: at the end of a list, or before an entry of it; none of a new file.
 PLACES: Final = {
     "methods/catalogue.py": "    )\n}  # fmt: skip\n",
     "summary/gap.py": '        "exact_fraction": sums["exact_tokens"] / count,\n',
     "summary/batch.py": '    ),\n    "what was sent",\n',
     "measure/counts.py": "            **_suspects(batch),\n",
     "figures/rows/gaps.py": '    Figure("k1", "nats", "`-d`"',
+    "summary/tables/rewards.py": "",
+    "summary/layout.py": "        *whatif.TABLES,\n",
+    "summary/step.py": '    "signature": signature.signature,\n',
+    "measure/rewards.py": "",
+    "measure/tables.py": "BREAKDOWNS, VERSIONS, WEIGHTED",
+    "figures/rows/tables.py": '    Figure("outliers.{gap}.k3"',
     "alerts/rules.py": ")  # fmt: skip\n\n_BY_NAME",
 }
+#: How deep a block stands there, in spaces, if not 4.
+DEPTHS: Final = {"methods/catalogue.py": 8, "summary/gap.py": 8, "summary/layout.py": 8, "measure/counts.py": 12}
 
 
 def blocks() -> dict[str, str]:
@@ -47,11 +55,16 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / folder).symlink_to(ROOT / folder)
     for name, block in blocks().items():
         file, place = package / name, PLACES[name]
+        if not place:
+            assert not file.exists()
+            file.write_text(block)
+            continue
+        imports, dots, rest = block.rpartition("...\n")
         text = file.read_text()
         assert text.count(place) == 1, f"{name} has no single {place!r}"
-        depth = re.match(r" *", place.lstrip("\n")).group() or "    "  # type: ignore[union-attr]
-        depth += "    " if name == "methods/catalogue.py" else ""
-        file.write_text(text.replace(place, indent(block, depth) + place))
+        assert text.count("\n\nfrom ") > 0 or not dots
+        text = text.replace(place, indent(rest, " " * DEPTHS.get(name, 4)) + place)
+        file.write_text(text.replace("\n\nfrom ", f"\n\n{imports}from ", 1))
     return root
 
 
@@ -89,6 +102,12 @@ def test_a_method_that_is_one_row_is_evaluated_kept_and_asked_what_if(answers: d
 def test_a_figure_that_is_one_row_is_answered_and_plotted(answers: dict[str, Any]) -> None:
     assert answers["gap"]["changed_fraction"] == 1 - answers["gap"]["exact_fraction"] > 0.5
     assert answers["series"]["gaps.total.changed_fraction"] == [answers["gap"]["changed_fraction"]]
+
+
+def test_a_table_that_is_declared_counted_and_read_is_stored_merged_and_plotted(answers: dict[str, Any]) -> None:
+    assert answers["merged"]["rewards"] == {"negative_fraction": 5 / 12}
+    assert answers["plotted"]["value"] == [None, 5 / 12]
+    assert answers["lacking"]["rewards"] is None
 
 
 def test_a_rule_on_it_is_judged(answers: dict[str, Any]) -> None:
