@@ -135,15 +135,17 @@ class Measurer:
     def _by_pass(
         self, batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin, worst: bool
     ) -> StepSummary | None:
-        """The summary by the fused pass, None where the batch is none for it; torch adds how experts differ."""
+        """The summary by the fused pass, None where the batch is none for it; torch adds what it does not make."""
         assert self._fused is not None
         found = self._fused(batch, rows, origin, self.keep_worst if worst else None)
-        if found is None or not EXPERTS & batch.columns.keys():
+        routed = EXPERTS & batch.columns.keys()
+        makers = [maker for maker in EVERY_MAKER if not maker.in_pass and (routed or maker is not ROUTING)]
+        if found is None or not makers:
             return found
         loaded = DeviceBatch.load(batch, self.device)
-        beside = summarise(loaded, (), self.block_tokens, origin, (ROUTING,)).arrays
-        others = (key for key in beside.scheme.keys if not key.startswith("routing/"))
-        return replace(found, arrays=merged((found.arrays, beside.without(others))))
+        of_rows = rows if set(makers) & set(OF_METHODS) else ()
+        beside = summarise(loaded, of_rows, self.block_tokens, origin, makers).arrays
+        return replace(found, arrays=merged((found.arrays, beside.without(found.arrays.scheme.keys))))
 
     def evaluate(
         self,

@@ -30,12 +30,14 @@ class Maker(NamedTuple):
     sums    of a block: arrays that add up over blocks, by names of their own
     tables  of what they came to, and any view of the batch
     gapless whether there are tables without a gap too
+    in_pass whether the fused pass makes them as well; torch makes the others beside it
     """
 
     name: str
     sums: Callable[[BlockView], Mapping[str, Tensor]]
     tables: Callable[[Mapping[str, Array], BlockView], Named]
     gapless: bool = False
+    in_pass: bool = False
 
 
 def _versions(arrays: Mapping[str, Array], view: BlockView) -> Named:
@@ -47,14 +49,14 @@ def _nothing(view: BlockView) -> Mapping[str, Tensor]:
     return {}
 
 
-BREAKDOWNS: Final = Maker("breakdowns", breakdown_sums, breakdown_tables)
-VERSIONS: Final = Maker("versions", _nothing, _versions, gapless=True)
-WEIGHTED: Final = Maker("advantages", weighted_sums, weighted_tables)
-SIGNATURE: Final = Maker("signature", signature_sums, signature_tables)
+BREAKDOWNS: Final = Maker("breakdowns", breakdown_sums, breakdown_tables, in_pass=True)
+VERSIONS: Final = Maker("versions", _nothing, _versions, gapless=True, in_pass=True)
+WEIGHTED: Final = Maker("advantages", weighted_sums, weighted_tables, in_pass=True)
+SIGNATURE: Final = Maker("signature", signature_sums, signature_tables, in_pass=True)
 ROUTING: Final = Maker("routing", routing_part_sums, routing_tables, gapless=True)
-ANCHORS: Final = Maker("anchors", anchor_sums, anchor_tables)
-LENGTHS: Final = Maker("lengths", length_sums, length_tables)
-WHATIF: Final = Maker("whatif", whatif_sums, whatif_tables)
+ANCHORS: Final = Maker("anchors", anchor_sums, anchor_tables, in_pass=True)
+LENGTHS: Final = Maker("lengths", length_sums, length_tables, in_pass=True)
+WHATIF: Final = Maker("whatif", whatif_sums, whatif_tables, in_pass=True)
 
 #: Tables of the data: made of every batch.
 OF_DATA: Final[tuple[Maker, ...]] = (BREAKDOWNS, VERSIONS, WEIGHTED, SIGNATURE, ROUTING)
