@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from offpolicy_monitor.batch import Array, Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.measure.blocks import GAP_COLUMNS
 from offpolicy_monitor.measure.worst import MOST_TOKENS, largest
 from offpolicy_monitor.summary.tables.worst import GAPS, LOGPROBS, MOST, RANKED_BY, RANKINGS, Worst, ranked
+from offpolicy_monitor.vocabulary import GAP_LOGPROBS
 
 from tests.measure.test_breakdowns import batch
 
@@ -45,7 +45,7 @@ class Expected:
 
 def expected(data: RaggedBatch, gap: str) -> dict[int, Expected]:
     """By index, of the sequences that have a valid token."""
-    above, below = (data.columns[name].astype(np.float64) for name in GAP_COLUMNS[gap])
+    above, below = (data.columns[name].astype(np.float64) for name in GAP_LOGPROBS[gap])
     starts = np.concatenate([[0], np.cumsum(data.lengths)])
     found = {}
     for index in range(data.sequences):
@@ -226,6 +226,6 @@ def test_ids_travel_with_their_sequences() -> None:
 
 
 def test_evaluation_looks_for_no_worst_sequences_and_gaps_are_those_of_the_measurer() -> None:
-    assert {gap: (LOGPROBS[a], LOGPROBS[b]) for gap, (a, b) in GAPS.items()} == GAP_COLUMNS
+    assert {gap: (LOGPROBS[a], LOGPROBS[b]) for gap, (a, b) in GAPS.items()} == GAP_LOGPROBS
     answer = Measurer("cpu").evaluate(plain([[-1.0]], [[-2.0]]), ())
     assert "worst" not in answer

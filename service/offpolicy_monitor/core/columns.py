@@ -13,7 +13,6 @@ from torch import Tensor
 
 from offpolicy_monitor.core.checks import check
 from offpolicy_monitor.core.divergences import (
-    EXPONENT_CLAMP,
     exponentials,
     indicator_above,
     js_terms,
@@ -21,11 +20,9 @@ from offpolicy_monitor.core.divergences import (
     probability_difference,
 )
 from offpolicy_monitor.core.ragged import total
+from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
 
 LN2: Final = 0.6931471805599453
-
-#: The clamp that defines chi2 and ess: w = exp(clip(d, +-20)). It is part of the definition and is not counted.
-WEIGHT_CLAMP: Final = 20.0
 
 #: The names of TokenColumns.totals, in order.
 TOTALS: Final = (

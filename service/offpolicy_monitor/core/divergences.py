@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-#: The argument of an exponential is clamped to +- this; float32 overflows above 88.7. Each act is counted.
-EXPONENT_CLAMP: Final = 80.0
+from offpolicy_monitor.vocabulary import EXPONENT_CLAMP
 
 #: Below this |d| the series are used: exp(d) - 1 - d loses all digits to cancellation as d goes to 0.
 SERIES_LIMIT: Final = 0.3

@@ -16,8 +16,9 @@ from torch import Tensor
 from offpolicy_monitor.core.advantages import Advantages
 from offpolicy_monitor.core.checks import check
 from offpolicy_monitor.core.columns import TokenColumns, token_columns
-from offpolicy_monitor.core.divergences import EXPONENT_CLAMP, Bernoulli, bernoulli, binary_kls
+from offpolicy_monitor.core.divergences import Bernoulli, bernoulli, binary_kls
 from offpolicy_monitor.core.ragged import Segments
+from offpolicy_monitor.vocabulary import EXPONENT_CLAMP
 
 Derive = Callable[[Tensor, Tensor], TokenColumns]
 

@@ -7,10 +7,10 @@ Formulas are in docs/methods.md; the names are those of summary.gap.
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.columns import TOTALS, WEIGHT_CLAMP
-from offpolicy_monitor.core.divergences import EXPONENT_CLAMP
+from offpolicy_monitor.core.columns import TOTALS
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.core.ragged import total
+from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
 
 
 def token_sums(gaps: Gaps, means: Tensor) -> dict[str, Tensor]:

@@ -16,19 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.batch import LOGPROB_COLUMNS, Array, RaggedBatch
+from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.core.advantages import Advantages
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.gap import Derive, Gaps
 from offpolicy_monitor.core.ragged import Segments
 from offpolicy_monitor.core.second_moment import SecondMoments
-
-#: gap -> (numerator column, denominator column)
-GAP_COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
-    "mismatch": ("old_logprobs", "sampling_logprobs"),
-    "staleness": ("logprobs", "old_logprobs"),
-    "total": ("logprobs", "sampling_logprobs"),
-}
+from offpolicy_monitor.vocabulary import GAP_LOGPROBS, LOGPROBS
 
 #: Beyond this magnitude the square of a float32 log-ratio nears overflow: such a batch is measured in float64.
 LARGEST_FLOAT32_LOGPROB: Final = 1e15
@@ -60,7 +54,7 @@ class DeviceBatch:
     @classmethod
     def load(cls, batch: RaggedBatch, device: torch.device, derive: Derive = token_columns) -> "DeviceBatch":
         """Bring the columns to the device: no copy on the CPU of a batch that is finite."""
-        names = tuple(name for name in LOGPROB_COLUMNS if name in batch.columns)
+        names = tuple(name for name in LOGPROBS if name in batch.columns)
         columns, finite = _settled([batch.columns[name] for name in names])
         sequences = np.flatnonzero(np.diff(batch.offsets))
         advantages = batch.columns.get("advantages")
@@ -81,7 +75,7 @@ class DeviceBatch:
     @cached_property
     def gaps(self) -> tuple[str, ...]:
         """The gaps whose two columns were sent."""
-        return tuple(gap for gap, pair in GAP_COLUMNS.items() if set(self.names) >= set(pair))
+        return tuple(gap for gap, pair in GAP_LOGPROBS.items() if set(self.names) >= set(pair))
 
     @property
     def dtype(self) -> type[np.floating[Any]]:
@@ -99,7 +93,7 @@ class DeviceBatch:
 
         Where nothing is excluded they are the gaps themselves.
         """
-        if len(self.gaps) < len(GAP_COLUMNS):
+        if len(self.gaps) < len(GAP_LOGPROBS):
             return {}
         return {gap: place + (0 if self.finite is None else len(self.gaps)) for place, gap in enumerate(self.gaps)}
 
@@ -126,7 +120,7 @@ class DeviceBatch:
 
     def log_ratio(self, gap: str) -> tuple[Tensor, Tensor | None]:
         """d [T] of a gap over the whole batch, 0 where not valid, and which tokens are valid; None for all."""
-        above, below = (self.names.index(name) for name in GAP_COLUMNS[gap])
+        above, below = (self.names.index(name) for name in GAP_LOGPROBS[gap])
         d = self.columns[above] - self.columns[below]
         if self.finite is None:
             return d, None
@@ -173,7 +167,7 @@ class Block:
     def gaps(self) -> Gaps:
         """The batch's gaps over their valid tokens, and where some are not valid, over those valid for all."""
         batch, span = self.batch, self.token_range
-        pairs = [[batch.names.index(name) for name in GAP_COLUMNS[gap]] for gap in batch.gaps]
+        pairs = [[batch.names.index(name) for name in GAP_LOGPROBS[gap]] for gap in batch.gaps]
         valid = None
         if batch.finite is not None:
             finite = [mask[span] for mask in batch.finite]

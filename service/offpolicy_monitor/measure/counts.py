@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from offpolicy_monitor.batch import LOGPROB_COLUMNS, Array, RaggedBatch
+from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.measure.blocks import extremes
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 #: log mu of 0 says that the token was certain. Where the trainer's log-prob is below this it was not: mu was filled in.
 CERTAIN: Final = -0.1
@@ -42,7 +43,7 @@ def _suspects(batch: RaggedBatch) -> dict[str, int]:
     Of the latter also those that the trainer did not find certain: a zero that was filled in. Where every column's
     largest value is negative, which is the rule, nothing has to be counted; the largest of a column with NaN is NaN.
     """
-    columns = [batch.columns[name] for name in LOGPROB_COLUMNS if name in batch.columns]
+    columns = [batch.columns[name] for name in LOGPROBS if name in batch.columns]
     counts = {"nonfinite_tokens": 0, "positive_tokens": 0, "exact_zero_tokens": 0, "zero_filled_tokens": 0}
     if all(-np.inf < lowest <= highest < 0 for lowest, highest in (extremes(c) for c in columns if len(c))):
         return counts

@@ -95,7 +95,8 @@ def check_owned(path: Path) -> None:
 
 def _name(device: torch.device) -> str:
     made_of = torch.__version__, str(torch.version.git_version), platform.machine(), *_processor(device)
-    return f"columns-{device.type}-{_known(made_of, sorted(SOURCES.glob('*.py')))}"
+    sources = [*sorted(SOURCES.glob("*.py")), SOURCES.parent / "vocabulary.py"]
+    return f"columns-{device.type}-{_known(made_of, sources)}"
 
 
 def _pass_name() -> str:

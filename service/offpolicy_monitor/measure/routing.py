@@ -16,9 +16,9 @@ from torch import Tensor
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.core.cells import Cells
 from offpolicy_monitor.core.routing import RoutingSums, routing_sums
-from offpolicy_monitor.measure.blocks import GAP_COLUMNS
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.routing import PART_KEYS, PREFIX
+from offpolicy_monitor.vocabulary import GAP_LOGPROBS
 
 #: gap -> (experts of its numerator policy, experts of its denominator policy)
 EXPERT_COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
@@ -41,7 +41,7 @@ def compared(batch: RaggedBatch) -> dict[str, RoutingSums]:
 
 def _valid(batch: RaggedBatch, gap: str) -> Array | None:
     """[T] bool: the gap's valid tokens; None for all."""
-    pair = [batch.columns[name] for name in GAP_COLUMNS[gap] if name in batch.columns]
+    pair = [batch.columns[name] for name in GAP_LOGPROBS[gap] if name in batch.columns]
     valid: Array = np.logical_and(*map(np.isfinite, pair)) if len(pair) == 2 else np.ones(0, bool)
     return None if valid.all() else valid
 

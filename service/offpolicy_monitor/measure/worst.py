@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array
-from offpolicy_monitor.measure.blocks import GAP_COLUMNS, DeviceBatch
+from offpolicy_monitor.measure.blocks import DeviceBatch
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.worst import (
     LARGEST,
@@ -28,6 +28,7 @@ from offpolicy_monitor.summary.tables.worst import (
     WorstSequence,
     abs_log_ratio_max,
 )
+from offpolicy_monitor.vocabulary import GAP_LOGPROBS
 
 #: Raw tokens kept of a sequence; of a longer one, those around its worst token.
 MOST_TOKENS: Final = 4096
@@ -105,7 +106,7 @@ class _Gap:
         if not self.values[0, place]:
             return None
         begin, end = self.batch.offsets[place : place + 2].tolist()
-        columns = (self.batch.source.columns[name][begin:end] for name in GAP_COLUMNS[self.name])
+        columns = (self.batch.source.columns[name][begin:end] for name in GAP_LOGPROBS[self.name])
         above, below = (column.astype(self.batch.dtype, copy=False) for column in columns)
         valid = np.isfinite(above) & np.isfinite(below)
         distance = np.abs(np.where(valid, above, 0) - np.where(valid, below, 0))
