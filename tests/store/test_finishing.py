@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.store import GradientStep, Receipt, ShardRecord, Store, finishing
+from offpolicy_monitor.store import GradientStep, Receipt, ShardRecord, Store, finishing, merging
 from offpolicy_monitor.store.finishing import SetAside
 from offpolicy_monitor.store.merging import Merged, Part, merge_parts
 from offpolicy_monitor.store.saving import save_steps as whole
@@ -46,6 +46,21 @@ def test_the_last_shard_of_a_large_step_is_stored_without_merging_the_others(sto
     row, expected = store.step("r1", 0), merge_all(record.summary for record in records).figures()
     assert (row["complete"], row["received_shards"], row["gaps"]) == (True, MANY, expected["gaps"])
     assert store.upkeep.keep(merges) == 0
+
+
+def test_figures_of_a_large_step_are_computed_before_the_transaction_that_keeps_them(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [*_, receipt] = store.ingest([make_record(shard=shard, shards=MANY) for shard in range(MANY)])
+    assert isinstance(receipt, Receipt) and receipt.unmerged is not None
+    merges = store.upkeep.merge([receipt.unmerged])
+
+    def forbidden(*given: object) -> None:
+        raise AssertionError("figures are computed while the writer is held")
+
+    monkeypatch.setattr(merging, "figures_for", forbidden)
+    assert store.upkeep.keep(merges) == 1
+    assert store.series("r1", "tokens")["value"] == [100 * MANY]
 
 
 def test_figures_do_not_depend_on_the_order_in_which_the_shards_of_a_large_step_came(store: Store) -> None:

@@ -56,6 +56,11 @@ class Merged:
         """Figures among which all headline figures are; computed once."""
         return figures_for(self.merge, HEADLINE)
 
+    def with_figures(self) -> "Merged":
+        """Itself, its figures computed now: where nobody waits for it, and not in the transaction that keeps it."""
+        _ = self.figures
+        return self
+
     def figures_for(self, paths: Collection[str]) -> dict[str, Any]:
         """Figures among which those at these paths are."""
         return self.figures if set(details_of(paths)) <= set(OF_HEADLINE) else figures_for(self.merge, paths)

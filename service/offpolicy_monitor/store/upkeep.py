@@ -72,7 +72,7 @@ class Upkeep:
                 parts = merging.read_parts(connection, place, self._recent)
             try:
                 if parts:
-                    merged[place] = merging.merge_parts(parts)
+                    merged[place] = merging.merge_parts(parts).with_figures()
             except Exception as error:
                 with self._reading() as connection:
                     step = finishing.read_step(connection, place)
