@@ -15,7 +15,6 @@ from offpolicy_monitor.fused.arrays import (
     K3_DROPPED,
     K3_KEPT,
     LOW,
-    MASS_DROPPED,
     SQUARE_DROPPED,
     SQUARE_KEPT,
     W_EXCESS,
@@ -56,18 +55,25 @@ def dropped(
 
 
 @njit(**FAST)
-def dropped_of_sequence(
-    score: Any, advantages: Any, low: Any, high: Any, low_sign: Any, high_sign: Any, out: Any
-) -> Any:
-    """How many tokens of a sequence the rule drops; the sum of their |A| is added to `out`."""
-    number, mass = ZERO, 0.0
+def dropped_of_sequence(score: Any, advantages: Any, low: Any, high: Any, low_sign: Any, high_sign: Any) -> Any:
+    """How many tokens of a sequence the rule drops."""
+    number = ZERO
     for i in range(len(score)):
-        x, A = score[i], advantages[i]
-        off = ((x < low) & (low_sign >= A)) | ((x > high) & (high_sign <= A))
+        x, own = score[i], advantages[i]
+        off = ((x < low) & (own <= low_sign)) | ((x > high) & (own >= high_sign))
         number += ONE if off else ZERO
-        mass += abs(np.float64(A if off else ZERO))
-    out[MASS_DROPPED] += mass
     return number
+
+
+@njit(**FAST)
+def mass_of_dropped(score: Any, advantages: Any, low: Any, high: Any, low_sign: Any, high_sign: Any) -> Any:
+    """The |A| of those tokens, where it changes from one to the next."""
+    mass = 0.0
+    for i in range(len(score)):
+        x, own = score[i], advantages[i]
+        off = ((x < low) & (own <= low_sign)) | ((x > high) & (own >= high_sign))
+        mass += np.float64(abs(own) if off else ZERO)
+    return mass
 
 
 @njit(**FAST)

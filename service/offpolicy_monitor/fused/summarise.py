@@ -86,7 +86,9 @@ def summarise(batch: Batch, rows: Sequence[MethodRow], origin: Origin, threads: 
     for part in parts:
         tables |= _tables(part, batch, applicable, origin, found)
     unseen = chain(_empty_gaps(batch, tables), _empty_methods(applicable, advantages, tables))
-    return Summarised(Arrays.of(LAYOUT, {**tables, **dict(unseen)}), applicable.rows, parts)
+    tables |= dict(unseen)
+    gaps = {f"gaps/{gap}": tables[f"gaps/{gap}"] for gap in batch.gaps}
+    return Summarised(Arrays.of(LAYOUT, {**gaps, **tables}), applicable.rows, parts)
 
 
 def _tables(part: Measured, batch: Batch, rows: Rows, origin: Origin, found: Sequence[Dimension]) -> Tables:

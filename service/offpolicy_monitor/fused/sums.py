@@ -242,10 +242,11 @@ def updates_at_risk(advantages: Any, d: Any, difference: Any, out: Any) -> None:
     bad, outward, square = ZERO, ZERO, ZERO
     for i in range(len(d)):
         A, x = advantages[i], d[i]
-        on = ((A > ZERO) & (x > ZERO)) | ((A < ZERO) & (x < ZERO))
-        bad += ONE if (A < ZERO) & (difference[i] < -EXTREME) else ZERO
-        outward += ONE if on else ZERO
-        square += x * x if on else ZERO
+        against = difference[i] if A < ZERO else ZERO
+        outer = greater(x if A > ZERO else ZERO, -x if A < ZERO else ZERO)
+        bad += ONE if against < -EXTREME else ZERO
+        outward += ONE if outer > ZERO else ZERO
+        square += outer * outer if outer > ZERO else ZERO
     out[BAD] += bad
     out[OUTWARD] += outward
     out[OUTWARD_SQUARE] += square

@@ -28,6 +28,7 @@ from offpolicy_monitor.fused.arrays import (
     LENGTHS,
     LOG_RATIO,
     MAGNITUDE,
+    MASS_DROPPED,
     MISMATCH,
     MOST,
     NEUTRAL,
@@ -388,7 +389,9 @@ def _rules(
             into.rules[r, K3_KEPT] += whole[gap, 2]
             into.rules[r, SQUARE_KEPT] += whole[gap, 1]
         elif rules.dropped(x, k3, d, A, low, high, low_sign, high_sign, into.rules[r]) > ZERO:
-            _by_sequence(tokens, begin, n, x, A, low, high, low_sign, high_sign, out.dropped[r], into.rules[r])
+            _by_sequence(
+                tokens, plan.a_token, begin, n, x, A, low, high, low_sign, high_sign, out.dropped[r], into.rules[r]
+            )
         if plan.joint and anchor >= 0:
             other, low, high, there = _score(bounds, r, anchor, n, block, seen, block.sides[1])
             if not (inside and there):
@@ -413,8 +416,8 @@ def _score(bounds: Any, r: Any, gap: Any, n: Any, block: Any, seen: Any, sides: 
 
 @njit(**PASS)
 def _by_sequence(
-    tokens: Any, begin: Any, n: Any, x: Any, A: Any, low: Any, high: Any, low_sign: Any, high_sign: Any, out: Any,
-    into: Any,
+    tokens: Any, a_token: Any, begin: Any, n: Any, x: Any, A: Any, low: Any, high: Any, low_sign: Any,
+    high_sign: Any, out: Any, into: Any,
 ) -> None:  # fmt: skip
     """How many tokens of each sequence a rule drops, and the |A| of all."""
     sequence = np.searchsorted(tokens.offsets, begin, side="right") - 1
@@ -422,6 +425,11 @@ def _by_sequence(
     while i < n:
         j = min(n, tokens.offsets[sequence + 1] - begin)
         if i < j:
-            out[sequence] += np.int32(rules.dropped_of_sequence(x[i:j], A[i:j], low, high, low_sign, high_sign, into))
+            number = rules.dropped_of_sequence(x[i:j], A[i:j], low, high, low_sign, high_sign)
+            out[sequence] += np.int32(number)
+            if a_token:
+                into[MASS_DROPPED] += rules.mass_of_dropped(x[i:j], A[i:j], low, high, low_sign, high_sign)
+            else:
+                into[MASS_DROPPED] += number * abs(np.float64(A[i]))
             i = j
         sequence += 1
