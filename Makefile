@@ -7,8 +7,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 PORT ?= 8900
 URL ?= http://127.0.0.1:$(PORT)
 ARGS ?=
-# Tests run in this many processes; 0 is one, without the overhead.
-JOBS ?= 2
+# Tests run in this many processes, more than there are cores since many wait; 0 is one, without the overhead.
+JOBS ?= 4
 
 VENV := .venv
 FRAMEWORKS := .venv-frameworks
