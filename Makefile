@@ -17,7 +17,7 @@ DEPENDS := pyproject.toml setup.py constraints.txt service/offpolicy_monitor/_ve
 SOURCES := service tests scripts migrations setup.py
 TYPED := service tests scripts migrations
 
-.PHONY: help run demo test lint docs dashboards format bench diagnosis detection conformance frameworks build lock clean
+.PHONY: help run demo test lint docs dashboards format bench bench-check diagnosis detection conformance frameworks build lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +52,9 @@ format: $(VENV)/.installed-dev ## rewrite the sources in the one format
 
 bench: $(VENV)/.installed-dev ## measure the speed of the service and of the core
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+bench-check: bench ## measure, and fail where a ratio is more than 20 % worse than the committed figures
+	@$(BIN)/python -m tests.benchmarks.check
 
 diagnosis: $(VENV)/.installed-dev ## plant known bugs in generated batches and count what is named (ARGS="--sizes small", ARGS=--write)
 	@$(BIN)/python -m tests.diagnosis.confusion $(ARGS)

@@ -2,8 +2,10 @@
 
 import os
 import platform
+import subprocess
 from pathlib import Path
 
+import numpy as np
 import torch
 from offpolicy_monitor import __version__
 
@@ -11,13 +13,25 @@ from offpolicy_monitor import __version__
 def machine() -> dict[str, object]:
     return {
         "version": __version__,
+        "commit": commit(),
         "processor": processor(),
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "numpy": np.__version__,
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
+
+
+def commit() -> str | None:
+    """The commit that is checked out, with a + where files differ from it; None outside a checkout."""
+    command = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
+    try:
+        done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
 
 
 def processor() -> str:

@@ -1,0 +1,62 @@
+"""`make bench-check`: whether a ratio has fallen by more than a fifth since the figures that are committed.
+
+Absolute figures are of one machine and are not compared. A ratio that has a goal is the better the further it is on
+that goal's side; one without a goal has no better side and is not compared.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+COMMITTED: Final = Path(__file__).with_name("committed.json")
+#: Least share of a committed ratio that must be reached again; the inverse where less is better.
+LEAST: Final = 0.8
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def main() -> int:
+    """Say which ratios fell; 1 where any did."""
+    options = _arguments().parse_args()
+    committed, found = (json.loads(path.read_text())["rows"] for path in (options.committed, options.found))
+    fallen = falls(committed, found)
+    compared = len(_ratios(committed).keys() & _ratios(found).keys())
+    sys.stdout.write("".join(f"{line}\n" for line in fallen))
+    sys.stdout.write(f"{compared} ratios compared, {len(fallen)} fell by more than {1 - LEAST:.0%}\n")
+    return 1 if fallen or not compared else 0
+
+
+def falls(committed: Rows, found: Rows) -> list[str]:
+    """A line for each ratio of both runs that is more than a fifth worse than it was."""
+    before, now = _ratios(committed), _ratios(found)
+    return [
+        f"{what}: {now[what][0]:.3g}, it was {ratio:.3g} (goal {goal})"
+        for what, (ratio, goal) in before.items()
+        if what in now and _share(ratio, now[what][0], goal) < LEAST
+    ]
+
+
+def _share(before: float, now: float, goal: str) -> float:
+    """How much of what was reached is reached now; above 1 where it is better."""
+    better, worse = (now, before) if goal.startswith(">=") else (before, now)
+    return better / worse if worse else 1.0
+
+
+def _ratios(rows: Rows) -> dict[str, tuple[float, str]]:
+    """What was measured -> its ratio and the goal that says which side is better."""
+    return {row["what"]: (row["ratio"], row["goal"]) for row in rows if row["ratio"] is not None and row["goal"]}
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m tests.benchmarks.check", description="Compare ratios of two runs.")
+    data = Path(__file__).resolve().parents[2] / ".data" / "bench.json"
+    parser.add_argument("found", type=Path, nargs="?", default=data, help="JSON of `make bench` (default: the last)")
+    parser.add_argument("--committed", type=Path, default=COMMITTED, help="JSON to compare with")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""What `make bench-check` calls a fall: a ratio more than a fifth worse than the committed one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.benchmarks import check
+
+
+def row(what: str, ratio: float | None, goal: str | None) -> dict[str, Any]:
+    return {"what": what, "ratio": ratio, "goal": goal}
+
+
+COMMITTED = [row("speed", 10.0, ">= 8"), row("cost", 10.0, "<= 20"), row("plain", 10.0, None)]
+
+
+@pytest.mark.parametrize(
+    ("speed", "cost", "fallen"),
+    [(10.0, 10.0, []), (8.1, 12.4, []), (20.0, 2.0, []), (7.9, 10.0, ["speed"]), (10.0, 12.6, ["cost"])],
+)
+def test_a_ratio_that_is_a_fifth_worse_is_a_fall(speed: float, cost: float, fallen: list[str]) -> None:
+    found = [row("speed", speed, ">= 8"), row("cost", cost, "<= 20"), row("plain", 0.1, None)]
+    assert [line.partition(":")[0] for line in check.falls(COMMITTED, found)] == fallen
+
+
+def test_what_was_not_measured_now_has_not_fallen() -> None:
+    assert check.falls(COMMITTED, [row("speed", None, ">= 8"), row("another", 1.0, ">= 8")]) == []
+
+
+@pytest.mark.parametrize(("cost", "status"), [(11.0, 0), (13.0, 1)])
+def test_a_fall_is_the_exit_status_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, cost: float, status: int
+) -> None:
+    before, now = tmp_path / "before.json", tmp_path / "now.json"
+    before.write_text(json.dumps({"rows": COMMITTED}))
+    now.write_text(json.dumps({"rows": [row("cost", cost, "<= 20")]}))
+    monkeypatch.setattr("sys.argv", ["check", str(now), "--committed", str(before)])
+    assert check.main() == status
+    assert ("cost: 13, it was 10 (goal <= 20)" in capsys.readouterr().out) == bool(status)
+
+
+def test_the_committed_figures_have_ratios_to_compare() -> None:
+    report = json.loads(check.COMMITTED.read_text())
+    assert report["machine"]["commit"] and report["machine"]["processor"]
+    assert sum(row["ratio"] is not None and row["goal"] is not None for row in report["rows"]) >= 10
