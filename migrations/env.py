@@ -4,7 +4,7 @@ The caller owns the transaction, so that a whole upgrade happens or does not, on
 """
 
 from alembic import context
-from offpolicy_monitor.store.tables import metadata
+from offpolicy_monitor.store.rows.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

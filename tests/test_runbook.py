@@ -9,7 +9,7 @@ from offpolicy_monitor.alerts import RULES
 from offpolicy_monitor.families import FAMILIES
 from offpolicy_monitor.figures import is_known
 from offpolicy_monitor.server.app import create_app
-from offpolicy_monitor.server.runbook import anchor
+from offpolicy_monitor.server.routes.runbook import anchor
 from offpolicy_monitor.settings import Settings
 
 from tests.fixtures.application import Client

@@ -9,7 +9,7 @@ from offpolicy_monitor.exposition.histograms import exposed
 from offpolicy_monitor.exposition.runs import RunExposition
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS
-from offpolicy_monitor.server.judging import RulesJudge
+from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.store import ShardKey, ShardRecord, Store
 from offpolicy_monitor.store.migrate import upgrade
 from offpolicy_monitor.summary import StepSummary

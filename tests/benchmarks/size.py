@@ -16,12 +16,12 @@ from pathlib import Path
 from offpolicy_monitor.batch import Origin
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS
-from offpolicy_monitor.server.judging import RulesJudge
+from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import ShardKey, ShardRecord, Store
 from offpolicy_monitor.store.migrate import upgrade
-from offpolicy_monitor.store.settling import KEPT
 from offpolicy_monitor.store.space import vacuum
+from offpolicy_monitor.store.write.settle import KEPT
 from offpolicy_monitor.summary import StepSummary
 
 from tests.benchmarks.batches import Synthetic

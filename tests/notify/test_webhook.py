@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from offpolicy_monitor.notify.backoff import Backoff
+from offpolicy_monitor.notify.http import send
 from offpolicy_monitor.notify.ports import Outcome, Ports, Post, Reply
-from offpolicy_monitor.notify.sending import send
 from offpolicy_monitor.notify.webhook import BATCH, Webhook, signature
 
 from tests.notify.alerts import ALERT, PUBLIC_URL, Alerts

@@ -15,10 +15,10 @@ from typing import Any
 import orjson
 import pytest
 import uvicorn
-from offpolicy_monitor.server.connection import BoundedProtocol
-from offpolicy_monitor.server.reading import PAGE_BYTES, ROWS_AT_A_TIME, _rendered
-from offpolicy_monitor.server.room import LARGEST, TAKER_KEY, Taker
-from offpolicy_monitor.store.paging import Page
+from offpolicy_monitor.server.http.connection import BoundedProtocol
+from offpolicy_monitor.server.http.room import LARGEST, TAKER_KEY, Taker
+from offpolicy_monitor.server.routes.runs import PAGE_BYTES, ROWS_AT_A_TIME, _rendered
+from offpolicy_monitor.store.rows.cursors import Page
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 

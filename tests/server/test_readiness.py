@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from offpolicy_monitor.errors import Unavailable
 from offpolicy_monitor.server.app import create_app
-from offpolicy_monitor.server.probing import StoreProbe
+from offpolicy_monitor.server.probe import StoreProbe
 from offpolicy_monitor.settings import Settings
 from sqlalchemy import event
 

@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from offpolicy_monitor.client.reduce import reduced
-from offpolicy_monitor.summary.stored import packing, version_3
+from offpolicy_monitor.summary.stored import packed_tree, version_3
 from offpolicy_monitor.wire import frame
 
 from tests.fixtures.application import SAFETENSORS, Application, Client, rows
@@ -145,7 +145,7 @@ def old_bomb() -> bytes:
     zeros = zlib.compress(bytes(400 << 20), 9)
     small = zlib.compress(b"[[],{},{}]")
     parts = [small, zeros, *[zlib.compress(bytes(4))] * 2, *[zlib.compress(b"")] * 2]
-    return bytes([2]) + packing._LENGTHS.pack(*map(len, parts)) + b"".join(parts)
+    return bytes([2]) + packed_tree._LENGTHS.pack(*map(len, parts)) + b"".join(parts)
 
 
 def unsized() -> bytes:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store import Receipt, ShardKey, ShardRecord, Store
+from offpolicy_monitor.store.rows.tables import runs, steps
 from offpolicy_monitor.store.session import Database, parse_url
-from offpolicy_monitor.store.tables import runs, steps
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 from sqlalchemy import select

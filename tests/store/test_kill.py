@@ -9,8 +9,8 @@ from pathlib import Path
 
 import offpolicy_monitor
 from offpolicy_monitor.store import Receipt, Store
+from offpolicy_monitor.store.rows.tables import shards, steps
 from offpolicy_monitor.store.session import Database, parse_url
-from offpolicy_monitor.store.tables import shards, steps
 from offpolicy_monitor.summary.step import merge_all
 from sqlalchemy import select
 

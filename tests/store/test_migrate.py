@@ -10,13 +10,14 @@ from alembic import command
 from alembic.config import Config
 from offpolicy_monitor import resources
 from offpolicy_monitor.errors import ConfigurationError, Unavailable
-from offpolicy_monitor.store import Receipt, Store, migrate, settling
-from offpolicy_monitor.store.alert_rows import Episode
-from offpolicy_monitor.store.histories import RunHistory
-from offpolicy_monitor.store.judging import NoRules
+from offpolicy_monitor.store import Receipt, Store, migrate
 from offpolicy_monitor.store.lock import WriterLock
-from offpolicy_monitor.store.locking import HeldRun
+from offpolicy_monitor.store.rows.alerts import Episode
+from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.session import Database, parse_url
+from offpolicy_monitor.store.write import settle
+from offpolicy_monitor.store.write.histories import RunHistory
+from offpolicy_monitor.store.write.judge import NoRules
 from sqlalchemy import text
 
 from tests.fixtures.shards import make_record
@@ -217,7 +218,7 @@ def test_the_template_database_is_not_shared(postgres_database: Callable[[], str
 def test_blocks_of_an_older_program_go_thin_by_the_age_of_their_steps(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settling, "KEPT", 1)
+    monkeypatch.setattr(settle, "KEPT", 1)
     with closing(Store.open(database_url, lambda: 1000.0)) as store:
         store.ingest([make_record(step, received_at=1000.0 + step) for step in range(101)])
     with closing(Store.open(database_url, lambda: 5000.0)) as store:

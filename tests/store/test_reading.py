@@ -6,8 +6,8 @@ from contextlib import closing
 import pytest
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store import Store
-from offpolicy_monitor.store.paging import encode_cursor
-from offpolicy_monitor.store.series import Point, thin
+from offpolicy_monitor.store.rows.cursors import encode_cursor
+from offpolicy_monitor.store.rows.series import Point, thin
 
 from tests.fixtures.shards import make_record
 from tests.fixtures.stores import Clock

@@ -10,7 +10,7 @@ from offpolicy_monitor.alerts import Rule
 from offpolicy_monitor.alerts.measures import figure
 from offpolicy_monitor.figures import is_headline, walk
 from offpolicy_monitor.methods import parse_selection
-from offpolicy_monitor.server.judging import RulesJudge
+from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.store import Receipt, Store
 
 from tests.figures.everything import CORRECTION, ROWS, summary

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from offpolicy_monitor.client import reading
+from offpolicy_monitor.client import questions
 from offpolicy_monitor.client.attempt import declared
 from offpolicy_monitor.client.config import Config, settled
 from offpolicy_monitor.client.connection import Connection
@@ -158,14 +158,14 @@ class Monitor:
         wait()
         body = encode(envelope, copied, _bfloat16(values))
         with closing(self._connect()) as connection:
-            answer = reading.ask(connection, "/v1/evaluate", {"detail": detail}, body)
+            answer = questions.ask(connection, "/v1/evaluate", {"detail": detail}, body)
         shape = next(value.shape for name, value in values.items() if name.endswith("logprobs"))
-        return reading.with_arrays(answer, shape)
+        return questions.with_arrays(answer, shape)
 
     def runs(self) -> list[dict[str, Any]]:
         """All runs of the service, newest first, as GET /v1/runs has them. Raises Refusal, Unavailable, OSError."""
         with closing(self._connect()) as connection:
-            return reading.all_runs(connection)
+            return questions.all_runs(connection)
 
     def series(
         self,
@@ -185,7 +185,7 @@ class Monitor:
         query = {"field": field, "from": first, "to": last, "points": points}
         path = f"{Run(run or self._config.run, None).path}/series"
         with closing(self._connect()) as connection:
-            return reading.columns(reading.ask(connection, path, query), pandas)
+            return questions.columns(questions.ask(connection, path, query), pandas)
 
     @property
     def strict(self) -> bool:

@@ -5,6 +5,6 @@ puts them in order.
 """
 
 from offpolicy_monitor.diagnosis.evidence import Evidence, collect
-from offpolicy_monitor.diagnosis.ranking import diagnose
+from offpolicy_monitor.diagnosis.rank import diagnose
 
 __all__ = ["Evidence", "collect", "diagnose"]

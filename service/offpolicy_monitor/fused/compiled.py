@@ -1,7 +1,7 @@
 """The machine code of the pass: in which folder it is kept, and the trial that makes or loads all of it.
 
 numba compiles a function when it is first called with arrays of some types; the types here are always the same ones, so
-that one small batch brings about everything. Who calls this decides when, and in which process (measure.compiling).
+that one small batch brings about everything. Who calls this decides when, and in which process (measure.compilation).
 """
 
 from pathlib import Path

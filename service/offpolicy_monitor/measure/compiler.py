@@ -1,6 +1,6 @@
 """The process that compiles a pass over the tokens: `python -m offpolicy_monitor.measure.compiler`.
 
-It is started by measure.compiling, at the lowest priority, with what to compile (`fused`, or the device that kernels
+It is started by measure.compilation, at the lowest priority, with what to compile (`fused`, or the device that kernels
 are for), the folder of what is compiled and a folder to build in; it tries what it built before it publishes it. It
 ends with whoever started it, and all its compilers with it.
 """

@@ -12,7 +12,7 @@ import numpy as np
 
 from offpolicy_monitor.batch import LOGPROB_COLUMNS, Origin, RaggedBatch
 from offpolicy_monitor.measure import library
-from offpolicy_monitor.measure.compiling import Product
+from offpolicy_monitor.measure.compilation import Product
 from offpolicy_monitor.measure.library import FUSED
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.step import StepSummary

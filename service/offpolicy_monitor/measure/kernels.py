@@ -1,7 +1,7 @@
 """core's one pass over the tokens of a gap, compiled ahead of time: loaded from a file, and tried before it is used.
 
 Both forms give the same figures to float32 rounding. Loading takes milliseconds and no compiler: what compiles runs in
-a process of its own (measure.compiling).
+a process of its own (measure.compilation).
 """
 
 from pathlib import Path

@@ -16,7 +16,7 @@ from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.measure.blocks import DeviceBatch
-from offpolicy_monitor.measure.compiling import Compiling, kernels_for
+from offpolicy_monitor.measure.compilation import Compilation, kernels_for
 from offpolicy_monitor.measure.evaluate import Detail, evaluation
 from offpolicy_monitor.measure.fused import Fused, fused_pass
 from offpolicy_monitor.measure.routing import EXPERT_COLUMNS
@@ -54,7 +54,7 @@ class Measurer:
         self.fallbacks = 0
         self._derive: Derive = token_columns
         self._fused: Fused | None = None
-        self._compiling: Compiling[Derive] | Compiling[Fused] | None = None
+        self._compiling: Compilation[Derive] | Compilation[Fused] | None = None
         self.block_tokens = CPU_BLOCK_TOKENS if self.device.type == "cpu" else GPU_BLOCK_TOKENS
 
     @property
@@ -100,9 +100,9 @@ class Measurer:
             done(outcome if isinstance(outcome, Exception) else None)
 
         if self.device.type == "cpu":
-            self._compiling = Compiling(fused_pass(self._threads), ready, begun)
+            self._compiling = Compilation(fused_pass(self._threads), ready, begun)
         else:
-            self._compiling = Compiling(kernels_for(self.device), ready, begun)
+            self._compiling = Compilation(kernels_for(self.device), ready, begun)
 
     def close(self) -> None:
         """End what was begun in the background."""

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from offpolicy_monitor.errors import Unavailable
-from offpolicy_monitor.notify import sending
+from offpolicy_monitor.notify import http
 from offpolicy_monitor.notify.ports import AlertSource, Outcome, Ports, Post, Reply, Target
 
 log = structlog.get_logger("offpolicy_monitor.notify")
@@ -42,7 +42,7 @@ class Notifier:
         targets: Sequence[Target],
         clock: Callable[[], float] = time.time,
         elapsed: Callable[[], float] = time.monotonic,
-        send: Callable[[Post], Reply] = sending.send,
+        send: Callable[[Post], Reply] = http.send,
         count: Callable[[str, Outcome], None] = _uncounted,
         interval: float = INTERVAL,
         may_tell: Callable[[], bool] = _always,

@@ -28,7 +28,7 @@ from offpolicy_monitor.pipeline.admission import ByteBudget
 from offpolicy_monitor.pipeline.buffers import BufferPool
 from offpolicy_monitor.pipeline.expansion import JSON, bytes_to_evaluate, bytes_to_open, bytes_to_parse
 from offpolicy_monitor.pipeline.lanes import BodyBudget
-from offpolicy_monitor.pipeline.merging import Merging
+from offpolicy_monitor.pipeline.merger import Merger
 from offpolicy_monitor.pipeline.readers import Readers
 from offpolicy_monitor.pipeline.reduced import accepted
 from offpolicy_monitor.pipeline.rollouts import RolloutCache
@@ -73,7 +73,7 @@ class Pipeline:
         self,
         settings: Settings,
         writer: Writer,
-        merging: Merging,
+        merging: Merger,
         measurer: Measurer,
         metrics: ProcessMetrics,
         counters: RunCounters,

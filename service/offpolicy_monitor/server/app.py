@@ -10,29 +10,28 @@ from prometheus_client import CollectorRegistry
 from offpolicy_monitor._version import __version__
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.pipeline.values import Measurer
-from offpolicy_monitor.server import (
+from offpolicy_monitor.server import openapi, services
+from offpolicy_monitor.server.http import handlers
+from offpolicy_monitor.server.http.hosts import TrustedHosts
+from offpolicy_monitor.server.http.middleware import RequestMiddleware
+from offpolicy_monitor.server.http.queries import refuse_unknown_parameters
+from offpolicy_monitor.server.routes import (
     alerts,
+    batches,
     diagnosis,
     evaluate,
-    handlers,
     health,
-    ingest,
-    openapi,
     pages,
-    reading,
     recommendations,
     runbook,
+    runs,
     scrape,
-    services,
     whatif,
     worst,
 )
-from offpolicy_monitor.server.hosts import TrustedHosts
-from offpolicy_monitor.server.middleware import RequestMiddleware
-from offpolicy_monitor.server.queries import refuse_unknown_parameters
 from offpolicy_monitor.settings import Settings
 
-PARTS = (ingest, evaluate, reading, whatif, recommendations, worst, diagnosis, alerts, health, scrape, runbook, pages)
+PARTS = (batches, evaluate, runs, whatif, recommendations, worst, diagnosis, alerts, health, scrape, runbook, pages)
 ROUTERS = tuple(part.router for part in PARTS)
 
 

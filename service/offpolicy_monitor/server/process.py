@@ -25,7 +25,7 @@ from fastapi import FastAPI
 from offpolicy_monitor.addresses import is_loopback
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.server.app import create_app
-from offpolicy_monitor.server.connection import BoundedProtocol
+from offpolicy_monitor.server.http.connection import BoundedProtocol
 from offpolicy_monitor.server.memory import keep_large_blocks
 from offpolicy_monitor.settings import Settings
 

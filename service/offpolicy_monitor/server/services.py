@@ -22,19 +22,19 @@ from offpolicy_monitor.exposition.formats import Format
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.exposition.runs import Detail, RunExposition
 from offpolicy_monitor.pipeline.admission import ByteBudget
-from offpolicy_monitor.pipeline.merging import Merging
+from offpolicy_monitor.pipeline.merger import Merger
 from offpolicy_monitor.pipeline.readers import Readers
 from offpolicy_monitor.pipeline.stages import Pipeline
 from offpolicy_monitor.pipeline.values import Measurer
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.server.background import GIVE_BACK, PURGE, SWEEP, TIDY, WATCH, keep, warm_up
-from offpolicy_monitor.server.documents import Document, Documents
-from offpolicy_monitor.server.exporting import Exported
-from offpolicy_monitor.server.judging import RulesJudge
+from offpolicy_monitor.server.exported import Exported
+from offpolicy_monitor.server.http.documents import Document, Documents
+from offpolicy_monitor.server.http.shared import Shared
+from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.server.memory import Idle
-from offpolicy_monitor.server.probing import StoreProbe
-from offpolicy_monitor.server.sharing import Shared
-from offpolicy_monitor.server.telling import notifier
+from offpolicy_monitor.server.notifications import notifier
+from offpolicy_monitor.server.probe import StoreProbe
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import GradientStep, Leader, Store, Turn, leader_of
 
@@ -109,7 +109,7 @@ async def opened(
             teller.wake()
 
         writer = Writer(store, committed, patience=settings.store_timeout)
-        pipeline = Pipeline(settings, writer, Merging(store.upkeep, writer), measurer, metrics, counters, store.known)
+        pipeline = Pipeline(settings, writer, Merger(store.upkeep, writer), measurer, metrics, counters, store.known)
         metrics.watch_inflight(lambda: pipeline.budget.used)
         exported = Exported(store, settings, leader)
         runs = RunExposition(exported, counters, detail_of(settings))

@@ -3,15 +3,15 @@
 Queries live here and nowhere else. Knows summaries; knows neither HTTP nor torch.
 """
 
-from offpolicy_monitor.store.exported import ExportedRun
-from offpolicy_monitor.store.known import Known
-from offpolicy_monitor.store.leading import Leader, leader_of
-from offpolicy_monitor.store.ledger import GradientStep
-from offpolicy_monitor.store.paging import Page
-from offpolicy_monitor.store.preparing import prepared
-from offpolicy_monitor.store.records import Place, Receipt, ShardKey, ShardRecord
+from offpolicy_monitor.store.leader import Leader, leader_of
+from offpolicy_monitor.store.rows.cursors import Page
+from offpolicy_monitor.store.rows.exported import ExportedRun
+from offpolicy_monitor.store.rows.gradient_steps import GradientStep
+from offpolicy_monitor.store.rows.records import Place, Receipt, ShardKey, ShardRecord
 from offpolicy_monitor.store.store import Store
 from offpolicy_monitor.store.upkeep import Turn
+from offpolicy_monitor.store.write.known import Known
+from offpolicy_monitor.store.write.prepare import prepared
 
 __all__ = [
     "ExportedRun",

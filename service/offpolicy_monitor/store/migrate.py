@@ -16,8 +16,8 @@ from sqlalchemy import Connection, text
 from offpolicy_monitor import resources
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.store.failures import Damaged
+from offpolicy_monitor.store.rows.tables import metadata
 from offpolicy_monitor.store.session import Database, parse_url, sqlite_file, unshared
-from offpolicy_monitor.store.tables import metadata
 
 # Any constant will do, so long as every process of this package asks PostgreSQL for the same one.
 MIGRATION_LOCK = 0x6F66_6670

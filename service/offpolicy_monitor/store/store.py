@@ -13,31 +13,25 @@ from typing import Any, Literal
 from sqlalchemy import Connection, select
 
 from offpolicy_monitor.errors import Refusal, Unavailable
-from offpolicy_monitor.store import (
-    alert_rows,
-    deleting,
-    exported,
-    ingest,
-    judging,
-    migrate,
-    run_rows,
-    series,
-    step_rows,
-    trial,
-)
-from offpolicy_monitor.store.exported import ExportedRun
-from offpolicy_monitor.store.judging import Judge, Judging, NoRules
-from offpolicy_monitor.store.known import Known, known
-from offpolicy_monitor.store.ledger import GradientStep
+from offpolicy_monitor.store import migrate, trial
 from offpolicy_monitor.store.lock import WriterLock
-from offpolicy_monitor.store.locking import hold_run
-from offpolicy_monitor.store.merging import Failed
-from offpolicy_monitor.store.paging import Page
-from offpolicy_monitor.store.preparing import prepare
-from offpolicy_monitor.store.recent import Recent
-from offpolicy_monitor.store.records import Receipt, ShardRecord
+from offpolicy_monitor.store.rows import alerts as alert_rows
+from offpolicy_monitor.store.rows import exported, series
+from offpolicy_monitor.store.rows import runs as run_rows
+from offpolicy_monitor.store.rows import steps as step_rows
+from offpolicy_monitor.store.rows.cursors import Page
+from offpolicy_monitor.store.rows.exported import ExportedRun
+from offpolicy_monitor.store.rows.gradient_steps import GradientStep
+from offpolicy_monitor.store.rows.held import hold_run
+from offpolicy_monitor.store.rows.merged_steps import Failed
+from offpolicy_monitor.store.rows.recent import Recent
+from offpolicy_monitor.store.rows.records import Receipt, ShardRecord
 from offpolicy_monitor.store.session import TRY_SECONDS, WRITE_SECONDS, Database, parse_url, sqlite_file
 from offpolicy_monitor.store.upkeep import Upkeep
+from offpolicy_monitor.store.write import delete, ingest, judge
+from offpolicy_monitor.store.write.judge import Judge, Judging, NoRules
+from offpolicy_monitor.store.write.known import Known, known
+from offpolicy_monitor.store.write.prepare import prepare
 from offpolicy_monitor.summary.step import StepSummary
 
 Clock = Callable[[], float]
@@ -171,7 +165,7 @@ class Store:
     def delete_run(self, name: str) -> None:
         """Remove a run with all of its history: it is gone at once, and its rows with the next `upkeep.purge`."""
         with self._writing() as connection:
-            deleting.mark_deleted(connection, name)
+            delete.mark_deleted(connection, name)
 
     def steps(
         self,
@@ -213,7 +207,7 @@ class Store:
     def states(self, run: str) -> tuple[int | None, list[dict[str, Any]]]:
         """The newest step that a run was judged at, and what each rule said; (None, []) before the first."""
         with self._database.reading() as connection:
-            return judging.read_states(connection, run)
+            return judge.read_states(connection, run)
 
     def alerts(
         self,

@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import Connection, false, func, select, text, update
 
 from offpolicy_monitor.errors import Unavailable
-from offpolicy_monitor.store.tables import metadata
+from offpolicy_monitor.store.rows.tables import metadata
 
 #: Seconds for which a write that went well speaks for the next one, and one that failed against it.
 PROVEN, DOUBTED = 1.0, 10.0

@@ -13,23 +13,15 @@ from functools import partial
 from sqlalchemy import Connection
 
 from offpolicy_monitor.errors import Unavailable
-from offpolicy_monitor.store import (
-    alert_rows,
-    clocks,
-    deleting,
-    finishing,
-    merging,
-    settling,
-    space,
-    thinning,
-    verdicts,
-    watching,
-)
-from offpolicy_monitor.store.judging import Judging
-from offpolicy_monitor.store.ledger import GradientStep
-from offpolicy_monitor.store.merging import Failed, Merged
-from offpolicy_monitor.store.recent import Recent
-from offpolicy_monitor.store.records import Place, Receipt
+from offpolicy_monitor.store import space
+from offpolicy_monitor.store.rows import alerts as alert_rows
+from offpolicy_monitor.store.rows import merged_steps, verdicts
+from offpolicy_monitor.store.rows.gradient_steps import GradientStep
+from offpolicy_monitor.store.rows.merged_steps import Failed, Merged
+from offpolicy_monitor.store.rows.recent import Recent
+from offpolicy_monitor.store.rows.records import Place, Receipt
+from offpolicy_monitor.store.write import clocks, delete, finish, settle, thin, wall_clock
+from offpolicy_monitor.store.write.judge import Judging
 
 #: Opens one transaction.
 Transaction = Callable[[], AbstractContextManager[Connection]]
@@ -59,7 +51,7 @@ class Upkeep:
     ) -> None:
         self._reading, self._writing, self._recent = reading, writing, recent
         self._judging, self._clock, self._failed = judging, clock, failed
-        self._set_aside = finishing.SetAside()
+        self._set_aside = finish.SetAside()
 
     def merge(self, places: Sequence[Place]) -> dict[Place, Merged]:
         """The merges of steps with all shards that are stored now; writes nothing, and takes its time.
@@ -69,13 +61,13 @@ class Upkeep:
         merged = {}
         for place in places:
             with self._reading() as connection:
-                parts = merging.read_parts(connection, place, self._recent)
+                parts = merged_steps.read_parts(connection, place, self._recent)
             try:
                 if parts:
-                    merged[place] = merging.merge_parts(parts).with_figures()
+                    merged[place] = merged_steps.merge_parts(parts).with_figures()
             except Exception as error:
                 with self._reading() as connection:
-                    step = finishing.read_step(connection, place)
+                    step = finish.read_step(connection, place)
                 if step is not None:
                     self._put_aside(place, step, error)
         return merged
@@ -83,7 +75,7 @@ class Upkeep:
     def keep(self, merges: Mapping[Place, Merged]) -> int:
         """Let steps count with these merges, and judge their runs; answers how many changed."""
         with self._writing() as connection:
-            kept = finishing.keep(connection, merges, self._judging, self._clock(), self._put_aside)
+            kept = finish.keep(connection, merges, self._judging, self._clock(), self._put_aside)
         for place in kept:
             self._set_aside.forget(place)
             self._recent.drop(place)
@@ -103,16 +95,16 @@ class Upkeep:
         closed = 0
         while True:
             clock = time.monotonic()
-            limit = finishing.PAGE + len(self._set_aside)
+            limit = finish.PAGE + len(self._set_aside)
             with self._reading() as connection:
-                due = finishing.read_due(connection, now - timeout, limit)
+                due = finish.read_due(connection, now - timeout, limit)
             wanted = [one for one in due if not self._set_aside.holds(one, clock)]
-            for start in range(0, len(wanted), finishing.MOST):
-                merges = self.merge(wanted[start : start + finishing.MOST])
+            for start in range(0, len(wanted), finish.MOST):
+                merges = self.merge(wanted[start : start + finish.MOST])
                 closed += turn(partial(self.keep, merges)) if merges else 0
             if len(due) < limit:
                 break
-        self._until_none(turn, lambda c: finishing.judge_overdue(c, now - timeout, self._judging, self._clock()))
+        self._until_none(turn, lambda c: finish.judge_overdue(c, now - timeout, self._judging, self._clock()))
         return closed
 
     def watch(self, expiry: float, turn: Turn = at_once) -> int:
@@ -120,15 +112,15 @@ class Upkeep:
 
         `expiry` are the seconds of silence after which a run has left.
         """
-        moment = watching.Moment(self._clock(), expiry)
+        moment = wall_clock.Moment(self._clock(), expiry)
         self._bring_to(moment.now, turn)
-        changed = self._until_none(turn, lambda connection: watching.end_expired(connection, moment))
+        changed = self._until_none(turn, lambda connection: wall_clock.end_expired(connection, moment))
         after: int | None = 0
         while after is not None:
             with self._reading() as connection:
-                found, after = watching.changing(connection, self._judging.judge, moment, after)
-            for start in range(0, len(found), watching.MOST):
-                changed += turn(partial(self._change, moment, found[start : start + watching.MOST]))
+                found, after = wall_clock.changing(connection, self._judging.judge, moment, after)
+            for start in range(0, len(found), wall_clock.MOST):
+                changed += turn(partial(self._change, moment, found[start : start + wall_clock.MOST]))
         return changed
 
     def _bring_to(self, now: float, turn: Turn) -> None:
@@ -138,13 +130,13 @@ class Upkeep:
         if ahead:
             self._until_none(turn, lambda connection: clocks.bring_to_now(connection, now))
 
-    def _change(self, moment: watching.Moment, ids: Sequence[int]) -> int:
+    def _change(self, moment: wall_clock.Moment, ids: Sequence[int]) -> int:
         with self._writing() as connection:
-            return watching.change(connection, self._judging.judge, moment, ids)
+            return wall_clock.change(connection, self._judging.judge, moment, ids)
 
     def purge(self, turn: Turn = at_once) -> int:
         """Remove what is left of deleted runs, in portions; answers how many portions there were."""
-        return self._until_none(turn, deleting.delete_portion)
+        return self._until_none(turn, delete.delete_portion)
 
     def tidy(self, settle_after: float, block_steps: int, turn: Turn = at_once) -> int:
         """Make steps small whose last shard is `settle_after` seconds old; answers how many steps were changed.
@@ -153,9 +145,9 @@ class Upkeep:
         with 1 each step keeps its own. What fails for one run is raised after the others were done.
         """
         before = self._clock() - settle_after
-        changed = self._until_none(turn, lambda connection: settling.settle_portion(connection, before))
+        changed = self._until_none(turn, lambda connection: settle.settle_portion(connection, before))
         with self._reading() as connection:
-            wanted = settling.read_runs(connection, block_steps) if block_steps > 1 else ()
+            wanted = settle.read_runs(connection, block_steps) if block_steps > 1 else ()
         return changed + _of_each(wanted, lambda run: self._merge_blocks(run, block_steps, turn))
 
     def thin(self, thin_after: float, turn: Turn = at_once) -> int:
@@ -165,7 +157,7 @@ class Upkeep:
         """
         before = self._clock() - thin_after
         with self._reading() as connection:
-            wanted = thinning.read_runs(connection, before)
+            wanted = thin.read_runs(connection, before)
         return _of_each(wanted, lambda run: self._thin(run, before, turn))
 
     def _thin(self, run: int, before: float, turn: Turn) -> int:
@@ -173,12 +165,12 @@ class Upkeep:
         changed = 0
         while True:
             with self._reading() as connection:
-                thick = thinning.read_blocks(connection, run, before)
+                thick = thin.read_blocks(connection, run, before)
             if thick is None:
                 return changed
-            self._until_none(turn, partial(thinning.drop_shards, thick=thick))
-            summary = thinning.merge(thick)
-            if not turn(partial(self._once, partial(thinning.keep, thick=thick, summary=summary))):
+            self._until_none(turn, partial(thin.drop_shards, thick=thick))
+            summary = thin.merge(thick)
+            if not turn(partial(self._once, partial(thin.keep, thick=thick, summary=summary))):
                 return changed
             changed += thick.steps
 
@@ -187,10 +179,10 @@ class Upkeep:
         merged = 0
         while True:
             with self._reading() as connection:
-                groups = settling.read_members(connection, run, block_steps)
+                groups = settle.read_members(connection, run, block_steps)
             for members in groups:
-                block = settling.make_block(run, members)
-                if not turn(partial(self._once, partial(settling.keep_block, block=block))):
+                block = settle.make_block(run, members)
+                if not turn(partial(self._once, partial(settle.keep_block, block=block))):
                     return merged
                 merged += block_steps
             if not groups:

@@ -14,7 +14,7 @@ from offpolicy_monitor.summary.checks import InvalidSummaryError, Shard, check_n
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.rows import AS_ARRAYS
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.summary.stored import UNREADABLE, TooLargeError, packing, version_2, version_3
+from offpolicy_monitor.summary.stored import UNREADABLE, TooLargeError, packed_tree, version_2, version_3
 from offpolicy_monitor.summary.stored.named import RecordError
 from offpolicy_monitor.wire.arrays import SUMMARY, invalid
 from offpolicy_monitor.wire.limits import Limits
@@ -53,9 +53,9 @@ def decode_summary(envelope: Envelope, array: Array, limits: Limits) -> Reduced:
 
 def _read_2(stored: bytes, shard: Shard, most: int) -> Read:
     """What releases up to 0.1 post."""
-    parts = packing.inflated(stored, most)
+    parts = packed_tree.inflated(stored, most)
     _check_nodes(parts[0])
-    tree, texts = packing.read(parts)
+    tree, texts = packed_tree.read(parts)
     check_names(tree["tables"], texts["specs"], shard)
     return version_2.from_tree(tree, texts), parts
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.collector import Collector
-from offpolicy_monitor.client.adapters.layouts import detached, lengths, rows, split
 from offpolicy_monitor.client.adapters.place import in_groups_of, of_process
-from offpolicy_monitor.client.adapters.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.collector import Collector
+from offpolicy_monitor.client.adapters.shared.layouts import detached, lengths, rows, split
+from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from tests.client.adapters.recorder import Recorder

@@ -3,9 +3,10 @@
 None of them imports its framework when it is imported itself, and none of them raises into training (`quiet`). What
 they post to is anything with `log`, so that they know nothing of queues or HTTP.
 
-    layouts     rows and lengths out of padded and packed arrays
-    place       which shard this process is
-    collector   the rows of one gradient step, kept until the optimizer steps
+    <framework>   the objects of one framework
+    place         which shard a process posts, for trainers to say
+    stages        the same under pipeline parallelism
+    shared        what adapters share
 """
 
 from typing import Any, Protocol

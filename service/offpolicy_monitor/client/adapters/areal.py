@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.gathered import Gathered
-from offpolicy_monitor.client.adapters.layouts import lengths, split
-from offpolicy_monitor.client.adapters.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.gathered import Gathered
+from offpolicy_monitor.client.adapters.shared.layouts import lengths, split
+from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from offpolicy_monitor.client.adapters.stages import head_of_last
 
 Engine = TypeVar("Engine")

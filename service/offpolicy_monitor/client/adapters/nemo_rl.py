@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.carried import Carried
-from offpolicy_monitor.client.adapters.layouts import all_rows
 from offpolicy_monitor.client.adapters.place import Place, of_process
-from offpolicy_monitor.client.adapters.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.carried import Carried
+from offpolicy_monitor.client.adapters.shared.layouts import all_rows
+from offpolicy_monitor.client.adapters.shared.quiet import quiet
 
 # The contract's name of each key of the batch; all are [B, S].
 KEYS = {"sampling_logprobs": "generation_logprobs", "old_logprobs": "prev_logprobs", "advantages": "advantages"}

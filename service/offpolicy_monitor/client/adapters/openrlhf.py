@@ -7,9 +7,9 @@ the training of one rollout. Knows their arguments and the trainer's device mesh
 from typing import Any, TypeVar
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.gathered import Gathered
-from offpolicy_monitor.client.adapters.layouts import all_rows
-from offpolicy_monitor.client.adapters.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.gathered import Gathered
+from offpolicy_monitor.client.adapters.shared.layouts import all_rows
+from offpolicy_monitor.client.adapters.shared.quiet import quiet
 
 Trainer = TypeVar("Trainer")
 

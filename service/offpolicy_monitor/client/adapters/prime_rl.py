@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.collector import Collector
-from offpolicy_monitor.client.adapters.layouts import detached
 from offpolicy_monitor.client.adapters.place import Place, of_process
-from offpolicy_monitor.client.adapters.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.collector import Collector
+from offpolicy_monitor.client.adapters.shared.layouts import detached
+from offpolicy_monitor.client.adapters.shared.quiet import quiet
 
 Loss = Callable[..., Any]
 

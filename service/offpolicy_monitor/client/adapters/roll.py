@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.gathered import Gathered
-from offpolicy_monitor.client.adapters.layouts import all_rows
-from offpolicy_monitor.client.adapters.making import made
-from offpolicy_monitor.client.adapters.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.gathered import Gathered
+from offpolicy_monitor.client.adapters.shared.layouts import all_rows
+from offpolicy_monitor.client.adapters.shared.made import made
+from offpolicy_monitor.client.adapters.shared.quiet import quiet
 
 
 def watched(worker: type, make: Callable[[], Logs]) -> type:

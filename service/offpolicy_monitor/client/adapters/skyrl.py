@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.carried import Carried
-from offpolicy_monitor.client.adapters.layouts import all_rows, detached
 from offpolicy_monitor.client.adapters.place import Place, of_process
-from offpolicy_monitor.client.adapters.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.carried import Carried
+from offpolicy_monitor.client.adapters.shared.layouts import all_rows, detached
+from offpolicy_monitor.client.adapters.shared.quiet import quiet
 
 PolicyLoss = Callable[..., tuple[Any, dict[str, Any]]]
 

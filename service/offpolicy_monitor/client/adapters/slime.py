@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.collector import Collector
-from offpolicy_monitor.client.adapters.layouts import detached
-from offpolicy_monitor.client.adapters.making import made
-from offpolicy_monitor.client.adapters.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.collector import Collector
+from offpolicy_monitor.client.adapters.shared.layouts import detached
+from offpolicy_monitor.client.adapters.shared.made import made
+from offpolicy_monitor.client.adapters.shared.quiet import quiet
 
 # The contract's name of each list of the rollout's data. Under context parallelism a rank has a part of each row.
 ROWS = {"sampling_logprobs": "rollout_log_probs", "old_logprobs": "log_probs", "advantages": "advantages"}

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.layouts import detached
-from offpolicy_monitor.client.adapters.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.layouts import detached
+from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from offpolicy_monitor.vocabulary import LOGPROBS
 
 Trainer = TypeVar("Trainer")

@@ -17,11 +17,11 @@ from pathlib import Path
 from offpolicy_monitor.client.files.deliver import Choice, Delivery
 from offpolicy_monitor.client.files.follow import Follower
 from offpolicy_monitor.client.files.formats import FORMATS, Format, guessed
-from offpolicy_monitor.client.files.growing import Growing
 from offpolicy_monitor.client.files.post import Poster, body_of
 from offpolicy_monitor.client.files.progress import Progress, size
 from offpolicy_monitor.client.files.record import Record, Unfinished
 from offpolicy_monitor.client.files.state import State
+from offpolicy_monitor.client.files.tail import Tail
 from offpolicy_monitor.client.files.units import SETTLE, Readiness, Unit
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.vocabulary import RUN_NAME
@@ -111,7 +111,7 @@ def replay(options: argparse.Namespace) -> int:
 
 def _deliver_all(delivery: Delivery, units: list[Unit]) -> None:
     if delivery.format.grows:
-        Growing(delivery).deliver(units)
+        Tail(delivery).deliver(units)
         for reason in delivery.waiting.values():
             delivery.spoilt(reason, "and nothing more will come")
         return

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from offpolicy_monitor.client.files.deliver import Delivery
-from offpolicy_monitor.client.files.growing import Growing
 from offpolicy_monitor.client.files.record import Unfinished
+from offpolicy_monitor.client.files.tail import Tail
 from offpolicy_monitor.client.files.units import Readiness, Unit
 
 TOLD_AFTER = 30.0  # seconds that a unit waits before it is mentioned
@@ -22,14 +22,14 @@ class Follower:
 
     def __init__(self, folder: Path, delivery: Delivery, readiness: Readiness) -> None:
         self.folder, self.delivery, self.readiness = folder, delivery, readiness
-        self.growing = Growing(delivery)
+        self.tail = Tail(delivery)
         self.noticed: dict[tuple[str, str], float] = {}
 
     def look(self) -> None:
         """One look: deliver every whole unit, in step order; then forget what is gone."""
         units = self.delivery.format.in_folder(self.folder)
         if self.delivery.format.grows:
-            self.growing.deliver(_present(units))
+            self.tail.deliver(_present(units))
         else:
             for unit in units:
                 self._whole(unit)

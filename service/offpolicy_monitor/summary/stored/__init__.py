@@ -15,7 +15,7 @@ from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.rows import AS_ARRAYS
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.stored import version_1, version_2, version_3
-from offpolicy_monitor.summary.stored.packing import TooLargeError
+from offpolicy_monitor.summary.stored.packed_tree import TooLargeError
 
 #: What reading bytes that are no summary may raise.
 UNREADABLE: Final = (

@@ -10,13 +10,13 @@ import numpy as np
 
 from offpolicy_monitor.summary.histogram import BINS, Counts
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.summary.stored import packing, worst_tree
+from offpolicy_monitor.summary.stored import packed_tree, worst_tree
 from offpolicy_monitor.summary.stored.named import Parts, summary_of
 
 
 def read(stored: bytes) -> StepSummary:
     """Read a summary; any error where the bytes are none."""
-    return from_tree(*packing.unpack(stored))
+    return from_tree(*packed_tree.unpack(stored))
 
 
 def from_tree(tree: Mapping[str, Any], texts: Mapping[str, Any]) -> StepSummary:

@@ -20,7 +20,7 @@ from offpolicy_monitor.summary.rows import Layout
 from offpolicy_monitor.summary.scheme import COUNTS, MAXIMA, MINIMA, REMEMBERED, SUMS, scheme_of
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.stored import columns, worst_columns
-from offpolicy_monitor.summary.stored.packing import TooLargeError
+from offpolicy_monitor.summary.stored.packed_tree import TooLargeError
 from offpolicy_monitor.summary.tables.worst import Worst
 
 #: Columns of a buffer: steps and values of counts, the same of sums, extremes.

@@ -1,0 +1,169 @@
+"""Reads a request body: judged by its headers first, admitted, then read once into a pooled buffer.
+
+Knows HTTP headers and deadlines; nothing of what the bytes mean. The buffer is released when the block ends, so no
+view of the body may outlive it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import Request
+from starlette.types import Message
+
+from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.pipeline.buffers import SMALLEST, BodyBuffer, BufferPool
+from offpolicy_monitor.pipeline.pace import Pace
+from offpolicy_monitor.pipeline.stages import Pipeline
+from offpolicy_monitor.pipeline.turns import Gone
+from offpolicy_monitor.pipeline.values import Body
+from offpolicy_monitor.server.http.problems import FAULT_KEY
+from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.wire.decode import MEDIA_TYPES
+from offpolicy_monitor.wire.encoding import ENCODINGS
+
+# Reserved for a body before its first byte, and how many times what has arrived after it: one that brings nothing costs
+# little, whatever it declares.
+FIRST_PIECE, AHEAD = SMALLEST, 16
+JSON = "application/json"
+
+
+@asynccontextmanager
+async def received(request: Request, pipeline: Pipeline) -> AsyncIterator[Body]:
+    """The body, complete; raises 408, 413, 415 or 503 (and 400 into the void where the client went away)."""
+    settings = pipeline.settings
+    media_type, encoding = _media_type(request), _encoding(request)
+    length = _length(request, settings)
+    first = FIRST_PIECE if length is None else min(length, FIRST_PIECE)
+    arrival = _Arrival(request, settings, length or FIRST_PIECE)
+    async with pipeline.budget.reserve(first, length, arrival.pace) as reservation:
+        buffer = BodyBuffer(pipeline.buffers, first)
+        try:
+            async for piece in arrival.pieces():
+                here = len(buffer) + len(piece)
+                if here > reservation.size:
+                    await reservation.grow(_ahead(here, length, settings))
+                    buffer.reserve(min(reservation.size, length or here))
+                    arrival.pace.length = max(arrival.pace.length, reservation.size)
+                buffer.write(piece)
+            pipeline.metrics.received(encoding.removeprefix("x-"), len(buffer))
+            reservation.shrink(len(buffer))
+            async with _departure(request) as gone:
+                yield Body(buffer.view(), media_type, encoding, gone)
+        finally:
+            buffer.release()
+
+
+def _ahead(here: int, length: int | None, settings: Settings) -> int:
+    """Bytes to hold when so many are here; the buffer of a body of unknown length doubles."""
+    return min(2 * here, settings.max_body_bytes) if length is None else max(here, min(AHEAD * here, length))
+
+
+@asynccontextmanager
+async def _departure(request: Request) -> AsyncIterator[Gone]:
+    """A future that is done when the client goes away, which after a complete body is all that it can still say."""
+    gone: Gone = asyncio.get_running_loop().create_future()
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        gone.set_result(None)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield gone
+    finally:
+        watching.cancel()
+
+
+def _media_type(request: Request) -> str:
+    """The media type, refused before the body is read where nothing here reads it."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in MEDIA_TYPES:
+        message = f"must be one of {', '.join(MEDIA_TYPES)}"
+        raise Refusal.of_field(415, "unsupported-media-type", "Content-Type", message)
+    return media_type
+
+
+def _encoding(request: Request) -> str:
+    encoding = request.headers.get("content-encoding", "").strip().lower() or "identity"
+    if encoding != "identity" and encoding not in ENCODINGS:
+        message = f"must be one of identity, {', '.join(ENCODINGS)}, and only one"
+        raise Refusal.of_field(415, "unsupported-encoding", "Content-Encoding", message)
+    return encoding
+
+
+def _length(request: Request, settings: Settings) -> int | None:
+    """Content-Length, refused where it is over the limit before a byte is read; None for a chunked body."""
+    sent = request.headers.get("content-length")
+    if sent is None:
+        return None
+    if not sent.isascii() or not sent.isdigit():
+        raise Refusal.of_field(400, "content-length", "Content-Length", "is not a number of bytes")
+    if int(sent) > settings.max_body_bytes:
+        raise _too_large(int(sent), settings)
+    return int(sent)
+
+
+def _too_large(size: int, settings: Settings) -> Refusal:
+    limit = settings.max_body_bytes
+    return Refusal.over_limit(413, "too-large", "body", f"{size} bytes", limit, settings.variable("max_body_bytes"))
+
+
+async def read_small(request: Request, settings: Settings) -> bytes:
+    """A short JSON body in one piece: 415 for another media type, 413 past SMALL bytes, 408 past the deadline."""
+    if request.headers.get("content-type", JSON).partition(";")[0].strip().lower() != JSON:
+        raise Refusal.of_field(415, "unsupported-media-type", "Content-Type", f"must be {JSON}")
+    buffer = BodyBuffer(BufferPool(0), SMALLEST)
+    async for piece in _Arrival(request, settings.model_copy(update={"max_body_bytes": SMALLEST}), SMALLEST).pieces():
+        buffer.write(piece)
+    return bytes(buffer.view())
+
+
+class _Arrival:
+    """Waits for the pieces of one body; what counts is the time spent waiting for the client, not for room."""
+
+    def __init__(self, request: Request, settings: Settings, length: int) -> None:
+        self._request, self._settings = request, settings
+        self.pace = Pace(length, settings.body_timeout)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body in the pieces that arrive. Refusal 408 past either deadline, 413 over the limit, 400 on a cut, and
+        what the connection has against the rest."""
+        more = True
+        while more:
+            message = await self._next()
+            if fault := self._request.scope.get(FAULT_KEY):
+                raise fault
+            if message["type"] == "http.disconnect":
+                raise Refusal(400, "client-disconnected", "the connection ended before the body did")
+            piece, more = message.get("body", b""), message.get("more_body", False)
+            self.pace.received += len(piece)
+            if self.pace.received > self._settings.max_body_bytes:
+                raise _too_large(self.pace.received, self._settings)
+            yield piece
+
+    async def _next(self) -> Message:
+        idle, left = self._settings.body_idle_timeout, self._settings.body_timeout - self.pace.waited
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(min(idle, left)) as deadline:
+                with self.pace.waiting(lambda: deadline.reschedule(loop.time())):
+                    return await self._request.receive()
+        except TimeoutError:
+            raise self._late("body_idle_timeout" if idle < left else "body_timeout") from None
+
+    def _late(self, name: str) -> Refusal:
+        if self.pace.is_cut_off:
+            return self._too_slow()
+        what = "no more of the body arrived" if name == "body_idle_timeout" else "the body did not arrive"
+        seconds, variable = getattr(self._settings, name), self._settings.variable(name)
+        return Refusal(408, "body-timeout", f"{what} within {seconds:g} s; {variable} sets the limit")
+
+    def _too_slow(self) -> Refusal:
+        seconds, variable = self._settings.body_timeout, self._settings.variable("body_timeout")
+        detail = (
+            f"at its pace the body would not arrive within {seconds:g} s ({variable}), and others wait for its room; "
+            f"{self._settings.variable('inflight_bytes')} makes more"
+        )
+        return Refusal(408, "body-timeout", detail)

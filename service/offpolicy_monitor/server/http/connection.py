@@ -1,0 +1,203 @@
+"""The HTTP protocol with the bounds that uvicorn leaves open: of a head, of trailers, of what is pipelined, and of how
+long a client may take to send the one and to read its answer.
+
+httptools accepts a head or trailers of any size and waits for ever. Bodies have their own limits (`server.http.body`).
+"""
+
+import asyncio
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from offpolicy_monitor.errors import Problem, Refusal, Unavailable
+from offpolicy_monitor.server.http.pieces import Answering
+from offpolicy_monitor.server.http.problems import FAULT_KEY, response_to
+from offpolicy_monitor.server.http.room import TAKER_KEY, Taker
+from offpolicy_monitor.server.http.transport import BoundedFlow, BoundedTransport
+
+MAX_HEAD_BYTES: Final = 64 * 1024
+MAX_TRAILER_BYTES: Final = 8 * 1024
+HEAD_TIMEOUT: Final = 20.0
+#: Bytes parsed at a time: what a client has pipelined beyond them is kept as it came until there is nothing to answer.
+PIECE: Final = 16 * 1024
+NOTHING: Final = memoryview(b"")
+
+#: Kind and detail of what a connection is refused for.
+HEAD_TOO_LARGE: Final = (431, "head-too-large", f"the request line and headers are over {MAX_HEAD_BYTES} bytes")
+TRAILERS_TOO_LARGE: Final = (431, "trailers-too-large", f"the trailers are over {MAX_TRAILER_BYTES} bytes")
+NOT_HTTP: Final = (400, "not-http", "what arrived is not HTTP/1.1")
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Answers 431 to a head over MAX_HEAD_BYTES and to trailers over MAX_TRAILER_BYTES, and ends the connection.
+
+    It ends as well where a head takes longer than HEAD_TIMEOUT seconds, where the answer comes before the body's end,
+    and where the client takes nothing of its answer for `write_timeout` seconds. Of more than `most` connections those
+    that are idle end, the longest first.
+    """
+
+    def __init__(self, *arguments: Any, write_timeout: float, most: int = 1 << 30, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._write_timeout, self._most = write_timeout, most
+        self._idle_since = self.loop.time()
+        self._unread = NOTHING
+        self._in_head = self._refused = False
+        #: Bytes parsed since there was last a piece of a body, or a head or a message complete.
+        self._idle_bytes = 0
+        self._head_deadline: asyncio.TimerHandle | None = None
+        self._write_deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first head."""
+        self._bounded = BoundedTransport(transport, self.loop, self._write_timeout, self._is_cut_short)
+        self._taker = Taker(self._bounded.abort)
+        super().connection_made(self._bounded)
+        self.flow = self._flow = BoundedFlow(self._bounded)
+        self._await_head()
+        if len(self.connections) > self._most:
+            self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._unread = NOTHING
+        self._head_ended()
+        self._taken()
+        self._bounded.forget()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse it, unless requests that came before are still to be answered; after the end, forget it."""
+        if self._refused or self.transport.is_closing():
+            self._bounded.drop(len(data))
+            return
+        self._unread = memoryview(bytes(self._unread) + data if self._unread else data)
+        self._parse()
+
+    def on_response_complete(self) -> None:
+        """Go on with what was pipelined."""
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
+        self._parse()
+
+    def _parse(self) -> None:
+        while self._unread and not self.pipeline and not self.transport.is_closing():
+            piece, self._unread = self._unread[:PIECE], self._unread[PIECE:]
+            self._idle_bytes += len(piece)
+            super().data_received(piece)  # type: ignore[arg-type]  # the parser takes any buffer
+            if self._idle_bytes > (MAX_HEAD_BYTES if self._in_head else MAX_TRAILER_BYTES):
+                self._refuse_the_rest(Refusal(*(TRAILERS_TOO_LARGE if self._in_body() else HEAD_TOO_LARGE)))
+        if self._unread or self._refused:
+            self._flow.hold()
+        else:
+            self._flow.let_go()
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        self._in_head, self._idle_bytes = True, 0
+        if self._head_deadline is None:
+            self._await_head()
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; trailers are not headers, and nobody here wants them."""
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Judge the head, then let the application answer."""
+        self._head_ended()
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > MAX_HEAD_BYTES:
+            self.url = b"/"  # a longer one cannot be parsed
+            self.scope[FAULT_KEY] = Refusal(*HEAD_TOO_LARGE)  # type: ignore[literal-required]
+        self.scope[TAKER_KEY] = self._taker  # type: ignore[typeddict-unknown-key]
+        self.app = answering = Answering(self.config.loaded_app)
+        super().on_headers_complete()
+        answering.cycle = self.cycle
+
+    def on_body(self, body: bytes) -> None:
+        """The body goes on."""
+        self._idle_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The next byte begins another request."""
+        self._idle_bytes = 0
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """The client has not taken what was written; it has `write_timeout` seconds."""
+        super().pause_writing()
+        self._taker.stops()
+        if self._write_deadline is None:
+            self._write_deadline = self.loop.call_later(self._write_timeout, self._bounded.abort)
+
+    def resume_writing(self) -> None:
+        """The client has taken it."""
+        self._taken()
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """What cannot be parsed is refused like everything else."""
+        self._refuse_the_rest(Refusal(*NOT_HTTP))
+
+    def _refuse_the_rest(self, refusal: Problem) -> None:
+        """Read no more of this connection; an answer that is under way is still given, a body's reader learns why."""
+        self._unread, self._refused = NOTHING, True
+        self._flow.hold()
+        if self.cycle is None or self.cycle.response_complete:
+            self._answer_and_close(refusal)
+            return
+        self.cycle.keep_alive = False
+        if self._in_body():
+            self.cycle.scope[FAULT_KEY] = refusal  # type: ignore[literal-required]
+            self.cycle.message_event.set()
+
+    def _make_room(self) -> None:
+        """End the connection that has been idle for longest; where all are at work, this one."""
+        idle = [other for other in self.connections if isinstance(other, BoundedProtocol) and other._is_idle(self)]
+        if idle:
+            min(idle, key=lambda other: other._idle_since).transport.abort()
+        else:
+            self._refuse_the_rest(Unavailable(503, "too-many-connections", f"all {self._most} connections are at work"))
+
+    def _is_idle(self, newest: "BoundedProtocol") -> bool:
+        at_work = self.cycle is not None and not self.cycle.response_complete
+        return self is not newest and not at_work and not self.transport.is_closing()
+
+    def _answer_and_close(self, refusal: Problem) -> None:
+        """Answer a request that never became one."""
+        response = response_to(refusal)
+        head = b"".join(b"%s: %s\r\n" % header for header in response.raw_headers)
+        status = b"HTTP/1.1 %d %s\r\n" % (response.status_code, refusal.status.phrase.encode())
+        self.transport.write(status + head + b"connection: close\r\n\r\n" + bytes(response.body))
+        self.transport.close()
+
+    def _is_cut_short(self) -> bool:
+        """Whether the client may be in the middle of a request."""
+        return self._in_head or self._refused or self._in_body()
+
+    def _in_body(self) -> bool:
+        return not self._in_head and self.cycle is not None and self.cycle.more_body
+
+    def _await_head(self) -> None:
+        self._head_deadline = self.loop.call_later(HEAD_TIMEOUT, self._head_late)
+
+    def _head_ended(self) -> None:
+        self._in_head = False
+        if self._head_deadline is not None:
+            self._head_deadline.cancel()
+            self._head_deadline = None
+
+    def _head_late(self) -> None:
+        if self.pipeline:
+            self._await_head()  # it is not read further before those in front of it are answered
+            return
+        self._head_deadline = None
+        self.transport.close()
+
+    def _taken(self) -> None:
+        self._taker.goes_on()
+        if self._write_deadline is not None:
+            self._write_deadline.cancel()
+            self._write_deadline = None

@@ -1,0 +1,77 @@
+"""RulesJudge: the rules of alerts as the judge that the store asks. The one place that knows both.
+
+It turns a run's row into the terms it is judged by, and rows of alerts into episodes and back.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from offpolicy_monitor.alerts import RULES, Episode, History, Rule, Terms, Timing, of_all, paths_of
+from offpolicy_monitor.alerts.judge import judge_steps, judge_timing, shown
+from offpolicy_monitor.methods import PRESETS, MethodRow, restored
+from offpolicy_monitor.store.rows.held import HeldRun
+from offpolicy_monitor.store.write.histories import RunHistory
+
+FIELDS: Final = tuple(Episode.__dataclass_fields__)
+
+
+@dataclass(frozen=True)
+class RulesJudge:
+    """Implements store.write.judge.Judge: `rules` on steps, and those on the wall clock."""
+
+    rules: Sequence[Rule] = RULES
+
+    @cached_property
+    def paths(self) -> Sequence[str]:
+        """The figures that the rules look at."""
+        return paths_of(self.rules)
+
+    @cached_property
+    def of_all(self) -> Collection[str]:
+        """Those of them that are of all gradient steps."""
+        return of_all(self.paths)
+
+    def steps(
+        self, run: HeldRun, history: RunHistory, before: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[dict[str, Any]], list[Mapping[str, Any]]]:
+        """Judge the newest step; episodes of rules on the wall clock remain as they are."""
+        open_ = [_episode(row) for row in before]
+        states, after = judge_steps(History(history.steps, history.columns), terms_of(run), open_, self.rules)
+        return [shown(state) for state in states], _rows({state.rule.name for state in states}, open_, after.values())
+
+    def timing(
+        self,
+        run: HeldRun,
+        step_seconds: float | None,
+        silence: float,
+        open_for: float | None,
+        before: Sequence[Mapping[str, Any]],
+    ) -> list[Mapping[str, Any]]:
+        """Judge by the wall clock; episodes of rules on steps remain as they are."""
+        open_ = [_episode(row) for row in before]
+        names, after = judge_timing(Timing(step_seconds, silence, open_for), terms_of(run), open_)
+        return _rows(names, open_, after.values())
+
+
+def terms_of(run: HeldRun) -> Terms:
+    """What the run is judged by."""
+    return Terms(run.profile, correction_kind(run.correction, run.methods), run.overrides or {})
+
+
+def correction_kind(name: str | None, chosen: Sequence[Mapping[str, Any]] | None) -> str | None:
+    """The kind of the method row of this name among those that run; None where there is none."""
+    rows: Sequence[MethodRow] = PRESETS if chosen is None else restored(chosen)
+    row = next((row for row in rows if row.name == name), None)
+    return None if row is None else row.method.kind(row.level)
+
+
+def _episode(row: Mapping[str, Any]) -> Episode:
+    return Episode(**{name: row[name] for name in FIELDS})
+
+
+def _rows(judged: set[str], before: Iterable[Episode], after: Iterable[Episode]) -> list[Mapping[str, Any]]:
+    """The episodes that remain: what was judged, and those of other rules as they were."""
+    others = [episode for episode in before if episode.alert not in judged]
+    return [asdict(episode) for episode in (*others, *after)]

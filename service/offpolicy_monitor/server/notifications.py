@@ -1,0 +1,50 @@
+"""AlertsToTell: what the store knows of alerts, with what their rules say, as the notifier asks for it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from offpolicy_monitor import notify
+from offpolicy_monitor.exposition.process import ProcessMetrics
+from offpolicy_monitor.server.http.answers import explained
+from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.store import Leader, Store
+
+#: How often the store is looked at for alerts to tell, seconds.
+LOOK_SECONDS = 5.0
+
+
+class AlertsToTell:
+    """Implements notify.AlertSource."""
+
+    def __init__(self, store: Store, public_url: str) -> None:
+        self._store, self._public_url = store, public_url
+        self.mark_told = store.mark_told
+
+    def untold(self, limit: int) -> list[notify.Alert]:
+        """Alerts whose state has not been told, the oldest first."""
+        return [self._in_words(row) for row in self._store.untold(limit)]
+
+    def firing(self, resolved_since: float) -> list[notify.Alert]:
+        """Active alerts, and those resolved since then (unix seconds)."""
+        return [self._in_words(row) for row in self._store.firing(resolved_since)]
+
+    def _in_words(self, row: Mapping[str, Any]) -> notify.Alert:
+        return {**row, **explained(row["alert"], self._public_url)}
+
+
+def notifier(settings: Settings, store: Store, metrics: ProcessMetrics, leader: Leader) -> notify.Notifier:
+    """Tells the targets of the settings while this process leads; none of them, nothing to do.
+
+    What another process stored wakes nobody here, so the store is looked at often.
+    """
+    secret = None if settings.webhook_secret is None else settings.webhook_secret.get_secret_value()
+    targets = notify.targets(
+        settings.public_url, settings.webhook_url, secret, settings.alertmanager_urls, settings.notify_interval
+    )
+    return notify.Notifier(
+        AlertsToTell(store, settings.public_url),
+        targets,
+        count=metrics.notified,
+        interval=LOOK_SECONDS,
+        may_tell=leader.leads,
+    )

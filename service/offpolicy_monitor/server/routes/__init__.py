@@ -1,0 +1,1 @@
+"""Routes, each module named by what it answers. What they share of HTTP is in `server.http`."""

@@ -1,0 +1,132 @@
+"""What PATCH may change of a run, and how its small JSON body is read."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic.config import JsonDict
+
+from offpolicy_monitor.alerts import RULES, SEVERITIES, WALL_CLOCK_RULES
+from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Refusal, quotable, quoted
+from offpolicy_monitor.methods import PRESETS, parse_selection
+from offpolicy_monitor.server.http.body import read_small
+from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.wire.schema import MAX_LABELS, Text
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Profile = Literal["dense_bf16", "moe_bf16", "fp8", "fp4", "bitwise"]
+EXAMPLE: Final[JsonDict] = {"methods": ["opsm", "tis_token", {"name": "tight", "method": "opsm", "delta": 0.001}]}
+
+#: What an entry may hold is the catalogue's business; here it is described, and read by `parse_selection`.
+MethodEntry = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "enum": [preset.name for preset in PRESETS]},
+                {"type": "object", "required": ["method"], "description": "A row as in /v1/evaluate."},
+            ]
+        }
+    ),
+]
+
+
+class RuleChanges(BaseModel):
+    """What a run has of its own for one rule; null for a threshold is no such severity. What is left out stays."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    enabled: bool = Field(True, description="Whether the run wants this rule.")
+    steps: int = Field(1, ge=1, le=1000, description="Breaching steps in a row that make an alert.")
+    info: Finite | None = None
+    warning: Finite | None = None
+    critical: Finite | None = None
+
+
+class RunChanges(BaseModel):
+    """The fields to change; those left out stay. `labels` replaces all labels."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [EXAMPLE]})
+
+    profile: Profile = Field("dense_bf16", description="What is normal for this run: the thresholds follow from it.")
+    labels: Annotated[dict[Text, Text], Field(max_length=MAX_LABELS)] = Field({}, description="At most 8 pairs.")
+    methods: list[MethodEntry] | None = Field(
+        None, description="What runs on every batch from now on: names of presets, and rows; null for the default ones."
+    )
+    correction: str | None = Field(
+        None, description="Name of the row that the trainer really uses: rules on masks look at it. Null: not known."
+    )
+    alerts: dict[str, RuleChanges] = Field({}, description="Thresholds of this run's own, by rule; replaces all.")
+    finished: bool = Field(False, description="The run is over: its alerts are resolved. A later batch reopens it.")
+
+    def given(self) -> dict[str, Any]:
+        """The fields that were sent, by the names of Store.update_run."""
+        sent = self.model_dump(exclude_unset=True)
+        return {"overrides" if name == "alerts" else name: value for name, value in sent.items()}
+
+
+async def read_changes(request: Request, settings: Settings) -> RunChanges:
+    """The body of a PATCH; Refusal 400 where it is no JSON, 422 naming each field at fault."""
+    body = await read_small(request, settings)
+    try:
+        changes = RunChanges.model_validate_json(body)
+    except ValidationError as error:
+        raise _refusal(error) from error
+    for text in (*changes.labels.keys(), *changes.labels.values()):
+        if len(text) > settings.max_label_length:
+            limit, variable = settings.max_label_length, settings.variable("max_label_length")
+            raise Refusal.over_limit(422, "over-limit", "labels", len(text), limit, variable)
+    for rule, change in changes.alerts.items():
+        _check_rule(rule, change)
+    if changes.methods is not None:
+        return changes.model_copy(update={"methods": _definitions(changes.methods, settings)})
+    return changes
+
+
+def check_correction(name: str | None, chosen: Sequence[Mapping[str, Any]] | None) -> None:
+    """Refusal 422 where no row of this name runs; `chosen` are the run's rows, None for the default ones."""
+    rows = [preset.name for preset in PRESETS] if chosen is None else [row["name"] for row in chosen]
+    if name is not None and name not in rows:
+        raise Refusal.of_field(
+            422, "invalid-field", "correction", f"{quoted(name)} is not among the rows: {', '.join(rows)}"
+        )
+
+
+def _check_rule(name: str, change: RuleChanges) -> None:
+    rule = next((rule for rule in (*RULES, *WALL_CLOCK_RULES) if rule.name == name), None)
+    if rule is None:
+        names = ", ".join(rule.name for rule in (*RULES, *WALL_CLOCK_RULES))
+        raise Refusal.of_field(422, "invalid-field", f"alerts.{quotable(name)}", f"is no rule; rules: {names}")
+    for severity in SEVERITIES:
+        if severity in change.model_fields_set and severity not in rule.severities:
+            message = f"{name} has no such severity; it has {', '.join(rule.severities)}"
+            raise Refusal.of_field(422, "invalid-field", f"alerts.{name}.{severity}", message)
+
+
+def with_methods_in_effect(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A run with all its method rows in full, and whether they are the default ones."""
+    default = run["methods"] is None
+    rows = [preset.definition for preset in PRESETS] if default else run["methods"]
+    return {**run, "methods": rows, "default_methods": default}
+
+
+def _definitions(entries: list[Any], settings: Settings) -> list[dict[str, Any]]:
+    limit, variable = settings.max_run_methods, settings.variable("max_run_methods")
+    if len(entries) > limit:
+        raise Refusal.over_limit(422, "over-limit", "methods", len(entries), limit, variable)
+    return [row.definition for row in parse_selection(entries)]
+
+
+def _refusal(error: ValidationError) -> Refusal:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    if any(item["type"] == "json_invalid" for item in found):
+        return Refusal(400, "malformed-body", "the body is not valid JSON")
+    errors = [FieldError(_field(item["loc"]), item["msg"]) for item in found[:MAX_ERRORS]]
+    return Refusal(422, "invalid-field", "; ".join(f"{e.field}: {e.message}" for e in errors), errors)
+
+
+def _field(place: tuple[int | str, ...]) -> str:
+    """The field at fault; inside the run's own thresholds the path to it, for the rest its name."""
+    parts = [quotable(str(part)) for part in place] or ["body"]
+    return ".".join(parts) if parts[0] == "alerts" else parts[0]

@@ -1,0 +1,33 @@
+"""GET /v1/runs/{run}/diagnosis: what the mismatch of a range of steps looks like, best guess first.
+
+Joins the store's summaries with the diagnosis package, which does the thinking. Knows no SQL.
+"""
+
+from typing import Any, Final
+
+from fastapi import Request
+
+from offpolicy_monitor.diagnosis import collect, diagnose
+from offpolicy_monitor.server import models, openapi, services
+from offpolicy_monitor.server.http.parameters import First, KnownRun, Last
+from offpolicy_monitor.server.http.threads import store_router
+
+#: The newest steps of the range that are looked at.
+MOST_STEPS: Final = 50
+
+router = store_router()
+
+
+@router.get(
+    "/runs/{run}/diagnosis",
+    summary="What causes the mismatch",
+    responses=openapi.answers(models.Diagnosis, "Hypotheses, best first.", 404),
+)
+def get_diagnosis(run: KnownRun, request: Request, first: First = None, last: Last = None) -> dict[str, Any]:
+    """Of the newest 50 steps in the range that count, merged; `steps` names the first and the last of them."""
+    store = services.of(request).store
+    bitwise = store.run(run)["profile"] == "bitwise"
+    found = store.summaries(run, first, last, MOST_STEPS)
+    evidence = collect([summary for _, _, summary in found])
+    steps = [found[0][0], found[-1][0]] if found else []
+    return {"hypotheses": diagnose(evidence, bitwise), "steps": steps}

@@ -1,0 +1,136 @@
+"""GET (and PATCH, DELETE) under /v1/runs: what is stored, as it is stored.
+
+Plain functions that run in threads, since the store is synchronous; writes take their turn with the writer. Shapes are
+those of protocol.md. Knows no SQL.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import Query, Request, Response
+
+from offpolicy_monitor.server import models, openapi, services
+from offpolicy_monitor.server.http.answers import json_response, render
+from offpolicy_monitor.server.http.parameters import Cursor, First, KnownRun, Last, Limit, Minibatch, StepNumber
+from offpolicy_monitor.server.http.threads import store_router
+from offpolicy_monitor.server.routes.changes import RunChanges, check_correction, read_changes, with_methods_in_effect
+from offpolicy_monitor.store import Store
+from offpolicy_monitor.store.rows.cursors import Page
+
+#: Bytes of JSON after which a page of steps ends, and how many rows are in memory as more than their bytes.
+PAGE_BYTES, ROWS_AT_A_TIME = 4 << 20, 20
+
+By = Annotated[Literal["step", "minibatch"], Query(description="One row a training step, or one a gradient step.")]
+Field = Annotated[str, Query(max_length=200, description="Path of a figure: `gaps.mismatch.k3`.")]
+Points = Annotated[int, Query(ge=1, le=10_000, description="Most points; more steps are thinned out evenly.")]
+
+router = store_router()
+
+
+@router.get("/runs", summary="Runs, newest first", responses=openapi.answers(models.Runs, "A page of runs."))
+def list_runs(request: Request, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
+    """With last step, state and verdict."""
+    page = services.of(request).store.runs(limit, cursor)
+    return {"runs": page.rows, "next_cursor": page.next_cursor}
+
+
+@router.get("/runs/{run}", summary="One run", responses=openapi.answers(models.Run, "The run.", 404))
+def get_run(run: KnownRun, request: Request) -> dict[str, Any]:
+    """Profile, labels, method rows, last step, state and verdict."""
+    return with_methods_in_effect(services.of(request).store.run(run))
+
+
+@router.patch(
+    "/runs/{run}",
+    summary="Change what is a run's own: profile, labels, method rows, thresholds",
+    responses=openapi.answers(models.Run, "The run as it is now.", 400, 404, 413, 415),
+    openapi_extra=openapi.changes_body(RunChanges),
+)
+async def patch_run(run: KnownRun, request: Request) -> Response:
+    """Fields that are not sent stay; the others are replaced as a whole, and the run is judged anew.
+
+    Batches posted after the answer run the new rows; what is stored stays as it was measured.
+    """
+    parts = services.of(request)
+    changes = await read_changes(request, parts.settings)
+    row = await parts.pipeline.writer.call(lambda: _changed(parts.store, run, changes))
+    return json_response(with_methods_in_effect(row))
+
+
+def _changed(store: Store, run: str, changes: RunChanges) -> dict[str, Any]:
+    given = changes.given()
+    if "correction" in given:
+        check_correction(given["correction"], given["methods"] if "methods" in given else store.methods(run))
+    return store.update_run(run, **given)
+
+
+@router.delete(
+    "/runs/{run}",
+    summary="Delete a run with its history",
+    status_code=204,
+    responses=openapi.problems(404, 422, 503),
+)
+async def delete_run(run: KnownRun, request: Request) -> Response:
+    """Its shards, steps and figures go with it; a later batch of that name begins a new run."""
+    parts = services.of(request)
+    # Before the store is asked: a run of which only first halves came is not stored, and has halves to forget.
+    parts.pipeline.halves.forget(run)
+    await parts.pipeline.writer.call(lambda: parts.store.delete_run(run))
+    parts.pipeline.counters.forget(run)
+    return Response(status_code=204)
+
+
+@router.get(
+    "/runs/{run}/steps",
+    summary="Merged steps in order",
+    responses=openapi.answers(models.Steps, "A page of steps.", 404),
+)
+def list_steps(
+    run: KnownRun,
+    request: Request,
+    first: First = None,
+    last: Last = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    by: By = "step",
+) -> dict[str, Any]:
+    """By step: the last gradient step of each training step. A page ends after some 4 MiB, whatever the limit."""
+    store = services.of(request).store
+    rows, following = _rendered(lambda most, at: store.steps(run, first, last, most, at, by), limit, cursor)
+    return {"steps": rows, "next_cursor": following}
+
+
+def _rendered(
+    read: Callable[[int, str | None], Page], limit: int, cursor: str | None
+) -> tuple[list[orjson.Fragment], str | None]:
+    """Up to `limit` rows from the cursor on as JSON, few at a time, and the next cursor; no more after PAGE_BYTES."""
+    rows: list[bytes] = []
+    while True:
+        page = read(min(ROWS_AT_A_TIME, limit - len(rows)), cursor)
+        rows += map(render, page.rows)
+        cursor = page.next_cursor
+        if cursor is None or len(rows) >= limit or sum(map(len, rows)) >= PAGE_BYTES:
+            return list(map(orjson.Fragment, rows)), cursor
+
+
+@router.get(
+    "/runs/{run}/steps/{step}",
+    summary="One merged gradient step",
+    responses=openapi.answers(models.Step, "The step.", 404),
+)
+def get_step(run: KnownRun, step: StepNumber, request: Request, minibatch: Minibatch = None) -> dict[str, Any]:
+    """The merge of what has arrived, also while shards are missing."""
+    return services.of(request).store.step(run, step, minibatch)
+
+
+@router.get(
+    "/runs/{run}/series",
+    summary="One figure over the steps",
+    responses=openapi.answers(models.Series, "Columns of equal length.", 404),
+)
+def get_series(
+    run: KnownRun, request: Request, field: Field, first: First = None, last: Last = None, points: Points = 1000
+) -> dict[str, Any]:
+    """Columns for plotting; null where a step lacks the figure."""
+    return services.of(request).store.series(run, field, first, last, points)

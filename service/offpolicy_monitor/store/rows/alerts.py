@@ -1,0 +1,149 @@
+"""Alerts: one row a breach of one severity of a rule, from pending to active to resolved; written, listed and told.
+
+Every function takes the caller's connection. What a rule is, is not known here: rows go by names.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, Select, bindparam, delete, insert, or_, select, update
+
+from offpolicy_monitor.store.rows.cursors import Page, cut, decode_cursor, encode_cursor
+from offpolicy_monitor.store.rows.runs import run_id
+from offpolicy_monitor.store.rows.tables import ACTIVE, PENDING, RESOLVED, alerts, runs
+
+#: What a judgement decides of an episode.
+EPISODE: Final = ("alert", "severity", "state", "since_step", "last_step", "breach_steps", "value", "threshold")
+Episode = Mapping[str, Any]
+
+
+def open_alerts(connection: Connection, run_ids: Iterable[int]) -> dict[int, list[dict[str, Any]]]:
+    """The alerts of these runs that are not over, by run id, in the order they began."""
+    wanted = list(run_ids)
+    found: dict[int, list[dict[str, Any]]] = {run: [] for run in wanted}
+    for row in connection.execute(_OPEN, {"wanted": wanted}).mappings():
+        found[row["run_id"]].append(dict(row))
+    return found
+
+
+def open_alerts_of(connection: Connection, run: str) -> list[dict[str, Any]]:
+    """The alerts of one run that are not over; none where there is no such run any more."""
+    found = open_alerts(connection, connection.scalars(select(runs.c.id).where(runs.c.name == run)))
+    return next(iter(found.values()), [])
+
+
+def save(
+    connection: Connection, run: int, before: Iterable[Mapping[str, Any]], after: Iterable[Episode], now: float
+) -> bool:
+    """Bring a run's open alerts from `before` (rows) to `after`; one that `after` lacks came to nothing and goes.
+
+    Answers whether anything has changed.
+    """
+    known = {(row["alert"], row["severity"]): row for row in before}
+    wanted = {(episode["alert"], episode["severity"]): episode for episode in after}
+    gone = [row["id"] for key, row in known.items() if key not in wanted]
+    if gone:
+        connection.execute(delete(alerts).where(alerts.c.id.in_(gone)))
+    new = [_entered(run, wanted[key], now) for key in wanted if key not in known]
+    if new:
+        connection.execute(insert(alerts), new)
+    changed = [
+        (row, wanted[key])
+        for key, row in known.items()
+        if key in wanted and any(row[name] != wanted[key][name] for name in EPISODE)
+    ]
+    for row, episode in changed:
+        connection.execute(update(alerts).where(alerts.c.id == row["id"]).values(_changed(row, episode, now)))
+    return bool(gone or new or changed)
+
+
+def end_all(connection: Connection, run: int, now: float) -> None:
+    """A run is over: what was active is resolved, what was pending goes."""
+    of_run = alerts.c.run_id == run
+    connection.execute(delete(alerts).where(of_run, alerts.c.state == PENDING))
+    ended = {"state": RESOLVED, "resolved_at": now}
+    connection.execute(update(alerts).where(of_run, alerts.c.state == ACTIVE).values(ended))
+
+
+def list_alerts(connection: Connection, run: str | None, states: Sequence[str], limit: int, cursor: str | None) -> Page:
+    """Alerts of one run or of all, in these states, the newest first."""
+    query = _rows().where(alerts.c.state.in_(states)).order_by(alerts.c.id.desc()).limit(limit + 1)
+    if run is not None:
+        query = query.where(alerts.c.run_id == run_id(connection, run))
+    if cursor is not None:
+        query = query.where(alerts.c.id < decode_cursor(cursor, 1)[0])
+    rows, more = cut(connection.execute(query).mappings().all(), limit)
+    return Page([dict(row) for row in rows], encode_cursor(rows[-1]["id"]) if more else None)
+
+
+def untold(connection: Connection, limit: int, since: float) -> list[dict[str, Any]]:
+    """Alerts whose state has not been told, the oldest first; none that was over before `since` (unix seconds).
+
+    A warning is left out while the critical alert of the same rule and run is active: one page a problem.
+    """
+    worse = alerts.alias()
+    muted = (
+        select(worse.c.id)
+        .where(worse.c.run_id == alerts.c.run_id, worse.c.alert == alerts.c.alert, worse.c.state == ACTIVE)
+        .where(worse.c.severity == "critical", alerts.c.severity != "critical", alerts.c.state == ACTIVE)
+        .exists()
+    )
+    # One that was muted for as long as it was active has nothing to take back.
+    never_told = (alerts.c.state == RESOLVED) & alerts.c.told.is_(None) & _had_worse()
+    news = or_(alerts.c.told.is_(None), alerts.c.told != alerts.c.state)
+    recent = or_(alerts.c.state == ACTIVE, alerts.c.resolved_at >= since)
+    query = _rows().where(alerts.c.state.in_((ACTIVE, RESOLVED)), recent, news, ~muted, ~never_told)
+    return [dict(row) for row in connection.execute(query.order_by(alerts.c.id).limit(limit)).mappings()]
+
+
+def mark_told(connection: Connection, alert: int, state: str) -> None:
+    """Remember that this state of an alert has been told; one that was told as resolved meanwhile stays so."""
+    later = (alerts.c.told == RESOLVED) & (alerts.c.state == RESOLVED)
+    connection.execute(
+        update(alerts).where(alerts.c.id == alert, or_(alerts.c.told.is_(None), ~later)).values(told=state)
+    )
+
+
+def firing(connection: Connection, resolved_since: float) -> list[dict[str, Any]]:
+    """Alerts that are active, and those resolved since then (unix seconds), the oldest first."""
+    lately = (alerts.c.state == RESOLVED) & (alerts.c.resolved_at >= resolved_since)
+    query = _rows().where(or_(alerts.c.state == ACTIVE, lately)).order_by(alerts.c.id)
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def _rows() -> Select[Any]:
+    return select(alerts, runs.c.name.label("run"), runs.c.profile).join(runs, runs.c.id == alerts.c.run_id)
+
+
+# Made once: putting a statement together takes as long as running it.
+_OPEN: Final = (
+    _rows()
+    .where(alerts.c.run_id.in_(bindparam("wanted", expanding=True)), alerts.c.state.in_((PENDING, ACTIVE)))
+    .order_by(alerts.c.id)
+)
+
+
+def _had_worse() -> Any:
+    """Whether a critical alert of the same rule and run was active for as long as this one."""
+    worse = alerts.alias()
+    over = or_(worse.c.resolved_at.is_(None), worse.c.resolved_at >= alerts.c.resolved_at)
+    same = (worse.c.run_id == alerts.c.run_id) & (worse.c.alert == alerts.c.alert) & (worse.c.severity == "critical")
+    return (
+        select(worse.c.id)
+        .where(same, alerts.c.severity != "critical", worse.c.active_at <= alerts.c.active_at, over)
+        .exists()
+    )
+
+
+def _entered(run: int, episode: Episode, now: float) -> dict[str, Any]:
+    values = {name: episode[name] for name in EPISODE}
+    return {**values, "run_id": run, "started_at": now, "active_at": now if episode["state"] == ACTIVE else None}
+
+
+def _changed(row: Mapping[str, Any], episode: Episode, now: float) -> dict[str, Any]:
+    values = {name: episode[name] for name in EPISODE}
+    if episode["state"] == ACTIVE and row["active_at"] is None:
+        values["active_at"] = now
+    if episode["state"] == RESOLVED:
+        values["resolved_at"] = now
+    return values

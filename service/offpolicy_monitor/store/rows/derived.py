@@ -1,0 +1,88 @@
+"""Figures of steps as they are read: derived from the step's summary, or as they were stored where it has none.
+
+A step keeps its summary and no figures until its summary goes into a block (store.write.settle); an older release
+stored the figures of every step. Of a step that is thin (store.write.thin) the headline figures are left. What was
+derived lately is kept: pages and scrapes ask for the newest step again and again.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import Connection, case
+
+from offpolicy_monitor.figures import HEADLINE, at, from_headline
+from offpolicy_monitor.store.rows import headlines
+from offpolicy_monitor.store.rows.codec import pack, unpack
+from offpolicy_monitor.store.rows.tables import steps
+from offpolicy_monitor.summary import stored
+from offpolicy_monitor.summary.step import DETAILS, StepSummary
+
+#: Steps whose figures are kept as JSON, some 50 KB each with their summaries.
+MOST_KEPT: Final = 128
+#: What a step's figures are read off: its figures where they are stored, else its summary.
+COLUMNS: Final = (
+    steps.c.id.label("step_id"),
+    steps.c.block,
+    steps.c.figures,
+    case((steps.c.figures.is_(None), steps.c.summary)).label("derived_from"),
+)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The figures of a step as it is stored; both None where none of its shards is merged yet, and of a thin step."""
+
+    figures: bytes | None
+    derived_from: bytes | None
+
+    def read(self) -> dict[str, Any]:
+        """All of them, the caller's own; empty where there are none."""
+        if self.figures is not None:
+            return unpack(self.figures)
+        found: dict[str, Any] = {} if self.derived_from is None else orjson.loads(_derived(self.derived_from))
+        return found
+
+    def at(self, path: str) -> float | None:
+        """One of them, None where the step lacks it; of a summary no more is read than it takes."""
+        if self.figures is not None:
+            return at(unpack(self.figures), path)
+        if self.derived_from is None:
+            return None
+        return at(figures_for(needed(stored.from_bytes(self.derived_from), (path,)), (path,)), path)
+
+
+def of_rows(connection: Connection, rows: Sequence[Any]) -> list[Figures]:
+    """The figures of steps, in the order of their rows with COLUMNS; of thin ones those that are left."""
+    thin = [row.step_id for row in rows if row.block and row.figures is None]
+    left = {step: pack(from_headline(figures)) for step, figures in headlines.read(connection, thin).items()}
+    return [Figures(left.get(row.step_id, row.figures), row.derived_from) for row in rows]
+
+
+def figures_for(summary: StepSummary, paths: Iterable[str]) -> dict[str, Any]:
+    """Figures of a step with all that these paths look at, or these patterns."""
+    return summary.step_figures(details_of(paths))
+
+
+def details_of(paths: Iterable[str]) -> tuple[str, ...]:
+    """Of what these paths look at, what is read off tables."""
+    tops = {path.partition(".")[0] for path in paths}
+    return tuple(name for name in DETAILS if name in tops)
+
+
+#: What headline figures look at of it.
+OF_HEADLINE: Final = details_of(HEADLINE)
+
+
+def needed(summary: StepSummary, paths: Collection[str]) -> StepSummary:
+    """What the figures at `paths` are read off: figures of method rows that nobody looks at are not made."""
+    looked_at = any(path.startswith(("methods.", "correction.")) for path in paths)
+    return summary if looked_at else replace(summary, specs={})
+
+
+@lru_cache(MOST_KEPT)
+def _derived(summary: bytes) -> bytes:
+    """As JSON, which takes a tenth of the objects' room, and keeps what is shared from being changed."""
+    return orjson.dumps(stored.from_bytes(summary).step_figures())

@@ -1,0 +1,151 @@
+"""Merges the stored shards of gradient steps, in shard order, so that a step's figures never depend on arrival.
+
+The one writer must not be held for long, so in the transaction that stores them only so many shards are merged; those
+that this process stored lately are at hand, others are read back. A larger step is merged by whoever asks for it,
+outside of any transaction (store.write.finish). A step that is still open is merged when it is read.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from sqlalchemy import Connection, and_, bindparam, select, tuple_
+from sqlalchemy.exc import SQLAlchemyError
+
+from offpolicy_monitor.figures import HEADLINE
+from offpolicy_monitor.store.rows.derived import OF_HEADLINE, details_of, figures_for
+from offpolicy_monitor.store.rows.gradient_steps import GradientStep
+from offpolicy_monitor.store.rows.recent import Recent
+from offpolicy_monitor.store.rows.records import Place, ShardRecord
+from offpolicy_monitor.store.rows.tables import shards, steps
+from offpolicy_monitor.summary import stored
+from offpolicy_monitor.summary.step import StepSummary, merge_all
+
+#: What one transaction may merge, in shards; a shard that must be read back takes as long as four that are at hand.
+MOST_AT_ONCE: Final = 48
+READ_BACK: Final = 4
+
+_SHARDS_OF: Final = (
+    select(shards.c.shard, shards.c.digest, shards.c.received_at)
+    .where(shards.c.run_id == bindparam("run"), shards.c.step == bindparam("at"))
+    .where(shards.c.minibatch == bindparam("minibatch"), shards.c.attempt == bindparam("attempt"))
+    .order_by(shards.c.shard)
+)
+
+#: Told of a step that cannot be merged or kept, and why.
+Failed = Callable[[GradientStep, Exception], None]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A step's merge, and what is kept of it: of how many shards it is, its stored form."""
+
+    merge: StepSummary
+    count: int
+    summary: bytes
+
+    @classmethod
+    def of(cls, summary: StepSummary, count: int, blob: bytes | None = None) -> "Merged":
+        """`blob` is the summary's stored form, where it is there already."""
+        return cls(summary, count, stored.to_bytes(summary) if blob is None else blob)
+
+    @cached_property
+    def figures(self) -> dict[str, Any]:
+        """Figures among which all headline figures are; computed once."""
+        return figures_for(self.merge, HEADLINE)
+
+    def with_figures(self) -> "Merged":
+        """Itself, its figures computed now: where nobody waits for it, and not in the transaction that keeps it."""
+        _ = self.figures
+        return self
+
+    def figures_for(self, paths: Collection[str]) -> dict[str, Any]:
+        """Figures among which those at these paths are."""
+        return self.figures if set(details_of(paths)) <= set(OF_HEADLINE) else figures_for(self.merge, paths)
+
+
+#: A shard: its summary, where it is at hand, or that in its stored form.
+Part = StepSummary | bytes
+
+
+def merge_parts(parts: Sequence[Part]) -> Merged:
+    """The merge of shards, given in shard order."""
+    summary = merge_all(stored.from_bytes(part) if isinstance(part, bytes) else part for part in parts)
+    alone = parts[0] if len(parts) == 1 else None
+    return Merged.of(summary, len(parts), alone if isinstance(alone, bytes) else None)
+
+
+def read_parts(connection: Connection, place: Place, recent: Recent) -> Sequence[Part]:
+    """Every shard stored of one gradient step, in shard order; nothing where the step is gone."""
+    return at_hand(connection, place, recent) or read_blobs(connection, place)
+
+
+def at_hand(connection: Connection, place: Place, recent: Recent) -> list[StepSummary]:
+    """The summaries of every shard stored of one gradient step, in shard order; none where one is not at hand."""
+    rows = connection.execute(_SHARDS_OF, dict(zip(("run", "at", "minibatch", "attempt"), place, strict=True)))
+    found = [recent.get(place, shard, (digest, received_at)) for shard, digest, received_at in rows]
+    here = [summary for summary in found if summary is not None]
+    return here if len(here) == len(found) else []
+
+
+def merge_stored(connection: Connection, run_id: int, step: int, minibatch: int, attempt: int) -> StepSummary:
+    """The merge of every shard stored of one gradient step, in shard order."""
+    return merge_all(map(stored.from_bytes, read_blobs(connection, (run_id, step, minibatch, attempt))))
+
+
+def read_blobs(connection: Connection, place: Place) -> Sequence[bytes]:
+    """The stored form of every shard of one gradient step, in shard order; nothing where the step is gone."""
+    run_id, step, minibatch, attempt = place
+    of_step = and_(
+        shards.c.run_id == run_id,
+        shards.c.step == step,
+        shards.c.minibatch == minibatch,
+        shards.c.attempt == attempt,
+    )
+    blobs = connection.execute(select(shards.c.summary).where(of_step).order_by(shards.c.shard)).scalars().all()
+    if blobs != [b""]:
+        return blobs
+    # The one shard of a step is not stored twice.
+    of_step = tuple_(steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt) == place
+    return connection.execute(select(steps.c.summary).where(of_step)).scalars().all()
+
+
+def merge_at_once(
+    connection: Connection,
+    run_ids: Mapping[str, int],
+    steps: Iterable[GradientStep],
+    arrived: Sequence[tuple[ShardRecord, bytes]],
+    recent: Recent,
+    failed: Failed,
+) -> dict[int, Merged]:
+    """The merges of steps, by their identity: of as many as this transaction has time for.
+
+    `arrived` are the shards of this group with their stored forms; what came before is read back unless it is recent.
+    One that cannot be merged is told to `failed` and left out.
+    """
+    here: dict[tuple[str, int, int, int], list[tuple[ShardRecord, bytes]]] = defaultdict(list)
+    for record, blob in sorted(arrived, key=lambda shard: shard[0].key.shard):
+        here[record.key.run, record.key.step, record.key.minibatch, record.key.attempt].append((record, blob))
+    merged, left = {}, MOST_AT_ONCE
+    for step in steps:
+        of_step = here[step.run, step.step, step.minibatch, step.attempt]
+        place = (run_ids[step.run], step.step, step.minibatch, step.attempt)
+        ready = [record.summary for record, _ in of_step]
+        if len(ready) < step.received:
+            ready = at_hand(connection, place, recent)
+        cost = step.received - 1 if ready else READ_BACK * step.received
+        if cost > left:
+            continue
+        left -= cost
+        try:
+            if len(of_step) == step.received == 1:
+                merged[id(step)] = Merged.of(ready[0], 1, of_step[0][1])
+            else:
+                merged[id(step)] = merge_parts(ready or read_blobs(connection, place))
+        except SQLAlchemyError:
+            raise
+        except Exception as error:
+            failed(step, error)
+    return merged

@@ -1,0 +1,176 @@
+"""Steps as readers see them: figures of the merge, and how many shards it is of.
+
+A step that does not count yet is merged as it is read. Superseded attempts are not shown. Every function takes the
+caller's connection.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, func, select
+
+from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.store.rows import derived
+from offpolicy_monitor.store.rows.cursors import Page, cut, decode_cursor, encode_cursor
+from offpolicy_monitor.store.rows.derived import Figures
+from offpolicy_monitor.store.rows.merged_steps import merge_stored
+from offpolicy_monitor.store.rows.runs import run_id
+from offpolicy_monitor.store.rows.tables import COMPLETE, OPEN, blocks, steps
+from offpolicy_monitor.summary import stored
+from offpolicy_monitor.summary.step import StepSummary
+
+BY = ("step", "minibatch")
+
+ROW_COLUMNS = (
+    *(steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.policy_version),
+    *(steps.c.shards, steps.c.received, steps.c.merged, steps.c.state),
+    *derived.COLUMNS,
+)
+
+
+def list_steps(
+    connection: Connection,
+    run: str,
+    first: int | None,
+    last: int | None,
+    limit: int,
+    cursor: str | None,
+    by: str,
+) -> Page:
+    """Merged rows from step `first` to `last`, ascending: the last gradient step of each step, or every one."""
+    if by not in BY:
+        raise Refusal.of_field(422, "unknown-value", "by", f"must be one of {', '.join(BY)}")
+    query = select(*ROW_COLUMNS).where(*in_range(run_id(connection, run), first, last))
+    if by == "step":
+        query = query.where(is_last_minibatch())
+    if cursor is not None:
+        step, minibatch = decode_cursor(cursor, 2)
+        query = query.where((steps.c.step > step) | ((steps.c.step == step) & (steps.c.minibatch > minibatch)))
+    found = connection.execute(query.order_by(steps.c.step, steps.c.minibatch).limit(limit + 1)).all()
+    rows, more = cut(found, limit)
+    following = encode_cursor(rows[-1].step, rows[-1].minibatch) if more else None
+    return Page([_without_breakdowns(row) for row in _rows(connection, rows)], following)
+
+
+def read_step(connection: Connection, run: str, step: int, minibatch: int | None) -> dict[str, Any]:
+    """One merged gradient step, the last of its step if not named; Refusal 404 where there is none."""
+    of_step = in_range(run_id(connection, run), step, step)
+    known = connection.execute(select(steps.c.minibatch).where(*of_step).order_by(steps.c.minibatch)).scalars().all()
+    row_id = _find(connection, run, step, minibatch)
+    [row] = _rows(connection, connection.execute(select(*ROW_COLUMNS).where(steps.c.id == row_id)).all())
+    return {"breakdowns": {}, **row, "minibatches": list(known)}
+
+
+def read_summary(
+    connection: Connection, run: str, step: int | None, minibatch: int | None
+) -> tuple[int, int, StepSummary]:
+    """(step, minibatch, summary) of one gradient step, the latest one, or the last of `step`, if not named.
+
+    The merge of what has arrived; Refusal 404 where there is none, 410 where an old step has none of its own any more.
+    """
+    columns = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
+    row_id = _find(connection, run, step, minibatch)
+    query = select(*columns, steps.c.summary, steps.c.block).where(steps.c.id == row_id)
+    *place, kept, block = connection.execute(query).one()
+    if block:
+        message = f"step {place[1]} shares its summary with others; OFFPOLICY_BLOCK_STEPS says how many steps do"
+        raise Refusal(410, "step-merged", message)
+    summary = merge_stored(connection, *place) if kept is None else stored.from_bytes(kept)
+    return place[1], place[2], summary
+
+
+def _find(connection: Connection, run: str, step: int | None, minibatch: int | None) -> int:
+    """The row of a gradient step that stands; what is not named is the last one."""
+    query = select(steps.c.id).where(*in_range(run_id(connection, run), step, step))
+    if minibatch is not None:
+        query = query.where(steps.c.minibatch == minibatch)
+    found = connection.execute(query.order_by(steps.c.step.desc(), steps.c.minibatch.desc()).limit(1)).scalar()
+    if found is None:
+        which = "step" if step is None else f"step {step}"
+        which = which if minibatch is None else f"minibatch {minibatch} of {which}"
+        raise Refusal(404, "unknown-step", f"run {run} has no {which}")
+    return int(found)
+
+
+def read_summaries(
+    connection: Connection, run: str, first: int | None, last: int | None, most: int
+) -> list[tuple[int, int, StepSummary]]:
+    """(step, minibatch, summary) of the newest `most` gradient steps that count, ascending; each step's last one."""
+    return _summaries(connection, _newest(connection, run, first, last, most))
+
+
+def read_spread(
+    connection: Connection, run: str, first: int | None, last: int | None, most: int
+) -> tuple[list[tuple[int, int, StepSummary]], int]:
+    """As `read_summaries`, but `most` steps spread evenly over the range, and how many there are in it."""
+    ids = connection.scalars(_counting(connection, run, first, last).order_by(steps.c.step)).all()
+    spread = min(most, len(ids))
+    chosen = [ids[place * (len(ids) - 1) // max(spread - 1, 1)] for place in range(spread)]
+    return _summaries(connection, chosen), len(ids)
+
+
+def _newest(connection: Connection, run: str, first: int | None, last: int | None, most: int) -> Sequence[int]:
+    query = _counting(connection, run, first, last).order_by(steps.c.step.desc()).limit(most)
+    return connection.scalars(query).all()
+
+
+def _counting(connection: Connection, run: str, first: int | None, last: int | None) -> Select[int]:
+    """The rows of the last gradient steps that count of each step in the range."""
+    counts = in_range(run_id(connection, run), first, last)
+    return select(steps.c.id).where(*counts, steps.c.state != OPEN, is_last_minibatch())
+
+
+def _summaries(connection: Connection, ids: Sequence[int]) -> list[tuple[int, int, StepSummary]]:
+    """Of the rows, ascending; a block stands once for all of its steps, under the last of them that is named."""
+    columns = (steps.c.step, steps.c.minibatch, steps.c.block, steps.c.summary)
+    rows = connection.execute(select(*columns).where(steps.c.id.in_(ids)).order_by(steps.c.step)).all()
+    last = {row.block or -row.step - 1: row for row in rows}
+    shared = {row.block for row in rows if row.block}
+    query = select(blocks.c.id, blocks.c.summary).where(blocks.c.id.in_(shared))
+    of_block = {block: summary for block, summary in connection.execute(query)}
+    kept = [(row.step, row.minibatch, of_block.get(row.block) or row.summary) for row in last.values()]
+    return [(step, minibatch, stored.from_bytes(summary)) for step, minibatch, summary in kept]
+
+
+def _without_breakdowns(row: dict[str, Any]) -> dict[str, Any]:
+    """A page of steps is for figures; the breakdowns of one step are larger than all of them."""
+    return {name: value for name, value in row.items() if name != "breakdowns"}
+
+
+def in_range(run: int, first: int | None, last: int | None) -> list[ColumnElement[bool]]:
+    """What selects the gradient steps of a run that stand, from step `first` to `last`."""
+    conditions = [steps.c.run_id == run, ~steps.c.superseded]
+    if first is not None:
+        conditions.append(steps.c.step >= first)
+    if last is not None:
+        conditions.append(steps.c.step <= last)
+    return conditions
+
+
+def is_last_minibatch() -> ColumnElement[bool]:
+    """Whether a gradient step is the last one seen of its training step."""
+    other = steps.alias()
+    of_step = (other.c.run_id == steps.c.run_id) & (other.c.step == steps.c.step) & ~other.c.superseded
+    newest = select(func.max(other.c.minibatch)).where(of_step).correlate(steps).scalar_subquery()
+    return steps.c.minibatch == newest
+
+
+def _rows(connection: Connection, rows: Sequence[Any]) -> list[dict[str, Any]]:
+    return [_row(connection, *pair) for pair in zip(rows, derived.of_rows(connection, rows), strict=True)]
+
+
+def _row(connection: Connection, row: Any, figures: Figures) -> dict[str, Any]:
+    return {
+        "step": row.step,
+        "minibatch": row.minibatch,
+        "attempt": row.attempt,
+        "policy_version": row.policy_version,
+        "received_shards": row.received if row.merged is None else row.merged,
+        "shards": row.shards,
+        "complete": row.state == COMPLETE,
+        **(_merged_now(connection, row) if row.merged is None else figures.read()),
+    }
+
+
+def _merged_now(connection: Connection, row: Any) -> dict[str, Any]:
+    return merge_stored(connection, row.run_id, row.step, row.minibatch, row.attempt).step_figures()

@@ -1,0 +1,70 @@
+"""The figures that rules judge a training step by: of its last gradient step, or of the merge of all that count.
+
+Engine and data are the same in every gradient step, so what tells of them is of all, and nothing that was in an early
+one alone is missed; what updates move is of the last. Which figure is which is the judge's to say.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from offpolicy_monitor.figures import at, with_correction
+from offpolicy_monitor.store.rows import derived
+from offpolicy_monitor.store.rows.derived import figures_for, needed
+from offpolicy_monitor.store.rows.gradient_steps import GradientStep
+from offpolicy_monitor.store.rows.held import HeldRun
+from offpolicy_monitor.store.rows.merged_steps import Merged, merge_stored
+from offpolicy_monitor.store.rows.tables import steps
+from offpolicy_monitor.store.rows.training import TrainingStep
+from offpolicy_monitor.summary import stored
+from offpolicy_monitor.summary.step import StepSummary, merge_all
+
+#: Merges that this transaction has made, by the ids of their rows.
+Merges = Mapping[int | None, Merged]
+
+
+def judged_figures(
+    connection: Connection,
+    run: HeldRun,
+    step: TrainingStep,
+    merges: Merges,
+    paths: Collection[str],
+    of_all: Collection[str],
+) -> dict[str, float]:
+    """The figures at `paths` that the training step has; `of_all` are those of the merge of its gradient steps.
+
+    What `merges` lacks is read. `policy_version` is that of the last gradient step.
+    """
+    counting = step.counting
+    last = {**_figures(connection, run, counting[-1], merges, paths), "policy_version": counting[-1].policy_version}
+    whole = last if len(counting) == 1 else _merged(connection, run, counting, merges, of_all)
+    chosen = {path: at(whole if path in of_all else last, path) for path in paths}
+    return {path: value for path, value in chosen.items() if value is not None}
+
+
+def _figures(
+    connection: Connection, run: HeldRun, step: GradientStep, merges: Merges, paths: Collection[str]
+) -> Mapping[str, Any]:
+    if step.id in merges:
+        return with_correction(merges[step.id].figures_for(paths), run.correction)
+    rows = connection.execute(select(*derived.COLUMNS).where(steps.c.id == step.id)).all()
+    [figures] = derived.of_rows(connection, rows)
+    return with_correction(figures.read(), run.correction)
+
+
+def _merged(
+    connection: Connection, run: HeldRun, gradient_steps: Sequence[GradientStep], merges: Merges, paths: Collection[str]
+) -> Mapping[str, Any]:
+    """The figures of the merge of all that those at `paths` are among, in the order of their minibatches."""
+    whole = merge_all(_summary(connection, run, step, merges) for step in gradient_steps)
+    return with_correction(figures_for(needed(whole, paths), paths), run.correction)
+
+
+def _summary(connection: Connection, run: HeldRun, step: GradientStep, merges: Merges) -> StepSummary:
+    if step.id in merges:
+        return merges[step.id].merge
+    blob = connection.execute(select(steps.c.summary).where(steps.c.id == step.id)).scalar_one()
+    if blob is None:
+        return merge_stored(connection, run.id, step.step, step.minibatch, step.attempt)
+    return stored.from_bytes(blob)

@@ -1,0 +1,78 @@
+"""Judges a shard before any transaction: its integers must fit the database, its sums must stay finite when merged.
+
+Knows what the tables and the stored form can hold, and which array to blame for a sum. A shard that passes cannot fail
+the transaction that it shares with others, nor the merge of its step.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.store.rows.cursors import LARGEST_INTEGER
+from offpolicy_monitor.store.rows.records import ShardRecord
+from offpolicy_monitor.summary import stored
+from offpolicy_monitor.summary.arrays import NOTHING, Arrays
+from offpolicy_monitor.summary.scheme import COUNTS
+from offpolicy_monitor.summary.sums import LARGEST_COUNT, LARGEST_SUM
+
+INTEGERS = ("attempt", "step", "minibatch", "shard")
+#: The array that a figure was summed from, where that is not the log-probs of the current policy.
+SUMMED_FROM: Final[Mapping[str, str]] = {
+    "reward": "rewards",
+    "entropy": "entropy",
+    "lag": "policy_versions",
+    "lag_max": "policy_versions",
+    "advantage_mass": "advantages",
+    "masked_advantage_mass": "advantages",
+}
+#: The same for all of a table, by the first or the last part of a row's name.
+KINDS_FROM: Final[Mapping[str, str]] = {
+    "versions": "policy_versions",
+    "advantage": "advantages",
+    "gradient": "advantages",
+    "mass": "advantages",
+    "routing": "experts",
+}
+
+
+def prepare(record: ShardRecord) -> bytes | Refusal:
+    """The summary in its stored form, or why this record cannot be stored."""
+    for name in INTEGERS:
+        if not 0 <= getattr(record.key, name) <= LARGEST_INTEGER:
+            return Refusal.of_field(422, "out-of-range", name, f"must be between 0 and {LARGEST_INTEGER}")
+    for name in ("policy_version", "minibatches"):
+        if abs(getattr(record, name) or 0) > LARGEST_INTEGER:
+            return Refusal.of_field(422, "out-of-range", name, f"must not be beyond {LARGEST_INTEGER}")
+    if not record.key.shard < record.shards <= LARGEST_INTEGER:
+        return Refusal.of_field(422, "out-of-range", "shards", f"must be more than shard, which is {record.key.shard}")
+    return _overflow(record.summary.arrays) or stored.to_bytes(record.summary)
+
+
+def prepared(record: ShardRecord) -> ShardRecord:
+    """The record with its summary's stored form, so that no transaction waits for that; raises its Refusal."""
+    blob = prepare(record)
+    if isinstance(blob, Refusal):
+        raise blob
+    return replace(record, blob=blob)
+
+
+def _overflow(arrays: Arrays) -> Refusal | None:
+    """Refusal 422 for the first count or sum that is too large to be merged with others, if any. NaN is too large."""
+    for section, values in enumerate(arrays.sections):
+        limit = LARGEST_COUNT if section == COUNTS else LARGEST_SUM
+        # Written so that NaN is found too; extremes are infinite where nothing was counted.
+        too_large = ~(np.abs(values) <= limit) & (values != NOTHING[section])
+        for name, span in arrays.scheme.spans.items() if too_large.any() else ():
+            if span.section == section and too_large[span.start : span.stop].any():
+                return _too_large(name, limit)
+    return None
+
+
+def _too_large(path: str, limit: float) -> Refusal:
+    kind, _, name = path.partition("/")[0], *path.rpartition("/")[1:]
+    field = SUMMED_FROM.get(name) or KINDS_FROM.get(kind) or KINDS_FROM.get(name, "logprobs")
+    message = f"the sum {path[:64]!r} over this batch is beyond {limit:g}, too large to be merged with others"
+    return Refusal.of_field(422, "figures-overflow", field, message)

@@ -1,0 +1,245 @@
+"""What compiles is another process of the lowest priority, one at a time; what it made is trusted with care."""
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+import torch
+from offpolicy_monitor.core.gap import Derive
+from offpolicy_monitor.measure import library
+from offpolicy_monitor.measure.compilation import COMPILER, FIRST_TO_END, LOWEST_NICE, Compilation, kernels_for
+
+from tests.fixtures.kernels import outcome
+from tests.fixtures.service import COMMAND, STOPPED_WITHIN, clean_environment, free_port
+
+CPU = torch.device("cpu")
+WITHIN = 60.0  # seconds
+SCHED_IDLE = 5  # as /proc/PID/stat has it
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache directory, which is the user's for this test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return library.folder()
+
+
+@pytest.fixture
+def filled(warm: Path, cache: Path) -> Path:
+    """The one file of a warm cache, in a directory of this test."""
+    (made,) = (warm / cache.name).glob("*.so")
+    shutil.copy(made, cache / made.name)
+    return cache / made.name
+
+
+def compilers(cache: Path) -> list[int]:
+    """The processes that compile into this cache, and the compilers that they have started."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_bytes()
+            ended = (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            continue  # it ended between the two looks
+        if str(cache).encode() in command and not ended:
+            found.append(int(entry.name))
+    return found
+
+
+def wait_for(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WITHIN
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def begun(cache: Path) -> Iterator[Compilation[Derive]]:
+    """Compiling that has started its process; whatever it answers is an error, for nobody waits that long."""
+    compiling = Compilation(kernels_for(CPU), lambda got: pytest.fail(f"it was stopped, and said {got}"))
+    try:
+        wait_for(lambda: compilers(cache))
+        yield compiling
+    finally:
+        compiling.stop()
+
+
+def test_what_compiles_has_the_lowest_priority(begun: Compilation[Derive], cache: Path) -> None:
+    (process, *_) = compilers(cache)
+    wait_for(lambda: os.getpriority(os.PRIO_PROCESS, process) == LOWEST_NICE)
+    wait_for(lambda: os.sched_getscheduler(process) == SCHED_IDLE == os.SCHED_IDLE)
+    assert Path(f"/proc/{process}/oom_score_adj").read_text().strip() == str(FIRST_TO_END)
+
+
+def test_stopping_ends_every_process_that_compiles_and_leaves_nothing_behind(
+    begun: Compilation[Derive], cache: Path
+) -> None:
+    started = time.monotonic()
+    begun.stop()
+    assert time.monotonic() - started < 5.0
+    assert not compilers(cache) and [path.name for path in cache.iterdir()] == ["lock"]
+
+
+def test_one_process_at_a_time_compiles_for_a_cache(begun: Compilation[Derive], cache: Path) -> None:
+    second = Compilation(kernels_for(CPU), lambda got: pytest.fail(f"it was stopped, and said {got}"))
+    time.sleep(1.5)
+    top = [process for process in compilers(cache) if COMPILER.encode() in command_of(process)]
+    assert len(top) == 1
+    begun.stop()
+    wait_for(lambda: {*compilers(cache)} - {*top})
+    second.stop()
+    assert not compilers(cache)
+
+
+def command_of(process: int) -> bytes:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_whoever_waits_for_another_process_takes_what_that_one_made(warm: Path, cache: Path) -> None:
+    outcomes = SimpleQueue[Derive | Exception]()
+    first = Compilation(kernels_for(CPU), outcomes.put)
+    wait_for(lambda: compilers(cache))
+    second = Compilation(kernels_for(CPU), outcomes.put)
+    (made,) = (warm / cache.name).glob("*.so")
+    shutil.copy(made, cache / made.name)
+    first.stop()
+    assert callable(outcomes.get(timeout=WITHIN))
+    second.stop()
+    assert outcomes.empty() and not compilers(cache)
+
+
+SCRIPT = """
+import sys, time
+import torch
+from offpolicy_monitor.measure.compilation import Compilation, kernels_for
+outcomes = []
+compiling = Compilation(kernels_for(torch.device("cpu")), outcomes.append)
+{then}
+"""
+WARM = """
+compiling.join(60)
+import numpy as np
+a = torch.linspace(-3.0, -0.01, 60_000).view(3, 20_000)
+print(outcomes[0](a, a * 1.01).totals.shape)
+print([name for name in sys.modules if name.startswith(("torch._inductor", "torch._dynamo"))])
+"""
+
+
+def test_a_process_that_finds_it_compiled_loads_no_compiler(filled: Path, cache: Path) -> None:
+    script = [sys.executable, "-c", SCRIPT.format(then=WARM)]
+    ran = subprocess.run(script, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.stdout.splitlines() == ["torch.Size([11, 3])", "[]"], ran.stderr
+    assert [path.name for path in cache.iterdir()] == [filled.name]
+
+
+def test_what_compiles_ends_with_a_process_that_is_killed(cache: Path) -> None:
+    script = [sys.executable, "-c", SCRIPT.format(then="time.sleep(600)")]
+    with subprocess.Popen(script) as parent:
+        wait_for(lambda: any(COMPILER.encode() in command_of(process) for process in compilers(cache)))
+        time.sleep(1.0)
+        parent.send_signal(signal.SIGKILL)
+    wait_for(lambda: not compilers(cache))
+
+
+def test_a_service_that_is_told_to_end_while_it_compiles_ends_at_once_with_all_of_it(tmp_path: Path) -> None:
+    cache, log_file = tmp_path / "cache", tmp_path / "service.log"
+    chosen = {"TORCH_COMPILE": "true", "DEVICE": "cpu", "DATABASE_URL": f"sqlite:///{tmp_path / 'service.db'}"}
+    environment = clean_environment() | {f"OFFPOLICY_{name}": value for name, value in chosen.items()}
+    command = [*COMMAND, "serve", "--port", str(free_port())]
+    with log_file.open("wb") as log:
+        service = subprocess.Popen(command, env=environment | {"XDG_CACHE_HOME": str(cache)}, stdout=log, stderr=log)
+        wait_for(lambda: compilers(cache) and b"is serving" in log_file.read_bytes())
+        began = time.monotonic()
+        service.terminate()
+        assert service.wait(WITHIN) == 0, log_file.read_text()
+    assert time.monotonic() - began < STOPPED_WITHIN
+    assert not compilers(cache) and "Traceback" not in log_file.read_text()
+
+
+def test_a_trainer_that_reduces_starts_no_compiler(cache: Path) -> None:
+    script = """
+import sys
+from offpolicy_monitor.client.reduce import reduced
+from tests.client.batches import batch
+print(list(reduced({}, batch(64, 256))))
+unasked = "torch._inductor", "numba", "offpolicy_monitor.measure.compiler"
+print([name for name in sys.modules if name.startswith(unasked)])
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert ran.stdout.splitlines() == ["['summary']", "[]"], ran.stderr
+    assert not list(cache.iterdir())
+
+
+def test_without_a_compiler_the_reason_is_given(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", str(cache / "no-compiler"))
+    got = outcome(CPU)
+    assert isinstance(got, RuntimeError) and "InvalidCxxCompiler" in str(got), got
+    assert [path.name for path in cache.iterdir()] == ["lock"]
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-4096])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def foreign(path: Path) -> None:
+    """Another shared object, whole and under the right name."""
+    content = Path(torch._C.__file__ or "").read_bytes()
+    name = path.stem.rpartition("-")[0]
+    path.unlink()
+    path.with_name(f"{name}-{hashlib.sha256(content).hexdigest()[:32]}.so").write_bytes(content)
+    path.with_name(f"{name}-{hashlib.sha256(content).hexdigest()[:32]}.so").chmod(0o600)
+
+
+@pytest.mark.parametrize("spoil", [truncated, empty, foreign])
+def test_what_is_no_compiled_form_is_compiled_anew(filled: Path, cache: Path, spoil: Callable[[Path], None]) -> None:
+    spoil(filled)
+    compiling = Compilation(kernels_for(CPU), lambda got: pytest.fail(f"it was stopped, and said {got}"))
+    wait_for(lambda: compilers(cache))
+    compiling.stop()
+
+
+def test_what_others_can_write_is_not_loaded_and_nothing_is_compiled(filled: Path, cache: Path) -> None:
+    for path, mode in ((filled, 0o620), (filled, 0o602), (cache, 0o770), (cache, 0o707)):
+        before = path.stat().st_mode
+        path.chmod(mode)
+        got = outcome(CPU, WITHIN)
+        path.chmod(before)
+        assert isinstance(got, PermissionError) and "others can write to" in str(got)
+    assert not compilers(cache)
+    assert callable(outcome(CPU, WITHIN))
+
+
+def test_what_belongs_to_another_user_is_not_loaded(filled: Path) -> None:
+    if os.geteuid() == 0:
+        os.chown(filled, 12345, -1)
+    else:
+        filled = Path("/etc/passwd")
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        library.check_owned(filled)
+
+
+def test_a_cache_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert isinstance(outcome(CPU, WITHIN), NotADirectoryError)
+
+
+def test_a_relative_cache_directory_is_the_users_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert library.folder() == tmp_path / ".cache" / "offpolicy-monitor"

@@ -1,0 +1,127 @@
+"""GET /v1/runs/{run}/worst over posted shards, with real bytes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.summary.tables.worst import MOST
+from pydantic import ValidationError
+
+from tests.fixtures.application import JSON, SAFETENSORS, Application, Client, frame_bytes, json_bytes
+from tests.server.routes.test_whatif import LENGTHS, columns
+
+NAMES = ("sampling_logprobs", "old_logprobs", "logprobs")
+
+
+def post(client: Client, step: int, seed: int, **changes: Any) -> dict[str, np.ndarray]:
+    """Post a shard with ids, and answer its arrays."""
+    shard = changes.get("shard", 0)
+    ids = [f"p{shard}-{index}" for index in range(len(LENGTHS))]
+    sent = columns(seed)
+    content = frame_bytes({"step": step, "sequence_ids": ids, **changes}, sent)
+    response = client.post("/v1/runs/a/batches", content=content, headers=SAFETENSORS)
+    assert response.status_code == 200, response.text
+    return sent
+
+
+def worst(client: Client, query: str = "") -> list[dict[str, Any]]:
+    response = client.get(f"/v1/runs/a/worst?{query}")
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json()["sequences"]
+    return found
+
+
+def log_ratios(sent: dict[str, np.ndarray], above: str, below: str) -> list[np.ndarray]:
+    """d of each sequence."""
+    return np.split(sent[above].astype(np.float64) - sent[below], np.cumsum(LENGTHS)[:-1])
+
+
+def test_sequences_come_worst_first_with_ids_figures_and_their_worst_tokens(client: Client) -> None:
+    shards = [post(client, 4, seed, shard=seed, shards=2) for seed in range(2)]
+    d = {(s, i): r for s, sent in enumerate(shards) for i, r in enumerate(log_ratios(sent, NAMES[2], NAMES[0]))}
+    k3 = {place: float(np.sum(np.expm1(ratios) - ratios)) for place, ratios in d.items()}
+    keys = {
+        "abs_log_ratio_max": lambda place: -float(np.abs(d[place]).max()),
+        "log_geometric_ratio": lambda place: -abs(float(d[place].mean())),
+        "k3_share": lambda place: -k3[place],
+    }
+    for by, key in keys.items():
+        found = worst(client, f"gap=total&by={by}")
+        assert [(s["shard"], s["index"]) for s in found] == sorted(d, key=key)[:5]
+        for rank, sequence in enumerate(found, 1):
+            place = sequence["shard"], sequence["index"]
+            assert (sequence["step"], sequence["minibatch"]) == (4, 0)
+            assert sequence["id"] == f"p{place[0]}-{place[1]}"
+            assert sequence["tokens"] == LENGTHS[place[1]]
+            assert sequence["by"] == [{"gap": "total", "by": by, "rank": rank}]
+            figures, furthest = sequence["gaps"]["total"], int(np.abs(d[place]).argmax())
+            assert figures["abs_log_ratio_max"] == pytest.approx(np.abs(d[place]).max(), rel=1e-6)
+            assert figures["log_geometric_ratio"] == pytest.approx(d[place].mean(), rel=1e-5, abs=1e-8)
+            assert figures["k3"] == pytest.approx(k3[place] / len(d[place]), rel=1e-4)
+            assert figures["k3_share"] == pytest.approx(k3[place] / sum(k3.values()), rel=1e-4)
+            [position] = [p for p in sequence["positions"] if p["position"] == furthest]
+            assert position["log_ratio"]["total"] == pytest.approx(d[place][furthest], rel=1e-6)
+            start = int(LENGTHS[: place[1]].sum())
+            assert {n: position[n] for n in NAMES} == {n: shards[place[0]][n][start + furthest] for n in NAMES}
+            assert "columns" not in sequence
+    assert len(worst(client, "limit=3")) == 3
+    assert {place["rank"] for place in worst(client, "limit=1")[0]["by"]} >= {1}
+    assert {name for sequence in worst(client) for name in sequence["gaps"]} == {"mismatch", "staleness", "total"}
+
+
+def test_the_latest_step_and_its_last_gradient_step_are_answered_unless_named(client: Client) -> None:
+    post(client, 1, 1, minibatch=0)
+    post(client, 1, 2, minibatch=1)
+    post(client, 3, 3, shards=2)
+    assert {s["step"] for s in worst(client)} == {3}  # although a shard is missing
+    assert {(s["step"], s["minibatch"]) for s in worst(client, "step=1")} == {(1, 1)}
+    assert {s["minibatch"] for s in worst(client, "step=1&minibatch=0")} == {0}
+    assert worst(client, "step=1") != worst(client, "step=1&minibatch=0")
+
+
+def test_the_first_of_each_ranking_keep_raw_log_probs_where_the_setting_says_so(application: Application) -> None:
+    with application(keep_worst=1) as client:
+        sent = post(client, 0, 5)
+        found = worst(client, "limit=100")
+    kept = [sequence for sequence in found if "columns" in sequence]
+    assert [s["index"] for s in found if any(place["rank"] == 1 for place in s["by"])] == [s["index"] for s in kept]
+    for sequence in kept:
+        start, length = int(LENGTHS[: sequence["index"]].sum()), int(LENGTHS[sequence["index"]])
+        assert sequence["columns"]["position"] == list(range(length))
+        for name in NAMES:
+            assert sequence["columns"][name] == sent[name][start : start + length].tolist()
+
+
+def test_no_more_can_be_kept_than_a_ranking_has_places() -> None:
+    assert Settings(keep_worst=MOST).keep_worst == MOST
+    with pytest.raises(ValidationError):
+        Settings(keep_worst=MOST + 1)
+
+
+def test_without_ids_and_without_differences_there_is_nothing_to_find_by_id(client: Client) -> None:
+    client.post("/v1/runs/a/batches", content=json_bytes(), headers=JSON)
+    found = worst(client)
+    assert [(s["index"], s["id"]) for s in found] == [(0, None), (1, None)]
+    same = json_bytes(step=8, old_logprobs=None, logprobs=[-0.5, -1.25, -0.0625, -2.25, -0.75])
+    client.post("/v1/runs/a/batches", content=same, headers=JSON)
+    assert worst(client, "step=8") == []
+
+
+@pytest.mark.parametrize("query", ["step=8", "step=7&minibatch=1", "minibatch=1"])
+def test_an_unknown_step_is_not_found(client: Client, query: str) -> None:
+    client.post("/v1/runs/a/batches", content=json_bytes(), headers=JSON)
+    refused = client.get(f"/v1/runs/a/worst?{query}")
+    assert refused.status_code == 404
+    assert refused.json()["type"] == "urn:offpolicy-monitor:problem:unknown-step"
+    assert client.get("/v1/runs/nobody/worst").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "query", ["step=-1", "step=x", "limit=0", "limit=1001", "gap=all", "by=k3", "minibatch=-1", "top=3"]
+)
+def test_what_cannot_be_answered_is_refused_by_name(client: Client, query: str) -> None:
+    client.post("/v1/runs/a/batches", content=json_bytes(), headers=JSON)
+    refused = client.get(f"/v1/runs/a/worst?{query}")
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == query.split("=")[0]

@@ -1,0 +1,103 @@
+"""A history that is kept grows by a step at a time, and is read anew where it is not what is stored."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from offpolicy_monitor.store import Store
+from offpolicy_monitor.store.rows.gradient_steps import GradientStep
+from offpolicy_monitor.store.rows.training import TrainingStep
+from offpolicy_monitor.store.rows.training_steps import forget, keep
+from offpolicy_monitor.store.session import Database, parse_url
+from offpolicy_monitor.store.write.histories import FIRST, NEWEST, Histories, RunHistory
+from sqlalchemy import Connection
+
+from tests.fixtures.shards import make_record
+
+PATHS = ("a", "b")
+
+
+@pytest.fixture
+def connection(store: Store, database_url: str) -> Iterator[Connection]:
+    """A transaction with run 1 in it."""
+    store.ingest([make_record()])
+    database = Database(parse_url(database_url))
+    with database.writing() as connection:
+        yield connection
+    database.close()
+
+
+def judged(connection: Connection, histories: Histories | None, step: int, value: float, attempt: int = 0) -> None:
+    """Judge a step by these figures; `histories` None: another process does."""
+    figures = {"a": value, "b": -value} if value else {"a": value}
+    of_step = TrainingStep.of([GradientStep("r1", step, 0, attempt, 1, 1.0, 1.0)])
+    checksum = keep(connection, (1, step), of_step, figures)
+    if histories is not None:
+        histories.add(1, (step, attempt, checksum), figures)
+
+
+def same(left: RunHistory, right: RunHistory) -> bool:
+    equal = [np.array_equal(left.columns[path], right.columns[path], equal_nan=True) for path in PATHS]
+    return list(left.steps) == list(right.steps) and all(equal)
+
+
+def test_what_was_added_is_what_is_read_anew(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Histories(PATHS)
+    judged(connection, kept, 0, 1.0)
+    kept.read(connection, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Histories, "_load", lambda *arguments: pytest.fail("was read anew"))
+        for step in range(1, FIRST + NEWEST + 5):
+            judged(connection, kept, step, step % 7)
+            found = kept.read(connection, 1)
+        judged(connection, kept, 3, 0.5)
+        judged(connection, kept, FIRST + NEWEST, 0.25)
+        again = kept.read(connection, 1)
+    assert (
+        len(found.steps) == FIRST + NEWEST and found.steps[FIRST - 1] == FIRST - 1 and found.steps[FIRST] == FIRST + 5
+    )
+    assert not same(found, again)
+    assert same(again, Histories(PATHS).read(connection, 1))
+
+
+def test_what_another_process_judged_is_seen(connection: Connection) -> None:
+    kept = Histories(PATHS)
+    for step in range(4):
+        judged(connection, kept, step, 1.0)
+    kept.read(connection, 1)
+    for step, value in ((4, 2.0), (1, 3.0)):
+        judged(connection, None, step, value)
+        assert same(kept.read(connection, 1), Histories(PATHS).read(connection, 1))
+    judged(connection, kept, 9, 1.0)
+    judged(connection, None, 7, 1.0)
+    assert list(kept.read(connection, 1).steps) == [0, 1, 2, 3, 4, 7, 9]
+
+
+def test_a_transaction_that_failed_leaves_nothing_wrong(connection: Connection) -> None:
+    kept = Histories(PATHS)
+    judged(connection, kept, 0, 1.0)
+    kept.read(connection, 1)
+    savepoint = connection.begin_nested()
+    judged(connection, kept, 1, 2.0)
+    savepoint.rollback()
+    assert list(kept.read(connection, 1).steps) == [0]
+    judged(connection, kept, 1, 3.0)
+    assert kept.read(connection, 1).columns["a"].tolist() == [1.0, 3.0]
+
+
+def test_a_step_that_came_late_and_a_new_attempt_are_seen(connection: Connection) -> None:
+    kept = Histories(PATHS)
+    for step in (0, 1, 2, 4, 5, 6):
+        judged(connection, kept, step, 1.0)
+        kept.read(connection, 1)
+    judged(connection, kept, 3, 9.0)
+    assert kept.read(connection, 1).columns["a"].tolist() == [1, 1, 1, 9, 1, 1, 1]
+    forget(connection, [(1, 2)])
+    judged(connection, kept, 2, 7.0, attempt=1)
+    found = kept.read(connection, 1)
+    assert list(found.steps) == [0, 1, 2] and found.columns["b"].tolist() == [-1, -1, -7]
+    assert same(found, Histories(PATHS).read(connection, 1))
+
+
+def test_a_run_that_was_never_judged_has_no_history(connection: Connection) -> None:
+    assert list(Histories(PATHS).read(connection, 1).steps) == []
