@@ -8,6 +8,7 @@ from offpolicy_monitor.summary import StepSummary
 from offpolicy_monitor.summary.arrays import Arrays, merged
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.rows import PART, Layout, Row, Table, count, magnitude, number
+from offpolicy_monitor.summary.scheme import COUNTS, scheme_of
 from offpolicy_monitor.summary.stored import version_3
 from offpolicy_monitor.summary.stored.named import RecordError, arrays_of
 
@@ -44,6 +45,19 @@ def test_merging_changes_neither_side() -> None:
     before = a.buffer.copy()
     merged([a, a])
     assert (a.buffer == before).all()
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-3, 0.5, 1.0])
+def test_counts_add_up_however_many_of_them_are_zero(share: float) -> None:
+    source = np.random.default_rng(1)
+    keys = ("histograms/mismatch", "breakdown/position/mismatch", "histograms/total")
+    sides = [Arrays(scheme_of(LAYOUT, keys)), Arrays(scheme_of(LAYOUT, keys[::-2]))]
+    for side in sides:
+        counts = side.sections[COUNTS]
+        counts[...] = np.where(source.random(len(counts)) < share, source.integers(0, 9, len(counts)), 0)
+    both = merged(sides)
+    for name in both.scheme.spans:
+        assert (both[name] == sum(side[name] for side in sides if name in side.scheme.spans)).all(), name
 
 
 def test_no_two_tables_are_declared_at_one_place() -> None:

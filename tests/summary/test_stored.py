@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from offpolicy_monitor.summary import StepSummary, StoredSummaryError, from_bytes, to_bytes
-from offpolicy_monitor.summary.stored import version_2
+from offpolicy_monitor.summary.stored import version_2, version_3
 from offpolicy_monitor.summary.stored.named import Parts, summary_of
 from offpolicy_monitor.summary.tables.worst import Worst
 
@@ -126,6 +126,14 @@ DAMAGED = {
 def test_bytes_that_hold_no_summary_are_refused(damage: str) -> None:
     with pytest.raises(StoredSummaryError):
         from_bytes(DAMAGED[damage])
+
+
+def test_a_buffer_with_an_entry_twice_is_refused() -> None:
+    found = bytearray(version_3.content(to_bytes(FULL)[1:]))
+    steps = sum(map(len, version_3.headers_of(bytes(found)))) + 8
+    found[steps + 2 : steps + 4] = b"\0\0"  # from the first entry that is not zero to the second
+    with pytest.raises(ValueError, match="there twice"):
+        version_3.parsed(bytes(found), 3)
 
 
 def test_the_stored_form_says_its_version() -> None:

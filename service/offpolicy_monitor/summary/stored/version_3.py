@@ -17,7 +17,7 @@ import zstandard
 from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.rows import Layout
-from offpolicy_monitor.summary.scheme import COUNTS, MAXIMA, MINIMA, REMEMBERED, SUMS, scheme_of
+from offpolicy_monitor.summary.scheme import MAXIMA, MINIMA, REMEMBERED, SUMS, scheme_of
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.stored import columns, worst_columns
 from offpolicy_monitor.summary.stored.packed_tree import TooLargeError
@@ -113,22 +113,30 @@ def newest(arrays: Arrays) -> Arrays:
 
 def _buffer(arrays: Arrays) -> Iterator[Array]:
     """Where counts and sums are not zero, as steps, and what they are; then the extremes."""
-    counts, *others = arrays.sections
-    for section in (counts, others[0]):
-        places = np.flatnonzero(section.view(np.int64) != 0)  # of booleans: four times as fast
-        yield columns.whole(np.diff(places, prepend=0))
-        yield columns.whole(section[places]) if section is counts else _finite(section[places])
-    yield np.concatenate(others[1:])
+    _, sums, *extremes = arrays.sections
+    where, counts = arrays.filled
+    yield columns.whole(np.diff(where, prepend=0))
+    yield columns.whole(counts)
+    where = np.flatnonzero(sums.view(np.int64) != 0)
+    yield columns.whole(np.diff(where, prepend=0))
+    yield _finite(sums[where])
+    yield np.concatenate(extremes)
 
 
 def _fill(arrays: Arrays, numbers: Iterator[Array]) -> None:
-    for section in (COUNTS, SUMS):
-        steps, values = next(numbers), next(numbers)
-        arrays.sections[section][np.cumsum(steps, dtype=np.int64)] = values
-    extremes = next(numbers)
+    steps, counts, of_sums, sums, extremes = (next(numbers) for _ in range(OF_BUFFER))
+    arrays.fill(_ascending(steps), counts.astype(np.int64))
+    arrays.sections[SUMS][_ascending(of_sums)] = sums
     minima = arrays.scheme.sizes[MINIMA]
     arrays.sections[MINIMA][...] = extremes[:minima]
     arrays.sections[MAXIMA][...] = extremes[minima:]
+
+
+def _ascending(steps: Array) -> Array:
+    """Where each entry stands, from the steps between them; ValueError for two at one place."""
+    if (steps[1:] < 1).any():
+        raise ValueError("an entry of a buffer is there twice")
+    return np.cumsum(steps, dtype=np.int64)
 
 
 def _sparse(arrays: Arrays) -> Iterator[Array]:
