@@ -6,9 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
-from alembic.config import Config
-from offpolicy_monitor import resources
 from offpolicy_monitor.errors import ConfigurationError, Unavailable
 from offpolicy_monitor.store import Receipt, Store, migrate
 from offpolicy_monitor.store.lock import WriterLock
@@ -20,6 +17,7 @@ from offpolicy_monitor.store.write.histories import RunHistory
 from offpolicy_monitor.store.write.judge import NoRules
 from sqlalchemy import text
 
+from tests.fixtures.revisions import downgrade
 from tests.fixtures.shards import make_record
 from tests.fixtures.stores import Clock
 
@@ -35,13 +33,9 @@ def test_upgrading_twice_changes_nothing(database_url: str) -> None:
 
 
 def test_a_database_of_an_older_program_keeps_its_runs(database_url: str) -> None:
+    downgrade(database_url, "0001")
     database = Database(parse_url(database_url))
     with database.writing() as connection:
-        config = Config()
-        config.set_main_option("script_location", str(resources.path("migrations")))
-        config.set_main_option("path_separator", "os")
-        config.attributes["connection"] = connection
-        command.downgrade(config, "0001")
         values = "('old', 'fp8', '{}', 1.0)"
         connection.execute(text(f"INSERT INTO runs (name, profile, labels, created_at) VALUES {values}"))
     database.close()
@@ -65,7 +59,7 @@ def test_histories_of_an_older_program_are_judged_on(database_url: str) -> None:
         store.ingest([make_record(6, minibatch=place, minibatches=3, tokens=200) for place in range(2)])
         store.ingest([make_record(3, attempt=1, minibatches=1, tokens=7, policy_version=9)])
     expected = {path: column.tolist() for path, column in judge.seen.columns.items()}
-    downgraded(database_url, "0004")
+    downgrade(database_url, "0004")
 
     migrate.upgrade(database_url)
 
@@ -95,17 +89,6 @@ class Watching(NoRules):
         return [], list(before)
 
 
-def downgraded(database_url: str, revision: str) -> None:
-    database = Database(parse_url(database_url))
-    with database.writing() as connection:
-        config = Config()
-        config.set_main_option("script_location", str(resources.path("migrations")))
-        config.set_main_option("path_separator", "os")
-        config.attributes["connection"] = connection
-        command.downgrade(config, revision)
-    database.close()
-
-
 def test_steps_of_an_older_program_keep_their_figures_and_take_less_room(database_url: str) -> None:
     store = Store.open(database_url)
     store.ingest([make_record(step, shard, 2) for step in range(4) for shard in range(2)])
@@ -113,7 +96,7 @@ def test_steps_of_an_older_program_keep_their_figures_and_take_less_room(databas
     store.ingest([alone, make_record(5, shards=2)])
     series, rows = store.series("r1", "gaps.mismatch.k3"), store.steps("r1").rows
     store.close()
-    downgraded(database_url, "0005")
+    downgrade(database_url, "0005")
     database = Database(parse_url(database_url))
     with database.reading() as connection:
         count = "SELECT count(*) FROM {} WHERE length(summary) > 0"
@@ -223,7 +206,7 @@ def test_blocks_of_an_older_program_go_thin_by_the_age_of_their_steps(
         store.ingest([make_record(step, received_at=1000.0 + step) for step in range(101)])
     with closing(Store.open(database_url, lambda: 5000.0)) as store:
         assert store.upkeep.tidy(60.0, 10) == 201
-    downgraded(database_url, "0006")
+    downgrade(database_url, "0006")
 
     migrate.upgrade(database_url)
 
