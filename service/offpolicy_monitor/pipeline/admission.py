@@ -77,10 +77,15 @@ class ByteBudget:
         if size == 0:
             yield reservation
             return
-        arriving = self._waiting(reservation, min(size, self.capacity))
-        self._arriving.append(arriving)
+        wanted = min(size, self.capacity)
         try:
-            await self._admission_of(arriving)
+            if self._has_room(wanted):
+                self._held[reservation] = None
+                self._hold(reservation, wanted)
+            else:
+                arriving = self._waiting(reservation, wanted)
+                self._arriving.append(arriving)
+                await self._admission_of(arriving)
             yield reservation
         finally:
             self._held.pop(reservation, None)
@@ -89,8 +94,11 @@ class ByteBudget:
 
     async def extend(self, reservation: Reservation, size: int) -> None:
         """Let a reservation that is held reach `size` bytes."""
-        if size > reservation.size:
-            growing = self._growing[reservation] = self._waiting(reservation, size - reservation.size)
+        wanted = size - reservation.size
+        if wanted > 0 and self._has_room(wanted):
+            self._hold(reservation, wanted)
+        elif wanted > 0:
+            growing = self._growing[reservation] = self._waiting(reservation, wanted)
             await self._admission_of(growing)
 
     def give_back(self, size: int) -> None:
@@ -114,13 +122,20 @@ class ByteBudget:
             self._held[arriving.reservation] = None
             self._grant(arriving)
 
+    def _has_room(self, wanted: int) -> bool:
+        """Whether so many bytes are there at once, and nobody waits for them."""
+        return not self._growing and not self._arriving and self.used + wanted <= self.capacity
+
     def _fits(self, waiting: _Waiting) -> bool:
         return self.used + waiting.wanted <= self.capacity
 
     def _grant(self, waiting: _Waiting) -> None:
-        self.used += waiting.wanted
-        waiting.reservation.size += waiting.wanted
+        self._hold(waiting.reservation, waiting.wanted)
         waiting.admitted.set_result(None)
+
+    def _hold(self, reservation: Reservation, size: int) -> None:
+        self.used += size
+        reservation.size += size
 
     async def _admission_of(self, waiting: _Waiting) -> None:
         self._admit()

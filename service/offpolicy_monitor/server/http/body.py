@@ -26,6 +26,8 @@ from offpolicy_monitor.wire.encoding import ENCODINGS
 # little, whatever it declares.
 FIRST_PIECE, AHEAD = SMALLEST, 16
 JSON = "application/json"
+#: Seconds before it is looked for whether a client has gone that has sent its body.
+LOOKED_FOR_AFTER = 0.05
 
 
 @asynccontextmanager
@@ -61,19 +63,26 @@ def _ahead(here: int, length: int | None, settings: Settings) -> int:
 
 @asynccontextmanager
 async def _departure(request: Request) -> AsyncIterator[Gone]:
-    """A future that is done when the client goes away, which after a complete body is all that it can still say."""
-    gone: Gone = asyncio.get_running_loop().create_future()
+    """A future that is done when the client goes away, which after a complete body is all that it can still say.
+
+    It is not looked for in the first moments, in which most are answered: a task for each would cost more than that.
+    """
+    loop = asyncio.get_running_loop()
+    gone: Gone = loop.create_future()
+    watching: list[asyncio.Task[None]] = []
 
     async def watch() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
         gone.set_result(None)
 
-    watching = asyncio.create_task(watch())
+    begins = loop.call_later(LOOKED_FOR_AFTER, lambda: watching.append(loop.create_task(watch())))
     try:
         yield gone
     finally:
-        watching.cancel()
+        begins.cancel()
+        for task in watching:
+            task.cancel()
 
 
 def _media_type(request: Request) -> str:

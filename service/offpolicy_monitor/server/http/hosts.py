@@ -5,6 +5,8 @@ read and delete runs; but it cannot call itself by the service's name. Pure ASGI
 """
 
 from collections.abc import Collection
+from functools import lru_cache
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -15,6 +17,8 @@ from offpolicy_monitor.server.http.problems import SCOPE_KEY, response_to
 from offpolicy_monitor.settings import Settings
 
 ANY = "*"
+#: Host headers of which it is remembered whether they are trusted: clients send the same ones all the time.
+REMEMBERED: Final = 256
 
 
 class TrustedHosts:
@@ -24,6 +28,7 @@ class TrustedHosts:
         self._app = app
         self._trusted = trusted(settings)
         self._setting = settings.variable("trusted_hosts")
+        self._is_trusted = lru_cache(REMEMBERED)(lambda host: is_trusted(host_name(host), self._trusted or ()))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope) if scope["type"] == "http" and self._trusted is not None else None
@@ -40,7 +45,7 @@ class TrustedHosts:
             return None
         if len(sent) != 1:
             return Refusal.of_field(400, "invalid-host", "Host", f"must be sent once; it was sent {len(sent)} times")
-        if is_trusted(host_name(sent[0]), self._trusted or ()):
+        if self._is_trusted(sent[0]):
             return None
         message = f"{quotable(sent[0])!r} is no name of this service; {self._setting} adds one"
         return Refusal.of_field(421, "untrusted-host", "Host", message)

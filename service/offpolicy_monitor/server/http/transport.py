@@ -14,6 +14,8 @@ from uvicorn.protocols.http.flow_control import FlowControl
 #: A client whose request was cut short may go on sending for so long, and so much, while it reads why; nothing is kept.
 LINGER_SECONDS: Final = 2.0
 LINGER_BYTES: Final = 4 << 20
+#: What is shorter, as the head of an answer is, waits for what is written after it, to leave with it in one packet.
+SHORT: Final = 4096
 
 
 class BoundedTransport(asyncio.Transport):
@@ -30,12 +32,14 @@ class BoundedTransport(asyncio.Transport):
         self._closing = False
         self._deadline: asyncio.TimerHandle | None = None
         self._dropped = 0
+        self._short = b""
 
     def close(self) -> None:
         """Send what is written, then end; where the client is still sending, it is heard out for LINGER_SECONDS."""
         if self.is_closing():
             return
         self._closing = True
+        self._write_short()
         if self._cut_short():
             self._inner.write_eof()
             self._inner.resume_reading()
@@ -70,13 +74,25 @@ class BoundedTransport(asyncio.Transport):
         self._inner.abort()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._inner.write(data)
+        if self._short:
+            first, self._short = self._short, b""
+            self._inner.writelines((first, data))
+        elif len(data) < SHORT:
+            self._short = bytes(data)
+            self._loop.call_soon(self._write_short)
+        else:
+            self._inner.write(data)
+
+    def _write_short(self) -> None:
+        if self._short:
+            first, self._short = self._short, b""
+            self._inner.write(first)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._inner.get_extra_info(name, default)
 
     def get_write_buffer_size(self) -> int:
-        return self._inner.get_write_buffer_size()
+        return self._inner.get_write_buffer_size() + len(self._short)
 
     def pause_reading(self) -> None:
         self._inner.pause_reading()

@@ -1,13 +1,38 @@
 """POST /v1/runs/{run}/batches: one shard of one gradient step, answered after it is committed."""
 
+import re
+from typing import Final
+
 from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+from starlette.types import Receive, Scope, Send
 
 from offpolicy_monitor.server import openapi, services
 from offpolicy_monitor.server.http.answers import batch_answer, json_response
 from offpolicy_monitor.server.http.body import received
 from offpolicy_monitor.server.http.parameters import RunName
+from offpolicy_monitor.vocabulary import RUN_NAME
 
-router = APIRouter(prefix="/v1", tags=["batches"])
+_NAME: Final = re.compile(RUN_NAME)
+
+
+class DirectRoute(APIRoute):
+    """The route of `post_batch`, which goes to it directly where the framework would find nothing to say.
+
+    The framework takes three times as long over a request as the server under it.
+    """
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer; what may have to be refused is left to the framework."""
+        run = scope["path_params"]["run"]
+        if scope["method"] != "POST" or scope["query_string"] or not _NAME.fullmatch(run):
+            await super().handle(scope, receive, send)
+            return
+        response = await post_batch(run, Request(scope, receive, send))
+        await response(scope, receive, send)
+
+
+router = APIRouter(prefix="/v1", tags=["batches"], route_class=DirectRoute)
 
 
 @router.post(
