@@ -25,15 +25,11 @@ PLACES: Final = {
     "measure/counts.py": "            **_suspects(batch),\n",
     "figures/rows/gaps.py": '    Figure("k1", "nats", "`-d`"',
     "summary/tables/rewards.py": "",
-    "summary/layout.py": "        *whatif.TABLES,\n",
-    "summary/step.py": '    "signature": signature.signature,\n',
-    "measure/rewards.py": "",
-    "measure/tables.py": "BREAKDOWNS, VERSIONS, WEIGHTED",
-    "figures/rows/tables.py": '    Figure("outliers.{gap}.k3"',
+    "summary/tables/__init__.py": "    whatif.KIND,\n",
     "alerts/rules.py": ")  # fmt: skip\n\n_BY_NAME",
 }
 #: How deep a block stands there, in spaces, if not 4.
-DEPTHS: Final = {"methods/catalogue.py": 8, "summary/gap.py": 8, "summary/layout.py": 8, "measure/counts.py": 12}
+DEPTHS: Final = {"methods/catalogue.py": 8, "summary/gap.py": 8, "measure/counts.py": 12}
 
 
 def blocks() -> dict[str, str]:

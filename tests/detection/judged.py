@@ -14,7 +14,7 @@ from offpolicy_monitor.alerts import RULES, History, Rule, Severity, Terms, path
 from offpolicy_monitor.alerts.breaches import active, measured
 from offpolicy_monitor.figures import at, with_correction
 from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.measure.tables import BREAKDOWNS, LENGTHS, OF_DATA, ROUTING, WEIGHTED, Maker
+from offpolicy_monitor.measure.tables import OF_DATA, Maker, made_by
 from offpolicy_monitor.methods import PRESETS, MethodRow
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
@@ -23,8 +23,8 @@ from tests.detection.steps import Part
 Row = dict[str, float]
 MEASURER: Final = Measurer("cpu")
 #: Tables that rules look at, and with them those that a diagnosis does.
-OF_RULES: Final[tuple[Maker, ...]] = (BREAKDOWNS, WEIGHTED, ROUTING, LENGTHS)
-OF_DIAGNOSIS: Final[tuple[Maker, ...]] = (*OF_DATA, LENGTHS)
+OF_RULES: Final[tuple[Maker, ...]] = made_by("breakdowns", "advantages", "routing", "lengths")
+OF_DIAGNOSIS: Final[tuple[Maker, ...]] = (*OF_DATA, *made_by("lengths"))
 _PRESETS: Final = {preset.name: preset for preset in PRESETS}
 
 

@@ -1,13 +1,17 @@
 """A measurer uses the fused pass once it has it; what lies in the cache is trusted with care."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from queue import SimpleQueue
 
 import numpy as np
 import pytest
-from offpolicy_monitor.batch import Origin, RaggedBatch
+import torch
+from offpolicy_monitor.batch import Array, Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer, library
+from offpolicy_monitor.measure.tables import MAKERS, Maker, Named
+from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.summary.step import StepSummary
 
@@ -57,6 +61,33 @@ def test_how_experts_differ_stands_beside_what_the_pass_makes(ready: Measurer) -
     routing = {name: table for name, table in theirs.items() if name.startswith("routing/")}
     assert tables.keys() == theirs.keys()
     assert routing and all(tables[name] == table for name, table in routing.items())
+
+
+def test_a_table_that_the_pass_does_not_know_is_made_by_torch_beside_it(ready: Measurer) -> None:
+    """Its maker sums what only it needs, and is told what the pass has summed."""
+    seen: list[int] = []
+
+    def sums(view: BlockView) -> dict[str, torch.Tensor]:
+        seen.append(view.gaps.segments.tokens)
+        return {"changed": (view.own(view.gaps.columns.log_ratio) != 0).sum(-1)}
+
+    def tables(arrays: Mapping[str, Array], view: BlockView) -> Named:
+        total = view.block.batch.gaps.index("total")
+        counts = {"layers": arrays["changed"][total], "layers_square": arrays["gaps/tokens"][total]}
+        moments = {"layers_moment": arrays["cross/mismatch_square"], "layers_root": arrays["gaps/k3"][total]}
+        yield "routing/total/trend", counts | moments
+
+    batch = packed(random_sequences(2, [30, 5], 0.2))
+    by_pass = ready.measure(batch, PRESETS)
+    with_trial = ready.measure(batch, PRESETS, makers=(*MAKERS, Maker("trial", sums, tables)))
+    trial = with_trial.arrays.record("routing/total/trend")
+    assert with_trial.arrays.without(["routing/total/trend"]) == by_pass.arrays
+    assert seen == [35] and trial == {
+        "layers": 35 - by_pass.gaps["total"].sums["exact_tokens"],
+        "layers_square": 35,
+        "layers_moment": by_pass.cross["mismatch_square"],
+        "layers_root": by_pass.gaps["total"].sums["k3"],
+    }
 
 
 def test_float64_log_probs_are_measured_by_torch(ready: Measurer) -> None:

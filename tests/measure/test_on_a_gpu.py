@@ -59,7 +59,7 @@ def measured(data: RaggedBatch, rows: tuple[MethodRow, ...], block_tokens: int) 
     """Everything that a batch comes to, still on the device, and what was started there."""
     with fake_cuda() as operations:
         loaded = DeviceBatch.load(data, DEVICE)
-        views, totals = Views(loaded, applicable(rows, loaded), ORIGIN, MAKERS), Totals()
+        views, totals = Views(loaded, applicable(rows, loaded), ORIGIN), Totals()
         for view in views.of_blocks(block_tokens):
             totals.add(block_sums(view, MAKERS, {"figures": figures_of_sequences(view)}))
         return totals.buffer(), operations

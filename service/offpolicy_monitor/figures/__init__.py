@@ -14,8 +14,8 @@ from offpolicy_monitor.figures.catalogue import (
     is_known,
     with_correction,
 )
-from offpolicy_monitor.figures.figure import Figure, Gauge
 from offpolicy_monitor.figures.path import at, walk
+from offpolicy_monitor.summary.figure import Figure, Gauge
 
 __all__ = [
     "FIGURES",

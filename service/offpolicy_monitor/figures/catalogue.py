@@ -1,7 +1,7 @@
 """The catalogue: every figure that is answered, and what follows from its rows.
 
 Whoever stores, plots, judges, exposes or documents figures asks here which there are. A new figure is a row in
-figures/rows and the module that reads it.
+figures/rows, or of a kind of table in its module, and the line that reads it.
 """
 
 import re
@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-from offpolicy_monitor.figures.figure import Figure
 from offpolicy_monitor.figures.path import expression, matches, tree
 from offpolicy_monitor.figures.rows.batch import BATCH
 from offpolicy_monitor.figures.rows.gaps import OF_SEQUENCES, OF_TOKENS
 from offpolicy_monitor.figures.rows.methods import CORRECTION, METHOD
-from offpolicy_monitor.figures.rows.tables import BREAKDOWNS, OUTLIERS, ROUTING, SIGNATURE, VERSIONS
+from offpolicy_monitor.summary.figure import Figure, under
+from offpolicy_monitor.summary.tables import KINDS
 
 FIGURES: Final[tuple[Figure, ...]] = (
     *BATCH,
@@ -22,11 +22,7 @@ FIGURES: Final[tuple[Figure, ...]] = (
     *OF_SEQUENCES,
     *METHOD,
     *CORRECTION,
-    *ROUTING,
-    *OUTLIERS,
-    *VERSIONS,
-    *BREAKDOWNS,
-    *SIGNATURE,
+    *(figure for kind in KINDS for figure in under(kind.name, kind.figures)),
 )
 
 #: Patterns of what is stored in `metrics` for each step that counts. Some 80 figures a step.

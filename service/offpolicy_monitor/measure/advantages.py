@@ -35,7 +35,7 @@ _OF_ADVANTAGES: Final = ("advantage_excess", "mass_square", "advantage_square")
 _UPDATES: Final = ("bad", "outward", "outward_square")
 
 
-def weighted_sums(view: BlockView) -> dict[str, Tensor]:
+def sums_of(view: BlockView) -> dict[str, Tensor]:
     """[sums, G] of sequences; with advantages of tokens too, [G, bins] of |A r|, and [3] of the total gap's updates."""
     found = {"sequence": _sequences(view)}
     advantages = view.gaps.advantages
@@ -86,7 +86,7 @@ def _updates(view: BlockView, advantages: Advantages, gap: int) -> Tensor:
     return torch.stack([part.sum(dtype=torch.float64) for part in (bad, outward, square)])
 
 
-def weighted_tables(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The tables of gaps with a token."""
     for place, gap in enumerate(view.block.batch.gaps):
         tokens, sequences = (arrays[f"gaps/{unit}"][place] for unit in ("tokens", "sequences"))

@@ -21,7 +21,7 @@ from offpolicy_monitor.summary.tables.buckets import constant_buckets
 MOST_CELLS: Final = 1 << 12
 
 
-def breakdown_sums(view: BlockView) -> dict[str, Tensor]:
+def sums_of(view: BlockView) -> dict[str, Tensor]:
     """[1 + columns, buckets] of each dimension; the columns are those of `_columns`, after a count of all."""
     found = list(dimensions(view.block, view.origin))
     of_tokens, of_sequences = _columns(view)
@@ -80,7 +80,7 @@ def _summed(group: Sequence[Dimension], columns: Sequence[Tensor]) -> dict[str, 
     }
 
 
-def breakdown_tables(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The tables of gaps with a token, and the cross terms' if some token is valid for all."""
     gaps, tokens = view.block.batch.gaps, arrays["gaps/tokens"]
     parts = [(place, gap, GAP_KEYS, place * len(GAP_KEYS)) for place, gap in enumerate(gaps) if tokens[place]]

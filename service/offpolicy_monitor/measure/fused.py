@@ -6,7 +6,7 @@ It serves on the CPU, once it is compiled or loaded; never unasked in a trainer.
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables.worst import Worst
 
+#: The kinds of tables that the pass makes; torch makes the others beside it.
+IN_PASS: Final = frozenset({"breakdowns", "versions", "advantages", "signature", "anchors", "lengths", "whatif"})
+
 
 class Fused(Protocol):
     """The pass, ready to be used."""
@@ -25,7 +28,7 @@ class Fused(Protocol):
     def __call__(
         self, batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin, keep_worst: int | None
     ) -> StepSummary | None:
-        """The summary of a batch but for its routing, with its worst sequences unless `keep_worst` is None.
+        """The summary of a batch, of tables those IN_PASS; with its worst sequences unless `keep_worst` is None.
 
         None where the batch is none for it.
         """

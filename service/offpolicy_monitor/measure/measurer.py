@@ -18,20 +18,15 @@ from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.measure.blocks import DeviceBatch
 from offpolicy_monitor.measure.compilation import Compilation, kernels_for
 from offpolicy_monitor.measure.evaluate import Detail, evaluation
-from offpolicy_monitor.measure.fused import Fused, fused_pass
-from offpolicy_monitor.measure.routing import EXPERT_COLUMNS
+from offpolicy_monitor.measure.fused import IN_PASS, Fused, fused_pass
 from offpolicy_monitor.measure.slices import Slices, finished, in_one
-from offpolicy_monitor.measure.summarise import summarise
-from offpolicy_monitor.measure.tables import OF_DATA, OF_METHODS, ROUTING, Maker
+from offpolicy_monitor.measure.summarise import summarise, with_tables
+from offpolicy_monitor.measure.tables import MAKERS, Maker
 from offpolicy_monitor.methods import PRESETS, MethodRow
-from offpolicy_monitor.summary.arrays import merged
 from offpolicy_monitor.summary.evaluation import Evaluation
 from offpolicy_monitor.summary.step import StepSummary
 
 Result = TypeVar("Result")
-
-EVERY_MAKER: Final = (*OF_DATA, *OF_METHODS)
-EXPERTS: Final = frozenset(name for pair in EXPERT_COLUMNS.values() for name in pair)
 
 #: Tokens a block: fewer fit a CPU's caches better, more share the cost of some 600 calls a block.
 CPU_BLOCK_TOKENS: Final = 1 << 17
@@ -114,7 +109,7 @@ class Measurer:
         batch: RaggedBatch,
         rows: Sequence[MethodRow],
         origin: Origin = UNKNOWN_ORIGIN,
-        makers: Sequence[Maker] = EVERY_MAKER,
+        makers: Sequence[Maker] = MAKERS,
         worst: bool = True,
     ) -> StepSummary:
         """The summary of a batch, with what each row would do to it. Rows whose inputs were not sent are left out.
@@ -123,8 +118,8 @@ class Measurer:
         """
 
         def run(block_tokens: int) -> StepSummary:
-            if self.form == "fused" and tuple(makers) == EVERY_MAKER:
-                found = self._by_pass(batch, rows, origin, worst)
+            if self.form == "fused" and {maker.name for maker in makers} >= IN_PASS:
+                found = self._by_pass(batch, rows, origin, makers, worst)
                 if found is not None:
                     return found
             loaded = DeviceBatch.load(batch, self.device, self._derive)
@@ -133,19 +128,16 @@ class Measurer:
         return finished(self._with_fallback(in_one(run)))
 
     def _by_pass(
-        self, batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin, worst: bool
+        self, batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin, makers: Sequence[Maker], worst: bool
     ) -> StepSummary | None:
         """The summary by the fused pass, None where the batch is none for it; torch adds what it does not make."""
         assert self._fused is not None
         found = self._fused(batch, rows, origin, self.keep_worst if worst else None)
-        routed = EXPERTS & batch.columns.keys()
-        makers = [maker for maker in EVERY_MAKER if not maker.in_pass and (routed or maker is not ROUTING)]
-        if found is None or not makers:
+        others = [maker for maker in makers if maker.name not in IN_PASS and maker.makes_any(batch)]
+        if found is None or not others:
             return found
         loaded = DeviceBatch.load(batch, self.device)
-        of_rows = rows if set(makers) & set(OF_METHODS) else ()
-        beside = summarise(loaded, of_rows, self.block_tokens, origin, makers).arrays
-        return replace(found, arrays=merged((found.arrays, beside.without(found.arrays.scheme.keys))))
+        return replace(found, arrays=with_tables(found.arrays, loaded, rows, self.block_tokens, origin, others))
 
     def evaluate(
         self,

@@ -7,7 +7,7 @@ the host (core.routing), once for all blocks. Tables, of every gap whose two exp
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,21 +17,14 @@ from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.core.cells import Cells
 from offpolicy_monitor.core.routing import RoutingSums, routing_sums
 from offpolicy_monitor.measure.view import BlockView
-from offpolicy_monitor.summary.tables.routing import PART_KEYS, PREFIX
+from offpolicy_monitor.summary.tables.routing import EXPERTS, PART_KEYS, PREFIX
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS
-
-#: gap -> (experts of its numerator policy, experts of its denominator policy)
-EXPERT_COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
-    "mismatch": ("old_experts", "sampling_experts"),
-    "staleness": ("experts", "old_experts"),
-    "total": ("experts", "sampling_experts"),
-}
 
 
 def compared(batch: RaggedBatch) -> dict[str, RoutingSums]:
     """What differs by gap, over its valid tokens; of gaps whose two expert arrays were sent and that have a token."""
     found = {}
-    for gap, names in EXPERT_COLUMNS.items():
+    for gap, names in EXPERTS.items():
         if batch.columns.keys() >= set(names) and batch.tokens:
             valid = _valid(batch, gap)
             if valid is None or valid.any():
@@ -46,10 +39,10 @@ def _valid(batch: RaggedBatch, gap: str) -> Array | None:
     return None if valid.all() else valid
 
 
-def routing_part_sums(view: BlockView) -> dict[str, Tensor]:
+def sums_of(view: BlockView) -> dict[str, Tensor]:
     """[4 + 1, layers + 1] of each gap: k3, d^2, |d|, sqrt|d| and valid tokens by how many layers of a token differ."""
     found = {}
-    for gap, routed in view.routed.items():
+    for gap, routed in view.routed().items():
         if gap in view.block.batch.gaps:
             place = view.block.batch.gaps.index(gap)
             changed = torch.from_numpy(routed.changed_layers[view.block.token_range]).to(view.block.batch.device)
@@ -61,13 +54,13 @@ def routing_part_sums(view: BlockView) -> dict[str, Tensor]:
     return found
 
 
-def routing_tables(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The tables of the gaps whose experts were compared."""
-    for gap, routed in view.routed.items():
+    for gap, routed in view.routed().items():
         tokens = view.block.batch.source.tokens
         if gap in view.block.batch.gaps:
             tokens = int(arrays["gaps/tokens"][view.block.batch.gaps.index(gap)])
-        yield from _counts(gap, routed, tokens, view.block.batch.source.columns[EXPERT_COLUMNS[gap][0]].shape[2])
+        yield from _counts(gap, routed, tokens, view.block.batch.source.columns[EXPERTS[gap][0]].shape[2])
         if f"routing/{gap}" in arrays:
             yield from _divided(gap, arrays[f"routing/{gap}"])
 

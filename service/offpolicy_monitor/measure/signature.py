@@ -28,7 +28,7 @@ from offpolicy_monitor.summary.tables.signature import (
 COARSE_DTYPES: Final = frozenset({"bfloat16", "float16"})
 
 
-def signature_sums(view: BlockView) -> dict[str, Tensor]:
+def sums_of(view: BlockView) -> dict[str, Tensor]:
     """[sums] of the regression and of neighbours, [columns, sums] of grids; none without the mismatch."""
     gaps = view.gaps
     if "mismatch" not in view.block.batch.gaps:
@@ -46,7 +46,7 @@ def signature_sums(view: BlockView) -> dict[str, Tensor]:
     return found
 
 
-def signature_tables(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The signature tables; none where the mismatch has no token, or no pair."""
     gaps = view.block.batch.gaps
     if "mismatch" not in gaps or not arrays["gaps/tokens"][gaps.index("mismatch")]:

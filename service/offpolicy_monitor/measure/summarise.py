@@ -4,6 +4,7 @@ The device is asked once, after the last block. This package is the only place t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 from urllib.parse import quote
 
@@ -17,12 +18,13 @@ from offpolicy_monitor.measure.counts import batch_tables
 from offpolicy_monitor.measure.decide import Decider, applicable
 from offpolicy_monitor.measure.gaps import gap_sums, gap_tables
 from offpolicy_monitor.measure.routing import compared
-from offpolicy_monitor.measure.tables import ROUTING, Maker, Named
+from offpolicy_monitor.measure.tables import Maker, Named
 from offpolicy_monitor.measure.totals import Sums, Totals
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.measure.worst import figures_of_sequences, worst
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.arrays import Arrays, merged
+from offpolicy_monitor.summary.batch import CROSS
 from offpolicy_monitor.summary.gap import GAP, HISTOGRAMS
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.method import METHOD, SIDES
@@ -46,8 +48,7 @@ def summarise(
 
     `keep_worst` sequences of each ranking of the worst keep raw log-probs; None looks for no worst sequences.
     """
-    views = Views(loaded, applicable(rows, loaded), origin, makers)
-    totals = Totals()
+    views, totals = Views(loaded, applicable(rows, loaded), origin), Totals()
     for view in views.of_blocks(block_tokens):
         each = {} if keep_worst is None else {"figures": figures_of_sequences(view)}
         totals.add(block_sums(view, makers, each))
@@ -57,9 +58,9 @@ def summarise(
 class Views:
     """The views of a batch's blocks, and the last of them, by which arrays are named."""
 
-    def __init__(self, loaded: DeviceBatch, rows: Sequence[MethodRow], origin: Origin, makers: Sequence[Maker]) -> None:
+    def __init__(self, loaded: DeviceBatch, rows: Sequence[MethodRow], origin: Origin) -> None:
         self.batch, self.decider, self.origin = loaded, Decider(rows, loaded), origin
-        self._routed = compared(loaded.source) if ROUTING in makers else {}
+        self._routed = cache(partial(compared, loaded.source))
         self.last = self._view(Block(loaded, 0, 0))
 
     def of_blocks(self, block_tokens: int) -> Iterator[BlockView]:
@@ -75,8 +76,11 @@ class Views:
 def block_sums(view: BlockView, makers: Sequence[Maker], each: Mapping[str, Tensor]) -> Sums:
     """Everything that a block adds to its batch: gaps, rows, tables, and what is kept `each` sequence."""
     gaps, rows = gap_sums(view), row_sums(view.gaps, view.decided, view.masked)
-    tables = {name: array for maker in makers for name, array in maker.sums(view).items()}
-    return Sums({**gaps.sum, **rows.sum, **tables}, gaps.min, {**gaps.max, **rows.max}, each)
+    return Sums({**gaps.sum, **rows.sum, **_sums(view, makers)}, gaps.min, {**gaps.max, **rows.max}, each)
+
+
+def _sums(view: BlockView, makers: Sequence[Maker]) -> dict[str, Tensor]:
+    return {name: array for maker in makers if maker.sums for name, array in maker.sums(view).items()}
 
 
 def summary_of(
@@ -99,9 +103,40 @@ def _tables(views: Views, arrays: Mapping[str, Array], makers: Sequence[Maker]) 
         yield from row_tables(row_records(arrays, view.decided.structure, rows, batch), rows)
     else:
         yield from _nothing(batch, rows)
+    yield from _made(view, arrays, makers)
+
+
+def _made(view: BlockView, arrays: Mapping[str, Array], makers: Sequence[Maker]) -> Named:
     for maker in makers:
-        if arrays or maker.gapless:
+        if (arrays or maker.gapless) and maker.makes_any(view.block.batch.source):
             yield from maker.tables(arrays, view)
+
+
+def with_tables(
+    found: Arrays,
+    loaded: DeviceBatch,
+    rows: Sequence[MethodRow],
+    block_tokens: int,
+    origin: Origin,
+    makers: Sequence[Maker],
+) -> Arrays:
+    """What is found of a batch already, and the tables of some makers; gaps and rows are not summed again."""
+    views, totals = Views(loaded, applicable(rows, loaded), origin), Totals()
+    if any(maker.sums for maker in makers):
+        for view in views.of_blocks(block_tokens):
+            totals.add(Sums(_sums(view, makers)))
+    arrays = {**_known(found, loaded), **totals.arrays()} if loaded.gaps and len(loaded.sequences) else {}
+    return merged((found, Arrays.of(LAYOUT, dict(_made(views.last, arrays, makers)))))
+
+
+def _known(found: Arrays, loaded: DeviceBatch) -> dict[str, Array]:
+    """The sums of gaps [G] and their cross terms, by the names that makers know them by."""
+    gaps = [found.record(f"gaps/{gap}") for gap in loaded.gaps]
+    cross = found.record("cross")
+    return {
+        **{f"gaps/{row.name}": np.array([sums[row.name] for sums in gaps]) for row in GAP.rows},
+        **{f"cross/{row.name}": np.array(cross.get(row.name, 0)) for row in CROSS.rows},
+    }
 
 
 def _nothing(batch: DeviceBatch, rows: Sequence[MethodRow]) -> Named:

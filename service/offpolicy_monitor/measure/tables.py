@@ -1,65 +1,56 @@
-"""The makers of tables: what is kept of a batch beyond the core figures, one maker an idea.
+"""The makers of tables: what makes those of each kind that summary.tables declares.
 
-A maker adds up arrays on the device, block by block, and names on the host what they came to. A new maker is a row
-here, and a reader of its tables in summary.
+A maker adds up arrays on the device, block by block, and names on the host what they came to.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from torch import Tensor
 
-from offpolicy_monitor.batch import Array
-from offpolicy_monitor.measure.advantages import weighted_sums, weighted_tables
-from offpolicy_monitor.measure.anchors import anchor_sums, anchor_tables
-from offpolicy_monitor.measure.breakdowns import breakdown_sums, breakdown_tables
-from offpolicy_monitor.measure.lengths import length_sums, length_tables
-from offpolicy_monitor.measure.routing import routing_part_sums, routing_tables
-from offpolicy_monitor.measure.signature import signature_sums, signature_tables
-from offpolicy_monitor.measure.versions import version_tables
+from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.measure.view import BlockView
-from offpolicy_monitor.measure.whatif import whatif_sums, whatif_tables
+from offpolicy_monitor.summary.kind import Kind
+from offpolicy_monitor.summary.tables import KINDS
 
 #: Tables by the keys that summary.layout declares, each with all of its rows.
 Named = Iterator[tuple[str, Mapping[str, Any]]]
 
 
 class Maker(NamedTuple):
-    """An idea of what is kept.
+    """What makes the tables of a kind.
 
-    sums    of a block: arrays that add up over blocks, by names of their own
-    tables  of what they came to, and any view of the batch
-    gapless whether there are tables without a gap too
-    in_pass whether the fused pass makes them as well; torch makes the others beside it
+    sums     of a block: arrays that add up over blocks, by names of their own; None where no tokens are summed
+    tables   of what they came to, and any view of the batch
+    sent     arrays of which one must have been sent; empty for any batch
+    gapless  whether there are tables without a gap too
     """
 
     name: str
-    sums: Callable[[BlockView], Mapping[str, Tensor]]
+    sums: Callable[[BlockView], Mapping[str, Tensor]] | None
     tables: Callable[[Mapping[str, Array], BlockView], Named]
+    sent: frozenset[str] = frozenset()
     gapless: bool = False
-    in_pass: bool = False
 
+    @classmethod
+    def of(cls, kind: Kind) -> "Maker":
+        """The maker of a kind that is measured."""
+        module = import_module(kind.measured)
+        return cls(kind.name, getattr(module, "sums_of", None), module.tables_of, kind.sent, kind.gapless)
 
-def _versions(arrays: Mapping[str, Array], view: BlockView) -> Named:
-    """On the host alone: versions are no log-probs."""
-    return version_tables(view.block.batch.source, view.origin.policy_version)
+    def makes_any(self, batch: RaggedBatch) -> bool:
+        """Whether a batch brings what its tables are of."""
+        return not self.sent or not self.sent.isdisjoint(batch.columns)
 
-
-def _nothing(view: BlockView) -> Mapping[str, Tensor]:
-    return {}
-
-
-BREAKDOWNS: Final = Maker("breakdowns", breakdown_sums, breakdown_tables, in_pass=True)
-VERSIONS: Final = Maker("versions", _nothing, _versions, gapless=True, in_pass=True)
-WEIGHTED: Final = Maker("advantages", weighted_sums, weighted_tables, in_pass=True)
-SIGNATURE: Final = Maker("signature", signature_sums, signature_tables, in_pass=True)
-ROUTING: Final = Maker("routing", routing_part_sums, routing_tables, gapless=True)
-ANCHORS: Final = Maker("anchors", anchor_sums, anchor_tables, in_pass=True)
-LENGTHS: Final = Maker("lengths", length_sums, length_tables, in_pass=True)
-WHATIF: Final = Maker("whatif", whatif_sums, whatif_tables, in_pass=True)
 
 #: Tables of the data: made of every batch.
-OF_DATA: Final[tuple[Maker, ...]] = (BREAKDOWNS, VERSIONS, WEIGHTED, SIGNATURE, ROUTING)
-
+OF_DATA: Final = tuple(Maker.of(kind) for kind in KINDS if kind.measured and not kind.of_rows)
 #: Tables of the rows' decisions: made of ingested batches, whose rows are few.
-OF_METHODS: Final[tuple[Maker, ...]] = (ANCHORS, LENGTHS, WHATIF)
+OF_METHODS: Final = tuple(Maker.of(kind) for kind in KINDS if kind.measured and kind.of_rows)
+MAKERS: Final = (*OF_DATA, *OF_METHODS)
+
+
+def made_by(*names: str) -> tuple[Maker, ...]:
+    """The makers of the kinds of these names."""
+    return tuple(maker for maker in MAKERS if maker.name in names)

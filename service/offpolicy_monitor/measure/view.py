@@ -5,8 +5,8 @@ What several parts need is computed once, and only when asked for. Shapes: G gap
 them are over jointly valid tokens), T tokens, N sequences of the block.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -23,12 +23,12 @@ from offpolicy_monitor.measure.decide import Decided, Decider
 
 @dataclass(frozen=True, eq=False)
 class BlockView:
-    """A block, the rows of its batch, the origin of it, and by gap how the experts of its whole batch differ."""
+    """A block, the rows of its batch, the origin of it, and what answers by gap how the experts of its batch differ."""
 
     block: Block
     decider: Decider
     origin: Origin
-    routed: Mapping[str, RoutingSums] = field(default_factory=dict)
+    routed: Callable[[], Mapping[str, RoutingSums]] = dict
 
     @property
     def gaps(self) -> Gaps:

@@ -52,7 +52,7 @@ def kept(view: BlockView) -> tuple[list[Kept], list[Kept]]:
     return of_tokens, sorted(of_sequences, key=lambda entry: "tokens" not in entry.measures)
 
 
-def whatif_sums(view: BlockView) -> dict[str, Tensor]:
+def sums_of(view: BlockView) -> dict[str, Tensor]:
     """[scores, signs, bins] of each measure of tokens' scores and of sequences', and [scores, signs, lengths, bins]."""
     of_tokens, of_sequences = kept(view)
     units = _Units(view)
@@ -179,7 +179,7 @@ class _Units:
         return None if advantages is None else advantages.of_tokens.abs().double()
 
 
-def whatif_tables(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The what-if tables of gaps with a token."""
     for kind, scores in zip(("tokens", "sequences"), kept(view), strict=True):
         for place, score in enumerate(scores):

@@ -15,18 +15,17 @@ from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.gap import GapSummary
 from offpolicy_monitor.summary.method import MethodSummary, Spec, method_keys
 from offpolicy_monitor.summary.sums import Sums, fraction
-from offpolicy_monitor.summary.tables import breakdown, outliers, signature, versions
+from offpolicy_monitor.summary.tables import KINDS
 from offpolicy_monitor.summary.tables.advantage import gap_extras, sequence_extras
 from offpolicy_monitor.summary.tables.anchors import method_extras
-from offpolicy_monitor.summary.tables.routing import routing
 from offpolicy_monitor.summary.tables.worst import Worst
 
-#: Fields of a step that are read off its tables.
+#: Fields that are read off tables: of a step, and of shards too.
 DETAILS: Final[Mapping[str, Callable[[Arrays], Any]]] = {
-    "breakdowns": breakdown.breakdowns,
-    "outliers": outliers.outliers,
-    "versions": versions.versions,
-    "signature": signature.signature,
+    kind.name: kind.read for kind in KINDS if kind.read and not kind.of_shards
+}
+OF_SHARDS: Final[Mapping[str, Callable[[Arrays], Any]]] = {
+    kind.name: kind.read for kind in KINDS if kind.read and kind.of_shards
 }
 
 
@@ -101,14 +100,14 @@ class StepSummary:
                 "methods": methods,
                 "attribution": attribution(self.cross),
                 **_batch_means(self.batch),
-                **self._routing_figures(),
+                **self._of_shards(),
             }.items()
         }
 
-    def _routing_figures(self) -> dict[str, Any]:
-        """Left out, as a gap is, where no two expert arrays were sent."""
-        found = routing(self.arrays)
-        return {"routing": found} if found else {}
+    def _of_shards(self) -> dict[str, Any]:
+        """Left out where they have nothing to say, as a gap is that was not sent."""
+        found = {name: read(self.arrays) for name, read in OF_SHARDS.items()}
+        return {name: value for name, value in found.items() if value}
 
     def _gap_figures(self, name: str) -> dict[str, Any]:
         figures = self.gaps[name].figures()

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from offpolicy_monitor.figures.figure import Figure, gauge
+from offpolicy_monitor.summary.figure import Figure, gauge
 
 _STEP: Final = "`summary/step.py`"
 _ATTRIBUTION: Final = "`summary/attribution.py`"

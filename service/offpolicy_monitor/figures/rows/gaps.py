@@ -6,7 +6,7 @@ advantage. Means are over valid tokens, those of `sequence` over sequences with 
 
 from typing import Final
 
-from offpolicy_monitor.figures.figure import Figure, Gauge, gauge, under
+from offpolicy_monitor.summary.figure import Figure, Gauge, gauge, under
 
 _SUMS: Final = "`core/gap_sums.py`"
 _EXPONENTIALS: Final = "`core/divergences.py` `exponentials`"

@@ -5,9 +5,9 @@ The same figures of the row that the trainer says it really uses stand at `corre
 
 from typing import Final
 
-from offpolicy_monitor.figures.figure import Figure, gauge, under
 from offpolicy_monitor.methods import METHODS
 from offpolicy_monitor.methods.model import Threshold
+from offpolicy_monitor.summary.figure import Figure, gauge, under
 
 _KEPT: Final = "over kept tokens, of the row's gap"
 

@@ -1,1 +1,28 @@
-"""The kinds of tables beyond the core figures: each module declares the rows of a kind and reads its figures."""
+"""The kinds of table, one row each, in the order of the layout; what each is, its module says."""
+
+from typing import Final
+
+from offpolicy_monitor.summary.kind import Kind
+from offpolicy_monitor.summary.tables import (
+    advantage,
+    anchors,
+    breakdown,
+    lengths,
+    outliers,
+    routing,
+    signature,
+    versions,
+    whatif,
+)
+
+KINDS: Final[tuple[Kind, ...]] = (
+    breakdown.KIND,
+    outliers.KIND,
+    versions.KIND,
+    advantage.KIND,
+    signature.KIND,
+    routing.KIND,
+    anchors.KIND,
+    lengths.KIND,
+    whatif.KIND,
+)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays, filled
+from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.sums import fraction
 
 #: The keys of |A r|: 2**MANTISSA_BITS equal parts of each power of two between these exponents, from 1 on.
@@ -134,3 +135,6 @@ def middle(key: int) -> float:
         return 0.0
     power, part = divmod(key - 1, 1 << MANTISSA_BITS)
     return math.ldexp(1 + (part + 0.5) / (1 << MANTISSA_BITS), power + SMALLEST_EXPONENT)
+
+
+KIND: Final = Kind("advantages", TABLES, measured="offpolicy_monitor.measure.advantages")

@@ -1,12 +1,22 @@
-"""Fields of a method that are read off tables: its length bias, and how much its anchor matters."""
+"""Anchor disagreement: on how many tokens a rule decides otherwise when mu is its anchor instead of pi_old.
 
-from typing import Any, Final
-from urllib.parse import unquote
+A rule on staleness is anchored on pi_old, on total on mu; each runs on the other gap too, over the tokens that are
+valid for all three log-probs. Rules on mismatch compare no current policy and have no other anchor. With it stands the
+other field of a method that is read off tables: its length bias.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
 
 from offpolicy_monitor.summary import rows as schema
-from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.arrays import Array, Arrays
+from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.sums import fraction
 from offpolicy_monitor.summary.tables.lengths import length_biases
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.measure.view import BlockView
 
 TABLES: Final = (
     schema.Table(
@@ -33,3 +43,20 @@ def method_extras(arrays: Arrays) -> dict[str, dict[str, Any]]:
         disagreement = fraction(sums["differing"], sums["tokens"])
         extras.setdefault(unquote(path.split("/")[1]), {})["anchor_disagreement"] = disagreement
     return extras
+
+
+def sums_of(view: "BlockView") -> dict[str, Any]:
+    """[rows that have another anchor]: tokens that they decide otherwise by it."""
+    found = view.anchored
+    return {} if found is None else {"anchors": found[1]}
+
+
+def tables_of(arrays: Mapping[str, Array], view: "BlockView") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The anchor tables; none unless all three log-probs were sent, and some token is valid for all."""
+    if view.anchored is not None and arrays["cross/tokens"]:
+        for number, differing in zip(view.anchored[0], arrays["anchors"], strict=True):
+            name = quote(view.decider.rows[number].name, safe="")
+            yield f"anchor/{name}", {"tokens": arrays["cross/tokens"], "differing": differing}
+
+
+KIND: Final = Kind("anchors", TABLES, measured=__name__, of_rows=True)

@@ -15,6 +15,8 @@ import numpy as np
 from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.batch import CROSS_ROWS
+from offpolicy_monitor.summary.figure import Figure, under
+from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.rows import Table, count, magnitude, number
 from offpolicy_monitor.summary.sums import Sums
 from offpolicy_monitor.summary.tables.buckets import BUCKETS, NEEDS
@@ -116,3 +118,26 @@ def _natural(item: tuple[str, Any]) -> tuple[float, str]:
     except ValueError:
         return math.inf, bucket
     return (value if math.isfinite(value) else math.inf), bucket
+
+
+FIGURES: Final = under(
+    "{dimension}.{bucket}",
+    (
+        *under(
+            "gaps.{gap}",
+            (
+                Figure("tokens", "tokens", "valid tokens of the bucket"),
+                Figure("log_ratio_mean", "nats", "mean of d over them"),
+                Figure("abs_log_ratio_mean", "nats", "mean of |d|"),
+                Figure("k1", "nats", "mean of -d"),
+                Figure("k2", "nats^2", "mean of d^2 / 2"),
+                Figure("k3", "nats", "mean of k3"),
+            ),
+        ),
+        Figure("attribution.mismatch", "share of E[total^2]", "`E[m^2]` over it, in the bucket"),
+        Figure("attribution.staleness", "share of E[total^2]", "`E[s^2]` over it, in the bucket"),
+        Figure("attribution.interaction", "share of E[total^2]", "`2 E[m s]` over it, in the bucket"),
+    ),
+)
+
+KIND: Final = Kind("breakdowns", TABLES, breakdowns, FIGURES, measured="offpolicy_monitor.measure.breakdowns")

@@ -5,10 +5,10 @@ token for the others: each unit is dropped or not, and has the length of its seq
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from offpolicy_monitor.pairs import Pairs, correlation
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays
+from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.method import path_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from offpolicy_monitor.measure.view import BlockView
 
 Floats = NDArray[np.float64]
 
@@ -114,3 +120,40 @@ def _shares(counts: Floats, dropped: Floats, sequences: Array, whole: int) -> li
     counted = float(counts @ part)
     shares: list[float] = (dropped @ part / counted).tolist() if counted else [0.0] * len(dropped)
     return shares
+
+
+def sums_of(view: "BlockView") -> "dict[str, Tensor]":
+    """[G, bins] of sequences and tokens by length, [rows, bins] of what rows drop, by what they decide about."""
+    import torch
+
+    from offpolicy_monitor.core.cells import tally
+    from offpolicy_monitor.core.gap import chosen
+
+    counts = view.own(view.gaps.counts)
+    bins = torch.floor(torch.log2(counts.clamp(min=1.0)) * BINS_A_POWER).long()
+    found = {
+        "length/sequences": tally(bins, BINS, view.filled),
+        "length/tokens": tally(bins, BINS, counts),
+    }
+    for name, group in view.decided.groups:
+        if group.drops:
+            of_rows = chosen(bins, group.gaps[: group.drops])
+            found[f"masked/{name}"] = tally(of_rows, BINS, view.masked[name])
+    return found
+
+
+def tables_of(arrays: Mapping[str, Array], view: "BlockView") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The length tables of gaps with a token."""
+    gaps, tokens, rows = view.block.batch.gaps, arrays["gaps/tokens"], view.decider.rows
+    for place, gap in enumerate(gaps):
+        if tokens[place]:
+            for unit in ("sequences", "tokens"):
+                yield f"length/{gap}/{unit}", {"": arrays[f"length/{unit}"][place]}
+    for name, group in view.decided.groups:
+        for place, number in enumerate(group.rows[: group.drops]):
+            if tokens[gaps.index(rows[number].gap)]:
+                path = f"masked/{quote(rows[number].name, safe='')}/{rows[number].gap}/{name}"
+                yield path, {"": arrays[f"masked/{name}"][place]}
+
+
+KIND: Final = Kind("lengths", TABLES, measured=__name__, of_rows=True)

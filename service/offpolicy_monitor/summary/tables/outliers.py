@@ -10,6 +10,8 @@ from statistics import median
 from typing import Any, Final
 
 from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.figure import Figure
+from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.sums import Sums
 from offpolicy_monitor.summary.tables.breakdown import buckets, dimensions
 
@@ -54,3 +56,14 @@ def _worst(dimension: str, means: Mapping[str, tuple[float, float]]) -> dict[str
     error = STANDARD_ERRORS * RELATIVE_SPREAD * usual / math.sqrt(tokens)
     stands_out = usual > 0 and k3 > usual + error
     return {"ratio": k3 / usual if stands_out else 1.0, "dimension": dimension, "bucket": bucket, "k3": k3}
+
+
+FIGURES: Final = (
+    Figure(
+        "{gap}.ratio", "ratio", "largest k3 of a shard or place over the median of the others",
+        headline=("mismatch",),
+    ),
+    Figure("{gap}.k3", "nats", "that largest k3"),
+)  # fmt: skip
+
+KIND: Final = Kind("outliers", (), outliers, FIGURES)

@@ -12,9 +12,17 @@ import numpy as np
 from offpolicy_monitor.pairs import of_sums
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays
+from offpolicy_monitor.summary.figure import Figure, gauge, under
+from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.sums import Sums, over
 
 PREFIX: Final = "routing"
+#: gap -> (experts of its numerator policy, experts of its denominator policy)
+EXPERTS: Final[Mapping[str, tuple[str, str]]] = {
+    "mismatch": ("old_experts", "sampling_experts"),
+    "staleness": ("experts", "old_experts"),
+    "total": ("experts", "sampling_experts"),
+}
 #: Parts of a gap's tokens: those whose routing agrees in every layer, and those with a layer in which it does not.
 PARTS: Final = ("agreeing", "changed")
 #: Sums over a part's tokens: k3, d^2, |d| and its square root.
@@ -161,3 +169,44 @@ def _trend(sums: Sums, split: Mapping[str, Sums]) -> dict[str, float]:
         "share": max(0.0, min(1.0, line.share)),
         "z": over(roots.slope, roots.chance_error),
     }
+
+
+_PART: Final = (
+    Figure("tokens", "tokens", "of the part"),
+    Figure("k3", "nats", "mean k3 of the gap over them"),
+    Figure("second_moment", "nats^2", "mean d^2 over them"),
+    Figure("share_of_tokens", "share", "that they are"),
+    Figure("share_of_k3", "share", "of the gap's k3 that they hold"),
+    Figure("share_of_second_moment", "share", "of the gap's second moment that they hold"),
+)
+
+FIGURES: Final = under(
+    "{gap}",
+    (
+        Figure("tokens", "tokens", "with the experts of both policies"),
+        Figure(
+            "agreement", "share of experts", "mean of |E_a and E_b| / k over tokens and layers",
+            source="R3, arXiv 2510.11370", headline=True, gauge=gauge("routing_agreement_ratio"),
+        ),
+        Figure("changed_tokens_fraction", "share of tokens", "with a layer whose sets differ"),
+        Figure("changed_layers_mean", "layers", "whose sets differ, per token"),
+        Figure("by_layer.{index}", "share of experts", "agreement of one layer"),
+        *under("agreeing", _PART),
+        *under("changed", _PART),
+        Figure("trend.intercept", "nats^2", "d^2 where all layers agree, by the line of d^2 on such layers"),
+        Figure("trend.slope", "nats^2 per layer", "of that line"),
+        Figure("trend.share", "share", "of the second moment that grows with such layers"),
+        Figure("trend.z", "", "of the slope of sqrt(|d|)"),
+    ),
+)  # fmt: skip
+
+KIND: Final = Kind(
+    "routing",
+    TABLES,
+    routing,
+    FIGURES,
+    of_shards=True,
+    measured="offpolicy_monitor.measure.routing",
+    sent=frozenset(name for pair in EXPERTS.values() for name in pair),
+    gapless=True,
+)

@@ -11,6 +11,8 @@ from typing import Any, Final
 from offpolicy_monitor.pairs import correlation, of_points, of_sums
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.figure import Figure, under
+from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.sums import Sums, over
 from offpolicy_monitor.summary.tables.breakdown import buckets, dimensions
 
@@ -234,3 +236,37 @@ def _added(rows: Iterable[Sums]) -> Sums:
         for name, value in row.items():
             whole[name] = whole[name] + value if name in whole else value
     return whole
+
+
+_HELD: Final = (
+    Figure("token_share", "share of tokens", "that they are"),
+    Figure("second_moment_share", "share of sum d^2", "that they hold"),
+    Figure("k3_share", "share of sum k3", "that they hold"),
+    Figure("direction", "", "their mean d over their mean |d|"),
+    Figure("z", "", "of their mean d, by flipping signs"),
+    Figure("tokens", "tokens", "how many they are"),
+)
+
+FIGURES: Final = (
+    Figure("regression.slope", "", "of log pi_old on log mu, where 0.01 < mu < 0.9"),
+    Figure("regression.z", "", "of slope - 1"),
+    Figure("regression.share", "share of sum d^2", "there that the line explains"),
+    Figure("neighbours.next", "", "correlation of log pi_old with log mu of the next token"),
+    Figure("neighbours.previous", "", "the same with the previous token"),
+    Figure("neighbours.asymmetry", "", "how far the two differ"),
+    Figure("neighbours.z", "", "of the asymmetry"),
+    Figure("grid.share", "share of tokens", "that are rounded, in the column where most are"),
+    Figure("grid.step", "nats", "that they are multiples of"),
+    Figure("grid.tokens", "tokens", "looked at"),
+    Figure("uncertain.exact_fraction", "share of tokens", "equal to the bit, of 0.01 < mu < 0.9"),
+    Figure("uncertain.tokens", "tokens", "with 0.01 < mu < 0.9"),
+    *under("first_token", _HELD),
+    *under("low_probability", _HELD),
+    Figure("lag.share", "share of sum d^2", "that grows with version lag"),
+    Figure("lag.z", "", "of the slope of |d| on lag"),
+    Figure("replica.share", "share of sum d^2", "of the shard or label that stands out most surely"),
+    Figure("replica.z", "", "of its mean |d| over the usual"),
+    Figure("replica.ratio", "ratio", "of its mean d^2 to the usual"),
+)
+
+KIND: Final = Kind("signature", TABLES, signature, FIGURES, measured="offpolicy_monitor.measure.signature")

@@ -3,12 +3,20 @@
 Read off the tables `versions/...` and `breakdown/lag/...`. A lag is a number of policy versions.
 """
 
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from offpolicy_monitor.pairs import of_points
 from offpolicy_monitor.summary import rows as schema
-from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.arrays import Array, Arrays
+from offpolicy_monitor.summary.figure import Figure, under
+from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.tables.breakdown import buckets
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.measure.view import BlockView
 
 CURVES: Final = ("total", "mismatch")
 
@@ -76,3 +84,61 @@ def staleness_curve(arrays: Arrays, gap: str) -> dict[str, Any] | None:
         "intercept": None if line is None else line.intercept,
         "slope": None if line is None else line.slope,
     }
+
+
+def tables_of(arrays: Mapping[str, Array], view: "BlockView") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The version tables of a batch, made on the host; none where no version is known.
+
+    A span is a run of tokens of one known version inside one sequence; the lag of a sequence the mean over its tokens
+    of known version.
+    """
+    batch, policy_version = view.block.batch.source, view.origin.policy_version
+    versions = batch.columns.get("policy_versions")
+    if versions is None or not batch.tokens:
+        return
+    lengths = np.diff(batch.offsets)
+    values = versions.astype(np.int64)
+    if "policy_versions" not in batch.a_token:
+        values = np.repeat(values, lengths)
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    known = values >= 0
+    begins = known.copy()
+    begins[1:] &= (values[1:] != values[:-1]) | (owners[1:] != owners[:-1])
+    counts = np.bincount(owners, known, minlength=len(lengths))
+    if not counts.any():
+        return
+    yield "versions/spans", {"spans": int(begins.sum()), "sequences": int((counts > 0).sum())}
+    if policy_version is not None:
+        means = _mean_lags(owners, np.where(known, policy_version - values, 0), counts)
+        yield "versions/spans#lag", {"lag": float(means.sum())}
+        yield "versions/lag", {"": np.unique(np.floor(means).astype(np.int64), return_counts=True)}
+
+
+def _mean_lags(owners: Array, lags: Array, counts: Array) -> Array:
+    """The mean lag of each sequence with a token of known version."""
+    there = counts > 0
+    means: Array = np.bincount(owners, lags, minlength=len(counts))[there] / counts[there]
+    return means
+
+
+FIGURES: Final = (
+    Figure("spans", "spans", "runs of tokens of one known policy version"),
+    Figure("spans_per_sequence_mean", "spans", "over sequences with one"),
+    Figure("sequence_lag.mean", "versions", "mean over sequences of their mean lag"),
+    Figure("sequence_lag.floor_max", "versions", "largest whole lag of a sequence"),
+    Figure("sequence_lag.counts.{lag}", "sequences", "of that whole lag"),
+    *under(
+        "staleness_curve.{gap}",
+        (
+            Figure("lag.{index}", "versions", "whole lag of a point"),
+            Figure("k3.{index}", "nats", "mean k3 at that point"),
+            Figure("tokens.{index}", "tokens", "at that point"),
+            Figure("intercept", "nats", "of the line through the points: what is left at lag 0"),
+            Figure("slope", "nats per version", "of that line"),
+        ),
+    ),
+)
+
+KIND: Final = Kind(
+    "versions", TABLES, versions, FIGURES, measured=__name__, sent=frozenset({"policy_versions"}), gapless=True
+)

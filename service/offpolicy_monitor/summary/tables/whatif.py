@@ -15,6 +15,7 @@ from offpolicy_monitor.methods.curve import SECOND_MOMENT, TOKEN_SCORES, Curve
 from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.cells import LENGTH_BINS, LENGTHS, SEQUENCE_BINS, TOKEN_BINS, Bins, Floats
+from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.rows import Row, Table, count, magnitude
 from offpolicy_monitor.summary.second_moment import cutoffs
 from offpolicy_monitor.vocabulary import SIGNS, UNKNOWN
@@ -298,3 +299,6 @@ def _default_thresholds(tables: Sequence[Arrays], gap: str, curve: Curve) -> lis
         return [float(edge) ** 2 for edge in edges]
     sign = -1 if curve.above is False else 1
     return sorted(curve.scale.threshold(sign * float(edge)) for edge in edges)
+
+
+KIND: Final = Kind("whatif", TABLES, measured="offpolicy_monitor.measure.whatif", of_rows=True)

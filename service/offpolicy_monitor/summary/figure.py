@@ -1,4 +1,4 @@
-"""Figure: one row of the catalogue, all that there is to say of a figure that is answered."""
+"""Figure: all that there is to say of a figure that is answered. The catalogue of them is in `figures`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ def gauge(family: str, **labels: str) -> Gauge:
 class Figure:
     """One figure.
 
-    path      a pattern (figures.path)
+    path      a pattern (figures.path); of a kind of table below the name of its field
     unit      nats, tokens, a ratio, a share of ... ; empty for a number without one
     meaning   its formula, or what it is, as docs/methods.md and docs/figures.md have it
     code      where it is computed

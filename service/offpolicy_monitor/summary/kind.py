@@ -1,0 +1,42 @@
+"""Kind: all that there is to say of a kind of table. The catalogue of kinds is `summary.tables.KINDS`.
+
+From its row follow the layout, the stored form, the checks, the fields of a step, the rows of the catalogue of figures,
+and what makes its tables of a batch. Knows no kind by name.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.figure import Figure
+from offpolicy_monitor.summary.rows import Table
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of table.
+
+    name       what it is called, and the field of a step that it answers, if it answers one
+    tables     what is kept
+    read       the value of that field; None where a kind's figures stand among those of gaps or methods
+    figures    the figures of that field, by their paths below it
+    of_shards  whether an answer about a shard has the field too, where it is neither None nor empty
+    measured   the module that makes the tables; empty where a kind is read off the tables of others. It has
+               `tables_of(arrays, view)`, the tables that a batch comes to, by the keys of the layout, and where tokens
+               are summed `sums_of(view)`, arrays of a block that add up over blocks, by names of their own; `view` is a
+               measure.view.BlockView. It is imported when a batch is measured, and not before, since most need torch
+    sent       arrays of which one must have been sent for there to be tables; empty for any batch
+    gapless    whether there are tables without a gap too
+    of_rows    whether the tables are about decisions of method rows: not made for /v1/evaluate, whose rows are many
+    """
+
+    name: str
+    tables: tuple[Table, ...] = ()
+    read: Callable[[Arrays], Any] | None = None
+    figures: tuple[Figure, ...] = ()
+    of_shards: bool = False
+    measured: str = ""
+    sent: frozenset[str] = frozenset()
+    gapless: bool = False
+    of_rows: bool = False
