@@ -8,6 +8,9 @@ from typing import Final, Literal, get_args
 LOGPROBS: Final = ("sampling_logprobs", "old_logprobs", "logprobs")
 SAMPLING, OLD, CURRENT = LOGPROBS
 
+#: Expert ids that the routers of the same three policies chose, in their order.
+EXPERT_IDS: Final = ("sampling_experts", "old_experts", "experts")
+
 #: mismatch = log pi_old - log mu; staleness = log pi - log pi_old; total = log pi - log mu.
 Gap = Literal["mismatch", "staleness", "total"]
 GAPS: Final[tuple[str, ...]] = get_args(Gap)

@@ -6,7 +6,11 @@ from numpy.typing import NDArray
 from offpolicy_monitor.fused import arrays, columns
 from offpolicy_monitor.fused.arrays import AWAY, BLOCK, K3, LARGER, PROBABILITY, Block
 
+from tests.fused.agreement import binary_kl
+
 Doubles = NDArray[np.float64]
+#: A hundred times the least probability that float32 holds, 1e-38, times a log-ratio.
+TINY = 1e-35
 
 
 def derived(a: NDArray[np.float32], b: NDArray[np.float32]) -> Block:
@@ -23,18 +27,10 @@ def derived(a: NDArray[np.float32], b: NDArray[np.float32]) -> Block:
 def log_probs(seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """From near 0 to far below it, near one another and far apart, some of them certain."""
     random = np.random.default_rng(seed)
-    b = -random.exponential(random.choice([1e-6, 1e-3, 0.1, 1, 5, 30]), BLOCK)
-    a = np.minimum(0, b + random.normal(0, random.choice([1e-6, 1e-3, 0.05, 0.5, 5]), BLOCK))
+    b = -random.exponential(random.choice([1e-6, 1e-3, 0.1, 1, 5, 30, 90]), BLOCK)
+    a = np.minimum(0, b + random.normal(0, random.choice([1e-6, 1e-3, 0.05, 0.5, 5, 50]), BLOCK))
     a[:: 7 if seed % 3 == 0 else BLOCK], b[:: 5 if seed % 4 == 0 else BLOCK] = 0, 0
     return a.astype(np.float32), b.astype(np.float32)
-
-
-def kl(log_q: Doubles, log_p: Doubles) -> Doubles:
-    """Between Bernoulli(q) and Bernoulli(p), as signals.md defines it."""
-    q_rest, p_rest = -np.expm1(log_q), -np.expm1(log_p)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        other = np.where(q_rest > 0, q_rest * (np.log(q_rest) - np.log(p_rest)), 0.0)
-    return np.exp(log_q) * (log_q - log_p) + other
 
 
 def assert_close(got: NDArray[np.float32], expected: Doubles, relative: float, absolute: float) -> None:
@@ -49,9 +45,9 @@ def test_binary_kls_have_their_digits_for_near_and_for_certain_policies(seed: in
     a, b = log_probs(seed)
     block = derived(a, b)
     wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-    moved, other = kl(wide_b, wide_a), kl(wide_a, wide_b)
-    assert_close(block.scores[AWAY, 0], np.where(wide_a >= wide_b, moved, -moved), 2e-6, 1e-14)
-    assert_close(block.scores[LARGER, 0], np.maximum(moved, other), 2e-6, 1e-14)
+    moved, other = binary_kl(wide_b, wide_a), binary_kl(wide_a, wide_b)
+    assert_close(block.scores[AWAY, 0], np.where(wide_a >= wide_b, moved, -moved), 1e-6, TINY)
+    assert_close(block.scores[LARGER, 0], np.maximum(moved, other), 1e-6, TINY)
 
 
 @pytest.mark.parametrize("seed", range(20))

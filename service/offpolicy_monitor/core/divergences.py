@@ -5,6 +5,7 @@ Every function takes and gives [...] of one float dtype. `a` and `b` are log-pro
 finite.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import torch
@@ -12,9 +13,8 @@ from torch import Tensor
 
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP
 
-#: Below this |d| the series are used: exp(d) - 1 - d loses all digits to cancellation as d goes to 0.
-SERIES_LIMIT: Final = 0.3
-_JS_SERIES_LIMIT: Final = 0.25
+#: Below this |d| the series are used: exp(d) - 1 - d loses its digits to cancellation as d goes to 0.
+SERIES_LIMITS: Final = {torch.float32: 1.0, torch.float64: 0.3}
 
 
 class Exponentials(NamedTuple):
@@ -54,16 +54,18 @@ def ratio_excess(log_ratio: Tensor) -> Tensor:
 
 
 def exponentials(log_ratio: Tensor) -> Exponentials:
-    """The exponentials of a log-ratio [T], exponents clamped to +-80; by series for |d| < 0.3 (relative error 1e-10).
+    """The exponentials of a log-ratio [T], exponents clamped to +-80; by series near 0: of float32 for |d| < 1
+    (relative error 2e-10), of float64 for |d| < 0.3 (1e-16).
 
     k3 is Schulman's low-variance KL estimator ("Approximating KL divergence", 2020), and never negative. The series
     serve all four, because a compiled expm1 is no better than exp - 1.
     """
-    small = indicator_below(log_ratio.abs(), SERIES_LIMIT)
-    x = log_ratio.clamp(-SERIES_LIMIT, SERIES_LIMIT)
+    limit = SERIES_LIMITS[log_ratio.dtype]
+    small = indicator_below(log_ratio.abs(), limit)
+    x = log_ratio.clamp(-limit, limit)
     square = x * x
-    even = square * (1 / 2 + square * (1 / 24 + square * (1 / 720 + square * (1 / 40320))))
-    odd = square * x * (1 / 6 + square * (1 / 120 + square * (1 / 5040 + square * (1 / 362880))))
+    even = square * _series(square, (1 / 2, 1 / 24, 1 / 720, 1 / 40320, 1 / 3628800, 1 / 479001600))
+    odd = square * x * _series(square, (1 / 6, 1 / 120, 1 / 5040, 1 / 362880, 1 / 39916800))
     clipped = log_ratio.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)
     ratio = torch.exp(clipped)
     excess, inverse_excess = ratio - 1, torch.exp(-clipped) - 1
@@ -74,6 +76,15 @@ def exponentials(log_ratio: Tensor) -> Exponentials:
         torch.lerp(excess - log_ratio, even + odd, small),
         torch.lerp(inverse_excess + log_ratio, even - odd, small),
     )
+
+
+def _series(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """c0 + c1 x + c2 x^2 + ..., innermost first."""
+    *rest, last = coefficients
+    total = torch.full_like(x, last)
+    for coefficient in reversed(rest):
+        total = total * x + coefficient
+    return total
 
 
 def k3_of(log_ratio: Tensor) -> Tensor:
@@ -87,9 +98,10 @@ def js_terms(log_ratio_abs: Tensor, shrink: Tensor) -> Tensor:
     The exponentials of the two halves cancel and leave log cosh(d / 2) = |d| / 2 + log1p(expm1(-|d|) / 2).
     shrink is expm1(-|d|). Source: NeMo-RL's js_divergence_error, which it equals; not bounded by ln 2.
     """
-    small = indicator_below(log_ratio_abs, _JS_SERIES_LIMIT)
-    square = (log_ratio_abs.clamp(max=_JS_SERIES_LIMIT) * 0.5).square()
-    series = square * (0.5 + square * (-1 / 12 + square * (1 / 45 - square * (17 / 2520))))
+    limit = SERIES_LIMITS[log_ratio_abs.dtype]
+    small = indicator_below(log_ratio_abs, limit)
+    square = (log_ratio_abs.clamp(max=limit) * 0.5).square()
+    series = square * _series(square, (1 / 2, -1 / 12, 1 / 45, -17 / 2520, 31 / 14175, -691 / 935550, 10922 / 42567525))
     return torch.lerp(log_ratio_abs * 0.5 + torch.log1p(shrink * 0.5), series, small)
 
 

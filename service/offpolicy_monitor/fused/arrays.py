@@ -17,6 +17,7 @@ Doubles = NDArray[np.float64]
 Singles = NDArray[np.int32]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Marks = NDArray[np.uint8]
 
 GAPS: Final = ("mismatch", "staleness", "total")
 MISMATCH, STALENESS, TOTAL = range(3)
@@ -136,6 +137,7 @@ class Sequences(NamedTuple):
     gaps: Doubles  # [S, 3, SEQUENCE_SUMS]
     own: Doubles  # [S, OWN_SUMS]
     dropped: Singles  # [R, S]: tokens that each rule on tokens dropped
+    kept: Marks  # [R, T] of each of them which tokens it keeps; [0, T] where nobody asks
 
 
 class Sums(NamedTuple):
@@ -206,12 +208,14 @@ def counts(cells_: int) -> Counts:
     )
 
 
-def sequences(number: int, rules: int) -> Sequences:
-    """Nothing added yet."""
+def sequences(offsets: Integers, rules: int, by_token: bool) -> Sequences:
+    """Nothing added yet; `by_token`: whether to say which tokens are kept."""
+    number = len(offsets) - 1
     gaps = np.zeros((number, 3, SEQUENCE_SUMS))
     gaps[:, :, MINIMA] = np.inf
     gaps[:, :, MAXIMA] = -np.inf
-    return Sequences(gaps, np.zeros((number, OWN_SUMS)), np.zeros((rules, number), np.int32))
+    kept = np.ones((rules if by_token else 0, offsets[-1]), np.uint8)
+    return Sequences(gaps, np.zeros((number, OWN_SUMS)), np.zeros((rules, number), np.int32), kept)
 
 
 def block() -> Block:

@@ -28,8 +28,9 @@ def on_tokens(row: MethodRow) -> bool:
     return isinstance(rule, Cut) or all(band.score in TOKEN_SCORES for band in _bands(row))
 
 
-def bounds_of(rows: Sequence[MethodRow], scores: Sequence[str], single: bool) -> Bounds:
-    """Rows on tokens, or rows on sequences, of these scores; `single` are compared in float32."""
+def bounds_of(rows: Sequence[MethodRow], scores: Sequence[str], single: bool, anchors: bool) -> Bounds:
+    """Rows on tokens, or rows on sequences, of these scores; `single` are compared in float32, `anchors` says whether
+    on their other gap too."""
     bands = [_bands(row) for row in rows]
     ends = np.cumsum([0, *map(len, bands)])
     flat = [band for own in bands for band in own]
@@ -39,7 +40,7 @@ def bounds_of(rows: Sequence[MethodRow], scores: Sequence[str], single: bool) ->
     return Bounds(
         _whole(GAPS.index(row.gap) for row in rows),
         _whole(WEIGHS if isinstance(row.rule, Clip) else DROPS for row in rows),
-        _whole(_anchor(row) for row in rows),
+        _whole(_anchor(row) if anchors else -1 for row in rows),
         _whole(ends),
         _whole(scores.index(band.score) for band in flat),
         numbers(band.lower for band in flat),
@@ -51,14 +52,14 @@ def bounds_of(rows: Sequence[MethodRow], scores: Sequence[str], single: bool) ->
     )
 
 
-def token_bounds(rows: Sequence[MethodRow]) -> Bounds:
+def token_bounds(rows: Sequence[MethodRow], anchors: bool) -> Bounds:
     """Rows on tokens."""
-    return bounds_of(rows, TOKEN_SCORES, single=True)
+    return bounds_of(rows, TOKEN_SCORES, True, anchors)
 
 
-def sequence_bounds(rows: Sequence[MethodRow]) -> Bounds:
+def sequence_bounds(rows: Sequence[MethodRow], anchors: bool) -> Bounds:
     """Rows on sequences."""
-    return bounds_of(rows, NAMES, single=False)
+    return bounds_of(rows, NAMES, False, anchors)
 
 
 def _bands(row: MethodRow) -> tuple[Band, ...]:

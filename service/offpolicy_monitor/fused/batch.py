@@ -42,6 +42,7 @@ from offpolicy_monitor.methods.catalogue import kept_scores
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
 from offpolicy_monitor.methods.rule import Cut
 from offpolicy_monitor.summary import cells, histogram
+from offpolicy_monitor.summary.evaluation import Detail
 from offpolicy_monitor.summary.tables.buckets import MU_BUCKETS
 
 Array = NDArray[Any]
@@ -62,6 +63,7 @@ _TOKEN_BINS: Final = cells.token_bins().astype(np.int32)
 _MU_EDGES: Final = np.array([math.log(float(bucket)) for bucket in MU_BUCKETS[1:]], np.float32)
 _EMPTY: Final = np.zeros(0, np.float32)
 _NONE: Final = np.zeros(0, np.int64)
+_NO_MARKS: Final = np.zeros(0, np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +71,7 @@ class Rows:
     """The rows that apply to a batch, and their numbers: `on_tokens` and `on_sequences` are places among `rows`.
 
     M2PO's rows are among the rules on tokens as rules that drop nothing; `cuts` has where, and their threshold.
+    `whatif` asks for what-if cells and other anchors, `detail` for what is decided about each sequence, or each token.
     """
 
     rows: Sequence[MethodRow]
@@ -77,6 +80,8 @@ class Rows:
     sequences: Bounds
     on_sequences: Sequence[int]
     cuts: Mapping[int, float]
+    whatif: bool = True
+    detail: Detail = "none"
 
     @property
     def numbered(self) -> Iterator[tuple[MethodRow, int, bool]]:
@@ -88,14 +93,15 @@ class Rows:
             yield (row, of_sequences[place], False) if found is None else (row, found, True)
 
     @classmethod
-    def of(cls, rows: Sequence[MethodRow]) -> "Rows":
+    def of(cls, rows: Sequence[MethodRow], whatif: bool = True, detail: Detail = "none") -> "Rows":
         """Put rows into numbers."""
         of_tokens = [place for place, row in enumerate(rows) if on_tokens(row)]
         of_sequences = [place for place, row in enumerate(rows) if not on_tokens(row)]
         return cls(
-            rows, token_bounds([rows[place] for place in of_tokens]), of_tokens,
-            sequence_bounds([rows[place] for place in of_sequences]), of_sequences,
+            rows, token_bounds([rows[place] for place in of_tokens], whatif), of_tokens,
+            sequence_bounds([rows[place] for place in of_sequences], whatif), of_sequences,
             {k: rule.mean_square for k, place in enumerate(of_tokens) if isinstance(rule := rows[place].rule, Cut)},
+            whatif, detail,
         )  # fmt: skip
 
 
@@ -221,7 +227,7 @@ def _part(
     joint: bool, alone: bool, chosen: Array | None,
 ) -> Measured:  # fmt: skip
     tokens = _tokens(batch, gaps, chosen)
-    scores = {gap: kept_scores(_methods(batch, rows.rows, gap)) for gap in gaps} if not alone else {}
+    scores = {gap: kept_scores(_methods(batch, rows.rows, gap)) for gap in gaps} if rows.whatif and not alone else {}
     token_cells = [(gap, name) for gap, kept in scores.items() for name in TOKEN_SCORES if name in kept]
     sequence_cells = [(gap, name) for gap, kept in scores.items() for name in kept if name not in TOKEN_SCORES]
     plan = _plan(batch, rows, gaps, joint, alone, token_cells)
@@ -232,7 +238,12 @@ def _part(
         _pairs(sequence_cells, NAMES), buckets, *(np.ascontiguousarray(kind.magnitudes) for kind in bins)
     )
     of_sequences = sequences.sequence_sums(
-        len(rows.on_sequences), len(rows.on_tokens), buckets.shape[1], runs.BUCKETS, len(sequence_cells)
+        len(rows.on_sequences),
+        len(rows.on_tokens),
+        buckets.shape[1],
+        runs.BUCKETS,
+        len(sequence_cells),
+        batch.source.sequences if rows.detail != "none" else 0,
     )
     sequences.add_up(tokens, plan, rows.sequences, rows.tokens.gap, wanted, left, of_sequences)
     return Measured(
@@ -326,7 +337,7 @@ def _run(
     tokens: Tokens, plan: Plan, rows: Rows, found: _Runs, threads: Executor | None
 ) -> tuple[Sums, Counts, Sequences]:
     """The pass over all chunks, in any order; their sums in theirs."""
-    left = arrays.sequences(len(tokens.offsets) - 1, len(rows.on_tokens))
+    left = arrays.sequences(tokens.offsets, len(rows.on_tokens), rows.detail == "token")
     chunks = _chunks(tokens.offsets)
     shape = len(rows.on_tokens), found.dimensions, runs.BUCKETS, len(plan.cells)
 
@@ -394,6 +405,8 @@ def _cut(
             continue
         a, b = tokens.logprobs[NUMERATOR[place]], tokens.logprobs[DENOMINATOR[place]]
         value, ties = second_moment.cut(a, b, float(threshold))
+        kept = left.kept[r] if len(left.kept) else _NO_MARKS
+        a_token = "advantages" in batch.source.a_token
         sums.rules[r] = second_moment.drop(
-            a, b, tokens.offsets, tokens.advantages, "advantages" in batch.source.a_token, value, ties, left.dropped[r]
+            a, b, tokens.offsets, tokens.advantages, a_token, value, ties, left.dropped[r], kept
         )

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.extending import intrinsic as _intrinsic
 
 #: Without its type: an intrinsic is called without the first of its arguments.
@@ -16,7 +16,7 @@ intrinsic: Final[Any] = _intrinsic
 #: The bits of a magnitude, and the least of those that stand for no finite number.
 MAGNITUDE_BITS, NOT_FINITE = np.int32(0x7FFFFFFF), np.int32(0x7F800000)
 
-_I32 = ir.IntType(32)
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
 _PAIR: Final[Any] = types.Tuple((types.float32, types.float32))  # type: ignore[no-untyped-call]
 _MANTISSA = 23
 _ONE = 0x3F800000  # the pattern of 1.0
@@ -46,6 +46,30 @@ def pattern(typing: Any, value: Any) -> Any:
         return builder.bitcast(arguments[0], _I32)
 
     return types.int32(types.float32), generate
+
+
+@njit(error_model="numpy", forceinline=True)
+def finite(value: Any) -> Any:
+    """Whether a float32 is; also in code that takes all its numbers to be."""
+    return (pattern(value) & MAGNITUDE_BITS) < NOT_FINITE
+
+
+def _read(width: int) -> Any:
+    def typed(typing: Any, octets: Any, at: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            place = builder.gep(array.data, [arguments[1]])
+            found = builder.load(builder.bitcast(place, ir.IntType(8 * width).as_pointer()))
+            found.align = 1
+            return found if width == _I64.width // 8 else builder.zext(found, _I64)
+
+        return types.int64(octets, types.int64), generate
+
+    return intrinsic(typed)
+
+
+#: One, two or eight bytes of an array of bytes, from an index on, as int64.
+octet, pair, word = _read(1), _read(2), _read(8)
 
 
 @intrinsic

@@ -79,8 +79,8 @@ def divergences(block: Any, gap: Any, n: Any) -> None:
     away, larger = block.scores[AWAY, gap], block.scores[LARGER, gap]
     for i in range(len(d)):
         x = difference[i]
-        moved = binary_kl(q[i], k3[i], x, p_rest[i], q_rest[i])
-        other = binary_kl(p[i], k3_reverse[i], -x, q_rest[i], p_rest[i])
+        moved = binary_kl(q[i], d[i], k3[i], x, p_rest[i], q_rest[i])
+        other = binary_kl(p[i], -d[i], k3_reverse[i], -x, q_rest[i], p_rest[i])
         away[i] = moved if d[i] >= ZERO else -moved
         larger[i] = greater(moved, other)
 

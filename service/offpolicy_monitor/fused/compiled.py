@@ -12,15 +12,17 @@ import numba
 import numpy as np
 
 from offpolicy_monitor.batch import LOGPROB_COLUMNS, Origin, RaggedBatch
-from offpolicy_monitor.fused import inspection, runs, second_moment, sequences, tokens
+from offpolicy_monitor.fused import inspection, routing, runs, second_moment, sequences, tokens
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.summarise import summarise
 from offpolicy_monitor.methods import PRESETS
+from offpolicy_monitor.vocabulary import EXPERT_IDS
 
 #: The functions that Python calls; what they call is in their machine code.
 ENTRIES: Final[tuple[Any, ...]] = (
     inspection.extremes,
     inspection.suspects,
+    routing.compare,
     runs.runs_of,
     runs.version_sums,
     tokens.measure,
@@ -59,6 +61,7 @@ def try_all() -> None:
     }
     columns["logprobs"][5], columns["sampling_logprobs"][9] = np.nan, 0.5
     columns["policy_versions"] = columns["turns"] = np.arange(_TOKENS) // 8
+    columns |= {name: random.integers(0, 9, (_TOKENS, 2, 5), np.uint8) for name in EXPERT_IDS}
     lengths = np.full(4, _TOKENS // 4, np.int64)
     advantages = np.array([-1.0, 0.0, 1.0, 2.0], np.float32)
     summarise(Batch(RaggedBatch.from_positions(lengths, columns, {"advantages": advantages})), PRESETS, Origin(9))

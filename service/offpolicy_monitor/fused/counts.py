@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from offpolicy_monitor.fused.arrays import NO_BUCKET, STRIP
-from offpolicy_monitor.fused.bits import MAGNITUDE_BITS, NOT_FINITE, pattern
+from offpolicy_monitor.fused.arrays import LENGTHS, NEUTRAL, NO_BUCKET, STRIP
+from offpolicy_monitor.fused.bits import finite, pattern
 from offpolicy_monitor.fused.token import STRICT, ZERO, f
 from offpolicy_monitor.summary.tables.signature import GRID_EXPONENTS
 
@@ -18,6 +18,21 @@ from offpolicy_monitor.summary.tables.signature import GRID_EXPONENTS
 _SPARE_BITS = (1 << 13) - 1
 _FINEST = f(2.0 ** GRID_EXPONENTS[-1])
 _STEPS = np.array([2.0 ** (GRID_EXPONENTS[-1] - k) for k in GRID_EXPONENTS], np.float32)
+
+
+@njit(**STRICT)
+def sign_of(advantage: Any) -> Any:
+    """NEGATIVE, NEUTRAL or POSITIVE."""
+    return np.int32(NEUTRAL) + np.int32(advantage > 0) - np.int32(advantage < 0)
+
+
+@njit(**STRICT)
+def length_group(length: Any) -> Any:
+    """floor(log2(length)), at most LENGTHS - 1."""
+    group = 0
+    while group < LENGTHS - 1 and (length >> (group + 1)) > 0:
+        group += 1
+    return group
 
 
 @njit(**STRICT)
@@ -70,7 +85,7 @@ def buckets_of(values: Any, edges: Any, keys: Any) -> None:
             np.int32(x >= e0) + np.int32(x >= e1) + np.int32(x >= e2) + np.int32(x >= e3) + np.int32(x >= e4)
             + np.int32(x >= e5) + np.int32(x >= e6)
         )  # fmt: skip
-        keys[i] = bucket if (pattern(x) & MAGNITUDE_BITS) < NOT_FINITE else np.int32(NO_BUCKET)
+        keys[i] = bucket if finite(x) else np.int32(NO_BUCKET)
 
 
 @njit(**STRICT)

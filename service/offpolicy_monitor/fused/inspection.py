@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from offpolicy_monitor.fused.bits import MAGNITUDE_BITS, NOT_FINITE, pattern
+from offpolicy_monitor.fused.bits import MAGNITUDE_BITS, finite, pattern
 from offpolicy_monitor.fused.token import STRICT
 
 _ZERO = np.float32(0)
@@ -36,9 +36,9 @@ def suspects(mu: Any, old: Any, pi: Any, certain: Any) -> Any:
         odd, above = False, False
         for values in (mu, old, pi):
             if len(values):
-                finite = (pattern(values[i]) & MAGNITUDE_BITS) < NOT_FINITE
-                odd |= not finite
-                above |= finite and values[i] > _ZERO
+                known = finite(values[i])
+                odd |= not known
+                above |= known and values[i] > _ZERO
         nonfinite += odd
         positive += above
         if len(mu) and mu[i] == _ZERO:

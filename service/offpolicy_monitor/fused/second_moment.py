@@ -4,24 +4,20 @@ The pass has counted everything already; only where the mean of all tokens is to
 of d^2 by bin of |d| tell in which bin the cut falls, and the tokens of that bin are sorted. Shapes: T tokens of a gap.
 """
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 from offpolicy_monitor.fused.arrays import (
     K3_DROPPED,
-    K3_KEPT,
     LOW,
     MASS_DROPPED,
     RULE_SUMS,
     SQUARE_DROPPED,
-    SQUARE_KEPT,
 )
 from offpolicy_monitor.fused.bits import pattern
-from offpolicy_monitor.fused.token import far
-
-PASS: Final[dict[str, Any]] = {"error_model": "numpy", "nogil": True}
+from offpolicy_monitor.fused.token import PASS, far
 
 #: Bins of |d| by the top bits of its pattern: 64 parts of each power of two.
 _SHIFT = 17
@@ -64,8 +60,10 @@ def cut(a: Any, b: Any, threshold: Any) -> Any:
 
 
 @njit(**PASS)
-def drop(a: Any, b: Any, offsets: Any, advantages: Any, a_token: Any, value: Any, ties: Any, dropped: Any) -> Any:
-    """[RULE_SUMS] of dropping what `cut` says; dropped [S] is how many tokens of each sequence."""
+def drop(
+    a: Any, b: Any, offsets: Any, advantages: Any, a_token: Any, value: Any, ties: Any, dropped: Any, kept: Any
+) -> Any:
+    """[RULE_SUMS] of dropping what `cut` says; dropped [S] is how many tokens of each sequence; kept [T], or [0]."""
     out = np.zeros(RULE_SUMS)
     for s in range(len(offsets) - 1):
         number = 0
@@ -76,16 +74,14 @@ def drop(a: Any, b: Any, offsets: Any, advantages: Any, a_token: Any, value: Any
             if square == value and ties > 0:
                 off = True
                 ties -= 1
-            k3 = np.float64(far(d)[3])
-            if off:
-                number += 1
-                out[K3_DROPPED] += k3
-                out[SQUARE_DROPPED] += square
-                if len(advantages):
-                    out[MASS_DROPPED] += abs(np.float64(advantages[t] if a_token else advantages[s]))
-            else:
-                out[K3_KEPT] += k3
-                out[SQUARE_KEPT] += square
+            side = 0 if off else 1
+            number += off
+            out[K3_DROPPED + side] += np.float64(far(d)[3])
+            out[SQUARE_DROPPED + side] += square
+            if off and len(advantages):
+                out[MASS_DROPPED] += abs(np.float64(advantages[t] if a_token else advantages[s]))
+            if off and len(kept):
+                kept[t] = 0
         dropped[s] = number
         out[LOW] += number
     return out

@@ -44,15 +44,15 @@ from offpolicy_monitor.fused.arrays import (
     WEIGHS,
     Doubles,
     Integers,
+    Marks,
     Singles,
 )
+from offpolicy_monitor.fused.counts import length_group, sign_of
 from offpolicy_monitor.fused.sums import EXTREME
-from offpolicy_monitor.fused.token import bin_key
+from offpolicy_monitor.fused.token import PASS, bin_key
 from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.tables import lengths
 from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
-
-PASS: Final[dict[str, Any]] = {"error_model": "numpy", "nogil": True}
 
 #: Scores of sequences, a gap each: what rules compare, and what what-if keeps cells of.
 NAMES: Final = (
@@ -106,10 +106,13 @@ class SequenceSums(NamedTuple):
     tokens: Integers  # [C, 3, bins]
     masses: Doubles  # [C, 3, bins]
     by_length: Integers  # [C, 4, LENGTHS, coarse bins]
+    takes: Marks  # [R, S]: bits of the signs of A whose tokens are dropped; [0, S] where nobody asks
 
 
-def sequence_sums(rules: int, token_rules: int, dimensions: int, buckets: int, number: int) -> SequenceSums:
-    """Nothing added yet."""
+def sequence_sums(
+    rules: int, token_rules: int, dimensions: int, buckets: int, number: int, sequences: int
+) -> SequenceSums:
+    """Nothing added yet; `sequences`: of how many to say what rules take, 0 where nobody asks."""
     zeros = np.zeros
     bins, coarse = cells.SEQUENCE_BINS.number, cells.LENGTH_BINS.number
     gaps = zeros((3, GAP_SUMS))
@@ -120,7 +123,7 @@ def sequence_sums(rules: int, token_rules: int, dimensions: int, buckets: int, n
         zeros((token_rules, 2), np.int64), zeros((3, 2, QUARTERS), np.int64), zeros((rules, QUARTERS), np.int64),
         zeros((token_rules, QUARTERS), np.int64), zeros((dimensions, buckets, CELL)), zeros((2, 4)),
         zeros((number, 4, bins), np.int64), zeros((number, 3, bins), np.int64), zeros((number, 3, bins)),
-        zeros((number, 4, LENGTHS, coarse), np.int64),
+        zeros((number, 4, LENGTHS, coarse), np.int64), zeros((rules if sequences else 0, sequences), np.uint8),
     )  # fmt: skip
 
 
@@ -150,7 +153,7 @@ def add_up(tokens: Any, plan: Any, bounds: Any, token_gaps: Any, wanted: Any, le
                     _token_rule(left.dropped[r, s], n, quarter, out.token_rules[r], out.masked_tokens[r])
         for r in range(len(bounds.gap)):
             if plan.gaps[bounds.gap[r]]:
-                _rule(plan, bounds, r, n, quarter, left.gaps[s], scores, split, out)
+                _rule(plan, bounds, r, s, n, quarter, left.gaps[s], scores, split, out)
 
 
 @njit(**PASS)
@@ -170,14 +173,12 @@ def _signs(tokens: Any, plan: Any, s: Any, n: Any, own: Any, split: Any) -> Any:
         mean = own[POSITIVE_MASS] - own[NEGATIVE_MASS]
     else:
         mean = np.float64(tokens.advantages[s])
-        own_sign = NEUTRAL + (1 if mean > 0.0 else 0) - (1 if mean < 0.0 else 0)
-        split[own_sign, 0], split[own_sign, 1] = n, abs(mean) * n
-    sign = NEUTRAL + (1 if mean > 0.0 else 0) - (1 if mean < 0.0 else 0)
+        split[sign_of(mean), 0], split[sign_of(mean), 1] = n, abs(mean) * n
     common = MIXED
     for k in range(3):
         if split[k, 0] == n:
             common = k
-    return sign, common
+    return sign_of(mean), common
 
 
 @njit(**PASS)
@@ -215,12 +216,12 @@ def _gap(x: Any, own: Any, gap: Any, n: Any, sign: Any, quarter: Any, scores: An
     total[4] = min(total[4], L)
     total[5] = max(total[5], L)
     bounded = min(max(L, -_CLAMP), _CLAMP)
-    _ratio_sums(bounded, total[6:10])
+    _weigh(bounded, -np.inf, np.inf, 1, total[6:10])
     total[10] += np.exp(-bounded)
     total[11] += D
     total[12] = min(total[12], D)
     total[13] = max(total[13], D)
-    _ratio_sums(min(max(D, -_WEIGHT_CLAMP), _WEIGHT_CLAMP), total[14:18])
+    _weigh(min(max(D, -_WEIGHT_CLAMP), _WEIGHT_CLAMP), -np.inf, np.inf, 1, total[14:18])
     for side in range(2):
         mean = own[NUMERATOR[gap] if side == 0 else DENOMINATOR[gap]] / n
         total[18 + side] += np.exp(-min(max(mean, -_CLAMP), _CLAMP))
@@ -239,16 +240,6 @@ def _gap(x: Any, own: Any, gap: Any, n: Any, sign: Any, quarter: Any, scores: An
 
 
 @njit(**PASS)
-def _ratio_sums(log_ratio: Any, out: Any) -> None:
-    """Sums of x, x^2, x - 1, (x - 1)^2 for x = exp(log_ratio)."""
-    ratio, excess = np.exp(log_ratio), np.expm1(log_ratio)
-    out[0] += ratio
-    out[1] += ratio * ratio
-    out[2] += excess
-    out[3] += excess * excess
-
-
-@njit(**PASS)
 def _bin(value: Any, splits: Any) -> Any:
     """The bin of summary.histogram."""
     single = np.float32(value)
@@ -264,11 +255,8 @@ def _buckets(plan: Any, wanted: Any, left: Any, s: Any, n: Any, out: Any) -> Non
         cell[0] += n
         for gap in range(3):
             if plan.gaps[gap]:
-                x = left.gaps[s, gap]
-                cell[1 + 4 * gap] += x[SUM]
-                cell[2 + 4 * gap] += x[ABS]
-                cell[3 + 4 * gap] += x[SQUARE]
-                cell[4 + 4 * gap] += x[K3_SUM]
+                for k in range(4):
+                    cell[1 + 4 * gap + k] += left.gaps[s, gap, SUM + k]
         cell[13] += left.own[s, PRODUCT]
 
 
@@ -301,10 +289,7 @@ def _rank(value: Any, magnitudes: Any) -> Any:
 @njit(**PASS)
 def _cells(wanted: Any, n: Any, common: Any, scores: Any, split: Any, out: Any) -> None:
     """What-if cells of scores of sequences."""
-    length = 0
-    while (n >> (length + 1)) > 0:
-        length += 1
-    length = min(length, LENGTHS - 1)
+    length = length_group(n)
     for c in range(len(wanted.cells)):
         value = scores[wanted.cells[c, 0], wanted.cells[c, 1]]
         place = _rank(value, wanted.magnitudes)
@@ -339,7 +324,9 @@ def _decided(bounds: Any, r: Any, scores: Any, takes: Any) -> Any:
 
 
 @njit(**PASS)
-def _rule(plan: Any, bounds: Any, r: Any, n: Any, quarter: Any, gaps: Any, scores: Any, split: Any, out: Any) -> None:
+def _rule(
+    plan: Any, bounds: Any, r: Any, s: Any, n: Any, quarter: Any, gaps: Any, scores: Any, split: Any, out: Any
+) -> None:  # fmt: skip
     """What a rule on sequences drops or weighs."""
     gap, anchor = bounds.gap[r], bounds.anchor[r]
     takes, there = np.zeros(3, np.bool_), np.zeros(3, np.bool_)
@@ -352,9 +339,14 @@ def _rule(plan: Any, bounds: Any, r: Any, n: Any, quarter: Any, gaps: Any, score
         return
     x, kept = gaps[gap], out.rules[r]
     if bounds.form[r] == WEIGHS:
-        score = scores[gap, bounds.score[bounds.ends[r]]]
-        _weigh(score, bounds.least[r], bounds.most[r], low or high, n, out.weights[r])
+        score = min(max(scores[gap, bounds.score[bounds.ends[r]]], -_CLAMP), _CLAMP)
+        weight, sums = _weigh(score, bounds.least[r], bounds.most[r], n, out.weights[r]), out.weights[r]
+        sums[4] = max(sums[4], weight)
+        sums[5] += n if low or high else 0
         takes[:] = False
+    if len(out.takes):
+        for sign in range(3):
+            out.takes[r, s] |= np.uint8(takes[sign]) << np.uint8(sign)
     dropped = 0.0
     for sign in range(3):
         number = split[sign, 0] if takes[sign] else 0.0
@@ -376,14 +368,12 @@ def _rule(plan: Any, bounds: Any, r: Any, n: Any, quarter: Any, gaps: Any, score
 
 
 @njit(**PASS)
-def _weigh(log_ratio: Any, least: Any, most: Any, cut: Any, n: Any, out: Any) -> None:
-    """weight = clip(r, least, most) of every token of a sequence."""
-    bounded = min(max(log_ratio, -_CLAMP), _CLAMP)
-    weight = min(max(np.exp(bounded), least), most)
-    excess = min(max(np.expm1(bounded), least - 1.0), most - 1.0)
+def _weigh(log_ratio: Any, least: Any, most: Any, n: Any, out: Any) -> Any:
+    """Sums of x, x^2, x - 1, (x - 1)^2 for x = clip(exp(log_ratio), least, most) of n tokens, and x."""
+    weight = min(max(np.exp(log_ratio), least), most)
+    excess = min(max(np.expm1(log_ratio), least - 1.0), most - 1.0)
     out[0] += weight * n
     out[1] += weight * weight * n
     out[2] += excess * n
     out[3] += excess * excess * n
-    out[4] = max(out[4], weight)
-    out[5] += n if cut else 0
+    return weight

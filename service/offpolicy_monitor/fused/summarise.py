@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offpolicy_monitor.batch import Origin, RaggedBatch
-from offpolicy_monitor.fused import arrays, dimensions, runs
+from offpolicy_monitor.fused import arrays, dimensions, routing, runs
 from offpolicy_monitor.fused.arrays import DENOMINATOR, GAPS, MISMATCH, NUMERATOR, STALENESS, TOTAL
 from offpolicy_monitor.fused.batch import Batch, Measured, Rows, measured
 from offpolicy_monitor.fused.dimensions import Dimension
@@ -27,6 +27,7 @@ from offpolicy_monitor.summary.histogram import BINS
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.tables.breakdown import GAP_KEYS
 from offpolicy_monitor.summary.tables.signature import GRID_KEYS, MIDDLE_KEYS, NEIGHBOUR_KEYS, PREFIX
+from offpolicy_monitor.vocabulary import EXPERT_IDS, LOGPROBS
 from offpolicy_monitor.vocabulary import SIGNS as CELL_SIGNS
 
 Array = NDArray[Any]
@@ -76,13 +77,13 @@ class Summarised(NamedTuple):
 
 
 def summarise(batch: Batch, rows: Sequence[MethodRow], origin: Origin, threads: Executor | None = None) -> Summarised:
-    """The arrays of a batch, but for what is not made here: routing. Rows whose inputs were not sent are left out."""
+    """The arrays of a batch. Rows whose inputs were not sent are left out."""
     source = batch.source
     advantages = batch.has("advantages")
     applicable = Rows.of([row for row in rows if row.gap in batch.gaps and (advantages or not row.needs_advantages)])
     found, buckets = dimensions.of_sequences(source, origin)
     parts = measured(batch, applicable, origin, buckets, threads)
-    tables = dict(_of_batch(batch, origin))
+    tables = dict(_of_batch(batch, origin)) | dict(_routing(batch, threads))
     for part in parts:
         tables |= _tables(part, batch, applicable, origin, found)
     unseen = chain(_empty_gaps(batch, tables), _empty_methods(applicable, advantages, tables))
@@ -321,6 +322,11 @@ def _rounded(masses: Array) -> Array:
     mantissas, exponents = np.frexp(masses)
     rounded: Array = np.ldexp(np.round(mantissas * 2.0**cells.MASS_BITS), exponents - cells.MASS_BITS)
     return rounded
+
+
+def _routing(batch: Batch, threads: Executor | None) -> Tables:
+    mu, old, pi = (batch.columns.get(name, np.zeros(0, np.float32)) for name in LOGPROBS)
+    return routing.counted((mu, old, pi), [batch.source.columns.get(name) for name in EXPERT_IDS], threads)
 
 
 def _of_batch(batch: Batch, origin: Origin) -> Tables:

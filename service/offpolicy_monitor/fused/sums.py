@@ -12,6 +12,7 @@ from numba import njit
 from offpolicy_monitor.fused.arrays import (
     ADVANTAGE_EXCESS,
     BAD,
+    BINS,
     CHANGED,
     CLAMPED,
     DEVIATION,
@@ -253,23 +254,16 @@ def updates_at_risk(advantages: Any, d: Any, difference: Any, out: Any) -> None:
 
 
 @njit(**FAST)
-def sums_by_sign(advantages: Any, d: Any, k3: Any, out: Any) -> None:
-    """k3 and d^2 of a sequence's tokens with A < 0, A == 0, A > 0."""
-    k3_low, k3_zero, k3_high, square_low, square_zero, square_high = ZERO, ZERO, ZERO, ZERO, ZERO, ZERO
-    for i in range(len(d)):
-        A, k, square = advantages[i], k3[i], d[i] * d[i]
-        k3_low += k if A < ZERO else ZERO
-        k3_zero += k if A == ZERO else ZERO
-        k3_high += k if A > ZERO else ZERO
-        square_low += square if A < ZERO else ZERO
-        square_zero += square if A == ZERO else ZERO
-        square_high += square if A > ZERO else ZERO
-    out[K3_SIGNS] += k3_low
-    out[K3_SIGNS + 1] += k3_zero
-    out[K3_SIGNS + 2] += k3_high
-    out[SQUARE_SIGNS] += square_low
-    out[SQUARE_SIGNS + 1] += square_zero
-    out[SQUARE_SIGNS + 2] += square_high
+def sums_by_sign(groups: Any, d: Any, k3: Any, out: Any) -> None:
+    """k3 and d^2 of a sequence's tokens with A < 0, A == 0, A > 0, whose counts begin at `groups`."""
+    for sign in range(3):
+        divergence, square = ZERO, ZERO
+        for i in range(len(d)):
+            on = groups[i] == sign * BINS
+            divergence += k3[i] if on else ZERO
+            square += d[i] * d[i] if on else ZERO
+        out[K3_SIGNS + sign] += divergence
+        out[SQUARE_SIGNS + sign] += square
 
 
 @njit(**FAST)
@@ -291,52 +285,39 @@ def advantages_by_sign(advantages: Any, out: Any) -> None:
 @njit(**FAST)
 def sums_by_bucket(block: Any, keys: Any, out: Any) -> None:
     """out [buckets, CELL]: a breakdown of tokens whose buckets change from one to the next, keys [n]."""
-    n = len(keys)
-    d0, d1, d2 = block.scores[LOG_RATIO, 0], block.scores[LOG_RATIO, 1], block.scores[LOG_RATIO, 2]
-    k0, k1, k2 = block.scores[K3, 0], block.scores[K3, 1], block.scores[K3, 2]
     first, last = keys[0], keys[0]
-    for i in range(n):
+    for i in range(len(keys)):
         first = keys[i] if keys[i] < first else first
         last = keys[i] if keys[i] > last else last
     for bucket in range(first, last + 1):
-        number, product = ZERO, ZERO
-        s0, a0, q0, t0 = ZERO, ZERO, ZERO, ZERO
-        s1, a1, q1, t1 = ZERO, ZERO, ZERO, ZERO
-        s2, a2, q2, t2 = ZERO, ZERO, ZERO, ZERO
-        for i in range(n):
-            on = keys[i] == bucket
-            x = d0[i] if on else ZERO
-            y = d1[i] if on else ZERO
-            z = d2[i] if on else ZERO
-            number += ONE if on else ZERO
-            s0 += x
-            a0 += abs(x)
-            q0 += x * x
-            t0 += k0[i] if on else ZERO
-            s1 += y
-            a1 += abs(y)
-            q1 += y * y
-            t1 += k1[i] if on else ZERO
-            s2 += z
-            a2 += abs(z)
-            q2 += z * z
-            t2 += k2[i] if on else ZERO
-            product += x * y
         cell = out[bucket]
+        for gap in range(3):
+            d, k3 = block.scores[LOG_RATIO, gap], block.scores[K3, gap]
+            _of_bucket(d, k3, keys, bucket, cell[1 + 4 * gap : 5 + 4 * gap])
+        number, product = ZERO, ZERO
+        for i in range(len(keys)):
+            on = keys[i] == bucket
+            number += ONE if on else ZERO
+            product += block.scores[LOG_RATIO, 0, i] * block.scores[LOG_RATIO, 1, i] if on else ZERO
         cell[0] += number
-        cell[1] += s0
-        cell[2] += a0
-        cell[3] += q0
-        cell[4] += t0
-        cell[5] += s1
-        cell[6] += a1
-        cell[7] += q1
-        cell[8] += t1
-        cell[9] += s2
-        cell[10] += a2
-        cell[11] += q2
-        cell[12] += t2
         cell[13] += product
+
+
+@njit(**FAST)
+def _of_bucket(d: Any, k3: Any, keys: Any, bucket: Any, out: Any) -> None:
+    """[4]: sums of d, |d|, d^2 and k3 of a gap's tokens in a bucket."""
+    total, size, square, divergence = ZERO, ZERO, ZERO, ZERO
+    for i in range(len(keys)):
+        on = keys[i] == bucket
+        x = d[i] if on else ZERO
+        total += x
+        size += abs(x)
+        square += x * x
+        divergence += k3[i] if on else ZERO
+    out[0] += total
+    out[1] += size
+    out[2] += square
+    out[3] += divergence
 
 
 @njit(**FAST)

@@ -24,6 +24,8 @@ from offpolicy_monitor.summary.tables import advantage
 f = np.float32
 STRICT: Final[dict[str, Any]] = {"error_model": "numpy", "fastmath": {"contract"}}
 INLINE: Final[dict[str, Any]] = {**STRICT, "forceinline": True}
+#: Of what Python calls, and of what runs over sequences: without the interpreter's lock.
+PASS: Final[dict[str, Any]] = {"error_model": "numpy", "nogil": True}
 
 ZERO, QUARTER, THIRD, HALF, ONE, TWO, FOUR = f(0), f(0.25), f(1 / 3), f(0.5), f(1), f(2), f(4)
 #: The argument of an exponential is clamped to +- this.
@@ -48,8 +50,10 @@ _S3, _S5, _S7, _S9, _S11 = f(1 / 6), f(1 / 120), f(1 / 5040), f(1 / 362880), f(1
 # log cosh(x) in powers of x^2
 _J1, _J2, _J3, _J4, _J5, _J6 = f(1 / 2), f(-1 / 12), f(1 / 45), f(-17 / 2520), f(31 / 14175), f(-691 / 935550)
 _J7 = f(10922 / 42567525)
-# atanh(x) in odd powers of x
-_A3, _A5, _A7, _A9, _A11, _A13 = f(1 / 3), f(1 / 5), f(1 / 7), f(1 / 9), f(1 / 11), f(1 / 13)
+# atanh(z) / z - 1 in powers of z^2, interpolated at Chebyshev points of z^2 in 0 .. 1/4: relative error 6e-9
+_A2, _A4, _A6, _A8, _A10, _A12 = (
+    f(0.33333332), f(0.20000473), f(0.1426398), f(0.11469875), f(0.0649349), f(0.1575178),
+)  # fmt: skip
 _BIN_SHIFT = 23 - histogram.MANTISSA_BITS
 _BIN_LEAST = f(2.0**histogram.SMALLEST_EXPONENT * (1 - 2.0 ** -(histogram.MANTISSA_BITS + 1)))
 _BIN_MOST = f(2.0**histogram.LARGEST_EXPONENT)
@@ -75,12 +79,18 @@ def exponential(x: Any) -> Any:
 
 
 @njit(**INLINE)
+def beyond_first(s: Any) -> Any:
+    """atanh(z) / z - 1 of s = z^2 <= 1/4: what follows the first term of the series."""
+    return s * (_A2 + s * (_A4 + s * (_A6 + s * (_A8 + s * (_A10 + s * _A12)))))
+
+
+@njit(**INLINE)
 def logarithm(x: Any) -> Any:
     """log(x) of a positive normal number."""
     exponent, mantissa = exponent_and_mantissa(x)
     z = (mantissa - ONE) / (mantissa + ONE)
     s = z * z
-    return exponent * _LN2 + TWO * (z + z * s * (_A3 + s * (_A5 + s * (_A7 + s * _A9))))
+    return exponent * _LN2 + TWO * (z + z * beyond_first(s))
 
 
 @njit(**INLINE)
@@ -116,7 +126,7 @@ def log_cosh(magnitude: Any, shrink: Any) -> Any:
     """log cosh(d / 2) = |d| / 2 + log1p(shrink / 2) of |d| >= 1, with shrink = expm1(-|d|)."""
     z = shrink / (FOUR + shrink)
     s = z * z
-    return magnitude * HALF + TWO * (z + z * s * (_A3 + s * (_A5 + s * (_A7 + s * (_A9 + s * (_A11 + s * _A13))))))
+    return magnitude * HALF + TWO * (z + z * beyond_first(s))
 
 
 @njit(**INLINE)
@@ -129,23 +139,24 @@ def complement(log_prob: Any, probability: Any) -> Any:
 
 
 @njit(**INLINE)
-def binary_kl(q: Any, k3: Any, difference: Any, p_rest: Any, q_rest: Any) -> Any:
-    """KL between Bernoulli(q) and Bernoulli(p) = q k3(log p/q) + (1-q) k3(log (1-p)/(1-q)), which does not cancel.
+def binary_kl(q: Any, d: Any, k3: Any, difference: Any, p_rest: Any, q_rest: Any) -> Any:
+    """KL between Bernoulli(q) and Bernoulli(p) = q k3(d) + (1-q) k3(log (1-p)/(1-q)), two terms that are never below 0.
 
-    difference = p - q; p_rest, q_rest = 1 - p, 1 - q. With y = (1-p) / (1-q) the second term is
-    (1-q) (-log y) - (p - q); BIG where 1 - p is 0 and 1 - q is not.
+    d = log p/q; k3 = k3(d); difference = p - q; p_rest, q_rest = 1 - p, 1 - q. BIG where 1 - p is 0 and 1 - q is not.
+    Of d > 1 the first term is (p - q) - q d, since q may be below what float32 holds where q exp(d) is not; of
+    y = (1-p) / (1-q) beyond 3 or 1/3 the second one is (1-q) (-log y) - (p - q).
     """
+    first = q * k3 if d < ONE else difference - q * d
     inverse = ONE / greater(q_rest, TINY)
     moved = difference * inverse
     # -log(1 - x) - x = 2 z^2 / (1 + z) + 2 (z^3 / 3 + z^5 / 5 + ...) with z = x / (2 - x), which does not cancel
-    z = lesser(greater(moved / greater(TWO - moved, ONE), -THIRD), THIRD)
+    z = lesser(greater(moved / greater(TWO - moved, ONE), -HALF), HALF)
     s = z * z
-    odd = z * s * (_A3 + s * (_A5 + s * (_A7 + s * (_A9 + s * (_A11 + s * _A13)))))
-    near_one = TWO * (s / (ONE + z) + odd)
+    near_one = TWO * (s / (ONE + z) + z * beyond_first(s))
     other = -q_rest * logarithm(greater(p_rest * inverse, TINY)) - difference
-    other = q_rest * near_one if abs(z) < THIRD else other
+    other = q_rest * near_one if abs(z) < HALF else other
     other = BIG if (p_rest <= ZERO) & (q_rest > ZERO) else other
-    return q * k3 + (other if q_rest > ZERO else -difference)
+    return first + (other if q_rest > ZERO else -difference)
 
 
 @njit(**INLINE)

@@ -5,7 +5,7 @@ tokens at once. The order of a block: columns, runs, pieces of sequences, then r
 """
 
 import math
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -25,7 +25,6 @@ from offpolicy_monitor.fused.arrays import (
     LARGER_LEAST,
     LEAST,
     LEAST_ABS,
-    LENGTHS,
     LOG_RATIO,
     MAGNITUDE,
     MASS_DROPPED,
@@ -43,12 +42,10 @@ from offpolicy_monitor.fused.arrays import (
     SUM,
     TOTAL,
 )
-from offpolicy_monitor.fused.token import BIG, HALF, ZERO, f
+from offpolicy_monitor.fused.token import BIG, HALF, PASS, ZERO, f
 from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.tables.signature import HIGHEST_MIDDLE, LOWEST_MIDDLE
 from offpolicy_monitor.summary.tables.signature import LEAST as LEAST_ON_GRID
-
-PASS: Final[dict[str, Any]] = {"error_model": "numpy", "nogil": True}
 
 _LOWEST, _HIGHEST = f(math.log(LOWEST_MIDDLE)), f(math.log(HIGHEST_MIDDLE))
 _GRID = tuple(f(LEAST_ON_GRID[name]) for name in ("sampling", "old", "difference"))
@@ -173,21 +170,16 @@ def _advantages(tokens: Any, plan: Any, begin: Any, n: Any, sequence: Any, block
         own = tokens.advantages[begin : begin + n]
         for i in range(n):
             A[i] = own[i]
-            groups[i] = (1 + np.int32(own[i] > ZERO) - np.int32(own[i] < ZERO)) * BINS
+            groups[i] = counts.sign_of(own[i]) * BINS
     else:
         i = 0
         while i < n:
             j = min(n, tokens.offsets[sequence + 1] - begin)
             if i < j:
                 A[i:j] = tokens.advantages[sequence]
-                groups[i:j] = _sign(tokens.advantages[sequence]) * BINS
+                groups[i:j] = counts.sign_of(tokens.advantages[sequence]) * BINS
                 i = j
             sequence += 1
-
-
-@njit(**PASS)
-def _sign(advantage: Any) -> Any:
-    return np.int32(NEUTRAL + (1 if advantage > ZERO else 0) - (1 if advantage < ZERO else 0))
 
 
 @njit(**PASS)
@@ -255,13 +247,11 @@ def _signed(tokens: Any, plan: Any, begin: Any, i: Any, j: Any, sequence: Any, b
     """Sums by sign of A, where a sequence's tokens may differ in it."""
     if not plan.a_token:
         return
-    A = block.advantages[i:j]
-    sums.advantages_by_sign(A, out.own[sequence])
+    sums.advantages_by_sign(block.advantages[i:j], out.own[sequence])
     for gap in range(3):
         if plan.gaps[gap]:
-            sums.sums_by_sign(
-                A, block.scores[LOG_RATIO, gap, i:j], block.scores[K3, gap, i:j], out.gaps[sequence, gap]
-            )  # fmt: skip
+            d, k3 = block.scores[LOG_RATIO, gap, i:j], block.scores[K3, gap, i:j]
+            sums.sums_by_sign(block.groups[i:j], d, k3, out.gaps[sequence, gap])
 
 
 @njit(**PASS)
@@ -270,7 +260,7 @@ def _cells(
     found: Any,
 ) -> None:  # fmt: skip
     """What-if cells of a sequence's part of the block."""
-    length = _length_group(tokens.offsets[sequence + 1] - tokens.offsets[sequence])
+    length = counts.length_group(tokens.offsets[sequence + 1] - tokens.offsets[sequence])
     for c in range(len(plan.cells)):
         gap, score = plan.cells[c]
         values = block.scores[score, gap, i:j]
@@ -297,9 +287,9 @@ def _flush(tokens: Any, plan: Any, sequence: Any, local: Any, into: Any, found: 
     """Put the cells of a sequence that has ended where its sign and length are counted."""
     if plan.a_token or plan.alone:
         return
-    length = _length_group(tokens.offsets[sequence + 1] - tokens.offsets[sequence])
+    length = counts.length_group(tokens.offsets[sequence + 1] - tokens.offsets[sequence])
     A = np.float64(tokens.advantages[sequence]) if plan.advantages else 0.0
-    sign = _sign(A)
+    sign = counts.sign_of(A)
     for c in range(len(plan.cells)):
         for place in range(_COARSE_BINS):
             number = local[c, place]
@@ -307,15 +297,6 @@ def _flush(tokens: Any, plan: Any, sequence: Any, local: Any, into: Any, found: 
                 found.cells[c, sign, length, place] += number
                 into.masses[c, sign, place] += abs(A) * number
                 local[c, place] = 0
-
-
-@njit(**PASS)
-def _length_group(length: Any) -> Any:
-    """floor(log2(length)), at most LENGTHS - 1."""
-    group = 0
-    while (length >> (group + 1)) > 0:
-        group += 1
-    return min(group, LENGTHS - 1)
 
 
 @njit(**PASS)
@@ -376,59 +357,55 @@ def _rules(
         gap, anchor = bounds.gap[r], bounds.anchor[r]
         if not plan.gaps[gap]:
             continue
-        low_sign, high_sign = bounds.low_sign[r], bounds.high_sign[r]
         d, k3 = block.scores[LOG_RATIO, gap, :n], block.scores[K3, gap, :n]
-        x, low, high, inside = _score(bounds, r, gap, n, block, seen, block.sides[0])
+        x, band, inside = _score(bounds, r, gap, n, block, seen, block.sides[0])
         if plan.alone:
             pass
         elif bounds.form[r] != DROPS:
-            rules.weights(
-                d, block.ratio[gap], block.excess[gap], low, high, bounds.least[r], bounds.most[r], into.weights[r]
-            )  # fmt: skip
+            least, most = bounds.least[r], bounds.most[r]
+            rules.weights(d, block.ratio[gap], block.excess[gap], band, least, most, into.weights[r])
         elif inside:
             into.rules[r, K3_KEPT] += whole[gap, 2]
             into.rules[r, SQUARE_KEPT] += whole[gap, 1]
-        elif rules.dropped(x, k3, d, A, low, high, low_sign, high_sign, into.rules[r]) > ZERO:
-            _by_sequence(
-                tokens, plan.a_token, begin, n, x, A, low, high, low_sign, high_sign, out.dropped[r], into.rules[r]
-            )
+        elif rules.dropped(x, k3, d, A, band, into.rules[r]) > ZERO:
+            _by_sequence(tokens, plan.a_token, begin, n, x, A, band, out.dropped[r], into.rules[r])
+            if len(out.kept):
+                rules.kept(x, A, band, out.kept[r, begin : begin + n])
         if plan.joint and anchor >= 0:
-            other, low, high, there = _score(bounds, r, anchor, n, block, seen, block.sides[1])
+            other, band, there = _score(bounds, r, anchor, n, block, seen, block.sides[1])
             if not (inside and there):
-                into.differing[r] += rules.differing(x, other, A, low, high, low_sign, high_sign)
+                into.differing[r] += rules.differing(x, other, A, band)
 
 
 @njit(**PASS)
 def _score(bounds: Any, r: Any, gap: Any, n: Any, block: Any, seen: Any, sides: Any) -> Any:
-    """What a rule compares on a gap, its bounds, and whether all of the block is known to be within them."""
+    """What a rule compares on a gap, its band, and whether all of the block is known to be within it."""
     first, last = bounds.ends[r], bounds.ends[r + 1]
     inside = True
-    for band in range(first, last):
-        score = bounds.score[band]
-        inside &= seen[score, gap, 0] >= bounds.low[band] and seen[score, gap, 1] <= bounds.high[band]
+    for k in range(first, last):
+        score = bounds.score[k]
+        inside &= seen[score, gap, 0] >= bounds.low[k] and seen[score, gap, 1] <= bounds.high[k]
     if last == first + 1:
-        return block.scores[bounds.score[first], gap, :n], bounds.low[first], bounds.high[first], inside
-    for band in range(first, last):
-        score = block.scores[bounds.score[band], gap, :n]
-        rules.sides(score, bounds.low[band], bounds.high[band], band == first, sides)
-    return sides[:n], -HALF, HALF, inside
+        score, low, high = block.scores[bounds.score[first], gap, :n], bounds.low[first], bounds.high[first]
+        return score, (low, high, bounds.low_sign[r], bounds.high_sign[r]), inside
+    for k in range(first, last):
+        score = block.scores[bounds.score[k], gap, :n]
+        rules.sides(score, bounds.low[k], bounds.high[k], k == first, sides)
+    return sides[:n], (-HALF, HALF, bounds.low_sign[r], bounds.high_sign[r]), inside
 
 
 @njit(**PASS)
-def _by_sequence(
-    tokens: Any, a_token: Any, begin: Any, n: Any, x: Any, A: Any, low: Any, high: Any, low_sign: Any,
-    high_sign: Any, out: Any, into: Any,
-) -> None:  # fmt: skip
+def _by_sequence(tokens: Any, a_token: Any, begin: Any, n: Any, x: Any, A: Any, band: Any, out: Any, into: Any) -> None:
     """How many tokens of each sequence a rule drops, and the |A| of all."""
     sequence = np.searchsorted(tokens.offsets, begin, side="right") - 1
     i = 0
     while i < n:
         j = min(n, tokens.offsets[sequence + 1] - begin)
         if i < j:
-            number = rules.dropped_of_sequence(x[i:j], A[i:j], low, high, low_sign, high_sign)
+            number = rules.dropped_of_sequence(x[i:j], A[i:j], band)
             out[sequence] += np.int32(number)
             if a_token:
-                into[MASS_DROPPED] += rules.mass_of_dropped(x[i:j], A[i:j], low, high, low_sign, high_sign)
+                into[MASS_DROPPED] += rules.mass_of_dropped(x[i:j], A[i:j], band)
             else:
                 into[MASS_DROPPED] += number * abs(np.float64(A[i]))
             i = j

@@ -6,7 +6,6 @@ token; kernels is the compiled pass over the tokens, library where it lies, comp
 them together and survives the device.
 """
 
-from offpolicy_monitor.measure.evaluate import Detail
 from offpolicy_monitor.measure.measurer import Measurer, choose_device
 
-__all__ = ["Detail", "Measurer", "choose_device"]
+__all__ = ["Measurer", "choose_device"]

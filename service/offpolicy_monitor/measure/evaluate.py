@@ -4,7 +4,7 @@ One pass over the blocks, in slices: a slice is the figures of a block, or some 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,11 +19,10 @@ from offpolicy_monitor.measure.summarise import Views, block_sums, summary_of
 from offpolicy_monitor.measure.tables import OF_DATA
 from offpolicy_monitor.measure.totals import Totals
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.summary.evaluation import Evaluation
+from offpolicy_monitor.summary.evaluation import Detail, Evaluation
 from offpolicy_monitor.summary.method import MethodSummary
 from offpolicy_monitor.summary.step import finite
 
-Detail = Literal["none", "sequence", "token"]
 #: Tokens times rows that one slice decides at most (some 30 ms), unless one row has more.
 SLICE_TOKENS: Final = 1 << 20
 #: What a row costs besides its tokens, in tokens.

@@ -19,7 +19,9 @@ from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables.worst import Worst
 
 #: The kinds of tables that the pass makes; torch makes the others beside it.
-IN_PASS: Final = frozenset({"breakdowns", "versions", "advantages", "signature", "anchors", "lengths", "whatif"})
+IN_PASS: Final = frozenset(
+    {"breakdowns", "versions", "advantages", "signature", "routing", "anchors", "lengths", "whatif"}
+)
 
 
 class Fused(Protocol):

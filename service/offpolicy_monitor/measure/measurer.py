@@ -17,13 +17,13 @@ from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.measure.blocks import DeviceBatch
 from offpolicy_monitor.measure.compilation import Compilation, kernels_for
-from offpolicy_monitor.measure.evaluate import Detail, evaluation
+from offpolicy_monitor.measure.evaluate import evaluation
 from offpolicy_monitor.measure.fused import IN_PASS, Fused, fused_pass
 from offpolicy_monitor.measure.slices import Slices, finished, in_one
 from offpolicy_monitor.measure.summarise import summarise, with_tables
 from offpolicy_monitor.measure.tables import MAKERS, Maker
 from offpolicy_monitor.methods import PRESETS, MethodRow
-from offpolicy_monitor.summary.evaluation import Evaluation
+from offpolicy_monitor.summary.evaluation import Detail, Evaluation
 from offpolicy_monitor.summary.step import StepSummary
 
 Result = TypeVar("Result")

@@ -17,7 +17,7 @@ from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.core.cells import Cells
 from offpolicy_monitor.core.routing import RoutingSums, routing_sums
 from offpolicy_monitor.measure.view import BlockView
-from offpolicy_monitor.summary.tables.routing import EXPERTS, PART_KEYS, PREFIX
+from offpolicy_monitor.summary.tables.routing import EXPERTS, tables_of_gap
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS
 
 
@@ -40,7 +40,7 @@ def _valid(batch: RaggedBatch, gap: str) -> Array | None:
 
 
 def sums_of(view: BlockView) -> dict[str, Tensor]:
-    """[4 + 1, layers + 1] of each gap: k3, d^2, |d|, sqrt|d| and valid tokens by how many layers of a token differ."""
+    """[PART_KEYS, layers + 1] of each gap: k3, d^2, |d| and sqrt|d| by how many layers of a token differ."""
     found = {}
     for gap, routed in view.routed().items():
         if gap in view.block.batch.gaps:
@@ -48,48 +48,18 @@ def sums_of(view: BlockView) -> dict[str, Tensor]:
             changed = torch.from_numpy(routed.changed_layers[view.block.token_range]).to(view.block.batch.device)
             columns = view.gaps.columns
             size = columns.log_ratio_abs[place]
-            valid = torch.ones_like(size) if view.valid is None else view.valid[place].to(size.dtype)
-            parts = (columns.k3[place], columns.log_ratio_square[place], size, size.sqrt(), valid)
+            parts = (columns.k3[place], columns.log_ratio_square[place], size, size.sqrt())
             found[f"routing/{gap}"] = Cells(changed, len(routed.missing) + 1).sums(parts)[1:]
     return found
 
 
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The tables of the gaps whose experts were compared."""
+    batch = view.block.batch
     for gap, routed in view.routed().items():
-        tokens = view.block.batch.source.tokens
-        if gap in view.block.batch.gaps:
-            tokens = int(arrays["gaps/tokens"][view.block.batch.gaps.index(gap)])
-        yield from _counts(gap, routed, tokens, view.block.batch.source.columns[EXPERTS[gap][0]].shape[2])
-        if f"routing/{gap}" in arrays:
-            yield from _divided(gap, arrays[f"routing/{gap}"])
-
-
-def _counts(gap: str, routed: RoutingSums, tokens: int, k: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Integers alone; no table by layer where nothing differs."""
-    layers = len(routed.missing)
-    changed = int(np.count_nonzero(routed.changed_layers))
-    total = int(routed.changed_layers.sum(dtype=np.int64))
-    yield f"{PREFIX}/{gap}/counts/{layers}/{k}", {"tokens": tokens, "changed_tokens": changed, "changed_layers": total}
-    if routed.missing.any():
-        yield f"{PREFIX}/{gap}/missing/{layers}/{k}", {"": routed.missing}
-
-
-def _divided(gap: str, sums: Array) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Sums of tokens where all layers agree and where some do not, and those that a line on their number needs."""
-    prefix = f"{PREFIX}/{gap}"
-    for name, part in (("agreeing", sums[:, :1]), ("changed", sums[:, 1:])):
-        *values, tokens = part.sum(1).tolist()
-        if tokens:
-            yield f"{prefix}/{name}", {"tokens": tokens, **dict(zip(PART_KEYS, values, strict=True))}
-    c, (_, squares, _, roots, tokens_by_layers) = np.arange(sums.shape[1]), sums
-    if tokens_by_layers[1:].any():
-        yield (
-            f"{prefix}/trend",
-            {
-                "layers": int(c @ tokens_by_layers),
-                "layers_square": int(c**2 @ tokens_by_layers),
-                "layers_moment": float(c @ squares),
-                "layers_root": float(c @ roots),
-            },
-        )
+        sent = gap in batch.gaps
+        tokens = int(arrays["gaps/tokens"][batch.gaps.index(gap)]) if sent else batch.source.tokens
+        by_layers = np.bincount(routed.changed_layers, minlength=len(routed.missing) + 1)
+        by_layers[0] -= len(routed.changed_layers) - tokens
+        k = batch.source.columns[EXPERTS[gap][0]].shape[2]
+        yield from tables_of_gap(gap, k, routed.missing, by_layers, arrays[f"routing/{gap}"] if sent else None)

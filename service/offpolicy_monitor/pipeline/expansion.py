@@ -10,7 +10,8 @@ from typing import Final
 from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.methods.rule import Cut
-from offpolicy_monitor.pipeline.values import Body, Detail
+from offpolicy_monitor.pipeline.values import Body
+from offpolicy_monitor.summary.evaluation import Detail
 from offpolicy_monitor.wire.encoding import most_decoded
 from offpolicy_monitor.wire.json_text import is_ascii, occurrences
 from offpolicy_monitor.wire.limits import Limits

@@ -33,12 +33,12 @@ from offpolicy_monitor.pipeline.readers import Readers
 from offpolicy_monitor.pipeline.reduced import accepted
 from offpolicy_monitor.pipeline.rollouts import RolloutCache
 from offpolicy_monitor.pipeline.turns import Gone, Turns, present
-from offpolicy_monitor.pipeline.values import Body, Detail, Measured, Measurer, Outcome
+from offpolicy_monitor.pipeline.values import Body, Measured, Measurer, Outcome
 from offpolicy_monitor.pipeline.workers import Worker
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import Known, Receipt, ShardKey, ShardRecord, prepared
-from offpolicy_monitor.summary.evaluation import Evaluation
+from offpolicy_monitor.summary.evaluation import Detail, Evaluation
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.wire.decode import decode_batch, decode_evaluation
 from offpolicy_monitor.wire.digest import content_digest, reduced_digest

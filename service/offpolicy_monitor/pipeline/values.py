@@ -5,18 +5,16 @@ Plain values. None of them holds a view of the body but Body and the message tha
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from offpolicy_monitor.batch import UNKNOWN_ORIGIN, Origin, RaggedBatch
 from offpolicy_monitor.exposition.histograms import Histograms
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.pipeline.turns import Gone
 from offpolicy_monitor.store import Known, Receipt, ShardRecord
-from offpolicy_monitor.summary.evaluation import Evaluation
+from offpolicy_monitor.summary.evaluation import Detail, Evaluation
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.wire.schema import Envelope
-
-Detail = Literal["none", "sequence", "token"]
 
 
 class Measurer(Protocol):

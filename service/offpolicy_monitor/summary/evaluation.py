@@ -7,12 +7,14 @@ Shapes: S sequences as sent, P positions as sent. It knows neither torch nor HTT
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+#: What is answered beside figures: nothing, what rows decide about sequences, and about each token too.
+Detail = Literal["none", "sequence", "token"]
 #: Writes a value, which may be a numpy column, as JSON.
 Dump = Callable[[Any], bytes]
 #: Positions, and sequences, that one piece of text holds at most, unless one sequence is longer.

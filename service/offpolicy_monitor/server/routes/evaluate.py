@@ -11,10 +11,10 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from offpolicy_monitor.pipeline.values import Detail
 from offpolicy_monitor.server import openapi, services
 from offpolicy_monitor.server.http.answers import json_response, render
 from offpolicy_monitor.server.http.body import received
+from offpolicy_monitor.summary.evaluation import Detail
 
 DetailQuery = Annotated[Detail, Query(description="How far down the answer goes.")]
 #: Small pieces are sent together.

@@ -1,10 +1,10 @@
 """Routing figures: how far two policies of a mixture-of-experts model choose the same experts, by gap.
 
-Read off tables `routing/<gap>/...` (measure.routing). Shards may differ in layers and k: their tables stand apart, and
-every figure is a mean over the tokens of all of them. It knows no expert ids and no log-probs.
+Read off tables `routing/<gap>/...`, which `tables_of_gap` makes. Shards may differ in layers and k: their tables stand
+apart, and every figure is a mean over the tokens of all of them. It knows no expert ids and no log-probs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -15,13 +15,13 @@ from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.figure import Figure, gauge, under
 from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.sums import Sums, over
+from offpolicy_monitor.vocabulary import EXPERT_IDS, GAP_LOGPROBS, LOGPROBS
 
 PREFIX: Final = "routing"
 #: gap -> (experts of its numerator policy, experts of its denominator policy)
 EXPERTS: Final[Mapping[str, tuple[str, str]]] = {
-    "mismatch": ("old_experts", "sampling_experts"),
-    "staleness": ("experts", "old_experts"),
-    "total": ("experts", "sampling_experts"),
+    gap: (EXPERT_IDS[LOGPROBS.index(above)], EXPERT_IDS[LOGPROBS.index(below)])
+    for gap, (above, below) in GAP_LOGPROBS.items()
 }
 #: Parts of a gap's tokens: those whose routing agrees in every layer, and those with a layer in which it does not.
 PARTS: Final = ("agreeing", "changed")
@@ -72,6 +72,33 @@ TABLES: Final = (
         needs="two expert arrays, two log-probs",
     ),
 )
+
+
+def tables_of_gap(
+    gap: str, k: int, missing: Array, by_layers: Array, sums: Array | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The tables of a gap that has a token, from what was counted; none by layer where nothing differs.
+
+    missing    [layers]: experts of one policy that the other did not choose
+    by_layers  [layers + 1]: tokens by how many of their layers differ
+    sums       [PART_KEYS, layers + 1]: over the same tokens; None where the gap's log-probs were not sent
+    """
+    prefix, layers, c = f"{PREFIX}/{gap}", len(missing), np.arange(len(by_layers))
+    counts = (by_layers.sum(), by_layers[1:].sum(), c @ by_layers)
+    names = ("tokens", "changed_tokens", "changed_layers")
+    yield f"{prefix}/counts/{layers}/{k}", dict(zip(names, map(int, counts), strict=True))
+    if missing.any():
+        yield f"{prefix}/missing/{layers}/{k}", {"": missing}
+    if sums is None:
+        return
+    for name, those in zip(PARTS, (slice(1), slice(1, None)), strict=True):
+        if by_layers[those].any():
+            values = dict(zip(PART_KEYS, sums[:, those].sum(1).tolist(), strict=True))
+            yield f"{prefix}/{name}", {"tokens": int(by_layers[those].sum()), **values}
+    if by_layers[1:].any():
+        _, squares, _, roots = sums
+        values = {"layers_moment": float(c @ squares), "layers_root": float(c @ roots)}
+        yield f"{prefix}/trend", {"layers": int(c @ by_layers), "layers_square": int(c**2 @ by_layers), **values}
 
 
 def routing(arrays: Arrays) -> dict[str, Any]:
