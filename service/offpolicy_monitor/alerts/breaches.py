@@ -1,47 +1,52 @@
 """Breaches: at which steps a rule's number is beyond a threshold, and for how many steps without a break.
 
-Steps without a value are passed over: they neither breach nor end a breach. Shapes: n steps.
+Steps without a value are passed over: they neither breach nor end a breach. What a rule compares at a step is noted in
+the history and measured once, and only where somebody asks: most rules are quiet, and nobody looks at their past.
 """
 
-import numpy as np
-from numpy.typing import NDArray
+import math
 
-from offpolicy_monitor.alerts.history import Column, History
-from offpolicy_monitor.alerts.rule import Rule, Severity, Terms
-
-Flags = NDArray[np.bool_]
+from offpolicy_monitor.alerts.history import History
+from offpolicy_monitor.alerts.rule import Limit, Rule, Terms
 
 
-def measured(rule: Rule, history: History, terms: Terms) -> Column:
-    """What the rule compares, [n]."""
-    return history.once(rule.name, lambda: rule.measure(history, terms))
-
-
-def lengths(rule: Rule, severity: Severity, history: History, terms: Terms) -> NDArray[np.int64]:
-    """[n] for how many steps in a row, up to each step, the threshold has been breached; 0 without a threshold."""
-    values, threshold = measured(rule, history, terms), rule.threshold_for(severity, terms)
-    if threshold is None:
-        return np.zeros(len(values), np.int64)
-    known = ~np.isnan(values)
-    breached = values[known] > threshold if rule.above else values[known] < threshold
-    found = np.zeros(len(values), np.int64)
-    found[known] = _run_lengths(breached)
+def value_at(rule: Rule, history: History, terms: Terms, index: int) -> float:
+    """What the rule compares at a step; NaN where there is nothing to say."""
+    notes = history.notes(rule.name)
+    found = notes[index]
+    if found is None:
+        found = notes[index] = rule.measure(history, terms, index)
     return found
 
 
-def ever(rule: Rule, severity: Severity, history: History, terms: Terms) -> bool:
-    """Whether the threshold was breached at any step: cheaper than how long it was, and most never are."""
-    values, threshold = measured(rule, history, terms), rule.threshold_for(severity, terms)
-    return threshold is not None and bool((values > threshold if rule.above else values < threshold).any())
+def breach(
+    rule: Rule, limit: Limit, history: History, terms: Terms, index: int, most: int | None = None
+) -> tuple[int, int]:
+    """For how many steps in a row, up to this one, the threshold has been breached, and the index of the first.
+
+    0 where this step has no value. No more than `most` are counted.
+    """
+    count, first = 0, index
+    for place in range(index, -1, -1):
+        value = value_at(rule, history, terms, place)
+        if math.isnan(value) and count:
+            continue
+        if count == most or not rule.beyond(value, limit.threshold):
+            break
+        count, first = count + 1, place
+    return count, first
 
 
-def active(rule: Rule, severity: Severity, history: History, terms: Terms) -> Flags:
-    """[n] whether the breach has lasted long enough at each step."""
-    return np.asarray(lengths(rule, severity, history, terms) >= rule.steps_for(severity, terms))
+def active(rule: Rule, history: History, terms: Terms, places: range) -> bool:
+    """Whether a breach, of whatever severity, had lasted long enough at one of these steps."""
+    notes = history.notes(f"{rule.name} is active")
+    for index in places:
+        if notes[index] is None:
+            notes[index] = float(
+                any(_lasts(rule, limit, history, terms, index) for limit in terms.limits(rule).values())
+            )
+    return any(notes[places.start : places.stop])
 
 
-def _run_lengths(flags: Flags) -> NDArray[np.int64]:
-    """[n] bool -> how many in a row are set, up to each."""
-    places = np.arange(1, len(flags) + 1)
-    breaks = np.maximum.accumulate(np.where(flags, 0, places)) if len(flags) else places
-    return np.asarray(places - breaks)
+def _lasts(rule: Rule, limit: Limit, history: History, terms: Terms, index: int) -> bool:
+    return breach(rule, limit, history, terms, index, limit.steps)[0] >= limit.steps

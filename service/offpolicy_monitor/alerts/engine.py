@@ -1,16 +1,14 @@
 """Evaluates rules: what each says at the newest step of a history, severity by severity.
 
-A pure function of the history, so that a restart forgets nothing and fires nothing twice.
+A function of the history and the terms alone, so that a restart forgets nothing and fires nothing twice.
 """
 
+import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
-import numpy as np
-
-from offpolicy_monitor.alerts.breaches import lengths, measured
-from offpolicy_monitor.alerts.history import Column, History
+from offpolicy_monitor.alerts.breaches import breach, value_at
+from offpolicy_monitor.alerts.history import History
 from offpolicy_monitor.alerts.rule import Rule, Severity, Terms
 
 State = Literal["disabled", "silent", "quiet", "pending", "active"]
@@ -19,8 +17,7 @@ State = Literal["disabled", "silent", "quiet", "pending", "active"]
 PATIENCE: Final = 10
 
 
-@dataclass(frozen=True)
-class RuleState:
+class RuleState(NamedTuple):
     """One severity of a rule at the newest step.
 
     `disabled`: the run wants no such rule or threshold; `silent`: a figure it needs is not there, and `missing` names
@@ -46,34 +43,30 @@ def evaluate(rules: Iterable[Rule], history: History, terms: Terms) -> list[Rule
 
 def _states(rule: Rule, history: History, terms: Terms) -> Iterator[RuleState]:
     if not terms.enabled(rule.name):
-        yield from (RuleState(rule, severity, "disabled") for severity in rule.severities)
-        return
+        return (RuleState(rule, severity, "disabled") for severity in rule.severities)
     missing = tuple(path for path in rule.inputs if history.lacks(path, PATIENCE))
     if missing:
-        yield from (RuleState(rule, severity, "silent", missing=missing) for severity in rule.severities)
-        return
-    last, value = _last(measured(rule, history, terms))
-    for severity in rule.severities:
-        yield _state(rule, severity, history, terms, last, value)
+        return (RuleState(rule, severity, "silent", missing=missing) for severity in rule.severities)
+    index, value = _last(rule, history, terms)
+    return (_state(rule, severity, history, terms, index, value) for severity in rule.severities)
 
 
-def _last(values: Column) -> tuple[int, float]:
-    """The place and the value of the last number; (-1, NaN) where there is none yet."""
-    known = np.flatnonzero(~np.isnan(values)) if len(values) and np.isnan(values[-1]) else range(len(values))
-    return (int(known[-1]), float(values[known[-1]])) if len(known) else (-1, np.nan)
+def _last(rule: Rule, history: History, terms: Terms) -> tuple[int, float]:
+    """The index and the number of the last step that has one; (-1, NaN) where none has one yet."""
+    for index in range(len(history.steps) - 1, -1, -1):
+        value = value_at(rule, history, terms, index)
+        if not math.isnan(value):
+            return index, value
+    return -1, math.nan
 
 
-def _state(rule: Rule, severity: Severity, history: History, terms: Terms, last: int, value: float) -> RuleState:
-    threshold, required = rule.threshold_for(severity, terms), rule.steps_for(severity, terms)
-    if threshold is None:
+def _state(rule: Rule, severity: Severity, history: History, terms: Terms, index: int, value: float) -> RuleState:
+    limit = terms.limits(rule).get(severity)
+    if limit is None:
         return RuleState(rule, severity, "disabled")
-    if last < 0:
-        return RuleState(rule, severity, "quiet", None, threshold, required)
-    if not (value > threshold if rule.above else value < threshold):
-        return RuleState(rule, severity, "quiet", value, threshold, required)
-    run_lengths = lengths(rule, severity, history, terms)
-    lasting = int(run_lengths[last])
-    state: State = "active" if lasting >= required else "pending"
-    # The run began at the last place before this one where its length was 1.
-    first = int(np.flatnonzero(run_lengths[: last + 1] == 1)[-1])
-    return RuleState(rule, severity, state, value, threshold, required, lasting, history.steps[first])
+    if not rule.beyond(value, limit.threshold):
+        said = None if math.isnan(value) else value
+        return RuleState(rule, severity, "quiet", said, limit.threshold, limit.steps)
+    count, first = breach(rule, limit, history, terms, index)
+    state: State = "active" if count >= limit.steps else "pending"
+    return RuleState(rule, severity, state, value, limit.threshold, limit.steps, count, history.steps[first])

@@ -1,46 +1,57 @@
 """History: figures of a run's training steps in order, as columns; what a step lacks is NaN.
 
-Which of its gradient steps a figure of a training step is of is told by rules.OF_LAST. Shapes: n steps.
+Which of its gradient steps a figure of a training step is of is told by rules.OF_LAST. n steps, index 0 is the oldest.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from offpolicy_monitor.figures import at
 
-Column = NDArray[np.float64]
+Column = Sequence[float]
 
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """steps [n], ascending; columns: path of a figure (`gaps.mismatch.k3`) -> [n] float64."""
+    """steps [n], ascending; columns: path of a figure (`gaps.mismatch.k3`) -> [n] float64.
+
+    noted: [n] by name, what was computed of a step and its past under one set of terms; None where nothing was yet.
+    Whoever keeps it drops what stands at a step that changes, and at all later ones.
+    """
 
     steps: Sequence[int]
     columns: Mapping[str, Column]
-    _measured: dict[str, Column] = field(default_factory=dict, init=False, repr=False)
+    noted: dict[str, list[float | None]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, Mapping[str, Any]]], paths: Iterable[str]) -> "History":
         """From (step, figures) in order; figures are nested as answers have them, or already by path."""
-        columns = {path: np.array([at(figures, path) for _, figures in rows], np.float64) for path in paths}
+        found = {path: [at(figures, path) for _, figures in rows] for path in paths}
+        columns = {path: array("d", (math.nan if v is None else v for v in column)) for path, column in found.items()}
         return cls([step for step, _ in rows], columns)
 
     def column(self, path: str) -> Column:
         """[n] float64, NaN where a step lacks the figure, or where no step has it."""
         found = self.columns.get(path)
-        return np.full(len(self.steps), np.nan) if found is None else found
+        return array("d", [math.nan]) * len(self.steps) if found is None else found
+
+    def value(self, path: str, index: int) -> float:
+        """The figure at a step; NaN where it lacks it."""
+        found = self.columns.get(path)
+        return math.nan if found is None else found[index]
 
     def lacks(self, path: str, steps: int) -> bool:
         """Whether none of the last so many steps has the figure."""
-        column = self.column(path)
-        return bool(np.isnan(column[-1:]).all() and np.isnan(column[-steps:]).all())
+        column = self.columns.get(path)
+        # Most steps have most figures.
+        return not column or (math.isnan(column[-1]) and all(map(math.isnan, column[-steps:])))
 
-    def once(self, name: str, measure: Callable[[], Column]) -> Column:
-        """What `measure` gives, computed once: rules that are made of other rules ask for the same again."""
-        if name not in self._measured:
-            self._measured[name] = measure()
-        return self._measured[name]
+    def notes(self, name: str) -> list[float | None]:
+        """[n] what was noted by this name, to be read and filled."""
+        found = self.noted.setdefault(name, [])
+        if len(found) < len(self.steps):
+            found.extend([None] * (len(self.steps) - len(found)))
+        return found

@@ -40,17 +40,15 @@ def _of(names: set[str], open_: Iterable[Episode]) -> dict[Key, Episode]:
 
 def shown(state: RuleState) -> dict[str, Any]:
     """A state as it is kept and answered: what does not apply is left out."""
-    values = {
-        "alert": state.rule.name,
-        "severity": state.severity,
-        "state": state.state,
-        "value": state.value,
-        "threshold": state.threshold,
-        "required_steps": state.required_steps,
-        "breach_steps": state.breach_steps,
-        "since_step": state.since_step,
-        "missing": list(state.missing) or None,
-    }
-    if state.state in ("disabled", "silent"):
-        values |= {"required_steps": None, "breach_steps": None}
-    return {name: value for name, value in values.items() if value is not None}
+    found: dict[str, Any] = {"alert": state.rule.name, "severity": state.severity, "state": state.state}
+    if state.value is not None:
+        found["value"] = state.value
+    if state.threshold is not None:
+        found["threshold"] = state.threshold
+    if state.state not in ("disabled", "silent"):
+        found |= {"required_steps": state.required_steps, "breach_steps": state.breach_steps}
+    if state.since_step is not None:
+        found["since_step"] = state.since_step
+    if state.missing:
+        found["missing"] = list(state.missing)
+    return found

@@ -6,9 +6,10 @@ of the kind of correction it uses, or its own. Neither knows where figures come 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from functools import cached_property
+from typing import Any, Final, Literal, NamedTuple
 
-from offpolicy_monitor.alerts.history import Column, History
+from offpolicy_monitor.alerts.history import History
 
 Severity = Literal["info", "warning", "critical"]
 #: From mild to worst.
@@ -19,7 +20,15 @@ CORRECTIONS: Final = ("token", "sequence", "gspo", "grpo")
 
 #: One number for all runs, or one a profile or a kind of correction; for what is not named the first one holds.
 Threshold = float | Mapping[str, float]
-Measure = Callable[[History, "Terms"], Column]
+Measure = Callable[[History, "Terms", int], float]
+
+
+class Limit(NamedTuple):
+    """A severity that is in force: the threshold, and for how many steps in a row it must be breached."""
+
+    severity: Severity
+    threshold: float
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -32,10 +41,25 @@ class Terms:
     profile: str = PROFILES[0]
     correction: str | None = None
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    _limits: dict[str, Mapping[Severity, Limit]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def enabled(self, rule: str) -> bool:
         """Whether the run wants this rule."""
         return bool(self.overrides.get(rule, {}).get("enabled", True))
+
+    def limits(self, rule: "Rule") -> Mapping[Severity, Limit]:
+        """The severities of a rule that are in force, from mild to worst; looked up once."""
+        found = self._limits.get(rule.name)
+        if found is None:
+            limits = (self._limit(rule, severity) for severity in rule.severities)
+            found = self._limits[rule.name] = {limit.severity: limit for limit in limits if limit is not None}
+        return found
+
+    def _limit(self, rule: "Rule", severity: Severity) -> Limit | None:
+        override = self.overrides.get(rule.name, {})
+        threshold = override.get(severity, rule.threshold(severity, self.correction, self.profile))
+        steps = int(override.get("steps") or rule.steps[severity])
+        return None if threshold is None else Limit(severity, threshold, steps)
 
 
 @dataclass(frozen=True)
@@ -44,7 +68,7 @@ class Rule:
 
     inputs       paths of the figures it needs; without them it is silent
     also         paths of those that it looks at where they are there
-    measure      (history, terms) -> [n] float64, what is compared; NaN: nothing to say at that step
+    measure      (history, terms, index) -> what is compared at that step; NaN: nothing to say
     expression   the same in words, for docs and messages
     thresholds   severity -> threshold; a severity that is not named does not exist
     steps        severity -> how many steps in a row it must be breached
@@ -63,7 +87,7 @@ class Rule:
     above: bool = True
     also: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def severities(self) -> tuple[Severity, ...]:
         """Those it has, from mild to worst."""
         return tuple(severity for severity in SEVERITIES if severity in self.thresholds)
@@ -75,14 +99,6 @@ class Rule:
             return next((found[kind] for kind in kinds if kind and kind in found), next(iter(found.values())))
         return found
 
-    def threshold_for(self, severity: Severity, terms: Terms) -> float | None:
-        """The threshold in force for a run."""
-        override = terms.overrides.get(self.name, {})
-        if severity in override:
-            wanted: float | None = override[severity]
-            return wanted
-        return self.threshold(severity, terms.correction, terms.profile)
-
-    def steps_for(self, severity: Severity, terms: Terms) -> int:
-        """The breaching steps in a row that a run's severity needs."""
-        return int(terms.overrides.get(self.name, {}).get("steps") or self.steps[severity])
+    def beyond(self, value: float, threshold: float) -> bool:
+        """Whether a value breaches; one that is NaN does not."""
+        return value > threshold if self.above else value < threshold
