@@ -204,7 +204,7 @@ def test_steps_without_the_figure_neither_count_nor_break_a_breach() -> None:
 
 def test_figures_are_found_nested_as_in_answers_or_by_path() -> None:
     rows: list[tuple[int, dict[str, Any]]] = [(3, {"gaps": {"mismatch": {"k3": 0.5}}}), (4, {"gaps.mismatch.k3": 0.25})]
-    assert History.of(rows, ["gaps.mismatch.k3"]).column("gaps.mismatch.k3").tolist() == [0.5, 0.25]
+    assert list(History.of(rows, ["gaps.mismatch.k3"]).column("gaps.mismatch.k3")) == [0.5, 0.25]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)

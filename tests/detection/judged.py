@@ -1,7 +1,7 @@
 """Steps measured by the service's measurer, and judged by its rules: which were active at which step of a run.
 
-Rules look back alone, so one pass over the columns of a run tells what evaluating them at each step would; that the
-two agree is tested. It knows no scenario.
+Rules look back alone, so one history of a whole run tells what evaluating them at each step would; that the two agree
+is tested. It knows no scenario.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from offpolicy_monitor.alerts import RULES, History, Rule, Severity, Terms, paths_of
-from offpolicy_monitor.alerts.breaches import active, measured
+from offpolicy_monitor.alerts.breaches import lasts, value_at
 from offpolicy_monitor.figures import at, with_correction
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.measure.tables import OF_DATA, Maker, made_by
@@ -69,13 +69,15 @@ def terms_of(profile: str, method: str | None) -> Terms:
 
 def judged(rows: Sequence[Row], terms: Terms, rules: Iterable[Rule] = RULES) -> list[Verdict]:
     """Every severity of every rule over the steps of a run."""
-    rules = tuple(rules)
     history = History.of(list(enumerate(rows)), paths_of(RULES))
-    return [
-        Verdict(rule.name, severity, measured(rule, history, terms), active(rule, severity, history, terms))
-        for rule in rules
-        for severity in rule.severities
-    ]
+    return [_verdict(rule, severity, history, terms) for rule in rules for severity in rule.severities]
+
+
+def _verdict(rule: Rule, severity: Severity, history: History, terms: Terms) -> Verdict:
+    steps, limit = range(len(history.steps)), terms.limits(rule).get(severity)
+    values = np.array([value_at(rule, history, terms, index) for index in steps])
+    lasting = np.array([limit is not None and lasts(rule, limit, history, terms, index) for index in steps], np.bool_)
+    return Verdict(rule.name, severity, values, lasting)
 
 
 def _level(row: MethodRow) -> str:

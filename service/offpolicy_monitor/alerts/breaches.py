@@ -43,10 +43,11 @@ def active(rule: Rule, history: History, terms: Terms, places: range) -> bool:
     for index in places:
         if notes[index] is None:
             notes[index] = float(
-                any(_lasts(rule, limit, history, terms, index) for limit in terms.limits(rule).values())
+                any(lasts(rule, limit, history, terms, index) for limit in terms.limits(rule).values())
             )
     return any(notes[places.start : places.stop])
 
 
-def _lasts(rule: Rule, limit: Limit, history: History, terms: Terms, index: int) -> bool:
+def lasts(rule: Rule, limit: Limit, history: History, terms: Terms, index: int) -> bool:
+    """Whether a breach has lasted long enough at a step."""
     return breach(rule, limit, history, terms, index, limit.steps)[0] >= limit.steps

@@ -114,4 +114,4 @@ def _steps(window: int) -> list[float]:
 
 
 def _product(left: list[float], right: list[float]) -> float:
-    return sum(map(mul, left, right))
+    return float(sum(map(mul, left, right)))

@@ -4,7 +4,7 @@ It turns a run's row into the terms it is judged by, and rows of alerts into epi
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -38,7 +38,8 @@ class RulesJudge:
     ) -> tuple[list[dict[str, Any]], list[Mapping[str, Any]]]:
         """Judge the newest step; episodes of rules on the wall clock remain as they are."""
         open_ = [_episode(row) for row in before]
-        states, after = judge_steps(History(history.steps, history.columns), terms_of(run), open_, self.rules)
+        terms = _terms_under(run, history)
+        states, after = judge_steps(History(history.steps, history.columns, history.noted), terms, open_, self.rules)
         return [shown(state) for state in states], _rows({state.rule.name for state in states}, open_, after.values())
 
     def timing(
@@ -53,6 +54,16 @@ class RulesJudge:
         open_ = [_episode(row) for row in before]
         names, after = judge_timing(Timing(step_seconds, silence, open_for), terms_of(run), open_)
         return _rows(names, open_, after.values())
+
+
+def _terms_under(run: HeldRun, history: RunHistory) -> Terms:
+    """What the run is judged by; where that is not what was noted under, the notes go."""
+    settings = (run.profile, run.correction, run.methods, run.overrides)
+    if history.terms is None or history.terms[0] != settings:
+        history.noted.clear()
+        history.terms = settings, terms_of(run)
+    terms: Terms = history.terms[1]
+    return terms
 
 
 def terms_of(run: HeldRun) -> Terms:
@@ -74,4 +85,4 @@ def _episode(row: Mapping[str, Any]) -> Episode:
 def _rows(judged: set[str], before: Iterable[Episode], after: Iterable[Episode]) -> list[Mapping[str, Any]]:
     """The episodes that remain: what was judged, and those of other rules as they were."""
     others = [episode for episode in before if episode.alert not in judged]
-    return [asdict(episode) for episode in (*others, *after)]
+    return [vars(episode) for episode in (*others, *after)]

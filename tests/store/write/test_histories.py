@@ -1,6 +1,7 @@
 """A history that is kept grows by a step at a time, and is read anew where it is not what is stored."""
 
 from collections.abc import Iterator
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ def test_what_was_added_is_what_is_read_anew(connection: Connection, monkeypatch
         patched.setattr(Histories, "_load", lambda *arguments: pytest.fail("was read anew"))
         for step in range(1, FIRST + NEWEST + 5):
             judged(connection, kept, step, step % 7)
-            found = kept.read(connection, 1)
+            found = deepcopy(kept.read(connection, 1))
         judged(connection, kept, 3, 0.5)
         judged(connection, kept, FIRST + NEWEST, 0.25)
         again = kept.read(connection, 1)
@@ -101,3 +102,17 @@ def test_a_step_that_came_late_and_a_new_attempt_are_seen(connection: Connection
 
 def test_a_run_that_was_never_judged_has_no_history(connection: Connection) -> None:
     assert list(Histories(PATHS).read(connection, 1).steps) == []
+
+
+def test_notes_follow_their_steps_and_go_from_a_step_on_that_changes(connection: Connection) -> None:
+    kept = Histories(PATHS)
+    judged(connection, kept, 0, 1.0)
+    noted = kept.read(connection, 1).noted
+    for step in range(1, FIRST + NEWEST + 2):
+        judged(connection, kept, step, 1.0)
+        noted["step"] = [float(step) for step in kept.read(connection, 1).steps]
+    judged(connection, kept, FIRST + NEWEST + 2, 1.0)
+    found = kept.read(connection, 1)
+    assert noted["step"] == found.steps[:-1]
+    judged(connection, kept, 40, 2.0)
+    assert noted["step"] == [step for step in found.steps if step < 40]

@@ -5,14 +5,14 @@ count and checksums whether these are what is stored. So another process's write
 leave nothing wrong here.
 """
 
+import math
+from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, MutableSequence, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import Connection, bindparam, func, select
 
 from offpolicy_monitor.store.rows.codec import unpack
@@ -29,102 +29,112 @@ Version = tuple[int, ...]
 _VERSION: Final = (judged_steps.c.step, judged_steps.c.attempt, judged_steps.c.checksum)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class RunHistory:
-    """steps [n], ascending; columns: path -> [n] float64, NaN where a step lacks the figure."""
+    """versions, steps [n], ascending; columns: path -> [n] float64, NaN where a step lacks the figure.
 
-    steps: Sequence[int]
-    columns: Mapping[str, NDArray[np.float64]]
-
-
-@dataclass(frozen=True, eq=False)
-class _Kept:
-    """What is known of a run: versions [n], ascending; table [paths, n] float64."""
+    noted: [n] by name, what the judge has computed of a step and its past, to be dropped from a step on that changes;
+    `terms` are what it was computed under, the judge's own as well.
+    """
 
     versions: list[Version]
-    table: NDArray[np.float64]
+    columns: dict[str, "array[float]"]
+    noted: dict[str, list[float | None]] = field(default_factory=dict)
+    terms: Any = None
+
+    def __post_init__(self) -> None:
+        self.steps = [step for step, *_ in self.versions]
+
+    def put(self, version: Version, figures: Mapping[str, float]) -> bool:
+        """Take in one more step, the newest, or other figures of one that is here; False where it lies between."""
+        index = bisect_left(self.steps, version[0])
+        if index == len(self.steps):
+            self._append(version, figures)
+        elif self.steps[index] == version[0]:
+            self._replace(index, version, figures)
+        else:
+            return False
+        return True
 
     def bounds(self) -> dict[str, int]:
         """The steps that its two windows end and begin with; nothing lies between them while all steps are in them."""
-        if len(self.versions) < FIRST + NEWEST:
+        if len(self.steps) < FIRST + NEWEST:
             return {"first": LARGEST_INTEGER, "newest": LARGEST_INTEGER}
-        return {"first": self.versions[FIRST - 1][0], "newest": self.versions[FIRST][0]}
+        return {"first": self.steps[FIRST - 1], "newest": self.steps[FIRST]}
 
     def stands(self, latest: int, count: int, checksums: int) -> bool:
         """Whether this is what is stored: as many steps with these figures, up to this one."""
-        versions = self.versions
-        return latest == versions[-1][0] and (count, checksums) == (len(versions), sum(row[2] for row in versions))
+        return latest == self.steps[-1] and (count, checksums) == (
+            len(self.steps),
+            sum(row[2] for row in self.versions),
+        )
 
-    def with_step(self, version: Version, figures: NDArray[np.float64]) -> "_Kept | None":
-        """With one more step, the newest, or with other figures of one that it has; None where it lies between."""
-        steps = [step for step, *_ in self.versions]
-        if version[0] > steps[-1]:
-            first, rest = slice(0, FIRST), slice(FIRST + (len(steps) == FIRST + NEWEST), None)
-            table = np.concatenate([self.table[:, first], self.table[:, rest], figures[:, None]], axis=1)
-            return _Kept([*self.versions[first], *self.versions[rest], version], table)
-        place = bisect_left(steps, version[0])
-        if steps[place] != version[0]:
-            return None
-        table = self.table.copy()
-        table[:, place] = figures
-        return _Kept([*self.versions[:place], version, *self.versions[place + 1 :]], table)
+    def _append(self, version: Version, figures: Mapping[str, float]) -> None:
+        if len(self.steps) == FIRST + NEWEST:
+            of_step: tuple[MutableSequence[Any], ...] = (self.versions, self.steps, *self.columns.values())
+            for column in (*of_step, *self.noted.values()):
+                del column[FIRST : FIRST + 1]
+        self.versions.append(version)
+        self.steps.append(version[0])
+        for path, column in self.columns.items():
+            column.append(figures.get(path, math.nan))
+
+    def _replace(self, index: int, version: Version, figures: Mapping[str, float]) -> None:
+        self.versions[index] = version
+        for path, column in self.columns.items():
+            column[index] = figures.get(path, math.nan)
+        for notes in self.noted.values():
+            del notes[index:]
 
 
 class Histories:
     """Histories by run id; `paths` are the figures wanted. Used by one thread at once."""
 
     def __init__(self, paths: Sequence[str]) -> None:
-        self._places = {path: place for place, path in enumerate(paths)}
-        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self._paths = paths
+        self._kept: OrderedDict[int, RunHistory] = OrderedDict()
 
     def add(self, run: int, version: Version, figures: Mapping[str, float]) -> None:
         """A training step of a run is judged by these figures, in place of those that it may have had."""
-        kept = self._kept.pop(run, None)
-        changed = kept and kept.with_step(version, self._vector(figures))
-        if changed:
-            self._kept[run] = changed
+        kept = self._kept.get(run)
+        if kept is not None and not kept.put(version, figures):
+            del self._kept[run]
 
     def read(self, connection: Connection, run: int) -> RunHistory:
         """The first and the newest training steps that were judged, ascending."""
         kept = self._kept.pop(run, None)
         if kept is None or not self._stands(connection, run, kept):
             kept = self._load(connection, run, kept)
-        if not kept.versions:
-            return RunHistory([], {})
-        self._kept[run] = kept
+        if kept.steps:
+            self._kept[run] = kept
         while len(self._kept) > MOST_RUNS:
             self._kept.popitem(last=False)
-        columns = {path: kept.table[place] for path, place in self._places.items()}
-        return RunHistory([step for step, *_ in kept.versions], columns)
+        return kept
 
-    def _stands(self, connection: Connection, run: int, kept: _Kept) -> bool:
+    def _stands(self, connection: Connection, run: int, kept: RunHistory) -> bool:
         latest, count, checksums = connection.execute(_STANDING, {"run": run, **kept.bounds()}).one()
         return count > 0 and kept.stands(latest, count, int(checksums))
 
-    def _load(self, connection: Connection, run: int, kept: _Kept | None) -> _Kept:
+    def _load(self, connection: Connection, run: int, kept: RunHistory | None) -> RunHistory:
         """What is stored, of which no more is read than is not known."""
         # Plain tuples: rows of SQLAlchemy take three times as long to compare.
         rows = {tuple(row) for window in (_OLDEST, _NEWEST) for row in connection.execute(window, {"run": run})}
+        known = dict(zip(kept.versions, zip(*kept.columns.values(), strict=True), strict=True)) if kept else {}
+        known |= self._read(connection, run, sorted(rows - known.keys()))
         wanted = sorted(rows)
-        known = dict(zip(kept.versions, kept.table.T, strict=True)) if kept else {}
-        known |= self._read(connection, run, [row for row in wanted if row not in known])
-        table = np.array([known[row] for row in wanted]).reshape(len(wanted), len(self._places))
-        return _Kept(wanted, np.ascontiguousarray(table.T))
+        columns = zip(*(known[row] for row in wanted), strict=True) if wanted else ((),) * len(self._paths)
+        return RunHistory(wanted, {p: array("d", column) for p, column in zip(self._paths, columns, strict=True)})
 
-    def _read(self, connection: Connection, run: int, rows: Sequence[Version]) -> dict[Version, NDArray[np.float64]]:
+    def _read(self, connection: Connection, run: int, rows: Sequence[Version]) -> dict[Version, tuple[float, ...]]:
+        """The figures of steps, in the order of the paths; of paths that nobody wants any more nothing is kept."""
         if not rows:
             return {}
         wanted = (judged_steps.c.run_id == run) & judged_steps.c.step.in_([step for step, *_ in rows])
-        query = select(*_VERSION, judged_steps.c.figures).where(wanted)
-        return {(*version,): self._vector(unpack(figures)) for *version, figures in connection.execute(query)}
-
-    def _vector(self, figures: Mapping[str, float]) -> NDArray[np.float64]:
-        """Figures by path as a row; of paths that nobody wants any more nothing is kept."""
-        vector = np.full(len(self._places), np.nan)
-        for path, value in figures.items():
-            if path in self._places:
-                vector[self._places[path]] = value
-        return vector
+        found = {}
+        for *version, packed in connection.execute(select(*_VERSION, judged_steps.c.figures).where(wanted)):
+            figures = unpack(packed)
+            found[tuple(version)] = tuple(figures.get(path, math.nan) for path in self._paths)
+        return found
 
 
 def looked_back_on(connection: Connection, run: int) -> set[int]:
