@@ -30,7 +30,7 @@ demo: $(VENV)/.installed-run ## the demo trainer alone, against a running servic
 
 test: $(VENV)/.installed-dev lint ## lint and all tests (ARGS="-k name" chooses some)
 	@scripts/system-tools.sh $(VENV)/system-tools.log
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/.installed-dev ## formatting, ruff, types, import contracts, Dockerfile
 	@$(BIN)/ruff check --quiet $(SOURCES)

@@ -1,7 +1,9 @@
 """What every test may ask for; the fixtures themselves are in tests/fixtures."""
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = [
@@ -13,6 +15,32 @@ pytest_plugins = [
 
 # Of the real frameworks none is installed here: `make frameworks` runs those tests.
 collect_ignore = ["frameworks"]
+
+#: Files that take longest, by waiting for the most part. Where tests run in several processes, each of which takes file
+#: after file, they are begun first, so that none is left alone with one of them at the end.
+LONGEST = (
+    "server/test_hanging_database.py",
+    "fused/test_against_oracle.py",
+    "measure/test_compilation.py",
+    "server/test_readiness.py",
+    "e2e/test_two_processes.py",
+    "server/test_training_steps.py",
+    "e2e/test_prometheus.py",
+    "measure/test_device.py",
+    "e2e/test_notifier.py",
+    "client/files/test_commands.py",
+    "detection/test_detection.py",
+    "packaging/test_wheel.py",
+    "packaging/test_dockerfile.py",
+    "client/test_restart.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of the longest files first; the others stay in their order."""
+    order = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
+
 
 # Every run tries the same examples, however busy the machine is, and leaves no files behind.
 settings.register_profile(

@@ -1,5 +1,6 @@
 """TRL's adapter around the real GRPOTrainer: what the service tells equals what the trainer's own tensors give."""
 
+import importlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,6 @@ import torch
 from offpolicy_monitor.client.adapters.trl import Counts, arrays, post, watch
 
 from tests.client.adapters.recorder import Poster, Recorder
-from tests.client.adapters.trl_trainer import RecordingTrainer, SamplingTrainer, trainer
 from tests.fixtures.application import Client
 
 # What transformers and its tokenizers say about themselves is not this project's to mend.
@@ -20,6 +20,12 @@ GAPS = {
     "staleness": ("current", "old_per_token_logps"),
     "total": ("current", "sampling_per_token_logps"),
 }
+
+
+@pytest.fixture(scope="module")
+def trl() -> Any:
+    """The trainers. Importing them takes seconds, which those who run other tests need not spend."""
+    return importlib.import_module("tests.client.adapters.trl_trainer")
 
 
 def expected(forwards: list[dict[str, Any]], gap: str) -> dict[str, float]:
@@ -42,9 +48,9 @@ def expected(forwards: list[dict[str, Any]], gap: str) -> dict[str, float]:
 
 
 def test_the_figures_of_every_gradient_step_are_those_of_the_trainers_own_tensors(
-    client: Client, tmp_path: Path
+    client: Client, tmp_path: Path, trl: Any
 ) -> None:
-    training, poster = trainer(SamplingTrainer, tmp_path), Poster(client, "trl")
+    training, poster = trl.trainer(trl.SamplingTrainer, tmp_path), Poster(client, "trl")
     watch(training, poster).train()
     assert [(seen["global_step"]) for seen in training.seen] == list(range(8))
     for global_step, seen in enumerate(training.seen):
@@ -55,17 +61,21 @@ def test_the_figures_of_every_gradient_step_are_those_of_the_trainers_own_tensor
             assert told == pytest.approx(expected([seen], gap), rel=1e-5, abs=1e-7), gap
 
 
-def test_the_policy_moves_within_a_rollout_and_the_engine_stays_where_it_was(client: Client, tmp_path: Path) -> None:
+def test_the_policy_moves_within_a_rollout_and_the_engine_stays_where_it_was(
+    client: Client, tmp_path: Path, trl: Any
+) -> None:
     poster = Poster(client, "trl")
-    watch(trainer(SamplingTrainer, tmp_path), poster).train()
+    watch(trl.trainer(trl.SamplingTrainer, tmp_path), poster).train()
     steps = [poster.step(0, minibatch) for minibatch in range(4)]
     assert steps[0]["gaps"]["staleness"]["abs_log_ratio_max"] < 1e-5
     assert steps[3]["gaps"]["staleness"]["k3"] > 1e-3
     assert all(0 < step["gaps"]["mismatch"]["k3"] < 1e-3 for step in steps)
 
 
-def test_without_an_engines_log_probs_the_staleness_arrives_and_no_other_gap(client: Client, tmp_path: Path) -> None:
-    training, poster = trainer(RecordingTrainer, tmp_path, max_steps=4), Poster(client, "trl")
+def test_without_an_engines_log_probs_the_staleness_arrives_and_no_other_gap(
+    client: Client, tmp_path: Path, trl: Any
+) -> None:
+    training, poster = trl.trainer(trl.RecordingTrainer, tmp_path, max_steps=4), Poster(client, "trl")
     watch(training, poster).train()
     merged = poster.step(0, 3)
     assert list(merged["gaps"]) == ["staleness"]
@@ -73,9 +83,9 @@ def test_without_an_engines_log_probs_the_staleness_arrives_and_no_other_gap(cli
     assert told == pytest.approx(expected([training.seen[3]], "staleness"), rel=1e-5, abs=1e-7)
 
 
-def test_accumulated_forwards_are_the_shards_of_one_gradient_step(client: Client, tmp_path: Path) -> None:
+def test_accumulated_forwards_are_the_shards_of_one_gradient_step(client: Client, tmp_path: Path, trl: Any) -> None:
     training, poster = (
-        trainer(RecordingTrainer, tmp_path, gradient_accumulation_steps=2, max_steps=4),
+        trl.trainer(trl.RecordingTrainer, tmp_path, gradient_accumulation_steps=2, max_steps=4),
         Poster(client, "a"),
     )
     watch(training, poster).train()
@@ -97,8 +107,8 @@ def test_accumulated_forwards_are_the_shards_of_one_gradient_step(client: Client
     )
 
 
-def test_entropies_advantages_and_versions_are_the_trainers(tmp_path: Path) -> None:
-    training, recorder = trainer(RecordingTrainer, tmp_path, max_steps=6), Recorder()
+def test_entropies_advantages_and_versions_are_the_trainers(tmp_path: Path, trl: Any) -> None:
+    training, recorder = trl.trainer(trl.RecordingTrainer, tmp_path, max_steps=6), Recorder()
     watch(training, recorder).train()
     for call, seen in zip(recorder.calls, training.seen, strict=True):
         assert torch.equal(call["logprobs"], seen["scored"][0]) and torch.equal(call["entropy"], seen["scored"][1])
@@ -133,17 +143,17 @@ def test_tokens_that_a_tool_wrote_are_masked_and_what_trl_leaves_out_is_not_sent
     assert sent["mask"].tolist() == [[True, False, True, False]]
 
 
-def test_a_rollout_that_is_used_once_has_nothing_to_compare_and_posts_nothing(tmp_path: Path) -> None:
+def test_a_rollout_that_is_used_once_has_nothing_to_compare_and_posts_nothing(tmp_path: Path, trl: Any) -> None:
     recorder = Recorder()
     once = {"num_iterations": 1, "gradient_accumulation_steps": 2, "max_steps": 2}
-    watch(trainer(RecordingTrainer, tmp_path, **once), recorder).train()
+    watch(trl.trainer(trl.RecordingTrainer, tmp_path, **once), recorder).train()
     assert recorder.calls == []
 
 
-def test_watching_changes_no_weight(tmp_path: Path) -> None:
-    plain = trainer(RecordingTrainer, tmp_path / "plain")
+def test_watching_changes_no_weight(tmp_path: Path, trl: Any) -> None:
+    plain = trl.trainer(trl.RecordingTrainer, tmp_path / "plain")
     plain.train()
-    watched = watch(trainer(RecordingTrainer, tmp_path / "watched"), Recorder())
+    watched = watch(trl.trainer(trl.RecordingTrainer, tmp_path / "watched"), Recorder())
     watched.train()
     for alone, beside in zip(plain.model.parameters(), watched.model.parameters(), strict=True):
         assert torch.equal(alone, beside)
