@@ -55,7 +55,7 @@ def ratio_excess(log_ratio: Tensor) -> Tensor:
 
 def exponentials(log_ratio: Tensor) -> Exponentials:
     """The exponentials of a log-ratio [T], exponents clamped to +-80; by series near 0: of float32 for |d| < 1
-    (relative error 2e-10), of float64 for |d| < 0.3 (1e-16).
+    (relative error 4e-9), of float64 for |d| < 0.3 (3e-14).
 
     k3 is Schulman's low-variance KL estimator ("Approximating KL divergence", 2020), and never negative. The series
     serve all four, because a compiled expm1 is no better than exp - 1.
@@ -64,7 +64,7 @@ def exponentials(log_ratio: Tensor) -> Exponentials:
     small = indicator_below(log_ratio.abs(), limit)
     x = log_ratio.clamp(-limit, limit)
     square = x * x
-    even = square * _series(square, (1 / 2, 1 / 24, 1 / 720, 1 / 40320, 1 / 3628800, 1 / 479001600))
+    even = square * _series(square, (1 / 2, 1 / 24, 1 / 720, 1 / 40320, 1 / 3628800))
     odd = square * x * _series(square, (1 / 6, 1 / 120, 1 / 5040, 1 / 362880, 1 / 39916800))
     clipped = log_ratio.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)
     ratio = torch.exp(clipped)
@@ -80,8 +80,8 @@ def exponentials(log_ratio: Tensor) -> Exponentials:
 
 def _series(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     """c0 + c1 x + c2 x^2 + ..., innermost first."""
-    *rest, last = coefficients
-    total = torch.full_like(x, last)
+    *rest, before, last = coefficients
+    total = x * last + before
     for coefficient in reversed(rest):
         total = total * x + coefficient
     return total
@@ -101,7 +101,7 @@ def js_terms(log_ratio_abs: Tensor, shrink: Tensor) -> Tensor:
     limit = SERIES_LIMITS[log_ratio_abs.dtype]
     small = indicator_below(log_ratio_abs, limit)
     square = (log_ratio_abs.clamp(max=limit) * 0.5).square()
-    series = square * _series(square, (1 / 2, -1 / 12, 1 / 45, -17 / 2520, 31 / 14175, -691 / 935550, 10922 / 42567525))
+    series = square * _series(square, (1 / 2, -1 / 12, 1 / 45, -17 / 2520, 31 / 14175, -691 / 935550))
     return torch.lerp(log_ratio_abs * 0.5 + torch.log1p(shrink * 0.5), series, small)
 
 
