@@ -2,12 +2,16 @@
 
 The bin of a value is read off the top bits of its float32 pattern (sign, exponent, first mantissa bits): no
 logarithm, no search. The layout of the bins is given by the caller; what the counts mean is not known here.
+Source of log-linear histograms: HdrHistogram, https://hdrhistogram.org
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from offpolicy_monitor.core.checks import check
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,16 +36,25 @@ class Layout:
         """Number of bins."""
         return 2 * (2 * self.largest_key + 1)
 
+    @cached_property
+    def by_pattern(self) -> tuple[Tensor, Tensor]:
+        """[2**(9 + mantissa_bits)] each: for every top of a pattern, as a signed integer, the lower bin and the split."""
+        half = 1 << (8 + self.mantissa_bits)
+        tops = torch.arange(-half, half)
+        base = ((127 + self.smallest_exponent) << self.mantissa_bits) - 1
+        keys = ((tops & (half - 1)) - base).clamp(0, self.largest_key)
+        places = (torch.where(tops < 0, -keys, keys) + self.largest_key).to(self.splits.device)
+        return (2 * places).int(), self.splits.index_select(0, places)
+
 
 def bin_numbers(values: Tensor, layout: Layout) -> Tensor:
-    """The bin of each value: [...] float, no NaN -> [...] int32."""
-    values = values.float()
-    shift = 23 - layout.mantissa_bits
-    just_below = 2.0**layout.smallest_exponent * (1 - 2.0 ** -(layout.mantissa_bits + 1))
-    magnitude = values.abs().clamp_(just_below, 2.0**layout.largest_exponent)
-    base = ((127 + layout.smallest_exponent) << layout.mantissa_bits) - 1
-    key = (magnitude.view(torch.int32) >> shift).sub_(base)
-    sign = values.view(torch.int32) >> 31  # 0, or -1 for negative values: (key ^ sign) - sign is +-key
-    place = (key ^ sign).sub_(sign).add_(layout.largest_key)
-    above = values.clone().gt_(layout.splits.index_select(0, place.reshape(-1)).view_as(place)).int()
-    return place.mul_(2).add_(above)
+    """The bin of each value: [..., n] float32 or float64, no NaN -> [..., n] int32.
+
+    Raises ValueError for a single number, TypeError for another dtype.
+    """
+    check("values", values, None)
+    values = values.float().contiguous()
+    bins, splits = layout.by_pattern
+    tops = (values.view(torch.int32) >> (23 - layout.mantissa_bits)).add_(len(bins) // 2).view(-1)
+    above = values > splits.index_select(0, tops).view_as(values)
+    return bins.index_select(0, tops).view_as(values).add_(above)
