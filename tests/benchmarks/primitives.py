@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.decision import split_sums
-from offpolicy_monitor.core.divergences import indicator_above
 from offpolicy_monitor.core.ragged import Segments
 
 from tests.benchmarks.rows import Row
@@ -32,7 +31,6 @@ def primitive_rows(scale: Scale, progress: Progress) -> list[Row]:
     compiled = compiled_columns(CPU) if scale.compiled else token_columns
     pairs: dict[str, tuple[Work, Work]] = {
         "columns of three gaps: compiled over eager": (lambda: compiled(*stacked), lambda: token_columns(*stacked)),
-        "comparison: 0/1 floats over booleans": (lambda: indicator_above(d, FAR), lambda: d > FAR),
         "sums of sequences: numpy over segment_reduce": (
             lambda: segments.sum(d),
             lambda: torch.segment_reduce(d.double(), "sum", lengths=lengths),

@@ -11,12 +11,9 @@ from offpolicy_monitor.core.divergences import (
     bernoulli,
     binary_kls,
     exponentials,
-    indicator_above,
-    indicator_below,
     js_terms,
     k3_of,
     probability,
-    probability_difference,
     ratio_excess,
 )
 
@@ -97,7 +94,7 @@ def test_the_ratio_is_clamped_at_80() -> None:
 @pytest.mark.parametrize("d", [*MAGNITUDES, 0.249, 0.251, -0.249, -0.251, 0.26, 0.3])
 def test_js_is_log_cosh_of_half_the_log_ratio(d: float) -> None:
     value = float32([d])
-    got = js_terms(value.abs(), torch.expm1(-value.abs()))
+    got = js_terms(value.abs(), torch.expm1(-value.abs().double()))
     assert_relative(got, [exact_log_cosh_half(float(value))], 1e-5)
 
 
@@ -109,7 +106,7 @@ def test_js_of_two_known_probabilities() -> None:
 
 def test_js_of_equal_policies_is_zero_and_of_far_ones_is_finite() -> None:
     d = float32([0.0, 300.0, 1e30])
-    assert js_terms(d, torch.expm1(-d)).tolist() == pytest.approx([0.0, 150.0 - math.log(2), 5e29], rel=1e-6)
+    assert js_terms(d, torch.expm1(-d.double())).tolist() == pytest.approx([0.0, 150.0 - math.log(2), 5e29], rel=1e-6)
 
 
 def test_a_probability_is_the_exponential_clamped_at_80_from_above_alone() -> None:
@@ -122,11 +119,10 @@ def test_a_probability_is_the_exponential_clamped_at_80_from_above_alone() -> No
 def test_a_probability_difference_keeps_its_digits_near_equality(b: float, move: float) -> None:
     a = np.float32(b - move)
     log_p, log_q = float32([float(a)]), float32([b])
-    d = (log_p - log_q).abs()
-    got = probability_difference(torch.exp(log_p), torch.exp(log_q), torch.expm1(-d))
+    got = probability(log_p) - probability(log_q)
     with localcontext() as context:
         context.prec = 40
-        expected = abs(Decimal(float(log_p)).exp() - Decimal(float(log_q)).exp())
+        expected = Decimal(float(log_p)).exp() - Decimal(float(log_q)).exp()
     assert_relative(got, [expected], 5e-7)
 
 
@@ -162,11 +158,3 @@ def test_binary_kl_of_near_policies_keeps_the_digits_that_a_mask_needs(log_q: fl
     a, b = float32([log_q]), float32([log_q + d])
     expected = exact_binary_kl(float(a), float(b))
     assert binary_kl(a, b).tolist() == pytest.approx([expected], rel=1e-6, abs=1e-14)
-
-
-def test_indicators_are_strict_and_give_zero_or_one() -> None:
-    values = float32([-1.0, 0.0, -0.0, 1.0])
-    assert indicator_above(values, 0.0).tolist() == [0.0, 0.0, 0.0, 1.0]
-    assert indicator_below(values, 0.0).tolist() == [1.0, 0.0, 0.0, 0.0]
-    assert indicator_above(values, -math.inf).tolist() == [1.0] * 4
-    assert values.tolist() == [-1.0, 0.0, -0.0, 1.0]

@@ -10,12 +10,13 @@ from offpolicy_monitor.core.gap_sums import cross_sums, extremes, sequence_sums,
 from tests.core.gaps import gap_of, gap_of_log_ratios, segments
 
 LN2 = math.log(2.0)
+CENTRE = torch.zeros(1, dtype=torch.float64)
 
 
 def sums_of(gaps: Gaps) -> dict[str, float]:
-    """All sums and extremes of one gap; its deviation is about 0."""
+    """All sums and extremes of one gap; squares are about 0."""
     ends = extremes(gaps)
-    found = {**token_sums(gaps, torch.zeros(1)), **sequence_sums(gaps), **ends["min"], **ends["max"]}
+    found = {**token_sums(gaps, CENTRE), **sequence_sums(gaps), **ends["min"], **ends["max"]}
     return {name: float(values[0]) for name, values in found.items()}
 
 
@@ -102,7 +103,8 @@ def test_sequence_sums_of_known_sequences() -> None:
 def test_cross_terms_pair_the_same_tokens() -> None:
     mu, old, pi = [0.0, 0.0], [1.0, 2.0], [1.5, -1.0]  # mismatch 1, 2; staleness 0.5, -3
     gaps = Gaps(torch.tensor([mu, old, pi]), (1, 2, 2), (0, 1, 0), segments(2))
-    sums = {name: float(value) for name, value in cross_sums(gaps, 0, 1).items()}
+    product = torch.tensor([0.5 - 6.0], dtype=torch.float64)
+    sums = {name: float(value) for name, value in cross_sums(gaps, 0, 1, product).items()}
     assert sums == {"tokens": 2.0, "mismatch_square": 5.0, "staleness_square": 9.25, "mismatch_staleness": -5.5}
 
 
@@ -115,7 +117,7 @@ def test_a_token_that_is_not_valid_is_in_no_sum_of_its_gap() -> None:
         Gaps(torch.tensor([[-2.0, -2.0], [-1.5, -1.5]]), (1,), (0,), segments(2)),
         Gaps(torch.tensor([[-1.0, -1.0], [-1.5, -1.5]]), (1,), (0,), segments(1, 1)),
     ]
-    got = {**token_sums(holed, torch.zeros(3)), **sequence_sums(holed)}
+    got = {**token_sums(holed, torch.zeros(3, dtype=torch.float64)), **sequence_sums(holed)}
     got |= {name: values for ends in extremes(holed).values() for name, values in ends.items()}
     for gap, alone in enumerate(packed):
         for name, value in sums_of(alone).items():

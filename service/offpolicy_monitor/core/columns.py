@@ -11,15 +11,9 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import check
-from offpolicy_monitor.core.divergences import (
-    exponentials,
-    indicator_above,
-    js_terms,
-    probability,
-    probability_difference,
-)
-from offpolicy_monitor.core.ragged import total
+from offpolicy_monitor.core.checks import MARKS, check, check_shape
+from offpolicy_monitor.core.divergences import exponentials, js_terms, probability
+from offpolicy_monitor.core.ragged import square_totals, totals
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
 
 LN2: Final = 0.6931471805599453
@@ -30,18 +24,25 @@ TOTALS: Final = (
     "js",
     "ratio",
     "ratio_excess",
-    "weight",
-    "weight_square",
-    "weight_excess",
-    "weight_excess_square",
     "tail_tokens",
     "changed_tokens",
     "clamped_tokens",
+    "p_q",
+    "weight",
+    "weight_excess",
+    "p",
+    "q",
+    "probability_diff",
+    "weight_square",
+    "weight_excess_square",
+    "p_square",
+    "q_square",
+    "probability_diff_square",
 )
 
 
 class TokenColumns(NamedTuple):
-    """Columns [G, T] in the dtype of the log-probs, and totals over the tokens [len(TOTALS), G] float64."""
+    """Columns [G, T] in the dtype of the log-probs; totals over the tokens, float64, and the largest |p - q|."""
 
     log_ratio: Tensor  # d
     log_ratio_abs: Tensor
@@ -51,53 +52,43 @@ class TokenColumns(NamedTuple):
     growth: Tensor  # exp|d| - 1
     k3: Tensor
     probability_difference: Tensor  # p - q
-    totals: Tensor
+    totals: Tensor  # [len(TOTALS), G]
+    probability_diff_max: Tensor  # [G]
 
 
 def token_columns(a: Tensor, b: Tensor, valid: Tensor | None = None) -> TokenColumns:
     """Derive every column of some gaps from their log-probs, nats.
 
     a, b: [G, T] of one float dtype, finite, T >= 1; valid: [G, T] bool, or None for all. A token that is not valid has
-    a = b, and is in no total. Raises ValueError for another rank or unequal shapes, TypeError for another dtype.
+    a = b, and is in no total; totals have no denominator. What is between the log-probs and a column is float64. Raises
+    ValueError for another rank or unequal shapes, TypeError for another dtype.
     Source of k3: Schulman, http://joschu.net/blog/kl-approx.html
     """
     check("a", a, 2)
     check("b", b, 2, (a.dtype,))
-    if a.shape != b.shape:
-        raise ValueError(f"a has shape {tuple(a.shape)}, b {tuple(b.shape)}")
+    check_shape("b", b, *a.shape)
     d = a - b
     magnitude = d.abs()
     ratio, excess, inverse_excess, k3, k3_reverse = exponentials(d)
     shrink, growth = torch.minimum(excess, inverse_excess), torch.maximum(excess, inverse_excess)
-    difference = probability_difference(probability(a), probability(b), shrink)
+    p, q = probability(a), probability(b)
+    difference = p - q
     weight = ratio.clamp(math.exp(-WEIGHT_CLAMP), math.exp(WEIGHT_CLAMP))
-    weight_excess = excess.clamp(math.expm1(-WEIGHT_CLAMP), math.expm1(WEIGHT_CLAMP))
-    totals = (
-        total(k3_reverse),
-        total(js_terms(magnitude, shrink)),
-        total(_only(valid, ratio)),
-        total(excess),
-        total(_only(valid, weight)),
-        total(_only(valid, weight.square())),
-        total(weight_excess),
-        total(weight_excess.square()),
-        total(indicator_above(magnitude, LN2)),
-        total(indicator_above(magnitude, 0.0)),
-        total(indicator_above(magnitude, EXPONENT_CLAMP)),
+    r, above, grown, k3, moved = (column.to(a.dtype) for column in (ratio, excess, growth, k3, difference))
+    if valid is not None:
+        check("valid", valid, 2, MARKS)
+        check_shape("valid", valid, *a.shape)
+        ratio, weight, p, q = torch.where(valid, torch.stack([ratio, weight, p, q]), 0.0).unbind()
+    counted = (magnitude > LN2, magnitude > 0, magnitude > EXPONENT_CLAMP)
+    squared = (
+        weight,
+        excess.clamp(math.expm1(-WEIGHT_CLAMP), math.expm1(WEIGHT_CLAMP)),
+        p,
+        q,
+        difference.abs(),
     )
+    sums = totals((k3_reverse, js_terms(magnitude, shrink), ratio, excess, *counted, p * q, *squared))
     return TokenColumns(
-        d,
-        magnitude,
-        d.square(),
-        ratio,
-        excess,
-        growth,
-        k3,
-        torch.copysign(difference, d),
-        torch.stack(totals),
-    )
-
-
-def _only(valid: Tensor | None, values: Tensor) -> Tensor:
-    """The values of valid tokens, 0 for the others."""
-    return values if valid is None else torch.where(valid, values, 0.0)
+        d, magnitude, d.square(), r, above, grown, k3, moved,
+        totals=torch.cat([sums, square_totals(squared)]), probability_diff_max=squared[-1].amax(-1),
+    )  # fmt: skip

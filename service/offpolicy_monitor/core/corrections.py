@@ -18,7 +18,7 @@ from torch import Tensor
 from offpolicy_monitor.core.advantages import Sign
 from offpolicy_monitor.core.divergences import bounded_ratio, ratio_excess
 from offpolicy_monitor.core.gap import Gaps, chosen
-from offpolicy_monitor.core.scores import sequence_score, token_score
+from offpolicy_monitor.core.scores import sequence_scores, token_scores
 from offpolicy_monitor.core.second_moment import Cut as Found
 from offpolicy_monitor.core.second_moment import beyond
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
@@ -179,8 +179,7 @@ def _outside(gaps: Gaps, rules: Sequence[Placed]) -> tuple[Tensor, Tensor]:
 def _scores(gaps: Gaps, wanted: Sequence[tuple[int, str]]) -> Tensor:
     """Scores of gaps by name, of tokens in the dtype of the log-probs [R, T], of sequences in float64 [R, N]."""
     of_tokens = all(name in TOKEN_SCORES for _, name in wanted)
-    score = token_score if of_tokens else sequence_score
-    return torch.stack([score(gaps, name, gap) for gap, name in wanted])
+    return (token_scores if of_tokens else sequence_scores)(gaps, wanted)
 
 
 def _within(bound: float, largest: float) -> float:

@@ -14,25 +14,24 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.advantages import Advantages
-from offpolicy_monitor.core.checks import check
+from offpolicy_monitor.core.checks import MARKS, check, check_shape
 from offpolicy_monitor.core.columns import TokenColumns, token_columns
 from offpolicy_monitor.core.divergences import Bernoulli, bernoulli, binary_kls
 from offpolicy_monitor.core.ragged import Segments
-from offpolicy_monitor.vocabulary import EXPONENT_CLAMP
 
 Derive = Callable[[Tensor, Tensor], TokenColumns]
 
 
 def chosen(rows: Tensor, places: Sequence[int]) -> Tensor:
-    """Some rows of a stack, in any order and as often as named: [K, ...] -> [len(places), ...]."""
+    """Some rows of a stack, in any order and as often as named: [K, ...] -> [len(places), ...], one row at least."""
     return torch.stack([rows.select(0, place) for place in places])
 
 
 @dataclass(frozen=True, eq=False)
 class Gaps:
-    """Gaps over the same tokens.
+    """Gaps over the same tokens. Raises ValueError for another rank or length, TypeError for another dtype.
 
-    policies    [C, T] float32 or float64: log-probs, finite; 0 where they were not
+    policies    [C, T] float32 or float64: log-probs, nats, finite; 0 where they were not
     above       which policy is the numerator of each gap
     below       which is its denominator
     valid       [G, T] bool, or None where every token is valid
@@ -53,8 +52,9 @@ class Gaps:
             raise ValueError(f"policies have {self.policies.shape[1]} tokens, the sequences {self.segments.tokens}")
         if len(self.above) != len(self.below):
             raise ValueError(f"{len(self.above)} numerators for {len(self.below)} denominators")
-        if self.valid is not None and self.valid.shape != (self.number, self.segments.tokens):
-            raise ValueError(f"valid has shape {tuple(self.valid.shape)}")
+        if self.valid is not None:
+            check("valid", self.valid, 2, MARKS)
+            check_shape("valid", self.valid, self.number, self.segments.tokens)
 
     @property
     def number(self) -> int:
@@ -100,10 +100,6 @@ class Gaps:
         return self.counts > 0
 
     @cached_property
-    def _divisors(self) -> Tensor:
-        return self.counts.clamp(min=1.0)
-
-    @cached_property
     def sequence_sums(self) -> Tensor:
         """[7, G, N] float64: sums of d, |d|, d^2, k3, exp|d| - 1, a and b over each sequence's valid tokens."""
         columns = self.columns
@@ -113,15 +109,20 @@ class Gaps:
         )  # fmt: skip
         return self.segments.sums(per_token)
 
+    @cached_property
+    def sequence_means(self) -> Tensor:
+        """[7, G, N] float64: the same over the number of valid tokens; 0 where there are none."""
+        return self.sequence_sums / (self.counts if self.valid is None else self.counts.clamp(min=1.0))
+
     @property
     def sequence_sum(self) -> Tensor:
         """D = sum of d, [G, N] float64: the log of the product ratio."""
         return self.sequence_sums[0]
 
-    @cached_property
+    @property
     def sequence_mean(self) -> Tensor:
         """L = mean of d, [G, N] float64: the log of the geometric ratio."""
-        return self.sequence_sum / self._divisors
+        return self.sequence_means[0]
 
     @property
     def sequence_abs_sum(self) -> Tensor:
@@ -138,72 +139,49 @@ class Gaps:
         """Sum of k3, [G, N] float64."""
         return self.sequence_sums[3]
 
-    @property
-    def sequence_growth_sum(self) -> Tensor:
-        """Sum of exp|d| - 1, [G, N] float64."""
-        return self.sequence_sums[4]
-
-    @cached_property
-    def sequence_log_probs(self) -> tuple[Tensor, Tensor]:
-        """Mean of a and mean of b, [G, N] float64."""
-        return self.sequence_sums[5] / self._divisors, self.sequence_sums[6] / self._divisors
-
-    def mean(self, sums: Tensor) -> Tensor:
-        """Sums of sequences [G, N] over their valid tokens; 0 where there are none."""
-        return sums / self._divisors
-
-    def least(self, values: Tensor, gap: int | None = None) -> Tensor:
-        """Smallest valid value of each sequence, 0 where there is none: of gaps [G, T] -> [G, N] float64, or of one."""
+    def bounds(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Smallest and largest valid value of each sequence, 0 where there is none: [..., G, T] -> two [..., G, N]."""
         if self.valid is None:
-            return self.segments.min(values)
-        valid, filled = (self.valid, self.filled) if gap is None else (self.valid[gap], self.filled[gap])
-        return torch.where(filled, self.segments.min(torch.where(valid, values, torch.inf)), 0.0)
-
-    def most(self, values: Tensor, gap: int | None = None) -> Tensor:
-        """Largest valid value of each sequence, as `least`."""
-        return -self.least(-values, gap)
+            return self.segments.bounds(values, values)
+        apart = (torch.where(self.valid, values, end) for end in (torch.inf, -torch.inf))
+        least, most = (torch.where(self.filled, end, 0.0) for end in self.segments.bounds(*apart))
+        return least, most
 
     @cached_property
+    def extremes(self) -> tuple[Tensor, Tensor]:
+        """Smallest and largest d, |d| and p - q of each sequence, [3, G, N] float64 twice."""
+        columns = self.columns
+        return self.bounds(torch.stack([columns.log_ratio, columns.log_ratio_abs, columns.probability_difference]))
+
+    @cached_property
+    def further_extremes(self) -> tuple[Tensor, Tensor]:
+        """The same of the two KLs and of |p - q|, which fewer rules look at."""
+        return self.bounds(torch.stack([*self.binary_kls, self.columns.probability_difference.abs()]))
+
+    @property
     def sequence_min(self) -> Tensor:
         """Smallest d, [G, N] float64."""
-        return self.least(self.columns.log_ratio)
+        return self.extremes[0][0]
 
-    @cached_property
+    @property
     def sequence_max(self) -> Tensor:
         """Largest d, [G, N] float64."""
-        return self.most(self.columns.log_ratio)
+        return self.extremes[1][0]
 
-    @cached_property
+    @property
     def sequence_abs_max(self) -> Tensor:
         """Largest |d|, [G, N] float64."""
-        return torch.maximum(-self.sequence_min, self.sequence_max)
+        return self.extremes[1][1]
 
     @cached_property
-    def probabilities(self) -> tuple[Tensor, Tensor]:
-        """p and q, [G, T] float64, 0 where not valid; exponents are clamped at 80."""
-        probability = torch.exp(self.policies.double().clamp(max=EXPONENT_CLAMP))
-        return self.kept(chosen(probability, self.above)), self.kept(chosen(probability, self.below))
-
-    @cached_property
-    def _bernoulli(self) -> Bernoulli:
-        return bernoulli(self.policies)
-
-    @cached_property
-    def _binary_kls(self) -> dict[int, tuple[Tensor, Tensor]]:
-        return {}
-
-    def binary_kls(self, gap: int) -> tuple[Tensor, Tensor]:
-        """KL(q || p) with the sign of d, and the larger of KL(q || p) and KL(p || q): [T] each, nats.
-
-        Of one gap, since few rules look at them, and they cost as much as all other columns of a gap.
-        """
-        if gap not in self._binary_kls:
-            p, q = (Bernoulli(*(part[side[gap]] for part in self._bernoulli)) for side in (self.above, self.below))
-            moved, back = binary_kls(q, p)
-            found = torch.copysign(moved, self.columns.log_ratio[gap]), torch.maximum(moved, back)
-            kept = found if self.valid is None else [torch.where(self.valid[gap], kl, 0.0) for kl in found]
-            self._binary_kls[gap] = kept[0].to(self.policies.dtype), kept[1].to(self.policies.dtype)
-        return self._binary_kls[gap]
+    def binary_kls(self) -> tuple[Tensor, Tensor]:
+        """KL(q || p) with the sign of d, and the larger of KL(q || p) and KL(p || q): [G, T] each, nats."""
+        parts = torch.stack(bernoulli(self.policies), 1)
+        p, q = (Bernoulli(*chosen(parts, side).unbind(1)) for side in (self.above, self.below))
+        moved, back = binary_kls(q, p)
+        found = torch.stack([torch.copysign(moved, self.columns.log_ratio), torch.maximum(moved, back)])
+        away, larger = self.kept(found.to(self.policies.dtype)).unbind()
+        return away, larger
 
     @cached_property
     def token_weights(self) -> Tensor:
@@ -226,5 +204,5 @@ class Gaps:
     def sequence_mass(self) -> Tensor:
         """[G, N] float64: sum of |A| over each sequence's valid tokens, 0 without advantages."""
         if self.advantages is not None and not self.advantages.a_token:
-            return self.advantages.values.abs().double() * self.counts
+            return self.advantages.values.abs() * self.counts
         return self.segments.sum(self._mass)

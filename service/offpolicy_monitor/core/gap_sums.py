@@ -1,124 +1,108 @@
 """Sums, extremes and counts of gaps over their tokens and sequences: what every figure of a gap is made of.
 
 Shapes: G gaps, T tokens, N sequences. Results are [G] float64 by name, of gaps without a valid token without meaning.
-Formulas are in docs/methods.md; the names are those of summary.gap.
+Formulas and papers are in docs/methods.md; the names are those of summary.gap.
 """
+
+from typing import Final
 
 import torch
 from torch import Tensor
 
+from offpolicy_monitor.core.checks import DOUBLE, check, check_shape
 from offpolicy_monitor.core.columns import TOTALS
 from offpolicy_monitor.core.gap import Gaps
-from offpolicy_monitor.core.ragged import total
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
 
 
-def token_sums(gaps: Gaps, means: Tensor) -> dict[str, Tensor]:
+def token_sums(gaps: Gaps, centres: Tensor) -> dict[str, Tensor]:
     """Sums over valid tokens; per-sequence sums that exist anyway are added up instead of passing over the tokens.
 
-    means: [G] float64, nats: the mean d of the whole request, about which the deviation is taken. float32 squares of d
-    would lose it where the mean is large beside the spread.
+    centres: [G] float64, nats: a d of each gap, of all blocks the same, about which `log_ratio_apart_square` is taken.
+    With n tokens none is further than sqrt(n) deviations from the mean, so that the sum of squares about the mean,
+    which is this less n (mean - centre)^2, loses at most log10(n) of its 16 digits. Raises ValueError for another
+    length, TypeError for another dtype.
     """
+    check("centres", centres, 1, DOUBLE)
+    check_shape("centres", centres, gaps.number)
     totals = dict(zip(TOTALS, gaps.columns.totals.unbind(), strict=True))
     log_ratio, log_ratio_abs, log_ratio_square, k3, growth, _, _ = gaps.sequence_sums.sum(-1).unbind()
-    apart = gaps.kept(gaps.columns.log_ratio - means[:, None])
+    apart = gaps.kept(gaps.columns.log_ratio - centres[:, None])
     return {
         "tokens": gaps.tokens,
         "log_ratio": log_ratio,
         "log_ratio_abs": log_ratio_abs,
         "log_ratio_square": log_ratio_square,
-        "log_ratio_deviation": torch.linalg.vecdot(apart, apart),
+        "log_ratio_apart_square": torch.linalg.vecdot(apart, apart),
         "k3": k3,
         "multiplicative_excess": growth,
         "exact_tokens": gaps.tokens - totals.pop("changed_tokens"),
         **totals,
-        **_probability_sums(gaps),
     }
 
 
-def _probability_sums(gaps: Gaps) -> dict[str, Tensor]:
-    """In float64, which holds the probabilities that float32 does not."""
-    p, q = gaps.probabilities
-    difference = (p - q).abs()
-    return {
-        "probability_diff": difference.sum(-1),
-        "probability_diff_square": torch.linalg.vecdot(difference, difference),
-        "p": p.sum(-1),
-        "q": q.sum(-1),
-        "p_square": torch.linalg.vecdot(p, p),
-        "q_square": torch.linalg.vecdot(q, q),
-        "p_q": torch.linalg.vecdot(p, q),
-    }
+#: What is summed of sequences, in the order in which `sequence_sums` stacks it.
+_MEANS: Final = (
+    "sequences", "sequence_k3", "sequence_log_ratio_abs", "log_geometric", "log_geometric_abs", "log_product",
+    "log_perplexity_numerator", "log_perplexity_denominator",
+)  # fmt: skip
+#: Ratios x, and x - 1 of the first two; of those that have a sum of squares.
+_RATIOS: Final = (
+    "geometric", "product", "inverse_geometric", "perplexity_numerator", "perplexity_denominator",
+    "geometric_excess", "product_excess",
+)  # fmt: skip
+_SQUARED: Final = frozenset({"geometric", "product", "geometric_excess", "product_excess"})
 
 
 def sequence_sums(gaps: Gaps) -> dict[str, Tensor]:
-    """Sums over sequences with a valid token; L is the mean and D the sum of d over a sequence, g = exp(L)."""
-    log_geometric, log_product = gaps.sequence_mean, gaps.sequence_sum
-    bounded = log_geometric.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)
-    above, below = gaps.sequence_log_probs
-    columns = {
-        "sequences": gaps.filled.double(),
-        "sequence_k3": gaps.mean(gaps.sequence_k3_sum),
-        "sequence_log_ratio_abs": gaps.mean(gaps.sequence_abs_sum),
-        "log_geometric": log_geometric,
-        "log_geometric_abs": log_geometric.abs(),
-        **_ratios(gaps, "geometric", bounded),
-        "inverse_geometric": _filled(gaps, torch.exp(-bounded)),
-        "log_product": log_product,
-        **_ratios(gaps, "product", log_product.clamp(-WEIGHT_CLAMP, WEIGHT_CLAMP)),
-        "perplexity_numerator": _perplexity(gaps, above),
-        "perplexity_denominator": _perplexity(gaps, below),
-        "log_perplexity_numerator": -above,
-        "log_perplexity_denominator": -below,
+    """Sums over sequences with a valid token; L is the mean and D the sum of d over a sequence.
+
+    Ratios x are exp(L), exp(clip(D, +-20)), exp(-L) and the perplexities exp(-mean a) and exp(-mean b): sums of x and
+    x^2 serve far below 1, those of x - 1 and (x - 1)^2 near it.
+    """
+    means, product = gaps.sequence_means, gaps.sequence_sum
+    less = -means
+    logs = torch.stack([means[0], product.clamp(-WEIGHT_CLAMP, WEIGHT_CLAMP), less[0], less[5], less[6]])
+    logs = logs.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)
+    ratios = torch.exp(logs) if gaps.valid is None else torch.where(gaps.filled, torch.exp(logs), 0.0)
+    ratios = torch.cat([ratios, torch.expm1(logs.narrow(0, 0, 2))])
+    of_means = torch.stack([gaps.filled, means[3], means[1], means[0], means[0].abs(), product, less[5], less[6]])
+    sums = torch.cat([of_means, ratios]).sum(-1).unbind()
+    squares = zip(_RATIOS, torch.linalg.vecdot(ratios, ratios).unbind(), strict=True)
+    return {
+        **dict(zip((*_MEANS, *_RATIOS), sums, strict=True)),
+        **{f"{name}_square": square for name, square in squares if name in _SQUARED},
     }
-    return dict(zip(columns, torch.stack(list(columns.values())).sum(-1).unbind(), strict=True))
 
 
 def extremes(gaps: Gaps) -> dict[str, dict[str, Tensor]]:
     """{"min": {name: [G]}, "max": {name: [G]}}: over sequences with a valid token; infinite where there are none."""
-    lowest = torch.stack([gaps.sequence_min, gaps.sequence_mean, gaps.sequence_sum])
-    highest = torch.stack([gaps.sequence_max, gaps.sequence_mean, gaps.sequence_sum])
     names = ("log_ratio", "log_geometric", "log_product")
-    least = torch.where(gaps.filled, lowest, torch.inf).amin(-1)
-    most = torch.where(gaps.filled, highest, -torch.inf).amax(-1)
-    p, q = gaps.probabilities
+    least = torch.stack([gaps.sequence_min, gaps.sequence_mean, gaps.sequence_sum])
+    most = torch.stack([gaps.sequence_max, gaps.sequence_mean, gaps.sequence_sum])
+    if gaps.valid is not None:
+        least, most = torch.where(gaps.filled, least, torch.inf), torch.where(gaps.filled, most, -torch.inf)
     return {
-        "min": {f"{name}_min": values for name, values in zip(names, least.unbind(), strict=True)},
+        "min": {f"{name}_min": values for name, values in zip(names, least.amin(-1).unbind(), strict=True)},
         "max": {
-            **{f"{name}_max": values for name, values in zip(names, most.unbind(), strict=True)},
-            "probability_diff_max": (p - q).abs().amax(-1),
+            **{f"{name}_max": values for name, values in zip(names, most.amax(-1).unbind(), strict=True)},
+            "probability_diff_max": gaps.columns.probability_diff_max,
         },
     }
 
 
-def _filled(gaps: Gaps, values: Tensor) -> Tensor:
-    """[G, N]: the values of sequences with a valid token, 0 for the others."""
-    return values if gaps.valid is None else torch.where(gaps.filled, values, 0.0)
+def cross_sums(gaps: Gaps, mismatch: int, staleness: int, product: Tensor) -> dict[str, Tensor]:
+    """Second moments over the tokens that are valid for both gaps, which must be the same: m^2, s^2 and m s, 0-dim.
 
-
-def _ratios(gaps: Gaps, name: str, log_ratio: Tensor) -> dict[str, Tensor]:
-    """x, x^2, x - 1, (x - 1)^2 for x = exp(log_ratio): sums of the first two serve far below 1, the others near it."""
-    ratio, excess = _filled(gaps, torch.exp(log_ratio)), torch.expm1(log_ratio)
-    return {
-        name: ratio,
-        f"{name}_square": ratio.square(),
-        f"{name}_excess": excess,
-        f"{name}_excess_square": excess.square(),
-    }
-
-
-def _perplexity(gaps: Gaps, mean_log_prob: Tensor) -> Tensor:
-    """exp(-mean log-prob) of each sequence."""
-    return _filled(gaps, torch.exp(-mean_log_prob.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)))
-
-
-def cross_sums(gaps: Gaps, mismatch: int, staleness: int) -> dict[str, Tensor]:
-    """Second moments over the tokens that are valid for both gaps, which must be the same: m^2, s^2 and m s, 0-dim."""
-    product = gaps.columns.log_ratio.select(0, mismatch) * gaps.columns.log_ratio.select(0, staleness)
+    product: [N] float64: the sum of m s over each sequence. Raises ValueError for another length, TypeError for another
+    dtype.
+    """
+    check("product", product, 1, DOUBLE)
+    check_shape("product", product, gaps.segments.sequences)
     squares = gaps.sequence_square_sum.sum(-1)
     return {
         "tokens": gaps.tokens.select(0, mismatch),
         "mismatch_square": squares.select(0, mismatch),
         "staleness_square": squares.select(0, staleness),
-        "mismatch_staleness": total(product),
+        "mismatch_staleness": product.sum(),
     }

@@ -38,7 +38,7 @@ class Layout:
 
     @cached_property
     def by_pattern(self) -> tuple[Tensor, Tensor]:
-        """[2**(9 + mantissa_bits)] each: for every top of a pattern, as a signed integer, the lower bin and the split."""
+        """[2**(9 + mantissa_bits)] each: of every top of a pattern, as a signed integer, its lower bin and split."""
         half = 1 << (8 + self.mantissa_bits)
         tops = torch.arange(-half, half)
         base = ((127 + self.smallest_exponent) << self.mantissa_bits) - 1

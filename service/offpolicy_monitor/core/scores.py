@@ -1,10 +1,11 @@
 """Scores: what rules compare with their thresholds, by name; a figure of each token, or of each sequence.
 
-Shapes: T tokens, N sequences of one of several gaps. Notation of core.columns and core.gap: d, D, L, p, q; KL is the
-binary KL of divergences.binary_kls. A sequence's score of a rule on tokens is the least (or largest) of its tokens'.
+Shapes: G gaps, R scores of one of them each, T tokens, N sequences. Notation of core.columns and core.gap: d, D, L, p,
+q; KL is the binary KL of divergences.binary_kls. A sequence's score of a rule on tokens is the least (or largest) of
+its tokens'.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import torch
@@ -13,32 +14,32 @@ from torch import Tensor
 from offpolicy_monitor.core.divergences import k3_of
 from offpolicy_monitor.core.gap import Gaps
 
-
-def token_score(gaps: Gaps, name: str, gap: int) -> Tensor:
-    """[T] of a gap, of the score of this name in OF_TOKENS; KeyError for another name."""
-    return OF_TOKENS[name](gaps, gap)
+#: A score: the index of its gap, and its name.
+Score = tuple[int, str]
 
 
-def sequence_score(gaps: Gaps, name: str, gap: int) -> Tensor:
-    """[N] float64 of a gap, of the score of this name: of OF_SEQUENCES, or `<token score>_min`, `_max` or `_abs_min`.
+def token_scores(gaps: Gaps, wanted: Sequence[Score]) -> Tensor:
+    """[R, T] in the dtype of the log-probs, of names in OF_TOKENS; at least one. KeyError for another name."""
+    found = {name: OF_TOKENS[name](gaps) for _, name in wanted}
+    return torch.stack([found[name].select(0, gap) for gap, name in wanted])
+
+
+def sequence_scores(gaps: Gaps, wanted: Sequence[Score]) -> Tensor:
+    """[R, N] float64, of names in OF_SEQUENCES, or `<token score>_min`, `_max` or `_abs_min`; at least one.
 
     0 where a sequence has no valid token. KeyError for another name.
     """
-    if name in OF_SEQUENCES:
-        return OF_SEQUENCES[name](gaps)[gap]
-    for ending, extreme in _EXTREMES.items():
-        if name.endswith(ending):
-            return extreme(gaps, token_score(gaps, name.removesuffix(ending), gap), gap)
-    raise KeyError(name)
+    found = {name: _of_sequences(gaps, name) for _, name in wanted}
+    return torch.stack([found[name].select(0, gap) for gap, name in wanted])
 
 
-OF_TOKENS: Final[Mapping[str, Callable[[Gaps, int], Tensor]]] = {
-    "log_ratio": lambda gaps, gap: gaps.columns.log_ratio[gap],
-    "log_ratio_abs": lambda gaps, gap: gaps.columns.log_ratio_abs[gap],
-    "k3": lambda gaps, gap: gaps.columns.k3[gap],
-    "probability_difference": lambda gaps, gap: gaps.columns.probability_difference[gap],
-    "kl_away": lambda gaps, gap: gaps.binary_kls(gap)[0],
-    "kl_larger": lambda gaps, gap: gaps.binary_kls(gap)[1],
+OF_TOKENS: Final[Mapping[str, Callable[[Gaps], Tensor]]] = {
+    "log_ratio": lambda gaps: gaps.columns.log_ratio,
+    "log_ratio_abs": lambda gaps: gaps.columns.log_ratio_abs,
+    "k3": lambda gaps: gaps.columns.k3,
+    "probability_difference": lambda gaps: gaps.columns.probability_difference,
+    "kl_away": lambda gaps: gaps.binary_kls[0],
+    "kl_larger": lambda gaps: gaps.binary_kls[1],
 }
 
 #: Of all gaps, [G, N] each. k3 is convex with its minimum at 0: its largest lies at an extreme of d.
@@ -48,16 +49,28 @@ OF_SEQUENCES: Final[Mapping[str, Callable[[Gaps], Tensor]]] = {
     "log_ratio_min": lambda gaps: gaps.sequence_min,
     "log_ratio_max": lambda gaps: gaps.sequence_max,
     "log_ratio_abs_max": lambda gaps: gaps.sequence_abs_max,
-    "k2_mean": lambda gaps: gaps.mean(gaps.sequence_square_sum / 2),
+    "k2_mean": lambda gaps: gaps.sequence_means[2] / 2,
     "k2_sum": lambda gaps: gaps.sequence_square_sum / 2,
-    "k3_mean": lambda gaps: gaps.mean(gaps.sequence_k3_sum),
+    "k3_mean": lambda gaps: gaps.sequence_means[3],
     "k3_sum": lambda gaps: gaps.sequence_k3_sum,
     "k3_max": lambda gaps: torch.maximum(k3_of(gaps.sequence_min), k3_of(gaps.sequence_max)),
-    "growth_mean": lambda gaps: gaps.mean(gaps.sequence_growth_sum),
+    "growth_mean": lambda gaps: gaps.sequence_means[4],
 }
 
-_EXTREMES: Final[Mapping[str, Callable[[Gaps, Tensor, int], Tensor]]] = {
-    "_abs_min": lambda gaps, values, gap: gaps.least(values.abs(), gap),
-    "_min": lambda gaps, values, gap: gaps.least(values, gap),
-    "_max": lambda gaps, values, gap: gaps.most(values, gap),
-}
+#: The order of Gaps.extremes and of Gaps.further_extremes.
+_EXTREMES: Final = ("log_ratio", "log_ratio_abs", "probability_difference")
+_FURTHER: Final = ("kl_away", "kl_larger", "probability_difference_abs")
+_ENDS: Final = {"min": 0, "max": 1}
+
+
+def _of_sequences(gaps: Gaps, name: str) -> Tensor:
+    if name in OF_SEQUENCES:
+        return OF_SEQUENCES[name](gaps)
+    score, _, end = name.rpartition("_")
+    side = _ENDS[end]
+    if score in _EXTREMES:
+        return gaps.extremes[side].select(0, _EXTREMES.index(score))
+    if score in _FURTHER:
+        return gaps.further_extremes[side].select(0, _FURTHER.index(score))
+    values = OF_TOKENS[score.removesuffix("_abs")](gaps)
+    return gaps.bounds(values.abs() if score.endswith("_abs") else values)[side]

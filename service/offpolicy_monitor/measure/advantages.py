@@ -52,7 +52,8 @@ def _sequences(view: BlockView) -> Tensor:
     product = view.own(gaps.sequence_sum)
     moving = magnitude > 0
     cancelled = ((magnitude - product.abs()) / torch.where(moving, magnitude, 1.0)).clamp(0, 1)
-    extreme = gaps.segments.max(view.own(gaps.columns.probability_difference).abs()) > EXTREME_DIFFERENCE
+    least, most = (view.own(end[2]) for end in gaps.extremes)
+    extreme = torch.maximum(-least, most) > EXTREME_DIFFERENCE
     columns = torch.stack([moving, cancelled, product < math.log(VANISHING_RATIO), extreme])
     return columns.sum(-1, dtype=torch.float64)
 

@@ -107,16 +107,19 @@ class DeviceBatch:
             first = last
 
     @cached_property
-    def means(self) -> Tensor:
-        """[G] float64 on the device, nats: the mean d over the valid tokens of each gap."""
-        means = [self._mean(gap) for gap in self.gaps]
-        return torch.stack(means)
+    def centres(self) -> Array:
+        """[G] float64 on the host, nats: the first d of each gap, of a token that is valid if one is."""
+        return np.array([self._first(gap) for gap in self.gaps])
 
-    def _mean(self, gap: str) -> Tensor:
-        d, valid = self.log_ratio(gap)
-        if valid is None:
-            return d.sum(dtype=torch.float64) / len(d)
-        return d.sum(dtype=torch.float64) / valid.sum().clamp(min=1)
+    def _first(self, gap: str) -> float:
+        above, below = (self.source.columns[name] for name in GAP_LOGPROBS[gap])
+        token = 0
+        if self.finite is not None:
+            token = int(np.argmax(np.isfinite(above) & np.isfinite(below)))
+        pair = (side[token : token + 1].astype(self.dtype) for side in (above, below))
+        with np.errstate(invalid="ignore", over="ignore"):
+            found = float(np.subtract(*pair).sum())
+        return found if np.isfinite(found) else 0.0
 
     def log_ratio(self, gap: str) -> tuple[Tensor, Tensor | None]:
         """d [T] of a gap over the whole batch, 0 where not valid, and which tokens are valid; None for all."""

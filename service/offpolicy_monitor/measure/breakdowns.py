@@ -44,10 +44,9 @@ def _columns(view: BlockView) -> tuple[list[Tensor], list[Tensor]]:
                                for sums in (per_token, per_sequence))  # fmt: skip
     if joint := view.block.batch.joint:
         mismatch, staleness = joint["mismatch"], joint["staleness"]
-        product = columns.log_ratio[mismatch] * columns.log_ratio[staleness]
-        of_tokens += [columns.log_ratio_square[mismatch], columns.log_ratio_square[staleness], product]
+        of_tokens += [columns.log_ratio_square[mismatch], columns.log_ratio_square[staleness], view.cross]
         square = gaps.sequence_square_sum
-        of_sequences += [square[mismatch], square[staleness], gaps.segments.sum(product)]
+        of_sequences += [square[mismatch], square[staleness], view.cross_of_sequences]
     places = [*range(number), *([joint["mismatch"]] if joint else ())]
     if gaps.valid is not None:
         of_tokens += [gaps.valid[place].to(columns.k3.dtype) for place in places]

@@ -25,7 +25,7 @@ def sequence_figures(view: BlockView) -> Tensor:
     """[SEQUENCE_FIGURES, G, N] of a block, NaN where a sequence has no valid token."""
     gaps = view.gaps
     mean = gaps.sequence_mean
-    figures = (mean, gaps.sequence_sum, gaps.sequence_abs_max, -mean, gaps.mean(gaps.sequence_k3_sum))
+    figures = (mean, gaps.sequence_sum, gaps.sequence_abs_max, -mean, gaps.sequence_means[3])
     return torch.stack([view.own(torch.where(gaps.filled, figure, torch.nan)) for figure in figures])
 
 

@@ -16,17 +16,17 @@ from offpolicy_monitor.measure.bins import histogram_bins
 from offpolicy_monitor.measure.blocks import DeviceBatch
 from offpolicy_monitor.measure.totals import Sums
 from offpolicy_monitor.measure.view import BlockView
-from offpolicy_monitor.summary.gap import GAP, QUANTITIES, SIGNS
+from offpolicy_monitor.summary.gap import DEVIATION, GAP, QUANTITIES, SIGNS
 from offpolicy_monitor.summary.histogram import BINS
 
 
 def gap_sums(view: BlockView) -> Sums:
     """Sums and extremes [G'] by name, histograms [G, signs, bins], cross terms."""
-    gaps, batch = view.gaps, view.block.batch
-    means = batch.means if gaps.number == view.number else batch.means.repeat(2)
+    gaps, joint = view.gaps, view.block.batch.joint
+    centres = torch.from_numpy(np.resize(view.block.batch.centres, gaps.number))
     ends = extremes(gaps)
-    sums = {**token_sums(gaps, means), **sequence_sums(gaps)}
-    cross = cross_sums(gaps, batch.joint["mismatch"], batch.joint["staleness"]) if batch.joint else {}
+    sums = {**token_sums(gaps, centres.to(view.block.batch.device, non_blocking=True)), **sequence_sums(gaps)}
+    cross = cross_sums(gaps, joint["mismatch"], joint["staleness"], view.cross_of_sequences) if joint else {}
     return Sums(
         {
             **{f"gaps/{name}": values for name, values in sums.items()},
@@ -58,14 +58,23 @@ def _histograms(view: BlockView) -> dict[str, torch.Tensor]:
 def gap_tables(arrays: Mapping[str, Array], batch: DeviceBatch) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The tables of the gaps that were sent, without a valid token as counts of 0; and cross terms if there are."""
     for place, gap in enumerate(batch.gaps):
-        found = {row.name: arrays[f"gaps/{row.name}"][place] for row in GAP.rows}
-        yield f"gaps/{gap}", found
+        found = {row.name: arrays[f"gaps/{row.name}"][place] for row in GAP.rows if row.name != DEVIATION}
+        apart = arrays["gaps/log_ratio_apart_square"][place]
+        yield f"gaps/{gap}", {**found, DEVIATION: _deviation(apart, batch.centres[place], found)}
         yield (
             f"histograms/{gap}",
             {quantity: _by_sign(arrays[f"histograms/{quantity}"][place]) for quantity in QUANTITIES},
         )
     if batch.joint and arrays["cross/tokens"]:
         yield "cross", {name.removeprefix("cross/"): arrays[name] for name in arrays if name.startswith("cross/")}
+
+
+def _deviation(apart: float, centre: float, sums: Mapping[str, Any]) -> float:
+    """The sum of squares about the mean, of the one about a centre; infinite where that is."""
+    if not sums["tokens"] or np.isinf(apart):
+        return apart
+    beyond = sums["log_ratio"] - sums["tokens"] * centre
+    return max(float(apart - beyond**2 / sums["tokens"]), 0.0)
 
 
 def _by_sign(counts: Array) -> Array:

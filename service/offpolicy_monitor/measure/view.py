@@ -75,6 +75,17 @@ class BlockView:
         return histogram_bins(self.own(self.gaps.columns.log_ratio))
 
     @cached_property
+    def cross(self) -> Tensor:
+        """[T]: mismatch times staleness of each token that is valid for both, else 0; where all three were sent."""
+        d, joint = self.gaps.columns.log_ratio, self.block.batch.joint
+        return d[joint["mismatch"]] * d[joint["staleness"]]
+
+    @cached_property
+    def cross_of_sequences(self) -> Tensor:
+        """[N] float64: its sum over each sequence."""
+        return self.gaps.segments.sum(self.cross)
+
+    @cached_property
     def sequence_signs(self) -> Tensor | None:
         """[G, N] int64: 0, 1, 2 by the sign of the mean advantage of a sequence's valid tokens; None without any."""
         advantages = self.gaps.advantages

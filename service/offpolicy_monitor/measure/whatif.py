@@ -17,7 +17,7 @@ from torch import Tensor
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.cells import tally
 from offpolicy_monitor.core.gap import chosen
-from offpolicy_monitor.core.scores import sequence_score, token_score
+from offpolicy_monitor.core.scores import sequence_scores, token_scores
 from offpolicy_monitor.measure.bins import histogram_bins
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.methods import METHODS
@@ -63,8 +63,8 @@ def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict
     """One count of each score by sign, length and bin, folded to its margins. Every gap has its log-ratio first."""
     bins = view.bins
     if len(scores) > view.number:
-        further = [token_score(view.gaps, score.score, score.gap) for score in scores[view.number :]]
-        bins = torch.cat([bins, histogram_bins(torch.stack(further))])
+        further = token_scores(view.gaps, [(score.gap, score.score) for score in scores[view.number :]])
+        bins = torch.cat([bins, histogram_bins(further)])
     gaps = [score.gap for score in scores]
     groups = units.token_groups if len(units.token_groups) == 1 else chosen(units.token_groups, gaps)
     coarse = _token_bins(bins.device).index_select(0, bins.reshape(-1)).view(bins.shape)
@@ -84,7 +84,7 @@ def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict
 def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict[str, Tensor]:
     """Those that have tokens and mass first: the others are of sequences alone."""
     gaps, number = [score.gap for score in scores], cells.SEQUENCE_BINS.number
-    values = torch.stack([sequence_score(view.gaps, score.score, score.gap) for score in scores])
+    values = sequence_scores(view.gaps, [(score.gap, score.score) for score in scores])
     signs, bins = chosen(units.sequence_signs, gaps), _bins(values, cells.SEQUENCE_BINS)
     filled = None if view.filled is None else chosen(view.filled, gaps)
     shape = (_SIGNS, number)

@@ -33,7 +33,7 @@ _TOKENS: Final = (
     Figure("k1", "nats", "`-d`", _SUMS, "Schulman 2020, *Approximating KL divergence*", True, _kl("k1")),
     Figure("k2", "nats^2", "`d^2 / 2`", _SUMS, "the same", gauge=_kl("k2")),
     Figure(
-        "k3", "nats", "`expm1(d) - d`, by its series for small d", _EXPONENTIALS, "the same; verl, NeMo-RL, prime-rl",
+        "k3", "nats", "`expm1(d) - d`, with all digits for small d", _EXPONENTIALS, "the same; verl, NeMo-RL, prime-rl",
         True, _kl("k3"),
     ),
     Figure("k3_reverse", "nats", "`expm1(-d) + d`", _EXPONENTIALS, "AReaL's `kl_k3`", gauge=_kl("k3_reverse")),
