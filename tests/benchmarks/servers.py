@@ -4,15 +4,14 @@ The service's database lies in a folder of the checkout, not in /tmp: in a file 
 """
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from tests.fixtures.service import COMMAND, clean_environment, free_port, stop, wait_until_ready
+from tests.fixtures import service as fixture
+from tests.fixtures.service import COMMAND, wait_until_ready
 
 BATCHES = "/v1/runs/bench/batches"
 SINK = (sys.executable, "-m", "tests.benchmarks.sink")
@@ -22,12 +21,8 @@ BUSY = 0.1  # of one processor
 NAIVE = (sys.executable, "-m", "tests.benchmarks.naive")
 
 
-@dataclass(frozen=True)
-class Served:
+class Served(fixture.Served):
     """A server that was started; it may be used after `wait`."""
-
-    url: str
-    process: subprocess.Popen[bytes]
 
     @property
     def pid(self) -> int:
@@ -66,18 +61,7 @@ def service(folder: Path, compiled: bool, **environment: str) -> Iterator[Served
 
 
 @contextmanager
-def served(command: Sequence[str], log_file: Path, **environment: str) -> Iterator[Served]:
-    """Start the command with a free port as its last argument; what it logged is shown where something fails."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    with log_file.open("wb") as log:
-        process = subprocess.Popen(
-            [*command, str(port)], env=clean_environment() | environment, stdout=log, stderr=log, start_new_session=True
-        )
-        try:
-            yield Served(url, process)
-        except BaseException:
-            sys.stderr.write(log_file.read_text(errors="replace")[-4000:])
-            raise
-        finally:
-            stop(process)
+def served(command: Sequence[str], log: Path, **environment: str) -> Iterator[Served]:
+    """Start the command with a free port as its last argument."""
+    with fixture.served(command, log, environment) as running:
+        yield Served(running.port, running.process, running.log)

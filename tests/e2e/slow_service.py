@@ -1,4 +1,4 @@
-"""A service whose device takes a known time for each shard: `python slow_service.py PORT SECONDS FILE`.
+"""A service whose device takes a known time for each shard: `python slow_service.py SECONDS FILE PORT`.
 
 FILE gets one line for each shard that is measured: the value of its label `monitor`.
 """
@@ -43,7 +43,7 @@ class Slow:
         raise NotImplementedError
 
 
-def main(port: int, seconds: float, file: Path) -> None:
+def main(seconds: float, file: Path, port: int) -> None:
     from tests.fixtures.shards import make_summary
 
     app = create_app(Settings(), lambda _: Slow(seconds, file, make_summary(1)))
@@ -52,4 +52,4 @@ def main(port: int, seconds: float, file: Path) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    main(int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]))
+    main(float(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

@@ -2,40 +2,19 @@
 
 import http.client
 import json
-import os
-import re
-import signal
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tests.fixtures.application import SAFETENSORS, frame_bytes
-from tests.fixtures.service import COMMAND, DEFAULTS, clean_environment, free_port, stop, wait_until_ready
+from tests.fixtures.live import serving
 
 ENDS_WITHIN = 15.0  # seconds: as long as the service drains
 #: Of which the masks and weights are 24, and a block of tokens with its columns about 40.
-MOST_MEMORY = 250  # MiB
-
-
-@contextmanager
-def service(folder: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """A service of the test's own, with its process."""
-    port = free_port()
-    variables = clean_environment() | DEFAULTS | {"OFFPOLICY_DATABASE_URL": f"sqlite:///{folder / 'service.db'}"}
-    with (folder / "service.log").open("wb") as log:
-        subprocess.run([*COMMAND, "db", "upgrade"], env=variables, stdout=log, stderr=log, check=True)
-        process = subprocess.Popen([*COMMAND, "serve", "--port", str(port)], env=variables, stdout=log, stderr=log)
-        try:
-            wait_until_ready(f"http://127.0.0.1:{port}", process)
-            yield port, process
-        finally:
-            stop(process)
+MOST_MEMORY = 250 << 20  # bytes
 
 
 def body(tokens: int, methods: list[dict[str, Any]], sequences: int = 100) -> bytes:
@@ -56,21 +35,15 @@ def post(port: int, path: str, content: bytes) -> tuple[int, bytes]:
         connection.close()
 
 
-def mebibytes(process: subprocess.Popen[bytes], name: str) -> float:
-    found = re.search(rf"{name}:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
-    assert found is not None
-    return int(found[1]) / 1024
-
-
 def test_a_hundred_masks_and_weights_of_a_large_body_take_little_memory(tmp_path: Path) -> None:
     rows = [{"name": f"t{place}", "method": "truncate", "upper": 1 + place / 50} for place in range(40)]
     rows += [{"name": f"m{place}", "method": "mask", "upper": 1 + place / 50} for place in range(60)]
-    with service(tmp_path) as (port, process):
-        assert post(port, "/v1/evaluate?detail=token", body(2000, rows))[0] == 200
-        before = mebibytes(process, "VmRSS")
-        status, answer = post(port, "/v1/evaluate?detail=token", body(130_000, rows))
+    with serving(tmp_path) as service:
+        assert post(service.port, "/v1/evaluate?detail=token", body(2000, rows))[0] == 200
+        before = service.at_rest()
+        status, answer = post(service.port, "/v1/evaluate?detail=token", body(130_000, rows))
         assert status == 200
-        assert mebibytes(process, "VmHWM") - before < MOST_MEMORY
+        assert service.peak() - before < MOST_MEMORY
     methods = json.loads(answer)["methods"]
     assert [len(row["keep_tokens"]) for row in methods] == [100] * 100
     assert sum("weights" in row for row in methods) == 40
@@ -79,13 +52,13 @@ def test_a_hundred_masks_and_weights_of_a_large_body_take_little_memory(tmp_path
 def test_a_long_evaluation_ends_with_503_when_the_service_is_stopped(tmp_path: Path) -> None:
     rows = [{"name": f"m{place}", "method": "m2po", "threshold": 1e-6 * (place + 1)} for place in range(400)]
     answers: list[tuple[int, bytes]] = []
-    with service(tmp_path) as (port, process):
+    with serving(tmp_path) as service:
         content = body(600_000, rows)
-        asking = threading.Thread(target=lambda: answers.append(post(port, "/v1/evaluate", content)))
+        asking = threading.Thread(target=lambda: answers.append(post(service.port, "/v1/evaluate", content)))
         asking.start()
         time.sleep(2.0)
-        os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(ENDS_WITHIN) == 0
+        service.process.terminate()
+        assert service.process.wait(ENDS_WITHIN) == 0
         asking.join()
     [(status, answer)] = answers
     assert status == 503 and json.loads(answer)["type"].endswith(":stopping")

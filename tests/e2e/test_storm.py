@@ -4,7 +4,6 @@ import http.client
 import json
 import random
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -15,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.fixtures.application import SAFETENSORS, good_frame
-from tests.fixtures.service import clean_environment, free_port, stop, wait_until_ready
+from tests.fixtures.application import SAFETENSORS, database, good_frame
+from tests.fixtures.service import served, wait_until_ready
 
 MONITORS = 96
 MEASURING = 0.05  # seconds a shard: all of them take almost five
@@ -79,20 +78,11 @@ def answer_to(connection: http.client.HTTPConnection) -> int:
 def slow_service(folder: Path, template: Path, measuring: float, queue_wait: float) -> Iterator[int]:
     """The port of a service over an empty database; it notes what it measures in `measured`."""
     shutil.copy(template, folder / "offpolicy.db")
-    port = free_port()
-    environment = clean_environment() | {
-        "OFFPOLICY_DATABASE_URL": f"sqlite:///{folder / 'offpolicy.db'}",
-        "OFFPOLICY_MAX_QUEUE_WAIT": str(queue_wait),
-    }
-    command = [sys.executable, str(SERVICE), str(port), str(measuring), str(folder / "measured")]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        try:
-            wait_until_ready(f"http://127.0.0.1:{port}", process)
-            yield port
-        finally:
-            stop(process)
-            print((folder / "log").read_text()[-4000:])
+    settings = {"OFFPOLICY_DATABASE_URL": database(folder), "OFFPOLICY_MAX_QUEUE_WAIT": str(queue_wait)}
+    command = [sys.executable, str(SERVICE), str(measuring), str(folder / "measured")]
+    with served(command, folder / "log", settings) as running:
+        wait_until_ready(running.url, running.process)
+        yield running.port
 
 
 def test_a_storm_of_retries_drains_and_the_next_one_is_served(tmp_path: Path, migrated_file: Path) -> None:

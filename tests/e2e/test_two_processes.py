@@ -3,17 +3,15 @@
 import os
 import re
 import signal
-import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.drifting import DRIFTED, HEALTHY, RUN, post
 from tests.fixtures.prometheus import wait_for
-from tests.fixtures.service import COMMAND, DEFAULTS, clean_environment, free_port, stop, wait_until_ready
+from tests.fixtures.service import Served, service
 from tests.notify.receiver import Receiver, receiving
 
 #: A leader that dies is followed at once, one that is only silent when its lease is over; both with some grace.
@@ -22,10 +20,8 @@ AFTER_DEATH, AFTER_SILENCE = 8.0, 16.0
 QUIET = 7.0
 
 
-@dataclass
-class Served:
-    url: str
-    process: "subprocess.Popen[bytes]"
+class Follower(Served):
+    """One of several services, any of which may lead."""
 
     def scrape(self) -> str:
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as answer:
@@ -45,23 +41,9 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, name: str, **variables: str) -> Iterator[Served]:
-    port = free_port()
-    url, log_file = f"http://127.0.0.1:{port}", folder / f"{name}.log"
-    environment = clean_environment() | DEFAULTS | variables
-    with log_file.open("wb") as log:
-        process = subprocess.Popen(
-            [*COMMAND, "serve", "--port", str(port)], env=environment, stdout=log, stderr=log, start_new_session=True
-        )
-        try:
-            wait_until_ready(url, process)
-            yield Served(url, process)
-        except BaseException:
-            print(log_file.read_text(errors="replace")[-6000:])
-            raise
-        finally:
-            process.send_signal(signal.SIGCONT)
-            stop(process)
+def following(folder: Path, name: str, **variables: str) -> Iterator[Follower]:
+    with service(folder, name=name, **variables) as running:
+        yield Follower(running.port, running.process, running.log)
 
 
 def told(receiver: Receiver) -> list[tuple[str, str]]:
@@ -73,7 +55,7 @@ def test_one_tells_and_shows_runs_and_another_takes_over(tmp_path: Path, postgre
     with ExitStack() as stack:
         receiver = stack.enter_context(receiving())
         setup = {"OFFPOLICY_DATABASE_URL": postgres_url, "OFFPOLICY_WEBHOOK_URL": receiver.url}
-        both = [stack.enter_context(served(tmp_path, name, **setup)) for name in ("first", "second")]
+        both = [stack.enter_context(following(tmp_path, name, **setup)) for name in ("first", "second")]
         leader, follower = both
         assert [service.leads() for service in both] == [True, False]
 

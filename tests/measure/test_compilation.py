@@ -18,7 +18,7 @@ from offpolicy_monitor.measure import library
 from offpolicy_monitor.measure.compilation import COMPILER, FIRST_TO_END, LOWEST_NICE, Compilation, kernels_for
 
 from tests.fixtures.kernels import outcome
-from tests.fixtures.service import COMMAND, STOPPED_WITHIN, clean_environment, free_port
+from tests.fixtures.service import COMMAND, STOPPED_WITHIN, served
 
 CPU = torch.device("cpu")
 WITHIN = 60.0  # seconds
@@ -153,18 +153,16 @@ def test_what_compiles_ends_with_a_process_that_is_killed(cache: Path) -> None:
 
 
 def test_a_service_that_is_told_to_end_while_it_compiles_ends_at_once_with_all_of_it(tmp_path: Path) -> None:
-    cache, log_file = tmp_path / "cache", tmp_path / "service.log"
+    cache = tmp_path / "cache"
     chosen = {"TORCH_COMPILE": "true", "DEVICE": "cpu", "DATABASE_URL": f"sqlite:///{tmp_path / 'service.db'}"}
-    environment = clean_environment() | {f"OFFPOLICY_{name}": value for name, value in chosen.items()}
-    command = [*COMMAND, "serve", "--port", str(free_port())]
-    with log_file.open("wb") as log:
-        service = subprocess.Popen(command, env=environment | {"XDG_CACHE_HOME": str(cache)}, stdout=log, stderr=log)
-        wait_for(lambda: compilers(cache) and b"is serving" in log_file.read_bytes())
+    settings = {f"OFFPOLICY_{name}": value for name, value in chosen.items()} | {"XDG_CACHE_HOME": str(cache)}
+    with served([*COMMAND, "serve", "--port"], tmp_path / "log", settings) as service:
+        wait_for(lambda: compilers(cache) and "is serving" in service.log.read_text())
         began = time.monotonic()
-        service.terminate()
-        assert service.wait(WITHIN) == 0, log_file.read_text()
+        service.process.terminate()
+        assert service.process.wait(WITHIN) == 0
     assert time.monotonic() - began < STOPPED_WITHIN
-    assert not compilers(cache) and "Traceback" not in log_file.read_text()
+    assert not compilers(cache) and "Traceback" not in service.log.read_text()
 
 
 def test_a_trainer_that_reduces_starts_no_compiler(cache: Path) -> None:

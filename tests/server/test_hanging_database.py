@@ -17,7 +17,7 @@ from sqlalchemy import URL, NullPool, create_engine, text
 
 from tests.fixtures.posters import Posters
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.service import COMMAND, DEFAULTS, clean_environment, free_port, stop, wait_until_ready
+from tests.fixtures.service import Served, service, wait_until_ready
 from tests.fixtures.swallowing import Proxy
 
 POST_WITHIN, READY_WITHIN, SCRAPE_WITHIN, END_WITHIN = 15.0, 2.0, 5.0, 20.0
@@ -26,37 +26,24 @@ GRACE = 1.0
 HANGS_FOR = 12.0
 
 
-@dataclass
-class Served:
+@dataclass(frozen=True)
+class Distant(Served):
     """A service over the proxy over the cluster."""
 
-    url: str
-    process: "subprocess.Popen[bytes]"
     proxy: Proxy
     cluster: Cluster
     database: str
 
 
 @pytest.fixture
-def served(tmp_path: Path, postgres_cluster: Cluster, postgres_url: str) -> Iterator[Served]:
-    proxy, port = Proxy(postgres_cluster.socket), free_port()
-    name = postgres_url.rpartition("/")[2].partition("?")[0]
+def served(tmp_path: Path, postgres_cluster: Cluster, postgres_url: str) -> Iterator[Distant]:
+    proxy, name = Proxy(postgres_cluster.socket), postgres_url.rpartition("/")[2].partition("?")[0]
     url = URL.create("postgresql+psycopg", "postgres", host="127.0.0.1", port=proxy.port, database=name)
-    variables = {"OFFPOLICY_DATABASE_URL": url.render_as_string(hide_password=False)}
-    environment = clean_environment() | DEFAULTS | variables
-    with (tmp_path / "service.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*COMMAND, "serve", "--port", str(port)], env=environment, stdout=log, stderr=log, start_new_session=True
-        )
-        try:
-            wait_until_ready(f"http://127.0.0.1:{port}", process)
-            yield Served(f"http://127.0.0.1:{port}", process, proxy, postgres_cluster, postgres_url)
-        except BaseException:
-            print((tmp_path / "service.log").read_text(errors="replace")[-8000:])
-            raise
-        finally:
-            stop(process)
-            proxy.close()
+    try:
+        with service(tmp_path, OFFPOLICY_DATABASE_URL=url.render_as_string(hide_password=False)) as running:
+            yield Distant(running.port, running.process, running.log, proxy, postgres_cluster, postgres_url)
+    finally:
+        proxy.close()
 
 
 def get(url: str, within: float) -> tuple[int, str]:
@@ -72,14 +59,14 @@ def get(url: str, within: float) -> tuple[int, str]:
 
 
 @contextmanager
-def locked(served: Served) -> Iterator[None]:
+def locked(served: Distant) -> Iterator[None]:
     """Another session holds the table of runs."""
     with create_engine(served.database, poolclass=NullPool).connect() as connection:
         connection.execute(text("LOCK TABLE runs"))
         yield
 
 
-HANGS: dict[str, Callable[[Served], AbstractContextManager[None]]] = {
+HANGS: dict[str, Callable[[Distant], AbstractContextManager[None]]] = {
     "all of the server stands still": lambda served: served.cluster.frozen(),
     "the network swallows everything": lambda served: served.proxy.swallowing(),
     "a table is locked": locked,
@@ -87,7 +74,7 @@ HANGS: dict[str, Callable[[Served], AbstractContextManager[None]]] = {
 
 
 @pytest.mark.parametrize("hang", HANGS)
-def test_everything_is_answered_in_time_while(hang: str, served: Served) -> None:
+def test_everything_is_answered_in_time_while(hang: str, served: Distant) -> None:
     posters = Posters(served.url)
     with posters.posting("p"):
         time.sleep(1.5)
@@ -123,7 +110,7 @@ def start_readers(url: str, count: int) -> "list[subprocess.Popen[bytes]]":
     return [subprocess.Popen(command) for _ in range(count)]
 
 
-def assert_stored_once(served: Served, posters: Posters) -> None:
+def assert_stored_once(served: Distant, posters: Posters) -> None:
     """What was acknowledged is there, once, and nothing else is."""
     with create_engine(served.database, poolclass=NullPool).connect() as connection:
         query = "SELECT runs.name, shards.step FROM shards JOIN runs ON runs.id = shards.run_id"
@@ -134,7 +121,7 @@ def assert_stored_once(served: Served, posters: Posters) -> None:
     assert set(stored) == posters.acknowledged
 
 
-def test_the_service_ends_when_told_though_its_database_stands_still(served: Served) -> None:
+def test_the_service_ends_when_told_though_its_database_stands_still(served: Distant) -> None:
     posters = Posters(served.url)
     with served.cluster.frozen(), posters.posting("p"):
         time.sleep(3.0)
