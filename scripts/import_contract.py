@@ -60,6 +60,6 @@ class OnlyContract(Contract):
         return ContractCheck(kept=not breaches, metadata={"breaches": breaches})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        """Print one line a breach."""
+        """Print one line per breach."""
         for module, imported in check.metadata["breaches"]:
             output.print_error(f"{module} imports {imported}")

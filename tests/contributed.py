@@ -61,9 +61,9 @@ def with_rewards(client: Client, sent: dict[str, Any]) -> dict[str, Any]:
     """Two steps of another run: one without rewards, one with two shards of them."""
     rewards = [None, [-1, 1, 0, -2, 1, 1], [-1, -1, -1, 1, 1, 1]]
     for number, of_shard in enumerate(rewards):
-        place = {"step": 2, "shard": number - 1, "shards": 2} if of_shard else {"step": 1}
+        shard = {"step": 2, "shard": number - 1, "shards": 2} if of_shard else {"step": 1}
         more = {"rewards": np.array(of_shard, np.float32)} if of_shard else {}
-        content = frame_bytes(place, {**sent, **more})
+        content = frame_bytes(shard, {**sent, **more})
         assert client.post("/v1/runs/b/batches", content=content, headers=SAFETENSORS).status_code == 200
     return {
         "lacking": client.get("/v1/runs/b/steps/1").json(),

@@ -20,7 +20,7 @@ QUANTILES = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 
 @dataclass(frozen=True)
 class Sequence:
-    """One sequence as sent: log-probs by name on the wire and a 0/1 mask, one entry a position; its advantage."""
+    """One sequence as sent: log-probs by name on the wire and a 0/1 mask, one entry per position; its advantage."""
 
     logprobs: dict[str, list[float]]
     mask: list[int]

@@ -32,7 +32,7 @@ class Verdict:
 
 @dataclass
 class Outcome:
-    """What a row does: figures of the contract, 0/1 a position, weights a position (None: no weight method)."""
+    """What a row does: figures of the contract, 0/1 and weights per position (None: no weight method)."""
 
     figures: dict[str, Any]
     keep: list[list[int]]

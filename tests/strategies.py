@@ -61,7 +61,7 @@ def random_sequences(
     random, made = np.random.default_rng(seed), []
     for length in lengths:
         base = -random.exponential(0.7, length)
-        moves = {name: noise * random.standard_normal(length) + drift * place for place, name in enumerate(names)}
+        moves = {name: noise * random.standard_normal(length) + drift * index for index, name in enumerate(names)}
         columns = {name: np.minimum(0, base + move).astype(np.float32).tolist() for name, move in moves.items()}
         made.append(Sequence(columns, [1] * length, float(np.float32(random.standard_normal()))))
     return made

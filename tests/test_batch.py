@@ -65,7 +65,7 @@ def test_as_many_tokens_as_sequences_are_told_apart() -> None:
         ({"lengths": int64(2, 0)}, "lengths has 2 entries for 1"),
         ({"columns": {"logprobs": float32(-1)}}, "logprobs has 1 entries"),
         ({"columns": {"rewards": float32(1, 2)}}, "rewards has 2 entries"),
-        ({"columns": {"logprobs": np.zeros((2, 1), F32)}}, "one entry a token"),
+        ({"columns": {"logprobs": np.zeros((2, 1), F32)}}, "one entry per token"),
         ({"columns": {"logprobs": int64(1, 2)}}, "floating dtype"),
         ({"columns": {"logprobs": float32(1, 2), "old_logprobs": np.zeros(2)}}, "share one floating dtype"),
         ({"positions": int64(0)}, "positions has 1 entries"),

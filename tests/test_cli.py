@@ -166,10 +166,10 @@ def test_serve_makes_the_database_and_says_where_everything_is_and_what_is_wrong
         serving.stdout.close()
     assert status == 0
     assert shown[0] == f"offpolicy-monitor {__version__} is serving\n"
-    places = dict(line.strip().split(maxsplit=1) for line in shown[1:2] + shown[3:4] + shown[5:])
-    assert places["page"].startswith("http://127.0.0.1:")
-    assert places["metrics"].endswith("/metrics")
-    assert places["database"].endswith("x.db")
+    addresses = dict(line.strip().split(maxsplit=1) for line in shown[1:2] + shown[3:4] + shown[5:])
+    assert addresses["page"].startswith("http://127.0.0.1:")
+    assert addresses["metrics"].endswith("/metrics")
+    assert addresses["database"].endswith("x.db")
     assert second.returncode == 3
     assert "another process" in second.stderr and "Traceback" not in second.stderr
 

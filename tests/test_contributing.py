@@ -1,6 +1,6 @@
 """The recipes of CONTRIBUTING.md work as written: a copy of the package in which they were followed answers.
 
-What each block adds goes into the file that its first line names, at the place that PLACES has for it; what stands
+What each block adds goes into the file that its first line names, before the text that MARKS has for it; what stands
 before `...` in it are imports. Nothing else is changed, so a recipe that forgets a file fails here.
 """
 
@@ -18,7 +18,7 @@ import pytest
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 #: File -> the text before which its block goes: at the end of a list, or before an entry of it; none of a new file.
-PLACES: Final = {
+MARKS: Final = {
     "methods/catalogue.py": "    )\n}  # fmt: skip\n",
     "summary/gap.py": '        "exact_fraction": sums["exact_tokens"] / count,\n',
     "summary/batch.py": '    ),\n    "what was sent",\n',
@@ -50,16 +50,16 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in ("migrations", "dashboards", "docs"):
         (root / folder).symlink_to(ROOT / folder)
     for name, block in blocks().items():
-        file, place = package / name, PLACES[name]
-        if not place:
+        file, mark = package / name, MARKS[name]
+        if not mark:
             assert not file.exists()
             file.write_text(block)
             continue
         imports, dots, rest = block.rpartition("...\n")
         text = file.read_text()
-        assert text.count(place) == 1, f"{name} has no single {place!r}"
+        assert text.count(mark) == 1, f"{name} has no single {mark!r}"
         assert text.count("\n\nfrom ") > 0 or not dots
-        text = text.replace(place, indent(rest, " " * DEPTHS.get(name, 4)) + place)
+        text = text.replace(mark, indent(rest, " " * DEPTHS.get(name, 4)) + mark)
         file.write_text(text.replace("\n\nfrom ", f"\n\n{imports}from ", 1))
     return root
 
@@ -77,7 +77,7 @@ def answers(followed: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 
 def test_the_recipes_name_the_files_that_they_change() -> None:
-    assert blocks().keys() == PLACES.keys()
+    assert blocks().keys() == MARKS.keys()
 
 
 def test_the_copy_is_what_answers(answers: dict[str, Any], followed: Path) -> None:

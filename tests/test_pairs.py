@@ -55,9 +55,9 @@ def test_a_line_that_fits_to_the_bit_leaves_a_little_all_the_same() -> None:
 
 def test_many_sets_of_pairs_at_once_give_each_its_own_line() -> None:
     rows = RNG.normal(size=(6, 10)) + np.arange(10.0)
-    places = np.arange(10) - 4.5
+    positions = np.arange(10) - 4.5
     apart = rows - rows.mean(1, keepdims=True)
-    many = Pairs(10, np.zeros(6), rows.mean(1), np.full(6, (places**2).sum()), apart @ places, (apart**2).sum(1))
-    expected = [np.polyfit(places, row, 1, cov=True) for row in rows]
+    many = Pairs(10, np.zeros(6), rows.mean(1), np.full(6, (positions**2).sum()), apart @ positions, (apart**2).sum(1))
+    expected = [np.polyfit(positions, row, 1, cov=True) for row in rows]
     np.testing.assert_allclose(many.slope, [line[0] for line, _ in expected])
     np.testing.assert_allclose(many.slope_error, [math.sqrt(covariance[0, 0]) for _, covariance in expected])

@@ -53,9 +53,9 @@ def test_a_section_means_confirms_tries_and_says_when_to_ignore_in_this_order(na
     text = ALERT_SECTIONS[name]
     found = [list(re.finditer(f"^{part}", text, re.M)) for part in PARTS]
     assert [len(matches) for matches in found] == [1, 1, 1, 1]
-    places = [matches[0].start() for matches in found]
-    assert places == sorted(places)
-    assert places[1] < text.index("```promql\n") < places[2], "PromQL belongs to what confirms"
+    positions = [matches[0].start() for matches in found]
+    assert positions == sorted(positions)
+    assert positions[1] < text.index("```promql\n") < positions[2], "PromQL belongs to what confirms"
 
 
 def test_no_sentence_of_a_section_stands_in_another() -> None:
@@ -110,7 +110,7 @@ def test_families_that_are_queried_exist() -> None:
 
 
 def test_queries_parse(tmp_path: Path) -> None:
-    rules = "".join(f"  - record: runbook:query{place}\n    expr: {query!r}\n" for place, query in enumerate(queries()))
+    rules = "".join(f"  - record: runbook:query{index}\n    expr: {query!r}\n" for index, query in enumerate(queries()))
     (tmp_path / "rules.yaml").write_text(f"groups:\n- name: runbook\n  rules:\n{rules}")
     check = [str(require_tool("promtool")), "check", "rules", str(tmp_path / "rules.yaml")]
     answer = subprocess.run(check, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The fleet: every run at a glance, the worst first. One series or one row a run."""
+"""The fleet: every run at a glance, the worst first. One series or one row per run."""
 
 from offpolicy_monitor.alerts import RULES
 
@@ -66,8 +66,9 @@ GLANCE = (
     ),
     Question(
         5, "Which run needs me first?",
-        "One row a run, those with the most critical alerts first. k3 is the KL estimate in nats a token; ESS is the "
-        "share of tokens that the ratios leave effective, 1 is best; lag is in policy versions. Follow the run's name.",
+        "One row per run, those with the most critical alerts first. k3 is the KL estimate in nats per token; ESS is "
+        "the share of tokens that the ratios leave effective, 1 is best; lag is in policy versions. Follow the run's "
+        "name.",
         (
             Query(active_of("critical"), "critical"),
             Query(active_of("warning"), "warnings"),
@@ -99,13 +100,13 @@ GLANCE = (
 DRIFT = (
     compared(
         21, "In which run do engine and trainer disagree most?",
-        "k3 of the mismatch, in nats a token: the same weights, two programs. It should be flat; a run that rises "
+        "k3 of the mismatch, in nats per token: the same weights, two programs. It should be flat; a run that rises "
         "against its own beginning is about to break.",
         of_run("kl_nats", 'gap="mismatch",estimator="k3"', "run"), "MismatchKL", log=True, width=12,
     ),
     compared(
         22, "Which run's data is furthest off-policy?",
-        "|mean log-ratio| between the policy that sampled and the one that trains. Fewer gradient steps a batch, or "
+        "|mean log-ratio| between the policy that sampled and the one that trains. Fewer gradient steps per batch, or "
         "less lag, bring it down.",
         off_by("total", "run"), "TotalOffPolicy", width=12, minimum=0,
     ),
@@ -131,7 +132,7 @@ PACE = (
         (Query(of_run("step_seconds_median", by="run"), "{{run}}"),), unit="s", width=12, minimum=0,
     ),
     Question(
-        42, "How many tokens a second does each run post?",
+        42, "How many tokens per second does each run post?",
         "Tokens under the mask, over the window chosen above. Choose one longer than a step.",
         (Query(f"sum by (run) (rate(offpolicy_tokens_total{{{RUN}}}[$window]))", "{{run}}"),), width=12, minimum=0,
     ),

@@ -1,6 +1,6 @@
-"""From a board to a dashboard of the SDK: variables, annotations, links, sections, and a place for every panel.
+"""From a board to a dashboard of the SDK: variables, annotations, links, sections, and a position for every panel.
 
-Ids and places are set here and nowhere guessed, so that a panel that moves keeps its address.
+Ids and positions are set here and nowhere guessed, so that a panel that moves keeps its address.
 """
 
 import json
@@ -118,7 +118,7 @@ def _section(section: Section, y: int) -> tuple[list[dashboard.Panel | dashboard
     for question in section.questions:
         if x + question.width > COLUMNS:
             x, y, line = 0, y + line, 0
-        place = dashboard.GridPos(h=question.height, w=question.width, x=x, y=y)
-        placed.append(panel(question).grid_pos(place).build())
+        position = dashboard.GridPos(h=question.height, w=question.width, x=x, y=y)
+        placed.append(panel(question).grid_pos(position).build())
         x, line = x + question.width, max(line, question.height)
     return placed, y + line

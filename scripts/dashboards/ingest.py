@@ -100,13 +100,13 @@ SPEED = (
 
 LOAD = (
     Question(
-        41, "How many bytes a second arrive?", "Bodies as received, by encoding. zstd halves what log-probs weigh.",
+        41, "How many bytes per second arrive?", "Bodies as received, by encoding. zstd halves what log-probs weigh.",
         (Query(f"sum by (encoding) (rate(offpolicy_ingest_bytes_total{{{JOB}}}[$window]))", "{{encoding}}"),),
         unit="Bps", stacked=True, minimum=0,
     ),
     Question(
-        42, "How many tokens a second are measured?", "Tokens under the mask of all runs, over the window.",
-        (Query(f"sum(rate(offpolicy_tokens_total{{{JOB}}}[$window]))", "tokens a second"),), minimum=0,
+        42, "How many tokens per second are measured?", "Tokens under the mask of all runs, over the window.",
+        (Query(f"sum(rate(offpolicy_tokens_total{{{JOB}}}[$window]))", "tokens per second"),), minimum=0,
     ),
     Question(
         43, "How many shards are stored, and how many came twice?",

@@ -24,7 +24,7 @@ NOW = (
     ),
     Question(
         2, "What does each method cost?",
-        "One row a method: shares of tokens, of sequences and of |advantage| that it would drop, and the effective "
+        "One row per method: shares of tokens, of sequences and of |advantage| that it would drop, and the effective "
         "sample size of its weights. A good mask drops little and leaves a high ESS.",
         (
             Query(of_run("masked_ratio", f'{CHOSEN},unit="token"', "method"), "tokens", "percentunit"),

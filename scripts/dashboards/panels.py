@@ -25,7 +25,7 @@ SEVERITIES = {"warning": "orange", "critical": "red"}
 
 
 def panel(question: Question) -> Any:
-    """The builder of the question's panel, without a place on the grid."""
+    """The builder of the question's panel, without a position on the grid."""
     builder = KINDS[question.kind](question)
     builder.id(question.id).title(question.title).description(question.description).datasource(SOURCE)
     builder.unit(question.unit).links(links(question)).targets(targets(question))

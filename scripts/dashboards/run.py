@@ -76,8 +76,9 @@ ARRIVAL = (
         alert="IncompleteStep", minimum=0, maximum=1,
     ),
     Question(
-        92, "How many tokens a second arrive?", "Tokens under the mask over the window. Choose one longer than a step.",
-        (Query(f"sum(rate(offpolicy_tokens_total{{{RUN}}}[$window]))", "tokens a second"),), minimum=0,
+        92, "How many tokens per second arrive?",
+        "Tokens under the mask over the window. Choose one longer than a step.",
+        (Query(f"sum(rate(offpolicy_tokens_total{{{RUN}}}[$window]))", "tokens per second"),), minimum=0,
     ),
     Question(
         93, "How many tokens look wrong?",

@@ -20,9 +20,9 @@ def mismatch(name: str, legend: str) -> Query:
 AGREEMENT = (
     Question(
         21, "How far are the policies apart?",
-        "k3 in nats a token. Mismatch: engine against trainer at the same weights. Staleness: the weights have moved. "
-        "Total: both. Lines belong to the mismatch. A mismatch that rises is a bug or a precision that no longer "
-        "suffices; staleness is yours to choose.",
+        "k3 in nats per token. Mismatch: engine against trainer at the same weights. Staleness: the weights have "
+        "moved. Total: both. Lines belong to the mismatch. A mismatch that rises is a bug or a precision that no "
+        "longer suffices; staleness is yours to choose.",
         (Query(of_run("kl_nats", 'estimator="k3"', "gap"), GAP),), log=True, width=12, alert="MismatchKL", drawn=True,
     ),
     Question(

@@ -25,7 +25,7 @@ This page is generated from `service/offpolicy_monitor/figures` by `make docs`.
 
 
 def figures_page() -> str:
-    """One row a figure."""
+    """One row per figure."""
     rows = ((f"`{one.path}`", one.unit, one.meaning, _gauge(one), _narrow(one), one.since) for one in FIGURES)
     return HEAD + table(("figure", "unit", "meaning", "gauge", "kept narrow", "since"), rows)
 

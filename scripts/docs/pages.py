@@ -67,7 +67,7 @@ def settings_table() -> str:
 
 
 def methods_table() -> str:
-    """One row a method."""
+    """One row per method."""
     rows = [(f"`{method.name}`", method.gap, method.text, method.papers) for method in METHODS.values()]
     return table(("method", "default gap", "rule", "paper or framework"), rows)
 
@@ -82,7 +82,7 @@ def presets_table() -> str:
 
 
 def rules_table() -> str:
-    """One row a rule: those on steps, then those on the wall clock."""
+    """One row per rule: those on steps, then those on the wall clock."""
     rows = [
         (f"`{rule.name}`", rule.summary, rule.expression, _levels(rule), _steps(rule), rule.source) for rule in RULES
     ]

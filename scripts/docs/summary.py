@@ -28,7 +28,7 @@ This page is generated from the modules that declare the tables (`service/offpol
 
 
 def summary_page() -> str:
-    """One row a row of a table."""
+    """One row per row of a table."""
     rows = [line for declared in LAYOUT.tables for line in _lines(declared)]
     return HEAD + table(("table", "row", "holds", "shape", "merges by", "since", "needs"), rows)
 

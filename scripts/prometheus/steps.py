@@ -1,4 +1,4 @@
-"""The rules on training steps as Prometheus alerts: one a rule and severity, rendered from RULES.
+"""The rules on training steps as Prometheus alerts: one per rule and severity, rendered from RULES.
 
 The service counts breaching steps and says whether they are enough, so thresholds, steps, profiles and overrides are
 not known here. What is not breached has no `active`, so the count says when what was seen of it last is over.

@@ -37,7 +37,7 @@ class RaggedBatch:
 
     offsets    [S+1] int64, non-decreasing, from 0 to T: sequence i owns tokens offsets[i]:offsets[i+1]
     columns    name on the wire -> [T] or [S] or [T, ...]; log-probs are float32 or float64 and all of one dtype
-    a_token    the columns that have one entry a token; the others have one a sequence (T may equal S)
+    a_token    the columns that have one entry per token; the others have one per sequence (T may equal S)
     lengths    [S] int64: positions of each sequence as sent
     positions  [T] int64 into the P positions, or None where every position is a token
     """
@@ -63,7 +63,7 @@ class RaggedBatch:
             raise ValueError(f"positions has {len(self.positions)} entries for {tokens} tokens")
         present = [self.columns[name] for name in LOGPROBS if name in self.columns]
         if any(column.shape != (tokens,) for column in present):
-            raise ValueError("a log-prob column does not have one entry a token")
+            raise ValueError("a log-prob column does not have one entry per token")
         if len({column.dtype for column in present}) > 1 or any(c.dtype.kind != "f" for c in present):
             raise ValueError("log-prob columns must share one floating dtype")
 

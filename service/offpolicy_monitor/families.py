@@ -93,9 +93,9 @@ def _seconds(name: str, help: str, labels: str = "") -> Family:
     return Family(name, "histogram", help, tuple(labels.split()), bounds=SECONDS)
 
 
-def _perplexity(policy: str, *places: str) -> tuple[Source, ...]:
+def _perplexity(policy: str, *paths: str) -> tuple[Source, ...]:
     """A policy is the numerator of one gap and the denominator of another; either figure is its perplexity."""
-    return tuple(Source(f"gaps.{place}", {"policy": policy}) for place in places)
+    return tuple(Source(f"gaps.{path}", {"policy": policy}) for path in paths)
 
 
 _DECADES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)

@@ -9,7 +9,7 @@ from pathlib import Path
 from offpolicy_monitor.errors import ConfigurationError
 
 PACKAGE = Path(__file__).resolve().parent
-PLACES = (PACKAGE / "_resources", PACKAGE.parents[1])
+ROOTS = (PACKAGE / "_resources", PACKAGE.parents[1])
 
 
 def path(name: str) -> Path:
@@ -17,7 +17,7 @@ def path(name: str) -> Path:
 
     Raises ConfigurationError where neither the wheel nor the checkout holds it.
     """
-    for place in PLACES:
-        if (place / name).exists():
-            return place / name
+    for root in ROOTS:
+        if (root / name).exists():
+            return root / name
     raise ConfigurationError(f"{name} is missing from this installation; reinstall offpolicy-monitor")

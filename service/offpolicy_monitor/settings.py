@@ -159,12 +159,12 @@ class Settings(BaseSettings):
     histogram_buckets: Literal["thresholds", "full"] = Field(
         "thresholds",
         description="Buckets of a run's classic histograms: at default thresholds of methods and what dashboards use, "
-        "48 series a run; full adds 1-2-5 steps of every decade, 297 series.",
+        "48 series per run; full adds 1-2-5 steps of every decade, 297 series.",
     )
     alert_gauges: Literal["breached", "all"] = Field(
         "breached",
         description="Alerts whose value, threshold and active are in /metrics: those pending, active or with terms of "
-        "the run's own, the worst of them first up to 120 series a run; all adds the quiet ones, up to 196.",
+        "the run's own, the worst of them first up to 120 series per run; all adds the quiet ones, up to 196.",
     )
 
     public_url: str = Field(

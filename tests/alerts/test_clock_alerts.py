@@ -15,7 +15,7 @@ def runs(family: str, values: Mapping[str, str]) -> dict[str, str]:
 
 
 def test_a_silent_run_fires_after_its_own_steps_and_ends_with_its_next_batch(tmp_path: Path) -> None:
-    """Wait for 3 and 10 median steps, at least 600 s, then 5 minutes; a run of unknown steps is given 1800 s a step."""
+    """Wait for 3 and 10 median steps, at least 600 s, then 5 minutes; a run of unknown steps gets 1800 s per step."""
     series = (
         runs("last_batch_timestamp_seconds", {
             "fast": "0x20 1260+60x320", "slow": "0x320", "one step": "0x320", "healthy": "0+60x320",

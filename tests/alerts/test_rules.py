@@ -74,7 +74,7 @@ BREACHES: dict[str, dict[str, float]] = {
 
 
 def history(rows: Sequence[dict[str, float]]) -> History:
-    return History.of([(10 + place, row) for place, row in enumerate(rows)], paths_of(RULES))
+    return History.of([(10 + index, row) for index, row in enumerate(rows)], paths_of(RULES))
 
 
 def states(name: str, rows: Sequence[dict[str, float]], terms: Terms = TERMS) -> dict[str, RuleState]:
@@ -146,7 +146,7 @@ def test_under_the_bitwise_profile_any_mismatch_is_one() -> None:
 def test_slow_drift_fires_against_the_runs_own_beginning_and_never_before_its_baseline() -> None:
     growing = [HEALTHY | {"gaps.mismatch.k3": 1e-4 * 1.05**step} for step in range(120)]
     states = [state("MismatchDrift", growing[:count]) for count in range(1, 121)]
-    first = next(place for place, found in enumerate(states) if found.state == "active")
+    first = next(index for index, found in enumerate(states) if found.state == "active")
     assert all(found.state == "quiet" for found in states[:26])
     assert states[first].severity == "warning" and states[-1].severity == "critical"
     value = states[first].value

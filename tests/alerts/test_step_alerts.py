@@ -12,7 +12,7 @@ PAGE = {"runbook_url": "http://127.0.0.1:8900/runbook#MismatchKL", "page_url": "
 
 
 def ramp(steps: int) -> str:
-    """Breaching steps as they grow by one a minute from 0 to `steps`."""
+    """Breaching steps as they grow by one per minute from 0 to `steps`."""
     return " ".join(map(str, range(steps + 1)))
 
 

@@ -81,7 +81,7 @@ class Times:
 
 
 def train(monitor: Monitor | None, arrays: Mapping[str, Any], steps: int, compute: float, kept_bytes: int) -> Times:
-    """A loop of `steps` that waits `compute` seconds a step, as for its device; without a monitor it copies instead."""
+    """A loop of `steps` that waits `compute` seconds per step, as for its device; with no monitor it copies."""
     times, kept = Times(), deque[list[Any]](maxlen=max(kept_bytes // nbytes(dict(arrays)), 1))
     for step in range(steps):
         began = time.perf_counter()

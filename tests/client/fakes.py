@@ -54,13 +54,13 @@ def endless(piece: bytes, pause: float) -> Iterator[tuple[str, list[int]]]:
     ended = threading.Event()
     sent: list[int] = []
 
-    def answer(connection: socket.socket, place: int) -> None:
+    def answer(connection: socket.socket, index: int) -> None:
         with connection, suppress(OSError):
             connection.recv(1 << 20)
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")
             while not ended.wait(pause):
                 connection.sendall(piece)
-                sent[place] += len(piece)
+                sent[index] += len(piece)
 
     def accept() -> None:
         with suppress(OSError):

@@ -19,12 +19,12 @@ class FakeTorch:
     def cuda(self) -> "FakeTorch":
         return self
 
-    def current_stream(self, place: Any) -> str:
-        return f"trainer@{place.index}"
+    def current_stream(self, device: Any) -> str:
+        return f"trainer@{device.index}"
 
-    def Stream(self, place: Any) -> "FakeStream":
-        self.said.append(f"new stream@{place.index}")
-        return FakeStream(self, place.index)
+    def Stream(self, device: Any) -> "FakeStream":
+        self.said.append(f"new stream@{device.index}")
+        return FakeStream(self, device.index)
 
     def stream(self, stream: "FakeStream") -> "FakeStream":
         return stream
@@ -35,7 +35,7 @@ class FakeTorch:
 
     def empty(self, shape: tuple[int, ...], dtype: str, pin_memory: bool) -> "FakeTensor":
         assert pin_memory
-        return FakeTensor(self, [0] * shape[0], Place("cpu", 0), dtype, "pinned")
+        return FakeTensor(self, [0] * shape[0], Device("cpu", 0), dtype, "pinned")
 
     def cat(self, parts: list["FakeTensor"]) -> "FakeTensor":
         self.said.append("cat")
@@ -45,7 +45,7 @@ class FakeTorch:
 
 
 @dataclass(frozen=True)
-class Place:
+class Device:
     type: str
     index: int
 
@@ -80,7 +80,7 @@ class FakeEvent:
 class FakeTensor:
     torch: FakeTorch
     data: list[int]
-    device: Place
+    device: Device
     dtype: str = "float32"
     name: str = "given"
 
@@ -106,7 +106,7 @@ class FakeTensor:
 
     def cpu(self) -> "FakeTensor":
         self.torch.said.append("cpu")
-        return FakeTensor(self.torch, self.data, Place("cpu", 0))
+        return FakeTensor(self.torch, self.data, Device("cpu", 0))
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def torch() -> FakeTorch:
 
 
 def test_a_clone_on_the_trainers_stream_crosses_to_pinned_memory_on_ours(torch: FakeTorch) -> None:
-    given = FakeTensor(torch, [1, 2], Place("cuda", 0))
+    given = FakeTensor(torch, [1, 2], Device("cuda", 0))
     hosts, wait = device.copies({"logprobs": [given]}, torch)
     assert torch.said == [
         "clone", "new stream@0", "ours waits for trainer@0", "on ours", "copy", "recorded", "event", "off ours",
@@ -128,7 +128,7 @@ def test_a_clone_on_the_trainers_stream_crosses_to_pinned_memory_on_ours(torch: 
 
 
 def test_rows_are_joined_on_the_device_and_the_stream_is_made_once(torch: FakeTorch) -> None:
-    rows = [FakeTensor(torch, [1, 2], Place("cuda", 1)), FakeTensor(torch, [3], Place("cuda", 1))]
+    rows = [FakeTensor(torch, [1, 2], Device("cuda", 1)), FakeTensor(torch, [3], Device("cuda", 1))]
     for _ in range(2):
         hosts, _ = device.copies({"logprobs": rows}, torch)
         assert hosts["logprobs"].data == [1, 2, 3]
@@ -136,7 +136,7 @@ def test_rows_are_joined_on_the_device_and_the_stream_is_made_once(torch: FakeTo
 
 
 def test_each_device_has_a_stream_and_an_event_of_its_own(torch: FakeTorch) -> None:
-    tensors = {f"array{index}": [FakeTensor(torch, [index], Place("cuda", index))] for index in range(2)}
+    tensors = {f"array{index}": [FakeTensor(torch, [index], Device("cuda", index))] for index in range(2)}
     hosts, wait = device.copies(tensors, torch)
     assert {name: host.data for name, host in hosts.items()} == {"array0": [0], "array1": [1]}
     wait()
@@ -144,6 +144,6 @@ def test_each_device_has_a_stream_and_an_event_of_its_own(torch: FakeTorch) -> N
 
 
 def test_a_device_without_streams_is_copied_from_at_once(torch: FakeTorch) -> None:
-    hosts, wait = device.copies({"logprobs": [FakeTensor(torch, [5], Place("mps", 0))]}, torch)
+    hosts, wait = device.copies({"logprobs": [FakeTensor(torch, [5], Device("mps", 0))]}, torch)
     wait()
     assert torch.said == ["clone", "cpu"] and hosts["logprobs"].data == [5]

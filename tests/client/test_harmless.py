@@ -11,7 +11,7 @@ from tests.client.conditions import CONDITIONS, train
 from tests.client.fakes import black_hole
 
 STEPS = 24
-COMPUTE = 0.005  # seconds a step
+COMPUTE = 0.005  # seconds per step
 # What `log` may take beside 1.2 times a copy: a call's fixed cost in Python, and being scheduled on a busy machine.
 ALLOWANCE = 0.002
 QUEUE = 64 << 20

@@ -37,7 +37,7 @@ def rows(array: Any) -> list[Any]:
 
 
 def per_token(change: Any) -> dict[str, Any]:
-    """The batch with `change` applied to each array that has an entry a token."""
+    """The batch with `change` applied to each array that has an entry per token."""
     return {name: array if name == "advantages" else change(array) for name, array in batch().items()}
 
 

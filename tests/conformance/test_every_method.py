@@ -1,4 +1,4 @@
-"""Every method on every gap at every level with every option runs in both places, and does there what the oracle says.
+"""Every method on every gap at every level with every option is evaluated, and stored, as the oracle says.
 
 The rows are made from the catalogue, so that a new method without thresholds here fails. The batch has all there can
 be: an empty sequence, one outside the mask, holes, a NaN, advantages of every sign.

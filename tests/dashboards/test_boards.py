@@ -37,12 +37,12 @@ def test_there_is_a_dashboard_for_the_fleet_a_run_the_masks_and_the_service() ->
 def test_ids_and_titles_are_unique_and_panels_do_not_overlap(board: dict[str, Any]) -> None:
     for field in ("id", "title"):
         assert [value for value, times in Counter(p[field] for p in board["panels"]).items() if times > 1] == []
-    places = [panel["gridPos"] for panel in board["panels"]]
+    positions = [panel["gridPos"] for panel in board["panels"]]
     cells = [
         (x, y)
-        for place in places
-        for x in range(place["x"], place["x"] + place["w"])
-        for y in range(place["y"], place["y"] + place["h"])
+        for position in positions
+        for x in range(position["x"], position["x"] + position["w"])
+        for y in range(position["y"], position["y"] + position["h"])
     ]
     assert len(cells) == len(set(cells))
     assert max(x for x, _ in cells) < 24

@@ -28,7 +28,7 @@ WITHIN = 15.0  # seconds; rates need two scrapes, and recorded series an evaluat
 class Asked:
     """A query of a dashboard, where it stands and how Grafana runs it."""
 
-    place: str
+    where: str
     expression: str
     instant: bool = False
 
@@ -42,8 +42,8 @@ def queries() -> Iterator[Asked]:
     for board in map(read, FILES):
         for panel in panels(board):
             for target in panel["targets"]:
-                place = f"{board['uid']}: {panel['title']} {target['refId']}"
-                yield Asked(place, target["expr"], bool(target.get("instant")))
+                where = f"{board['uid']}: {panel['title']} {target['refId']}"
+                yield Asked(where, target["expr"], bool(target.get("instant")))
         for annotation in board["annotations"]["list"]:
             yield Asked(f"{board['uid']}: annotation {annotation['name']}", annotation["expr"])
 
@@ -115,7 +115,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
             yield Scraped(url, prometheus, time.monotonic() + WITHIN)
 
 
-@pytest.mark.parametrize("asked", list(queries()), ids=lambda asked: asked.place)
+@pytest.mark.parametrize("asked", list(queries()), ids=lambda asked: asked.where)
 def test_a_query_returns_figures(scraped: Scraped, asked: Asked) -> None:
     expression = substituted(asked.expression)
     run = instant if asked.instant else over_a_minute
@@ -124,12 +124,12 @@ def test_a_query_returns_figures(scraped: Scraped, asked: Asked) -> None:
         time.sleep(0.5)
 
 
-@pytest.mark.parametrize(("place", "query"), list(variables()))
-def test_a_variable_has_values(scraped: Scraped, place: str, query: str) -> None:
+@pytest.mark.parametrize(("where", "query"), list(variables()))
+def test_a_variable_has_values(scraped: Scraped, where: str, query: str) -> None:
     found = re.fullmatch(r"label_values\((.+), (\w+)\)", query)
-    assert found, f"{place} is no label_values"
+    assert found, f"{where} is no label_values"
     values = ask(scraped.prometheus, f"label/{found[2]}/values", **{"match[]": substituted(found[1])})
-    assert values, place
+    assert values, where
     assert found[2] not in VALUES or found[2] == "method" or values == [VALUES[found[2]]]
 
 

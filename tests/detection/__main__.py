@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put the tables into docs/detection.md")
     args = parser.parse_args()
     first, onset = (0, 0) if args.training else (HEALTHY_SEEDS, SCENARIO_SEEDS)
-    # A seed's jobs stand together: its healthy steps before the onset are measured once a process.
+    # A seed's jobs stand together: its healthy steps before the onset are measured once per process.
     plays = [(name, s, onset + n) for n, name, s in product(range(args.seeds), args.scenarios, STRENGTHS)]
     seen = work("scenarios", see, plays, args.processes)
     runs = list(range(first, first - (-args.healthy_steps // STEPS)))

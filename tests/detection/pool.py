@@ -2,7 +2,7 @@
 
 The logits are those of tests.diagnosis.model. For noise s w_i z_i on logit i the sampled token's log-ratio is, to
 second order, normal with variance s^2 A about -s^2 B / 2, where A = w_c^2 (1 - p_c)^2 + sum_(i != c) p_i^2 w_i^2 and
-B = sum p_i (1 - p_i) w_i^2: the mean ratio is 1 up to s^4. So a healthy step needs one normal number a token and no
+B = sum p_i (1 - p_i) w_i^2: the mean ratio is 1 up to s^4. So a healthy step needs one normal number per token and no
 logits, and measuring it, some 10 ms, is all it costs. Faults are planted in the logits of the same tokens.
 """
 
@@ -44,7 +44,7 @@ class Pool:
 
 @cache
 def pool(sharper: float = 1.0) -> Pool:
-    """The pool whose logits are `sharper` times as far apart: 1 has some 0.4 nats a token."""
+    """The pool whose logits are `sharper` times as far apart: 1 has some 0.4 nats per token."""
     source = np.random.default_rng([7, round(100 * sharper)])
     logits = logits_of(sharper * sharpness_of(TOKENS, source), source)
     log_p = normalised(logits)

@@ -60,7 +60,7 @@ def _slowest(steps: Iterable[int | None]) -> str:
 
 
 def false_alarm_table(counted: Counted) -> Iterator[str]:
-    """One row a severity of a rule that had any, and one for those that had none."""
+    """One row per severity of a rule that had any, and one for those that had none."""
     yield f"{counted.steps:,} healthy steps in {counted.runs} runs."
     yield ""
     yield "| rule | severity | episodes | per 1,000 steps | runs with one |"

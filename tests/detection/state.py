@@ -10,7 +10,7 @@ from tests.diagnosis.model import Array
 
 @dataclass(frozen=True)
 class Run:
-    """What stays the same: sequences a step, shards, whether they are labelled engines, and the noise of the profile.
+    """What stays the same: sequences per step, shards, whether they are labelled engines, and the noise of the profile.
 
     uneven: factor of the noise on 12 % of the tokens, as where a router flips; diverse: sequences differ by a factor of
     this many e; broad: the lengths' log-normal deviation; method: the preset in use; routed: expert ids are sent.

@@ -15,7 +15,7 @@ LAYERS: Final = 4
 
 
 def make_step(run: Run, state: State, version: int, source: np.random.Generator) -> list[Part]:
-    """The messages of the last gradient step of a training step, one a shard."""
+    """The messages of the last gradient step of a training step, one per shard."""
     tokens = sampled(run, state, source)
     mu = _coarse(tokens.log_mu)
     old = mu if state.copied else _coarse(mu + tokens.gap if state.scale else mu)

@@ -76,8 +76,8 @@ def stale_weights(case: Case, part: slice, engine: Array, trainer: Array) -> Log
 
 def first_token(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
     """Different prompts: logits of the first token differ, and half as much with each token after it."""
-    place = np.arange(part.start, min(part.stop, len(case.text.owners)))
-    after = place - case.text.first[case.text.owners[part]]
+    index = np.arange(part.start, min(part.stop, len(case.text.owners)))
+    after = index - case.text.first[case.text.owners[part]]
     drift = (case.size * 0.5**after).astype(np.float32)
     return engine, trainer + drift[:, None] * case.source.standard_normal(trainer.shape, np.float32)
 

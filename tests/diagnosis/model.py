@@ -1,7 +1,7 @@
 """Healthy batches: log-probs of a categorical model, sampled by one side and recomputed by the other with noise.
 
 Per token there are logits over a small vocabulary whose sharpness varies along a sequence: three tokens of four are all
-but certain and some are far below, as in reasoning text (0.4 nats a token). Log-probs are logit minus log-sum-exp in
+but certain and some are far below, as in reasoning text (0.4 nats per token). Log-probs are logit minus log-sum-exp in
 float32 at logits of some 20, as kernels do it, so that near 0 they have that coarseness. It knows no fault.
 """
 
@@ -54,7 +54,7 @@ class Text:
 
 
 def text(tokens: int, kind: str, source: np.random.Generator) -> Text:
-    """About 400 tokens a sequence; with lag, with advantages, of several replicas, by the toss of a coin each."""
+    """About 400 tokens per sequence; with lag, with advantages, of several replicas, by the toss of a coin each."""
     lengths = _lengths(tokens, source)
     sequences, owners = len(lengths), np.repeat(np.arange(len(lengths)), lengths)
     least, most = NOISE[kind]

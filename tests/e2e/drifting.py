@@ -16,7 +16,7 @@ def post(url: str, step: int, spread: float) -> dict[str, Any]:
     source = random.Random(step)
     sampling = [source.uniform(-7.0, -4.0) for _ in range(TOKENS)]
     centre = -math.log(math.cosh(spread))
-    trained = [value + centre + (spread if place % 2 else -spread) for place, value in enumerate(sampling)]
+    trained = [value + centre + (spread if index % 2 else -spread) for index, value in enumerate(sampling)]
     body = {
         "step": step,
         "lengths": [TOKENS // SEQUENCES] * SEQUENCES,

@@ -36,8 +36,8 @@ def post(port: int, path: str, content: bytes) -> tuple[int, bytes]:
 
 
 def test_a_hundred_masks_and_weights_of_a_large_body_take_little_memory(tmp_path: Path) -> None:
-    rows = [{"name": f"t{place}", "method": "truncate", "upper": 1 + place / 50} for place in range(40)]
-    rows += [{"name": f"m{place}", "method": "mask", "upper": 1 + place / 50} for place in range(60)]
+    rows = [{"name": f"t{index}", "method": "truncate", "upper": 1 + index / 50} for index in range(40)]
+    rows += [{"name": f"m{index}", "method": "mask", "upper": 1 + index / 50} for index in range(60)]
     with serving(tmp_path) as service:
         assert post(service.port, "/v1/evaluate?detail=token", body(2000, rows))[0] == 200
         before = service.at_rest()
@@ -50,7 +50,7 @@ def test_a_hundred_masks_and_weights_of_a_large_body_take_little_memory(tmp_path
 
 
 def test_a_long_evaluation_ends_with_503_when_the_service_is_stopped(tmp_path: Path) -> None:
-    rows = [{"name": f"m{place}", "method": "m2po", "threshold": 1e-6 * (place + 1)} for place in range(400)]
+    rows = [{"name": f"m{index}", "method": "m2po", "threshold": 1e-6 * (index + 1)} for index in range(400)]
     answers: list[tuple[int, bytes]] = []
     with serving(tmp_path) as service:
         content = body(600_000, rows)

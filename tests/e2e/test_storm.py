@@ -18,7 +18,7 @@ from tests.fixtures.application import SAFETENSORS, database, good_frame
 from tests.fixtures.service import served, wait_until_ready
 
 MONITORS = 96
-MEASURING = 0.05  # seconds a shard: all of them take almost five
+MEASURING = 0.05  # seconds per shard: all of them take almost five
 TIMEOUT = 2.0  # seconds that a monitor waits, and never more: a third of the shards
 QUEUE_WAIT = 0.8  # seconds
 DRAINED_WITHIN = 30.0  # seconds

@@ -22,13 +22,13 @@ def counted(values: Any) -> bins.Counts:
 
 def unpacked(side: native.Side) -> dict[int, int]:
     """Bucket's index -> its count, empty ones left out."""
-    found, index, place = {}, 0, 0
+    found, index, position = {}, 0, 0
     counts = np.cumsum(side.deltas)
     for offset, length in side.spans:
         index += offset
         for _ in range(length):
-            found[index], index, place = int(counts[place]), index + 1, place + 1
-    assert place == len(side.deltas)
+            found[index], index, position = int(counts[position]), index + 1, position + 1
+    assert position == len(side.deltas)
     return {index: count for index, count in found.items() if count}
 
 
@@ -97,10 +97,10 @@ def test_folding_counts_magnitudes() -> None:
 @given(st.dictionaries(st.integers(0, native.SIDE - 1), st.integers(1, 1 << 40), max_size=12))
 def test_spans_and_deltas_say_where_every_count_is(filled: dict[int, int]) -> None:
     buckets = np.zeros(2 * native.SIDE + 1, np.int64)
-    for place, count in filled.items():
-        buckets[native.SIDE + 1 + place] = count
-        buckets[native.SIDE - 1 - place] = count + 1
-    expected = {place + native.SMALLEST: count for place, count in filled.items()}
+    for position, count in filled.items():
+        buckets[native.SIDE + 1 + position] = count
+        buckets[native.SIDE - 1 - position] = count + 1
+    expected = {position + native.SMALLEST: count for position, count in filled.items()}
     above, below = native.positive(buckets), native.negative(buckets)
     assert unpacked(above) == expected
     assert unpacked(below) == {index: count + 1 for index, count in expected.items()}

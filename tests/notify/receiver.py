@@ -19,7 +19,7 @@ class Received(Asked):
 
 @dataclass
 class Receiver:
-    """What to answer next, and what came. `statuses` are used up one a request; then it is 200."""
+    """What to answer next, and what came. `statuses` are used up one per request; then it is 200."""
 
     url: str = ""
     statuses: list[int] = field(default_factory=list)

@@ -24,8 +24,8 @@ def provisioned(name: str) -> dict[str, Any]:
 
 
 def mounts(service: str) -> dict[str, str]:
-    """Place in the container -> folder of the checkout, or volume."""
-    return {place.split(":")[1]: place.split(":")[0] for place in SERVICES[service]["volumes"]}
+    """Path in the container -> folder of the checkout, or volume."""
+    return {volume.split(":")[1]: volume.split(":")[0] for volume in SERVICES[service]["volumes"]}
 
 
 def test_the_schema_of_compose_accepts_the_file() -> None:

@@ -25,7 +25,7 @@ async def pieces(*parts: bytes, then: asyncio.Event | None = None) -> AsyncItera
 
 
 def large_frame(tokens: int) -> bytes:
-    """A good body of eight bytes a token."""
+    """A good body of eight bytes per token."""
     arrays = {name: np.full(tokens, -1.0, np.float32) for name in ("old_logprobs", "logprobs")}
     return frame_bytes({"step": 1}, {"lengths": [tokens], **arrays})
 

@@ -16,7 +16,7 @@ LONG = "x" * 300_000
 TEXTS = st.sampled_from(
     [LONG, "\x00" * 3000, '"' * 3000, "\\" * 3000, "\u65e5" * 3000, "\U0001f600" * 3000, "\x7f", ""]
 )
-MANY = {f"{place}{LONG[:60]}": 1 for place in range(5000)}
+MANY = {f"{index}{LONG[:60]}": 1 for index in range(5000)}
 
 
 def small(response: httpx.Response) -> dict[str, Any]:

@@ -54,8 +54,8 @@ def assert_same(found: Any, wanted: Any, path: str = "") -> None:
             assert_same(found[key], wanted[key], f"{path}.{key}")
     elif isinstance(wanted, list):
         assert len(found) == len(wanted), path
-        for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
-            assert_same(one, other, f"{path}[{place}]")
+        for index, (one, other) in enumerate(zip(found, wanted, strict=True)):
+            assert_same(one, other, f"{path}[{index}]")
     elif isinstance(wanted, float):
         assert found == pytest.approx(wanted, rel=1e-12, abs=1e-15), path
     else:

@@ -169,16 +169,16 @@ def other(name: str, value: Any) -> Any:
 @given(content=contents(), data=st.data())
 def test_changing_one_valid_value_changes_the_digest(content: Content, data: st.DataObject) -> None:
     mask = content.tokens.get("mask") or [[1] * length for length in content.lengths]
-    places = [
+    indices = [
         (name, s, t)
         for name, rows in content.tokens.items()
         for s, row in enumerate(rows)
         for t in range(len(row))
         if mask[s][t] or name == "mask"
     ]
-    if not places:
+    if not indices:
         return
-    name, s, t = data.draw(st.sampled_from(places))
+    name, s, t = data.draw(st.sampled_from(indices))
     rows = [list(row) for row in content.tokens[name]]
     rows[s][t] = other(name, rows[s][t])
     changed = replace(content, tokens={**content.tokens, name: rows})
@@ -188,16 +188,16 @@ def test_changing_one_valid_value_changes_the_digest(content: Content, data: st.
 @given(content=contents(), data=st.data())
 def test_garbage_under_a_zero_of_the_mask_does_not_change_the_digest(content: Content, data: st.DataObject) -> None:
     mask = content.tokens.get("mask", [])
-    places = [
+    indices = [
         (name, s, t)
         for name, rows in content.tokens.items()
         for s, keeps in enumerate(mask)
         for t, keep in enumerate(keeps)
         if not keep and name != "mask"
     ]
-    if not places:
+    if not indices:
         return
-    name, s, t = data.draw(st.sampled_from(places))
+    name, s, t = data.draw(st.sampled_from(indices))
     rows = [list(row) for row in content.tokens[name]]
     rows[s][t] = other(name, rows[s][t])
     changed = replace(content, tokens={**content.tokens, name: rows})

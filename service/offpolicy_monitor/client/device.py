@@ -25,9 +25,9 @@ def copies(tensors: Mapping[str, Sequence[Any]], torch: Any = None) -> tuple[dic
         return {name: tensor.cpu() for name, tensor in joined.items()}, lambda: None
     hosts: dict[str, Any] = {}
     events = []
-    for place in dict.fromkeys(tensor.device for tensor in joined.values()):
-        there = {name: tensor for name, tensor in joined.items() if tensor.device == place}
-        arrived, event = _crossing(torch, place, there)
+    for device in dict.fromkeys(tensor.device for tensor in joined.values()):
+        there = {name: tensor for name, tensor in joined.items() if tensor.device == device}
+        arrived, event = _crossing(torch, device, there)
         hosts |= arrived
         events.append(event)
     return hosts, partial(_wait, events)
@@ -46,12 +46,12 @@ def _joined(torch: Any, parts: Sequence[Any]) -> Any:
     return torch.cat(rows)
 
 
-def _crossing(torch: Any, place: Any, tensors: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+def _crossing(torch: Any, device: Any, tensors: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     """Begin the copies of one device's tensors; the event is reached when the last has arrived."""
-    if place not in _streams:
-        _streams[place] = torch.cuda.Stream(place)
-    stream = _streams[place]
-    stream.wait_stream(torch.cuda.current_stream(place))
+    if device not in _streams:
+        _streams[device] = torch.cuda.Stream(device)
+    stream = _streams[device]
+    stream.wait_stream(torch.cuda.current_stream(device))
     hosts = {}
     with torch.cuda.stream(stream):
         for name, tensor in tensors.items():

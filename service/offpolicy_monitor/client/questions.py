@@ -80,8 +80,8 @@ def _rows(rows: list[np.ndarray], shape: Sequence[int]) -> Any:
     if len(shape) != 2:
         return rows
     padded = np.zeros(tuple(shape), rows[0].dtype if rows else np.bool_)
-    for place, row in enumerate(rows):
-        padded[place, : len(row)] = row
+    for index, row in enumerate(rows):
+        padded[index, : len(row)] = row
     return padded
 
 

@@ -22,7 +22,7 @@ class DemoConfig:
     scenario, onset    what goes wrong (scenarios.SCENARIOS), and the training step from which on
     synced             whether the engine takes new weights
     learning_rate      peak; it halves every `half_life` training steps down to `learning_rate_floor`
-    entropy_floor      nats a token; below it the loss pays `entropy_weight` for each missing nat
+    entropy_floor      nats per token; below it the loss pays `entropy_weight` for each missing nat
     shortest           letters of the shortest prompt
     first_level, top_level   longest prompt in letters at the start and after the last rise
     """

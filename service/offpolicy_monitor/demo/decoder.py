@@ -1,4 +1,4 @@
-"""The engine's forward: one token a call against cached keys and values, written apart from the trainer's forward.
+"""The engine's forward: one token per call against cached keys and values, written apart from the trainer's forward.
 
 It computes the same function as Policy by another path and, by its Format, in another precision: the two reasons for
 which sampling log-probs differ from the trainer's in practice. It knows neither what tokens mean nor

@@ -16,7 +16,7 @@ REWARD_WINDOW = 10  # training steps that the first and the last reward of the s
 
 @dataclass(frozen=True)
 class Progress:
-    """One training step over its answers: rate in tokens a second, k3 (nats) as the service last answered.
+    """One training step over its answers: rate in tokens per second, k3 (nats) as the service last answered.
 
     `waiting` and `lost` count posts of the whole run; `last_error` is the last thing that went wrong with any.
     """

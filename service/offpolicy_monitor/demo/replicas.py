@@ -26,7 +26,7 @@ class Replicas:
         fresh.sync(policy)
         if self.syncs % self.every == 0:
             stale.sync(policy)
-        # Each sync the other one begins, so that both serve every place among a step's blocks.
+        # Each sync the other one begins, so that both serve every index among a step's blocks.
         self.turn = self.syncs % 2
         self.syncs += 1
 

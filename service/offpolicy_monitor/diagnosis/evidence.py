@@ -36,8 +36,8 @@ def _jump(k3: Sequence[float | None]) -> float | None:
     """The largest lasting rise: the least of AROUND steps over the most of the AROUND before; None if too few."""
     known = [value for value in k3 if value is not None]
     rises = [
-        min(known[place : place + AROUND]) / before
-        for place in range(AROUND, len(known) - AROUND + 1)
-        if (before := max(known[place - AROUND : place])) > 0
+        min(known[index : index + AROUND]) / before
+        for index in range(AROUND, len(known) - AROUND + 1)
+        if (before := max(known[index - AROUND : index])) > 0
     ]
     return max(rises) if rises else None

@@ -7,7 +7,7 @@ first: a run in which everything is wrong needs its worst alerts explained, and 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-#: Most series of alerts a run; all that are breached are explained up to some 24 severities of 49.
+#: Most series of alerts per run; all that are breached are explained up to some 24 severities of 49.
 MOST_SERIES: Final = 120
 
 _STATES: Final = ("active", "pending", "quiet")

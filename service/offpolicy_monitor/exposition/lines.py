@@ -61,9 +61,9 @@ class Around(dict[tuple[str, ...], tuple[str, str]]):
 
     def _made(self, values: tuple[str, ...]) -> tuple[str, str]:
         shown = sorted([("run", ""), *zip(self._labels, map(escaped, values), strict=True)])
-        place = shown.index(("run", ""))
-        before = "".join([f'{label}="{value}",' for label, value in shown[:place]])
-        after = "".join([f',{label}="{value}"' for label, value in shown[place + 1 :]])
+        index = shown.index(("run", ""))
+        before = "".join([f'{label}="{value}",' for label, value in shown[:index]])
+        after = "".join([f',{label}="{value}"' for label, value in shown[index + 1 :]])
         return f'{self._name}{{{before}run="', f'"{after}}} '
 
 

@@ -52,9 +52,9 @@ def _buckets() -> NDArray[np.intp]:
     middle = np.where(np.isinf(low + high), 2.0**overflow, (low + high) / 2)
     with np.errstate(divide="ignore"):
         index = np.ceil(np.log2(middle) * A_POWER)
-    place = np.clip(index, SMALLEST, LARGEST).astype(np.intp) - SMALLEST
+    bucket = np.clip(index, SMALLEST, LARGEST).astype(np.intp) - SMALLEST
     is_zero = (low <= ZERO_THRESHOLD) & (high <= ZERO_THRESHOLD)
-    signed = np.where(lower + upper < 0, SIDE - 1 - place, SIDE + 1 + place)
+    signed = np.where(lower + upper < 0, SIDE - 1 - bucket, SIDE + 1 + bucket)
     return np.where(is_zero, SIDE, signed)
 
 
@@ -107,11 +107,11 @@ def _stretches(filled: list[int]) -> Iterator[tuple[int, int]]:
     if not filled:
         return
     first = last = filled[0]
-    for place in filled[1:]:
-        if place - last > GAP + 1:
+    for bucket in filled[1:]:
+        if bucket - last > GAP + 1:
             yield first, last
-            first = place
-        last = place
+            first = bucket
+        last = bucket
     yield first, last
 
 

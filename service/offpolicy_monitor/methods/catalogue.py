@@ -1,4 +1,4 @@
-"""The catalogue of methods as data: one row a method, and nothing of it anywhere else.
+"""The catalogue of methods as data: one row per method, and nothing of it anywhere else.
 
 A row's forms say what is compared, as curves (methods.curve): the rule that runs, its bands and its what-if all follow.
 Formulas of the scores, and what a row may not say: docs/methods.md.

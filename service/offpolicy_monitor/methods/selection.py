@@ -22,11 +22,11 @@ _PRESETS: Final = {preset.name: preset for preset in PRESETS}
 def parse_selection(entries: Sequence[Any]) -> tuple[MethodRow, ...]:
     """Check entries in order; a Refusal (422) names the field at fault, `methods[i]` or `methods[i].key`."""
     chosen: dict[str, MethodRow] = {}
-    for place, entry in enumerate(entries):
-        row = _entry(entry, f"methods[{place}]")
+    for index, entry in enumerate(entries):
+        row = _entry(entry, f"methods[{index}]")
         if row.name in chosen:
             first = list(chosen).index(row.name)
-            raise refusal(_name_field(entry, place), f"{row.name!r} is the name of methods[{first}] already")
+            raise refusal(_name_field(entry, index), f"{row.name!r} is the name of methods[{first}] already")
         chosen[row.name] = row
     return tuple(chosen.values())
 
@@ -49,8 +49,8 @@ def _entry(entry: Any, field: str) -> MethodRow:
     return row
 
 
-def _name_field(entry: Any, place: int) -> str:
-    return f"methods[{place}]" if isinstance(entry, str) else f"methods[{place}].name"
+def _name_field(entry: Any, index: int) -> str:
+    return f"methods[{index}]" if isinstance(entry, str) else f"methods[{index}].name"
 
 
 def _restored(definition: Mapping[str, Any]) -> MethodRow:

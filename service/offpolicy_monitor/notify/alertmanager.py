@@ -1,4 +1,4 @@
-"""An Alertmanager (API v2): all active alerts, on every change and once an interval, as Prometheus itself does it.
+"""An Alertmanager (API v2): all active alerts, on every change and once per interval, as Prometheus itself does it.
 
 An alert that is no longer repeated ends by itself after four intervals; one that is resolved is told as such for a
 while. Repeating is harmless by nature, so nothing is kept. Routing, silences and inhibition are the Alertmanager's.

@@ -4,7 +4,7 @@ from offpolicy_monitor.notify.ports import Alert
 
 
 def page(public_url: str, run: str) -> str:
-    """The run's place on the live page; names of runs need no escaping."""
+    """The run's part of the live page; names of runs need no escaping."""
     return f"{public_url}/#{run}"
 
 

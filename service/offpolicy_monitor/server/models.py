@@ -82,7 +82,7 @@ class EvaluateAnswer(Shape):
         "`keep_tokens`, and `weights` of a method that gives any."
     )
     routing: Routing = {}
-    per_sequence: list[Figures] = Field([], description="One object a sequence, with detail sequence or token alone.")
+    per_sequence: list[Figures] = Field([], description="One object per sequence, with detail sequence or token alone.")
 
 
 class RunRow(Shape):
@@ -215,7 +215,7 @@ class PresetState(Shape):
 
 
 class WorstSequence(Shape):
-    """One sequence, to be found again by its id or its place."""
+    """One sequence, to be found again by its id, or by its shard and index."""
 
     step: int
     minibatch: int

@@ -1,4 +1,4 @@
-"""StoreProbe: whether shards can be stored, asked in a thread of its own and at most once a second.
+"""StoreProbe: whether shards can be stored, asked in a thread of its own and at most once per second.
 
 A database that hangs holds up this thread alone, and whoever asks is told within `WITHIN` seconds all the same.
 """

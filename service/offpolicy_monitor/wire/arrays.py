@@ -18,7 +18,7 @@ MAX_TOP_K = 256
 LARGEST_FLOAT = 1e100
 #: Policy versions and their differences fit 64 bits.
 LARGEST_VERSION = 1 << 62
-#: The array that stands in place of all others where a trainer has reduced its shard itself.
+#: The array that stands instead of all others where a trainer has reduced its shard itself.
 SUMMARY = "summary"
 
 Kind = Literal["log-prob", "float", "int", "mask", "experts"]

@@ -32,7 +32,7 @@ def rolled(array: torch.Tensor) -> torch.Tensor:
 
 def packed(rows: slice = slice(None)) -> dict[str, Any]:
     """The input of the loss: arrays [T] of the sequences behind each other, and cu_seqlens."""
-    mask = torch.tensor([[float(place >= 2 and place < len(row)) for place in range(LENGTH)] for row in TOKENS])
+    mask = torch.tensor([[float(index >= 2 and index < len(row)) for index in range(LENGTH)] for row in TOKENS])
     arrays = {
         "logprobs": rolled(padded("sampling_logprobs", 0.0)) * rolled(mask),
         "prox_logp": rolled(padded("old_logprobs", -7.0)),

@@ -94,7 +94,7 @@ def test_a_loss_pickled_before_every_step_counts_gradient_steps_on_with_one_moni
     for _ in range(2):
         arrived = pickle.loads(sent)
         for _ in range(2):
-            for row in (0, 1):  # two micro-batches a gradient step
+            for row in (0, 1):  # two micro-batches per gradient step
                 data = {key: value[row : row + 1] for key, value in batch().items()}
                 call(arrived, next_token_logprobs()[row : row + 1], data)
             optimizer.step()

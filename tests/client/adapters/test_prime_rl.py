@@ -1,4 +1,4 @@
-"""prime-rl's adapter, driven with objects of the shape of its LossInputs: one whole sequence a call."""
+"""prime-rl's adapter, driven with objects of the shape of its LossInputs: one whole sequence per call."""
 
 from types import SimpleNamespace
 from typing import Any

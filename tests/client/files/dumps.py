@@ -99,7 +99,7 @@ def write_slime(root: Path, step: int) -> Path:
 
 
 def write_slime_by_rank(root: Path, step: int) -> list[Path]:
-    """One file a rank, as slime 0.3.1 writes them: rank 0 lacks the trainer's log-probs, 1 and 2 share a sample."""
+    """One file per rank, as slime 0.3.1 writes them: rank 0 lacks the trainer's log-probs, 1 and 2 share a sample."""
     columns, paths = slime_columns(step), []
     parts = {0: [0, 1, 2], 1: [0, 1], 2: [1, 2]}
     for rank, indices in parts.items():

@@ -245,7 +245,7 @@ def test_the_page_of_files_has_every_format_and_every_option(tmp_path: Path) -> 
 def test_a_state_that_cannot_be_written_is_said_before_anything_is_posted(tmp_path: Path) -> None:
     arguments = ("tail", tmp_path, "--format", "jsonl", "--run", "r", "--once", "--state", tmp_path / "none" / "s.json")
     status, said = run("http://127.0.0.1:9", *arguments)
-    assert status == 3 and "name another place with --state" in said
+    assert status == 3 and "name another file with --state" in said
 
 
 def test_what_cannot_be_started_says_what_to_change(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ def post(client: Client, body: bytes, headers: dict[str, str] = JSON, url: str =
 def test_a_batch_is_answered_with_its_place_its_figures_and_a_verdict(client: Client) -> None:
     answer = post(client, json_bytes(shard=1, shards=2, minibatch=3))
 
-    place = {name: answer[name] for name in ("run", "step", "minibatch", "shard", "received_shards", "shards")}
-    assert place == {"run": "r1", "step": 7, "minibatch": 3, "shard": 1, "received_shards": 1, "shards": 2}
+    shard = {name: answer[name] for name in ("run", "step", "minibatch", "shard", "received_shards", "shards")}
+    assert shard == {"run": "r1", "step": 7, "minibatch": 3, "shard": 1, "received_shards": 1, "shards": 2}
     assert (answer["duplicate"], answer["complete"]) == (False, False)
     assert (answer["verdict"], answer["alerts"]) == ("accept", [])
     assert (answer["tokens"], answer["sequences"], answer["empty_sequences"]) == (5, 2, 0)

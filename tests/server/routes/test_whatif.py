@@ -57,10 +57,10 @@ def test_a_method_with_one_threshold_answers_one_curve_of_all_steps_of_the_range
     assert (answer["method"], answer["gap"], answer["level"]) == ("opsm", "total", "geometric")
     assert (answer["steps"], answer["steps_read"], answer["steps_in_range"]) == ([1, 2], 2, 2)
     assert answer["threshold"] == [0.01, 0.003]
-    for place, delta in enumerate(answer["threshold"]):
+    for index, delta in enumerate(answer["threshold"]):
         exact = evaluated(client, [1, 2], {"method": "opsm", "delta": delta})
         for name, value in exact.items():
-            assert answer[name][place] == pytest.approx(value, abs=answer["error"][place])
+            assert answer[name][index] == pytest.approx(value, abs=answer["error"][index])
     assert answer["error"][0] < 0.002
     assert answer["max_error"] == max(answer["error"])
     assert answer["by_advantage_sign"]["positive"]["masked_token_fraction"] == [0, 0]
@@ -74,10 +74,10 @@ def test_a_two_sided_method_answers_a_curve_a_bound_exact_at_the_histograms_own_
         curve = answer[side]
         assert curve["threshold"] == sorted(curve["threshold"])
         assert curve["max_error"] < 0.002
-        for place in range(0, len(curve["threshold"]), 7):
-            row = {"method": "mask", "level": "geometric", "gap": "staleness", side: curve["threshold"][place]}
+        for index in range(0, len(curve["threshold"]), 7):
+            row = {"method": "mask", "level": "geometric", "gap": "staleness", side: curve["threshold"][index]}
             exact = evaluated(client, [7], row)
-            assert curve["masked_token_fraction"][place] == pytest.approx(exact["masked_token_fraction"], abs=1e-12)
+            assert curve["masked_token_fraction"][index] == pytest.approx(exact["masked_token_fraction"], abs=1e-12)
 
 
 def test_rules_that_reweight_mask_nothing_and_say_what_they_truncate(client: Client) -> None:

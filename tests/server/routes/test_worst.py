@@ -40,33 +40,33 @@ def log_ratios(sent: dict[str, np.ndarray], above: str, below: str) -> list[np.n
 def test_sequences_come_worst_first_with_ids_figures_and_their_worst_tokens(client: Client) -> None:
     shards = [post(client, 4, seed, shard=seed, shards=2) for seed in range(2)]
     d = {(s, i): r for s, sent in enumerate(shards) for i, r in enumerate(log_ratios(sent, NAMES[2], NAMES[0]))}
-    k3 = {place: float(np.sum(np.expm1(ratios) - ratios)) for place, ratios in d.items()}
+    k3 = {where: float(np.sum(np.expm1(ratios) - ratios)) for where, ratios in d.items()}
     keys = {
-        "abs_log_ratio_max": lambda place: -float(np.abs(d[place]).max()),
-        "log_geometric_ratio": lambda place: -abs(float(d[place].mean())),
-        "k3_share": lambda place: -k3[place],
+        "abs_log_ratio_max": lambda where: -float(np.abs(d[where]).max()),
+        "log_geometric_ratio": lambda where: -abs(float(d[where].mean())),
+        "k3_share": lambda where: -k3[where],
     }
     for by, key in keys.items():
         found = worst(client, f"gap=total&by={by}")
         assert [(s["shard"], s["index"]) for s in found] == sorted(d, key=key)[:5]
         for rank, sequence in enumerate(found, 1):
-            place = sequence["shard"], sequence["index"]
+            where = sequence["shard"], sequence["index"]
             assert (sequence["step"], sequence["minibatch"]) == (4, 0)
-            assert sequence["id"] == f"p{place[0]}-{place[1]}"
-            assert sequence["tokens"] == LENGTHS[place[1]]
+            assert sequence["id"] == f"p{where[0]}-{where[1]}"
+            assert sequence["tokens"] == LENGTHS[where[1]]
             assert sequence["by"] == [{"gap": "total", "by": by, "rank": rank}]
-            figures, furthest = sequence["gaps"]["total"], int(np.abs(d[place]).argmax())
-            assert figures["abs_log_ratio_max"] == pytest.approx(np.abs(d[place]).max(), rel=1e-6)
-            assert figures["log_geometric_ratio"] == pytest.approx(d[place].mean(), rel=1e-5, abs=1e-8)
-            assert figures["k3"] == pytest.approx(k3[place] / len(d[place]), rel=1e-4)
-            assert figures["k3_share"] == pytest.approx(k3[place] / sum(k3.values()), rel=1e-4)
+            figures, furthest = sequence["gaps"]["total"], int(np.abs(d[where]).argmax())
+            assert figures["abs_log_ratio_max"] == pytest.approx(np.abs(d[where]).max(), rel=1e-6)
+            assert figures["log_geometric_ratio"] == pytest.approx(d[where].mean(), rel=1e-5, abs=1e-8)
+            assert figures["k3"] == pytest.approx(k3[where] / len(d[where]), rel=1e-4)
+            assert figures["k3_share"] == pytest.approx(k3[where] / sum(k3.values()), rel=1e-4)
             [position] = [p for p in sequence["positions"] if p["position"] == furthest]
-            assert position["log_ratio"]["total"] == pytest.approx(d[place][furthest], rel=1e-6)
-            start = int(LENGTHS[: place[1]].sum())
-            assert {n: position[n] for n in NAMES} == {n: shards[place[0]][n][start + furthest] for n in NAMES}
+            assert position["log_ratio"]["total"] == pytest.approx(d[where][furthest], rel=1e-6)
+            start = int(LENGTHS[: where[1]].sum())
+            assert {n: position[n] for n in NAMES} == {n: shards[where[0]][n][start + furthest] for n in NAMES}
             assert "columns" not in sequence
     assert len(worst(client, "limit=3")) == 3
-    assert {place["rank"] for place in worst(client, "limit=1")[0]["by"]} >= {1}
+    assert {where["rank"] for where in worst(client, "limit=1")[0]["by"]} >= {1}
     assert {name for sequence in worst(client) for name in sequence["gaps"]} == {"mismatch", "staleness", "total"}
 
 
@@ -85,7 +85,7 @@ def test_the_first_of_each_ranking_keep_raw_log_probs_where_the_setting_says_so(
         sent = post(client, 0, 5)
         found = worst(client, "limit=100")
     kept = [sequence for sequence in found if "columns" in sequence]
-    assert [s["index"] for s in found if any(place["rank"] == 1 for place in s["by"])] == [s["index"] for s in kept]
+    assert [s["index"] for s in found if any(where["rank"] == 1 for where in s["by"])] == [s["index"] for s in kept]
     for sequence in kept:
         start, length = int(LENGTHS[: sequence["index"]].sum()), int(LENGTHS[sequence["index"]])
         assert sequence["columns"]["position"] == list(range(length))

@@ -26,7 +26,7 @@ def watch(engine: Engine, monitor: Logs) -> Engine:
 
     Sent: pi with its entropy; mu and pi_old where they differ by more than their name (`sources`); advantages; the
     mask; the versions that generated each token. `step` and `policy_version` are the engine's version: AReaL raises
-    it once a step. `minibatch` counts the gradient steps at one version. A shard is a data-parallel rank; its first
+    it once per step. `minibatch` counts the gradient steps at one version. A shard is a data-parallel rank; its first
     rank that has a loss posts, and has the whole sequences: AReaL gathers context-parallel parts before the loss.
     """
     Watch(engine, monitor).attach()

@@ -25,7 +25,7 @@ def watched(
     first_step: int = 1,
     place: Place = of_process,
 ) -> "WatchedLoss":
-    """A loss function that is `loss` and posts what it was given, one shard a rank and gradient step.
+    """A loss function that is `loss` and posts what it was given, one shard per rank and gradient step.
 
     make         makes the monitor in each worker: `Monitor` (address and run from the environment), or a partial of it
     minibatches  gradient steps of one training step: prompts * generations a step / train_global_batch_size

@@ -1,6 +1,6 @@
 """prime-rl: a custom loss that is the run's own loss, and posts the sequences that it was called with.
 
-prime-rl calls the loss once a sequence (whole sequences, prompt included, log-probs already shifted to the token that
+prime-rl calls the loss once per sequence (whole sequences, prompt included, log-probs already shifted to the token that
 they belong to), tells it no step, and has no pi_old: mu and pi give the total gap. Knows the names in its LossInputs
 and imports nothing of it.
 """

@@ -34,7 +34,7 @@ def watched(
     first_step: int = 1,
     place: Place = of_process,
 ) -> "WatchedLoss":
-    """A policy loss that is `loss` and posts what it was given, one shard a rank and gradient step.
+    """A policy loss that is `loss` and posts what it was given, one shard per rank and gradient step.
 
     make         makes the monitor in each worker: `Monitor` (address and run from the environment), or a partial of it
     stands_for   the registered name of `loss`: losses of SkyRL look into the configuration for their own name
@@ -78,7 +78,7 @@ def _collect(monitor: Logs, collector: Any, pi: Any, old: Any, advantages: Any, 
 class Callback:
     """A `TrainingCallback` for `trainer.add_callback`: posts the whole batch of a step from the trainer's process.
 
-    One shard a step, with mu, pi_old and advantages. Not beside a watched loss in the same run: both would post the
+    One shard per step, with mu, pi_old and advantages. Not beside a watched loss in the same run: both would post the
     same tokens.
     """
 

@@ -38,7 +38,7 @@ def postprocess(args: Any, rollout_id: int, rollout_data: Mapping[str, Any]) -> 
 
 
 def tis(args: Any, *, pg_loss: Any, loss_masks: Any, **named: Any) -> tuple[Any, Any, dict[str, Any]]:
-    """For `--custom-tis-function-path`: post mu and pi_old of every micro-batch, one shard a gradient step.
+    """For `--custom-tis-function-path`: post mu and pi_old of every micro-batch, one shard per gradient step.
 
     Gives what slime's own correction gives under `--use-tis`, and the loss unchanged without it.
     """

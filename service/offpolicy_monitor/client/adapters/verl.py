@@ -55,7 +55,7 @@ def watched_loss(
     bypass: bool = False,
     place: Place = of_process,
 ) -> PolicyLoss:
-    """A policy loss that is `loss` and posts what it was given, one shard a gradient step.
+    """A policy loss that is `loss` and posts what it was given, one shard per gradient step.
 
     minibatches  gradient steps of one training step: train batch size / mini batch size * epochs
     first_step   verl's first `global_steps` is 1; a resumed run goes on at another

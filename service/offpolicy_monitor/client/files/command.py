@@ -169,9 +169,9 @@ def _described(record: Record, attempt: int | None) -> bool:
     media_type, body = body_of(record, attempt)
     step, minibatch, shard = record.order
     nbytes = sum(memoryview(part).nbytes for part in body)
-    place = f"step {step} minibatch {minibatch} shard {shard} of {record.envelope.get('shards', 1)}"
-    place += f" attempt {attempt}" if attempt else ""
-    sys.stdout.write(f"{record.where}: {place}, {size(nbytes)} {media_type}: {' '.join(sorted(record.arrays))}\n")
+    shown = f"step {step} minibatch {minibatch} shard {shard} of {record.envelope.get('shards', 1)}"
+    shown += f" attempt {attempt}" if attempt else ""
+    sys.stdout.write(f"{record.where}: {shown}, {size(nbytes)} {media_type}: {' '.join(sorted(record.arrays))}\n")
     return False
 
 

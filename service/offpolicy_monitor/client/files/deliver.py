@@ -28,7 +28,7 @@ class Shows(Protocol):
 
 
 class BadDump(OffpolicyMonitorError):
-    """A place in a dump that holds no batch, or one that the service refuses; says file, line and reason."""
+    """A position in a dump that holds no batch, or one that the service refuses; says file, line and reason."""
 
 
 @dataclass(frozen=True)

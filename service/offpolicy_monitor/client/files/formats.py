@@ -19,7 +19,8 @@ class Format:
     """One kind of dump. `patterns`: where its files lie in a folder; `name_of`: what a file's path must match.
 
     `own`: its records are whole posts, attempt and all. `grows`: lines are appended, and each is a record. `by_step`:
-    the files of a step, one a rank, are a unit. `marker`: a folder's files are a unit, whole once the marker is there.
+    the files of a step, one per rank, are a unit. `marker`: a folder's files are a unit, whole once the marker is
+    there.
     """
 
     name: str

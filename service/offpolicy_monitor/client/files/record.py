@@ -1,4 +1,4 @@
-"""Record: one batch as a dump file gave it, and Bad: a place in a file that gave none.
+"""Record: one batch as a dump file gave it, and Bad: a position in a file that gave none.
 
 Values that readers make and the posting loop consumes. They know neither formats nor HTTP.
 """

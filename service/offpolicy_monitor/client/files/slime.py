@@ -2,7 +2,7 @@
 
 A train dump has `rollout_log_probs` of the inference engine and `log_probs` of the trainer, pi_old; a rollout dump has
 the former alone and gives no gap. Facts from slime at 624b824 (format_version 2: one file with `samples`) and from
-0.3.1 (one file a rank with `rollout_data`, a dict of columns).
+0.3.1 (one file per rank with `rollout_data`, a dict of columns).
 """
 
 import importlib
@@ -108,5 +108,5 @@ def _array(values: Any) -> Array:
     except (TypeError, ValueError) as error:
         raise Unreadable("a column holds something other than numbers") from error
     if array.ndim != 1:
-        raise Unreadable("a column must have one number a token")
+        raise Unreadable("a column must have one number per token")
     return array

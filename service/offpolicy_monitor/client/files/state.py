@@ -1,7 +1,8 @@
 """State: what the service has acknowledged of a folder's dumps, in a small JSON file, so that a follower can resume.
 
-Written atomically and only after the acknowledgement, at most twice a second: what a killed process had not written yet
-is posted again, and counted once thanks to the shard key. A service at another address starts it over for that reason.
+Written atomically and only after the acknowledgement, at most twice per second: what a killed process had not written
+yet is posted again, and counted once thanks to the shard key. A service at another address starts it over for that
+reason.
 """
 
 import hashlib
@@ -16,7 +17,8 @@ from offpolicy_monitor.errors import ConfigurationError
 
 VERSION = 1
 EVERY = 0.5  # seconds between two writings
-HEAD, ANCHOR = 1 << 16, 1 << 12  # bytes that identify a growing file: of its first line, and before the place reached
+# Bytes that identify a growing file: of its first line, and before the position reached.
+HEAD, ANCHOR = 1 << 16, 1 << 12
 
 
 class State:
@@ -28,7 +30,7 @@ class State:
         self.units: dict[str, dict[str, Any]] = {}
         self._changed, self._saved = False, -EVERY
         if path is not None and not os.access(path.parent, os.W_OK):
-            raise ConfigurationError(f"cannot write in {path.parent}: name another place with --state")
+            raise ConfigurationError(f"cannot write in {path.parent}: name another file with --state")
         if path is not None and path.exists():
             self._load(path)
 
@@ -72,7 +74,7 @@ class State:
                 os.fsync(file.fileno())
             beside.replace(self.path)
         except OSError as error:
-            raise ConfigurationError(f"cannot write {self.path} ({error}): name another place with --state") from error
+            raise ConfigurationError(f"cannot write {self.path} ({error}): name another file with --state") from error
         self._changed, self._saved = False, time.monotonic()
 
 

@@ -1,7 +1,7 @@
 """Tail: new lines of growing files, in step order, from where each was left.
 
-A file is known by its first line and the bytes before the place reached, not by its name: a rotation renames it, and a
-truncation makes it another. Knows lines and the state; posts through a Delivery.
+A file is known by its first line and the bytes before the position reached, not by its name: a rotation renames it, and
+a truncation makes it another. Knows lines and the state; posts through a Delivery.
 """
 
 import heapq

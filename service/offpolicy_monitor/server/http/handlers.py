@@ -72,8 +72,8 @@ def _allowed(request: Request) -> list[str]:
 
 def _field(item: dict[str, Any]) -> str:
     """The parameter at fault, by its name on the wire: `("query", "limit")` -> `limit`."""
-    place = [str(part) for part in item["loc"] if part not in ("query", "path", "body")]
-    return ".".join(place) or "body"
+    location = [str(part) for part in item["loc"] if part not in ("query", "path", "body")]
+    return ".".join(location) or "body"
 
 
 def _message(item: dict[str, Any]) -> str:

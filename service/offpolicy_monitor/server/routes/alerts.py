@@ -29,7 +29,7 @@ router = store_router()
 def get_alerts(
     request: Request, run: Run = None, state: State = None, limit: Limit = 100, cursor: Cursor = None
 ) -> dict[str, Any]:
-    """One row a breach of one severity of a rule, from pending to active to resolved."""
+    """One row per breach of one severity of a rule, from pending to active to resolved."""
     parts = services.of(request)
     states = ("pending", "active", "resolved") if state is None else (state,)
     page = parts.store.alerts(run, states, limit, cursor)

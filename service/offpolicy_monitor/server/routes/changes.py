@@ -126,7 +126,7 @@ def _refusal(error: ValidationError) -> Refusal:
     return Refusal(422, "invalid-field", "; ".join(f"{e.field}: {e.message}" for e in errors), errors)
 
 
-def _field(place: tuple[int | str, ...]) -> str:
+def _field(location: tuple[int | str, ...]) -> str:
     """The field at fault; inside the run's own thresholds the path to it, for the rest its name."""
-    parts = [quotable(str(part)) for part in place] or ["body"]
+    parts = [quotable(str(part)) for part in location] or ["body"]
     return ".".join(parts) if parts[0] == "alerts" else parts[0]

@@ -21,7 +21,7 @@ from offpolicy_monitor.summary.step import StepSummary
 MOST_STEPS: Final = 50
 
 Target = Annotated[float, Query(gt=0, lt=1, description="Wanted share of tokens dropped.")]
-Place = tuple[str, str, str, str]
+KeptCurves = tuple[str, str, str, str]
 
 router = store_router()
 
@@ -46,8 +46,8 @@ def get_recommendations(
 
 
 def _thresholds(summaries: Sequence[StepSummary], target: float) -> Iterator[dict[str, Any]]:
-    for place in _places(summaries):
-        name, gap, level, variant = place
+    for key in _curves_kept(summaries):
+        name, gap, level, variant = key
         method = METHODS[name]
         curves = method.forms[level, variant].kept
         for parameter, curve in curves.items():
@@ -68,19 +68,19 @@ def _words(row: Mapping[str, Any], advice: Mapping[str, Any], curve: Curve) -> s
     return words + ("." if curve.whole else f"; of answers twice as long, {longer:.2%}.")
 
 
-def _places(summaries: Sequence[StepSummary]) -> list[Place]:
+def _curves_kept(summaries: Sequence[StepSummary]) -> list[KeptCurves]:
     """(method, gap, level, variant) of each method at its own gap and of each row of the newest step, once each."""
-    places: dict[Place, None] = {}
+    found: dict[KeptCurves, None] = {}
     for method in METHODS.values():
-        places.update(dict.fromkeys(_known(method, method.gap, method.levels[0], {})))
+        found.update(dict.fromkeys(_known(method, method.gap, method.levels[0], {})))
     for spec in (row.spec for row in summaries[-1].methods.values()) if summaries else ():
         if spec is not None and spec["method"] in METHODS:
-            places.update(dict.fromkeys(_known(METHODS[spec["method"]], spec["gap"], spec["level"], spec)))
-    return list(places)
+            found.update(dict.fromkeys(_known(METHODS[spec["method"]], spec["gap"], spec["level"], spec)))
+    return list(found)
 
 
-def _known(method: Method, gap: str, level: str, spec: Mapping[str, Any]) -> Iterator[Place]:
-    """The place of a row, where what-if keeps its variant."""
+def _known(method: Method, gap: str, level: str, spec: Mapping[str, Any]) -> Iterator[KeptCurves]:
+    """The key of a row, where what-if keeps its variant."""
     variant = method.whatif_variant(spec)
     if variant in method.variants(level):
         yield method.name, gap, level, variant

@@ -21,7 +21,7 @@ from offpolicy_monitor.store.rows.cursors import Page
 #: Bytes of JSON after which a page of steps ends, and how many rows are in memory as more than their bytes.
 PAGE_BYTES, ROWS_AT_A_TIME = 4 << 20, 20
 
-By = Annotated[Literal["step", "minibatch"], Query(description="One row a training step, or one a gradient step.")]
+By = Annotated[Literal["step", "minibatch"], Query(description="One row per training step, or one per gradient step.")]
 Field = Annotated[str, Query(max_length=200, description="Path of a figure: `gaps.mismatch.k3`.")]
 Points = Annotated[int, Query(ge=1, le=10_000, description="Most points; more steps are thinned out evenly.")]
 
