@@ -1,4 +1,4 @@
-"""Log lines: one object a line, and client text that cannot forge a line."""
+"""Log lines: one object per line, and client text that cannot forge a line."""
 
 import io
 import json

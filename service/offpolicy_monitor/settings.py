@@ -56,7 +56,7 @@ class Settings(BaseSettings):
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe log line shown.")
     log_format: Literal["auto", "console", "json"] = Field(
-        "auto", description="json writes one object a line; auto is console on a terminal and json elsewhere."
+        "auto", description="json writes one object per line; auto is console on a terminal and json elsewhere."
     )
 
     device: str = Field("auto", description="Where torch computes: auto (CUDA if present), cpu, cuda, cuda:1 ...")

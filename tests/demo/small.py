@@ -1,4 +1,4 @@
-"""A demo that learns in seconds (three letters of five, two gradient steps a rollout), and what it is answered."""
+"""A demo that learns in seconds (three letters of five, two gradient steps per rollout), and what it is answered."""
 
 from typing import Any
 

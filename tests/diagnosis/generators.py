@@ -217,7 +217,7 @@ def _experts(fault: str, case: Case) -> dict[str, Array]:
 
 
 def _messages(healthy: Text, columns: Mapping[str, Array]) -> list[tuple[RaggedBatch, Origin]]:
-    """One message, or one a replica with its label."""
+    """One message, or one per replica with its label."""
     replicas = np.zeros(len(healthy.lengths), np.int64) if healthy.replicas is None else healthy.replicas
     parts = []
     for replica in range(int(replicas[-1]) + 1):

@@ -85,7 +85,7 @@ def slime_columns(step: int) -> dict[str, list[Any]]:
 
 
 def write_slime(root: Path, step: int) -> Path:
-    """One file a rollout, as `--save-debug-train-data` writes it."""
+    """One file per rollout, as `--save-debug-train-data` writes it."""
     columns = slime_columns(step)
     indices = columns.pop("sample_indices")
     samples = [

@@ -1,6 +1,6 @@
 """slime: functions that slime loads by their path, so that options alone add the monitor to a run.
 
-`postprocess` (once a rollout, on every rank) posts mu and pi_old as slime recomputed them; `tis` (every micro-batch)
+`postprocess` (once per rollout, on every rank) posts mu and pi_old as slime recomputed them; `tis` (every micro-batch)
 posts them where pi_old is computed in the training forward alone, and leaves the loss as it would be without it.
 Both have lists of 1-D response rows, S sequences of n tokens. Knows slime's names; imports slime and Megatron only
 when slime calls. The monitor is made from OFFPOLICY_URL and OFFPOLICY_RUN, or given by `use`.

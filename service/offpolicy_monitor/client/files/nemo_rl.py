@@ -1,4 +1,4 @@
-"""NeMo-RL's `train_data_step{N}.jsonl`: one sample a line, every value in a list of one, rows padded to the widest.
+"""NeMo-RL's `train_data_step{N}.jsonl`: one sample per line, every value in a list of one, rows padded to the widest.
 
 `generation_logprobs` are the inference engine's, `prev_logprobs` the trainer's recompute: pi_old. With
 `force_on_policy_ratio` the latter are all zero, which is no measurement. Facts from NeMo-RL 0.7.0.

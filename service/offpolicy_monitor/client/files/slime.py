@@ -1,4 +1,4 @@
-"""slime's debug dumps: torch files, one a rollout, loaded with `weights_only` so that no code in them runs.
+"""slime's debug dumps: torch files, one per rollout, loaded with `weights_only` so that no code in them runs.
 
 A train dump has `rollout_log_probs` of the inference engine and `log_probs` of the trainer, pi_old; a rollout dump has
 the former alone and gives no gap. Facts from slime at 624b824 (format_version 2: one file with `samples`) and from
