@@ -1,7 +1,7 @@
 """Structured logs: structlog over the standard library, so that uvicorn's and every other library's lines look alike.
 
-Console on a terminal, one JSON object per line elsewhere. Text that came from a client is only ever a field's value, with
-its control characters escaped, so that it cannot forge a line or move a terminal's cursor.
+Console on a terminal, one JSON object per line elsewhere. Text that came from a client is only ever a field's value,
+with its control characters escaped, so that it cannot forge a line or move a terminal's cursor.
 """
 
 import logging

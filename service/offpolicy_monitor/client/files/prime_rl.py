@@ -1,4 +1,4 @@
-"""prime-rl's token exports: `step_N/rank_R.jsonl`, one sequence per line, and a marker STABLE once all ranks are through.
+"""prime-rl's token exports: `step_N/rank_R.jsonl`, one sequence per line, and a marker STABLE when all ranks are done.
 
 A step is one optimizer step, so that `trainer_logprobs` are those of the current policy; there is no recompute before
 it and so no pi_old. Facts from prime-rl 0.8.1.dev67 (schema_version 1).
