@@ -17,7 +17,7 @@ from tests.benchmarks.load import Body
 
 MEAN_LENGTH = 2000
 PADDING = 10
-BYTES_A_TOKEN = 13
+BYTES_PER_TOKEN = 13
 SPREAD = 0.9  # of the logarithm of lengths
 LOGPROBS = ("sampling_logprobs", "old_logprobs", "logprobs")
 MASKED = 20  # in a batch with holes, one position in so many is masked

@@ -16,7 +16,7 @@ from offpolicy_monitor.measure.summarise import summarise
 from offpolicy_monitor.measure.tables import OF_DATA, OF_METHODS
 from offpolicy_monitor.methods import PRESETS
 
-from tests.benchmarks.batches import BYTES_A_TOKEN, Synthetic
+from tests.benchmarks.batches import BYTES_PER_TOKEN, Synthetic
 from tests.benchmarks.rows import Row, at_least
 from tests.benchmarks.scale import MEBIBYTE, MILLION, Scale
 from tests.benchmarks.timing import Progress, by_turns
@@ -42,7 +42,7 @@ def size_row(tokens: int, measurer: Measurer, derive: Derive, scale: Scale, prog
     """Bytes a second at one size."""
     batch = Synthetic(tokens).batch()
     loaded = DeviceBatch.load(batch, measurer.device, derive)
-    source = torch.zeros(tokens * BYTES_A_TOKEN, dtype=torch.uint8, device=measurer.device)
+    source = torch.zeros(tokens * BYTES_PER_TOKEN, dtype=torch.uint8, device=measurer.device)
     target, flush = torch.empty_like(source), torch.empty(L2_BYTES, dtype=torch.uint8, device=measurer.device)
     makers = (*OF_DATA, *OF_METHODS)
     candidates = {

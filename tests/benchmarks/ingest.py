@@ -90,11 +90,11 @@ def over_one_client(target: Served, scale: Scale, progress: Progress) -> Row:
 def rate(source: Synthetic, posts: int, load: Load) -> Callable[[], float]:
     """Tokens a second of so many posts; laying the bodies out is not counted."""
 
-    def tokens_a_second() -> float:
+    def tokens_per_second() -> float:
         bodies = [source.body(next(STEPS)) for _ in range(posts)]
         return posts * source.tokens / load.seconds(bodies)
 
-    return tokens_a_second
+    return tokens_per_second
 
 
 def again(source: Synthetic, bodies: Sequence[Body], load: Load) -> Callable[[], float]:

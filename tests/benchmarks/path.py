@@ -25,7 +25,7 @@ SMALL_TOKENS = 2_000
 #: Tokens a shard -> the most that one post may take over numpy's three k3 of the same data.
 MOST_OVER_NUMPY = {MILLION: 20, 131_072: 25, 16_384: 60, SMALL_TOKENS: 130}
 #: Shards a step -> shards of SMALL_TOKENS a second that CLIENTS connections are to get through.
-LEAST_A_SECOND = {16: 400, 1: 150}
+LEAST_PER_SECOND = {16: 400, 1: 150}
 
 
 def path_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
@@ -33,7 +33,7 @@ def path_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
     with service(folder, scale.compiled) as target:
         target.wait()
         rows = [over_numpy(Synthetic(tokens), target, scale, progress) for tokens in MOST_OVER_NUMPY]
-        return [*rows, *(a_second(shards, target, scale, progress) for shards in LEAST_A_SECOND)]
+        return [*rows, *(a_second(shards, target, scale, progress) for shards in LEAST_PER_SECOND)]
 
 
 def over_numpy(source: Synthetic, target: Served, scale: Scale, progress: Progress) -> Row:
@@ -79,7 +79,7 @@ def a_second(shards: int, target: Served, scale: Scale, progress: Progress) -> R
             return posts / load.seconds(list(steps(source, shards, posts)))
 
         found = by_turns({what: rate}, scale.rounds, progress)[what]
-    least = LEAST_A_SECOND[shards]
+    least = LEAST_PER_SECOND[shards]
     note = f"ratio over the {least} that are wanted; {posts} posts a round, the client on the same cores"
     return Row(what, found, "shards/s", found / least, at_least(1), note)
 

@@ -33,7 +33,7 @@ DIFFERENT = 4
 DAY, MONTH = 86_400.0, 30 * 86_400.0
 #: Days that a step of a year is as it came, is settled, is thin.
 DAYS = (1, 29, 335)
-STEPS_A_DAY = 24 * 60
+STEPS_PER_DAY = 24 * 60
 BLOCK_STEPS = Settings.model_fields["block_steps"].default
 HEADING = ("as it came", "a day later", "a month later", "GB a year")
 
@@ -99,7 +99,7 @@ def keep(store: Store, steps: int, step: int, summaries: Sequence[StepSummary], 
 
 def row(database: str, tokens: int, shards: int, found: Sequence[float]) -> None:
     """One line of the table."""
-    year = sum(days * size for days, size in zip(DAYS, found, strict=True)) * STEPS_A_DAY / 1e6
+    year = sum(days * size for days, size in zip(DAYS, found, strict=True)) * STEPS_PER_DAY / 1e6
     figures = "".join(f"  {figure:13.1f}" for figure in (*found, year))
     sys.stdout.write(f"{database:10}  {tokens:9,}  {shards:6}{figures}\n")
     sys.stdout.flush()

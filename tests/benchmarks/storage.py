@@ -11,7 +11,7 @@ from offpolicy_monitor.store import ShardKey, ShardRecord, Store
 from offpolicy_monitor.store.migrate import upgrade
 from offpolicy_monitor.summary import StepSummary
 
-from tests.benchmarks.batches import BYTES_A_TOKEN, Synthetic
+from tests.benchmarks.batches import BYTES_PER_TOKEN, Synthetic
 from tests.benchmarks.ingest import connected
 from tests.benchmarks.rows import Row, at_least, at_most
 from tests.benchmarks.scale import MEBIBYTE, Scale
@@ -47,7 +47,7 @@ def records(summary: StepSummary, steps: "itertools.count[int]") -> Sequence[Sha
 
 def memory_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
     """What two large bodies in turn add to the resident memory of an idle service, at its peak, over one of them."""
-    source = Synthetic(scale.body_bytes // BYTES_A_TOKEN)
+    source = Synthetic(scale.body_bytes // BYTES_PER_TOKEN)
     what = "peak memory over the largest body"
     if not Path("/proc/self/status").exists():
         return [Row(what, None, "MiB", note="needs /proc")]

@@ -22,7 +22,7 @@ from tests.reference_methods import SIGNED, outcome
 from tests.strategies import random_sequences
 
 Row = dict[str, Any]
-ROWS_A_PATCH: Final = 300  # what one small body holds
+ROWS_PER_PATCH: Final = 300  # what one small body holds
 BOTH: Final = {"lower": 0.95, "upper": 1.05}
 RATIO_BOUNDS: Final = ({"lower": 0.9}, {"upper": 1.02}, BOTH, {"lower": 0.0, "upper": 0.0}, {"lower": 1e30})
 K_BOUNDS: Final = ({"upper": 1e-3}, {"lower": 1e-4, "upper": 2e-3}, {"lower": -0.02, "upper": 0.02})
@@ -121,8 +121,8 @@ def ingested(client: Client, run: str, sent: list[Sequence], names: tuple[str, .
     """What the batches of a run answer of all rows, chosen part by part; their stored steps say the same."""
     client.post(f"/v1/runs/{run}/batches", content=body(sent, step=0), headers=JSON)
     found: dict[str, Any] = {}
-    for step, start in enumerate(range(0, len(ROWS), ROWS_A_PATCH), start=1):
-        chosen = json.dumps({"methods": ROWS[start : start + ROWS_A_PATCH]}).encode()
+    for step, start in enumerate(range(0, len(ROWS), ROWS_PER_PATCH), start=1):
+        chosen = json.dumps({"methods": ROWS[start : start + ROWS_PER_PATCH]}).encode()
         response = client.request("PATCH", f"/v1/runs/{run}", content=chosen, headers=JSON)
         assert response.status_code == 200, response.text
         response = client.post(f"/v1/runs/{run}/batches", content=body(sent, names, step=step), headers=JSON)

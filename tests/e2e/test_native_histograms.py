@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from offpolicy_monitor.exposition.native import A_POWER, BOUND_ERROR
+from offpolicy_monitor.exposition.native import BUCKETS_PER_POWER, BOUND_ERROR
 
 from tests.dashboards.boards import FILES, panels, read
 from tests.fixtures.prometheus import query, running_prometheus, wait_for
@@ -20,7 +20,7 @@ RUN = "native"
 TOKENS, SEQUENCES = 4096, 16
 MASK = math.log(2)
 #: An estimate is off by no more than a bucket and its bound are: the values of the truth within so much of it.
-SLACK = 2 ** (1 / A_POWER) * (1 + BOUND_ERROR)
+SLACK = 2 ** (1 / BUCKETS_PER_POWER) * (1 + BOUND_ERROR)
 
 
 def log_probs(step: int) -> tuple[Any, Any]:

@@ -60,7 +60,7 @@ def test_counts_up_to_a_power_of_two_are_exact() -> None:
     for power in range(-23, 9):
         assert not (np.abs(values) == 2.0**power).any()
         expected = int((values <= 2.0**power).sum()), int((values <= -(2.0**power)).sum())
-        assert at_most(buckets, power * native.A_POWER) == expected
+        assert at_most(buckets, power * native.BUCKETS_PER_POWER) == expected
 
 
 @pytest.mark.parametrize("power", [-23, -3, -1, 0, 1, 3, 7])
@@ -70,7 +70,7 @@ def test_a_value_that_equals_a_bound_is_in_one_of_the_two_buckets_that_meet_ther
     found = unpacked(native.positive(buckets) if sign > 0 else native.negative(buckets))
     (index,) = found
     assert found == {index: 3}
-    assert index - power * native.A_POWER in (0, 1)
+    assert index - power * native.BUCKETS_PER_POWER in (0, 1)
 
 
 def test_the_bound_of_a_bucket_belongs_to_it_where_the_stored_bins_tell() -> None:

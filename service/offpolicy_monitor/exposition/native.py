@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from offpolicy_monitor.summary.histogram import BINS, LARGEST_EXPONENT, SMALLEST_EXPONENT, Counts, bin_edges
 
 SCHEMA: Final = 3
-A_POWER: Final = 1 << SCHEMA
+BUCKETS_PER_POWER: Final = 1 << SCHEMA
 ZERO_THRESHOLD: Final = 2.0**SMALLEST_EXPONENT
 #: A bound stands for a value this share of it away, at most: half a bin.
 BOUND_ERROR: Final = 1 / 64
 #: Indexes of the buckets that a value can fall into.
-SMALLEST: Final = SMALLEST_EXPONENT * A_POWER + 1
-LARGEST: Final = LARGEST_EXPONENT * A_POWER + 1
+SMALLEST: Final = SMALLEST_EXPONENT * BUCKETS_PER_POWER + 1
+LARGEST: Final = LARGEST_EXPONENT * BUCKETS_PER_POWER + 1
 SIDE: Final = LARGEST - SMALLEST + 1
 #: Empty buckets that are sent as zeros because a new span would take more bytes.
 GAP: Final = 2
@@ -51,7 +51,7 @@ def _buckets() -> NDArray[np.intp]:
     overflow = LARGEST_EXPONENT + 1
     middle = np.where(np.isinf(low + high), 2.0**overflow, (low + high) / 2)
     with np.errstate(divide="ignore"):
-        index = np.ceil(np.log2(middle) * A_POWER)
+        index = np.ceil(np.log2(middle) * BUCKETS_PER_POWER)
     bucket = np.clip(index, SMALLEST, LARGEST).astype(np.intp) - SMALLEST
     is_zero = (low <= ZERO_THRESHOLD) & (high <= ZERO_THRESHOLD)
     signed = np.where(lower + upper < 0, SIDE - 1 - bucket, SIDE + 1 + bucket)
@@ -117,4 +117,4 @@ def _stretches(filled: list[int]) -> Iterator[tuple[int, int]]:
 
 def upper_bound(index: int) -> float:
     """The largest magnitude that bucket `index` holds."""
-    return math.exp2(index / A_POWER)
+    return math.exp2(index / BUCKETS_PER_POWER)

@@ -1,7 +1,7 @@
 """What is kept of a batch: mergeable, torch-free values and the figures they answer.
 
-rows, figure and kind say how content is declared, tables and layout what there is; arrays hold and merge it; gap, method
-and tables read figures off it; step holds them together; stored is the written form.
+rows, figure and kind say how content is declared, tables and layout what there is; arrays hold and merge it; gap,
+method and tables read figures off it; step holds them together; stored is the written form.
 """
 
 from offpolicy_monitor.summary.gap import GapSummary
