@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from offpolicy_monitor.exposition.native import BUCKETS_PER_POWER, BOUND_ERROR
+from offpolicy_monitor.exposition.native import BOUND_ERROR, BUCKETS_PER_POWER
 
 from tests.dashboards.boards import FILES, panels, read
 from tests.fixtures.prometheus import query, running_prometheus, wait_for
