@@ -13,7 +13,7 @@ _EXPONENTIALS: Final = "`core/divergences.py` `exponentials`"
 _ADVANTAGE: Final = "`summary/tables/advantage.py` `gap_extras`"
 _SPREAD: Final = "`summary/gap.py` `ratio_spread`"
 _RATIO: Final = "`core/divergences.py` `ratio_excess`"
-_DIFFERENCE: Final = "`core/divergences.py` `probability_difference`"
+_DIFFERENCE: Final = "`core/columns.py` `token_columns`"
 
 
 def _kl(estimator: str) -> Gauge:
