@@ -31,9 +31,9 @@ def scrape_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
     summary = Measurer("cpu", threads=1).measure(Synthetic(TOKENS).batch(), PRESETS)
     store, counters = Store.open(url, judge=RulesJudge()), RunCounters(RUNS)
     store.ingest([record(name, summary) for name in NAMES])
-    figures, histograms = summary.figures(), exposed(summary)
+    histograms = exposed(summary)
     for name in NAMES:
-        counters.stored(name, figures, histograms)
+        counters.stored(name, summary.batch, histograms)
     runs = RunExposition(lambda: store.exported(RUNS, 0.0), counters)
     size = sum(map(len, runs.render(TEXT)))
     works: dict[str, Work] = {

@@ -108,9 +108,8 @@ def test_a_run_that_left_is_shown_no_more_and_comes_back_as_it_is_then() -> None
 
 def test_where_another_process_shows_the_runs_only_what_this_one_counted_is_shown() -> None:
     counters = RunCounters(9)
-    figures = {"tokens": 5, "sequences": 2}
     nats = BY_NAME["token_log_ratio_nats"]
-    counters.stored("a", figures, {("token_log_ratio_nats", "mismatch"): Counted.nothing(nats)})
+    counters.stored("a", {"tokens": 5, "sequences": 2}, {("token_log_ratio_nats", "mismatch"): Counted.nothing(nats)})
     rows: list[Row] | None = None
     exposition = RunExposition(lambda: rows, counters)
     text = b"".join(exposition.render(TEXT)).decode()

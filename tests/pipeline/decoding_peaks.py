@@ -76,7 +76,7 @@ BODIES = {name: partial(worst, name) for name in WORST} | {"ordinary": ordinary}
 def taken(name: str) -> int:
     """The most bytes that decoding this body holds at once, whatever comes of it."""
     from offpolicy_monitor.errors import Refusal
-    from offpolicy_monitor.pipeline.stages import limits_of
+    from offpolicy_monitor.pipeline.decoder import limits_of
     from offpolicy_monitor.settings import Settings
     from offpolicy_monitor.wire.decode import decode_batch, decode_evaluation
 

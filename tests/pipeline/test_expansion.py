@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from offpolicy_monitor.pipeline.decoder import limits_of
 from offpolicy_monitor.pipeline.expansion import bytes_to_open, bytes_to_parse
-from offpolicy_monitor.pipeline.stages import limits_of
 from offpolicy_monitor.pipeline.values import Body
 from offpolicy_monitor.settings import Settings
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.pipeline.decoder import limits_of
 from offpolicy_monitor.pipeline.rollouts import RolloutCache
-from offpolicy_monitor.pipeline.stages import limits_of
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.wire.decode import decode_batch
 from offpolicy_monitor.wire.frame import MEDIA_TYPE

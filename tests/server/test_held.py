@@ -16,10 +16,10 @@ from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.summary.step import StepSummary
 
-from tests.fixtures.application import JSON, SAFETENSORS, Client, database, frame_bytes, json_bytes, running
+from tests.fixtures.application import JSON, SAFETENSORS, Client, database, frame_bytes, good_frame, json_bytes, running
 
 URL = "/v1/runs/r1/batches"
-TOKENS = 40_000
+TOKENS = 80_000
 FLOATS = np.full(TOKENS, -1.0, np.float32)
 MASK = np.arange(TOKENS) % 2 == 0
 #: Objects that a message is made of, beside its numbers.
@@ -92,14 +92,15 @@ def test_while_a_batch_waits_what_it_holds_is_reserved(client: Client, device: W
     assert decoding.used == 0
 
 
-def test_while_a_batch_waits_for_the_database_its_tokens_are_gone(client: Client, device: Waiting) -> None:
+@pytest.mark.parametrize("body", [frame_of(mask=MASK), good_frame()], ids=["large", "small"])
+def test_while_a_batch_waits_for_the_database_its_tokens_are_gone(client: Client, device: Waiting, body: bytes) -> None:
     pipeline = client.app.state.services.pipeline
     hung = threading.Event()
     device.let.set()
 
     async def scenario() -> tuple[int, bool, int]:
         busy = asyncio.create_task(pipeline.writer.call(lambda: hung.wait(30)))
-        post = asyncio.create_task(client.http.post(URL, content=frame_of(mask=MASK), headers=SAFETENSORS))
+        post = asyncio.create_task(client.http.post(URL, content=body, headers=SAFETENSORS))
         await asyncio.to_thread(device.begun.wait, 30)
         while device.batch() is not None and not post.done():
             await asyncio.sleep(0.001)
@@ -109,3 +110,16 @@ def test_while_a_batch_waits_for_the_database_its_tokens_are_gone(client: Client
         return reserved, waits, (await post).status_code
 
     assert client.run(scenario()) == (0, True, 200)
+
+
+def test_a_small_frame_is_not_read_before_it_is_measured(client: Client, device: Waiting) -> None:
+    async def scenario() -> tuple[bool, int, list[int]]:
+        first = asyncio.create_task(client.http.post(URL, content=good_frame(), headers=SAFETENSORS))
+        await asyncio.to_thread(device.begun.wait, 30)
+        second = asyncio.create_task(client.http.post(URL, content=good_frame()[:-1], headers=SAFETENSORS))
+        await asyncio.wait([second], timeout=0.1)
+        waits, reserved = not second.done(), client.app.state.services.pipeline.decoding.used
+        device.let.set()
+        return waits, reserved, [answer.status_code for answer in await asyncio.gather(first, second)]
+
+    assert client.run(scenario()) == (True, 0, [200, 400])

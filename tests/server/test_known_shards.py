@@ -1,6 +1,6 @@
 """A shard that is stored already, or cannot be, is answered without being measured."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +10,27 @@ from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.summary.step import StepSummary
 
-from tests.fixtures.application import JSON, SAFETENSORS, Client, database, json_bytes, running
+from tests.fixtures.application import JSON, SAFETENSORS, Client, database, good_frame, json_bytes, running
 from tests.fixtures.reduced import arrays_of, envelope_of, summary_body
 
 URL = "/v1/runs/r1/batches"
 
 
 class Counting(Measurer):
-    """Counts what it measures beyond the warm-up."""
+    """Counts what it measures beyond the warm-up; `meanwhile` happens while it does."""
 
     measured = 0
+
+    @staticmethod
+    def meanwhile() -> None:
+        """Nothing."""
 
     def warm_up(self) -> None:
         """Nothing."""
 
     def measure(self, *args: Any, **options: Any) -> StepSummary:
         self.measured += 1
+        self.meanwhile()
         return super().measure(*args, **options)
 
 
@@ -72,3 +77,53 @@ def test_a_reduced_shard_that_is_stored_is_known_after_the_rows_changed(client: 
     client.request("PATCH", "/v1/runs/r1", json={"methods": []})
     again = client.post(URL, content=body, headers=SAFETENSORS).json()
     assert (again["duplicate"], again["gaps"], again["methods"]) == (True, first["gaps"], first["methods"])
+
+
+def test_the_store_is_not_asked_about_what_follows_what_is_stored_here(
+    client: Client, monkeypatch: pytest.MonkeyPatch, device: Counting
+) -> None:
+    asked: list[str] = []
+    shards = client.app.state.services.pipeline.shards
+    look_up = shards.look_up
+
+    def counted(run: str, claim: Any) -> Any:
+        asked.append(run)
+        return look_up(run, claim)
+
+    monkeypatch.setattr(shards, "look_up", counted)
+    for step in (1, 2, 3):
+        assert client.post(URL, content=good_frame(step=step), headers=SAFETENSORS).status_code == 200
+    assert (asked, device.measured) == (["r1"], 3)
+    assert client.post(URL, content=good_frame(step=2), headers=SAFETENSORS).json()["duplicate"]
+    assert (asked, device.measured) == (["r1"] * 2, 3)
+
+
+@pytest.mark.parametrize(("body", "headers"), [(good_frame, SAFETENSORS), (json_bytes, JSON)], ids=["frame", "json"])
+def test_what_was_measured_while_its_rows_changed_is_measured_again(
+    client: Client, device: Counting, body: Callable[..., bytes], headers: dict[str, str]
+) -> None:
+    store = client.app.state.services.store
+    assert client.post(URL, content=body(step=1), headers=headers).status_code == 200
+
+    def change() -> None:
+        device.meanwhile = lambda: None  # type: ignore[method-assign]
+        store.update_run("r1", methods=[])
+
+    device.meanwhile = change  # type: ignore[method-assign]
+    answer = client.post(URL, content=body(step=2), headers=headers)
+    assert (answer.status_code, answer.json()["methods"], answer.json()["duplicate"]) == (200, {}, False)
+    assert device.measured == 3
+    assert client.get("/v1/runs/r1/steps/2").json()["methods"] == {}
+
+
+def test_rows_that_never_stand_still_are_a_busy_service(client: Client, device: Counting) -> None:
+    store, rows = client.app.state.services.store, iter(range(1, 100))
+    client.post(URL, content=good_frame(step=1), headers=SAFETENSORS)
+
+    def change() -> None:
+        row = {"name": f"r{next(rows)}", "method": "opsm", "gap": "total", "level": "geometric", "delta": 0.01}
+        store.update_run("r1", methods=[row])
+
+    device.meanwhile = change  # type: ignore[method-assign]
+    answer = client.post(URL, content=good_frame(step=2), headers=SAFETENSORS)
+    assert (answer.status_code, "Retry-After" in answer.headers) == (503, True)

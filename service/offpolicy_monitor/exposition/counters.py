@@ -6,13 +6,12 @@ read by a scrape in another thread. At most `limit` runs are kept, the most rece
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 from offpolicy_monitor.exposition.histograms import Counted, Histograms
 from offpolicy_monitor.families import BY_NAME, REASONS, Family
+from offpolicy_monitor.summary.sums import Sums
 
 
 @cache
@@ -27,15 +26,14 @@ class RunCounts:
     totals: Counter[tuple[str, str]] = field(default_factory=Counter)
     histograms: dict[tuple[str, str], Counted] = field(default_factory=dict)
 
-    def add_shard(self, figures: Mapping[str, Any], histograms: Histograms) -> None:
-        """Count one stored shard."""
+    def add_shard(self, counts: Sums, histograms: Histograms) -> None:
+        """Count one stored shard, of which `counts` are those of its whole batch."""
         self.totals["batches_total", ""] += 1
-        self.totals["tokens_total", ""] += figures["tokens"]
-        self.totals["sequences_total", ""] += figures["sequences"]
+        for name in ("tokens", "sequences"):
+            self.totals[f"{name}_total", ""] += int(counts.get(name, 0))
         for name, reasons in REASONS.items():
-            counts = figures.get(name.removesuffix("_total"), {})
             for reason in reasons:
-                self.totals[name, reason] += counts.get(reason, 0)
+                self.totals[name, reason] += int(counts.get(f"{reason}_tokens", 0))
         for key, counted in histograms.items():
             held = self.histograms.get(key)
             self.histograms[key] = counted if held is None else held.plus(counted)
@@ -58,10 +56,10 @@ class RunCounters:
         self._runs: OrderedDict[str, RunCounts] = OrderedDict()
         self._lock = threading.Lock()
 
-    def stored(self, run: str, figures: Mapping[str, Any], histograms: Histograms) -> None:
+    def stored(self, run: str, counts: Sums, histograms: Histograms) -> None:
         """One shard was stored for the first time."""
         with self._lock:
-            self._of(run).add_shard(figures, histograms)
+            self._of(run).add_shard(counts, histograms)
 
     def duplicate(self, run: str) -> None:
         """A shard came again with the same content."""

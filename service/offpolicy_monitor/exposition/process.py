@@ -3,7 +3,9 @@
 Fed by the pipeline and the request middleware; belongs to one registry, made with the application.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -53,6 +55,15 @@ class ProcessMetrics:
     def stage(self, stage: str, seconds: float) -> None:
         """A batch passed a stage of the pipeline."""
         self._metrics["stage_seconds"].labels(stage).observe(seconds)
+
+    @contextmanager
+    def timed(self, stage: str, spent: float = 0.0) -> Iterator[None]:
+        """The block is work of a stage, after `spent` seconds of it; no wait is in it."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stage(stage, spent + time.perf_counter() - began)
 
     def transaction(self, seconds: float) -> None:
         """The writer's transaction was committed or failed."""

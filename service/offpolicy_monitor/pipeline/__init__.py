@@ -2,11 +2,13 @@
 
 admission   bytes are admitted before they are read, first come first served
 buffers     reusable memory for bodies, so that arrays are views over what the socket delivered
-turns       which job the device does next, and which it cannot do in time
-workers     one bounded thread for each stage that computes
+decoder     threads that decode, within a budget of memory
+remembered  what this process has stored itself, so that the store need not be asked
+device      the one thread that measures, and `turns`, which job it does next and which it cannot do in time
 writer      the one thread that writes to the database, many shards a transaction
 rollouts    first halves of the two-phase form, bounded in bytes and in time
-stages      decode -> look up -> measure -> store, with what each takes
+shards      the way of a shard: read, measured, stored
+stages      all of these together, and evaluations between the shards
 
 Nothing here knows HTTP; refusals are the values of `errors`.
 """

@@ -3,14 +3,14 @@
 Plain values. None of them holds a view of the body but Body and the message that was decoded from it.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from offpolicy_monitor.batch import UNKNOWN_ORIGIN, Origin, RaggedBatch
 from offpolicy_monitor.exposition.histograms import Histograms
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.pipeline.turns import Gone
+from offpolicy_monitor.pipeline.gone import Gone
 from offpolicy_monitor.store import Known, Receipt, ShardRecord
 from offpolicy_monitor.summary.evaluation import Detail, Evaluation
 from offpolicy_monitor.summary.step import StepSummary
@@ -55,23 +55,31 @@ class Body:
 
 @dataclass(frozen=True)
 class Measured:
-    """Everything that is stored, answered or counted of a message; its tokens and sequence ids are not kept."""
+    """Everything that is stored, told or counted of a message; its tokens and sequence ids are not kept.
+
+    `at`: when it was ready, by time.perf_counter.
+    """
 
     envelope: Envelope
     is_first_half: bool
     record: ShardRecord
-    figures: Mapping[str, Any]
+    told: bytes
     histograms: Histograms
+    at: float
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What became of a shard; `receipt` is None for the first half of a rollout, which is kept and not stored.
 
-    Of such a half's run, `known` has what the rules say.
+    `told` is what was asked to be told of its summary. Of such a half's run, `known` has what the rules say.
     """
 
     envelope: Envelope
-    figures: Mapping[str, Any]
+    told: bytes
     receipt: Receipt | None
     known: Known | None = None
+
+
+#: What a client is told of the summary of its shard; made where the shard is measured.
+Tell = Callable[[StepSummary], bytes]

@@ -1,14 +1,14 @@
 """Worker: a bounded set of threads for one stage that computes outside the event loop.
 
-`measure` has one thread (one device, one stream of work), `decode` has a few. A job that was started is always waited
-for, because it reads a pooled buffer that must not be reused under it. Whatever a job raises, its caller is told.
+A job that was started is always waited for, because it reads a pooled buffer that must not be reused under it. Whatever
+a job raises, its caller is told.
 """
 
 import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
@@ -24,9 +24,9 @@ class Ages:
         self._clock = clock
         self._since: dict[object, float] = {}
 
-    def enter(self) -> object:
-        """A job comes in; `leave` takes what this answers."""
-        job = object()
+    def enter(self, job: object = None) -> object:
+        """A job comes in; `leave` takes what this answers: the job itself, or what stands for it."""
+        job = object() if job is None else job
         self._since[job] = self._clock()
         return job
 
@@ -41,6 +41,11 @@ class Ages:
             return guarded(job)
         finally:
             self.leave(entered)
+
+    def older(self, seconds: float) -> list[object]:
+        """The jobs that have been in it for at least so long."""
+        since = self._clock() - seconds
+        return [job for job, entered in list(self._since.items()) if entered <= since]
 
     def oldest(self) -> float:
         """Seconds since the oldest job that is not finished came in; 0 where there is none."""
@@ -95,3 +100,22 @@ def is_ordinary(error: BaseException) -> bool:
     No future holds a StopIteration; a cancellation or SystemExit would be taken for the caller's own.
     """
     return isinstance(error, Exception) and not isinstance(error, (StopIteration, CancelledError))
+
+
+def settle(loop: asyncio.AbstractEventLoop, answers: "list[tuple[asyncio.Future[Any], Any]]") -> None:
+    """Give each future its value or its error, from any thread, in one turn of the loop.
+
+    One that has an end already keeps it; a loop that is gone has nobody left to answer.
+    """
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(_settled, answers)
+
+
+def _settled(answers: "list[tuple[asyncio.Future[Any], Any]]") -> None:
+    for done, answer in answers:
+        if done.done():
+            continue
+        if isinstance(answer, BaseException):
+            done.set_exception(answer)
+        else:
+            done.set_result(answer)

@@ -11,23 +11,23 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 import structlog
 
 from offpolicy_monitor.errors import Refusal, Unavailable
-from offpolicy_monitor.pipeline.workers import Ages
+from offpolicy_monitor.pipeline.workers import Ages, settle
 from offpolicy_monitor.store import Receipt, ShardRecord
 
 log = structlog.get_logger("offpolicy_monitor.pipeline")
 
 Result = TypeVar("Result")
 MAX_GROUP = 256
-MAX_WAITING = 4096
 ANSWER_SECONDS = 8.0
+#: How often within its patience the writer looks who has waited for longer.
+LOOKS: Final = 20
 SLOW: Final = "the database did not answer within {:g} s; whether this is stored is not known, so send it again"
 ENDED: Final = "the thread that stores has ended; the service must be started again"
 #: How long work of the background lets shards go first, seconds: its turns are short, and must come in the end.
@@ -48,7 +48,7 @@ class _Job:
     @property
     def is_wanted(self) -> bool:
         """Whether somebody still waits for it."""
-        return not self.done.cancelled()
+        return not self.done.done()
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Writer:
     """Runs from construction to `close`; `ingest` and `call` are awaited on the event loop it was made on.
 
     `committed` is told the seconds of each transaction. Nobody waits for one longer than `patience` seconds: the answer
-    is Unavailable then, and what has not begun never does.
+    is Unavailable then, and what has not begun never does. How many wait is bounded by how many requests there are.
     """
 
     def __init__(
@@ -78,7 +78,6 @@ class Writer:
         store: Ingest,
         committed: Callable[[float], None] = lambda seconds: None,
         max_group: int = MAX_GROUP,
-        depth: int = MAX_WAITING,
         patience: float = ANSWER_SECONDS,
     ) -> None:
         self._store = store
@@ -87,31 +86,40 @@ class Writer:
         self._max_group = max_group
         self._loop = asyncio.get_running_loop()
         self.ages = Ages()
-        self._slots = asyncio.Semaphore(depth)
         self._jobs: queue.SimpleQueue[_Shard | _Call | None] = queue.SimpleQueue()
         self._asides: deque[_Aside] = deque()
         self._thread = threading.Thread(target=self._work, name="store", daemon=True)
         self._thread.start()
+        self._loop.call_later(patience / LOOKS, self._look)
 
     async def ingest(self, record: ShardRecord) -> Receipt:
         """Commit one shard together with whatever else is waiting; raises its Refusal, or Unavailable."""
-        receipt: Receipt = await self._in_time(lambda done: _Shard(done, record))
-        return receipt
+        done: asyncio.Future[Receipt] = self._loop.create_future()
+        self.put(record, done)
+        return await done
+
+    def put(self, record: ShardRecord, done: "asyncio.Future[Receipt]") -> None:
+        """The same for who waits for `done`; from any thread."""
+        self._enter(_Shard(done, record))
 
     async def call(self, work: Callable[[], Result]) -> Result:
         """Run another write of the store (an update, a deletion) in its turn; raises what it does, or Unavailable."""
-        result: Result = await self._in_time(lambda done: _Call(done, work))
-        return result
+        done: asyncio.Future[Result] = self._loop.create_future()
+        self._enter(_Call(done, work))
+        return await done
 
-    async def _in_time(self, job: "Callable[[asyncio.Future[Any]], _Shard | _Call]") -> Any:
-        """What comes of a job. One that is given up is taken out of the queue by its future, which is cancelled."""
-        try:
-            async with asyncio.timeout(self._patience), self._turn():
-                done: asyncio.Future[Any] = self._loop.create_future()
-                self._jobs.put(job(done))
-                return await done
-        except TimeoutError as error:
-            raise Unavailable(503, "store-unavailable", SLOW.format(self._patience), retry_after=2) from error
+    def _enter(self, job: "_Shard | _Call") -> None:
+        self.ages.enter(job.done)
+        self._jobs.put(job)
+
+    def _look(self) -> None:
+        """Answer those that have waited for too long, of whom the thread passes over what it has not begun."""
+        alive = self._thread.is_alive()
+        message = SLOW.format(self._patience) if alive else ENDED
+        refusal = Unavailable(503, "store-unavailable", message, retry_after=2)
+        late = self.ages.older(self._patience if alive else 0.0)
+        self._settle([(done, refusal) for done in late if isinstance(done, asyncio.Future)])
+        self._loop.call_later(self._patience / LOOKS, self._look)
 
     async def aside(self, work: Callable[[], Result]) -> Result:
         """Run a write that nobody waits for once no shard is waiting; Unavailable where the writer is closed first."""
@@ -120,18 +128,6 @@ class Writer:
         done: asyncio.Future[Result] = self._loop.create_future()
         self._jobs.put(_Aside(done, work, time.monotonic() + PATIENCE))
         return await done
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """A place among those that wait; Unavailable where nobody would ever serve it."""
-        entered = self.ages.enter()
-        try:
-            async with self._slots:
-                if not self._thread.is_alive():
-                    raise Unavailable(503, "store-unavailable", ENDED)
-                yield
-        finally:
-            self.ages.leave(entered)
 
     def close(self) -> None:
         """Write what is queued, then end the thread; a transaction that hangs is left to itself."""
@@ -157,6 +153,8 @@ class Writer:
                 self._asides.append(job)
             elif job.is_wanted:
                 group.append(job)
+            else:
+                self.ages.leave(job.done)
             job = self._next() if len(group) < self._max_group else _NOTHING
         if group:
             self._commit(group)
@@ -209,9 +207,10 @@ class Writer:
             return error
 
     def _settle(self, answers: "list[tuple[asyncio.Future[Any], Any]]") -> None:
-        """Hand the answers to the event loop in one call; a loop that is gone has nobody left to answer."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(_resolve, answers)
+        """Hand the answers to the event loop in one call."""
+        settle(self._loop, answers)
+        for done, _ in answers:
+            self.ages.leave(done)
 
 
 class _Nothing:
@@ -219,13 +218,3 @@ class _Nothing:
 
 
 _NOTHING = _Nothing()
-
-
-def _resolve(answers: "list[tuple[asyncio.Future[Any], Any]]") -> None:
-    for done, answer in answers:
-        if done.done():
-            continue
-        if isinstance(answer, BaseException):
-            done.set_exception(answer)
-        else:
-            done.set_result(answer)

@@ -81,9 +81,14 @@ class Reduced:
         return False
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of its parts."""
+        return sum(map(len, self.parts))
+
+    @property
     def copied_bytes(self) -> int:
         """Bytes that its parts cost, and the figures that were read from them."""
-        return SUMMARY_BYTES * sum(map(len, self.parts))
+        return SUMMARY_BYTES * self.nbytes
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.store import Receipt, ShardRecord, Store
+from offpolicy_monitor.store import Outdated, Receipt, ShardRecord, Store
 from offpolicy_monitor.store.rows.tables import metrics, runs, shards, steps
 from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.summary.step import StepSummary, merge_all
@@ -139,6 +139,19 @@ def test_shards_must_agree_across_the_minibatches_of_a_step(store: Store) -> Non
     assert refusal(store, make_record(step=3, minibatch=1, shards=1)) == (409, "shards-disagree", ["shards"])
     assert refusal(store, make_record(step=3, shards=3)) == (409, "shards-disagree", ["shards"])
     ingest(store, make_record(step=4, shards=3))
+
+
+def test_a_shard_measured_by_other_rows_than_its_run_has_is_refused_unless_it_is_stored(store: Store) -> None:
+    by_default = replace(make_record(), methods=None)
+    ingest(store, by_default)
+    rows = [{"name": "tight", "method": "opsm", "delta": 0.001}]
+    store.update_run("r1", methods=rows)
+    again, old, new = store.ingest(
+        [by_default, replace(make_record(1), methods=None), replace(make_record(1), methods=rows)]
+    )
+    assert isinstance(again, Receipt) and again.duplicate
+    assert isinstance(old, Outdated)
+    assert isinstance(new, Receipt) and not new.duplicate
 
 
 def test_a_refused_record_does_not_disturb_its_group(store: Store) -> None:

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from offpolicy_monitor.alerts import RULES, WALL_CLOCK_RULES, Rule, WallClockRule
 from offpolicy_monitor.pipeline.values import Outcome
+from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.timestamps import timestamp
 
 _RULES: Final[Mapping[str, Rule | WallClockRule]] = {rule.name: rule for rule in (*RULES, *WALL_CLOCK_RULES)}
@@ -24,7 +25,12 @@ def json_response(value: Any) -> Response:
     return Response(render(value), media_type="application/json")
 
 
-def batch_answer(run: str, outcome: Outcome, public_url: str) -> dict[str, Any]:
+def told(summary: StepSummary) -> bytes:
+    """The figures of a shard as JSON. Absent ones are left out, so that a reader need not tell null from missing."""
+    return render({name: value for name, value in summary.figures().items() if value is not None})
+
+
+def batch_answer(run: str, outcome: Outcome, public_url: str) -> bytes:
     """The answer to a batch, as protocol.md lists it: where it stands, then the figures of this shard alone.
 
     `verdict` and `alerts` are of the run as it stands after this shard.
@@ -33,8 +39,7 @@ def batch_answer(run: str, outcome: Outcome, public_url: str) -> dict[str, Any]:
     counts as no received shard, and its step is not complete by it.
     """
     envelope, receipt = outcome.envelope, outcome.receipt
-    told = receipt or outcome.known
-    return {
+    stands = {
         "run": run,
         "step": envelope.step,
         "minibatch": envelope.minibatch,
@@ -44,10 +49,18 @@ def batch_answer(run: str, outcome: Outcome, public_url: str) -> dict[str, Any]:
         "received_shards": receipt.received_shards if receipt else 0,
         "shards": receipt.shards if receipt else envelope.shards,
         "complete": receipt is not None and receipt.complete,
-        **_figures(outcome.figures),
-        "verdict": told.verdict if told else "accept",
-        "alerts": [alert_answer(row, public_url) for row in told.alerts] if told else [],
     }
+    said = receipt or outcome.known
+    verdict = {
+        "verdict": said.verdict if said else "accept",
+        "alerts": [alert_answer(row, public_url) for row in said.alerts] if said else [],
+    }
+    return _joined(render(stands), outcome.told, render(verdict))
+
+
+def _joined(*objects: bytes) -> bytes:
+    """JSON objects as one, that of all their members."""
+    return b"{%s}" % b",".join(members for members in (text[1:-1] for text in objects) if members)
 
 
 def alert_answer(row: Mapping[str, Any], public_url: str) -> dict[str, Any]:
@@ -67,8 +80,3 @@ def explained(alert: str, public_url: str) -> dict[str, Any]:
     rule = _RULES.get(alert)
     known = {"expression": rule.expression, "summary": rule.summary} if rule else {"expression": "", "summary": ""}
     return {**known, "runbook": f"{public_url}/runbook#{alert}"}
-
-
-def _figures(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Absent figures are left out, so that a reader need not tell null from missing."""
-    return {name: value for name, value in figures.items() if value is not None}

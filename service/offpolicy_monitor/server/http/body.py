@@ -13,9 +13,9 @@ from starlette.types import Message
 
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.pipeline.buffers import SMALLEST, BodyBuffer, BufferPool
+from offpolicy_monitor.pipeline.gone import Gone
 from offpolicy_monitor.pipeline.pace import Pace
 from offpolicy_monitor.pipeline.stages import Pipeline
-from offpolicy_monitor.pipeline.turns import Gone
 from offpolicy_monitor.pipeline.values import Body
 from offpolicy_monitor.server.http.problems import FAULT_KEY
 from offpolicy_monitor.settings import Settings

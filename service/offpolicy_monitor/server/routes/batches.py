@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
 
 from offpolicy_monitor.server import openapi, services
-from offpolicy_monitor.server.http.answers import batch_answer, json_response
+from offpolicy_monitor.server.http.answers import batch_answer, told
 from offpolicy_monitor.server.http.body import received
 from offpolicy_monitor.server.http.parameters import RunName
 from offpolicy_monitor.vocabulary import RUN_NAME
@@ -45,5 +45,5 @@ async def post_batch(run: RunName, request: Request) -> Response:
     """200 means: committed, fsynced, and counted exactly once. The same shard again answers the same figures."""
     parts = services.of(request)
     async with received(request, parts.pipeline) as body:
-        outcome = await parts.pipeline.ingest(run, body)
-    return json_response(batch_answer(run, outcome, parts.settings.public_url))
+        outcome = await parts.pipeline.ingest(run, body, told)
+    return Response(batch_answer(run, outcome, parts.settings.public_url), media_type="application/json")

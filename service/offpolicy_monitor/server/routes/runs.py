@@ -75,7 +75,7 @@ async def delete_run(run: KnownRun, request: Request) -> Response:
     """Its shards, steps and figures go with it; a later batch of that name begins a new run."""
     parts = services.of(request)
     # Before the store is asked: a run of which only first halves came is not stored, and has halves to forget.
-    parts.pipeline.halves.forget(run)
+    parts.pipeline.shards.forget(run)
     await parts.pipeline.writer.call(lambda: parts.store.delete_run(run))
     parts.pipeline.counters.forget(run)
     return Response(status_code=204)

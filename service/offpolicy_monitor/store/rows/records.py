@@ -3,9 +3,11 @@
 A shard is known by its key alone; its digest says whether the same key brings the same content again.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.summary.step import StepSummary
 
 #: A row of `steps`: run's id, step, minibatch, attempt. Ids of rows are used again after a row has gone, these are not.
@@ -27,6 +29,7 @@ class ShardKey:
 class ShardRecord:
     """One measured shard. `shards`: how many its gradient step has; `digest`: 16 bytes; `received_at`: unix seconds.
 
+    `methods`: the rows it was measured by, as the run has them; the shard is refused by Outdated where others run.
     `blob`: the summary's stored form, where it was prepared already (store.write.prepare).
     """
 
@@ -39,7 +42,15 @@ class ShardRecord:
     policy_version: int | None = None
     labels: dict[str, str] = field(default_factory=dict)
     dtypes: dict[str, str] = field(default_factory=dict)
+    methods: Sequence[Mapping[str, Any]] | Literal["any"] | None = "any"
     blob: bytes | None = field(default=None, repr=False)
+
+
+class Outdated(Refusal):
+    """A shard was measured by other method rows than its run has."""
+
+    def __init__(self) -> None:
+        super().__init__(409, "methods-changed", "the method rows of the run were changed meanwhile; send it again")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from offpolicy_monitor.store.rows.gradient_steps import LEDGER_COLUMNS, Gradient
 from offpolicy_monitor.store.rows.held import HeldRun, hold_runs
 from offpolicy_monitor.store.rows.merged_steps import Failed, Merged, merge_at_once
 from offpolicy_monitor.store.rows.recent import Recent
-from offpolicy_monitor.store.rows.records import Place, Receipt, ShardKey, ShardRecord
+from offpolicy_monitor.store.rows.records import Outdated, Place, Receipt, ShardKey, ShardRecord
 from offpolicy_monitor.store.rows.tables import runs, shards, steps
 from offpolicy_monitor.store.rows.training import TrainingStep
 from offpolicy_monitor.store.rows.verdicts import verdict, worst_of_each_rule
@@ -50,7 +50,7 @@ def ingest(
     answers: list[Receipt | Refusal] = []
     blobs: dict[ShardKey, bytes] = {}
     for record, blob in zip(records, prepared, strict=True):
-        answer = blob if isinstance(blob, Refusal) else ledger.enter(record)
+        answer = blob if isinstance(blob, Refusal) else _outdated(record, held, ledger) or ledger.enter(record)
         if isinstance(blob, bytes) and isinstance(answer, Receipt) and not answer.duplicate:
             blobs[record.key] = blob
         answers.append(answer)
@@ -71,6 +71,12 @@ def ingest(
     others = [run.id for run in held.values() if run.id not in alerts]
     alerts |= open_alerts(connection, others) if others else {}
     return _with_alerts({name: alerts[run.id] for name, run in held.items()}, records, answers)
+
+
+def _outdated(record: ShardRecord, held: Mapping[str, HeldRun], ledger: Ledger) -> Outdated | None:
+    """Whether a shard that is new was measured by other rows than its run has now."""
+    is_of = record.methods == "any" or record.methods == held[record.key.run].methods
+    return None if is_of or record.key in ledger.digests else Outdated()
 
 
 def _as_it_stands(

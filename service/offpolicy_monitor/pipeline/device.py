@@ -1,0 +1,126 @@
+"""Device: the one thread that measures. It takes the next job by itself, whoever's turn it is.
+
+A job that was begun is always waited for, because it reads a pooled buffer that must not be reused under it; one that
+nobody waits for any more is not begun. Made and asked on one event loop; knows neither what is measured nor HTTP.
+"""
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from offpolicy_monitor.pipeline.gone import Gone, client_gone, is_gone
+from offpolicy_monitor.pipeline.turns import Turn, Turns
+from offpolicy_monitor.pipeline.workers import Ages, guarded, settle
+
+Result = TypeVar("Result")
+#: Who goes on with what a job gave, on the device's thread, and sees to the future that is waited for.
+Then = Callable[[Any, "asyncio.Future[Any]"], None]
+
+
+@dataclass(eq=False)
+class _Job:
+    work: Callable[[], Any]
+    done: "asyncio.Future[Any]"
+    then: Then
+    ended: "asyncio.Future[None] | None" = None
+    """Made by one who waits for nothing but the end."""
+
+
+class Device:
+    """Runs from construction to `close`."""
+
+    def __init__(self, turns: "Turns[_Job]") -> None:
+        self.ages = Ages()
+        self._turns = turns
+        self._loop = asyncio.get_running_loop()
+        #: One entry for each job that came; False is the end.
+        self._came: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._running: _Job | None = None
+        self._thread = threading.Thread(target=self._work, name="measure")
+        self._thread.start()
+
+    async def run(
+        self,
+        lane: str,
+        size: int,
+        work: Callable[[], Result],
+        gone: Gone | None = None,
+        *,
+        begun: bool = False,
+        then: Then | None = None,
+    ) -> Any:
+        """What `work()` gives, or with `then` what that makes of it; errors of either are raised here.
+
+        Raises Unavailable (503) at once where the wait is expected to be too long, unless it is for the next part of
+        what has `begun`, and the Refusal of `client_gone` as soon as nobody waits for the answer any more.
+        """
+        if is_gone(gone):
+            raise client_gone()
+        job = _Job(work, self._loop.create_future(), then or self.give)
+        turn = self._turns.enter(lane, size, job, begun)
+        entered = self.ages.enter()
+        left = partial(self._left, turn)
+        if gone is not None:
+            gone.add_done_callback(left)
+        self._came.put(True)
+        try:
+            return await job.done
+        except asyncio.CancelledError:
+            await self._end_of(turn)
+            raise
+        finally:
+            self.ages.leave(entered)
+            if gone is not None:
+                gone.remove_done_callback(left)
+
+    def close(self) -> None:
+        """Finish what came and end the thread."""
+        self._came.put(False)
+        self._thread.join()
+
+    def _left(self, turn: Turn[_Job], _gone: Gone) -> None:
+        """Nobody waits for the answer: the job is not begun."""
+        if self._turns.leave(turn) and not turn.job.done.done():
+            turn.job.done.set_exception(client_gone())
+
+    async def _end_of(self, turn: Turn[_Job]) -> None:
+        """Return once the job will not be run, or has been."""
+        if self._turns.leave(turn):
+            return
+        with self._lock:
+            if self._running is not turn.job:
+                return
+            turn.job.ended = self._loop.create_future()
+        await turn.job.ended
+
+    def _work(self) -> None:
+        while self._came.get():
+            self._do_next()
+
+    def _do_next(self) -> None:
+        """Nothing of a job is left when this returns."""
+        with self._lock:
+            turn = self._turns.next()
+            if turn is None:
+                return
+            job = self._running = turn.job
+        began = time.perf_counter()
+        try:
+            job.then(guarded(job.work), job.done)
+        except Exception as error:
+            settle(self._loop, [(job.done, error)])
+        self._turns.took(turn, time.perf_counter() - began)
+        with self._lock:
+            self._running = None
+            if job.ended is not None:
+                settle(self._loop, [(job.ended, None)])
+
+    def give(self, given: Any, done: "asyncio.Future[Any]") -> None:
+        """Give what a job gave to who waits for it."""
+        settle(self._loop, [(done, given)])

@@ -1,0 +1,268 @@
+"""Shards: the way of a shard, from its body to a receipt. Of what is kept of it nothing is a view of the body.
+
+A small frame takes three hops: the device's thread reads and measures it and hands it to the writer's, whose receipt
+the event loop gets. Any other body is decoded first, by threads of their own, within a budget of memory.
+
+Which method rows run, and whether a shard is stored already or would be refused, is asked of the store only where this
+process does not know the shard to be new (pipeline.remembered). The transaction that stores it decides, and refuses
+what was measured by other rows than the run has by then, whichever process changed them: that is measured again. So a
+batch posted after a change was answered is stored with the new rows, and nothing waits for the store but writes.
+
+A shard that its trainer reduced is not measured again, nor is one that is known to be stored: a client that gave up on
+an answer sends it anew. What a client no longer waits for is dropped until it is being measured; then it is stored too.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from offpolicy_monitor.batch import Origin
+from offpolicy_monitor.errors import Refusal, Unavailable
+from offpolicy_monitor.exposition.counters import RunCounters
+from offpolicy_monitor.exposition.histograms import exposed
+from offpolicy_monitor.exposition.process import ProcessMetrics
+from offpolicy_monitor.pipeline.decoder import Decoder
+from offpolicy_monitor.pipeline.device import Device
+from offpolicy_monitor.pipeline.merger import Merger
+from offpolicy_monitor.pipeline.readers import Readers
+from offpolicy_monitor.pipeline.reduced import METHODS_CHANGED, accepted
+from offpolicy_monitor.pipeline.remembered import Remembered, Rows
+from offpolicy_monitor.pipeline.rollouts import RolloutCache
+from offpolicy_monitor.pipeline.values import Body, Measured, Measurer, Outcome, Tell
+from offpolicy_monitor.pipeline.writer import Writer
+from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.store import Known, Outdated, Receipt, ShardKey, ShardRecord, prepared
+from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.wire.decode import decode_batch
+from offpolicy_monitor.wire.digest import content_digest, reduced_digest
+from offpolicy_monitor.wire.frame import MEDIA_TYPE
+from offpolicy_monitor.wire.halves import join
+from offpolicy_monitor.wire.message import LaterHalf, Message, Reduced
+from offpolicy_monitor.wire.schema import Envelope
+
+#: What the store knows of a run, and of a shard of it where one is given: `Store.known`.
+LookUp = Callable[[str, ShardRecord | None], Known]
+#: A message and its digest.
+Read = tuple[Message | Reduced, bytes]
+#: Threads that ask the store, and the longest time of a question, its wait for a thread included.
+READERS, LOOK_UP_SECONDS = 4, 4.0
+#: Shards up to this size share the device in a lane of their own; a frame of such a size is read where it is measured.
+SMALL_BYTES: Final = 512 * 1024
+#: How often a shard is measured whose rows change meanwhile.
+ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be done with a body. `known`: what the store answered about it, None where it was not asked."""
+
+    run: str
+    body: Body
+    tell: Tell
+    received_at: float
+    known: Known | None = None
+
+    @property
+    def is_small_frame(self) -> bool:
+        """Whether reading it takes no memory to speak of, and less time than a hop."""
+        plain = self.body.encoding == "identity" and self.body.media_type == MEDIA_TYPE
+        return plain and len(self.body.data) <= SMALL_BYTES
+
+
+class Unclear(Exception):
+    """Only the store can tell whether a shard is new. `claim` is its record, whose summary is empty."""
+
+    def __init__(self, claim: ShardRecord, envelope: Envelope, is_first_half: bool) -> None:
+        super().__init__()
+        self.claim, self.envelope, self.is_first_half = claim, envelope, is_first_half
+
+
+class Shards:
+    """Made inside a running event loop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        decoder: Decoder,
+        device: Device,
+        measurer: Measurer,
+        writer: Writer,
+        merger: Merger,
+        look_up: LookUp,
+        metrics: ProcessMetrics,
+        counters: RunCounters,
+    ) -> None:
+        self.halves: RolloutCache[Message] = RolloutCache(settings.rollout_bytes, settings.rollout_ttl)
+        self.remembered = Remembered()
+        self.readers = Readers("look-up", READERS, LOOK_UP_SECONDS, whole=True)
+        self._settings, self._decoder, self._device, self._measurer = settings, decoder, device, measurer
+        self._writer, self._merger, self.look_up = writer, merger, look_up
+        self._metrics, self._counters = metrics, counters
+
+    async def ingest(self, run: str, body: Body, tell: Tell) -> Outcome:
+        """Decode, measure and store one shard of `run`; raises Refusal or Unavailable, and has then stored nothing."""
+        work = Work(run, body, tell, time.time())
+        for _ in range(ATTEMPTS):
+            try:
+                return await self._outcome(work, *await self._through(work))
+            except Unclear as raised:
+                unclear = raised.with_traceback(None)
+            except Refusal as refusal:
+                if refusal.kind != METHODS_CHANGED or (work.known is not None and not isinstance(refusal, Outdated)):
+                    raise
+                self.remembered.forget(run)
+                work = replace(work, known=None)
+                continue
+            work = replace(work, known=await self._asked(run, unclear))
+            if work.known is not None and work.known.answer is not None:
+                return await self._again(work, unclear)
+        raise Unavailable(503, "busy", f"the method rows of {run} change faster than a shard is measured")
+
+    def forget(self, run: str) -> None:
+        """A run is deleted."""
+        self.halves.forget(run)
+        self.remembered.forget(run)
+
+    async def _through(self, work: Work) -> tuple[Measured, Receipt | None]:
+        """What was measured, and the receipt unless it is a first half."""
+        if work.is_small_frame:
+            return await self._at_once(work)
+        measured = await self._decoded_and_measured(work)
+        return measured, None if measured.is_first_half else await self._writer.ingest(measured.record)
+
+    async def _decoded_and_measured(self, work: Work) -> Measured:
+        """What was measured. The message and what is reserved for it end here, before the shard waits for the store."""
+        async with self._decoder.decoded(work.body, lambda plain: self._read(work, plain)) as (message, digest):
+            lane, job = "small" if message.nbytes <= SMALL_BYTES else "large", partial(self._measured, work, message)
+            measured: Measured = await self._device.run(lane, message.nbytes, partial(job, digest), work.body.gone)
+        return measured
+
+    async def _at_once(self, work: Work) -> tuple[Measured, Receipt | None]:
+        """The same of a small frame, without a stop at the event loop."""
+        found: list[Measured] = []
+
+        def job() -> Measured:
+            with self._metrics.timed("decode"):
+                message, digest = self._read(work, work.body.data)
+            return self._measured(work, message, digest)
+
+        def store(measured: Measured, done: "asyncio.Future[Any]") -> None:
+            found.append(measured)
+            if measured.is_first_half:
+                self._device.give(None, done)
+            else:
+                self._writer.put(measured.record, done)
+
+        receipt = await self._device.run("small", len(work.body.data), job, work.body.gone, then=store)
+        return found[0], receipt
+
+    def _read(self, work: Work, plain: memoryview) -> Read:
+        """The whole message, as sent or joined with the half that was sent before; a first half is kept for later."""
+        sent = decode_batch(plain, work.body.media_type, self._decoder.limits)
+        if isinstance(sent, Reduced):
+            return sent, reduced_digest(sent)
+        key = (work.run, sent.envelope.rollout or "", sent.envelope.shard)
+        if isinstance(sent, LaterHalf):
+            sent = join(self.halves.find(key), sent, self._decoder.limits)
+        elif sent.is_first_half:
+            self.halves.keep(key, sent.owned(), sent.nbytes)
+        return sent, content_digest(sent)
+
+    def _measured(self, work: Work, message: Message | Reduced, digest: bytes) -> Measured:
+        """Everything that is stored, told or counted; raises Unclear where the store is to be asked before."""
+        claim, envelope = _claim(work, message, digest), message.envelope.model_copy(update={"sequence_ids": None})
+        rows = self._rows(work, claim, message.is_first_half)
+        if rows is None:
+            raise Unclear(claim, envelope, message.is_first_half)
+        if isinstance(message, Reduced):
+            summary = accepted(message, rows.run)
+        else:
+            with self._metrics.timed("measure"):
+                summary = self._summary(message, rows)
+        record = replace(claim, summary=summary, methods=rows.stored)
+        return _finished(work, envelope, record, message.is_first_half)
+
+    def _rows(self, work: Work, claim: ShardRecord, is_first_half: bool) -> Rows | None:
+        """The rows to measure by; None where the store is to be asked, as for a half, of which it is not told."""
+        if work.known is not None:
+            return Rows.of(work.known.methods)
+        return None if is_first_half else self.remembered.rows(claim.key, claim.shards)
+
+    def _summary(self, message: Message, rows: Rows) -> StepSummary:
+        before = self._measurer.fallbacks
+        summary = self._measurer.measure(message.batch, rows.run, origin_of(message))
+        if self._measurer.fallbacks != before:
+            self._metrics.fell_back(self._measurer.fallbacks - before, self._measurer.device_name)
+        return summary
+
+    async def _asked(self, run: str, unclear: Unclear) -> Known:
+        """What the store knows; raises the Refusal that storing the shard would end with."""
+        claim = None if unclear.is_first_half else unclear.claim
+        known = await self.readers.run(lambda: self.look_up(run, claim))
+        if isinstance(known.answer, Refusal):
+            raise known.answer
+        self.remembered.asked(unclear.claim.key, Rows.of(known.methods))
+        return known
+
+    async def _again(self, work: Work, unclear: Unclear) -> Outcome:
+        """Of a shard that is stored already what is stored."""
+        assert work.known is not None and isinstance(work.known.answer, StepSummary)
+        record = replace(unclear.claim, summary=work.known.answer)
+        measured = await self._decoder.run(lambda: _finished(work, unclear.envelope, record, False))
+        return await self._outcome(work, measured, await self._writer.ingest(measured.record))
+
+    async def _outcome(self, work: Work, measured: Measured, receipt: Receipt | None) -> Outcome:
+        """Count a stored shard once; a duplicate answers the figures of the shard that is stored."""
+        if receipt is None:
+            return Outcome(measured.envelope, measured.told, None, work.known)
+        if receipt.unmerged is not None:
+            receipt = await self._merged(work.run, receipt)
+        self._metrics.stage("store", time.perf_counter() - measured.at)
+        self.remembered.stored(measured.record.key, measured.record.shards)
+        if not receipt.duplicate:
+            self._counters.stored(work.run, measured.record.summary.batch, measured.histograms)
+            return Outcome(measured.envelope, measured.told, receipt)
+        self._counters.duplicate(work.run)
+        stored = receipt.summary
+        return Outcome(measured.envelope, await self._decoder.run(lambda: work.tell(stored)), receipt)
+
+    async def _merged(self, run: str, receipt: Receipt) -> Receipt:
+        """The receipt once its step is merged; as it was where that takes too long: the shard is stored anyway."""
+        try:
+            async with asyncio.timeout(self._settings.store_timeout):
+                return await self._merger.finish(run, receipt)
+        except TimeoutError:
+            return receipt
+
+
+def origin_of(message: Message) -> Origin:
+    """Where a message says that its batch comes from."""
+    envelope = message.envelope
+    return Origin(envelope.policy_version, envelope.shard, dict(envelope.labels))
+
+
+def _claim(work: Work, message: Message | Reduced, digest: bytes) -> ShardRecord:
+    """The record of a shard that is still to be measured: its summary is empty."""
+    envelope = message.envelope
+    return ShardRecord(
+        key=ShardKey(work.run, envelope.attempt, envelope.step, envelope.minibatch, envelope.shard),
+        shards=envelope.shards,
+        digest=digest,
+        summary=StepSummary.empty(),
+        minibatches=envelope.minibatches,
+        policy_version=envelope.policy_version,
+        labels=dict(envelope.labels),
+        dtypes={} if isinstance(message, Reduced) else dict(message.batch.dtypes),
+        received_at=work.received_at,
+    )
+
+
+def _finished(work: Work, envelope: Envelope, record: ShardRecord, is_first_half: bool) -> Measured:
+    """What is stored, told and counted is made here and not on the writer's thread, which serves every shard."""
+    if not is_first_half:
+        record = prepared(record)
+    told, histograms = work.tell(record.summary), exposed(record.summary)
+    return Measured(envelope, is_first_half, record, told, histograms, time.perf_counter())

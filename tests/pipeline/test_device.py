@@ -1,0 +1,156 @@
+"""One thread measures: whoever leaves is not measured, nothing that was begun is left behind, the thread goes on."""
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.pipeline.device import Device
+from offpolicy_monitor.pipeline.gone import Gone
+from offpolicy_monitor.pipeline.turns import Turns
+from offpolicy_monitor.pipeline.workers import JobError
+
+
+class Measured:
+    """A device that does not begin before it is let, and notes what it does."""
+
+    def __init__(self) -> None:
+        self.device = Device(Turns(("small",), 1e9, "OFFPOLICY_MAX_QUEUE_WAIT"))
+        self.done: list[str] = []
+        self.let, self.begun = threading.Event(), threading.Event()
+
+    def job(self, name: str) -> Callable[[], str]:
+        def work() -> str:
+            self.begun.set()
+            assert self.let.wait(10)
+            self.done.append(name)
+            return name
+
+        return work
+
+    async def begin(self, *names: str, gone: Gone | None = None) -> list[asyncio.Task[Any]]:
+        """Tasks of these jobs, which wait in this order behind the first."""
+        tasks = [asyncio.create_task(self.device.run("small", 1, self.job(name), gone)) for name in names]
+        await asyncio.to_thread(self.begun.wait, 10)
+        return tasks
+
+
+class Held:
+    """What a job holds."""
+
+    def work(self) -> None:
+        """Nothing."""
+
+
+def run(scenario: Callable[[Measured], Coroutine[Any, Any, None]]) -> None:
+    async def made() -> None:
+        measured = Measured()
+        try:
+            await asyncio.wait_for(scenario(measured), 20)
+        finally:
+            measured.let.set()
+            await asyncio.to_thread(measured.device.close)
+
+    asyncio.run(made())
+
+
+def test_jobs_are_done_by_one_thread_in_order() -> None:
+    async def scenario(measured: Measured) -> None:
+        tasks = await measured.begin("1", "2", "3")
+        measured.let.set()
+        assert await asyncio.gather(*tasks) == measured.done == ["1", "2", "3"]
+        thread = await measured.device.run("small", 1, threading.current_thread)
+        assert thread.name == "measure"
+        assert measured.device.ages.oldest() == 0
+
+    run(scenario)
+
+
+def test_what_goes_on_with_a_job_sees_to_the_answer() -> None:
+    async def scenario(measured: Measured) -> None:
+        def then(given: str, done: "asyncio.Future[Any]") -> None:
+            names.append(threading.current_thread().name)
+            measured.device.give(given.upper(), done)
+
+        names: list[str] = []
+        assert await measured.device.run("small", 1, lambda: "a", then=then) == "A"
+        assert names == ["measure"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), StopIteration("a value"), SystemExit(3), MemoryError()])
+def test_whatever_a_job_raises_ends_that_job_alone(error: BaseException) -> None:
+    async def scenario(measured: Measured) -> None:
+        def work() -> None:
+            raise error
+
+        with pytest.raises(type(error) if isinstance(error, (ArithmeticError, MemoryError)) else JobError):
+            await measured.device.run("small", 1, work)
+        assert await measured.device.run("small", 1, lambda: 1) == 1
+
+    run(scenario)
+
+
+def test_what_is_no_longer_waited_for_leaves_the_queue_at_once() -> None:
+    async def scenario(measured: Measured) -> None:
+        gone: Gone = asyncio.get_running_loop().create_future()
+        first = await measured.begin("1")
+        third = asyncio.create_task(measured.device.run("small", 1, measured.job("2"), gone))
+        last = asyncio.create_task(measured.device.run("small", 1, measured.job("3")))
+        await asyncio.sleep(0.01)
+        gone.set_result(None)
+        with pytest.raises(Refusal, match="connection ended"):
+            await third
+        with pytest.raises(Refusal, match="connection ended"):
+            await measured.device.run("small", 1, measured.job("4"), gone)
+        measured.let.set()
+        await asyncio.gather(*first, last)
+        assert measured.done == ["1", "3"]
+
+    run(scenario)
+
+
+def test_what_is_being_measured_is_finished_though_nobody_waits_for_it() -> None:
+    async def scenario(measured: Measured) -> None:
+        gone: Gone = asyncio.get_running_loop().create_future()
+        [task] = await measured.begin("1", gone=gone)
+        gone.set_result(None)
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        measured.let.set()
+        assert await task == "1"
+
+    run(scenario)
+
+
+def test_a_cancelled_caller_waits_for_the_end_of_what_was_begun_alone() -> None:
+    async def scenario(measured: Measured) -> None:
+        first, second, third = await measured.begin("1", "2", "3")
+        for task in (first, second):
+            task.cancel()
+        await asyncio.sleep(0.01)
+        assert (first.done(), second.done()) == (False, True)
+        measured.let.set()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert measured.done[0] == "1"
+        await third
+        assert measured.done == ["1", "3"]
+
+    run(scenario)
+
+
+def test_nothing_of_a_job_is_kept_while_the_device_waits_for_the_next() -> None:
+    async def scenario(measured: Measured) -> None:
+        held = Held()
+        seen = weakref.ref(held)
+        await measured.device.run("small", 1, held.work)
+        del held
+        while seen() is not None:
+            await asyncio.sleep(0.005)
+
+    run(scenario)
