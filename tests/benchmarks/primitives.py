@@ -36,7 +36,7 @@ def primitive_rows(scale: Scale, progress: Progress) -> list[Row]:
             lambda: torch.segment_reduce(d.double(), "sum", lengths=lengths),
         ),
         "sums of marked tokens: places over a product of matrices": (
-            lambda: split_sums(marks, d[None]),
+            lambda: split_sums(marks, d[None, None], [0]),
             lambda: torch.stack([marks, ~marks], 1).double() @ d[None].double().T,
         ),
     }

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from offpolicy_monitor.core.advantages import Advantages, Sign
+from offpolicy_monitor.core.advantages import Advantages
 
 from tests.core.gaps import segments
 
@@ -14,23 +14,18 @@ def advantages(values: list[float], a_token: bool, *lengths: int) -> Advantages:
 def test_a_sequences_advantage_stands_at_each_of_its_tokens() -> None:
     own = advantages([-2.0, 3.0], False, 1, 2)
     assert own.of_tokens.tolist() == [-2.0, 3.0, 3.0]
-    assert own.groups.tolist() == [0, 2, 2]
-    assert own.token_signs[Sign.POSITIVE].tolist() == [False, True, True]
+    assert own.groups.tolist() == [0, 2]
+    assert own.token_groups.tolist() == [0, 2, 2]
 
 
 def test_an_advantage_per_token_stays_where_it_is() -> None:
     own = advantages([-2.0, 3.0, -1.0], True, 1, 2)
     assert own.of_tokens.tolist() == [-2.0, 3.0, -1.0]
-    assert own.groups.tolist() == [0, 2, 0]
-    assert own.token_signs[Sign.NEGATIVE].tolist() == [True, False, True]
+    assert own.groups.tolist() == own.token_groups.tolist() == [0, 2, 0]
 
 
 def test_zero_of_either_sign_is_neither_positive_nor_negative() -> None:
     own = advantages([0.0, -0.0, 1e-8, -1e-8], False, 1, 1, 1, 1)
-    assert own.signs[Sign.ANY].tolist() == [True] * 4
-    assert own.signs[Sign.POSITIVE].tolist() == [False, False, True, False]
-    assert own.signs[Sign.NEGATIVE].tolist() == [False, False, False, True]
-    assert own.signs[Sign.NOT_POSITIVE].tolist() == [True, True, False, True]
     assert own.groups.tolist() == [1, 1, 2, 0]
 
 

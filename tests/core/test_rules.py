@@ -9,14 +9,11 @@ import torch
 from offpolicy_monitor.core.corrections import (
     Group,
     Placed,
-    decide_sequences,
-    decide_tokens,
-    decides_tokens,
-    sequence_weights,
-    token_weights,
+    clip_weights,
+    decide,
 )
 from offpolicy_monitor.core.gap import Gaps
-from offpolicy_monitor.core.second_moment import SecondMoments, beyond
+from offpolicy_monitor.core.second_moment import beyond_second_moment
 from offpolicy_monitor.methods import parse_row
 
 from tests.core.gaps import gap_of, gap_of_log_ratios
@@ -31,12 +28,10 @@ class Ran:
 
     gap: Gaps
     group: Group
-    a_token: bool
 
     @property
     def weight(self) -> list[float]:
-        weights = (token_weights if self.a_token else sequence_weights)(self.gap, self.group)
-        found: list[float] = weights[0][0].tolist()
+        found: list[float] = clip_weights(self.gap, self.group)[0][0].tolist()
         return found
 
 
@@ -45,11 +40,8 @@ class Rules:
 
     def __getattr__(self, name: str) -> Callable[..., Ran]:
         def run(gap: Gaps, **parameters: object) -> Ran:
-            placed = Placed(parse_row({"method": name, **parameters}).rule, 0)
-            a_token = decides_tokens(placed, gap)
-            group = (decide_tokens if a_token else decide_sequences)(gap, [placed])
-            assert group is not None
-            return Ran(gap, group, a_token)
+            (group,) = decide(gap, [Placed(parse_row({"method": name, **parameters}).rule, 0)]).groups
+            return Ran(gap, group)
 
         return run
 
@@ -59,7 +51,7 @@ rules = Rules()
 
 def sides(ran: Ran) -> tuple[list[float], list[float]]:
     """0/1 a token, or a sequence: marked on the low, on the high side."""
-    low, high = (side[0].double().tolist() for side in (ran.group.low, ran.group.high))
+    low, high = (side[0].double().tolist() for side in ran.group.marks)
     return low, high
 
 
@@ -83,7 +75,7 @@ def test_truncate_at_sequence_level_clips_the_product() -> None:
     decision = rules.truncate(log_ratios([[2.0, 4.0], [0.5, 0.25]]), level="sequence", lower=None, upper=4.0)
     assert decision.weight == pytest.approx([4.0, 0.125], rel=1e-15)
     assert dropped(decision) == [1.0, 0.0]
-    assert not decision.a_token
+    assert decision.group.whole
 
 
 def test_a_ratio_on_the_bound_is_not_truncated() -> None:
@@ -179,7 +171,7 @@ def test_opsm_drops_negative_sequences_whose_mean_fell_by_more_than_delta() -> N
     d = [[-0.5, 0.0], [-0.5, 0.0], [0.5, 0.5], [-0.25, 0.0]]
     decision = rules.opsm(gap_of_log_ratios(d, [-1.0, 1.0, -1.0, -1.0]), delta=0.125)
     assert dropped(decision) == [1.0, 0.0, 0.0, 0.0]
-    assert not decision.a_token
+    assert decision.group.whole
 
 
 def test_opsm_with_advantages_a_token_drops_the_negative_tokens_alone() -> None:
@@ -264,8 +256,7 @@ def test_ipo_keeps_a_difference_exactly_on_its_threshold() -> None:
 
 def cut_of(log_ratio: torch.Tensor, threshold: float) -> list[int]:
     """0/1 a token: what goes."""
-    magnitudes = log_ratio.abs()
-    found: list[int] = beyond([SecondMoments(magnitudes).cut(threshold)], magnitudes[None], 0)[0].int().tolist()
+    found: list[int] = beyond_second_moment(log_ratio.abs(), [threshold])[0].int().tolist()
     return found
 
 
@@ -295,23 +286,22 @@ def test_m2po_cuts_the_earliest_of_many_equals() -> None:
 
 
 def test_one_order_serves_every_threshold() -> None:
-    moments = SecondMoments(torch.tensor([3.0, 1.0, 4.0, 0.0]))
-    assert [float(moments.cut(threshold).size) for threshold in (26 / 4, 6.4, 3.3, 0.4)] == [math.inf, 4.0, 3.0, 1.0]
+    going = beyond_second_moment(torch.tensor([3.0, 1.0, 4.0, 0.0]), [26 / 4, 6.4, 3.3, 0.4])
+    assert going.int().tolist() == [[0, 0, 0, 0], [0, 0, 1, 0], [1, 0, 1, 0], [1, 1, 1, 0]]
 
 
 def test_a_cut_holds_over_the_parts_of_a_request() -> None:
-    magnitudes = torch.tensor([2.0, 0.0, 2.0, 2.0, 0.0])
-    cut = SecondMoments(magnitudes).cut(2.0)
-    parts = [beyond([cut], magnitudes[None, first : first + 2], first) for first in (0, 2, 4)]
-    assert torch.cat(parts, 1)[0].int().tolist() == [1, 0, 0, 0, 0]
+    d = [2.0, 0.0, 2.0, 2.0, 0.0]
+    rule = parse_row({"method": "m2po", "threshold": 2.0}).rule
+    placed = Placed(rule, 0, beyond_second_moment(torch.tensor(d), [2.0])[0])
+    parts = [decide(gap_of_log_ratios([d[first : first + 2]]), [placed], first).tokens for first in (0, 2, 4)]
+    assert torch.cat([part.marked[0] for part in parts if part is not None]).int().tolist() == [1, 0, 0, 0, 0]
 
 
 def test_tokens_that_are_not_valid_are_in_no_mean_and_never_go() -> None:
     magnitudes, valid = torch.tensor([0.0, 3.0, 0.0, 1.0]), torch.tensor([False, True, False, True])
-    moments = SecondMoments(magnitudes, valid)
-    assert beyond([moments.cut(5.0)], magnitudes[None], 0).int().tolist() == [[0, 0, 0, 0]]  # (9 + 1) / 2
-    assert beyond([moments.cut(4.9)], magnitudes[None], 0).int().tolist() == [[0, 1, 0, 0]]
-    assert beyond([moments.cut(0.5)], magnitudes[None], 0).int().tolist() == [[0, 1, 0, 1]]
+    going = beyond_second_moment(magnitudes, [5.0, 4.9, 0.5], valid).int().tolist()
+    assert going == [[0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 0, 1]]  # (9 + 1) / 2 is 5
 
 
 def test_trm_drops_on_the_largest_k2_or_on_the_mean_of_k3() -> None:

@@ -1,10 +1,9 @@
-"""The advantages of a set of tokens, one a sequence or one per token, in the forms that rules and sums need.
+"""The advantages of a set of tokens, one per sequence or one per token, in the forms that rules and sums need.
 
 Shapes: T packed tokens, N non-empty sequences. A sequence's advantage stands at each of its tokens.
 """
 
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cached_property
 
 import torch
@@ -14,18 +13,12 @@ from offpolicy_monitor.core.checks import check
 from offpolicy_monitor.core.ragged import Segments
 
 
-class Sign(IntEnum):
-    """What the advantage of a token must be for a bound to hold: the places of `Advantages.signs`."""
-
-    ANY = 0
-    NEGATIVE = 1
-    NOT_POSITIVE = 2
-    POSITIVE = 3
-
-
 @dataclass(frozen=True, eq=False)
 class Advantages:
-    """values [N] or [T] float, finite; `a_token` says which, since N may equal T."""
+    """values [N] or [T] float, finite; `a_token` says which, since N may equal T.
+
+    Raises ValueError for another rank or length, TypeError for another dtype.
+    """
 
     values: Tensor
     a_token: bool
@@ -43,17 +36,11 @@ class Advantages:
         return self.values if self.a_token else self.segments.spread(self.values)
 
     @cached_property
-    def signs(self) -> Tensor:
-        """[4, N] or [4, T] bool, as `values`: which of them each Sign is true of. A zero of either sign is none."""
-        return torch.stack([self.values == self.values, self.values < 0, self.values <= 0, self.values > 0])
-
-    @cached_property
-    def token_signs(self) -> Tensor:
-        """[4, T] bool: `signs` at each token."""
-        return self.signs if self.a_token else self.segments.spread(self.signs)
-
-    @cached_property
     def groups(self) -> Tensor:
-        """[T] int32: 0 where A < 0, 1 where A == 0, 2 where A > 0."""
-        signs = torch.sign(self.values).int().add_(1)
-        return signs if self.a_token else self.segments.spread(signs)
+        """[N] or [T] int32, as `values`: 0 where A < 0, 1 where A == 0 of either sign, 2 where A > 0."""
+        return torch.sign(self.values).int().add_(1)
+
+    @cached_property
+    def token_groups(self) -> Tensor:
+        """[T] int32: `groups` at each token."""
+        return self.groups if self.a_token else self.segments.spread(self.groups)

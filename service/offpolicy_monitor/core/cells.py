@@ -31,8 +31,9 @@ def tally(cells: Tensor, number: int, weights: Tensor | None = None) -> Tensor:
         counts = torch.bincount((cells + rows).view(-1), added, minlength=len(cells) * number)
         return counts.double().view(len(cells), number)
     counts = torch.zeros((len(cells), number), dtype=torch.float64, device=cells.device)
-    added = counts.new_ones(()).expand(cells.shape) if weights is None else weights.double()
-    return counts.scatter_add_(1, cells.long(), added)
+    if weights is None:
+        return counts.scatter_(1, cells.long(), 1.0, reduce="add")
+    return counts.scatter_add_(1, cells.long(), weights.double())
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,44 +1,56 @@
-"""What rules (methods.rule) decide about gaps' tokens and sequences: the one reading of bands, clips and cuts, for all.
+"""What rules (methods.rule) decide about gaps' tokens and sequences: the one reading of bands, clips and cuts.
 
-Shapes: T tokens, N sequences, R rules of one kind. Rules on tokens and rules on whole sequences are two groups; a rule
-on whole sequences that looks at an advantage per token decides about tokens, by their own. Bounds are inclusive to
-keep; comparisons are made in log space. Within a group, rules that drop come before those that reweight, whose marks
-say where r was changed. Which scores rules compare: core.scores.
+Shapes: T tokens, N sequences, R rules of one kind, n either of T and N. Rules on tokens and rules on whole sequences
+are two groups; a rule on whole sequences that looks at an advantage per token decides about tokens, by their own.
+Bounds are inclusive to keep; comparisons are made in log space. Within a group, rules that drop come before those that
+reweight, whose marks say where r was changed, and after both come rules by another anchor, whose marks are only
+compared. Which scores rules compare: core.scores. Sources of the rules: docs/methods.md.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cached_property
 from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.advantages import Sign
+from offpolicy_monitor.core.constants import constant
 from offpolicy_monitor.core.divergences import bounded_ratio, ratio_excess
 from offpolicy_monitor.core.gap import Gaps, chosen
 from offpolicy_monitor.core.scores import sequence_scores, token_scores
-from offpolicy_monitor.core.second_moment import Cut as Found
-from offpolicy_monitor.core.second_moment import beyond
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
 from offpolicy_monitor.methods.rule import Band, Clip, Cut, Drop, Rule
 
-#: What an advantage must be for a token below the bands, and for one above them, by Drop.signs.
+#: Which signs of A, of negative, zero and positive, drop what is below the bands, and what is above, by Drop.signs.
 _SIGNS: Final = {
-    "any": (Sign.ANY, Sign.ANY),
-    "apart": (Sign.NEGATIVE, Sign.POSITIVE),
-    "apart_zero_low": (Sign.NOT_POSITIVE, Sign.POSITIVE),
+    "any": ((True, True, True), (True, True, True)),
+    "apart": ((True, False, False), (False, False, True)),
+    "apart_zero_low": ((True, True, False), (False, False, True)),
 }
 
 
+class Anchor(IntEnum):
+    """Why a rule is looked at: it is a row's own; or it is compared, by its own anchor or by the other one."""
+
+    OWN = 0
+    HERE = 1
+    THERE = 2
+
+
 class Placed(NamedTuple):
-    """A rule on a gap, by the gap's place; what was found for it if it is a Cut; and the caller's number of it."""
+    """A rule on a gap, by the gap's index; and the caller's number of it.
+
+    cut: what it takes of all tokens of a request if it is a Cut, [tokens] bool (core.second_moment)
+    """
 
     rule: Rule
     gap: int
-    cut: Found | None = None
+    cut: Tensor | None = None
     row: int = 0
+    anchor: Anchor = Anchor.OWN
 
     @property
     def bands(self) -> tuple[Band, ...]:
@@ -53,168 +65,172 @@ class Placed(NamedTuple):
         return all(band.score in TOKEN_SCORES for band in self.bands)
 
     @property
-    def signs(self) -> tuple[Sign, Sign]:
-        """What the advantage of a token must be to be dropped below the bands, and above them."""
-        return _SIGNS[self.rule.signs] if isinstance(self.rule, Drop) else _SIGNS["any"]
+    def signs(self) -> str:
+        """What the advantage of a token must be to be dropped, as in Drop.signs."""
+        return self.rule.signs if isinstance(self.rule, Drop) else "any"
 
     @property
-    def reweights(self) -> bool:
-        """Whether it drops nothing."""
-        return isinstance(self.rule, Clip)
+    def order(self) -> tuple[Anchor, bool]:
+        """Where it stands in its group: its anchor, and whether it drops nothing."""
+        return self.anchor, isinstance(self.rule, Clip)
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Marks of R rules: [R, T] bool, or [R, N] for whole sequences; below and above the bounds, or all in `low`.
+    """Marks of R rules: [2, R, n] bool, below and above the bounds, or all of them below.
 
-    rules   the first `drops` of them drop what they mark, the others reweight it
+    rules   those that drop, those that reweight, those by another anchor
+    whole   whether they decide about whole sequences
     """
 
     rules: tuple[Placed, ...]
-    drops: int
-    low: Tensor
-    high: Tensor
+    marks: Tensor
+    whole: bool
 
     @cached_property
     def marked(self) -> Tensor:
-        """[R, ...] bool."""
-        return self.low | self.high
+        """[R, n] bool."""
+        return self.marks[0] | self.marks[1]
+
+    @cached_property
+    def drops(self) -> tuple[Placed, ...]:
+        """Those that drop what they mark: the first."""
+        return tuple(placed for placed in self.rules if placed.order == (Anchor.OWN, False))
+
+    @cached_property
+    def clips(self) -> tuple[Placed, ...]:
+        """Those that reweight it: the next."""
+        return tuple(placed for placed in self.rules if placed.order == (Anchor.OWN, True))
 
     @property
     def dropped(self) -> Tensor:
-        """[drops, ...] bool."""
-        return self.marked.narrow(0, 0, self.drops)
+        """[drops, n] bool."""
+        return self.marked.narrow(0, 0, len(self.drops))
+
+
+class Decided(NamedTuple):
+    """What rules decide: those on tokens, and those on whole sequences; None without any."""
+
+    tokens: Group | None
+    whole: Group | None
 
     @property
-    def gaps(self) -> tuple[int, ...]:
-        """The gap of each rule."""
-        return tuple(placed.gap for placed in self.rules)
+    def groups(self) -> tuple[Group, ...]:
+        """Those that are there, in this order."""
+        return tuple(group for group in self if group is not None)
 
     @property
-    def rows(self) -> tuple[int, ...]:
-        """The caller's number of each rule."""
-        return tuple(placed.row for placed in self.rules)
+    def drops(self) -> tuple[Placed, ...]:
+        """All rules that drop, in the order of the groups."""
+        return tuple(placed for group in self.groups for placed in group.drops)
+
+    @property
+    def clips(self) -> tuple[Placed, ...]:
+        """All rules that reweight."""
+        return tuple(placed for group in self.groups for placed in group.clips)
 
 
 def decides_tokens(placed: Placed, gaps: Gaps) -> bool:
     """Whether a rule decides about tokens; ValueError where it looks at advantages that are not there."""
-    signed = placed.signs != _SIGNS["any"]
+    signed = placed.signs != "any"
     if signed and gaps.advantages is None:
         raise ValueError("a sign rule needs advantages")
     return placed.of_tokens or (signed and gaps.advantages is not None and gaps.advantages.a_token)
 
 
-def decide_tokens(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Group | None:
-    """What rules on tokens mark; None without rules. `start`: where the gaps' tokens begin among those of the cuts."""
+def decide(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Decided:
+    """What rules mark. `start`: where the gaps' tokens begin among those of the cuts.
+
+    Raises ValueError where a rule looks at advantages that are not there, KeyError for a score that is not known.
+    """
+    ordered = sorted(rules, key=lambda placed: placed.order)
+    of_tokens = [placed for placed in ordered if decides_tokens(placed, gaps)]
+    whole = [placed for placed in ordered if not decides_tokens(placed, gaps)]
+    return Decided(_of_tokens(gaps, of_tokens, start), _of_sequences(gaps, whole))
+
+
+def _of_tokens(gaps: Gaps, rules: Sequence[Placed], start: int) -> Group | None:
     spread = [placed for placed in rules if not placed.of_tokens]
     cuts = [placed for placed in rules if placed.cut is not None]
-    banded = sorted((placed for placed in rules if placed.of_tokens and placed.bands), key=_reweights)
-    parts: list[tuple[Tensor, Tensor]] = []
-    if spread:
-        low, high = (gaps.segments.spread(side) for side in _outside(gaps, spread))
-        parts.append(_by_sign(spread, low, high, _token_signs(gaps)))
+    banded = [placed for placed in rules if placed.of_tokens and placed.bands]
+    marks: dict[int, Tensor] = {}
     if cuts:
-        sizes = torch.stack([gaps.columns.log_ratio_abs.select(0, placed.gap) for placed in cuts])
-        going = beyond([placed.cut for placed in cuts if placed.cut is not None], sizes, start)
-        parts.append((going, torch.zeros_like(going)))
+        going = torch.stack([placed.cut for placed in cuts if placed.cut is not None])
+        going = going.narrow(1, start, gaps.segments.tokens)
+        marks |= _by_rule(cuts, torch.stack([going, torch.zeros_like(going)]))
+    groups = None if gaps.advantages is None else gaps.advantages.token_groups
+    if spread:
+        marks |= _by_rule(spread, _by_sign(spread, gaps.segments.spread(_outside(gaps, spread)), groups))
     if banded:
-        parts.append(_by_sign(banded, *_outside(gaps, banded), _token_signs(gaps)))
-    if not parts:
-        return None
-    low, high = (torch.cat(side) for side in zip(*parts, strict=True))
-    return _group(gaps.valid, (*spread, *cuts, *banded), low, high)
+        marks |= _by_rule(banded, _by_sign(banded, _outside(gaps, banded), groups))
+    return _group(gaps.valid, rules, torch.stack([marks[id(placed)] for placed in rules], 1), False) if marks else None
 
 
-def decide_sequences(gaps: Gaps, rules: Sequence[Placed]) -> Group | None:
-    """What rules on whole sequences mark; None without rules."""
+def _of_sequences(gaps: Gaps, rules: Sequence[Placed]) -> Group | None:
     if not rules:
         return None
-    ordered = tuple(sorted(rules, key=_reweights))
-    low, high = _by_sign(ordered, *_outside(gaps, ordered), None if gaps.advantages is None else gaps.advantages.signs)
-    return _group(None if gaps.valid is None else gaps.filled, ordered, low, high)
+    groups = None if gaps.advantages is None else gaps.advantages.groups
+    marks = _by_sign(rules, _outside(gaps, rules), groups)
+    return _group(None if gaps.valid is None else gaps.filled, rules, marks, True)
 
 
-def _token_signs(gaps: Gaps) -> Tensor | None:
-    return None if gaps.advantages is None else gaps.advantages.token_signs
+def _by_rule(rules: Sequence[Placed], marks: Tensor) -> dict[int, Tensor]:
+    return dict(zip(map(id, rules), marks.unbind(1), strict=True))
 
 
-def _reweights(placed: Placed) -> bool:
-    return placed.reweights
-
-
-def _group(there: Tensor | None, rules: tuple[Placed, ...], low: Tensor, high: Tensor) -> Group:
-    """Marks on what is there alone: `there` [G, ...] bool, or None for all."""
+def _group(there: Tensor | None, rules: Sequence[Placed], marks: Tensor, whole: bool) -> Group:
+    """Marks on what is there alone: `there` [G, n] bool, or None for all."""
     if there is not None:
-        mine = chosen(there, [placed.gap for placed in rules])
-        low, high = low & mine, high & mine
-    return Group(rules, sum(not placed.reweights for placed in rules), low, high)
+        marks = marks & chosen(there, [placed.gap for placed in rules])
+    return Group(tuple(rules), marks, whole)
 
 
-def _by_sign(rules: Sequence[Placed], low: Tensor, high: Tensor, signs: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Marks of those whose advantage has the sign that the rule looks at: signs [4, ...] bool, None without any."""
-    if signs is None or all(placed.signs == _SIGNS["any"] for placed in rules):
-        return low, high
-    return (
-        low & chosen(signs, [placed.signs[0] for placed in rules]),
-        high & chosen(signs, [placed.signs[1] for placed in rules]),
-    )
+def _by_sign(rules: Sequence[Placed], marks: Tensor, groups: Tensor | None) -> Tensor:
+    """Those whose advantage has the sign that the rule looks at: groups [n] int32 of A, None without advantages."""
+    if groups is None or all(placed.signs == "any" for placed in rules):
+        return marks
+    allowed = [[_SIGNS[placed.signs][side] for placed in rules] for side in (0, 1)]
+    return marks & constant(allowed, torch.bool, marks.device).index_select(2, groups)
 
 
-def _outside(gaps: Gaps, rules: Sequence[Placed]) -> tuple[Tensor, Tensor]:
-    """Below the lower and above the upper bound of any band of each rule, whatever the signs: [R, T] or [R, N] bool."""
+def _outside(gaps: Gaps, rules: Sequence[Placed]) -> Tensor:
+    """Below the lower and above the upper bound of any band of each rule, whatever the signs: [2, R, n] bool."""
     bands = [(number, band) for number, placed in enumerate(rules) for band in placed.bands]
-    scores = _scores(gaps, [(rules[number].gap, band.score) for number, band in bands])
-    largest = torch.finfo(scores.dtype).max
-    bounds = [[_within(band.lower, largest), _within(band.upper, largest)] for _, band in bands]
-    lower, upper = torch.tensor(bounds, dtype=scores.dtype, device=scores.device)[:, :, None].unbind(1)
-    low, high = scores < lower, scores > upper
+    scores_of = token_scores if rules[0].of_tokens else sequence_scores
+    scores = scores_of(gaps, [(rules[number].gap, band.score) for number, band in bands])
+    low, high = _limits(scores, [(band.lower, band.upper) for _, band in bands])
+    marks = torch.stack([scores < low, scores > high])
     owners = [number for number, _ in bands]
     if len(owners) == len(rules):
-        return low, high
-    first = [owners.index(number) for number in range(len(rules))]
+        return marks
     last = [len(owners) - 1 - owners[::-1].index(number) for number in range(len(rules))]
-    return chosen(low, first) | chosen(low, last), chosen(high, first) | chosen(high, last)
+    return _rows(marks, [owners.index(number) for number in range(len(rules))]) | _rows(marks, last)
 
 
-def _scores(gaps: Gaps, wanted: Sequence[tuple[int, str]]) -> Tensor:
-    """Scores of gaps by name, of tokens in the dtype of the log-probs [R, T], of sequences in float64 [R, N]."""
-    of_tokens = all(name in TOKEN_SCORES for _, name in wanted)
-    return (token_scores if of_tokens else sequence_scores)(gaps, wanted)
+def _rows(marks: Tensor, numbers: Sequence[int]) -> Tensor:
+    return torch.stack([marks.select(1, number) for number in numbers], 1)
 
 
-def _within(bound: float, largest: float) -> float:
-    """The bound, within what the dtype of the scores can hold: beyond it every comparison comes out the same."""
-    return bound if math.isinf(bound) else max(-largest, min(largest, bound))
+def _limits(scores: Tensor, bounds: Sequence[tuple[float, ...]]) -> tuple[Tensor, ...]:
+    """Bounds of R scores, [R, 1] each, within what their dtype can hold: beyond it each comparison comes out alike."""
+    largest = torch.finfo(scores.dtype).max
+    held = [[bound if math.isinf(bound) else max(-largest, min(largest, bound)) for bound in row] for row in bounds]
+    return constant(held, scores.dtype, scores.device)[:, :, None].unbind(1)
 
 
-def token_weights(gaps: Gaps, group: Group) -> tuple[Tensor, Tensor]:
-    """What truncations per token multiply the loss with, and the same less 1: [R, T] in the dtype of the log-probs."""
-    rules = group.rules[group.drops :]
-    return _truncated(
-        torch.stack([gaps.columns.ratio.select(0, placed.gap) for placed in rules]),
-        torch.stack([gaps.columns.excess.select(0, placed.gap) for placed in rules]),
-        rules,
-    )
+def clip_weights(gaps: Gaps, group: Group) -> tuple[Tensor, Tensor]:
+    """What truncations multiply the loss with, clip(r, lower, upper), and the same less 1, with its digits near 1.
 
-
-def sequence_weights(gaps: Gaps, group: Group) -> tuple[Tensor, Tensor]:
-    """The same of truncations of whole sequences: [R, N] float64."""
-    rules = group.rules[group.drops :]
-    scores = _scores(gaps, [(placed.gap, placed.bands[0].score) for placed in rules])
-    return _truncated(bounded_ratio(scores), ratio_excess(scores), rules)
-
-
-def _truncated(ratio: Tensor, excess: Tensor, rules: Sequence[Placed]) -> tuple[Tensor, Tensor]:
-    """clip(r, lower, upper), and clip(r - 1, lower - 1, upper - 1); an absent bound clips nothing."""
-    largest = torch.finfo(ratio.dtype).max
-    clips = [placed.rule for placed in rules if isinstance(placed.rule, Clip)]
-    bounds = [
-        [
-            absent if bound is None else _within(bound - less, largest)
-            for less in (0.0, 1.0)
-            for bound, absent in ((clip.lower, -math.inf), (clip.upper, math.inf))
-        ]
-        for clip in clips
-    ]
-    lower, upper, low, high = torch.tensor(bounds, dtype=ratio.dtype, device=ratio.device)[:, :, None].unbind(1)
-    return ratio.clamp(lower, upper), excess.clamp(low, high)
+    Of `group.clips`, of which there is one at least: [clips, T] in the dtype of the log-probs, or [clips, N] float64
+    for whole sequences. An absent bound clips nothing. Source: Yao et al., https://fengyao.notion.site/off-policy-rl
+    """
+    if group.whole:
+        scores = sequence_scores(gaps, [(placed.gap, placed.bands[0].score) for placed in group.clips])
+        ratio, excess = bounded_ratio(scores), ratio_excess(scores)
+    else:
+        places = [placed.gap for placed in group.clips]
+        ratio, excess = chosen(gaps.columns.ratio, places), chosen(gaps.columns.excess, places)
+    pairs = [(placed.rule.lower, placed.rule.upper) for placed in group.clips if isinstance(placed.rule, Clip)]
+    open_pairs = [(-math.inf if low is None else low, math.inf if high is None else high) for low, high in pairs]
+    low, high, low_excess, high_excess = _limits(ratio, [(*pair, *(end - 1 for end in pair)) for pair in open_pairs])
+    return ratio.clamp(low, high), excess.clamp(low_excess, high_excess)

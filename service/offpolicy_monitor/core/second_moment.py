@@ -1,63 +1,40 @@
 """Where M2PO cuts: the tokens of largest d^2 go until the mean d^2 of the rest is small enough.
 
-One order of the magnitudes serves every threshold of a gap, so that a request is sorted once however many rows ask;
-what a row keeps of it are two numbers. Shapes: T tokens of a whole request, since the mean is over all of them. Source:
-M2PO, https://arxiv.org/abs/2510.01161
+Shapes: T tokens of a whole request, since the mean is over all of them; R thresholds. One order of the magnitudes
+serves every threshold. Source: M2PO, https://arxiv.org/abs/2510.01161
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import check
+from offpolicy_monitor.core.checks import MARKS, check, check_shape
+from offpolicy_monitor.core.constants import constant
 
 
-class Cut(NamedTuple):
-    """Tokens with |d| > size go, and of those of that size the first ones, up to the token `last`: 0-dim each.
+def beyond_second_moment(magnitudes: Tensor, thresholds: Sequence[float], valid: Tensor | None = None) -> Tensor:
+    """Which tokens go for each threshold of the mean square: |d| [T] float, finite, T >= 1 -> [R, T] bool.
 
-    size is in the dtype of the log-ratios, +inf where nothing goes; last int64, -1 where none of that size goes.
+    As many stay as can, the smallest first, with a mean d^2 of at most the threshold; among equals the earlier ones go
+    first. valid: [T] bool, or None for all; what is not valid is in no mean and stays. The denominator is
+    the valid tokens that stay. Raises ValueError for another rank or length, TypeError for another dtype.
     """
-
-    size: Tensor
-    last: Tensor
-
-
-class SecondMoments:
-    """Of log-ratio magnitudes, for thresholds of their mean square: |d| [T] finite, valid [T] bool or None for all.
-
-    Raises ValueError for another rank, TypeError for another dtype.
-    """
-
-    def __init__(self, magnitudes: Tensor, valid: Tensor | None = None) -> None:
-        check("magnitudes", magnitudes, 1)
-        self._magnitudes = magnitudes if valid is None else torch.where(valid, magnitudes, torch.inf)
-        self._places = torch.arange(len(magnitudes), device=magnitudes.device)
-        self._ordered = _ascending(self._magnitudes)
-        means = torch.cumsum(self._ordered.double().square(), 0) / (self._places + 1)
-        self._means = torch.where(torch.isinf(self._ordered), torch.inf, means)
-
-    def cut(self, threshold: float) -> Cut:
-        """As many tokens stay as can, the smallest first, with a mean d^2 of at most the threshold, T >= 1.
-
-        Among equals the earlier ones go first.
-        """
-        least = torch.full((), threshold, dtype=torch.float64, device=self._places.device)
-        kept = torch.searchsorted(self._means, least, right=True)
-        size = torch.take(self._ordered, kept.clamp(max=len(self._places) - 1))
-        size = torch.where(kept == len(self._places), torch.inf, size)
-        going = torch.searchsorted(self._ordered, size, right=True) - kept
-        equal = self._magnitudes == size
-        first = equal & (equal.cumsum(0) <= going)
-        return Cut(size, torch.where(first, self._places, -1).amax())
-
-
-def beyond(cuts: list[Cut], magnitudes: Tensor, start: int) -> Tensor:
-    """Which tokens go: |d| [R, n] of the tokens from `start` on, a cut for each row -> [R, n] bool."""
-    size, last = (torch.stack(part)[:, None] for part in zip(*cuts, strict=True))
-    places = torch.arange(start, start + magnitudes.shape[1], device=magnitudes.device)
-    return (magnitudes > size) | ((magnitudes == size) & (places <= last))
+    check("magnitudes", magnitudes, 1)
+    if valid is not None:
+        check("valid", valid, 1, MARKS)
+        check_shape("valid", valid, len(magnitudes))
+        magnitudes = torch.where(valid, magnitudes, torch.inf)
+    ordered = torch.nn.functional.pad(_ascending(magnitudes), (0, 1), value=torch.inf)
+    number = torch.arange(1, len(ordered) + 1, device=ordered.device)
+    means = torch.cumsum(ordered.double().square(), 0) / number
+    kept = torch.searchsorted(means, constant(thresholds, torch.float64, means.device), right=True)
+    least = ordered.index_select(0, kept)  # of what goes; inf where nothing does
+    equals = torch.searchsorted(ordered, least, right=True) - kept
+    equal = magnitudes == least[:, None]
+    going = (magnitudes > least[:, None]) | (equal & (equal.cumsum(1) <= equals[:, None]))
+    return going if valid is None else going & valid
 
 
 def _ascending(values: Tensor) -> Tensor:

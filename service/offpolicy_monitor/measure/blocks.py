@@ -21,7 +21,6 @@ from offpolicy_monitor.core.advantages import Advantages
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.gap import Derive, Gaps
 from offpolicy_monitor.core.ragged import Segments
-from offpolicy_monitor.core.second_moment import SecondMoments
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS, LOGPROBS
 
 #: Beyond this magnitude the square of a float32 log-ratio nears overflow: such a batch is measured in float64.
@@ -129,17 +128,6 @@ class DeviceBatch:
             return d, None
         valid = self.finite[above] & self.finite[below]
         return torch.where(valid, d, 0.0), valid
-
-    @cached_property
-    def _moments(self) -> dict[str, SecondMoments]:
-        return {}
-
-    def moments(self, gap: str) -> SecondMoments:
-        """The order of a gap's tokens by d^2, made once."""
-        if gap not in self._moments:
-            d, valid = self.log_ratio(gap)
-            self._moments[gap] = SecondMoments(d.abs(), valid)
-        return self._moments[gap]
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,37 +4,49 @@ Tables: `methods/<row>`, in their parts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
+import numpy as np
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array
+from offpolicy_monitor.core.corrections import Decided
 from offpolicy_monitor.core.decision import DROP_SUMS, WEIGHT_SUMS, drop_sums, weight_sums
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.measure.blocks import DeviceBatch
-from offpolicy_monitor.measure.decide import Decided, Structure
 from offpolicy_monitor.measure.totals import Sums
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.method import DROP_COUNTS, SIDES, TABLES
 
 Record = dict[str, float]
+_NONE: Final[Array] = np.zeros((0, 0))
 _COUNTS: Final = {row.name for table in TABLES for row in table.rows if row.kind == "count"}
 
 
-def row_sums(gaps: Gaps, decided: Decided, masked: Mapping[str, Tensor]) -> Sums:
-    """[sums, rows] of rows that drop and of rows that reweight, by what they decide about, and |A| [G'].
+def row_sums(gaps: Gaps, decided: Decided, dropped: Tensor | None) -> Sums:
+    """[sums, rows] of rows that drop and of rows that reweight, and |A| [G'].
 
-    masked: by what rows decide about, dropped tokens of sequences (core.decision.masked_in_sequences).
+    dropped: core.decision.dropped_in_sequences, None where no row drops.
     """
     sums, most = {"advantage_mass": gaps.sequence_mass.sum(-1)}, {}
-    for name, group in decided.groups:
-        whole = name == "sequences"
-        if group.drops:
-            sums[f"drops/{name}"] = drop_sums(gaps, group, masked[name], whole)
-        if group.drops < len(group.rules):
-            sums[f"weights/{name}"], most[f"weights_max/{name}"] = weight_sums(gaps, group, whole)
+    if dropped is not None:
+        sums["drops"] = drop_sums(gaps, decided, dropped)
+    if decided.clips:
+        sums["weights"], most["weights_max"] = weight_sums(gaps, decided)
     return Sums(sums, {}, most)
+
+
+class Structure(NamedTuple):
+    """The numbers of the rows that drop and of those that reweight, in the order of their sums; of each block alike."""
+
+    drops: tuple[int, ...]
+    clips: tuple[int, ...]
+
+    @classmethod
+    def of(cls, decided: Decided) -> "Structure":
+        """That of what was decided about one block."""
+        return cls(*(tuple(placed.row for placed in rules) for rules in (decided.drops, decided.clips)))
 
 
 def row_records(
@@ -42,17 +54,16 @@ def row_records(
 ) -> dict[int, Record]:
     """What each row's sums are, by its number; the arrays are those of `row_sums` and of measure.gaps."""
     found: dict[int, Record] = {}
-    for name, (numbers, drops) in structure.items():
-        for place, number in enumerate(numbers):
-            gap = batch.gaps.index(rows[number].gap)
-            record = {unit: arrays[f"gaps/{unit}"][gap] for unit in ("tokens", "sequences")}
-            if place < drops:
-                record |= zip(DROP_SUMS, arrays[f"drops/{name}"][:, place].tolist(), strict=True)
-            else:
-                weights = arrays[f"weights/{name}"][:, place - drops].tolist()
-                record |= _nothing_dropped(arrays, gap) | dict(zip(WEIGHT_SUMS, weights, strict=True))
-                record["weight_max"] = arrays[f"weights_max/{name}"][place - drops]
-            found[number] = {**record, "advantage_mass": arrays["advantage_mass"][gap]}
+    for number in (*structure.drops, *structure.clips):
+        gap = batch.gaps.index(rows[number].gap)
+        whole = {name: arrays[f"gaps/{name}"][gap] for name in ("tokens", "sequences")}
+        found[number] = {**whole, **_nothing_dropped(arrays, gap), "advantage_mass": arrays["advantage_mass"][gap]}
+    for number, drops in zip(structure.drops, arrays.get("drops", _NONE).T.tolist(), strict=True):
+        named = dict(zip(DROP_SUMS, drops, strict=True))
+        found[number] |= named | {"masked_high_tokens": named["masked_tokens"] - named["masked_low_tokens"]}
+    clipped = zip(structure.clips, arrays.get("weights", _NONE).T.tolist(), arrays.get("weights_max", ()), strict=True)
+    for number, weights, most in clipped:
+        found[number] |= {**dict(zip(WEIGHT_SUMS, weights, strict=True)), "weight_max": most}
     return {number: _present(found[number], rows[number], batch) for number in sorted(found)}
 
 
@@ -72,7 +83,7 @@ def no_drops(row: MethodRow) -> Record:
 
 def _nothing_dropped(arrays: Mapping[str, Array], gap: int) -> Record:
     kept = {"k3_kept": arrays["gaps/k3"][gap], "log_ratio_square_kept": arrays["gaps/log_ratio_square"][gap]}
-    return dict.fromkeys(DROP_SUMS, 0.0) | kept
+    return dict.fromkeys((*DROP_SUMS, "masked_high_tokens"), 0.0) | kept
 
 
 def _present(record: Record, row: MethodRow, batch: DeviceBatch) -> Record:

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
-from offpolicy_monitor.core.corrections import Group, sequence_weights, token_weights
+from offpolicy_monitor.core.corrections import Decided, Group, clip_weights
 from offpolicy_monitor.core.gap import Gaps, chosen
 from offpolicy_monitor.measure.blocks import Block, DeviceBatch
-from offpolicy_monitor.measure.decide import Decided
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.evaluation import RowDetail, SequenceColumns
@@ -71,29 +70,30 @@ class Decisions:
 def add_decisions(block: Block, decided: Decided, decisions: list[Decisions]) -> None:
     """Add what rows decided about a block to the decisions of each; `decisions` by the number of a row."""
     places = _positions(block)
-    for name, group in decided.groups:
-        keep = _kept(block.gaps, group, name == "sequences")
+    for group in decided.groups:
+        keep = _kept(block.gaps, group)
         any_kept = block.gaps.segments.max(keep) > 0
-        for row, kept, sequences in zip(group.rows, keep.cpu().numpy(), any_kept.cpu().numpy(), strict=True):
-            decisions[row].add(block, places, kept, sequences)
-        if group.drops < len(group.rules):
-            weights = _weights(block.gaps, group, name == "sequences").cpu().numpy()
-            for row, own in zip(group.rows[group.drops :], weights, strict=True):
-                decisions[row].weigh(places, own)
+        for placed, kept, sequences in zip(group.rules, keep.cpu().numpy(), any_kept.cpu().numpy(), strict=True):
+            decisions[placed.row].add(block, places, kept, sequences)
+        if group.clips:
+            for placed, own in zip(group.clips, _weights(block.gaps, group).cpu().numpy(), strict=True):
+                decisions[placed.row].weigh(places, own)
 
 
-def _kept(gaps: Gaps, group: Group, whole: bool) -> Tensor:
+def _kept(gaps: Gaps, group: Group) -> Tensor:
     """[R, T] uint8: the valid tokens that each rule keeps; a rule that reweights keeps all."""
-    marked = gaps.segments.spread(group.marked) if whole else group.marked
-    drops = torch.arange(len(group.rules), device=marked.device)[:, None] < group.drops
+    marked = gaps.segments.spread(group.marked) if group.whole else group.marked
+    drops = torch.arange(len(group.rules), device=marked.device)[:, None] < len(group.drops)
     keep = ~(marked & drops)
-    return (keep if gaps.valid is None else keep & chosen(gaps.valid, group.gaps)).to(torch.uint8)
+    of_gaps = [placed.gap for placed in group.rules]
+    return (keep if gaps.valid is None else keep & chosen(gaps.valid, of_gaps)).to(torch.uint8)
 
 
-def _weights(gaps: Gaps, group: Group, whole: bool) -> Tensor:
+def _weights(gaps: Gaps, group: Group) -> Tensor:
     """[R, T]: the weights of valid tokens, 0 at the others."""
-    weights = gaps.segments.spread(sequence_weights(gaps, group)[0]) if whole else token_weights(gaps, group)[0]
-    places = group.gaps[group.drops :]
+    weights, _ = clip_weights(gaps, group)
+    weights = gaps.segments.spread(weights) if group.whole else weights
+    places = [placed.gap for placed in group.clips]
     return weights if gaps.valid is None else torch.where(chosen(gaps.valid, places), weights, 0.0)
 
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 
 from offpolicy_monitor.batch import Array, Origin
-from offpolicy_monitor.core.decision import masked_in_sequences
+from offpolicy_monitor.core.decision import dropped_in_sequences
 from offpolicy_monitor.measure.blocks import Block, DeviceBatch
-from offpolicy_monitor.measure.corrections import Record, no_drops, row_records, row_sums
-from offpolicy_monitor.measure.decide import Decider, Structure, applicable
+from offpolicy_monitor.measure.corrections import Record, Structure, no_drops, row_records, row_sums
+from offpolicy_monitor.measure.decide import Decider, applicable
 from offpolicy_monitor.measure.detail import Decisions, add_decisions, sequence_columns, sequence_figures
 from offpolicy_monitor.measure.slices import Slices
 from offpolicy_monitor.measure.summarise import Views, block_sums, summary_of
@@ -67,11 +67,10 @@ class Rows:
         structures = []
         for part, totals in zip(self._parts, self._totals, strict=True):
             found = self._decider.decide(block, part)
-            masked = {name: masked_in_sequences(block.gaps, group, name == "sequences") for name, group in found.groups}
-            totals.add(row_sums(block.gaps, found, masked))
+            totals.add(row_sums(block.gaps, found, dropped_in_sequences(block.gaps, found) if found.drops else None))
             if self.decisions:
                 add_decisions(block, found, self.decisions)
-            structures.append(found.structure)
+            structures.append(Structure.of(found))
             yield
         self._structures = structures
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array, Origin
 from offpolicy_monitor.measure.blocks import Block, DeviceBatch
-from offpolicy_monitor.measure.corrections import row_records, row_sums, row_tables
+from offpolicy_monitor.measure.corrections import Structure, row_records, row_sums, row_tables
 from offpolicy_monitor.measure.counts import batch_tables
 from offpolicy_monitor.measure.decide import Decider, applicable
 from offpolicy_monitor.measure.gaps import gap_sums, gap_tables
@@ -75,7 +75,7 @@ class Views:
 
 def block_sums(view: BlockView, makers: Sequence[Maker], each: Mapping[str, Tensor]) -> Sums:
     """Everything that a block adds to its batch: gaps, rows, tables, and what is kept `each` sequence."""
-    gaps, rows = gap_sums(view), row_sums(view.gaps, view.decided, view.masked)
+    gaps, rows = gap_sums(view), row_sums(view.gaps, view.decided, view.dropped)
     return Sums({**gaps.sum, **rows.sum, **_sums(view, makers)}, gaps.min, {**gaps.max, **rows.max}, each)
 
 
@@ -100,7 +100,7 @@ def _tables(views: Views, arrays: Mapping[str, Array], makers: Sequence[Maker]) 
     yield from batch_tables(batch.source, views.origin.policy_version)
     if arrays:
         yield from gap_tables(arrays, batch)
-        yield from row_tables(row_records(arrays, view.decided.structure, rows, batch), rows)
+        yield from row_tables(row_records(arrays, Structure.of(view.decided), rows, batch), rows)
     else:
         yield from _nothing(batch, rows)
     yield from _made(view, arrays, makers)

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Origin
-from offpolicy_monitor.core.decision import masked_in_sequences
+from offpolicy_monitor.core.corrections import Decided
+from offpolicy_monitor.core.decision import differing, dropped_in_sequences
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.core.routing import RoutingSums
 from offpolicy_monitor.measure.bins import histogram_bins
 from offpolicy_monitor.measure.blocks import Block
-from offpolicy_monitor.measure.decide import Decided, Decider
+from offpolicy_monitor.measure.decide import Decider
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,18 +43,19 @@ class BlockView:
 
     @cached_property
     def decided(self) -> Decided:
-        """What the rows decide."""
-        return self.decider.decide(self.block)
+        """What the rows decide, by their other anchors too."""
+        return self.decider.decide(self.block, anchors=True)
 
     @cached_property
-    def masked(self) -> dict[str, Tensor]:
-        """By what rows decide about: what they drop of each sequence, [drops, N] float64."""
-        return {name: masked_in_sequences(self.gaps, group, name == "sequences") for name, group in self.decided.groups}
+    def dropped(self) -> Tensor | None:
+        """[2, rows, N] float64: tokens of each sequence that rows drop, and those below their bounds; None if no row
+        drops."""
+        return dropped_in_sequences(self.gaps, self.decided) if self.decided.drops else None
 
     @cached_property
-    def anchored(self) -> tuple[tuple[int, ...], Tensor] | None:
-        """Rows that have another anchor, and on how many tokens each decides otherwise by it."""
-        return self.decider.anchored(self.block, self.decided)
+    def differing(self) -> tuple[tuple[int, ...], Tensor] | None:
+        """Rows that have another anchor, and on how many tokens each decides otherwise by it; None without any."""
+        return differing(self.gaps, self.decided) if self.decider.others else None
 
     def own(self, stacked: Tensor) -> Tensor:
         """The batch's gaps of all that are stacked: [G', ...] -> [G, ...]."""

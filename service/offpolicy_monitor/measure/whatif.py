@@ -16,6 +16,7 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.cells import tally
+from offpolicy_monitor.core.constants import constant
 from offpolicy_monitor.core.gap import chosen
 from offpolicy_monitor.core.scores import sequence_scores, token_scores
 from offpolicy_monitor.measure.bins import histogram_bins
@@ -61,21 +62,19 @@ def sums_of(view: BlockView) -> dict[str, Tensor]:
 
 def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict[str, Tensor]:
     """One count of each score by sign, length and bin, folded to its margins. Every gap has its log-ratio first."""
-    bins = view.bins
+    bins, number = view.bins, cells.TOKEN_BINS.number
     if len(scores) > view.number:
         further = token_scores(view.gaps, [(score.gap, score.score) for score in scores[view.number :]])
         bins = torch.cat([bins, histogram_bins(further)])
     gaps = [score.gap for score in scores]
     groups = units.token_groups if len(units.token_groups) == 1 else chosen(units.token_groups, gaps)
-    coarse = _token_bins(bins.device).index_select(0, bins.reshape(-1)).view(bins.shape)
-    number = cells.TOKEN_BINS.number
-    places, shape = groups + coarse, (len(scores), _SIGNS, cells.LENGTHS, number)
+    places = _token_bins(bins.device).index_select(0, bins.view(-1)).view(bins.shape) + groups
     valid = None if view.valid is None else chosen(view.valid, gaps)
+    shape = (len(scores), _SIGNS, cells.LENGTHS, number)
     counts = tally(places, _SIGNS * cells.LENGTHS * number, valid).view(shape)
-    by_length = counts.new_zeros((*shape[:3], cells.LENGTH_BINS.number))
-    found = {"tokens": counts.sum(2), "lengths": by_length.index_add_(3, _folds(counts.device), counts)}
-    if units.token_mass is not None:
-        mass = units.token_mass.expand(len(scores), -1)
+    found = {"tokens": counts.sum(2), "lengths": counts @ _folds(counts.device)}
+    if view.gaps.advantages is not None:
+        mass = view.gaps.advantages.of_tokens.abs().double().expand(len(scores), -1)
         mass = mass if valid is None else mass * valid
         found["mass"] = tally(places, _SIGNS * cells.LENGTHS * number, mass).view(shape).sum(2)
     return {f"whatif/tokens/{name}": values for name, values in found.items()}
@@ -85,22 +84,20 @@ def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> d
     """Those that have tokens and mass first: the others are of sequences alone."""
     gaps, number = [score.gap for score in scores], cells.SEQUENCE_BINS.number
     values = sequence_scores(view.gaps, [(score.gap, score.score) for score in scores])
-    signs, bins = chosen(units.sequence_signs, gaps), _bins(values, cells.SEQUENCE_BINS)
+    bins = torch.bucketize(values, _edges(values.device))
     filled = None if view.filled is None else chosen(view.filled, gaps)
-    shape = (_SIGNS, number)
-    found = {"sequences": tally(signs * number + bins, _SIGNS * number, filled).view(-1, *shape)}
+    places = chosen(units.signs * number, gaps) + bins
+    found = {"sequences": tally(places, _SIGNS * number, filled).view(-1, _SIGNS, number)}
     own = sum("tokens" in score.measures for score in scores)
-    gaps, bins, parts = gaps[:own], bins[:own], len(units.part_signs)
-    by_length = (signs[:own] * cells.LENGTHS + chosen(units.lengths, gaps)) * cells.LENGTH_BINS.number
-    coarse = by_length + _bins(values[:own], cells.LENGTH_BINS)
+    gaps, bins, filled = gaps[:own], bins[:own], None if filled is None else filled[:own]
     groups = (_SIGNS, cells.LENGTHS, cells.LENGTH_BINS.number)
-    there = None if filled is None else filled[:own]
-    found["lengths"] = tally(coarse, groups[0] * groups[1] * groups[2], there).view(-1, *groups)
-    places = torch.cat([sign * number + bins for sign in units.part_signs], 1)
+    coarse = _coarse(bins.device).index_select(0, bins.reshape(-1)).view(bins.shape)
+    by_length = chosen((units.signs * cells.LENGTHS + units.lengths) * groups[2], gaps) + coarse
+    found["lengths"] = tally(by_length, groups[0] * groups[1] * groups[2], filled).view(-1, *groups)
+    places = (bins[:, None, :] + units.parts * number).flatten(1)
     for name, of_parts in (("tokens", units.part_tokens), ("mass", units.part_mass)):
         if of_parts is not None:
-            weights = torch.cat([chosen(of_parts[part], gaps) for part in range(parts)], 1)
-            found[name] = tally(places, _SIGNS * number, weights).view(-1, *shape)
+            found[name] = tally(places, _SIGNS * number, chosen(of_parts, gaps).flatten(1)).view(-1, _SIGNS, number)
     return {f"whatif/sequences/{name}": values for name, values in found.items()}
 
 
@@ -108,7 +105,7 @@ def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> d
 class _Units:
     """The tokens and sequences of gaps by sign of A and length group.
 
-    A part is the tokens of one sign of each sequence: there are three, or one where there are no advantages.
+    A part is the tokens of one sign of each sequence: there are P = 3, or 1 where there are no advantages.
     """
 
     view: BlockView
@@ -119,64 +116,58 @@ class _Units:
         counts = self.view.own(self.view.gaps.counts).clamp(min=1.0)
         return (torch.frexp(counts).exponent.long() - 1).clamp_(max=cells.LENGTHS - 1)
 
-    @property
-    def part_signs(self) -> tuple[int, ...]:
-        """The sign of each part."""
-        return (UNKNOWN,) if self.view.gaps.advantages is None else (NEGATIVE, ZERO, POSITIVE)
+    @cached_property
+    def parts(self) -> Tensor:
+        """[P, 1] int64: the sign of each part."""
+        signs = [UNKNOWN] if self.view.gaps.advantages is None else [NEGATIVE, ZERO, POSITIVE]
+        return constant(signs, torch.int64, self.view.gaps.policies.device)[:, None]
+
+    @cached_property
+    def _marks(self) -> Tensor | None:
+        """[P, N] bool, or [P, T] of advantages per token: what has each sign; None without advantages."""
+        advantages = self.view.gaps.advantages
+        return None if advantages is None else advantages.groups == self.parts
 
     @cached_property
     def part_tokens(self) -> Tensor:
-        """[parts, G, N] float64: tokens of each."""
-        gaps, advantages = self.view.gaps, self.view.gaps.advantages
-        counts = self.view.own(gaps.counts)
-        if advantages is None:
-            return counts[None]
-        signs = advantages.signs.unbind()
-        marks = torch.stack([signs[1], signs[2] & ~signs[1], signs[3]])
-        if not advantages.a_token:
-            return marks[:, None, :] * counts
-        marks = marks[:, None, :].expand(-1, self.view.number, -1)
-        return gaps.segments.sum(marks if gaps.valid is None else marks & self.view.own(gaps.valid))
+        """[G, P, N] float64: tokens of each."""
+        gaps, counts = self.view.gaps, self.view.own(self.view.gaps.counts)[:, None]
+        if self._marks is None or gaps.advantages is None:
+            return counts
+        if not gaps.advantages.a_token:
+            return self._marks * counts
+        marks = self._marks.expand(self.view.number, -1, -1)
+        return gaps.segments.sum(marks if gaps.valid is None else marks & self.view.own(gaps.valid)[:, None])
 
     @cached_property
     def part_mass(self) -> Tensor | None:
-        """[parts, G, N] float64: |A| of each; None without advantages."""
-        gaps, advantages = self.view.gaps, self.view.gaps.advantages
-        if advantages is None:
+        """[G, P, N] float64: |A| of each; None without advantages."""
+        gaps = self.view.gaps
+        if self._marks is None or gaps.advantages is None:
             return None
-        mass = self.view.own(gaps.sequence_mass)
-        if not advantages.a_token:
-            return torch.stack([mass * sign for sign in (advantages.signs[1], 0.0, advantages.signs[3])])
-        positive = self.view.own(gaps.kept(advantages.values.clamp(min=0.0).expand(gaps.number, -1)))
-        above = gaps.segments.sum(positive)
-        return torch.stack([mass - above, torch.zeros_like(mass), above])
+        if not gaps.advantages.a_token:
+            return self._marks * self.view.own(gaps.sequence_mass)[:, None]
+        return gaps.segments.sum(self._marks * self.view.own(gaps.token_weights)[:, 2:])
 
     @cached_property
-    def sequence_signs(self) -> Tensor:
+    def signs(self) -> Tensor:
         """[G, N] int64: the sign that all tokens of a sequence have, or mixed, or unknown."""
-        if self.view.gaps.advantages is None:
-            return torch.full_like(self.lengths, UNKNOWN)
-        whole = self.part_tokens == self.view.own(self.view.gaps.counts)
-        signs = torch.full_like(self.lengths, MIXED)
-        for sign, part in zip(self.part_signs, whole.unbind(), strict=True):
-            signs = torch.where(part, sign, signs)
-        return signs
+        gaps, advantages = self.view.gaps, self.view.gaps.advantages
+        if advantages is None:
+            return self.parts.expand(self.view.number, gaps.segments.sequences)
+        if not advantages.a_token:
+            return advantages.groups.long().expand(self.view.number, -1)
+        whole = self.part_tokens == self.view.own(gaps.counts)[:, None]
+        return torch.where(whole.any(1), whole.int().argmax(1), MIXED)
 
     @cached_property
     def token_groups(self) -> Tensor:
-        """[1 or G, T] int32: where the cells of each token's sign and length begin."""
+        """[1 or G, T] int64: where the cells of each token's sign and length begin."""
         gaps, advantages = self.view.gaps, self.view.gaps.advantages
-        number = cells.TOKEN_BINS.number
-        lengths = self.lengths if gaps.valid is not None else self.lengths[:1]
-        if advantages is None:
-            return gaps.segments.spread(((lengths + UNKNOWN * cells.LENGTHS) * number).int())
-        return gaps.segments.spread((lengths * number).int()) + advantages.groups * (cells.LENGTHS * number)
-
-    @cached_property
-    def token_mass(self) -> Tensor | None:
-        """[T] float64: |A| of each token."""
-        advantages = self.view.gaps.advantages
-        return None if advantages is None else advantages.of_tokens.abs().double()
+        lengths, number = self.lengths if gaps.valid is not None else self.lengths[:1], cells.TOKEN_BINS.number
+        if advantages is not None and advantages.a_token:
+            return (gaps.segments.spread(lengths) + advantages.groups * cells.LENGTHS) * number
+        return gaps.segments.spread((lengths + self.signs[: len(lengths)] * cells.LENGTHS) * number)
 
 
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -196,28 +187,38 @@ def _measures(score: Kept) -> frozenset[str]:
     return score.measures | {"lengths"} if "tokens" in score.measures else score.measures
 
 
-def _bins(values: Tensor, bins: cells.Bins) -> Tensor:
-    """The bin of each score: [...] float64, no NaN -> [...] int64."""
-    ranks = torch.bucketize(values.abs(), _magnitudes(bins, values.device))
-    return torch.where(values < 0, -ranks, ranks).add_(bins.zero)
-
-
 @cache
-def _magnitudes(bins: cells.Bins, device: torch.device) -> Tensor:
-    return torch.from_numpy(bins.magnitudes).to(device)
+def _edges(device: torch.device) -> Tensor:
+    """Edges of SEQUENCE_BINS: a score that equals one stands in the bin nearer to zero, as bucketize has it above 0."""
+    edges = cells.SEQUENCE_BINS.edges
+    return torch.from_numpy(np.where(edges < 0, np.nextafter(edges, -np.inf), edges)).to(device, non_blocking=True)
 
 
 @cache
 def _token_bins(device: torch.device) -> Tensor:
     """The bin among TOKEN_BINS of each bin of summary.histogram."""
-    return torch.from_numpy(cells.token_bins()).int().to(device)
+    return torch.from_numpy(cells.token_bins()).to(device, non_blocking=True)
+
+
+@cache
+def _coarse(device: torch.device) -> Tensor:
+    """The bin among LENGTH_BINS of each of SEQUENCE_BINS, whose edges are among theirs."""
+    return torch.from_numpy(_within_lengths(cells.SEQUENCE_BINS)).to(device, non_blocking=True)
 
 
 @cache
 def _folds(device: torch.device) -> Tensor:
-    """The bin among LENGTH_BINS of each of TOKEN_BINS."""
-    edges = np.concatenate([[-np.inf], cells.TOKEN_BINS.edges, [np.inf]]).clip(-1e9, 1e9)
-    return torch.from_numpy(np.searchsorted(cells.LENGTH_BINS.edges, (edges[1:] + edges[:-1]) / 2)).to(device)
+    """[TOKEN_BINS, LENGTH_BINS] float64: 1 where a bin of tokens lies within a coarse one."""
+    return torch.from_numpy(np.eye(cells.LENGTH_BINS.number)[_within_lengths(cells.TOKEN_BINS)]).to(
+        device, non_blocking=True
+    )
+
+
+def _within_lengths(bins: cells.Bins) -> Array:
+    """The bin among LENGTH_BINS in which each bin's middle lies."""
+    edges = np.concatenate([[-np.inf], bins.edges, [np.inf]]).clip(-1e9, 1e9)
+    found: Array = np.searchsorted(cells.LENGTH_BINS.edges, (edges[1:] + edges[:-1]) / 2)
+    return found
 
 
 def _rounded(sums: Array) -> Array:

@@ -47,14 +47,13 @@ def method_extras(arrays: Arrays) -> dict[str, dict[str, Any]]:
 
 def sums_of(view: "BlockView") -> dict[str, Any]:
     """[rows that have another anchor]: tokens that they decide otherwise by it."""
-    found = view.anchored
-    return {} if found is None else {"anchors": found[1]}
+    return {} if view.differing is None else {"anchors": view.differing[1]}
 
 
 def tables_of(arrays: Mapping[str, Array], view: "BlockView") -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The anchor tables; none unless all three log-probs were sent, and some token is valid for all."""
-    if view.anchored is not None and arrays["cross/tokens"]:
-        for number, differing in zip(view.anchored[0], arrays["anchors"], strict=True):
+    if view.differing is not None and arrays["cross/tokens"]:
+        for number, differing in zip(view.differing[0], arrays["anchors"], strict=True):
             name = quote(view.decider.rows[number].name, safe="")
             yield f"anchor/{name}", {"tokens": arrays["cross/tokens"], "differing": differing}
 

@@ -123,23 +123,23 @@ def _shares(counts: Floats, dropped: Floats, sequences: Array, whole: int) -> li
 
 
 def sums_of(view: "BlockView") -> "dict[str, Tensor]":
-    """[G, bins] of sequences and tokens by length, [rows, bins] of what rows drop, by what they decide about."""
+    """[G, bins] of sequences and tokens by length, and [rows, bins] of what rows drop, in what they decide about."""
     import torch
 
     from offpolicy_monitor.core.cells import tally
     from offpolicy_monitor.core.gap import chosen
 
-    counts = view.own(view.gaps.counts)
+    gaps, counts = view.number, view.own(view.gaps.counts)
     bins = torch.floor(torch.log2(counts.clamp(min=1.0)) * BINS_A_POWER).long()
-    found = {
-        "length/sequences": tally(bins, BINS, view.filled),
-        "length/tokens": tally(bins, BINS, counts),
-    }
-    for name, group in view.decided.groups:
-        if group.drops:
-            of_rows = chosen(bins, group.gaps[: group.drops])
-            found[f"masked/{name}"] = tally(of_rows, BINS, view.masked[name])
-    return found
+    weights, places = [view.own(view.gaps.filled), counts], [*range(gaps), *range(gaps)]
+    if view.dropped is not None:
+        of_tokens = view.decided.tokens
+        number = 0 if of_tokens is None else len(of_tokens.drops)
+        weights += [view.dropped[0, :number], view.dropped[0, number:] > 0]
+        places += [placed.gap for placed in view.decided.drops]
+    counted = tally(chosen(bins, places), BINS, torch.cat(weights))
+    names = ("length/sequences", "length/tokens", "masked")
+    return dict(zip(names, torch.split(counted, [gaps, gaps, len(places) - 2 * gaps]), strict=True))
 
 
 def tables_of(arrays: Mapping[str, Array], view: "BlockView") -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -149,11 +149,11 @@ def tables_of(arrays: Mapping[str, Array], view: "BlockView") -> Iterator[tuple[
         if tokens[place]:
             for unit in ("sequences", "tokens"):
                 yield f"length/{gap}/{unit}", {"": arrays[f"length/{unit}"][place]}
-    for name, group in view.decided.groups:
-        for place, number in enumerate(group.rows[: group.drops]):
-            if tokens[gaps.index(rows[number].gap)]:
-                path = f"masked/{quote(rows[number].name, safe='')}/{rows[number].gap}/{name}"
-                yield path, {"": arrays[f"masked/{name}"][place]}
+    units = [UNITS[not group.whole] for group in view.decided.groups for _ in group.drops]
+    for placed, unit, counts in zip(view.decided.drops, units, arrays["masked"], strict=True):
+        row = rows[placed.row]
+        if tokens[gaps.index(row.gap)]:
+            yield f"masked/{quote(row.name, safe='')}/{row.gap}/{unit}", {"": counts}
 
 
 KIND: Final = Kind("lengths", TABLES, measured=__name__, of_rows=True)
