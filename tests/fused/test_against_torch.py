@@ -27,12 +27,6 @@ def both(batch: RaggedBatch, origin: Origin = ORIGIN) -> tuple[RaggedBatch, Step
     return batch, got, Measurer("cpu", keep_worst=KEPT).measure(batch, ROWS, origin)
 
 
-@settings(max_examples=150)
-@given(sent=sequences())
-def test_any_batch(sent: list[Sequence]) -> None:
-    assert_same(*both(packed(sent)))
-
-
 def with_more(sent: list[Sequence], extra: dict[str, np.ndarray], a_token: bool) -> RaggedBatch:
     """The batch with columns of the positions, or of the sequences."""
     batch = packed(sent)
@@ -44,16 +38,21 @@ def with_more(sent: list[Sequence], extra: dict[str, np.ndarray], a_token: bool)
     )
 
 
-@settings(max_examples=60)
-@given(sent=sequences(), a_token=st.booleans(), known=st.booleans(), seed=st.integers(0, 1000))
-def test_versions_turns_entropy_and_rewards(sent: list[Sequence], a_token: bool, known: bool, seed: int) -> None:
-    random = np.random.default_rng(seed)
-    number = sum(len(one.mask) for one in sent) if a_token else len(sent)
+@settings(max_examples=150)
+@given(
+    sent=sequences(), more=st.sampled_from(["", "token", "sequence"]), known=st.booleans(), seed=st.integers(0, 1000)
+)
+def test_any_batch_with_or_without_versions_turns_entropy_and_rewards(
+    sent: list[Sequence], more: str, known: bool, seed: int
+) -> None:
+    random, of_tokens = np.random.default_rng(seed), more == "token"
+    number = sum(len(one.mask) for one in sent) if of_tokens else len(sent)
     extra: dict[str, Any] = {
         "policy_versions": random.integers(-1, 8, number), "turns": random.integers(-1, 20, number),
-        "entropy" if a_token else "rewards": np.where(random.random(number) < 0.1, np.nan, random.random(number)),
+        "entropy" if of_tokens else "rewards": np.where(random.random(number) < 0.1, np.nan, random.random(number)),
     }  # fmt: skip
-    assert_same(*both(with_more(sent, extra, a_token), Origin(5 if known else None, 0)))
+    batch = with_more(sent, extra, of_tokens) if more else packed(sent)
+    assert_same(*both(batch, Origin(5 if known else None, 0, ORIGIN.labels)))
 
 
 @pytest.mark.parametrize("noise", [1e-5, 0.03, 0.3, 2.0])
