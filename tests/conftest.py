@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = [
@@ -47,6 +48,15 @@ settings.register_profile(
     "reproducible", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("reproducible")
+
+# As the service logs: rich, where something has installed it, takes seconds to draw every local of a traceback.
+structlog.configure(
+    processors=[
+        structlog.processors.add_log_level,
+        structlog.dev.set_exc_info,
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 # A compiler in the background of every application under test would slow all of them; tests of it ask for it.
 os.environ["OFFPOLICY_TORCH_COMPILE"] = "false"
