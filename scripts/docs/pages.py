@@ -1,7 +1,7 @@
 """The generated parts of docs/: each page with the text it should have.
 
 figures.md, metrics.md, settings.md and summary.md are whole; methods.md has its tables of a gap's figures, of methods
-and of presets between markers, alerts.md its table of rules.
+and of presets between markers, alerts.md its table of rules; plots/ is drawn from figures that the bench wrote.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from offpolicy_monitor.settings import Settings
 from scripts.docs.figures import figures_page, sequence_table, token_table
 from scripts.docs.markdown import between, table
 from scripts.docs.metrics import metrics_page
+from scripts.docs.plots import plots
 from scripts.docs.summary import summary_page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -44,6 +45,7 @@ def pages() -> dict[Path, str]:
             },
         ),
         **_with_tables("alerts.md", {"rules": rules_table()}),
+        **plots(),
     }
 
 

@@ -19,13 +19,16 @@ from tests.benchmarks.client import client_rows
 from tests.benchmarks.compute import compute_rows, grid_rows
 from tests.benchmarks.gpu import gpu_rows
 from tests.benchmarks.ingest import ingest_rows
+from tests.benchmarks.linear import linear_rows
 from tests.benchmarks.machine import load, machine
+from tests.benchmarks.older import older_rows
 from tests.benchmarks.path import path_rows
 from tests.benchmarks.primitives import primitive_rows
 from tests.benchmarks.reduce import reduce_rows
 from tests.benchmarks.rows import Row, table
 from tests.benchmarks.scale import FULL, QUICK, Scale
 from tests.benchmarks.scrape import scrape_rows
+from tests.benchmarks.small import small_rows
 from tests.benchmarks.start import start_rows
 from tests.benchmarks.storage import commit_rows, memory_rows
 from tests.benchmarks.summaries import summary_rows
@@ -36,6 +39,8 @@ Part = Callable[[Scale, Progress, Path], list[Row]]
 
 PARTS: dict[str, Part] = {
     "core": lambda scale, progress, folder: compute_rows(scale, progress),
+    "older": lambda scale, progress, folder: older_rows(scale, progress),
+    "small": small_rows,
     "catalogue": lambda scale, progress, folder: catalogue_rows(scale, progress),
     "primitives": lambda scale, progress, folder: primitive_rows(scale, progress),
     "grid": lambda scale, progress, folder: grid_rows(scale, progress),
@@ -48,6 +53,7 @@ PARTS: dict[str, Part] = {
     "memory": memory_rows,
     "client": client_rows,
     "reduce": lambda scale, progress, folder: reduce_rows(scale, progress),
+    "linear": linear_rows,
     "gpu": lambda scale, progress, folder: gpu_rows(scale, progress),
 }
 
@@ -59,13 +65,14 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the servers end with this process
     keep_large_blocks()  # as the service does: a batch's tensors would be mapped and faulted anew each time
     before, began = load(), time.monotonic()
-    rows = measured(options.only or list(PARTS), scale)
+    rows, seconds = measured(options.only or list(PARTS), scale)
     report = {
         "scale": scale.name,
         "machine": machine(),
         "load_before": before,
         "load_after": load(),
         "seconds": round(time.monotonic() - began),
+        "seconds_by_part": seconds,
         "rows": [row.as_json() for row in rows],
     }
     options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -82,16 +89,18 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def measured(parts: list[str], scale: Scale) -> list[Row]:
-    """The rows of the parts, each in a folder of its own."""
-    progress, rows = Progress(), []
+def measured(parts: list[str], scale: Scale) -> tuple[list[Row], dict[str, int]]:
+    """The rows of the parts, each in a folder of its own, and how many seconds each took."""
+    progress, rows, seconds = Progress(), [], {}
     DATA.mkdir(exist_ok=True)
     for name in parts:
         progress.part(name)
+        began = time.monotonic()
         with tempfile.TemporaryDirectory(dir=DATA, prefix="bench-") as folder:
             rows += PARTS[name](scale, progress, Path(folder))
+        seconds[name] = round(time.monotonic() - began)
     progress.close()
-    return rows
+    return rows, seconds
 
 
 def heading(report: dict) -> str:

@@ -25,7 +25,7 @@ MASKED = 20  # in a batch with holes, one position in so many is masked
 
 @dataclass(frozen=True)
 class Synthetic:
-    """A batch of `tokens` positions in about tokens / 2,000 sequences; `holes` masks one position in twenty.
+    """A batch of `tokens` positions in about tokens / 2,000 `sequences`; `holes` masks one position in twenty.
 
     Another `seed` gives other log-probs and lengths.
     """
@@ -33,11 +33,12 @@ class Synthetic:
     tokens: int
     holes: bool = False
     seed: int = 0
+    sequences: int | None = None
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
         """[S] int64, sum `tokens`."""
-        sequences = max(self.tokens // MEAN_LENGTH, min(8, self.tokens))
+        sequences = self.sequences or max(self.tokens // MEAN_LENGTH, min(8, self.tokens))
         drawn = np.exp(SPREAD * np.random.default_rng(1 + 10 * self.seed).standard_normal(sequences))
         width = self.tokens / sequences * PADDING
         shares = np.minimum(drawn / drawn.sum() * self.tokens, width - 1)

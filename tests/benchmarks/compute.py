@@ -35,10 +35,10 @@ def compute_rows(scale: Scale, progress: Progress) -> list[Row]:
     ns = {name: value / source.tokens * NANOSECONDS for name, value in seconds.items()}
     unit, floor, baseline = "ns a token", ns["floor"], ns["padded"]
     size = f"{source.tokens:,} tokens in {len(source.lengths)} sequences"
-    presets = f"all gaps and {len(PRESETS)} presets"
+    presets = f"full set (all gaps, tables and {len(PRESETS)} presets)"
     return [
         Row("reading the bytes alone", floor, unit, note=f"torch.sum of three float32 arrays and the mask, {size}"),
-        Row(f"{presets}, over reading", ns["presets"], unit, ns["presets"] / floor, at_most(25)),
+        Row(f"{presets}, over reading", ns["presets"], unit, ns["presets"] / floor, at_most(70)),
         Row("all gaps without presets, over reading", ns["gaps"], unit, ns["gaps"] / floor),
         Row(
             "padded eager metrics of one gap",
@@ -46,7 +46,7 @@ def compute_rows(scale: Scale, progress: Progress) -> list[Row]:
             unit,
             note=f"[{len(source.lengths)}, {source.width}] float32",
         ),
-        Row(f"{presets}: times faster than padded", ns["presets"], unit, baseline / ns["presets"], at_least(80)),
+        Row(f"{presets}: times faster than padded", ns["presets"], unit, baseline / ns["presets"], at_least(40)),
         Row("one gap without presets: times faster than padded", ns["one gap"], unit, baseline / ns["one gap"]),
     ]
 
@@ -89,9 +89,9 @@ def grid_rows(scale: Scale, progress: Progress) -> list[Row]:
     return [Row(f"what-if grid of {len(grid)} rows, over repeated passes", ns, "ns a token", ratio, at_least(40), note)]
 
 
-def what_if_grid() -> tuple[MethodRow, ...]:
-    """Ten methods, eight thresholds each."""
-    steps = [0.01 * 1.5**place for place in range(THRESHOLDS)]
+def what_if_grid(thresholds: int = THRESHOLDS) -> tuple[MethodRow, ...]:
+    """Ten methods, so many thresholds each."""
+    steps = [0.01 * 1.5**place for place in range(thresholds)]
     rows: list[dict[str, object]] = []
     for step in steps:
         rows += [

@@ -17,31 +17,40 @@ from offpolicy_monitor.measure.tables import OF_DATA, OF_METHODS
 from offpolicy_monitor.methods import PRESETS
 
 from tests.benchmarks.batches import BYTES_PER_TOKEN, Synthetic
-from tests.benchmarks.rows import Row, at_least
+from tests.benchmarks.rows import Row, at_least, at_most
 from tests.benchmarks.scale import MEBIBYTE, MILLION, Scale
 from tests.benchmarks.timing import Progress, by_turns
 from tests.fixtures.kernels import compiled_columns
+from tests.measure.test_on_a_gpu import batch, measured
 
 L2_BYTES = 256 * MEBIBYTE  # more than any GPU's L2 has
 #: Below this a batch is bound by launches.
 GOAL_TOKENS = 16 * MILLION
+MOST_OPERATIONS = 300
 WHAT = "core on the GPU, bytes read a second over a device-to-device copy's"
 
 
 def gpu_rows(scale: Scale, progress: Progress) -> list[Row]:
-    """One row a size; one that says so where there is no GPU."""
+    """What a batch starts on a device, which needs none; then one row a size, or one that says there is no GPU."""
+    started = [operations()]
     if not torch.cuda.is_available():
-        return [Row(WHAT, None, "GB/s", note="no GPU here")]
+        return [*started, Row(WHAT, None, "GB/s", note="no GPU here")]
     measurer = Measurer("cuda")
     measurer.warm_up()
     derive = compiled_columns(measurer.device)
-    return [size_row(tokens, measurer, derive, scale, progress) for tokens in scale.gpu_tokens]
+    return [*started, *(size_row(tokens, measurer, derive, scale, progress) for tokens in scale.gpu_tokens)]
+
+
+def operations() -> Row:
+    """Counted under FakeTensorMode, which would raise at a wait for the host."""
+    _, found = measured(batch(MILLION), PRESETS, GPU_BLOCK_TOKENS)
+    what, note = "operations that a batch starts on CUDA, without one wait for the host", "the ratio is their number"
+    return Row(what, found.number, "operations", found.number, at_most(MOST_OPERATIONS), note)
 
 
 def size_row(tokens: int, measurer: Measurer, derive: Derive, scale: Scale, progress: Progress) -> Row:
     """Bytes a second at one size."""
-    batch = Synthetic(tokens).batch()
-    loaded = DeviceBatch.load(batch, measurer.device, derive)
+    loaded = DeviceBatch.load(Synthetic(tokens).batch(), measurer.device, derive)
     source = torch.zeros(tokens * BYTES_PER_TOKEN, dtype=torch.uint8, device=measurer.device)
     target, flush = torch.empty_like(source), torch.empty(L2_BYTES, dtype=torch.uint8, device=measurer.device)
     makers = (*OF_DATA, *OF_METHODS)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import orjson
+from offpolicy_monitor.client.reduce import reduced
+from offpolicy_monitor.wire.frame import MEDIA_TYPE, encode
 
 from tests.benchmarks.batches import LOGPROBS, Synthetic
 from tests.benchmarks.load import Body, Load
@@ -18,9 +20,10 @@ from tests.benchmarks.timing import Progress, by_turns
 IN_FLIGHT = 2
 CLIENTS = 16
 SINK_POSTS = 8  # posts to the sink for each to the service: it is so much faster that a round would be too short
+SUMMARIES = 16  # posts of a summary for each of its tokens
 SMALL_TOKENS = 256
 #: Tokens a batch -> the least part of the sink's speed.
-GOALS = {MILLION: at_least(0.65), 131_072: at_least(0.5), 16_384: at_least(0.25)}
+GOALS = {MILLION: at_least(0.22), 131_072: at_least(0.2), 16_384: at_least(0.12)}
 STEPS = itertools.count()  # a step of its own for each body: the same shard again would only be a duplicate
 
 
@@ -37,6 +40,7 @@ def ingest_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
             rows += [over_sink(Synthetic(tokens), posts, target, sink, scale, progress)]
         holed = Synthetic(MILLION, holes=True)
         rows += [over_sink(holed, scale.posts[MILLION], target, sink, scale, progress)]
+        rows += [reduced_over_sink(scale, target, sink, progress)]
         return [*rows, *over_naive(target, naive, scale, progress), over_one_client(target, scale, progress)]
 
 
@@ -53,6 +57,26 @@ def over_sink(source: Synthetic, posts: int, target: Served, sink: Served, scale
     goal = None if source.holes else GOALS[source.tokens]
     what += " (one in 20 masked)" if source.holes else ""
     return Row(what, rates["service"] / 1e6, "million tokens/s", rates["service"] / rates["sink"], goal, note)
+
+
+def reduced_over_sink(scale: Scale, target: Served, sink: Served, progress: Progress) -> Row:
+    """Tokens a second of shards that were reduced where they came from, over those that the sink reads raw."""
+    source, posts = Synthetic(MILLION), scale.posts[MILLION]
+    arrays = {**source.columns, "lengths": source.lengths, "advantages": source.advantages}
+    envelope = {"shard": 0, "shards": 1}
+    summary = reduced({**envelope, "step": 0}, arrays)
+
+    def tokens_a_second() -> float:
+        steps = (next(STEPS) for _ in range(SUMMARIES * posts))
+        bodies = [Body(encode({**envelope, "step": step}, summary), MEDIA_TYPE) for step in steps]
+        return len(bodies) * MILLION / to_service.seconds(bodies)
+
+    with connected(target) as to_service, connected(sink) as to_sink:
+        candidates = {"sink": rate(source, SINK_POSTS * posts, to_sink), "service": tokens_a_second}
+        rates = by_turns(candidates, scale.rounds, progress)
+    what = f"service, summaries of {MILLION:,} tokens, over the sink with the tokens"
+    note = f"{len(summary['summary']):,} bytes each"
+    return Row(what, rates["service"] / 1e6, "million tokens/s", rates["service"] / rates["sink"], at_least(10), note)
 
 
 def over_naive(target: Served, naive: Served, scale: Scale, progress: Progress) -> list[Row]:
@@ -84,7 +108,7 @@ def over_one_client(target: Served, scale: Scale, progress: Progress) -> Row:
         rates = by_turns({"one": rate(source, posts, one), "many": rate(source, posts, many)}, scale.rounds, progress)
     per_batch = {name: figure / SMALL_TOKENS for name, figure in rates.items()}
     what = f"{SMALL_TOKENS}-token batches, {CLIENTS} clients over one"
-    return Row(what, per_batch["many"], "batches/s", per_batch["many"] / per_batch["one"])
+    return Row(what, per_batch["many"], "batches/s", per_batch["many"] / per_batch["one"], at_least(3))
 
 
 def rate(source: Synthetic, posts: int, load: Load) -> Callable[[], float]:

@@ -5,6 +5,7 @@ import platform
 import subprocess
 from pathlib import Path
 
+import numba
 import numpy as np
 import torch
 from offpolicy_monitor import __version__
@@ -20,6 +21,7 @@ def machine() -> dict[str, object]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
+        "numba": numba.__version__,
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
 

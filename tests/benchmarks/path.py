@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.benchmarks.batches import LOGPROBS, Synthetic
+from tests.benchmarks.batches import BYTES_PER_TOKEN, LOGPROBS, Synthetic
 from tests.benchmarks.ingest import STEPS, connected
 from tests.benchmarks.load import Body, Load
 from tests.benchmarks.rows import Row, at_least, at_most
@@ -26,6 +26,8 @@ SMALL_TOKENS = 2_000
 MOST_OVER_NUMPY = {MILLION: 20, 131_072: 25, 16_384: 60, SMALL_TOKENS: 130}
 #: Shards a step -> shards of SMALL_TOKENS a second that CLIENTS connections are to get through.
 LEAST_PER_SECOND = {16: 400, 1: 150}
+#: A step of many ranks, all of which post at once.
+BURST_SHARDS, BURST_BYTES, BURST_WITHIN = 512, 64 * 1024, 2.0
 
 
 def path_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
@@ -33,7 +35,8 @@ def path_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
     with service(folder, scale.compiled) as target:
         target.wait()
         rows = [over_numpy(Synthetic(tokens), target, scale, progress) for tokens in MOST_OVER_NUMPY]
-        return [*rows, *(a_second(shards, target, scale, progress) for shards in LEAST_PER_SECOND)]
+        rows += [a_second(shards, target, scale, progress) for shards in LEAST_PER_SECOND]
+        return [*rows, burst(target, scale, progress)]
 
 
 def over_numpy(source: Synthetic, target: Served, scale: Scale, progress: Progress) -> Row:
@@ -82,6 +85,17 @@ def a_second(shards: int, target: Served, scale: Scale, progress: Progress) -> R
     least = LEAST_PER_SECOND[shards]
     note = f"ratio over the {least} that are wanted; {posts} posts a round, the client on the same cores"
     return Row(what, found, "shards/s", found / least, at_least(1), note)
+
+
+def burst(target: Served, scale: Scale, progress: Progress) -> Row:
+    """Seconds until every shard of one wide step is answered."""
+    source = Synthetic(BURST_BYTES // BYTES_PER_TOKEN)
+    size = f"{BURST_SHARDS} shards of {BURST_BYTES // 1024} KiB"
+    what = f"{size} for one step, {CLIENTS} connections, over {BURST_WITHIN:g} s"
+    with connected(target, connections=CLIENTS) as load:
+        work = {what: lambda: load.seconds(list(steps(source, BURST_SHARDS, BURST_SHARDS)))}
+        found = by_turns(work, min(scale.rounds, 3), progress)[what]
+    return Row(what, found, "s", found / BURST_WITHIN, at_most(1))
 
 
 def steps(source: Synthetic, shards: int, posts: int) -> Iterator[Body]:

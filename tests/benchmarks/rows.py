@@ -33,7 +33,10 @@ def at_most(bound: float) -> Goal:
 
 @dataclass(frozen=True)
 class Row:
-    """One line. `value` is None where nothing could be measured, and `note` then says why; else it says how."""
+    """One line. `value` is None where nothing could be measured, and `note` then says why; else it says how.
+
+    Rows of one `what` are a curve: each is `at` a size.
+    """
 
     what: str
     value: float | None
@@ -41,6 +44,7 @@ class Row:
     ratio: float | None = None
     goal: Goal | None = None
     note: str = ""
+    at: int | None = None
 
     @property
     def met(self) -> bool | None:
@@ -51,12 +55,14 @@ class Row:
         figure = self.note if self.value is None else f"{_number(self.value)} {self.unit}"
         ratio = "" if self.ratio is None else _number(self.ratio)
         met = {None: "", True: "yes", False: "no"}[self.met]
-        return (self.what, figure, ratio, "" if self.goal is None else str(self.goal), met)
+        what = self.what if self.at is None else f"{self.what}: {self.at:,}"
+        return (what, figure, ratio, "" if self.goal is None else str(self.goal), met)
 
     def as_json(self) -> dict[str, object]:
         goal = None if self.goal is None else str(self.goal)
         return {
             "what": self.what,
+            "at": self.at,
             "value": self.value,
             "unit": self.unit,
             "ratio": self.ratio,

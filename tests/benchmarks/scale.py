@@ -3,6 +3,7 @@
 A quick run measures eager kernels, smaller batches and few rounds: its figures are no measure of the goals.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 MILLION = 1_000_000
@@ -16,6 +17,7 @@ class Scale:
     repeats  rounds of the core's candidates; rounds: of HTTP's, each of which posts to every candidate in turn
     compiled whether to wait for the compiled kernels, which takes a while where none are cached
     posts    tokens a batch -> requests a round to the service
+    linear   sizes of the curves of linear.py, ascending
     path     rounds of one post after another, and posts a round of many connections
     """
 
@@ -33,6 +35,7 @@ class Scale:
     path_rounds: int
     path_posts: int
     body_bytes: int
+    linear: Mapping[str, tuple[int, ...]]
     gpu_tokens: tuple[int, ...] = (MILLION, 4 * MILLION, 16 * MILLION, 64 * MILLION)
 
 
@@ -51,6 +54,12 @@ FULL = Scale(
     path_rounds=25,
     path_posts=160,
     body_bytes=128 * MEBIBYTE,
+    linear={
+        "tokens": (10_000, 100_000, MILLION, 10 * MILLION, 64 * MILLION),
+        "sequences": (1, 10, 100, 1_000, 10_000, 100_000),
+        "presets": (1, 3, 10, 30, 100),
+        "history": (100, 1_000, 10_000, 100_000),
+    },
 )
 QUICK = Scale(
     name="quick",
@@ -67,5 +76,6 @@ QUICK = Scale(
     path_rounds=3,
     path_posts=32,
     body_bytes=32 * MEBIBYTE,
+    linear={"tokens": (10_000, 100_000), "sequences": (1, 1_000), "presets": (1, 10), "history": (100, 1_000)},
     gpu_tokens=(MILLION,),
 )

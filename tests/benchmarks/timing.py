@@ -56,10 +56,12 @@ def by_turns(
 
 def seconds_by_turns(works: Mapping[str, Work], rounds: int, progress: Progress) -> dict[str, float]:
     """The median seconds of each work."""
-    return by_turns({name: _timed(work) for name, work in works.items()}, rounds, progress)
+    return by_turns({name: timed(work) for name, work in works.items()}, rounds, progress)
 
 
-def _timed(work: Work) -> Callable[[], float]:
+def timed(work: Work) -> Callable[[], float]:
+    """What does the work and answers its seconds."""
+
     def seconds() -> float:
         began = time.perf_counter()
         work()
