@@ -53,3 +53,22 @@ def test_a_pickled_monitor_leaves_its_callback_behind() -> None:
         assert copy.stats["sent"] == 1
         monitor.close()
     assert seen == []
+
+
+def test_figures_are_asked_for_by_who_wants_answers_alone() -> None:
+    with serving(Fake()) as fake:
+        for on_answer in (None, lambda answer: None):
+            with Monitor(fake.url, "r", on_answer=on_answer) as monitor:
+                monitor.log(step=0, **batch())
+                assert monitor.flush()
+        assert [post.path for post in fake.posts()] == ["/v1/runs/r/batches?detail=none", "/v1/runs/r/batches"]
+
+
+def test_a_service_that_knows_no_shorter_answers_gets_the_batch_without_asking_for_one() -> None:
+    unknown = Said(422, {"type": "urn:offpolicy-monitor:problem:unknown-parameter", "detail": "detail"})
+    with serving(Fake([unknown])) as fake, Monitor(fake.url, "r") as monitor:
+        for step in range(2):
+            monitor.log(step=step, **batch())
+        assert monitor.flush()
+        assert [post.path.partition("?")[2] for post in fake.posts()] == ["detail=none", "", ""]
+        assert (monitor.stats["sent"], monitor.stats["errors"]) == (2, 0)

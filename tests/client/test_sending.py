@@ -46,7 +46,10 @@ def test_batches_arrive_in_order_with_their_envelope_and_arrays() -> None:
     for name, array in batch().items():
         assert (frame.tensors[name].array == array).all() and frame.tensors[name].array.shape == array.shape
     post = fake.posts()[0]
-    assert (post.path, post.headers["Content-Type"]) == ("/v1/runs/r/batches", "application/vnd.safetensors")
+    assert (post.path, post.headers["Content-Type"]) == (
+        "/v1/runs/r/batches?detail=none",
+        "application/vnd.safetensors",
+    )
     assert stats["sent_bytes"] == sum(len(asked.body) for asked in fake.posts())
 
 
@@ -206,7 +209,7 @@ def test_a_path_in_the_address_stands_before_every_path() -> None:
     fake = Fake()
     with serving(fake), Monitor(f"{fake.url}/monitor/", "r") as monitor:
         monitor.log(step=0, **batch())
-    assert fake.posts()[0].path == "/monitor/v1/runs/r/batches"
+    assert fake.posts()[0].path == "/monitor/v1/runs/r/batches?detail=none"
 
 
 @pytest.mark.parametrize(
@@ -350,7 +353,7 @@ def test_address_run_and_token_come_from_the_environment(monkeypatch: pytest.Mon
         with Monitor() as monitor:
             monitor.log(step=0, **batch())
     post = fake.posts()[0]
-    assert (post.path, post.headers["Authorization"]) == ("/v1/runs/from-env/batches", "Bearer t")
+    assert (post.path, post.headers["Authorization"]) == ("/v1/runs/from-env/batches?detail=none", "Bearer t")
     assert fake.frames()[0].envelope["attempt"] == 6
 
 
@@ -369,7 +372,7 @@ def test_a_proxy_is_used_for_other_machines_and_never_for_this_one(proxied: Fake
         there.log(step=1, **batch())
     assert (direct.steps(), proxied.steps()) == ([0], [1])
     post = proxied.posts()[0]
-    assert post.path == "http://monitor.invalid:8900/v1/runs/r/batches"
+    assert post.path == "http://monitor.invalid:8900/v1/runs/r/batches?detail=none"
     assert post.headers["Proxy-Authorization"] == "Basic dXNlcjpwYXNz"
 
 

@@ -5,10 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from offpolicy_monitor.batch import RaggedBatch
+from offpolicy_monitor.exposition import native
 from offpolicy_monitor.exposition.histograms import Counted, exposed
 from offpolicy_monitor.families import ABSOLUTE, RUN_HISTOGRAMS, SIGNED, Family
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS
+
+from tests.fixtures.shards import make_summary
 
 
 def test_exposed_counts_are_those_of_the_values() -> None:
@@ -19,20 +22,38 @@ def test_exposed_counts_are_those_of_the_values() -> None:
     lengths = np.full(50, 100, np.int64)
     batch = RaggedBatch.from_positions(lengths, {"old_logprobs": old, "logprobs": new}, {})
 
-    found = exposed(Measurer("cpu").measure(batch, PRESETS))
+    found = exposed(Measurer("cpu").measure(batch, PRESETS))["staleness"].families
 
     gap = (new - old).astype(np.float32)
-    assert found["token_log_ratio_nats", "staleness"].cumulative.tolist() == [
+    assert found["token_log_ratio_nats"].cumulative.tolist() == [
         *(int((gap <= np.float32(bound)).sum()) for bound in SIGNED),
         tokens,
     ]
-    assert found["token_log_ratio_abs_nats", "staleness"].cumulative.tolist() == [
+    assert found["token_log_ratio_abs_nats"].cumulative.tolist() == [
         *(int(((gap <= np.float32(bound)) & (gap > np.float32(-bound))).sum()) for bound in ABSOLUTE),
         tokens,
     ]
-    assert found["sequence_log_geometric_ratio_nats", "staleness"].total == 50
-    sums = [found[name, "staleness"].sum for name in ("token_log_ratio_nats", "token_log_ratio_abs_nats")]
+    assert found["sequence_log_geometric_ratio_nats"].total == 50
+    sums = [found[name].sum for name in ("token_log_ratio_nats", "token_log_ratio_abs_nats")]
     assert sums == pytest.approx([gap.astype(float).sum(), np.abs(gap).astype(float).sum()], rel=1e-6)
+
+
+def test_what_two_shards_counted_is_what_both_together_count() -> None:
+    one, other = make_summary(1), make_summary(7)
+    [gap] = one.gaps
+    apart, together = exposed(one)[gap].plus(exposed(other)[gap]), exposed(one.merge(other))[gap]
+    for name, counted in apart.families.items():
+        assert counted.cumulative.tolist() == together.families[name].cumulative.tolist()
+        assert counted.buckets.tolist() == together.families[name].buckets.tolist()
+        assert counted.sum == pytest.approx(together.families[name].sum)
+        assert counted.buckets.sum() == counted.total == 200 or name.startswith("sequence")
+
+
+def test_native_buckets_are_those_of_every_bin() -> None:
+    summary = make_summary(3)
+    [gap] = summary.gaps
+    whole = native.bucketed(summary.gaps[gap].histogram("log_ratio").counts)
+    assert exposed(summary)[gap].families["token_log_ratio_nats"].buckets.tolist() == whole.tolist()
 
 
 @pytest.mark.parametrize("family", RUN_HISTOGRAMS, ids=lambda family: family.name)

@@ -34,6 +34,11 @@ class Answer:
     document: Mapping[str, Any]
 
     @property
+    def kind(self) -> str:
+        """The kind of a problem document; empty for other answers."""
+        return str(self.document.get("type", "")).rpartition(":")[2]
+
+    @property
     def detail(self) -> str:
         """What a problem document says, after the status."""
         return f"{self.status} {self.document.get('detail') or self.document.get('title') or ''}".rstrip()

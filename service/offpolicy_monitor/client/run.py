@@ -76,7 +76,7 @@ class Run:
 
     def outdated(self, answer: Answer) -> bool:
         """Whether a shard was refused because the run's rows have changed; they are then asked for again."""
-        if not self.reduce or _kind(answer) != METHODS_CHANGED:
+        if not self.reduce or answer.kind != METHODS_CHANGED:
             return False
         self._outdated, self._reduced = True, None
         return True
@@ -87,7 +87,7 @@ class Run:
         Only where it was found out, and until the first shard of this trainer is stored.
         """
         alone = shard.envelope["shards"] == 1
-        if self.own or self.given_attempt is not None or not alone or _kind(answer) not in TAKEN:
+        if self.own or self.given_attempt is not None or not alone or answer.kind not in TAKEN:
             return False
         self._refused, self._attempt = self._attempt, None
         return True
@@ -109,11 +109,6 @@ class Run:
             first = halves.find(shard.rollout) if shard.is_later_half else None
             self._reduced = (shard, _reduced(shard if first is None else shard.joined(first), self.methods))
         return self._reduced[1]
-
-
-def _kind(answer: Answer) -> str:
-    """The kind of a problem document; empty for other answers."""
-    return str(answer.document.get("type", "")).rpartition(":")[2]
 
 
 def _reduced(shard: Shard, methods: list[Any] | None) -> Shard:

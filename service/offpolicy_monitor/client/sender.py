@@ -24,6 +24,9 @@ from offpolicy_monitor.wire.frame import MEDIA_TYPE
 
 #: What answers to a trainer are: some tens of KB. Whatever sends more is no such service.
 ANSWER_BYTES: Final = 16 << 20
+#: Asks for an answer without figures, which nobody here would look at, and what a service says that cannot do so.
+BRIEF: Final = "?detail=none"
+UNKNOWN_PARAMETER: Final = "unknown-parameter"
 
 
 class Sender:
@@ -42,6 +45,7 @@ class Sender:
         self._connection, self._run, self._patience = connection, run, patience
         self._queue, self._halves, self._counters = queue, halves, counters
         self._on_answer = on_answer
+        self._query = BRIEF if on_answer is None else ""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         # Kept from shard to shard: a service that is away is not asked anew for each one that the queue drops.
@@ -122,7 +126,10 @@ class Sender:
         body = shard.body(self._run.attempt)
         self._counters.add("sent_bytes", sum(memoryview(part).nbytes for part in body))
         begun = time.monotonic()
-        answer = self._exchange("POST", f"{self._run.path}/batches", body, MEDIA_TYPE)
+        answer = self._exchange("POST", f"{self._run.path}/batches{self._query}", body, MEDIA_TYPE)
+        if self._query and answer.kind == UNKNOWN_PARAMETER:
+            self._query = ""
+            return Outcome("again", "detail", answer.detail)
         if self._run.outdated(answer):
             return Outcome("again", str(answer.status), answer.detail, most=outcome.OUTDATED_ATTEMPTS)
         if self._run.taken(answer, shard):

@@ -9,7 +9,7 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from functools import cache
 
-from offpolicy_monitor.exposition.histograms import Counted, Histograms
+from offpolicy_monitor.exposition.histograms import Counted, Exposed, Histograms
 from offpolicy_monitor.families import BY_NAME, REASONS, Family
 from offpolicy_monitor.summary.sums import Sums
 
@@ -21,10 +21,10 @@ def _nothing(family: str) -> Counted:
 
 @dataclass
 class RunCounts:
-    """Totals of one run by (counter's name, reason or ""), and its histograms by (family, gap)."""
+    """Totals of one run by (counter's name, reason or ""), and what was counted of its gaps."""
 
     totals: Counter[tuple[str, str]] = field(default_factory=Counter)
-    histograms: dict[tuple[str, str], Counted] = field(default_factory=dict)
+    histograms: dict[str, Exposed] = field(default_factory=dict)
 
     def add_shard(self, counts: Sums, histograms: Histograms) -> None:
         """Count one stored shard, of which `counts` are those of its whole batch."""
@@ -34,18 +34,19 @@ class RunCounts:
         for name, reasons in REASONS.items():
             for reason in reasons:
                 self.totals[name, reason] += int(counts.get(f"{reason}_tokens", 0))
-        for key, counted in histograms.items():
-            held = self.histograms.get(key)
-            self.histograms[key] = counted if held is None else held.plus(counted)
+        for gap, counted in histograms.items():
+            held = self.histograms.get(gap)
+            self.histograms[gap] = counted if held is None else held.plus(counted)
 
     @property
     def gaps(self) -> tuple[str, ...]:
         """The gaps of which anything was counted."""
-        return tuple(sorted({gap for _, gap in self.histograms}))
+        return tuple(sorted(self.histograms))
 
     def counted(self, family: Family, gap: str) -> Counted:
         """The histogram of a family and gap; the same object for as long as nothing was added."""
-        return self.histograms.get((family.name, gap)) or _nothing(family.name)
+        held = self.histograms.get(gap)
+        return _nothing(family.name) if held is None else held.families[family.name]
 
 
 class RunCounters:

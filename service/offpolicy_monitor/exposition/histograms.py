@@ -6,7 +6,8 @@ counted beyond that bound in the absolute family: the signed edge belongs to the
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from operator import add
 from typing import Final
 
 import numpy as np
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 
 from offpolicy_monitor.exposition import native
 from offpolicy_monitor.families import ABSOLUTE, SIGNED, Family
-from offpolicy_monitor.summary.gap import GapSummary
-from offpolicy_monitor.summary.histogram import Counts, Histogram, bin_edges
+from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.histogram import BINS, Counts, bin_edges
 from offpolicy_monitor.summary.step import StepSummary
 
 _MIRRORED: Final = tuple(-bound for bound in ABSOLUTE)
@@ -43,51 +44,88 @@ class Counted:
         """How many values were counted."""
         return int(self.cumulative[-1])
 
-    def plus(self, other: "Counted") -> "Counted":
-        """What both counted."""
-        return Counted(self.cumulative + other.cumulative, self.buckets + other.buckets, self.sum + other.sum)
-
     def at(self, family: Family, bounds: tuple[float, ...]) -> list[int]:
         """Values at or below each of these bounds, which are among the family's, then all of them."""
         counts: list[int] = self.cumulative[_chosen(family.all_bounds, bounds)].tolist()
         return counts
 
 
-#: (family, gap) -> what was counted.
-Histograms = Mapping[tuple[str, str], Counted]
+@dataclass(frozen=True, eq=False)
+class Exposed:
+    """What is kept of one gap until it is shown. Never changed once made.
+
+    tokens, sequences  [stretches] counts of the log-ratios and of the mean log-ratios of sequences (_stretches)
+    sums               of the log-ratios, of their magnitudes, and of the means of sequences
+    """
+
+    tokens: Counts
+    sequences: Counts
+    sums: tuple[float, float, float]
+
+    def plus(self, other: "Exposed") -> "Exposed":
+        """What both counted."""
+        first, second, third = map(add, self.sums, other.sums)
+        return Exposed(self.tokens + other.tokens, self.sequences + other.sequences, (first, second, third))
+
+    @cached_property
+    def families(self) -> Mapping[str, Counted]:
+        """What each family shows; only a scrape asks."""
+        signed, of_sequences = _signed(self.tokens, self.sums[0]), _signed(self.sequences, self.sums[2])
+        edges = _cumulative(self.tokens)
+        outside = np.append(edges[_ends(_MIRRORED)[:-1]], 0)
+        absolute = Counted(edges[_ends(ABSOLUTE)] - outside, native.folded(signed.buckets), self.sums[1])
+        return {
+            "token_log_ratio_nats": signed,
+            "sequence_log_geometric_ratio_nats": of_sequences,
+            "token_log_ratio_abs_nats": absolute,
+        }
+
+
+#: By gap.
+Histograms = Mapping[str, Exposed]
+_COUNTED: Final = ("log_ratio", "log_geometric_ratio")
+_SUMMED: Final = ("log_ratio", "log_ratio_abs", "log_geometric")
 
 
 def exposed(summary: StepSummary) -> Histograms:
-    """What a shard adds to its run's histograms."""
-    found: dict[tuple[str, str], Counted] = {}
-    for gap, of_gap in summary.gaps.items():
-        for name, counted in _of_gap(of_gap).items():
-            found[name, gap] = counted
-    return found
+    """What a shard adds to its run's histograms: it is made for each, so nothing is worked out here."""
+    return {path.removeprefix("gaps/"): _of_gap(summary.arrays, path) for path in summary.arrays.under("gaps")}
 
 
-def _of_gap(gap: GapSummary) -> dict[str, Counted]:
-    tokens, sequences = gap.histogram("log_ratio"), gap.histogram("log_geometric_ratio")
-    signed = _signed(tokens, gap.sums.get("log_ratio", 0.0))
-    edges = _cumulative(tokens)
-    outside = np.append(edges[_edges(_MIRRORED)[:-1]], 0)
-    absolute = edges[_edges(ABSOLUTE)] - outside
-    return {
-        "token_log_ratio_nats": signed,
-        "sequence_log_geometric_ratio_nats": _signed(sequences, gap.sums.get("log_geometric", 0.0)),
-        "token_log_ratio_abs_nats": Counted(
-            absolute, native.folded(signed.buckets), gap.sums.get("log_ratio_abs", 0.0)
-        ),
-    }
+def _of_gap(arrays: Arrays, path: str) -> Exposed:
+    tokens, sequences = (_kept(arrays, f"{path.replace('gaps/', 'histograms/')}/{name}") for name in _COUNTED)
+    first, second, third = (arrays[f"{path}/{name}"].item() for name in _SUMMED)
+    return Exposed(tokens, sequences, (first, second, third))
 
 
-def _signed(histogram: Histogram, total: float) -> Counted:
-    return Counted(_cumulative(histogram)[_edges(SIGNED)], native.bucketed(histogram.counts), total)
+def _kept(arrays: Arrays, row: str) -> Counts:
+    """[stretches] what a histogram counts over all signs of the advantage; nothing where there is none."""
+    found = arrays.get(row)
+    counts: Counts = np.zeros(BINS, np.int64) if found is None else found.sum(axis=0)
+    return np.add.reduceat(counts, _stretches())
 
 
-def _cumulative(histogram: Histogram) -> Counts:
-    """[BINS + 1]: values in the bins before each edge."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(histogram.counts)])
+def _signed(counts: Counts, total: float) -> Counted:
+    buckets = native.bucketed(counts, _stretches())
+    return Counted(_cumulative(counts)[_ends(SIGNED)], buckets, total)
+
+
+def _cumulative(counts: Counts) -> Counts:
+    """[stretches + 1]: values before each stretch, then all."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+
+@cache
+def _stretches() -> NDArray[np.intp]:
+    """First bins of the stretches in which no bound and no native bucket ends."""
+    firsts = np.concatenate([_edges(SIGNED), _edges(ABSOLUTE), _edges(_MIRRORED), native.firsts(), [0]])
+    return np.unique(firsts[firsts < BINS])
+
+
+@cache
+def _ends(bounds: tuple[float, ...]) -> NDArray[np.intp]:
+    """Which stretch begins at each bound, then the end of the last one."""
+    return np.searchsorted(_stretches(), _edges(bounds))
 
 
 @cache

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from offpolicy_monitor.summary.histogram import BINS, LARGEST_EXPONENT, SMALLEST_EXPONENT, Counts, bin_edges
+from offpolicy_monitor.summary.histogram import LARGEST_EXPONENT, SMALLEST_EXPONENT, Counts, bin_edges
 
 SCHEMA: Final = 3
 BUCKETS_PER_POWER: Final = 1 << SCHEMA
@@ -58,13 +58,22 @@ def _buckets() -> NDArray[np.intp]:
     return np.where(is_zero, SIDE, signed)
 
 
-def bucketed(counts: Counts) -> Counts:
-    """[2 * SIDE + 1] the counts of a stored histogram [BINS] by bucket, from the most negative to the largest."""
-    if counts.shape != (BINS,):
-        raise ValueError(f"counts must be [{BINS}], got {counts.shape}")
+def firsts() -> NDArray[np.intp]:
+    """The first bin of each bucket that has one."""
+    return np.flatnonzero(np.diff(_buckets(), prepend=-1))
+
+
+def bucketed(counts: Counts, bins: NDArray[np.intp] | None = None) -> Counts:
+    """[2 * SIDE + 1] the counts of a stored histogram by bucket, from the most negative to the largest.
+
+    `counts` are of its BINS bins, or of stretches of them that end with no bucket inside and begin at `bins`.
+    """
+    buckets = _buckets() if bins is None else _buckets()[bins]
+    if counts.shape != buckets.shape:
+        raise ValueError(f"counts must be [{len(buckets)}], got {counts.shape}")
     filled = np.flatnonzero(counts)
     found = np.zeros(2 * SIDE + 1, np.int64)
-    np.add.at(found, _buckets()[filled], counts[filled])
+    np.add.at(found, buckets[filled], counts[filled])
     return found
 
 

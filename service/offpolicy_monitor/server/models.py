@@ -47,8 +47,8 @@ class ProblemDocument(Shape):
     errors: list[FieldProblem] = []
 
 
-class BatchAnswer(Shape):
-    """Where the shard stands, and the figures of this shard alone."""
+class BatchReceipt(Shape):
+    """Where the shard stands, and the run after it: the whole answer with `detail=none`."""
 
     run: str
     step: int
@@ -59,6 +59,13 @@ class BatchAnswer(Shape):
     received_shards: int
     shards: int
     complete: bool
+    verdict: str = Field(description="skip while a critical alert of the run is active, warn while a warning is.")
+    alerts: list["Alert"] = Field(description="The run's alerts that are not over, the worst of each rule.")
+
+
+class BatchAnswer(BatchReceipt):
+    """The same, and the figures of this shard alone."""
+
     tokens: int
     sequences: int
     empty_sequences: int
@@ -67,8 +74,6 @@ class BatchAnswer(Shape):
     gaps: Gaps
     methods: Methods
     routing: Routing = {}
-    verdict: str = Field(description="skip while a critical alert of the run is active, warn while a warning is.")
-    alerts: list["Alert"] = Field(description="The run's alerts that are not over, the worst of each rule.")
 
 
 class EvaluateAnswer(Shape):

@@ -127,7 +127,10 @@ _SUMMARY_HELP = (
 BATCH_BODY = _body(ENVELOPE, _BODY_HELP + _SUMMARY_HELP)
 EVALUATE_BODY = _body({"methods": METHODS}, _BODY_HELP + " `step` may be left out; `methods` lists rows to try.")
 BATCH_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"model": models.BatchAnswer, "description": "Durable and counted exactly once."},
+    200: {
+        "model": models.BatchAnswer | models.BatchReceipt,
+        "description": "Durable and counted exactly once. With `detail=none`, the receipt alone.",
+    },
     **problems(400, 408, 409, 410, 413, 415, 422, 503, 507),
 }
 EVALUATE_RESPONSES: dict[int | str, dict[str, Any]] = {

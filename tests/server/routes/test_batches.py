@@ -36,6 +36,27 @@ def test_a_batch_is_answered_with_its_place_its_figures_and_a_verdict(client: Cl
     assert answer["methods"]["opsm"]["method"] == "opsm"
 
 
+RECEIPT = {
+    *("run", "step", "minibatch", "shard", "stored", "duplicate", "received_shards", "shards", "complete"),
+    *("verdict", "alerts"),
+}
+
+
+def test_without_detail_a_batch_is_answered_with_where_it_stands_alone(client: Client) -> None:
+    brief = post(client, good_frame(), SAFETENSORS, f"{URL}?detail=none")
+    whole = post(client, json_bytes(), JSON, f"{URL}?detail=full")
+    half = post(client, json_bytes(rollout="p", logprobs=None, step=8), JSON, f"{URL}?detail=none")
+    assert brief.keys() == half.keys() == RECEIPT
+    assert {**brief, "duplicate": True}.items() <= whole.items()
+    assert {"tokens", "gaps", "methods"} <= whole.keys()
+
+
+@pytest.mark.parametrize("query", ["?detail=all", "?detail=none&more=1", "?detail="])
+def test_another_detail_is_refused_and_stores_nothing(client: Client, query: str, tmp_path: Path) -> None:
+    assert client.post(f"{URL}{query}", content=good_frame(), headers=SAFETENSORS).status_code == 422
+    assert rows(tmp_path)["shards"] == 0
+
+
 def test_json_and_safetensors_of_the_same_batch_are_the_same_shard(client: Client) -> None:
     first = post(client, json_bytes())
     again = post(client, good_frame(), SAFETENSORS)

@@ -25,9 +25,14 @@ def json_response(value: Any) -> Response:
     return Response(render(value), media_type="application/json")
 
 
-def told(summary: StepSummary) -> bytes:
+def figures(summary: StepSummary) -> bytes:
     """The figures of a shard as JSON. Absent ones are left out, so that a reader need not tell null from missing."""
     return render({name: value for name, value in summary.figures().items() if value is not None})
+
+
+def nothing(summary: StepSummary) -> bytes:
+    """No figures, for who does not look at them: to read them off a summary takes longer than to make it."""
+    return b"{}"
 
 
 def batch_answer(run: str, outcome: Outcome, public_url: str) -> bytes:
