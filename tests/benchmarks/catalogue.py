@@ -1,6 +1,6 @@
 """What everything beyond the core figures costs: time a token over the 13-sum core, and bytes of the stored summary.
 
-The batch brings all that a trainer can send without experts: versions and turns a token, advantages, ids.
+The batch brings all that a trainer can send without experts: versions and turns per token, advantages, ids.
 """
 
 import numpy as np
@@ -38,7 +38,7 @@ def catalogue_rows(scale: Scale, progress: Progress) -> list[Row]:
         "worst": lambda: measurer.measure(batch, PRESETS, ORIGIN, ()),
     }
     ns = {n: s / source.tokens * NANOSECONDS for n, s in seconds_by_turns(works, scale.repeats, progress).items()}
-    unit, sums = "ns a token", ns["sums"]
+    unit, sums = "ns per token", ns["sums"]
     stored = len(to_bytes(measurer.measure(batch, PRESETS, ORIGIN, makers)))
     size = f"{source.tokens:,} tokens in {len(source.lengths)} sequences"
     return [
@@ -68,7 +68,7 @@ def full_batch(source: Synthetic) -> RaggedBatch:
 
 
 def thirteen_sums(source: Synthetic) -> Work:
-    """One gap's columns and thirteen sums a sequence, as the smallest useful monitor would make them."""
+    """One gap's columns and thirteen sums per sequence, as the smallest useful monitor would make them."""
     old, sampling = (torch.from_numpy(source.columns[name]) for name in (LOGPROBS[1], LOGPROBS[0]))
     segments = Segments(source.lengths, torch.device("cpu"))
     policies = torch.stack([sampling, old])

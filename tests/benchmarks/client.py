@@ -19,7 +19,7 @@ from tests.client.batches import batch, nbytes
 from tests.client.conditions import CONDITIONS, Times, train
 
 SEQUENCES, LENGTH = 128, 8192
-WAIT = 0.05  # seconds a step
+WAIT = 0.05  # seconds per step
 QUEUE = 128 << 20
 MOST_OVER_COPY = 1.2
 FIXED = 0.0003  # seconds that a call may cost whatever it copies: Python, with its caches cold after the wait
@@ -30,8 +30,8 @@ def client_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
     arrays = batch(SEQUENCES, LENGTH)
     rows = [Row("one batch of the loop", nbytes(arrays) / 2**20, "MiB", note=f"{SEQUENCES} x {LENGTH} tokens")]
     conditions = _conditions(folder)
-    for place, (name, condition) in enumerate(conditions.items()):
-        progress.step(place + 1, len(conditions), name)
+    for index, (name, condition) in enumerate(conditions.items()):
+        progress.step(index + 1, len(conditions), name)
         with condition() as url:
             rows += _rows(name, url, scale.repeats * 6)
     return rows

@@ -19,7 +19,7 @@ ENVELOPE = {"step": 0, "shard": 0, "shards": 1, "policy_version": 4, "labels": {
 
 
 def reduce_rows(scale: Scale, progress: Progress) -> list[Row]:
-    """KiB a summary and their ratio to the raw body, and milliseconds to make it, by size."""
+    """KiB per summary and their ratio to the raw body, and milliseconds to make it, by size."""
     sources = {tokens: Synthetic(tokens) for tokens in SIZES}
     works: dict[str, Work] = {str(tokens): partial(summary_bytes, source) for tokens, source in sources.items()}
     seconds = seconds_by_turns(works, scale.repeats, progress)

@@ -1,6 +1,6 @@
 """`python -m tests.benchmarks.size`: what 1,000 steps take in a database, as they came, a day and a month later.
 
-Steps of one shard of 6,400 tokens and of eight of 128,000, all presets measured; and what a year of a step a minute
+Steps of one shard of 6,400 tokens and of eight of 128,000, all presets measured; and what a year of a step per minute
 takes by these. On SQLite, and on the PostgreSQL whose URL is given: an empty database of its own. No part of the tests.
 """
 
@@ -35,7 +35,7 @@ DAY, MONTH = 86_400.0, 30 * 86_400.0
 DAYS = (1, 29, 335)
 STEPS_PER_DAY = 24 * 60
 BLOCK_STEPS = Settings.model_fields["block_steps"].default
-HEADING = ("as it came", "a day later", "a month later", "GB a year")
+HEADING = ("as it came", "a day later", "a month later", "GB per year")
 
 
 def main() -> int:
@@ -68,7 +68,7 @@ def measured(tokens: int, shards: int, seed: int = 0) -> list[StepSummary]:
 
 
 def sizes(url: str, summaries: Sequence[Sequence[StepSummary]], steps: int) -> list[float]:
-    """KB a step, as it came, a day and a month later, beside the newest steps of a run, which keep their summaries."""
+    """KB per step, as it came, a day and a month later, beside a run's newest steps, which keep their summaries."""
     upgrade(url)
     few, many = (grown(url, summaries, KEPT + count) for count in (0, steps))
     return [(size - of_newest) / steps / 1000 for size, of_newest in zip(many, few, strict=True)]

@@ -33,8 +33,8 @@ def start_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
     if not scale.compiled:
         return [Row(WHAT, None, "shards", note="not measured in a quick run")]
     counts: dict[bool, list[float]] = {False: [], True: []}
-    for place, compiled in enumerate(ORDER):
-        progress.step(place + 1, len(ORDER), WHAT)
+    for index, compiled in enumerate(ORDER):
+        progress.step(index + 1, len(ORDER), WHAT)
         counts[compiled].append(acknowledged(folder, compiled))
     plain, compiling = statistics.mean(counts[False]), statistics.mean(counts[True])
     note = f"{plain:g} where nothing is compiled; {TOKENS:,} tokens each, {CLIENTS} clients"

@@ -34,5 +34,5 @@ FURTHER_ROWS: Final[list[dict[str, Any]]] = [
 
 ROWS: Final[tuple[MethodRow, ...]] = (
     *PRESETS,
-    *parse_rows([{"name": f"further_{place}", **row} for place, row in enumerate(FURTHER_ROWS)]),
+    *parse_rows([{"name": f"further_{index}", **row} for index, row in enumerate(FURTHER_ROWS)]),
 )

@@ -94,9 +94,9 @@ def test_per_sequence_figures_are_the_oracles_and_null_where_a_sequence_is_empty
     sent.append(Sequence({name: [float("nan")] * 2 for name in COLUMNS}, [1, 1], 1.0))
     rows = Measurer("cpu").evaluate(packed(sent), ROWS, "sequence")["per_sequence"]
     assert [row["tokens"] for row in rows] == [5, 0, 9, 2]
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         for gap, got in row["gaps"].items():
-            d = [token.d for token in reference.valid_tokens(sent, gap)[place]]
+            d = [token.d for token in reference.valid_tokens(sent, gap)[index]]
             if not d:
                 names = ("log_geometric_ratio", "log_product_ratio", "abs_log_ratio_max", "k1", "k3")
                 assert got == dict.fromkeys(names)

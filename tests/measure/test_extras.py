@@ -167,11 +167,11 @@ def outliers_of(k3_scale: list[float], label: str, tokens: int = 40_000) -> dict
     """The outliers of a step of one message an engine, whose log-ratios have these standard deviations."""
     source = np.random.default_rng(2)
     parts = []
-    for place, scale in enumerate(k3_scale):
+    for index, scale in enumerate(k3_scale):
         mu = -source.exponential(1.0, tokens).astype(np.float32)
         columns = {"sampling_logprobs": mu, "old_logprobs": mu + source.normal(0, scale, tokens).astype(np.float32)}
         data = RaggedBatch.from_positions(np.full(tokens // 100, 100), columns, {})
-        parts.append(Measurer("cpu").measure(data, (), Origin(None, 0, {label: f"e{place}"})))
+        parts.append(Measurer("cpu").measure(data, (), Origin(None, 0, {label: f"e{index}"})))
     found: dict[str, Any] = merge_all(parts).step_figures()["outliers"]
     return found
 

@@ -47,7 +47,7 @@ def batch(
     dtype: Any = np.float32,
 ) -> RaggedBatch:
     lengths = np.full(20, tokens // 20, np.int64)
-    columns: dict[str, Any] = {name: np.full(tokens, -1.0 - place / 8, dtype) for place, name in enumerate(names)}
+    columns: dict[str, Any] = {name: np.full(tokens, -1.0 - index / 8, dtype) for index, name in enumerate(names)}
     if holes:
         columns[names[0]][:3] = np.nan
     columns["policy_versions"], columns["turns"] = np.ones(tokens, np.int64), np.zeros(tokens, np.int64)

@@ -38,11 +38,11 @@ def is_count(arrays: Arrays, path: str, name: str) -> bool:
 
 def _buckets(arrays: Arrays, path: str, dimension: str, part: str) -> Iterator[tuple[str, Record]]:
     columns = arrays.columns(path)
-    for place in np.flatnonzero(columns["tokens"]).tolist():
-        bucket = BUCKETS[dimension][place]
+    for index in np.flatnonzero(columns["tokens"]).tolist():
+        bucket = BUCKETS[dimension][index]
         yield (
             f"breakdown/{dimension}/{bucket}/{part}",
-            {name: column[place].item() for name, column in columns.items()},
+            {name: column[index].item() for name, column in columns.items()},
         )
 
 

@@ -202,8 +202,8 @@ def altered(draw: st.DrawFn) -> StepSummary:
     arrays = replaced({})
     for name in draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4)):
         flat, value = arrays[name].reshape(-1), draw(ODD)
-        place = draw(st.one_of(st.integers(0, len(flat) - 1), st.just(int(flat.argmax()))))
-        flat[place] = value if flat.dtype == np.float64 else int(value) if abs(value) < 2**63 else 7
+        index = draw(st.one_of(st.integers(0, len(flat) - 1), st.just(int(flat.argmax()))))
+        flat[index] = value if flat.dtype == np.float64 else int(value) if abs(value) < 2**63 else 7
     return replace(FULL, arrays=arrays.without(draw(st.lists(st.sampled_from(DROPPED), max_size=1))))
 
 

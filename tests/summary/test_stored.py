@@ -72,7 +72,7 @@ def test_a_summary_stored_by_version_3_still_gives_its_figures_and_its_worst_seq
 
 def test_a_histogram_of_version_2_is_steps_between_counts_and_what_is_above_a_split() -> None:
     counts = version_2.histogram([5, 3, 2, -1, 4, 1, 1])
-    assert {place: counts[place] for place in np.flatnonzero(counts)} == {10: 2, 13: 1, 14: 5}
+    assert {index: counts[index] for index in np.flatnonzero(counts)} == {10: 2, 13: 1, 14: 5}
     assert not version_2.histogram([]).any()
 
 

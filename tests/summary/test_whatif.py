@@ -88,9 +88,9 @@ def kept_forms() -> list[tuple[Method, str, str, Form]]:
 
 
 def ran(batch: RaggedBatch, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    parsed = parse_rows([{"name": str(place), **row} for place, row in enumerate(rows)])
+    parsed = parse_rows([{"name": str(index), **row} for index, row in enumerate(rows)])
     answered = Measurer("cpu").measure(batch, parsed, Origin(), ()).figures()["methods"]
-    return [answered[str(place)] for place in range(len(rows))]
+    return [answered[str(index)] for index in range(len(rows))]
 
 
 def exact(figures: Mapping[str, Any], weights: bool) -> tuple[float, ...]:
@@ -130,12 +130,12 @@ def test_every_curve_is_within_its_stated_error_of_rows_that_ran(name: str, a_to
             between = [curve.scale.threshold(side * 10.0 ** source.uniform(-3.5, 1)) for side in _sides(curve) * 3]
             for thresholds, own in ((chosen, True), ([t for t in between if t >= form.lowest], False)):
                 answer = whatif_curve([summary], "total", curve, thresholds, weights)
-                for place, threshold in enumerate(thresholds):
+                for index, threshold in enumerate(thresholds):
                     rows.append(row_of(method, level, variant, bound, threshold))
-                    error = answer["error"][place]
+                    error = answer["error"][index]
                     if own and curve.scale is not SECOND_MOMENT:
                         assert error <= MASS_ERROR, (method.name, bound, threshold)
-                    expected.append((stated(answer, place, weights), error + (TIE if curve.whole else 0), weights))
+                    expected.append((stated(answer, index, weights), error + (TIE if curve.whole else 0), weights))
                 assert answer["max_error"] == max(answer["error"], default=0.0)
     for row, figures, (got, error, weights) in zip(rows, ran(batch, rows), expected, strict=True):
         wanted = exact(figures, weights)

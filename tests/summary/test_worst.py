@@ -66,7 +66,7 @@ def test_merging_is_commutative_and_associative_and_empty_is_its_identity(a: Wor
 
 
 def batch(sequences: int, ids: bool) -> RaggedBatch:
-    """2,000 tokens a sequence, whose log-probs have every bit of a float32."""
+    """2,000 tokens per sequence, whose log-probs have every bit of a float32."""
     source = np.random.default_rng(3)
     lengths = source.integers(1000, 3000, sequences)
     sampling = -source.standard_exponential(int(lengths.sum()), np.float32)

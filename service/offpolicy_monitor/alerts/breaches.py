@@ -27,25 +27,25 @@ def breach(
     0 where this step has no value. No more than `most` are counted.
     """
     count, first = 0, index
-    for place in range(index, -1, -1):
-        value = value_at(rule, history, terms, place)
+    for number in range(index, -1, -1):
+        value = value_at(rule, history, terms, number)
         if math.isnan(value) and count:
             continue
         if count == most or not rule.beyond(value, limit.threshold):
             break
-        count, first = count + 1, place
+        count, first = count + 1, number
     return count, first
 
 
-def active(rule: Rule, history: History, terms: Terms, places: range) -> bool:
+def active(rule: Rule, history: History, terms: Terms, steps: range) -> bool:
     """Whether a breach, of whatever severity, had lasted long enough at one of these steps."""
     notes = history.notes(f"{rule.name} is active")
-    for index in places:
+    for index in steps:
         if notes[index] is None:
             notes[index] = float(
                 any(lasts(rule, limit, history, terms, index) for limit in terms.limits(rule).values())
             )
-    return any(notes[places.start : places.stop])
+    return any(notes[steps.start : steps.stop])
 
 
 def lasts(rule: Rule, limit: Limit, history: History, terms: Terms, index: int) -> bool:

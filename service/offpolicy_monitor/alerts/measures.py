@@ -65,7 +65,7 @@ def spikes(path: str, least: float, times: float, window: int) -> Measure:
         values = history.column(path)
         if math.isnan(values[index]):
             return math.nan
-        return float(sum(is_spike(values, place) for place in range(max(0, index + 1 - window), index + 1)))
+        return float(sum(is_spike(values, number) for number in range(max(0, index + 1 - window), index + 1)))
 
     return measure
 

@@ -1,6 +1,6 @@
 """Rule: one row of the table of rules, and Terms: what holds for one run when its rules are judged.
 
-A rule compares one number a step with a threshold a severity. Terms say which thresholds: those of the run's profile,
+A rule compares one number per step with a threshold a severity. Terms say which thresholds: those of the run's profile,
 of the kind of correction it uses, or its own. Neither knows where figures come from.
 """
 

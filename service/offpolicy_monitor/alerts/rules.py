@@ -1,4 +1,4 @@
-"""The rules as data: one row a rule, with its thresholds by profile, how long it must last, and where it comes from.
+"""The rules as data: one row per rule, with its thresholds by profile, how long it must last, and where it comes from.
 
 A new rule is a row. Steps are training steps, since one lasts from ten seconds to half an hour. Rules that are made of
 other rules come after them. What the numbers became in use is docs/alerts.md's to tell.
@@ -185,7 +185,7 @@ _SIMPLE: Final = (
     Rule(
         "ShardOutlier", "One shard, engine or GPU disagrees with the trainer far more than the others",
         ("outliers.mismatch.ratio",), figure("outliers.mismatch.ratio"),
-        "largest k3 of a shard or place over the median of the others", by_severity(3, 10), lasting(5),
+        "largest k3 of a shard or machine over the median of the others", by_severity(3, 10), lasting(5),
         "one stale replica; faulty hardware",
     ),
     Rule(

@@ -22,9 +22,9 @@ from offpolicy_monitor.core.ragged import Segments
 Derive = Callable[[Tensor, Tensor], TokenColumns]
 
 
-def chosen(rows: Tensor, places: Sequence[int]) -> Tensor:
-    """Some rows of a stack, in any order and as often as named: [K, ...] -> [len(places), ...], one row at least."""
-    return torch.stack([rows.select(0, place) for place in places])
+def chosen(rows: Tensor, indices: Sequence[int]) -> Tensor:
+    """Some rows of a stack, in any order and as often as named: [K, ...] -> [len(indices), ...], one row at least."""
+    return torch.stack([rows.select(0, index) for index in indices])
 
 
 @dataclass(frozen=True, eq=False)

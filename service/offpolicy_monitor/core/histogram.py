@@ -43,8 +43,8 @@ class Layout:
         tops = torch.arange(-half, half)
         base = ((127 + self.smallest_exponent) << self.mantissa_bits) - 1
         keys = ((tops & (half - 1)) - base).clamp(0, self.largest_key)
-        places = (torch.where(tops < 0, -keys, keys) + self.largest_key).to(self.splits.device)
-        return (2 * places).int(), self.splits.index_select(0, places)
+        indices = (torch.where(tops < 0, -keys, keys) + self.largest_key).to(self.splits.device)
+        return (2 * indices).int(), self.splits.index_select(0, indices)
 
 
 def bin_numbers(values: Tensor, layout: Layout) -> Tensor:

@@ -1,6 +1,6 @@
 """Where two top-k routers of a mixture-of-experts model choose different experts, and how many they have in common.
 
-Shapes: T tokens, L layers, k experts a token and layer; n of the T * L cells (token, layer) differ. Expert ids are a
+Shapes: T tokens, L layers, k experts per token and layer; n of the T * L cells (token, layer) differ. Expert ids are a
 hundred times the bytes of log-probs and come from the host, so they are compared there, in numpy, whatever the device:
 most cells are equal byte by byte, and only the others are looked at expert by expert. It knows no gaps, no log-probs.
 """
@@ -73,8 +73,8 @@ def rerouted(a: Ids, b: Ids) -> Rerouted:
     """Find the cells where E_a and E_b, the sets of expert ids of two routers, differ.
 
     The agreement of a cell is |E_a ∩ E_b| / k: 1 where it is not among those found, else 1 - missing / k. The order of
-    ids is irrelevant. An id that repeats within a cell, as no top-k router has it, names the same expert in each of its
-    places; places are then counted on the side that has fewer of them in common, so that equal sets agree in full.
+    ids is irrelevant. An id that repeats within a cell, as no top-k router has it, names the same expert each time;
+    what is in common is then counted on the side that has less of it, so that equal sets agree in full.
 
     a, b: [T, L, k] uint8 or uint16, each its own. Unit: experts. Denominator: none, these are counts.
     Raises ValueError for shapes that differ or are not of rank 3, TypeError for other dtypes.
@@ -85,13 +85,13 @@ def rerouted(a: Ids, b: Ids) -> Rerouted:
     if not a.size:
         return Rerouted(*(np.empty(0, np.int64) for _ in range(3)))
     words_a, words_b = _words(a, dtype), _words(b, dtype)
-    places = np.flatnonzero(words_a.reshape(-1) != words_b.reshape(-1))
+    indices = np.flatnonzero(words_a.reshape(-1) != words_b.reshape(-1))
     if words_a.shape[1] > 1:
-        places //= words_a.shape[1]
-        places = places[np.diff(places, prepend=-1) > 0]
-    missing = _missing(*(_by_place(words[places], dtype) for words in (words_a, words_b)))
+        indices //= words_a.shape[1]
+        indices = indices[np.diff(indices, prepend=-1) > 0]
+    missing = _missing(*(_by_rank(words[indices], dtype) for words in (words_a, words_b)))
     differ = missing > 0
-    return Rerouted(*np.divmod(places[differ], layers), missing[differ])
+    return Rerouted(*np.divmod(indices[differ], layers), missing[differ])
 
 
 def _check(a: Ids, b: Ids) -> None:
@@ -102,26 +102,26 @@ def _check(a: Ids, b: Ids) -> None:
 
 
 def _words(ids: Ids, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """[cells, words a cell]: the same bytes as the largest words that divide a cell."""
+    """[cells, words per cell]: the same bytes as the largest words that divide a cell."""
     whole = np.ascontiguousarray(ids, dtype)
     size = whole.shape[2] * dtype.itemsize
     word = next(word for word in WORDS if size % word == 0)
     return whole.reshape(-1).view(f"u{word}").reshape(-1, size // word)
 
 
-def _by_place(words: NDArray[Any], dtype: np.dtype[Any]) -> Ids:
-    """[k, n]: the first ids of all cells, then the second ones, so that each place is compared in one run."""
+def _by_rank(words: NDArray[Any], dtype: np.dtype[Any]) -> Ids:
+    """[k, n]: the first ids of all cells, then the second ones, so that each rank is compared in one run."""
     return np.ascontiguousarray(words.view(dtype).T)
 
 
 def _missing(a: Ids, b: Ids) -> Array:
-    """k less the places of a whose id is in b, or less those of b whose id is in a, whichever lacks more."""
+    """k less the ids of a that are in b, or less those of b that are in a, whichever lacks more."""
     k, cells = a.shape
     found_in_b, found_in_a = np.zeros((k, cells), bool), np.empty((k, cells), bool)
-    for place in range(k):
-        same = a == b[place]
+    for index in range(k):
+        same = a == b[index]
         found_in_b |= same
-        np.logical_or.reduce(same, axis=0, out=found_in_a[place])
+        np.logical_or.reduce(same, axis=0, out=found_in_a[index])
     common = np.minimum(found_in_b.sum(0, dtype=np.int64), found_in_a.sum(0, dtype=np.int64))
     missing: Array = k - common
     return missing

@@ -60,8 +60,8 @@ def neighbour_sums(a: Tensor, b: Tensor, valid: Tensor | None, owners: Tensor) -
     if valid is None:
         first, together = pair.narrow(1, 0, later), owners.narrow(0, 1, later) == owners.narrow(0, 0, later)
     else:
-        places = torch.arange(len(a), device=a.device)
-        before = torch.cummax(torch.where(valid, places, -1), 0).values.narrow(0, 0, later)
+        indices = torch.arange(len(a), device=a.device)
+        before = torch.cummax(torch.where(valid, indices, -1), 0).values.narrow(0, 0, later)
         there = before.clamp(min=0)
         first = pair.index_select(1, there)
         own = owners.index_select(0, there) == owners.narrow(0, 1, later)

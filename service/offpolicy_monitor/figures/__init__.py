@@ -1,4 +1,4 @@
-"""The figures that are answered: one row a figure, and the one language that names them.
+"""The figures that are answered: one row per figure, and the one language that names them.
 
 path is the language; figure what a row is, rows the rows, catalogue all of them. It computes none, and knows neither
 torch nor the database.

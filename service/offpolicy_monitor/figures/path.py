@@ -32,7 +32,7 @@ def names(pattern: str) -> list[str]:
 def expression(pattern: str) -> str:
     """The regular expression of the paths that a pattern stands for."""
     parts = _NAME.split(pattern)
-    return "".join(f"(?:{NAMES.get(part, '.+')})" if place % 2 else re.escape(part) for place, part in enumerate(parts))
+    return "".join(f"(?:{NAMES.get(part, '.+')})" if index % 2 else re.escape(part) for index, part in enumerate(parts))
 
 
 def number(value: Any) -> float | None:

@@ -89,16 +89,16 @@ def _updates(view: BlockView, advantages: Advantages, gap: int) -> Tensor:
 
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The tables of gaps with a token."""
-    for place, gap in enumerate(view.block.batch.gaps):
-        tokens, sequences = (arrays[f"gaps/{unit}"][place] for unit in ("tokens", "sequences"))
+    for index, gap in enumerate(view.block.batch.gaps):
+        tokens, sequences = (arrays[f"gaps/{unit}"][index] for unit in ("tokens", "sequences"))
         if not tokens:
             continue
-        named = zip(_OF_SEQUENCES, arrays["sequence"][:, place].tolist(), strict=True)
+        named = zip(_OF_SEQUENCES, arrays["sequence"][:, index].tolist(), strict=True)
         yield f"sequence/{gap}", {"sequences": sequences, **dict(named)}
         if "advantage" in arrays:
-            sums = dict(zip(_OF_ADVANTAGES, arrays["advantage"][:, place].tolist(), strict=True))
-            yield f"advantage/{gap}", {"advantage_abs": arrays["advantage_mass"][place], **sums}
-            yield f"gradient/{gap}", {"": arrays["gradient"][place]}
+            sums = dict(zip(_OF_ADVANTAGES, arrays["advantage"][:, index].tolist(), strict=True))
+            yield f"advantage/{gap}", {"advantage_abs": arrays["advantage_mass"][index], **sums}
+            yield f"gradient/{gap}", {"": arrays["gradient"][index]}
         if gap == "total" and "updates" in arrays:
             updates = zip(_UPDATES, arrays["updates"].tolist(), strict=True)
             yield f"advantage/{gap}#updates", {"tokens": tokens, **dict(updates)}

@@ -47,10 +47,10 @@ def _columns(view: BlockView) -> tuple[list[Tensor], list[Tensor]]:
         of_tokens += [columns.log_ratio_square[mismatch], columns.log_ratio_square[staleness], view.cross]
         square = gaps.sequence_square_sum
         of_sequences += [square[mismatch], square[staleness], view.cross_of_sequences]
-    places = [*range(number), *([joint["mismatch"]] if joint else ())]
+    indices = [*range(number), *([joint["mismatch"]] if joint else ())]
     if gaps.valid is not None:
-        of_tokens += [gaps.valid[place].to(columns.k3.dtype) for place in places]
-    return of_tokens, [*of_sequences, *(gaps.counts[place] for place in places)]
+        of_tokens += [gaps.valid[index].to(columns.k3.dtype) for index in indices]
+    return of_tokens, [*of_sequences, *(gaps.counts[index] for index in indices)]
 
 
 def _groups(found: Sequence[Dimension]) -> Iterator[list[Dimension]]:
@@ -72,26 +72,26 @@ def _groups(found: Sequence[Dimension]) -> Iterator[list[Dimension]]:
 
 def _summed(group: Sequence[Dimension], columns: Sequence[Tensor]) -> dict[str, Tensor]:
     sizes = [dimension.size for dimension in group]
-    sums = Cells.joint([dimension.places for dimension in group], sizes).sums(columns)
+    sums = Cells.joint([dimension.indices for dimension in group], sizes).sums(columns)
     return {
-        f"breakdown/{dimension.name}": marginal(sums, sizes, place)[:, : dimension.buckets]
-        for place, dimension in enumerate(group)
+        f"breakdown/{dimension.name}": marginal(sums, sizes, index)[:, : dimension.buckets]
+        for index, dimension in enumerate(group)
     }
 
 
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The tables of gaps with a token, and the cross terms' if some token is valid for all."""
     gaps, tokens = view.block.batch.gaps, arrays["gaps/tokens"]
-    parts = [(place, gap, GAP_KEYS, place * len(GAP_KEYS)) for place, gap in enumerate(gaps) if tokens[place]]
+    parts = [(index, gap, GAP_KEYS, index * len(GAP_KEYS)) for index, gap in enumerate(gaps) if tokens[index]]
     if view.block.batch.joint and arrays["cross/tokens"]:
         parts.append((len(gaps), "cross", CROSS_KEYS, len(gaps) * len(GAP_KEYS)))
     columns = len(gaps) * len(GAP_KEYS) + (len(CROSS_KEYS) if view.block.batch.joint else 0)
     for name, (counts, *sums) in ((name, arrays[name]) for name in arrays if name.startswith("breakdown/")):
-        for place, part, keys, first in parts:
-            valid = sums[columns + place] if len(sums) > columns else counts
+        for index, part, keys, first in parts:
+            valid = sums[columns + index] if len(sums) > columns else counts
             yield f"{name}/{part}", {"tokens": valid, **dict(zip(keys, sums[first:], strict=False))}
     for dimension, bucket in constant_buckets(view.origin.shard, view.origin.labels):
-        for place, part, keys, _ in parts:
-            record = {key: arrays[f"cross/{key}"] if part == "cross" else arrays[f"gaps/{key}"][place] for key in keys}
-            whole = arrays["cross/tokens"] if part == "cross" else tokens[place]
+        for index, part, keys, _ in parts:
+            record = {key: arrays[f"cross/{key}"] if part == "cross" else arrays[f"gaps/{key}"][index] for key in keys}
+            whole = arrays["cross/tokens"] if part == "cross" else tokens[index]
             yield f"breakdown/{dimension}/{bucket}/{part}", {"tokens": whole, **record}

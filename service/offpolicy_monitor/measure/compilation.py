@@ -52,8 +52,8 @@ class Product(Generic[Form]):
 def kernels_for(device: torch.device) -> Product[Derive]:
     """core's pass over the columns of a device, by torch's compiler."""
 
-    def load(place: Path) -> Derive | None:
-        path = library.find(place, device)
+    def load(cache: Path) -> Derive | None:
+        path = library.find(cache, device)
         return None if path is None else kernels.load(path, device)
 
     return Product(str(device), load)
@@ -99,28 +99,28 @@ class Compilation(Generic[Form]):
             self._ready(outcome)
 
     def _got(self) -> Form:
-        place = library.folder()
-        found = self._loaded(place)
+        cache = library.folder()
+        found = self._loaded(cache)
         if found is None:
-            with self._alone(place) as lock:
-                found = self._loaded(place)  # another process may have compiled it meanwhile
+            with self._alone(cache) as lock:
+                found = self._loaded(cache)  # another process may have compiled it meanwhile
                 if found is None:
-                    self._compile(place, lock)
-                    found = self._loaded(place)
+                    self._compile(cache, lock)
+                    found = self._loaded(cache)
         if found is None:
-            raise RuntimeError(f"what was compiled in {place} cannot be loaded")
+            raise RuntimeError(f"what was compiled in {cache} cannot be loaded")
         return found
 
-    def _loaded(self, place: Path) -> Form | None:
+    def _loaded(self, cache: Path) -> Form | None:
         """The compiled form on disk; None where there is none, or what is there is no such thing."""
         with suppress(RuntimeError, ValueError):
-            return self._product.load(place)
+            return self._product.load(cache)
         return None
 
     @contextmanager
-    def _alone(self, place: Path) -> Iterator[int]:
+    def _alone(self, cache: Path) -> Iterator[int]:
         """With the lock of the folder, a file descriptor."""
-        lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        lock = os.open(cache / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             while True:
                 with suppress(BlockingIOError):
@@ -132,14 +132,14 @@ class Compilation(Generic[Form]):
         finally:
             os.close(lock)
 
-    def _compile(self, place: Path, lock: int) -> None:
+    def _compile(self, cache: Path, lock: int) -> None:
         """Have it compiled; RuntimeError with the compiler's last line where that fails."""
-        build = place / "build"
+        build = cache / "build"
         shutil.rmtree(build, ignore_errors=True)  # of one that was killed
         build.mkdir(mode=0o700)
         self._begun()
         try:
-            child = self._started(place, build, lock)
+            child = self._started(cache, build, lock)
             status = child.wait(LONGEST)
             if self._stopped.is_set():
                 raise Stopped
@@ -151,8 +151,8 @@ class Compilation(Generic[Form]):
                 self._kill()
             shutil.rmtree(build, ignore_errors=True)
 
-    def _started(self, place: Path, build: Path, lock: int) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-P", "-m", COMPILER, self._product.name, str(place), str(build)]
+    def _started(self, cache: Path, build: Path, lock: int) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-P", "-m", COMPILER, self._product.name, str(cache), str(build)]
         folders = {name: str(build) for name in ("TMPDIR", "TORCHINDUCTOR_CACHE_DIR")}
         threads = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         with self._lock, (build / "log").open("wb") as log:

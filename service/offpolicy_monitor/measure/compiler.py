@@ -28,19 +28,19 @@ class Columns(torch.nn.Module):
         return tuple(token_columns(a, b))
 
 
-def main(what: str, place: str, build: str) -> int:
+def main(what: str, cache: str, build: str) -> int:
     """The exit status; where it is not 0, the last line that was printed says why."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         make = make_fused if what == FUSED else make_kernels(what)
-        make(Path(place), Path(build))
+        make(Path(cache), Path(build))
     except Exception as error:  # a missing or failing compiler shows as any of a dozen types
         print(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}", flush=True)
         return 1
     return 0
 
 
-def make_fused(place: Path, build: Path) -> None:
+def make_fused(cache: Path, build: Path) -> None:
     """The fused pass, as numba keeps it."""
     from offpolicy_monitor.fused import compiled as fused
 
@@ -49,18 +49,18 @@ def make_fused(place: Path, build: Path) -> None:
     fused.allow_many_columns()
     fused.keep_in(made)
     fused.try_all()
-    library.publish_pass(made, place)
+    library.publish_pass(made, cache)
 
 
 def make_kernels(device_name: str) -> Callable[[Path, Path], None]:
     """core's pass for a device, as torch compiles it."""
 
-    def make(place: Path, build: Path) -> None:
+    def make(cache: Path, build: Path) -> None:
         device = torch.device(device_name)
         torch.set_num_threads(1)
         built = compiled(build / "columns.so", device)
         kernels.load(built, device)
-        library.publish(built, place, device)
+        library.publish(built, cache, device)
 
     return make
 

@@ -1,6 +1,6 @@
-"""The ways in which a block's tokens are divided for breakdowns: each dimension names its buckets and places tokens.
+"""The ways in which a block's tokens are divided for breakdowns: a dimension says in which bucket each token is.
 
-A dimension has a place for each token of the block or for each of its sequences; the place after the last bucket
+A dimension has an index for each token of the block or for each of its sequences; the index after the last bucket
 stands for what belongs to none. It knows no sums.
 """
 
@@ -22,13 +22,13 @@ MU_EDGES: Final = (1e-4, 1e-3, 1e-2, 0.1, 0.5, 0.9, 0.99)
 
 @dataclass(frozen=True, eq=False)
 class Dimension:
-    """`places` of any integer type, `buckets` for no bucket: [T] of the block if `a_token`, else [N].
+    """`indices` of any integer type, `buckets` for no bucket: [T] of the block if `a_token`, else [N].
 
     `scattered`: neighbours seldom share a bucket.
     """
 
     name: str
-    places: Tensor
+    indices: Tensor
     a_token: bool
     scattered: bool = False
 
@@ -39,20 +39,20 @@ class Dimension:
 
     @property
     def size(self) -> int:
-        """Number of places."""
+        """Number of indices."""
         return self.buckets + 1
 
 
 def dimensions(block: Block, origin: Origin) -> Iterator[Dimension]:
     """The dimensions whose arrays were sent, for one block."""
-    for name, places, a_token in _places(block, origin):
-        tensor = torch.from_numpy(np.asarray(places, np.int32)).to(block.batch.device)
+    for name, indices, a_token in _indices(block, origin):
+        tensor = torch.from_numpy(np.asarray(indices, np.int32)).to(block.batch.device)
         yield Dimension(name, tensor, a_token)
     if "sampling_logprobs" in block.batch.names:
-        yield Dimension("mu_probability", _mu_places(block), True, scattered=True)
+        yield Dimension("mu_probability", _mu_indices(block), True, scattered=True)
 
 
-def _places(block: Block, origin: Origin) -> Iterator[tuple[str, Array, bool]]:
+def _indices(block: Block, origin: Origin) -> Iterator[tuple[str, Array, bool]]:
     lengths = block.lengths
     yield "position", _positions(lengths), True
     yield "length", _floor_log2(lengths), False
@@ -76,10 +76,10 @@ def _positions(lengths: Array) -> Array:
     ends = np.cumsum(lengths)
     index = np.arange(ends[-1], dtype=np.int32) - np.repeat((ends - lengths).astype(np.int32), lengths)
     table = np.concatenate([[0], _floor_log2(np.arange(1, int(lengths.max()) + 1)) + 1]).astype(np.int32)
-    places: Array = table.take(index)
-    places[ends - 1] = len(BUCKETS["position"]) - 1
-    places[ends - lengths] = 0
-    return places
+    indices: Array = table.take(index)
+    indices[ends - 1] = len(BUCKETS["position"]) - 1
+    indices[ends - lengths] = 0
+    return indices
 
 
 def _floor_log2(values: Array) -> Array:
@@ -88,12 +88,12 @@ def _floor_log2(values: Array) -> Array:
     return exponents
 
 
-def _mu_places(block: Block) -> Tensor:
+def _mu_indices(block: Block) -> Tensor:
     """[T] int8: by mu; no bucket where it is not finite."""
-    batch, place = block.batch, block.batch.names.index("sampling_logprobs")
-    log_mu = batch.columns[place][block.token_range]
+    batch, index = block.batch, block.batch.names.index("sampling_logprobs")
+    log_mu = batch.columns[index][block.token_range]
     edges = torch.tensor([float(np.log(edge)) for edge in MU_EDGES], dtype=log_mu.dtype, device=log_mu.device)
-    places = torch.bucketize(log_mu, edges, right=True).to(torch.int8)
+    indices = torch.bucketize(log_mu, edges, right=True).to(torch.int8)
     if batch.finite is None:
-        return places
-    return torch.where(batch.finite[place][block.token_range], places, len(MU_BUCKETS))
+        return indices
+    return torch.where(batch.finite[index][block.token_range], indices, len(MU_BUCKETS))

@@ -35,35 +35,35 @@ def folder() -> Path:
     Raises OSError where that cannot be, RuntimeError without a home, PermissionError where others can write to it.
     """
     base = os.environ.get("XDG_CACHE_HOME", "")
-    place = (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "offpolicy-monitor"
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    check_owned(place)
-    return place
+    cache = (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "offpolicy-monitor"
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_owned(cache)
+    return cache
 
 
-def find(place: Path, device: torch.device) -> Path | None:
+def find(cache: Path, device: torch.device) -> Path | None:
     """The kernels of this device, None where there are no whole ones. PermissionError for what others may write."""
-    for path in sorted(place.glob(f"{_name(device)}-*.so")):
+    for path in sorted(cache.glob(f"{_name(device)}-*.so")):
         check_owned(path)
         if path.stem.rpartition("-")[2] == _digest(path):
             return path
     return None
 
 
-def publish(built: Path, place: Path, device: torch.device) -> None:
-    """Put built kernels where `find` looks, all at once, and in place of what was there."""
+def publish(built: Path, cache: Path, device: torch.device) -> None:
+    """Put built kernels where `find` looks, all at once, and in cache of what was there."""
     name = _name(device)
     built.chmod(0o600)
-    path = place / f"{name}-{_digest(built)}.so"
+    path = cache / f"{name}-{_digest(built)}.so"
     built.replace(path)
-    for other in place.glob(f"{name}-*.so"):
+    for other in cache.glob(f"{name}-*.so"):
         if other != path:
             other.unlink(missing_ok=True)
 
 
-def find_pass(place: Path) -> Path | None:
+def find_pass(cache: Path) -> Path | None:
     """The folder of the fused pass, None where it is not whole. PermissionError for what others may write."""
-    for folder in sorted(place.glob(f"{_pass_name()}-*")):
+    for folder in sorted(cache.glob(f"{_pass_name()}-*")):
         for path in (folder, *folder.rglob("*")):
             check_owned(path)
         if folder.name.rpartition("-")[2] == _digest_of_all(folder):
@@ -71,12 +71,12 @@ def find_pass(place: Path) -> Path | None:
     return None
 
 
-def publish_pass(built: Path, place: Path) -> None:
-    """Put a built pass where `find_pass` looks, all at once, and in place of what was there."""
+def publish_pass(built: Path, cache: Path) -> None:
+    """Put a built pass where `find_pass` looks, all at once, and in cache of what was there."""
     for path in built.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)
-    folder = place / f"{_pass_name()}-{_digest_of_all(built)}"
-    for other in place.glob(f"{FUSED}-*"):
+    folder = cache / f"{_pass_name()}-{_digest_of_all(built)}"
+    for other in cache.glob(f"{FUSED}-*"):
         shutil.rmtree(other, ignore_errors=True)
     built.replace(folder)
 
@@ -84,13 +84,13 @@ def publish_pass(built: Path, place: Path) -> None:
 def check_owned(path: Path) -> None:
     """PermissionError unless nobody but this user and root can change what the path names."""
     path = path.resolve(strict=True)
-    for place in (path, *path.parents):
-        status = place.stat()
-        owners, writers = ((os.geteuid(),), GROUP_OR_OTHERS) if place == path else ((os.geteuid(), 0), stat.S_IWOTH)
+    for cache in (path, *path.parents):
+        status = cache.stat()
+        owners, writers = ((os.geteuid(),), GROUP_OR_OTHERS) if cache == path else ((os.geteuid(), 0), stat.S_IWOTH)
         if status.st_uid not in owners:
-            raise PermissionError(f"{place} belongs to another user: kernels are not loaded from there")
+            raise PermissionError(f"{cache} belongs to another user: kernels are not loaded from there")
         if status.st_mode & writers and not status.st_mode & stat.S_ISVTX:
-            raise PermissionError(f"others can write to {place}: kernels are not loaded from there")
+            raise PermissionError(f"others can write to {cache}: kernels are not loaded from there")
 
 
 def _name(device: torch.device) -> str:

@@ -28,7 +28,7 @@ from offpolicy_monitor.summary.step import StepSummary
 
 Result = TypeVar("Result")
 
-#: Tokens a block: fewer fit a CPU's caches better, more share the cost of some 600 calls a block.
+#: Tokens a block: fewer fit a CPU's caches better, more share the cost of some 600 calls per block.
 CPU_BLOCK_TOKENS: Final = 1 << 17
 GPU_BLOCK_TOKENS: Final = 1 << 22
 SMALLEST_BLOCK_TOKENS: Final = 1 << 14
@@ -61,7 +61,7 @@ class Measurer:
         """Measure a small batch, so that the first real one pays for no initialisation."""
         values = np.linspace(-2.0, -0.1, 64, dtype=np.float32)
         names = ("sampling_logprobs", "old_logprobs", "logprobs")
-        columns = {name: values - np.float32(0.01 * place) for place, name in enumerate(names)}
+        columns = {name: values - np.float32(0.01 * index) for index, name in enumerate(names)}
         lengths = np.full(4, 16, np.int64)
         advantages = np.array([-1.0, 0.0, 1.0, 2.0], np.float32)
         self.measure(RaggedBatch.from_positions(lengths, columns, {"advantages": advantages}), PRESETS)

@@ -44,11 +44,11 @@ def sums_of(view: BlockView) -> dict[str, Tensor]:
     found = {}
     for gap, routed in view.routed().items():
         if gap in view.block.batch.gaps:
-            place = view.block.batch.gaps.index(gap)
+            index = view.block.batch.gaps.index(gap)
             changed = torch.from_numpy(routed.changed_layers[view.block.token_range]).to(view.block.batch.device)
             columns = view.gaps.columns
-            size = columns.log_ratio_abs[place]
-            parts = (columns.k3[place], columns.log_ratio_square[place], size, size.sqrt())
+            size = columns.log_ratio_abs[index]
+            parts = (columns.k3[index], columns.log_ratio_square[index], size, size.sqrt())
             found[f"routing/{gap}"] = Cells(changed, len(routed.missing) + 1).sums(parts)[1:]
     return found
 

@@ -175,7 +175,7 @@ class Upkeep:
             changed += thick.steps
 
     def _merge_blocks(self, run: int, block_steps: int, turn: Turn) -> int:
-        """Merge the old steps of one run, a block a turn."""
+        """Merge the old steps of one run, a block per turn."""
         merged = 0
         while True:
             with self._reading() as connection:

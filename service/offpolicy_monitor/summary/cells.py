@@ -28,7 +28,7 @@ LARGEST_FLOAT: Final = float(np.finfo(np.float64).max)
 _RATIOS: Final = (0.2, 0.5, 0.8, 0.99, 0.999, 0.9997, 1.0004, 1.001, 1.002, 1.01, 1.2, 1.27, 1.28, 2, 3, 5, 1e-4)
 _OTHERS: Final = (1e-4, 1e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, math.sqrt(2 * 0.05))
 
-#: |A| is added up in this many bits a cell: a 512th of it at most is rounded away, and it takes a third of the bytes.
+#: |A| is added up in this many bits per cell: a 512th of it at most is rounded away, and it takes a third of the bytes.
 MASS_BITS: Final = 8
 
 #: A length group is a power of two; from 2**23 tokens on all are one.
@@ -65,28 +65,28 @@ class Bins:
         Exact, with error 0, where the bound is an edge (within a millionth). Else the bin that it falls into counts in
         proportion, and the error is the larger of the bin's two parts.
         """
-        place = np.searchsorted(self.edges, bounds, side="left")
-        low, high = np.append(-np.inf, self.edges)[place], np.append(self.edges, np.inf)[place]
+        index = np.searchsorted(self.edges, bounds, side="left")
+        low, high = np.append(-np.inf, self.edges)[index], np.append(self.edges, np.inf)[index]
         bounded = np.isfinite(low) & np.isfinite(high)
         part = np.full(bounds.shape, 0.5)
         part[bounded] = (high[bounded] - bounds[bounded]) / (high[bounded] - low[bounded])
         part[np.isclose(bounds, high, rtol=1e-6, atol=0)] = 0
         part[np.isclose(bounds, low, rtol=1e-6, atol=0)] = 1
         part = part[:, None] if bounds.ndim == 2 else part
-        inside, exact = _at(counts, place), (part == 0) | (part == 1)
+        inside, exact = _at(counts, index), (part == 0) | (part == 1)
         higher = np.concatenate([counts[..., ::-1].cumsum(-1)[..., ::-1], np.zeros((*counts.shape[:-1], 1))], axis=-1)
-        return _at(higher, place + 1) + inside * part, np.where(exact, 0.0, inside * np.maximum(part, 1 - part))
+        return _at(higher, index + 1) + inside * part, np.where(exact, 0.0, inside * np.maximum(part, 1 - part))
 
     def below(self, counts: Floats, bounds: Floats) -> tuple[Floats, Floats]:
         """What lies strictly below each bound, as `above` has it."""
         return Bins(-self.edges[::-1]).above(counts[..., ::-1], -bounds)
 
 
-def _at(values: Floats, place: NDArray[np.int64]) -> Floats:
-    """The entries at places [m] of all, or at places [n, m] of the n."""
-    if place.ndim == 1:
-        return values[..., place]
-    return np.take_along_axis(values, place[:, None], -1)
+def _at(values: Floats, indices: NDArray[np.int64]) -> Floats:
+    """The entries at indices [m] of all, or at indices [n, m] of the n."""
+    if indices.ndim == 1:
+        return values[..., indices]
+    return np.take_along_axis(values, indices[:, None], -1)
 
 
 def _halves(least: int) -> list[float]:

@@ -1,6 +1,6 @@
-"""Evaluation: what /v1/evaluate answers, with all that has an entry a sequence or a position held as numpy columns.
+"""Evaluation: what /v1/evaluate answers, with all that has an entry per sequence or a position held as numpy columns.
 
-As Python lists a mask would take eight bytes an entry and more; it becomes text piece by piece, and never as a whole.
+As Python lists a mask would take eight bytes per entry and more; it becomes text piece by piece, and never as a whole.
 Shapes: S sequences as sent, P positions as sent. It knows neither torch nor HTTP, nor which JSON library writes.
 """
 
@@ -52,8 +52,8 @@ class SequenceColumns:
             rows = [{"id": name, **row} for name, row in zip(self.ids[first:last], rows, strict=True)]
         for gap, columns in self.gaps.items():
             lists = {name: _numbers(values[first:last]) for name, values in columns.items()}
-            for place, row in enumerate(rows):
-                row["gaps"][gap] = {name: values[place] for name, values in lists.items()}
+            for index, row in enumerate(rows):
+                row["gaps"][gap] = {name: values[index] for name, values in lists.items()}
         return rows
 
 
@@ -93,17 +93,17 @@ class Evaluation:
             )
             yield b"]"
         yield b',"methods":['
-        for place, row in enumerate(self.methods):
-            yield b"," if place else b""
+        for index, row in enumerate(self.methods):
+            yield b"," if index else b""
             yield dump(dict(row))[:-1]
-            yield from self._detail(place, dump)
+            yield from self._detail(index, dump)
             yield b"}"
         yield b"]}"
 
-    def _detail(self, place: int, dump: Dump) -> Iterator[bytes]:
+    def _detail(self, index: int, dump: Dump) -> Iterator[bytes]:
         if self.details is None:
             return
-        detail = self.details[place]
+        detail = self.details[index]
         yield b',"keep_sequences":' + dump(detail.keep_sequences)
         if detail.keep_tokens is not None:
             keep = detail.keep_tokens
@@ -143,8 +143,8 @@ class Evaluation:
 
 def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """The pieces with commas between them."""
-    for place, piece in enumerate(pieces):
-        yield b"," + piece if place else piece
+    for index, piece in enumerate(pieces):
+        yield b"," + piece if index else piece
 
 
 def _numbers(values: Array) -> list[float | None]:

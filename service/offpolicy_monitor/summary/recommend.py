@@ -85,20 +85,20 @@ def _bounds(bins: Bins, counts: Floats, whole: Floats, curve: Curve, target: flo
     sign = -1 if curve.above is False else 1
     dropped, _ = beyond(bins, counts, curve.above, sign * edges)
     wanted = target * whole
-    place = (dropped > wanted[:, None]).sum(1)
+    index = (dropped > wanted[:, None]).sum(1)
     bounds = np.full(len(counts), np.nan)
-    bounds[place == len(edges)] = edges[-1]
-    inner = np.flatnonzero((place > 0) & (place < len(edges)))
-    shares = (dropped[inner, place[inner] - 1], wanted[inner], dropped[inner, place[inner]])
+    bounds[index == len(edges)] = edges[-1]
+    inner = np.flatnonzero((index > 0) & (index < len(edges)))
+    shares = (dropped[inner, index[inner] - 1], wanted[inner], dropped[inner, index[inner]])
     before, between, after = (_quantiles(share / whole[inner], whole[inner]) for share in shares)
     part = (between - before) / (after - before)
-    bounds[inner] = edges[place[inner] - 1] + part * (edges[place[inner]] - edges[place[inner] - 1])
+    bounds[inner] = edges[index[inner] - 1] + part * (edges[index[inner]] - edges[index[inner] - 1])
     return sign * bounds
 
 
 def _neighbours(bins: Bins, bound: float) -> list[float]:
-    place = int(np.searchsorted(bins.edges, bound))
-    return [float(edge) for edge in bins.edges[max(place - 1, 0) : place + 1]]
+    index = int(np.searchsorted(bins.edges, bound))
+    return [float(edge) for edge in bins.edges[max(index - 1, 0) : index + 1]]
 
 
 def _quantiles(shares: Floats, whole: Floats) -> Floats:

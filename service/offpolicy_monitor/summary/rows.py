@@ -19,7 +19,7 @@ Merge = Literal["sum", "min", "max", "deviation"]
 #: The stored versions that came before rows were declared: which of a table's rows they have, each summary tells.
 NAMED: Final = 2
 #: The first stored version in which a summary is its arrays. A row that is added takes the version after the newest
-#: that any row has, and what was stored once stays declared: its place in a buffer follows from all rows.
+#: that any row has, and what was stored once stays declared: its position in a buffer follows from all rows.
 AS_ARRAYS: Final = 3
 
 MOST_LAYERS: Final = 1024
@@ -32,7 +32,7 @@ NAMES: Final[Mapping[str, frozenset[str]]] = {
     "{k}": frozenset(map(str, range(1, MOST_K + 1))),
 }
 
-#: Places of tables that are looked up again and again; those of hosts and labels come and go.
+#: Paths of tables that are looked up again and again; those of hosts and labels come and go.
 REMEMBERED: Final = 1 << 13
 
 #: Between a path and a part: names in paths are percent-encoded, so that they have none.
@@ -46,7 +46,7 @@ SPARSE: Final = -1
 class Row:
     """An array of a summary.
 
-    shape    () for one number; a name stands for the number at that place of the table's path
+    shape    () for one number; a name stands for the number at that part of the table's path
     since    the stored version that first had it: figures of a merge with an older summary that lacks it are absent
     of       what the declared merge needs beside the row itself: the rows of a count and of a sum in the same table
     at_most  a row of the same table, or of the one at a whole path, of which this counts a part

@@ -27,7 +27,7 @@ class Span(NamedTuple):
     shape: tuple[int, ...]
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """A row of a table: its name there, its whole name, and where it stands; None for one beside the buffer."""
 
     row: str
@@ -84,12 +84,12 @@ class Scheme:
         self.spans[name] = Span(section, start, stop, shape)
 
     @cached_property
-    def rows_of(self) -> Mapping[str, Sequence[Place]]:
+    def rows_of(self) -> Mapping[str, Sequence[Position]]:
         """The rows of each table, by its key."""
-        found: dict[str, list[Place]] = {key: [] for key in self.keys}
+        found: dict[str, list[Position]] = {key: [] for key in self.keys}
         for name, key in self.key_of.items():
             row = name.removeprefix(self.tables[key].path).removeprefix("/")
-            found[key].append(Place(row, name, self.spans.get(name)))
+            found[key].append(Position(row, name, self.spans.get(name)))
         return found
 
     def under(self, prefix: str) -> Sequence[str]:

@@ -23,11 +23,11 @@ def cutoffs(gap: GapSummary, thresholds: Floats) -> tuple[Floats, Floats, Floats
     tokens = np.cumsum(counts)
     least = low[_passing(counts, high, thresholds)]
     most = np.append(high, np.inf)[_passing(counts, low, thresholds)]
-    place = _passing(counts, middle, thresholds)
-    before, squares = tokens[place] - counts[place], np.cumsum(counts * middle**2)[place] - (counts * middle**2)[place]
+    index = _passing(counts, middle, thresholds)
+    before, squares = tokens[index] - counts[index], np.cumsum(counts * middle**2)[index] - (counts * middle**2)[index]
     with np.errstate(divide="ignore", invalid="ignore"):
-        part = (thresholds * before - squares) / (middle[place] ** 2 - thresholds) / counts[place]
-    estimate = low[place] + np.nan_to_num(part).clip(0, 1) * (high - low)[place]
+        part = (thresholds * before - squares) / (middle[index] ** 2 - thresholds) / counts[index]
+    estimate = low[index] + np.nan_to_num(part).clip(0, 1) * (high - low)[index]
     free = thresholds >= gap.sums.get("log_ratio_square", 0.0) / max(gap.sums.get("tokens", 0), 1)
     estimate, least, most = (np.where(free, np.inf, cut) for cut in (estimate, least, most))
     return np.clip(estimate, least, most), least, most

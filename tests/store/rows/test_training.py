@@ -11,10 +11,10 @@ from offpolicy_monitor.store.rows.training import TrainingStep
 def training_step(states: str, declared: int | None = None, began: Sequence[float] = ()) -> TrainingStep:
     """A training step: one letter a gradient step, o(pen), c(losed), f(ull), - for one that was not seen."""
     known = {"o": OPEN, "c": CLOSED, "f": COMPLETE}
-    times = {place: time for place, time in enumerate(began)}
+    times = {index: time for index, time in enumerate(began)}
     found = [
-        GradientStep("r", 3, place, 0, 2, times.get(place, 100.0), 100.0, state=known[letter], minibatches=declared)
-        for place, letter in enumerate(states)
+        GradientStep("r", 3, index, 0, 2, times.get(index, 100.0), 100.0, state=known[letter], minibatches=declared)
+        for index, letter in enumerate(states)
         if letter != "-"
     ]
     return TrainingStep.of(found[::-1])

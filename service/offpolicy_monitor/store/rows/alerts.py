@@ -1,4 +1,4 @@
-"""Alerts: one row a breach of one severity of a rule, from pending to active to resolved; written, listed and told.
+"""Alerts: one row per breach of one severity of a rule, from pending to active to resolved; written, listed and told.
 
 Every function takes the caller's connection. What a rule is, is not known here: rows go by names.
 """

@@ -64,10 +64,10 @@ def _from_metrics(connection: Connection, run: int, field: str, first: int | Non
     query = query.where(*in_range(run, first, last), steps.c.state != OPEN)
     rows = connection.execute(query.order_by(steps.c.step, steps.c.minibatch)).all()
     names = headlines.names_of(connection, {names_id for _, _, names_id, _ in rows if names_id is not None})
-    places = {names_id: known.index(field) if field in known else None for names_id, known in names.items()}
+    indices = {names_id: known.index(field) if field in known else None for names_id, known in names.items()}
     for step, minibatch, names_id, figures in rows:
-        place = places.get(names_id)
-        yield Point(step, minibatch, None if place is None else headlines.value_at(figures, place))
+        index = indices.get(names_id)
+        yield Point(step, minibatch, None if index is None else headlines.value_at(figures, index))
 
 
 def _from_figures(connection: Connection, run: int, field: str, first: int | None, last: int | None) -> Iterator[Point]:

@@ -105,7 +105,7 @@ def read_spread(
     """As `read_summaries`, but `most` steps spread evenly over the range, and how many there are in it."""
     ids = connection.scalars(_counting(connection, run, first, last).order_by(steps.c.step)).all()
     spread = min(most, len(ids))
-    chosen = [ids[place * (len(ids) - 1) // max(spread - 1, 1)] for place in range(spread)]
+    chosen = [ids[index * (len(ids) - 1) // max(spread - 1, 1)] for index in range(spread)]
     return _summaries(connection, chosen), len(ids)
 
 

@@ -1,4 +1,4 @@
-"""What a run's open alerts come to: one alert a rule, and the advice to its trainer.
+"""What a run's open alerts come to: one alert per rule, and the advice to its trainer.
 
 Rows are those of tables.alerts as mappings.
 """
@@ -14,7 +14,7 @@ _WORST_FIRST: Final = {"critical": 0, "warning": 1, "info": 2}
 
 
 def worst_of_each_rule(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of open alerts of one run one a rule: an active one before a pending one, then the worst; the worst first."""
+    """Of open alerts of one run one per rule: an active one before a pending one, then the worst; the worst first."""
     found: dict[str, dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: (row["state"] != ACTIVE, _WORST_FIRST[row["severity"]], row["id"])):
         found.setdefault(row["alert"], row)

@@ -88,12 +88,12 @@ def _length(facts: Facts, parts: Sequence[str], path: str) -> None:
         return
     sequences, tokens = (filled(facts.arrays[f"length/{gap}/{kind}"]) for kind in ("sequences", "tokens"))
     need(sequences.keys() == tokens.keys(), path, "has lengths of no sequence")
-    for place, number in tokens.items():
-        # A bin holds lengths from 2^(place / 4) on; rounding of the logarithm may move a length by one part in 10^6.
-        least = sequences[place] * 2 ** (place / BINS_A_POWER)
+    for index, number in tokens.items():
+        # A bin holds lengths from 2^(index / 4) on; rounding of the logarithm may move a length by one part in 10^6.
+        least = sequences[index] * 2 ** (index / BINS_A_POWER)
         most = least * 2 ** (1 / BINS_A_POWER)
         near = math.floor(least * (1 - 1e-6)) <= number <= math.ceil(most * (1 + 1e-6))
-        need(near, f"{path}.{place}", "does not fit the lengths of its sequences")
+        need(near, f"{path}.{index}", "does not fit the lengths of its sequences")
 
 
 def _masked(facts: Facts, parts: Sequence[str], path: str) -> None:

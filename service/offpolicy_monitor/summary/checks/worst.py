@@ -47,8 +47,8 @@ def _check_sequence(sequence: WorstSequence, facts: Facts, path: str) -> None:
     need(len(sequence.positions) <= len(GAPS), join(path, "positions"), f"are more than {len(GAPS)}")
     _check_tokens(sequence.positions, facts, join(path, "positions"))
     if sequence.columns is not None:
-        places, tokens = sequence.columns
-        need(1 <= places <= shard.keep_worst, join(path, "columns"), "are not kept here: OFFPOLICY_KEEP_WORST")
+        ranks, tokens = sequence.columns
+        need(1 <= ranks <= shard.keep_worst, join(path, "columns"), "are not kept here: OFFPOLICY_KEEP_WORST")
         need(len(tokens) <= min(MOST_TOKENS, sequence.tokens), join(path, "columns"), "are too many tokens")
         _check_tokens(tokens, facts, join(path, "columns"))
 
@@ -74,10 +74,10 @@ def _check_id(sequence: WorstSequence, facts: Facts, path: str) -> None:
 
 
 def _check_tokens(tokens: Sequence[Position], facts: Facts, path: str) -> None:
-    places = [token.position for token in tokens]
-    need(all(place >= 0 for place in places), path, "must be from 0 on")
-    need(all(before < after for before, after in pairwise(places)), path, "must ascend")
-    need(not places or places[-1] < facts.shard.longest_sequence, path, "are beyond the longest sequence")
+    positions = [token.position for token in tokens]
+    need(all(position >= 0 for position in positions), path, "must be from 0 on")
+    need(all(before < after for before, after in pairwise(positions)), path, "must ascend")
+    need(not positions or positions[-1] < facts.shard.longest_sequence, path, "are beyond the longest sequence")
     for token in tokens:
         for value in token.logprobs:
             if value is not None:

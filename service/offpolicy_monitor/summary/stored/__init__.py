@@ -1,6 +1,6 @@
 """The stored form of a StepSummary: a byte with the version, then what that version says.
 
-A reader accepts every version ever written; a writer writes the newest. 7 to 32 KB a shard.
+A reader accepts every version ever written; a writer writes the newest. 7 to 32 KB per shard.
 """
 
 import struct

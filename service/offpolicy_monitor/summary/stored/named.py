@@ -1,7 +1,7 @@
 """Named records: a summary as it was spelled before it was arrays, each number by its name.
 
 Stored versions 1 and 2 are read through here. A table's name is its path; the entries of an array are named by their
-places, those of a breakdown by their buckets, one record a bucket.
+indices, those of a breakdown by their buckets, one record a bucket.
 """
 
 from collections.abc import Iterator, Mapping
@@ -91,18 +91,18 @@ def arrays_of(records: Mapping[str, Record], layout: Layout = LAYOUT) -> Arrays:
 
 
 def _bucket(path: str) -> tuple[str, int] | None:
-    """The table that has a bucket's record in its arrays, and the place there; None for records of their own."""
+    """The table that has a bucket's record in its arrays, and the index there; None for records of their own."""
     parts = path.split("/")
     if len(parts) != 4 or parts[0] != "breakdown" or parts[1] not in BUCKETS:
         return None
     return f"breakdown/{parts[1]}/{parts[3]}", BUCKETS[parts[1]].index(parts[2])
 
 
-def _put_bucket(tables: dict[str, dict[str, Any]], layout: Layout, key: str, place: int, record: Record) -> None:
+def _put_bucket(tables: dict[str, dict[str, Any]], layout: Layout, key: str, index: int, record: Record) -> None:
     table = layout.at(key)
     rows = tables.setdefault(key, {row.name: _zeros(row) for row in table.rows})
     for row in table.rows:
-        rows[row.name][place] = _number(row, record[row.name])
+        rows[row.name][index] = _number(row, record[row.name])
     if len(record) != len(table.rows):
         raise KeyError(*(record.keys() - table.by_name.keys()))
 
@@ -121,7 +121,7 @@ def _put(tables: dict[str, dict[str, Any]], layout: Layout, path: str, record: R
 
 
 def _value(row: Row, record: Record) -> Any:
-    """One number, or all of an array from the entries by their places."""
+    """One number, or all of an array from the entries by their indices."""
     if not row.shape:
         return _number(row, record[row.name]) if row.name in record else _NOTHING[row.merge]
     numbers = np.fromiter(map(int, record), np.int64, len(record))

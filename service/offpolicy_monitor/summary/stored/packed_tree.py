@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-#: Marks a leaf that is a list of whole numbers; every other leaf is [place of its names, kinds of its numbers].
+#: Marks a leaf that is a list of whole numbers; every other leaf is [index of its names, kinds of its numbers].
 LIST: Final = 0
 
 #: The streams: numbers of lists, names of tables that are whole numbers, whole numbers and fractions of tables; a
@@ -92,14 +92,14 @@ class _Reader:
             return {name: self.read(child) for name, child in node.items()}
         if node == LIST:
             return self._whole(LISTED)
-        place, kinds = node
-        keys = self._keys(place)
+        index, kinds = node
+        keys = self._keys(index)
         return {key: next(self.streams[kind]) for key, kind in zip(keys, cycle(kinds), strict=False)}
 
-    def _keys(self, place: int) -> list[str]:
-        keys = self.names[place]
+    def _keys(self, index: int) -> list[str]:
+        keys = self.names[index]
         if keys is None:
-            keys = self.names[place] = [str(number) for number in accumulate(self._whole(NAME))]
+            keys = self.names[index] = [str(number) for number in accumulate(self._whole(NAME))]
         return keys
 
     def _whole(self, kind: str) -> list[Any]:

@@ -32,6 +32,6 @@ def _counts(stored: Any) -> list[int]:
     """Steps from one filled bin to the next (the first from -1), and their counts."""
     counts = [0] * BINS
     steps, filled = stored
-    for place, number in zip(accumulate(steps), filled, strict=True):
-        counts[place - 1] = number
+    for index, number in zip(accumulate(steps), filled, strict=True):
+        counts[index - 1] = number
     return counts

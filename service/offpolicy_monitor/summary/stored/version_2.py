@@ -39,7 +39,7 @@ def from_tree(tree: Mapping[str, Any], texts: Mapping[str, Any]) -> StepSummary:
 def histogram(stored: Sequence[int]) -> Counts:
     """[BINS] counts, of the first filled key, the number of keys up to the last, their counts as steps between them.
 
-    Pairs follow for keys with values above a split: the key's place and its count there.
+    Pairs follow for keys with values above a split: the key's index and its count there.
     """
     counts = np.zeros((BINS // 2, 2), np.int64)
     if stored:

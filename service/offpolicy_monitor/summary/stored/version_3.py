@@ -133,7 +133,7 @@ def _fill(arrays: Arrays, numbers: Iterator[Array]) -> None:
 
 
 def _ascending(steps: Array) -> Array:
-    """Where each entry stands, from the steps between them; ValueError for two at one place."""
+    """Where each entry stands, from the steps between them; ValueError for two at one index."""
     if (steps[1:] < 1).any():
         raise ValueError("an entry of a buffer is there twice")
     return np.cumsum(steps, dtype=np.int64)

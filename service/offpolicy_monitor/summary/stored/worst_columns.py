@@ -33,14 +33,14 @@ def columns_of(worst: Worst) -> tuple[list[Array], list[str | None]]:
     sequences = worst.sequences
     if not sequences:
         return [], []
-    kept = [(place, s.columns) for place, s in enumerate(sequences) if s.columns is not None]
+    kept = [(number, s.columns) for number, s in enumerate(sequences) if s.columns is not None]
     gaps = [s.gaps.get(gap) for s in sequences for gap in GAPS]
     of_gaps = [[np.nan if gap is None else getattr(gap, name) for name in _GAP] for gap in gaps]
     return [
         _whole([[getattr(s, name) for name in _SEQUENCE] for s in sequences]),
         columns.fractions(np.asarray(of_gaps, np.float64).ravel()),
         *_positions([s.positions for s in sequences]),
-        _whole([[place, of_sequence.places] for place, of_sequence in kept]),
+        _whole([[number, of_sequence.ranks] for number, of_sequence in kept]),
         *_positions([of_sequence.tokens for _, of_sequence in kept]),
     ], [s.id for s in sequences] if any(s.id is not None for s in sequences) else []
 
@@ -53,12 +53,12 @@ def sequences_of(found: Sequence[Array], ids: Sequence[str | None]) -> tuple[Wor
     numbers, figures = whole.reshape(-1, len(_SEQUENCE)).tolist(), of_gaps.reshape(-1, len(GAPS), len(_GAP)).tolist()
     positions, tokens = _read(*rest[:3]), _read(*rest[4:])
     kept = {
-        place: Columns(places, of_sequence)
-        for (place, places), of_sequence in zip(rest[3].reshape(-1, len(_KEPT)).tolist(), tokens, strict=True)
+        number: Columns(ranks, of_sequence)
+        for (number, ranks), of_sequence in zip(rest[3].reshape(-1, len(_KEPT)).tolist(), tokens, strict=True)
     }
     return tuple(
-        WorstSequence(shard, index, size, _figures(of_sequence, here), here, id_, kept.get(place))
-        for place, ((shard, index, size), of_sequence, here, id_) in enumerate(
+        WorstSequence(shard, index, size, _figures(of_sequence, here), here, id_, kept.get(number))
+        for number, ((shard, index, size), of_sequence, here, id_) in enumerate(
             zip(numbers, figures, positions, ids or [None] * len(numbers), strict=True)
         )
     )

@@ -1,6 +1,6 @@
 """The worst sequences as version 2 stored them: columns over the sequences.
 
-Knows the tree of stored.packing: lists of whole numbers, and tables, here numbered by the place of what they tell of.
+Knows the tree of stored.packed_tree: lists of whole numbers, and tables, numbered by the index of what they tell of.
 Max |d| is not stored: it is the largest at the positions that are.
 """
 
@@ -30,21 +30,21 @@ def from_tree(tree: Mapping[str, Any], ids: Sequence[str | None]) -> Worst:
     columns = dict(zip(stored["sequence"], tokens, strict=True))
     found = tuple(
         WorstSequence(
-            tree["shard"][place],
-            tree["index"][place],
-            tree["tokens"][place],
-            _figures(tree["gaps"], place, tree["tokens"][place], positions[place]),
-            positions[place],
-            ids[place] if ids else None,
-            columns.get(place),
+            tree["shard"][index],
+            tree["index"][index],
+            tree["tokens"][index],
+            _figures(tree["gaps"], index, tree["tokens"][index], positions[index]),
+            positions[index],
+            ids[index] if ids else None,
+            columns.get(index),
         )
-        for place in range(number)
+        for index in range(number)
     )
     return Worst.later(lambda: found)
 
 
-def _figures(gaps: Mapping[str, Any], place: int, tokens: int, positions: Sequence[Position]) -> dict[str, GapFigures]:
-    key = str(place)
+def _figures(gaps: Mapping[str, Any], index: int, tokens: int, positions: Sequence[Position]) -> dict[str, GapFigures]:
+    key = str(index)
     return {
         gap: GapFigures(
             tree.get("tokens", {}).get(key, tokens),

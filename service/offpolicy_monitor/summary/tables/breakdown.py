@@ -87,11 +87,11 @@ def _all_buckets(arrays: Arrays, paths: Iterable[str]) -> Iterator[tuple[str, st
 
 
 def _of_bins(columns: Mapping[str, Array], names: Sequence[str]) -> list[tuple[str, Sums]]:
-    places = np.flatnonzero(columns["tokens"])
-    values = zip(*(column[places].tolist() for column in columns.values()), strict=True)
+    indices = np.flatnonzero(columns["tokens"])
+    values = zip(*(column[indices].tolist() for column in columns.values()), strict=True)
     return [
-        (names[place], dict(zip(columns, of_bucket, strict=True)))
-        for place, of_bucket in zip(places.tolist(), values, strict=True)
+        (names[index], dict(zip(columns, of_bucket, strict=True)))
+        for index, of_bucket in zip(indices.tolist(), values, strict=True)
     ]
 
 

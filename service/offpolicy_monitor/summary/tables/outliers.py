@@ -16,7 +16,7 @@ from offpolicy_monitor.summary.sums import Sums
 from offpolicy_monitor.summary.tables.breakdown import buckets, dimensions
 
 #: Label names that say where a shard was sampled or trained.
-PLACES: Final = frozenset({"engine", "gpu", "device", "host", "node", "rank", "replica", "server", "worker"})
+MACHINES: Final = frozenset({"engine", "gpu", "device", "host", "node", "rank", "replica", "server", "worker"})
 
 #: The spread of k3 is this many times its mean, if tokens were independent: it differs between sequences, of which a
 #: small shard has few (measured on shards of 4 to 1,000 sequences).
@@ -28,12 +28,12 @@ def outliers(arrays: Arrays) -> dict[str, Any]:
     """{gap: {"ratio", "dimension", "bucket", "k3"}}: the bucket of largest k3 over the median of the other buckets'.
 
     The excess must be more than sampling explains, with RELATIVE_SPREAD * k3 / sqrt(tokens) for a standard error; the
-    ratio is 1 where none is. A gap is left out where no dimension of PLACES, nor the shards, has two buckets.
+    ratio is 1 where none is. A gap is left out where no dimension of MACHINES, nor the shards, has two buckets.
     """
-    places = list(filter(_is_place, dimensions(arrays)))
+    machines = list(filter(_is_machine, dimensions(arrays)))
     found: dict[str, list[dict[str, Any]]] = {}
     for gap in (path.removeprefix("gaps/") for path in arrays.under("gaps")):
-        for dimension in places:
+        for dimension in machines:
             means = {name: _mean(sums) for name, sums in buckets(arrays, dimension, gap).items()}
             if len(means) > 1:
                 found.setdefault(gap, []).append(_worst(dimension, means))
@@ -45,8 +45,8 @@ def _mean(sums: Sums) -> tuple[float, float]:
     return sums["k3"] / sums["tokens"], sums["tokens"]
 
 
-def _is_place(dimension: str) -> bool:
-    return dimension == "shard" or dimension.removeprefix("label:").lower() in PLACES
+def _is_machine(dimension: str) -> bool:
+    return dimension == "shard" or dimension.removeprefix("label:").lower() in MACHINES
 
 
 def _worst(dimension: str, means: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def _worst(dimension: str, means: Mapping[str, tuple[float, float]]) -> dict[str
 
 FIGURES: Final = (
     Figure(
-        "{gap}.ratio", "ratio", "largest k3 of a shard or place over the median of the others",
+        "{gap}.ratio", "ratio", "largest k3 of a shard or machine over the median of the others",
         headline=("mismatch",),
     ),
     Figure("{gap}.k3", "nats", "that largest k3"),

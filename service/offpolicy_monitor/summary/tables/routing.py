@@ -105,9 +105,9 @@ def routing(arrays: Arrays) -> dict[str, Any]:
     """{gap: figures}; a gap of which no two expert arrays were sent is left out.
 
     `tokens` T; `agreement`, the mean of |E_a ∩ E_b| / k over tokens and layers; `changed_tokens_fraction`, the share of
-    tokens with a layer whose sets differ; `changed_layers_mean`, such layers a token; `by_layer`, the agreement of each
-    layer in order; and where the gap's log-probs were sent `agreeing` and `changed`: how its k3 and d^2 divide; and
-    `trend`: how d^2 grows with the number of layers that differ.
+    tokens with a layer whose sets differ; `changed_layers_mean`, such layers per token; `by_layer`, the agreement of
+    each layer in order; and where the gap's log-probs were sent `agreeing` and `changed`: how its k3 and d^2 divide;
+    and `trend`: how d^2 grows with the number of layers that differ.
     """
     found: dict[str, Any] = {}
     for gap in dict.fromkeys(path.split("/")[1] for path in arrays.under(PREFIX)):
@@ -180,7 +180,7 @@ def _share(value: float, name: str, split: Mapping[str, Sums]) -> float | None:
 def _trend(sums: Sums, split: Mapping[str, Sums]) -> dict[str, float]:
     """The least-squares line of d^2 on c, the layers of a token that differ; none where c does not vary.
 
-    `intercept` is what is left of d^2 where all layers agree, `slope` nats^2 a layer, `share` that of sum d^2 which
+    `intercept` is what is left of d^2 where all layers agree, `slope` nats^2 per layer, `share` that of sum d^2 which
     grows with c: slope * mean c / mean d^2, within 0 and 1. `z` is that of the slope of sqrt|d|, whose tail is light.
     """
     tokens, _, square, size, root = (sum(t[name] for t in split.values()) for name in ("tokens", *PART_KEYS))

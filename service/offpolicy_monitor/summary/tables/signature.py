@@ -31,7 +31,7 @@ _MIDDLE: Final = (
     schema.magnitude("d_square", "d^2"),
 )
 MIDDLE_KEYS: Final = tuple(row.name for row in _MIDDLE)
-_SIDES: Final = tuple(f"{policy}_{place}" for place in ("first", "second") for policy in ("a", "b"))
+_SIDES: Final = tuple(f"{policy}_{token}" for token in ("first", "second") for policy in ("a", "b"))
 _NEIGHBOURS: Final = (
     schema.count("pairs", "neighbouring tokens", at_most="gaps/mismatch/tokens"),
     *(schema.number(name, f"log-probs {name[0]} of the {name[2:]} of two") for name in _SIDES[:2]),

@@ -158,7 +158,7 @@ def _drops_at(
     kept = Kept.of([[summary.arrays] for summary in measured], gap, curve)
     cuts = [cutoffs(summary.gaps[gap], thresholds) for summary in measured]
     estimate, low, high = (
-        np.stack([cut[place] for cut in cuts]) if cuts else np.zeros((0, len(thresholds))) for place in range(3)
+        np.stack([cut[index] for cut in cuts]) if cuts else np.zeros((0, len(thresholds))) for index in range(3)
     )
     (dropped, _), (most, above), (least, below) = (_beyond(kept, curve, bounds) for bounds in (estimate, low, high))
     errors = {

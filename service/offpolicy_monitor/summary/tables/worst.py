@@ -17,7 +17,7 @@ import numpy as np
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS
 from offpolicy_monitor.vocabulary import LOGPROBS as LOGPROBS
 
-#: Places in a ranking. More are of less use than the bytes they take: nine rankings of five are some thirty sequences.
+#: How many sequences a ranking has. More are of less use than the bytes they take: nine rankings of five are some thirty sequences.
 MOST: Final = 5
 
 #: What sequences are ranked by, the largest magnitude first; each is a field of GapFigures.
@@ -58,9 +58,9 @@ class Position(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Raw tokens of a sequence, kept while it stands among the first `places` of some ranking."""
+    """Raw tokens of a sequence, kept while it stands among the first `ranks` of some ranking."""
 
-    places: int
+    ranks: int
     tokens: tuple[Position, ...]
 
 
@@ -81,7 +81,7 @@ class WorstSequence:
 
     @cached_property
     def order(self) -> tuple[object, ...]:
-        """Decides between equal values. The figures matter only where steps are merged, which have equal places."""
+        """Decides between equal values. The figures matter only where steps are merged, which have equal indices."""
         return self.shard, self.index, self.tokens, tuple(sorted(self.gaps.items()))
 
     def value(self, ranking: Ranking) -> float:
@@ -95,7 +95,7 @@ RANKINGS: Final[tuple[Ranking, ...]] = tuple((gap, by) for gap in GAPS for by in
 
 @dataclass(frozen=True, eq=False)
 class Worst:
-    """Sequences in the order of their places; none of them is in no ranking.
+    """Sequences in the order of their shards and indices; none of them is in no ranking.
 
     They are read, and the worst of several found, when somebody asks for them: most merges are judged without.
     """
@@ -134,9 +134,9 @@ def worst_of(sequences: Iterable[WorstSequence]) -> tuple[WorstSequence, ...]:
     candidates = {sequence.order: sequence for sequence in sequences}
     best: dict[tuple[object, ...], int] = {}
     for ranking in RANKINGS:
-        for place, sequence in enumerate(ranked(candidates.values(), ranking)):
-            best[sequence.order] = min(place, best.get(sequence.order, place))
-    kept = [_at(candidates[order], place) for order, place in best.items()]
+        for rank, sequence in enumerate(ranked(candidates.values(), ranking)):
+            best[sequence.order] = min(rank, best.get(sequence.order, rank))
+    kept = [_at(candidates[order], rank) for order, rank in best.items()]
     return tuple(sorted(kept, key=attrgetter("order")))
 
 
@@ -152,7 +152,7 @@ def abs_log_ratio_max(positions: Iterable[Position], gap: str) -> float:
     return float(np.float32(min(max(magnitudes, default=0.0), LARGEST)))
 
 
-def _at(sequence: WorstSequence, place: int) -> WorstSequence:
-    """The sequence at its best place, from 0: places are only lost by merging, and with them raw tokens."""
+def _at(sequence: WorstSequence, rank: int) -> WorstSequence:
+    """The sequence at its best rank, from 0: ranks are only lost by merging, and with them raw tokens."""
     columns = sequence.columns
-    return sequence if columns is None or place < columns.places else replace(sequence, columns=None)
+    return sequence if columns is None or rank < columns.ranks else replace(sequence, columns=None)

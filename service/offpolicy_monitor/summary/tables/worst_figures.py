@@ -1,4 +1,4 @@
-"""What is answered of Worst: an object a sequence, with its figures by gap, its places in rankings, its worst tokens.
+"""What is answered of Worst: an object per sequence, with its figures by gap, its ranks, its worst tokens.
 
 Shares of total k3 are made here, against the sums of the step that the sequences are of. Knows no request.
 """
@@ -30,16 +30,16 @@ BY: Final = tuple(NAMES[by] for by in RANKED_BY)
 
 
 def worst_figures(summary: StepSummary, gap: str | None, by: str | None, limit: int) -> list[dict[str, Any]]:
-    """The worst `limit` sequences, JSON-ready, by their best place in the rankings of a gap, of a figure, or of all.
+    """The worst `limit` sequences, JSON-ready, by their best rank in the rankings of a gap, of a figure, or of all.
 
-    Those of equal places stand in the order of GAPS and BY.
+    Those of equal ranks stand in the order of GAPS and BY.
     """
     wanted = [r for r in RANKINGS if gap in (None, r[0]) and by in (None, NAMES[r[1]])]
     rankings = {ranking: ranked(summary.worst.sequences, ranking) for ranking in wanted}
     best: dict[object, tuple[int, int, WorstSequence]] = {}
     for number, sequences in enumerate(rankings.values()):
-        for place, sequence in enumerate(sequences):
-            entry = (place, number, sequence)
+        for index, sequence in enumerate(sequences):
+            entry = (index, number, sequence)
             best[sequence.order] = min(entry, best.get(sequence.order, entry), key=lambda found: found[:2])
     ordered = sorted(best.values(), key=lambda found: found[:2])[:limit]
     totals = {name: found.sums.get("k3", 0.0) for name, found in summary.gaps.items()}
@@ -51,14 +51,14 @@ def _sequence(
     sequence: WorstSequence, totals: Mapping[str, float], rankings: Mapping[Ranking, Sequence[WorstSequence]]
 ) -> dict[str, Any]:
     """One sequence; `id` is None and `columns` is left out where there are none."""
-    places = [(found.index(sequence) + 1, ranking) for ranking, found in rankings.items() if sequence in found]
-    places.sort(key=lambda place: place[0])
+    ranks = [(found.index(sequence) + 1, ranking) for ranking, found in rankings.items() if sequence in found]
+    ranks.sort(key=lambda found: found[0])
     return {
         "shard": sequence.shard,
         "index": sequence.index,
         "id": sequence.id,
         "tokens": sequence.tokens,
-        "by": [{"gap": gap, "by": NAMES[by], "rank": rank} for rank, (gap, by) in places],
+        "by": [{"gap": gap, "by": NAMES[by], "rank": rank} for rank, (gap, by) in ranks],
         "gaps": {gap: _gap(sequence.gaps[gap], totals.get(gap, 0.0)) for gap in GAPS if gap in sequence.gaps},
         "positions": sorted(map(_position, sequence.positions), key=_largest, reverse=True),
         **({} if sequence.columns is None else {"columns": _columns(sequence.columns.tokens)}),
@@ -92,6 +92,6 @@ def _largest(position: Mapping[str, Any]) -> float:
 
 def _columns(tokens: Sequence[Position]) -> dict[str, list[Any]]:
     """One list a log-prob, None where it was not finite, and the tokens' positions; without what was not sent."""
-    columns = {name: [token.logprobs[place] for token in tokens] for place, name in enumerate(LOGPROBS)}
+    columns = {name: [token.logprobs[index] for token in tokens] for index, name in enumerate(LOGPROBS)}
     sent = {name: column for name, column in columns.items() if any(value is not None for value in column)}
     return {"position": [token.position for token in tokens], **sent}
