@@ -17,7 +17,7 @@ import numpy as np
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS
 from offpolicy_monitor.vocabulary import LOGPROBS as LOGPROBS
 
-#: How many sequences a ranking has. More are of less use than the bytes they take: nine rankings of five are some thirty sequences.
+#: Sequences of a ranking. More are of less use than the bytes they take: nine rankings of five are some thirty.
 MOST: Final = 5
 
 #: What sequences are ranked by, the largest magnitude first; each is a field of GapFigures.
