@@ -10,8 +10,8 @@ import pytest
 from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.store import Receipt, Store
 from offpolicy_monitor.store.rows.held import HeldRun
+from offpolicy_monitor.store.rows.histories import RunHistory
 from offpolicy_monitor.store.session import Database, parse_url
-from offpolicy_monitor.store.write.histories import RunHistory
 from sqlalchemy import text
 
 from tests.fixtures import shards

@@ -11,9 +11,9 @@ from offpolicy_monitor.store import Receipt, Store, migrate
 from offpolicy_monitor.store.lock import WriterLock
 from offpolicy_monitor.store.rows.alerts import Episode
 from offpolicy_monitor.store.rows.held import HeldRun
+from offpolicy_monitor.store.rows.histories import RunHistory
 from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.store.write import settle
-from offpolicy_monitor.store.write.histories import RunHistory
 from offpolicy_monitor.store.write.judge import NoRules
 from sqlalchemy import text
 

@@ -12,7 +12,7 @@ from offpolicy_monitor.alerts import RULES, Episode, History, Rule, Terms, Timin
 from offpolicy_monitor.alerts.judge import judge_steps, judge_timing, shown
 from offpolicy_monitor.methods import PRESETS, MethodRow, restored
 from offpolicy_monitor.store.rows.held import HeldRun
-from offpolicy_monitor.store.write.histories import RunHistory
+from offpolicy_monitor.store.rows.histories import RunHistory
 
 FIELDS: Final = tuple(Episode.__dataclass_fields__)
 

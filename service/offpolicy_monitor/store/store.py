@@ -23,6 +23,7 @@ from offpolicy_monitor.store.rows.cursors import Page
 from offpolicy_monitor.store.rows.exported import ExportedRun
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.held import hold_run
+from offpolicy_monitor.store.rows.memory import Memories
 from offpolicy_monitor.store.rows.merged_steps import Failed
 from offpolicy_monitor.store.rows.recent import Recent
 from offpolicy_monitor.store.rows.records import Receipt, ShardRecord
@@ -70,7 +71,7 @@ class Store:
         self._failed = failed
         self._turn = threading.Lock()
         self._outcomes = trial.Outcomes()
-        self._recent = Recent()
+        self._recent, self._memories = Recent(), Memories()
         self.upkeep = Upkeep(database.reading, self._writing, self._judging, self._recent, clock, failed)
 
     @classmethod
@@ -102,7 +103,7 @@ class Store:
         prepared = [record.blob or prepare(record) for record in records]
         with self._writing() as connection:
             answers = ingest.ingest(
-                connection, records, prepared, self._judging, self._recent, self._clock(), self._failed
+                connection, records, prepared, self._judging, self._recent, self._memories, self._clock(), self._failed
             )
         if any(isinstance(answer, Receipt) and not answer.duplicate for answer in answers):
             self._outcomes.succeeded()
@@ -287,8 +288,10 @@ class Store:
         try:
             with self._database.writing() as connection:
                 yield connection
+            self._memories.end(committed=True)
         except Unavailable as error:
             self._outcomes.failed(error)
             raise
         finally:
+            self._memories.end(committed=False)
             self._turn.release()

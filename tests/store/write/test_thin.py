@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 import pytest
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store import Receipt, ShardRecord, Store
+from offpolicy_monitor.store.rows import histories
 from offpolicy_monitor.store.rows.alerts import Episode
 from offpolicy_monitor.store.rows.held import HeldRun
+from offpolicy_monitor.store.rows.histories import RunHistory
 from offpolicy_monitor.store.rows.tables import blocks, judged_steps, shards, steps
 from offpolicy_monitor.store.session import Database, parse_url
-from offpolicy_monitor.store.write import histories, settle, thin
-from offpolicy_monitor.store.write.histories import RunHistory
+from offpolicy_monitor.store.write import settle, thin
 from offpolicy_monitor.store.write.judge import NoRules
 from offpolicy_monitor.summary.step import merge_all
 from sqlalchemy import func, select

@@ -11,6 +11,7 @@ LEDGER_COLUMNS: Final = (
     *(steps.c.merged, steps.c.state, steps.c.minibatches, steps.c.policy_version, steps.c.superseded, steps.c.block),
     *(steps.c.first_received_at, steps.c.last_received_at),
 )
+_NAMES: Final = tuple(column.name for column in LEDGER_COLUMNS)
 
 
 @dataclass
@@ -66,8 +67,9 @@ class GradientStep:
 
 
 def gradient_step(run: str, row: Any) -> GradientStep:
-    """A row of LEDGER_COLUMNS as a value."""
-    values = {column.name: row._mapping[column] for column in LEDGER_COLUMNS if column is not steps.c.run_id}
+    """A row that begins with LEDGER_COLUMNS as a value."""
+    values = dict(zip(_NAMES, row, strict=False))
+    del values["run_id"]
     return GradientStep(run=run, **values)
 
 

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy import Connection, bindparam, select
 
-from offpolicy_monitor.store.rows.held import INSERT
+from offpolicy_monitor.store.rows.statement import INSERT, Statement, putting
 from offpolicy_monitor.store.rows.tables import metric_names, metrics
 
 #: Ids in one statement.
@@ -25,14 +25,13 @@ def write(connection: Connection, figures: Mapping[int, Mapping[str, float]]) ->
     """Keep the figures of steps, by the ids of their rows, in place of those that they had."""
     if not figures:
         return
-    connection.execute(_DELETE, {"ids": list(figures)})
     texts = {step: _text(tuple(of_step)) for step, of_step in figures.items()}
-    ids = _ids(connection, set(texts.values()))
+    ids = {text: _id(connection, text) for text in set(texts.values())}
     rows = [
         {"step_id": step, "names_id": ids[texts[step]], "figures": _packed(of_step.values())}
         for step, of_step in figures.items()
     ]
-    connection.execute(insert(metrics), rows)
+    _PUT.run(connection, *rows)
 
 
 def read(connection: Connection, steps: Sequence[int]) -> dict[int, dict[str, float]]:
@@ -64,16 +63,16 @@ def value_at(figures: bytes, place: int) -> float:
     return value
 
 
-def _ids(connection: Connection, texts: Iterable[str]) -> dict[str, int]:
-    """The ids of sets of names, which are entered where they are new."""
-    digests = {_digest(text): text for text in texts}
-    asked = {"digests": list(digests)}
-    known = {digest: found for digest, found in connection.execute(_IDS, asked)}
-    new = [{"digest": digest, "names": text} for digest, text in digests.items() if digest not in known]
-    if new:
-        connection.execute(INSERT[connection.dialect.name](metric_names).on_conflict_do_nothing(), new)
-        known = {digest: found for digest, found in connection.execute(_IDS, asked)}
-    return {digests[digest]: found for digest, found in known.items()}
+def _id(connection: Connection, text: str) -> int:
+    """The id of a set of names, which is entered where it is new."""
+    digest = _digest(text)
+    found = _ID.rows(connection, digest=digest)
+    if not found:
+        entering = INSERT[connection.dialect.name](metric_names).on_conflict_do_nothing()
+        connection.execute(entering, {"digest": digest, "names": text})
+        found = _ID.rows(connection, digest=digest)
+    [(known,)] = found
+    return int(known)
 
 
 def _packed(values: Collection[float]) -> bytes:
@@ -95,8 +94,5 @@ def _digest(text: str) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
-# Made once: putting a statement together takes as long as running it.
-_DELETE: Final = delete(metrics).where(metrics.c.step_id.in_(bindparam("ids", expanding=True)))
-_IDS: Final = select(metric_names.c.digest, metric_names.c.id).where(
-    metric_names.c.digest.in_(bindparam("digests", expanding=True))
-)
+_PUT: Final = putting(metrics)
+_ID: Final = Statement(select(metric_names.c.id).where(metric_names.c.digest == bindparam("digest", required=True)))

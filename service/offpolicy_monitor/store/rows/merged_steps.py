@@ -17,8 +17,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from offpolicy_monitor.figures import HEADLINE
 from offpolicy_monitor.store.rows.derived import OF_HEADLINE, details_of, figures_for
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
-from offpolicy_monitor.store.rows.recent import Recent
+from offpolicy_monitor.store.rows.recent import Identity, Recent
 from offpolicy_monitor.store.rows.records import Place, ShardRecord
+from offpolicy_monitor.store.rows.statement import Statement
 from offpolicy_monitor.store.rows.tables import shards, steps
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary, merge_all
@@ -27,10 +28,11 @@ from offpolicy_monitor.summary.step import StepSummary, merge_all
 MOST_AT_ONCE: Final = 48
 READ_BACK: Final = 4
 
-_SHARDS_OF: Final = (
+_SHARDS_OF: Final = Statement(
     select(shards.c.shard, shards.c.digest, shards.c.received_at)
-    .where(shards.c.run_id == bindparam("run"), shards.c.step == bindparam("at"))
-    .where(shards.c.minibatch == bindparam("minibatch"), shards.c.attempt == bindparam("attempt"))
+    .where(shards.c.run_id == bindparam("run", required=True), shards.c.step == bindparam("at", required=True))
+    .where(shards.c.minibatch == bindparam("minibatch", required=True))
+    .where(shards.c.attempt == bindparam("attempt", required=True))
     .order_by(shards.c.shard)
 )
 
@@ -66,6 +68,8 @@ class Merged:
         return self.figures if set(details_of(paths)) <= set(OF_HEADLINE) else figures_for(self.merge, paths)
 
 
+#: Shards of a gradient step by their numbers, in order.
+Shards = Sequence[tuple[int, Identity]]
 #: A shard: its summary, where it is at hand, or that in its stored form.
 Part = StepSummary | bytes
 
@@ -79,13 +83,18 @@ def merge_parts(parts: Sequence[Part]) -> Merged:
 
 def read_parts(connection: Connection, place: Place, recent: Recent) -> Sequence[Part]:
     """Every shard stored of one gradient step, in shard order; nothing where the step is gone."""
-    return at_hand(connection, place, recent) or read_blobs(connection, place)
+    return at_hand(shards_of(connection, place), place, recent) or read_blobs(connection, place)
 
 
-def at_hand(connection: Connection, place: Place, recent: Recent) -> list[StepSummary]:
-    """The summaries of every shard stored of one gradient step, in shard order; none where one is not at hand."""
-    rows = connection.execute(_SHARDS_OF, dict(zip(("run", "at", "minibatch", "attempt"), place, strict=True)))
-    found = [recent.get(place, shard, (digest, received_at)) for shard, digest, received_at in rows]
+def shards_of(connection: Connection, place: Place) -> Shards:
+    """Every shard stored of one gradient step."""
+    rows = _SHARDS_OF.rows(connection, **dict(zip(("run", "at", "minibatch", "attempt"), place, strict=True)))
+    return [(shard, (digest, received_at)) for shard, digest, received_at in rows]
+
+
+def at_hand(stored: Shards, place: Place, recent: Recent) -> list[StepSummary]:
+    """The summaries of these shards of a gradient step; none where one is not at hand."""
+    found = [recent.get(place, shard, identity) for shard, identity in stored]
     here = [summary for summary in found if summary is not None]
     return here if len(here) == len(found) else []
 
@@ -118,11 +127,13 @@ def merge_at_once(
     steps: Iterable[GradientStep],
     arrived: Sequence[tuple[ShardRecord, bytes]],
     recent: Recent,
+    stored_of: Callable[[GradientStep], Shards],
     failed: Failed,
 ) -> dict[int, Merged]:
     """The merges of steps, by their identity: of as many as this transaction has time for.
 
-    `arrived` are the shards of this group with their stored forms; what came before is read back unless it is recent.
+    `arrived` are the shards of this group with their stored forms; what came before, of which `stored_of` tells, is
+    read back unless it is recent.
     One that cannot be merged is told to `failed` and left out.
     """
     here: dict[tuple[str, int, int, int], list[tuple[ShardRecord, bytes]]] = defaultdict(list)
@@ -134,7 +145,7 @@ def merge_at_once(
         place = (run_ids[step.run], step.step, step.minibatch, step.attempt)
         ready = [record.summary for record, _ in of_step]
         if len(ready) < step.received:
-            ready = at_hand(connection, place, recent)
+            ready = at_hand(stored_of(step), place, recent)
         cost = step.received - 1 if ready else READ_BACK * step.received
         if cost > left:
             continue

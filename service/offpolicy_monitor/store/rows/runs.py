@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Select, select, update
 
 from offpolicy_monitor.store.rows.cursors import Page, cut, decode_cursor, encode_cursor
 from offpolicy_monitor.store.rows.held import hold_run, unknown_run
-from offpolicy_monitor.store.rows.step_times import median_step_seconds
+from offpolicy_monitor.store.rows.step_times import beginnings, median_step_seconds
 from offpolicy_monitor.store.rows.tables import runs, steps
 from offpolicy_monitor.store.rows.verdicts import verdicts_of
 from offpolicy_monitor.timestamps import timestamp
@@ -99,4 +99,5 @@ def _state(connection: Connection, row: Any, now: float) -> str:
     silence = now - (row.last_batch_at or row.created_at)
     if silence <= LEAST_SILENCE:
         return "live"
-    return "live" if silence <= SILENT_STEPS * (median_step_seconds(connection, row.id, now) or 0.0) else "silent"
+    usual = median_step_seconds(beginnings(connection, row.id), now) or 0.0
+    return "live" if silence <= SILENT_STEPS * usual else "silent"

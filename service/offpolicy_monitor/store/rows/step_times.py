@@ -3,12 +3,14 @@
 Every function takes the caller's connection. Times are unix seconds.
 """
 
+from collections.abc import Mapping
 from itertools import pairwise
 from statistics import median
 from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, select, true
 
+from offpolicy_monitor.store.rows.statement import Statement
 from offpolicy_monitor.store.rows.tables import judgements, runs, steps
 
 #: Steps over which the usual step time is taken.
@@ -17,21 +19,30 @@ RECENT_STEPS = 32
 AWAITED_STEPS = 8
 
 
-_BEGINNINGS: Final = (
-    select(func.min(steps.c.first_received_at))
-    .where(steps.c.run_id == bindparam("run"), ~steps.c.superseded)
+#: Steps whose beginnings tell it.
+LOOKED_BACK_ON: Final = RECENT_STEPS + 1
+
+_BEGINNINGS: Final = Statement(
+    select(steps.c.step, func.min(steps.c.first_received_at))
+    .where(steps.c.run_id == bindparam("run", required=True), ~steps.c.superseded)
     .group_by(steps.c.step)
     .order_by(steps.c.step.desc())
-    .limit(RECENT_STEPS + 1)
+    .limit(LOOKED_BACK_ON)
 )
 
 
-def median_step_seconds(connection: Connection, run: int, now: float) -> float | None:
+def beginnings(connection: Connection, run: int) -> dict[int, float]:
+    """When the first shard of each of the newest training steps of a run came, unix seconds."""
+    return {step: began for step, began in _BEGINNINGS.rows(connection, run=run)}
+
+
+def median_step_seconds(begun: Mapping[int, float], now: float) -> float | None:
     """Seconds from one step's first shard to the next one's, over the most recent steps; None with fewer than two.
 
     Steps that began after `now`, while the clock was ahead, tell nothing.
     """
-    times = sorted(time for time in connection.execute(_BEGINNINGS, {"run": run}).scalars() if time <= now)
+    newest = sorted(begun)[-LOOKED_BACK_ON:]
+    times = sorted(began for step in newest if (began := begun[step]) <= now)
     return median([later - earlier for earlier, later in pairwise(times)]) if len(times) > 1 else None
 
 

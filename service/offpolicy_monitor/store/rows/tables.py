@@ -14,6 +14,7 @@ else the block that has its summary, which is then NULL. A shard that is its who
 `blocks.last_received_at` is when the newest shard of its steps came; NULL once these are thin: their `figures` are NULL
 too then, those in `metrics` remain, and their rows in `shards` and most in `judged_steps` are gone.
 `metrics.figures` are float64 in the order of the names that `names_id` names.
+`runs.revision` is another number after each transaction that changed the run's steps, alerts or settings (rows.held).
 `runs.deleted` marks a run that is gone for every reader; its rows go in portions, and its name is free at once.
 `runs.methods` are the method rows chosen for the run, NULL for the default ones; `correction` names the one that the
 trainer really uses, `overrides` are the run's own thresholds by rule. `waiting_steps.since` is when the newest
@@ -89,6 +90,7 @@ runs = Table(
     Column("created_at", Double, nullable=False),
     Column("last_batch_at", Double),
     Column("finished_at", Double),
+    Column("revision", BigInteger),
     UniqueConstraint("name"),
     Index(None, "last_batch_at"),
 )

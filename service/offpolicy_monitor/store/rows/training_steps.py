@@ -4,14 +4,14 @@ Every function takes the caller's connection; the caller holds the runs. What th
 """
 
 import zlib
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Mapping
+from typing import Final
 
-from sqlalchemy import Connection, Delete, Insert, Table, bindparam, delete, select, tuple_
+from sqlalchemy import Connection, Table, bindparam, delete, select, tuple_
 
 from offpolicy_monitor.store.rows.codec import pack
 from offpolicy_monitor.store.rows.gradient_steps import LEDGER_COLUMNS, GradientStep, gradient_step
-from offpolicy_monitor.store.rows.held import INSERT
+from offpolicy_monitor.store.rows.statement import Statement, putting
 from offpolicy_monitor.store.rows.tables import judged_steps, runs, steps, waiting_steps
 from offpolicy_monitor.store.rows.training import LATER_STEPS, TrainingStep
 
@@ -20,20 +20,24 @@ LEARNED_FROM: Final = 3
 #: (run id, step)
 Place = tuple[int, int]
 
-# Made once: putting a statement together takes as long as running it.
-_LEARNED: Final = (
+#: Of a step that is waited for: how many gradient steps it has, if it says so, and when the newest of them began.
+Waiting = tuple[int | None, float]
+
+_LEARNED: Final = Statement(
     select(judged_steps.c.minibatches)
-    .where(judged_steps.c.run_id == bindparam("run"))
+    .where(judged_steps.c.run_id == bindparam("run", required=True))
     .order_by(judged_steps.c.attempt.desc(), judged_steps.c.step.desc())
     .limit(LEARNED_FROM)
 )
-_UNDECLARED: Final = select(waiting_steps.c.run_id, waiting_steps.c.step).where(
-    waiting_steps.c.run_id.in_(bindparam("runs", expanding=True)), waiting_steps.c.minibatches.is_(None)
+_WAITING: Final = Statement(
+    select(waiting_steps.c.step, waiting_steps.c.minibatches, waiting_steps.c.since).where(
+        waiting_steps.c.run_id == bindparam("run", required=True)
+    )
 )
-_LATER: Final = (
+_LATER: Final = Statement(
     select(steps.c.step)
-    .where(steps.c.run_id == bindparam("run"), steps.c.step > bindparam("after"))
-    .where(steps.c.attempt >= bindparam("since"), ~steps.c.superseded)
+    .where(steps.c.run_id == bindparam("run", required=True), steps.c.step > bindparam("after", required=True))
+    .where(steps.c.attempt >= bindparam("since", required=True), ~steps.c.superseded)
     .distinct()
     .limit(LATER_STEPS)
 )
@@ -52,18 +56,17 @@ def load(connection: Connection, names: Mapping[int, str], places: Collection[Pl
 
 def learned(connection: Connection, run: int) -> int | None:
     """How many gradient steps the run's training steps had lately; None before the first was judged."""
-    return max(connection.execute(_LEARNED, {"run": run}).scalars(), default=None)
+    return max((minibatches for (minibatches,) in _LEARNED.rows(connection, run=run)), default=None)
 
 
 def later(connection: Connection, run: int, step: TrainingStep) -> int:
     """How many later training steps have begun, at most LATER_STEPS; none of an attempt that was given up."""
-    asked = {"run": run, "after": step.step, "since": step.attempt}
-    return len(connection.execute(_LATER, asked).all())
+    return len(_LATER.rows(connection, run=run, after=step.step, since=step.attempt))
 
 
-def undeclared(connection: Connection, run_ids: Iterable[int]) -> list[Place]:
-    """Steps of these runs that are waited for and do not say how many gradient steps they have."""
-    return [(row.run_id, row.step) for row in connection.execute(_UNDECLARED, {"runs": list(run_ids)})]
+def waiting(connection: Connection, run: int) -> dict[int, Waiting]:
+    """The steps of a run that are waited for."""
+    return {step: (minibatches, since) for step, minibatches, since in _WAITING.rows(connection, run=run)}
 
 
 def overdue(connection: Connection, deadline: float, limit: int) -> list[Place]:
@@ -73,15 +76,15 @@ def overdue(connection: Connection, deadline: float, limit: int) -> list[Place]:
     return [(row.run_id, row.step) for row in connection.execute(query.order_by(waiting_steps.c.since).limit(limit))]
 
 
-def wait(connection: Connection, place: Place, step: TrainingStep) -> None:
+def wait(connection: Connection, place: Place, waiting: Waiting) -> None:
     """Wait for what a step lacks."""
-    run, at = place
-    _put(connection, waiting_steps, {"run_id": run, "step": at, "minibatches": step.declared, "since": step.since})
+    run, step = place
+    _WAIT.run(connection, {"run_id": run, "step": step, "minibatches": waiting[0], "since": waiting[1]})
 
 
 def drop_waiting(connection: Connection, place: Place) -> None:
     """Wait for this step no longer."""
-    connection.execute(_DROP_WAITING, {"run": place[0], "at": place[1]})
+    _DROP_WAITING.run(connection, {"run": place[0], "at": place[1]})
 
 
 def keep(connection: Connection, place: Place, step: TrainingStep, figures: Mapping[str, float]) -> int:
@@ -89,36 +92,22 @@ def keep(connection: Connection, place: Place, step: TrainingStep, figures: Mapp
     packed = pack(dict(figures))
     checksum = zlib.crc32(packed)
     of_step = {"run_id": place[0], "step": place[1], "attempt": step.attempt, "minibatches": step.known}
-    _put(connection, judged_steps, {**of_step, "checksum": checksum, "figures": packed})
+    _KEEP.run(connection, {**of_step, "checksum": checksum, "figures": packed})
     return checksum
 
 
 def forget(connection: Connection, places: Collection[Place]) -> None:
     """Another attempt has begun these steps again: what they were judged by counts no longer."""
     rows = [{"run": run, "at": step} for run, step in places]
-    if rows:
-        connection.execute(_DROP_WAITING, rows)
-        connection.execute(_DROP_JUDGED, rows)
+    _DROP_WAITING.run(connection, *rows)
+    _DROP_JUDGED.run(connection, *rows)
 
 
-def _dropping(table: Table) -> Delete:
+def _dropping(table: Table) -> Statement:
     """One row: a list of places in one statement would have a bound, and takes longer to put together."""
-    return delete(table).where(table.c.run_id == bindparam("run"), table.c.step == bindparam("at"))
-
-
-def _put(connection: Connection, table: Table, row: dict[str, Any]) -> None:
-    """Insert a row, in place of one that has the same key."""
-    connection.execute(_PUT[connection.dialect.name, table.name], row)
-
-
-def _putting(dialect: str, table: Table) -> Insert:
-    statement = INSERT[dialect](table)
-    changed = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
-    put: Insert = statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed)
-    return put
+    of_run = table.c.run_id == bindparam("run", required=True)
+    return Statement(delete(table).where(of_run, table.c.step == bindparam("at", required=True)))
 
 
 _DROP_WAITING, _DROP_JUDGED = _dropping(waiting_steps), _dropping(judged_steps)
-_PUT: Final = {
-    (dialect, table.name): _putting(dialect, table) for dialect in INSERT for table in (waiting_steps, judged_steps)
-}
+_WAIT, _KEEP = putting(waiting_steps), putting(judged_steps)

@@ -6,18 +6,20 @@ cannot be stored comes back as its Refusal and leaves no trace; the others are n
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store.rows import training_steps as training_rows
-from offpolicy_monitor.store.rows.alerts import open_alerts
 from offpolicy_monitor.store.rows.gradient_steps import LEDGER_COLUMNS, GradientStep, gradient_step
-from offpolicy_monitor.store.rows.held import HeldRun, hold_runs
-from offpolicy_monitor.store.rows.merged_steps import Failed, Merged, merge_at_once
+from offpolicy_monitor.store.rows.held import HeldRun, hold_runs, new_revision
+from offpolicy_monitor.store.rows.memory import Memories, RunMemory, Standing
+from offpolicy_monitor.store.rows.merged_steps import Failed, Merged, Shards, merge_at_once, shards_of
 from offpolicy_monitor.store.rows.recent import Recent
 from offpolicy_monitor.store.rows.records import Outdated, Place, Receipt, ShardKey, ShardRecord
+from offpolicy_monitor.store.rows.statement import Statement
 from offpolicy_monitor.store.rows.tables import runs, shards, steps
 from offpolicy_monitor.store.rows.training import TrainingStep
 from offpolicy_monitor.store.rows.verdicts import verdict, worst_of_each_rule
@@ -34,6 +36,7 @@ def ingest(
     prepared: Sequence[bytes | Refusal],
     judging: Judging,
     recent: Recent,
+    memories: Memories,
     now: float,
     failed: Failed,
 ) -> list[Receipt | Refusal]:
@@ -46,7 +49,8 @@ def ingest(
     if not storable:
         return [blob for blob in prepared if isinstance(blob, Refusal)]
     held = hold_runs(connection, [record.key.run for record in storable], now)
-    ledger = load_ledger(connection, {name: run.id for name, run in held.items()}, storable)
+    known = {name: memories.take(run) for name, run in held.items()}
+    ledger = load_ledger(connection, {name: run.id for name, run in held.items()}, storable, known)
     answers: list[Receipt | Refusal] = []
     blobs: dict[ShardKey, bytes] = {}
     for record, blob in zip(records, prepared, strict=True):
@@ -60,23 +64,23 @@ def ingest(
         failures.add(id(step))
         failed(step, error)
 
-    merged = _write(connection, held, ledger, blobs, recent, put_aside, now)
-    alerts: dict[int, list[dict[str, Any]]] = {}
+    merged = _write(connection, held, ledger, blobs, recent, put_aside)
     if ledger.touched:
         of_rows = {ledger.touched[key].id: found for key, found in merged.items()}
-        alerts = judging.settle(connection, held, _to_settle(connection, held, ledger), of_rows, now)
+        to_settle = _to_settle(connection, held, ledger, known)
+        judging.settle(connection, held, to_settle, of_rows, now, {memory.run: memory for memory in known.values()})
     answers = [
         _as_it_stands(answer, record, held, ledger, failures) for record, answer in zip(records, answers, strict=True)
     ]
-    others = [run.id for run in held.values() if run.id not in alerts]
-    alerts |= open_alerts(connection, others) if others else {}
-    return _with_alerts({name: alerts[run.id] for name, run in held.items()}, records, answers)
+    told = _with_alerts({name: memory.alerts(connection) for name, memory in known.items()}, records, answers)
+    _keep_runs(connection, held, ledger, known, memories, now)
+    return told
 
 
 def _outdated(record: ShardRecord, held: Mapping[str, HeldRun], ledger: Ledger) -> Outdated | None:
     """Whether a shard that is new was measured by other rows than its run has now."""
     is_of = record.methods == "any" or record.methods == held[record.key.run].methods
-    return None if is_of or record.key in ledger.digests else Outdated()
+    return None if is_of or ledger.has(record.key) else Outdated()
 
 
 def _as_it_stands(
@@ -95,20 +99,24 @@ def _as_it_stands(
     return replace(answer, step_completed=False, unmerged=place if waits else None)
 
 
-def _to_settle(connection: Connection, held: Mapping[str, HeldRun], ledger: Ledger) -> list[TrainingStep]:
+def _to_settle(
+    connection: Connection, held: Mapping[str, HeldRun], ledger: Ledger, known: Mapping[str, RunMemory]
+) -> list[TrainingStep]:
     """The training steps that may be over now: those touched, and those that wait for a later one to begin."""
-    ids = {name: run.id for name, run in held.items()}
-    touched = {(ids[step.run], step.step) for step in ledger.touched.values()}
-    restarted = {(ids[step.run], step.step) for step in ledger.touched.values() if step.superseded}
-    training_rows.forget(connection, restarted)
-    newest: dict[int, int] = {}
-    for run, step in touched:
-        newest[run] = max(step, newest.get(run, step))
-    earlier = {place for place in training_rows.undeclared(connection, newest) if place[1] < newest[place[0]]}
-    names = {run.id: name for name, run in held.items()}
-    waited_for = training_rows.load(connection, names, earlier - touched)
-    standing = [TrainingStep.of(list(ledger.steps[names[run], step].values())) for run, step in touched]
-    return [*standing, *waited_for]
+    found = []
+    for name, run in held.items():
+        touched = {step.step for step in ledger.touched.values() if step.run == name}
+        restarted = {step.step for step in ledger.touched.values() if step.run == name and step.superseded}
+        memory = known[name]
+        memory.forget(connection, restarted)
+        standing = {step: TrainingStep.of([*ledger.steps[name, step].gradient_steps.values()]) for step in touched}
+        for step, training_step in standing.items():
+            memory.began(step, min(each.first_received_at for each in training_step.gradient_steps))
+        waiting = memory.waiting(connection).items() if touched else ()
+        earlier = {step for step, (declared, _) in waiting if declared is None and step < max(touched)} - touched
+        waited_for = training_rows.load(connection, {run.id: name}, {(run.id, step) for step in earlier})
+        found += [*standing.values(), *waited_for]
+    return found
 
 
 def _with_alerts(
@@ -124,31 +132,53 @@ def _with_alerts(
     ]
 
 
-def load_ledger(connection: Connection, ids: Mapping[str, int], records: Sequence[ShardRecord]) -> Ledger:
-    """What is stored of the steps and of the very shards that the records name; `ids` are those of their runs."""
-    names = {id: name for name, id in ids.items()}
-    places = {(ids[record.key.run], record.key.step) for record in records}
-    keys = {_row_key(ids, record.key): record.key for record in records}
+def load_ledger(
+    connection: Connection,
+    ids: Mapping[str, int],
+    records: Sequence[ShardRecord],
+    known: Mapping[str, RunMemory] = MappingProxyType({}),
+) -> Ledger:
+    """What is stored of the steps and of the very shards that the records name; `ids` are those of their runs.
+
+    What a run's memory in `known` has is taken from there, and kept right in it by what is entered.
+    """
     ledger = Ledger(stored_summary=lambda key: _stored_summary(connection, _row_key(ids, key)))
-    for row in connection.execute(_STEPS_AT, {"places": list(places)}):
-        name = names[row.run_id]
-        ledger.steps.setdefault((name, row.step), {})[row.minibatch] = gradient_step(name, row)
-    for *key, digest in connection.execute(_DIGESTS_OF, {"keys": list(keys)}):
-        ledger.digests[keys[tuple(key)]] = digest
+    asked = []
+    for record in records:
+        place = record.key.run, record.key.step
+        if place not in ledger.steps and record.key.run in known:
+            standing = known[record.key.run].standing(connection, record.key.step)
+            if standing is not None:
+                ledger.steps[place] = standing
+        if not ledger.steps.get(place, Standing()).whole:
+            asked.append(record.key)
+    for run, step in {(key.run, key.step) for key in asked}:
+        standing = ledger.steps.setdefault((run, step), Standing())
+        for row in _STEPS_AT.rows(connection, run=ids[run], at=step):
+            found = gradient_step(run, row)
+            standing.gradient_steps[found.minibatch] = found
+    for key in asked:
+        for digest, received_at in _SHARD_AT.rows(connection, **dict(zip(_KEY, _row_key(ids, key), strict=True))):
+            ledger.steps[key.run, key.step].shards[key] = digest, received_at
     return ledger
 
 
-# Made once: putting a statement together takes as long as running it.
-_STEPS_AT: Final = select(*LEDGER_COLUMNS).where(
-    tuple_(steps.c.run_id, steps.c.step).in_(bindparam("places", expanding=True)), ~steps.c.superseded
+_KEY: Final = tuple(column.name for column in shards.primary_key)
+_STEPS_AT: Final = Statement(
+    select(*LEDGER_COLUMNS)
+    .where(steps.c.run_id == bindparam("run", required=True), steps.c.step == bindparam("at", required=True))
+    .where(~steps.c.superseded)
 )
-_DIGESTS_OF: Final = select(*shards.primary_key, shards.c.digest).where(
-    tuple_(*shards.primary_key).in_(bindparam("keys", expanding=True))
+_SHARD_AT: Final = Statement(
+    select(shards.c.digest, shards.c.received_at).where(
+        *(column == bindparam(column.name, required=True) for column in shards.primary_key)
+    )
 )
-_RUNS_SEEN: Final = (
+_ENTER: Final = Statement(insert(shards).values({column.name: bindparam(column.name) for column in shards.c}))
+_RUN_SEEN: Final = Statement(
     update(runs)
-    .where(runs.c.id == bindparam("key"))
-    .values(last_batch_at=bindparam("last_batch_at"), finished_at=bindparam("finished_at"))
+    .where(runs.c.id == bindparam("key", required=True))
+    .values({name: bindparam(name, required=True) for name in ("last_batch_at", "finished_at", "revision")})
 )
 
 
@@ -159,7 +189,6 @@ def _write(
     blobs: Mapping[ShardKey, bytes],
     recent: Recent,
     failed: Failed,
-    now: float,
 ) -> Mapping[int, Merged]:
     if not ledger.accepted:
         return {}
@@ -167,29 +196,54 @@ def _write(
     records = ledger.accepted.values()
     touched = list(ledger.touched.values())
     arrived = [(record, blobs[record.key]) for record in records]
+
+    def stored_of(step: GradientStep) -> Shards:
+        standing = ledger.steps[step.run, step.step]
+        if not standing.whole:
+            return shards_of(connection, (ids[step.run], step.step, step.minibatch, step.attempt))
+        wanted = (step.minibatch, step.attempt)
+        found = [(key.shard, of) for key, of in standing.shards.items() if (key.minibatch, key.attempt) == wanted]
+        return sorted(found)
+
     # First those that are one shard: where the step keeps its summary, the shard needs none of its own.
     whole = [step for step in touched if step.due and step.shards == 1]
-    merged = merge_at_once(connection, ids, whole, arrived, recent, failed)
+    merged = merge_at_once(connection, ids, whole, arrived, recent, stored_of, failed)
     alone = {record.key for record in records if id(ledger.step_of[record.key]) in merged}
     rows = [_shard_row(ids, record, b"" if record.key in alone else blobs[record.key]) for record in records]
-    connection.execute(insert(shards), rows)
+    _ENTER.run(connection, *rows)
     for record in records:
         if record.shards > 1:
             recent.put(_place(ids, record.key), record)
     others = [step for step in touched if step.due and step.shards > 1]
-    merged |= merge_at_once(connection, ids, others, arrived, recent, failed)
+    merged |= merge_at_once(connection, ids, others, arrived, recent, stored_of, failed)
     for step in others:
         if id(step) in merged and step.received == step.shards:
             recent.drop((ids[step.run], step.step, step.minibatch, step.attempt))
     save_steps(connection, held, touched, merged)
-    # The clock may have been set back since the batch before.
-    latest = {name: min(run.last_batch_at or 0.0, now) for name, run in held.items()}
-    for record in records:
-        latest[record.key.run] = max(latest[record.key.run], record.received_at)
-    named = sorted({record.key.run for record in records})
-    changes = [{"key": ids[name], "last_batch_at": latest[name], "finished_at": None} for name in named]
-    connection.execute(_RUNS_SEEN, changes)
     return merged
+
+
+def _keep_runs(
+    connection: Connection,
+    held: Mapping[str, HeldRun],
+    ledger: Ledger,
+    known: Mapping[str, RunMemory],
+    memories: Memories,
+    now: float,
+) -> None:
+    """The rows of the runs that have new shards, and what is known of all of them."""
+    # The clock may have been set back since the batch before.
+    latest: dict[str, float] = {}
+    for record in ledger.accepted.values():
+        before = latest.get(record.key.run, min(held[record.key.run].last_batch_at or 0.0, now))
+        latest[record.key.run] = max(before, record.received_at)
+    for name, memory in known.items():
+        revision = held[name].revision if name not in latest else new_revision()
+        if name in latest:
+            seen = {"last_batch_at": latest[name], "finished_at": None, "revision": revision}
+            _RUN_SEEN.run(connection, {"key": memory.run, **seen})
+        if revision is not None:
+            memories.put_back(memory, revision)
 
 
 def _place(ids: Mapping[str, int], key: ShardKey) -> Place:

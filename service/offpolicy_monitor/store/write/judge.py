@@ -7,19 +7,22 @@ the rows of the runs.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, select
 
 from offpolicy_monitor.store.rows import training_steps as training_rows
-from offpolicy_monitor.store.rows.alerts import Episode, end_all, open_alerts, save
+from offpolicy_monitor.store.rows.alerts import Episode, end_all, save
 from offpolicy_monitor.store.rows.codec import pack, unpack
 from offpolicy_monitor.store.rows.held import HeldRun
+from offpolicy_monitor.store.rows.histories import Histories, RunHistory
+from offpolicy_monitor.store.rows.memory import RunMemory
 from offpolicy_monitor.store.rows.runs import run_id
+from offpolicy_monitor.store.rows.statement import putting
 from offpolicy_monitor.store.rows.step_times import median_step_seconds
 from offpolicy_monitor.store.rows.tables import judgements
 from offpolicy_monitor.store.rows.training import TrainingStep
-from offpolicy_monitor.store.write.histories import Histories, RunHistory
 from offpolicy_monitor.store.write.judged_figures import Merges, judged_figures
 
 
@@ -93,48 +96,57 @@ class Judging:
         touched: Sequence[TrainingStep],
         merges: Merges,
         now: float,
+        known: Mapping[int, RunMemory] = MappingProxyType({}),
         time_is_up: bool = False,
-    ) -> dict[int, list[dict[str, Any]]]:
+    ) -> None:
         """Of training steps that may be over, judge those that are, and wait for what the others lack.
 
-        Where their time is up, nothing is waited for. Answers as `runs` does.
+        Where their time is up, nothing is waited for. `known` are memories of runs by id, which are kept right.
         """
         if not self.judge.paths:
-            return {}
+            return
+        memories = {run.id: known.get(run.id) or RunMemory(run.id) for run in held.values()}
         judged = set()
         # In their order: how many gradient steps one had tells how many to wait for in the next.
         for step in sorted(touched, key=lambda step: (step.run, step.step)):
             run = held[step.run]
-            place = run.id, step.step
+            memory = memories[run.id]
             if not (time_is_up or _is_over(connection, run.id, step)):
-                training_rows.wait(connection, place, step)
+                memory.wait(connection, step.step, (step.declared, step.since))
                 continue
-            training_rows.drop_waiting(connection, place)
+            memory.wait_no_longer(connection, step.step)
             if step.can_be_judged:
                 figures = self._figures(connection, run, step, merges)
-                checksum = training_rows.keep(connection, place, step, figures)
-                self.histories.add(run.id, (step.step, step.attempt, checksum), figures)
+                checksum = training_rows.keep(connection, (run.id, step.step), step, figures)
+                if not self.histories.add(run.id, (step.step, step.attempt, checksum), figures):
+                    memory.history = None
                 judged.add(step.run)
-        return self.runs(connection, [held[name] for name in sorted(judged)], now)
+        self.runs(connection, [held[name] for name in sorted(judged)], now, memories)
 
     def _figures(self, connection: Connection, run: HeldRun, step: TrainingStep, merges: Merges) -> dict[str, float]:
         return judged_figures(connection, run, step, merges, self.judge.paths, self.judge.of_all)
 
-    def runs(self, connection: Connection, held: Iterable[HeldRun], now: float) -> dict[int, list[dict[str, Any]]]:
-        """Judge runs by the training steps that are over; nothing is said of a run that has none.
-
-        Answers the open alerts of those runs whose alerts have not changed by it.
-        """
-        wanted = list(held) if self.judge.paths else []
-        known = open_alerts(connection, [run.id for run in wanted]) if wanted else {}
-        for run in wanted:
-            history = self.histories.read(connection, run.id)
+    def runs(
+        self,
+        connection: Connection,
+        held: Iterable[HeldRun],
+        now: float,
+        known: Mapping[int, RunMemory] = MappingProxyType({}),
+    ) -> None:
+        """Judge runs by the training steps that are over; nothing is said of a run that has none."""
+        for run in held if self.judge.paths else ():
+            memory = known.get(run.id) or RunMemory(run.id)
+            if memory.history is None:
+                memory.history = self.histories.read(connection, run.id)
+            history = memory.history
             if history.steps:
-                states, episodes = self.judge.steps(run, history, known[run.id])
-                if save(connection, run.id, known[run.id], episodes, now):
-                    del known[run.id]
-                _keep(connection, run.id, history.steps[-1], states, now)
-        return known
+                before = memory.alerts(connection)
+                states, episodes = self.judge.steps(run, history, before)
+                if save(connection, run.id, before, episodes, now):
+                    memory.alerts_changed()
+                seconds = median_step_seconds(memory.begun(connection), now)
+                kept = {"step": history.steps[-1], "step_seconds": seconds, "states": pack({"states": states})}
+                _KEEP.run(connection, {"run_id": run.id, **kept})
 
     def changed(self, connection: Connection, run: HeldRun, now: float) -> None:
         """Judge a run whose settings have changed, by what was judged before; of one that is finished, all is over."""
@@ -157,19 +169,4 @@ def _is_over(connection: Connection, run: int, step: TrainingStep) -> bool:
     )
 
 
-def _keep(connection: Connection, run: int, step: int, states: list[dict[str, Any]], now: float) -> None:
-    values = {
-        "step": step,
-        "step_seconds": median_step_seconds(connection, run, now),
-        "states": pack({"states": states}),
-    }
-    changed = connection.execute(_KEEP, {"run": run, **values})
-    if not changed.rowcount:
-        connection.execute(insert(judgements).values(run_id=run, **values))
-
-
-_KEEP: Final = (
-    update(judgements)
-    .where(judgements.c.run_id == bindparam("run"))
-    .values({name: bindparam(name) for name in ("step", "step_seconds", "states")})
-)
+_KEEP: Final = putting(judgements)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
+from offpolicy_monitor.store.rows.memory import Standing
 from offpolicy_monitor.store.rows.records import Receipt, ShardKey, ShardRecord
 from offpolicy_monitor.summary.step import StepSummary
 
@@ -17,17 +18,21 @@ from offpolicy_monitor.summary.step import StepSummary
 class Ledger:
     """What is stored of the steps that a group touches, brought up to date shard by shard by `enter`."""
 
-    steps: dict[tuple[str, int], dict[int, GradientStep]] = field(default_factory=dict)
-    digests: dict[ShardKey, bytes] = field(default_factory=dict)
+    steps: dict[tuple[str, int], Standing] = field(default_factory=dict)
     stored_summary: Callable[[ShardKey], StepSummary | None] | None = None
     accepted: dict[ShardKey, ShardRecord] = field(default_factory=dict)
     touched: dict[int, GradientStep] = field(default_factory=dict)
     step_of: dict[ShardKey, GradientStep] = field(default_factory=dict)
 
+    def has(self, key: ShardKey) -> bool:
+        """Whether this very shard is stored, or was entered."""
+        standing = self.steps.get((key.run, key.step))
+        return standing is not None and key in standing.shards
+
     def enter(self, record: ShardRecord) -> Receipt | Refusal:
         """Decide about one shard."""
-        place = (record.key.run, record.key.step)
-        minibatches = self.steps.setdefault(place, {})
+        standing = self.steps.setdefault((record.key.run, record.key.step), Standing())
+        minibatches = standing.gradient_steps
         known = next(iter(minibatches.values()), None)
         if known is not None and record.key.attempt < known.attempt:
             return _stale(record, known.attempt)
@@ -35,14 +40,14 @@ class Ledger:
             self._supersede(minibatches)
         elif known is not None and record.shards != known.shards:
             return _disagreeing(record, known.shards)
-        if record.key in self.digests:
-            return self._again(record, minibatches[record.key.minibatch])
+        if record.key in standing.shards:
+            return self._again(record, standing)
         if _is_settled(minibatches, record.key.minibatch):
             return _settled(record)
-        return self._accept(record, minibatches)
+        return self._accept(record, standing)
 
-    def _accept(self, record: ShardRecord, minibatches: dict[int, GradientStep]) -> Receipt:
-        key = record.key
+    def _accept(self, record: ShardRecord, standing: Standing) -> Receipt:
+        key, minibatches = record.key, standing.gradient_steps
         step = minibatches.get(key.minibatch)
         if step is None:
             step = GradientStep(
@@ -51,14 +56,15 @@ class Ledger:
             minibatches[key.minibatch] = step
         step.add(record)
         self.touched[id(step)] = step
-        self.digests[key] = record.digest
+        standing.shards[key] = record.digest, record.received_at
         self.accepted[key] = record
         self.step_of[key] = step
         return _receipt(step, record.summary, duplicate=False)
 
-    def _again(self, record: ShardRecord, step: GradientStep) -> Receipt | Refusal:
+    def _again(self, record: ShardRecord, standing: Standing) -> Receipt | Refusal:
         key = record.key
-        if self.digests[key] != record.digest:
+        step = standing.gradient_steps[key.minibatch]
+        if standing.shards[key][0] != record.digest:
             return Refusal.of_field(
                 409, "shard-conflict", "shard", f"shard {key.shard} of step {key.step} was stored with other content"
             )

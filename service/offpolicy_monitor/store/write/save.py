@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from sqlalchemy import Connection, Update, bindparam, delete, insert, update
+from sqlalchemy import Connection, bindparam, delete, insert, update
 
 from offpolicy_monitor.figures import headline
 from offpolicy_monitor.store.rows import headlines
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.rows.merged_steps import Merged
+from offpolicy_monitor.store.rows.statement import Statement
 from offpolicy_monitor.store.rows.tables import steps
 
 # What a step's arrival or deadline can change in its row; the rest is its identity.
@@ -23,6 +24,7 @@ CHANGING = (
     *("first_received_at", "last_received_at"),
 )
 MERGED = ("summary", "figures")
+IDENTITY = ("run_id", "step", "minibatch", "attempt", "shards")
 
 
 def save_steps(
@@ -66,24 +68,27 @@ def _insert(
         | {"shards": step.shards, **_changing(step), **merged.get(id(step), absent)}
         for step in new
     ]
-    ids = {tuple(row[1:]): row[0] for row in connection.execute(_INSERT, rows)}
-    for step in new:
-        step.id = ids[run_ids[step.run], step.step, step.minibatch, step.attempt]
+    for step, row in zip(new, rows, strict=True):
+        [(step.id,)] = _INSERT.rows(connection, **row)
 
 
 def _update(connection: Connection, stored_steps: Sequence[GradientStep], merged: Mapping[int, Any]) -> None:
     if stored_steps:
         rows = [{"key": step.id, **_changing(step), **merged.get(id(step), {})} for step in stored_steps]
-        connection.execute(_UPDATE_MERGED if merged else _UPDATE, rows)
+        (_UPDATE_MERGED if merged else _UPDATE).run(connection, *rows)
 
 
-def _updating(*names: str) -> Update:
-    return update(steps).where(steps.c.id == bindparam("key")).values({name: bindparam(name) for name in names})
+def _updating(*names: str) -> Statement:
+    changed = update(steps).where(steps.c.id == bindparam("key", required=True))
+    return Statement(changed.values({name: bindparam(name, required=True) for name in names}))
 
 
-# Made once: putting a statement together takes as long as running it.
 _UPDATE, _UPDATE_MERGED = _updating(*CHANGING), _updating(*CHANGING, *MERGED)
-_INSERT: Final = insert(steps).returning(steps.c.id, steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
+_INSERT: Final = Statement(
+    insert(steps)
+    .values({name: bindparam(name, required=True) for name in (*IDENTITY, *CHANGING, *MERGED)})
+    .returning(steps.c.id)
+)
 
 
 def _changing(step: GradientStep) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, tuple_, update
 
 from offpolicy_monitor.store.rows.held import hold_ids
+from offpolicy_monitor.store.rows.histories import looked_back_on
 from offpolicy_monitor.store.rows.records import Place
 from offpolicy_monitor.store.rows.tables import THICK, blocks, judged_steps, shards, steps
-from offpolicy_monitor.store.write.histories import looked_back_on
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import merge_all
 

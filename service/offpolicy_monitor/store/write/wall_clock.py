@@ -55,9 +55,10 @@ def end_expired(connection: Connection, moment: Moment) -> int:
     query = select(alerts.c.run_id).join(runs, runs.c.id == alerts.c.run_id).distinct().limit(MOST)
     silent = runs.c.last_batch_at < moment.now - moment.expiry
     found = connection.scalars(query.where(alerts.c.state.in_((PENDING, ACTIVE)), silent)).all()
-    for run in found:
-        end_all(connection, run, moment.now)
-    return len(found)
+    held = hold_ids(connection, found).values()
+    for run in held:
+        end_all(connection, run.id, moment.now)
+    return len(held)
 
 
 def _judged(

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from offpolicy_monitor.store import Store
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
+from offpolicy_monitor.store.rows.histories import FIRST, NEWEST, Histories, RunHistory
 from offpolicy_monitor.store.rows.training import TrainingStep
 from offpolicy_monitor.store.rows.training_steps import forget, keep
 from offpolicy_monitor.store.session import Database, parse_url
-from offpolicy_monitor.store.write.histories import FIRST, NEWEST, Histories, RunHistory
 from sqlalchemy import Connection
 
 from tests.fixtures.shards import make_record

@@ -94,11 +94,16 @@ class Histories:
         self._paths = paths
         self._kept: OrderedDict[int, RunHistory] = OrderedDict()
 
-    def add(self, run: int, version: Version, figures: Mapping[str, float]) -> None:
-        """A training step of a run is judged by these figures, in place of those that it may have had."""
-        kept = self._kept.get(run)
-        if kept is not None and not kept.put(version, figures):
-            del self._kept[run]
+    def add(self, run: int, version: Version, figures: Mapping[str, float]) -> bool:
+        """A training step of a run is judged by these figures, in place of those that it may have had.
+
+        False where the history of the run must be read again, or was not read yet.
+        """
+        kept = self._kept.pop(run, None)
+        if kept is None or not kept.put(version, figures):
+            return False
+        self._kept[run] = kept
+        return True
 
     def read(self, connection: Connection, run: int) -> RunHistory:
         """The first and the newest training steps that were judged, ascending."""

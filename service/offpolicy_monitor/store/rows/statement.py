@@ -1,0 +1,124 @@
+"""Statement: SQL that is put together once, and run by the driver itself.
+
+SQLAlchemy takes three times as long as the driver to run a short statement, and a shard is stored by ten. What it knows
+of the types of columns is asked once; failures are those that it would raise.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from sqlalchemy import Connection, Executable, Select, Table, bindparam
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.compiler import SQLCompiler
+
+Processor = Callable[[Any], Any]
+Row = tuple[Any, ...]
+INSERT: Final[Mapping[str, Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+class Statement:
+    """`made` is the statement, or what makes it for a dialect by its name; every bound parameter is named."""
+
+    def __init__(self, made: Executable | Callable[[str], Executable]) -> None:
+        self._made = made
+        self._of_dialect: dict[str, _Compiled] = {}
+
+    def rows(self, connection: Connection, **parameters: Any) -> list[Row]:
+        """The rows that it answers, as plain tuples."""
+        compiled = self._compiled(connection)
+        with _cursor(connection, compiled.text) as cursor:
+            cursor.execute(compiled.text, compiled.bound(parameters))
+            return compiled.read(cursor)
+
+    def run(self, connection: Connection, *of_rows: Mapping[str, Any]) -> None:
+        """Run it once for each of these parameters."""
+        compiled = self._compiled(connection)
+        with _cursor(connection, compiled.text) as cursor:
+            if len(of_rows) == 1:
+                cursor.execute(compiled.text, compiled.bound(of_rows[0]))
+            elif of_rows:
+                cursor.executemany(compiled.text, [compiled.bound(row) for row in of_rows])
+
+    def _compiled(self, connection: Connection) -> "_Compiled":
+        name = connection.dialect.name
+        if name not in self._of_dialect:
+            made = self._made(name) if callable(self._made) else self._made
+            self._of_dialect[name] = _Compiled(made, connection)
+        return self._of_dialect[name]
+
+
+def putting(table: Table) -> Statement:
+    """Inserts a row, in place of one that has the same key."""
+
+    def made(dialect: str) -> Executable:
+        statement = INSERT[dialect](table).values({column.name: bindparam(column.name) for column in table.c})
+        changed = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
+        put: Executable = statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed)
+        return put
+
+    return Statement(made)
+
+
+class _Compiled:
+    """The text of a statement for one dialect, how its parameters are bound and its rows are read."""
+
+    def __init__(self, statement: Executable, connection: Connection) -> None:
+        dialect, options = connection.dialect, {"render_postcompile": True}
+        compiled = statement.compile(dialect=dialect, compile_kwargs=options)  # type: ignore[attr-defined]
+        assert isinstance(compiled, SQLCompiler)
+        self.text: Final = compiled.string
+        self._positional = compiled.positional
+        self._given = {name: value for name, value in compiled.params.items() if not _is_asked(compiled, name)}
+        self._names = compiled.positiontup if compiled.positional and compiled.positiontup else list(compiled.params)
+        types = {name: compiled.binds[name].type for name in self._names if name in compiled.binds}
+        found = {name: kind.dialect_impl(dialect).bind_processor(dialect) for name, kind in types.items()}
+        self._binding: dict[str, Processor] = {name: each for name, each in found.items() if each is not None}
+        self._columns = [*statement.selected_columns] if isinstance(statement, Select) else []
+        self._dialect = dialect
+        self._reading: list[tuple[int, Processor]] | None = None
+
+    def bound(self, parameters: Mapping[str, Any]) -> Any:
+        """Parameters as the driver takes them; what is written in the statement itself counts where none is given."""
+        values = {name: parameters[name] if name in parameters else self._given[name] for name in self._names}
+        for name, process in self._binding.items():
+            values[name] = process(values[name])
+        return tuple(map(values.__getitem__, self._names)) if self._positional else values
+
+    def read(self, cursor: DBAPICursor) -> list[Row]:
+        """The rows that the driver has found, as SQLAlchemy would answer them."""
+        if self._reading is None:
+            codes = zip(self._columns, cursor.description, strict=False)
+            found = [
+                column.type.dialect_impl(self._dialect).result_processor(self._dialect, d[1]) for column, d in codes
+            ]
+            self._reading = [(place, process) for place, process in enumerate(found) if process is not None]
+        if not self._reading:
+            return list(cursor.fetchall())
+        rows = [list(row) for row in cursor.fetchall()]
+        for row in rows:
+            for place, process in self._reading:
+                row[place] = process(row[place])
+        return [tuple(row) for row in rows]
+
+
+def _is_asked(compiled: SQLCompiler, name: str) -> bool:
+    return name in compiled.binds and compiled.binds[name].required
+
+
+@contextmanager
+def _cursor(connection: Connection, text: str) -> Iterator[DBAPICursor]:
+    """A cursor of the driver, closed after use; its errors are translated as SQLAlchemy does."""
+    cursor = connection.connection.cursor()
+    try:
+        yield cursor
+    except connection.dialect.loaded_dbapi.Error as error:
+        driver = connection.dialect.loaded_dbapi.Error
+        gone = connection.dialect.is_disconnect(error, connection.connection, cursor)
+        if gone:
+            connection.invalidate(error)
+        raise DBAPIError.instance(text, None, error, driver, connection_invalidated=gone) from error
+    finally:
+        cursor.close()
