@@ -7,12 +7,13 @@ https://en.wikipedia.org/wiki/Simple_linear_regression
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-T = TypeVar("T", float, NDArray[np.float64])
+Floats = NDArray[np.float64]
+T = TypeVar("T", float, Floats)
 
 #: What a line is taken to leave at least, of sum (y - mean y)^2: less is rounding.
 LEAST_LEFT: Final = 1e-12
@@ -25,7 +26,7 @@ class Pairs(Generic[T]):
     Without spread in x (xx = 0) there is no line, and without yy no error and no correlation.
     """
 
-    count: float
+    count: T | float
     x: T
     y: T
     xx: T
@@ -64,7 +65,7 @@ def _root(value: T) -> T:
     return root
 
 
-def of_sums(count: float, x: float, y: float, xx: float, xy: float, yy: float = math.nan) -> Pairs[float]:
+def of_sums(count: T | float, x: T, y: T, xx: T, xy: T, yy: T | float = math.nan) -> Pairs[T]:
     """Pairs from the sums of x, y, x^2, x y and y^2 over them."""
     return Pairs(count, x / count, y / count, xx - x * x / count, xy - x * y / count, yy - y * y / count)
 
@@ -80,9 +81,16 @@ def of_points(points: Iterable[tuple[float, float, float]], yy: float = math.nan
     return Pairs(count, x, y, xx, xy, yy)
 
 
+def correlations(pairs: Pairs[Floats], least_xx: Floats | float = 0.0, least_yy: Floats | float = 0.0) -> Floats:
+    """Pearson's correlation of each, within -1 and 1; NaN where xx or yy is no more than its least, or rounding."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # One after the other: the product of two small spreads is no float64 number.
+        found = pairs.xy / np.sqrt(pairs.xx) / np.sqrt(pairs.yy)
+    varies = (pairs.xx > least_xx) & (pairs.yy > least_yy)
+    return np.where(varies, np.minimum(np.maximum(found, -1.0), 1.0), np.nan)
+
+
 def correlation(pairs: Pairs[float], least_xx: float = 0.0, least_yy: float = 0.0) -> float | None:
-    """Pearson's correlation, within -1 and 1; None where xx or yy is no more than its least, which is rounding."""
-    if not (pairs.xx > least_xx and pairs.yy > least_yy):
-        return None
-    # One after the other: the product of two small spreads is no float64 number.
-    return max(-1.0, min(1.0, pairs.xy / math.sqrt(pairs.xx) / math.sqrt(pairs.yy)))
+    """The same of one set of pairs, None for NaN."""
+    found = float(correlations(cast(Pairs[Floats], pairs), least_xx, least_yy))
+    return None if math.isnan(found) else found

@@ -19,9 +19,10 @@ from offpolicy_monitor.measure.summarise import Views, block_sums, summary_of
 from offpolicy_monitor.measure.tables import OF_DATA
 from offpolicy_monitor.measure.totals import Totals
 from offpolicy_monitor.methods import MethodRow
+from offpolicy_monitor.summary.answer import rows_told
 from offpolicy_monitor.summary.evaluation import Detail, Evaluation
-from offpolicy_monitor.summary.method import MethodSummary
-from offpolicy_monitor.summary.step import finite
+from offpolicy_monitor.summary.method import SUMS
+from offpolicy_monitor.summary.records import Records
 
 #: Tokens times rows that one slice decides at most (some 30 ms), unless one row has more.
 SLICE_TOKENS: Final = 1 << 20
@@ -79,9 +80,5 @@ class Rows:
         records: dict[int, Record] = {}
         for totals, structure in zip(self._totals if arrays else (), self._structures, strict=True):
             records |= row_records({**arrays, **totals.arrays()}, structure, self._rows, self._batch)
-        return [_figures(row, records.get(place, no_drops(row))) for place, row in enumerate(self._rows)]
-
-
-def _figures(row: MethodRow, record: Record) -> dict[str, Any]:
-    figures: dict[str, Any] = finite({"name": row.name, **(MethodSummary(row.spec, record).figures() or {})})
-    return figures
+        sums = [records.get(place, no_drops(row)) for place, row in enumerate(self._rows)]
+        return rows_told([row.definition for row in self._rows], Records.of(sums, SUMS))

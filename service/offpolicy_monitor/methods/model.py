@@ -150,7 +150,7 @@ class MethodRow:
     parameters: Mapping[str, Any]
     source: str = ""
 
-    @property
+    @cached_property
     def spec(self) -> dict[str, Any]:
         """What is shown with the figures: method, gap, level and the parameters that were set."""
         given = {name: value for name, value in self.parameters.items() if value is not None}

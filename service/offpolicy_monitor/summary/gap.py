@@ -1,23 +1,27 @@
-"""GapSummary: what one gap (mismatch, staleness or total) keeps of a batch, and the figures it answers.
+"""What a gap (mismatch, staleness or total) keeps of a batch, and the figures that gaps answer.
 
-Sums over tokens and over non-empty sequences, extremes, and histograms; each figure of the contract is a function of
-them. `d` is the per-token log-ratio of the gap, `a` and `b` the log-probs of its numerator and denominator policy,
-`D` and `L` the sum and the mean of d over a sequence. It knows neither torch nor HTTP.
+Sums over tokens and over non-empty sequences, extremes, and histograms; each figure of the contract is a formula over
+them, of all gaps at once (summary.records). `d` is the per-token log-ratio of the gap, `a` and `b` the log-probs of
+its numerator and denominator policy, `D` and `L` the sum and the mean of d over a sequence. It knows neither torch nor
+HTTP.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from typing import Final
 
-from offpolicy_monitor.pairs import correlation, of_sums
-from offpolicy_monitor.summary.histogram import BINS, Counts, Histogram
+import numpy as np
+
+from offpolicy_monitor.pairs import correlations, of_sums
+from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.histogram import BINS, Counts, Histogram, Histograms
+from offpolicy_monitor.summary.records import Figures, Floats, Records, means
 from offpolicy_monitor.summary.rows import Row, Table, count, magnitude, number
+from offpolicy_monitor.summary.scheme import REMEMBERED, Scheme
 from offpolicy_monitor.summary.sums import Sums
-from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, QUANTILES, TOKEN_SIGNS, UNKNOWN_SIGN
-
-if TYPE_CHECKING:
-    from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, TOKEN_SIGNS, UNKNOWN_SIGN
 
 ROUNDED: Final = 1e-14  # what part of a sum of squares its spread must be to be more than rounding
 NEAR_ONE: Final = 0.5  # a mean ratio above this is read from sums of x - 1
@@ -111,7 +115,7 @@ class GapSummary:
     histograms: Mapping[str, Counts]
 
     @classmethod
-    def of(cls, arrays: "Arrays", path: str) -> "GapSummary":
+    def of(cls, arrays: Arrays, path: str) -> "GapSummary":
         """The gap whose sums are at a path."""
         sums, of_gap = arrays.record(path), path.replace("gaps/", "histograms/")
         found = {quantity: arrays[f"{of_gap}/{quantity}"] for quantity in QUANTITIES if of_gap in arrays}
@@ -121,145 +125,142 @@ class GapSummary:
         """The histogram of `log_ratio`, `log_geometric_ratio` or `log_product_ratio` over all advantage signs."""
         return Histogram(self.histograms[quantity].sum(0)) if quantity in self.histograms else Histogram.empty()
 
-    def figures(self) -> dict[str, Any]:
-        """The fields of a gap as protocol.md names them; a figure without a denominator is None."""
-        sums = self.sums
-        if not sums.get("tokens"):
-            return {"tokens": 0, "sequences": 0, "clamped_tokens": 0, "sequence": {}}
-        return {
-            "tokens": int(sums["tokens"]),
-            "sequences": int(sums["sequences"]),
-            **_token_means(sums),
-            **_token_spread(sums),
-            **_probability_figures(sums),
-            "quantiles": self._quantiles("log_ratio", sums["log_ratio_min"], sums["log_ratio_max"]),
-            "sequence": {
-                **_sequence_figures(sums),
-                "quantiles": self._quantiles(
-                    "log_geometric_ratio", sums["log_geometric_min"], sums["log_geometric_max"]
-                ),
-            },
-        }
 
-    def _quantiles(self, quantity: str, lowest: float, highest: float) -> dict[str, float]:
-        values = self.histogram(quantity).quantiles(QUANTILES, lowest, highest)
-        return {str(q): value for q, value in zip(QUANTILES, values, strict=True)}
+#: Quantities whose histograms are answered and exposed.
+SHOWN: Final = ("log_ratio", "log_geometric_ratio")
 
 
-def bounded_exp(x: float) -> float:
-    """exp(clip(x, +-80))."""
-    return math.exp(max(-EXPONENT_CLAMP, min(EXPONENT_CLAMP, x)))
+def shown(arrays: Arrays) -> Histograms:
+    """The histograms of SHOWN over all advantage signs: those of the first quantity of each gap, then of the second."""
+    begins = _begins(arrays.scheme)
+    if not len(begins):
+        return Histograms(0, begins, begins)
+    where, counts = arrays.filled
+    first, last = where.searchsorted([begins, begins + len(SIGNS) * BINS])
+    chosen = np.concatenate([np.arange(begin, end) for begin, end in zip(first.tolist(), last.tolist(), strict=True)])
+    number = np.repeat(np.arange(len(begins)), last - first)
+    return Histograms.of(len(begins), (where[chosen] - begins[number]) % BINS + number * BINS, counts[chosen])
 
 
-def variance(total: float, total_square: float, count: float) -> float:
+@lru_cache(REMEMBERED)
+def _begins(scheme: Scheme) -> Counts:
+    """Where these histograms begin among counts."""
+    names = [
+        f"{path.replace('gaps/', 'histograms/')}/{quantity}" for quantity in SHOWN for path in scheme.under("gaps")
+    ]
+    return np.array([scheme.spans[name].start for name in names], np.int64)
+
+
+def bounded_exp(x: Floats) -> Floats:
+    """exp(clip(x, +-80)), the same to the bit on every machine, which numpy's is not."""
+    found = [math.exp(max(-EXPONENT_CLAMP, min(EXPONENT_CLAMP, value))) for value in x.ravel().tolist()]
+    return np.array(found).reshape(x.shape)
+
+
+def variance(total: Floats, total_square: Floats, count: Floats) -> Floats:
     """Population variance from sums; rounding cannot make it negative."""
     average = total / count
-    spread = total_square / count - average * average
-    return spread if not spread < 0 else 0.0
+    return np.maximum(total_square / count - average * average, 0.0)
 
 
-def ratio_mean(sums: Sums, name: str, count: float) -> float:
-    """Mean of a ratio x from its sums `name` (of x) and `name_excess` (of x - 1).
+def ratio_means(sums: Records, names: tuple[str, ...], count: Floats) -> Floats:
+    """Means [N, R] of N ratios x from their sums `name` (of x) and `name_excess` (of x - 1).
 
     Sums of x - 1 keep their digits where a healthy run lives, close to 1; sums of x keep theirs far below it.
     """
-    direct = sums[name] / count
-    return 1 + sums[f"{name}_excess"] / count if direct > NEAR_ONE else direct
+    direct = sums.rows(names) / count
+    return np.where(direct > NEAR_ONE, 1 + sums.rows(tuple(f"{name}_excess" for name in names)) / count, direct)
 
 
-def ratio_spread(sums: Sums, name: str, count: float) -> tuple[float, float, float]:
-    """chi2 = mean(x^2) - 1, ESS = mean(x)^2 / mean(x^2) and the standard deviation of a ratio x, from its sums."""
-    mean = ratio_mean(sums, name, count)
-    if mean > NEAR_ONE:
-        excess, square = sums[f"{name}_excess"], sums[f"{name}_excess_square"]
-        chi2 = (square + 2 * excess) / count
-        return chi2, mean * mean / (1 + chi2), math.sqrt(variance(excess, square, count))
-    second = sums[f"{name}_square"] / count
-    ess = mean * mean / second if second > 0 else math.nan
-    return second - 1, ess, math.sqrt(variance(sums[name], sums[f"{name}_square"], count))
+def ratio_spreads(sums: Records, names: tuple[str, ...], count: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Mean, chi2 = mean(x^2) - 1, ESS = mean(x)^2 / mean(x^2), standard deviation of N ratios x from sums: [N, R]."""
+    mean = ratio_means(sums, names, count)
+    direct, square, excess, excess_square = (
+        sums.rows(tuple(f"{name}{of}" for name in names)) for of in ("", "_square", "_excess", "_excess_square")
+    )
+    near, second = mean > NEAR_ONE, square / count
+    chi2 = np.where(near, (excess_square + 2 * excess) / count, second - 1)
+    spread = variance(np.where(near, excess, direct), np.where(near, excess_square, square), count)
+    return mean, chi2, mean * mean / np.where(near, 1 + chi2, second), np.sqrt(spread)
 
 
-def _token_means(sums: Sums) -> dict[str, Any]:
-    count = sums["tokens"]
-    chi2, ess, _ = ratio_spread(sums, "weight", count)
-    return {
+#: Figures that are means over tokens, and over sequences, of a sum.
+_OVER_TOKENS: Final = {
+    "k3": "k3",
+    "k3_reverse": "k3_reverse",
+    "js": "js",
+    "log_ratio_mean": "log_ratio",
+    "abs_log_ratio_mean": "log_ratio_abs",
+    "tail_fraction": "tail_tokens",
+    "exact_fraction": "exact_tokens",
+    "probability_diff_mean": "probability_diff",
+}
+_OVER_SEQUENCES: Final = {
+    "k3": "sequence_k3",
+    "abs_log_ratio_mean": "sequence_log_ratio_abs",
+    "log_geometric_ratio_mean": "log_geometric",
+    "log_geometric_ratio_abs_mean": "log_geometric_abs",
+    "log_product_ratio_mean": "log_product",
+    "perplexity_numerator": "perplexity_numerator",
+    "perplexity_denominator": "perplexity_denominator",
+    "log_perplexity_numerator": "log_perplexity_numerator",
+    "log_perplexity_denominator": "log_perplexity_denominator",
+    "perplexity_ratio": "inverse_geometric",
+}
+
+
+def gap_figures(sums: Records) -> tuple[Figures, Figures]:
+    """The figures of gaps as protocol.md names them: over their tokens, and over their sequences."""
+    count, sequences = sums["tokens"], sums["sequences"]
+    counts = np.array([count, sequences, sequences])
+    mean, chi2, ess, std = ratio_spreads(sums, ("weight", "product", "geometric"), counts)
+    lowest, highest = sums["log_ratio_min"], sums["log_ratio_max"]
+    extremes = bounded_exp(sums.rows(("log_ratio_min", "log_ratio_max", "log_geometric_min", "log_geometric_max")))
+    of_tokens = {
+        **means(sums, _OVER_TOKENS, count),
         "k1": -sums["log_ratio"] / count,
         "k2": sums["log_ratio_square"] / (2 * count),
-        "k3": sums["k3"] / count,
-        "k3_reverse": sums["k3_reverse"] / count,
-        "js": sums["js"] / count,
-        "log_ratio_mean": sums["log_ratio"] / count,
-        "abs_log_ratio_mean": sums["log_ratio_abs"] / count,
-        "ratio_mean": ratio_mean(sums, "ratio", count),
+        "ratio_mean": ratio_means(sums, ("ratio",), count)[0],
         "multiplicative_error": 1 + sums["multiplicative_excess"] / count,
-        "tail_fraction": sums["tail_tokens"] / count,
-        "exact_fraction": sums["exact_tokens"] / count,
-        "chi2": chi2,
-        "ess": ess,
-    }
-
-
-def _token_spread(sums: Sums) -> dict[str, Any]:
-    lowest, highest = sums["log_ratio_min"], sums["log_ratio_max"]
-    return {
-        "log_ratio_std": math.sqrt(_log_ratio_variance(sums)),
+        "chi2": chi2[0],
+        "ess": ess[0],
+        "log_ratio_std": np.sqrt(_log_ratio_variance(sums)),
         "log_ratio_min": lowest,
         "log_ratio_max": highest,
-        "abs_log_ratio_max": max(-lowest, highest),
-        "ratio_min": bounded_exp(lowest),
-        "ratio_max": bounded_exp(highest),
-        "clamped_tokens": int(sums["clamped_tokens"]),
-    }
-
-
-def _log_ratio_variance(sums: Sums) -> float:
-    """Of a summary without the deviation, which older releases did not keep, from the sums of d and d^2."""
-    if DEVIATION in sums:
-        return sums[DEVIATION] / sums["tokens"]
-    return variance(sums["log_ratio"], sums["log_ratio_square"], sums["tokens"])
-
-
-def _probability_figures(sums: Sums) -> dict[str, Any]:
-    count = sums["tokens"]
-    spread = variance(sums["probability_diff"], sums["probability_diff_square"], count)
-    return {
-        "probability_diff_mean": sums["probability_diff"] / count,
+        "abs_log_ratio_max": np.maximum(-lowest, highest),
+        "ratio_min": extremes[0],
+        "ratio_max": extremes[1],
         "probability_diff_max": sums["probability_diff_max"],
-        "probability_diff_std": math.sqrt(spread),
+        "probability_diff_std": np.sqrt(variance(sums["probability_diff"], sums["probability_diff_square"], count)),
         "probability_correlation": _correlation(sums),
     }
-
-
-def _correlation(sums: Sums) -> float | None:
-    """Pearson correlation of p and q; None where one of them does not vary beyond rounding."""
-    pairs = of_sums(*(sums[name] for name in ("tokens", "p", "q", "p_square", "p_q", "q_square")))
-    return correlation(pairs, ROUNDED * sums["p_square"], ROUNDED * sums["q_square"])
-
-
-def _sequence_figures(sums: Sums) -> dict[str, Any]:
-    count = sums["sequences"]
-    chi2, ess, _ = ratio_spread(sums, "product", count)
-    _, _, geometric_std = ratio_spread(sums, "geometric", count)
-    return {
-        "k1": -sums["log_geometric"] / count,
-        "k3": sums["sequence_k3"] / count,
-        "abs_log_ratio_mean": sums["sequence_log_ratio_abs"] / count,
-        "geometric_ratio_mean": ratio_mean(sums, "geometric", count),
-        "geometric_ratio_min": bounded_exp(sums["log_geometric_min"]),
-        "geometric_ratio_max": bounded_exp(sums["log_geometric_max"]),
-        "geometric_ratio_std": geometric_std,
-        "log_geometric_ratio_mean": sums["log_geometric"] / count,
-        "log_geometric_ratio_abs_mean": sums["log_geometric_abs"] / count,
+    of_sequences = {
+        **means(sums, _OVER_SEQUENCES, sequences),
+        "k1": -sums["log_geometric"] / sequences,
+        "geometric_ratio_mean": mean[2],
+        "geometric_ratio_min": extremes[2],
+        "geometric_ratio_max": extremes[3],
+        "geometric_ratio_std": std[2],
         "log_geometric_ratio_min": sums["log_geometric_min"],
         "log_geometric_ratio_max": sums["log_geometric_max"],
-        "log_product_ratio_mean": sums["log_product"] / count,
         "log_product_ratio_min": sums["log_product_min"],
         "log_product_ratio_max": sums["log_product_max"],
-        "chi2": chi2,
-        "ess": ess,
-        "perplexity_numerator": sums["perplexity_numerator"] / count,
-        "perplexity_denominator": sums["perplexity_denominator"] / count,
-        "log_perplexity_numerator": sums["log_perplexity_numerator"] / count,
-        "log_perplexity_denominator": sums["log_perplexity_denominator"] / count,
-        "perplexity_ratio": sums["inverse_geometric"] / count,
+        "chi2": chi2[1],
+        "ess": ess[1],
     }
+    return of_tokens, of_sequences
+
+
+def _log_ratio_variance(sums: Records) -> Floats:
+    """Of a summary without the deviation, which older releases did not keep, from the sums of d and d^2."""
+    count, kept = sums["tokens"], sums[DEVIATION]
+    lacking = np.isnan(kept)
+    if not lacking.any():
+        return kept / count
+    return np.where(lacking, variance(sums["log_ratio"], sums["log_ratio_square"], count), kept / count)
+
+
+def _correlation(sums: Records) -> Floats:
+    """Pearson correlation of p and q; NaN where one of them does not vary beyond rounding."""
+    pairs = of_sums(*sums.rows(("tokens", "p", "q", "p_square", "p_q", "q_square")))
+    return correlations(pairs, ROUNDED * sums["p_square"], ROUNDED * sums["q_square"])

@@ -9,9 +9,9 @@ Bins are numbered in the order of their values: 2 * (LARGEST_KEY + signed key), 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Final
 
 import numpy as np
@@ -35,6 +35,7 @@ _THRESHOLDS: Final = tuple(map(math.log, RATIO_THRESHOLDS))
 EXACT_BOUNDS: Final = tuple(sorted({0.0, *_MAGNITUDES, *(-m for m in _MAGNITUDES), *_THRESHOLDS}))
 
 Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 def _magnitude_edges() -> NDArray[np.float64]:
@@ -104,24 +105,78 @@ class Histogram:
 
         `lowest` and `highest` are the exact extremes, which bound every estimate. Needs at least one value.
         """
-        filled = np.flatnonzero(self.counts)
-        last_rank = np.cumsum(self.counts[filled]) - 1
-        ranks = np.asarray(list(fractions), np.float64) * (self.total - 1)
-        below, above = np.floor(ranks), np.ceil(ranks)
-        low, high = (self._order_statistics(filled, last_rank, r, lowest, highest) for r in (below, above))
-        with np.errstate(over="ignore", invalid="ignore"):
-            return [float(x) for x in low + (high - low) * (ranks - below)]
+        found = self.alone.quantiles(tuple(fractions), np.array([lowest]), np.array([highest]))
+        quantiles: list[float] = found[0].tolist()
+        return quantiles
 
-    def _order_statistics(
-        self, filled: Counts, last_rank: Counts, ranks: NDArray[np.float64], lowest: float, highest: float
-    ) -> NDArray[np.float64]:
-        """Estimate the values of the given ranks (0 is the smallest), values spread evenly within a bin."""
+    @property
+    def alone(self) -> "Histograms":
+        """This one by its filled bins. ValueError for counts of other bins."""
+        if self.counts.shape != (BINS,):
+            raise ValueError(f"counts must be [{BINS}], got {self.counts.shape}")
+        filled = np.flatnonzero(self.counts)
+        return Histograms(1, filled, self.counts[filled])
+
+
+@dataclass(frozen=True, eq=False)
+class Histograms:
+    """Several histograms by their bins that are filled.
+
+    number  R, how many there are
+    bins    [n] int64, ascending: bin b of histogram r is r * BINS + b
+    counts  [n] int64, none of them 0
+    """
+
+    number: int
+    bins: Counts
+    counts: Counts
+
+    @classmethod
+    def of(cls, number: int, bins: Counts, counts: Counts) -> "Histograms":
+        """Histograms of bins that may come in any order, and twice."""
+        if not len(bins):
+            return cls(number, bins, counts)
+        order = bins.argsort(kind="stable")
+        bins = bins[order]
+        first = np.append(0, np.flatnonzero(bins[1:] != bins[:-1]) + 1)
+        return cls(number, bins[first], np.add.reduceat(counts[order], first))
+
+    @cached_property
+    def before(self) -> Counts:
+        """[n + 1]: values of all histograms before each filled bin; of all of them last."""
+        return np.concatenate([[0], self.counts.cumsum()])
+
+    @cached_property
+    def ends(self) -> Counts:
+        """[R + 1]: values of all histograms before each; of all of them last."""
+        return self.before[self.bins.searchsorted(np.arange(self.number + 1) * BINS)]
+
+    def below(self, edges: Counts) -> Counts:
+        """[R, E]: values in the bins before each edge [E], of every histogram."""
+        first = np.arange(self.number)[:, None] * BINS
+        return self.before[self.bins.searchsorted(first + edges)] - self.ends[:-1, None]
+
+    def quantiles(self, fractions: Sequence[float], lowest: Floats, highest: Floats) -> Floats:
+        """[R, Q] as those of one histogram; `lowest` and `highest` [R]. NaN of a histogram without values."""
+        totals = np.diff(self.ends)[:, None]
+        ranks = np.array(fractions) * (totals - 1)
+        below, above = np.floor(ranks), np.ceil(ranks)
+        found = self._order_statistics(np.concatenate([below, above], 1), totals, lowest[:, None], highest[:, None])
+        low, high = found[:, : len(fractions)], found[:, len(fractions) :]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.where(totals > 0, low + (high - low) * (ranks - below), np.nan)
+
+    def _order_statistics(self, ranks: Floats, totals: Counts, lowest: Floats, highest: Floats) -> Floats:
+        """Estimate the values of the given ranks [R, N] (0 is the smallest), values spread evenly within a bin."""
+        if not len(self.bins):
+            return np.full(ranks.shape, np.nan)
         lower, upper = bin_edges()
-        place = np.searchsorted(last_rank, ranks)
-        chosen = filled[place]
-        inside = (ranks - (last_rank[place] - self.counts[chosen])) / (self.counts[chosen] + 1)
+        ends = self.ends[:-1, None]
+        index = np.minimum(self.before[1:].searchsorted(ranks + ends, side="right"), len(self.bins) - 1)
+        chosen = self.bins[index] % BINS
+        inside = (ranks - (self.before[index] - ends - 1)) / (self.counts[index] + 1)
         low, high = np.maximum(lower[chosen], lowest), np.minimum(upper[chosen], highest)
         with np.errstate(over="ignore", invalid="ignore"):  # float64 log-probs near overflow have infinite log-ratios
             inner = low + (high - low) * inside
         values = np.where(chosen // 2 == LARGEST_KEY, 0.0, inner)
-        return np.where(ranks == 0, lowest, np.where(ranks == self.total - 1, highest, values))
+        return np.where(ranks == 0, lowest, np.where(ranks == totals - 1, highest, values))

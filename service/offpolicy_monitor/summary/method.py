@@ -4,18 +4,20 @@ Counts and sums that merge across shards, and the fields of a method that they a
 sums, so that a figure is never shown with other thresholds than its own.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from offpolicy_monitor.summary.gap import ratio_mean, ratio_spread
+import numpy as np
+
+from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.gap import ratio_spreads
+from offpolicy_monitor.summary.records import Figures, Floats, Records
 from offpolicy_monitor.summary.rows import Table, count, magnitude, number
-from offpolicy_monitor.summary.sums import Sums, fraction
-
-if TYPE_CHECKING:
-    from offpolicy_monitor.summary.arrays import Arrays
-
+from offpolicy_monitor.summary.scheme import REMEMBERED
+from offpolicy_monitor.summary.sums import Sums
 
 #: Over valid tokens and non-empty sequences; w is the weight of a truncation, d the log-ratio of the method's gap.
 METHOD: Final = Table(
@@ -78,6 +80,12 @@ def path_of(name: str) -> str:
     return f"methods/{quote(name, safe='')}"
 
 
+@lru_cache(REMEMBERED)
+def paths_of(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of several: a run has the same rows with every shard."""
+    return tuple(map(path_of, names))
+
+
 def method_keys(name: str) -> Iterator[str]:
     """The keys of the tables of a row."""
     return (table.at(path_of(name)).key for table in TABLES)
@@ -103,56 +111,75 @@ class MethodSummary:
     sums: Sums
 
     @classmethod
-    def of(cls, arrays: "Arrays", name: str, spec: Spec | None) -> "MethodSummary":
+    def of(cls, arrays: Arrays, name: str, spec: Spec | None) -> "MethodSummary":
         """The row of this name."""
         sums = arrays.record(path_of(name))
         return cls(spec, sums if sums.get("tokens") else {key: sums[key] for key in DROP_COUNTS if key in sums})
 
-    def figures(self) -> dict[str, Any] | None:
-        """The fields of a method as protocol.md names them; None where rows of different thresholds met."""
-        if self.spec is None:
-            return None
-        counts = {name: int(self.sums.get(name, 0)) for name in ("tokens", "sequences")}
-        counts |= {name: int(self.sums[name]) for name in DROP_COUNTS if name in self.sums}
-        if not counts["tokens"]:
-            return {**self.spec, **counts}
-        return {**self.spec, **counts, **self._fractions(), **self._weights(), **self._divergences()}
 
-    def _fractions(self) -> dict[str, Any]:
-        sums = self.sums
-        figures: dict[str, Any] = {
-            "masked_token_fraction": sums["masked_tokens"] / sums["tokens"],
-            "masked_sequence_fraction": sums["masked_sequences"] / sums["sequences"],
-        }
-        if "advantage_mass" in sums:
-            figures["masked_advantage_mass"] = fraction(sums["masked_advantage_mass"], sums["advantage_mass"])
-        return figures
+#: The names of all sums of a row.
+SUMS: Final = tuple(row.name for table in TABLES for row in table.rows)
+COUNTS: Final = ("tokens", "sequences", *DROP_COUNTS)
 
-    def _weights(self) -> dict[str, Any]:
-        sums = self.sums
-        if "weight" not in sums:
-            return {}
-        count = sums["tokens"]
-        _, ess, std = ratio_spread(sums, "weight", count)
-        return {
-            "weight_mean": ratio_mean(sums, "weight", count),
-            "weight_std": std,
-            "weight_max": sums["weight_max"],
-            "weight_ess": ess,
-            "truncated_token_fraction": sums["truncated_tokens"] / count,
-        }
 
-    def _divergences(self) -> dict[str, Any]:
-        sums = self.sums
-        masked, kept = sums["masked_tokens"], sums["tokens"] - sums["masked_tokens"]
-        square_kept, square_masked = sums["log_ratio_square_kept"], sums["log_ratio_square_masked"]
-        figures = {
-            "k3_kept": fraction(sums["k3_kept"], kept),
-            "k3_masked": fraction(sums["k3_masked"], masked),
-            "k2_kept": fraction(square_kept, 2 * kept),
-        }
-        tau = (self.spec or {}).get("kl_tau")
-        if tau is not None:
-            figures["kl_term_kept"] = fraction(tau * square_kept, kept)
-            figures["kl_term_all"] = tau * (square_kept + square_masked) / sums["tokens"]
-        return figures
+class RowFigures(NamedTuple):
+    """The figures of R method rows: COUNTS, which come first, and fractions; and what each needs."""
+
+    figures: Figures
+    needs: Figures
+
+
+def shapes(
+    specs: Sequence[Spec], figures: Sequence[Mapping[str, Any]], tokens: Sequence[float]
+) -> list[dict[str, Any]]:
+    """Rows with their figures; of one without a token, its spec and counts of drops."""
+    nothing = {"tokens": 0, "sequences": 0}
+    return [
+        {**spec, **(row if number > 0 else nothing | {name: row[name] for name in DROP_COUNTS if name in row})}
+        for spec, row, number in zip(specs, figures, tokens, strict=True)
+    ]
+
+
+def method_figures(specs: Sequence[Spec], sums: Records) -> RowFigures:
+    """The fields of methods as protocol.md names them, by formulas over all of them."""
+    tau = np.array([spec.get("kl_tau", np.nan) for spec in specs], np.float64)
+    weights, terms = _weights(sums), _kl_terms(sums, tau)
+    figures = {**{name: sums[name] for name in COUNTS}, **_drops(sums), **weights, **terms}
+    needs = {
+        **{name: sums[name] for name in DROP_COUNTS},
+        "masked_advantage_mass": sums["advantage_mass"],
+        **dict.fromkeys(weights, sums["weight"]),
+        **dict.fromkeys(terms, tau),
+    }
+    return RowFigures(figures, needs)
+
+
+def _drops(sums: Records) -> Figures:
+    masked, kept = sums["masked_tokens"], sums["tokens"] - sums["masked_tokens"]
+    return {
+        "masked_token_fraction": masked / sums["tokens"],
+        "masked_sequence_fraction": sums["masked_sequences"] / sums["sequences"],
+        "masked_advantage_mass": sums["masked_advantage_mass"] / sums["advantage_mass"],
+        "k3_kept": sums["k3_kept"] / kept,
+        "k3_masked": sums["k3_masked"] / masked,
+        "k2_kept": sums["log_ratio_square_kept"] / (2 * kept),
+    }
+
+
+def _weights(sums: Records) -> Figures:
+    (mean,), _, (ess,), (std,) = ratio_spreads(sums, ("weight",), sums["tokens"])
+    return {
+        "weight_mean": mean,
+        "weight_std": std,
+        "weight_max": sums["weight_max"],
+        "weight_ess": ess,
+        "truncated_token_fraction": sums["truncated_tokens"] / sums["tokens"],
+    }
+
+
+def _kl_terms(sums: Records, tau: Floats) -> Figures:
+    square_kept, square_masked = sums["log_ratio_square_kept"], sums["log_ratio_square_masked"]
+    return {
+        "kl_term_kept": tau * square_kept / (sums["tokens"] - sums["masked_tokens"]),
+        "kl_term_all": tau * (square_kept + square_masked) / sums["tokens"],
+    }

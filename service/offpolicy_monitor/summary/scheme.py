@@ -99,6 +99,12 @@ class Scheme:
             found = self._under[prefix] = tuple(path for path in self.paths if path.startswith(f"{prefix}/"))
         return found
 
+    def name_at(self, section: int, index: int) -> str:
+        """The row that has an entry of a section; StopIteration past its end."""
+        return next(
+            name for name, span in self.spans.items() if span.section == section and span.start <= index < span.stop
+        )
+
     @cached_property
     def deviations(self) -> Mapping[str, Deviation]:
         """By name, the rows that merge as sums of squared distances."""

@@ -10,14 +10,17 @@ from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Any, Final
 
+from offpolicy_monitor.summary.answer import gaps_told, methods_told
 from offpolicy_monitor.summary.arrays import Arrays, merged
 from offpolicy_monitor.summary.attribution import attribution
-from offpolicy_monitor.summary.gap import GapSummary
+from offpolicy_monitor.summary.batch import BATCH
+from offpolicy_monitor.summary.form import Dump, Told
+from offpolicy_monitor.summary.gap import GapSummary, shown
+from offpolicy_monitor.summary.histogram import Histograms
 from offpolicy_monitor.summary.method import MethodSummary, Spec, method_keys
+from offpolicy_monitor.summary.records import Records
 from offpolicy_monitor.summary.sums import Sums, fraction
 from offpolicy_monitor.summary.tables import KINDS
-from offpolicy_monitor.summary.tables.advantage import gap_extras, sequence_extras
-from offpolicy_monitor.summary.tables.anchors import method_extras
 from offpolicy_monitor.summary.tables.worst import Worst
 
 #: Fields that are read off tables: of a step, and of shards too.
@@ -64,6 +67,21 @@ class StepSummary:
         """The gaps whose log-probs were sent."""
         return {path.removeprefix("gaps/"): GapSummary.of(self.arrays, path) for path in self.arrays.under("gaps")}
 
+    @property
+    def gap_names(self) -> tuple[str, ...]:
+        """Those of the gaps whose log-probs were sent."""
+        return tuple(path.removeprefix("gaps/") for path in self.arrays.under("gaps"))
+
+    @cached_property
+    def gap_sums(self) -> Records:
+        """Their sums, side by side."""
+        return Records.at(self.arrays, self.arrays.under("gaps"))
+
+    @cached_property
+    def shown(self) -> Histograms:
+        """Their histograms that are answered and exposed."""
+        return shown(self.arrays)
+
     @cached_property
     def methods(self) -> Mapping[str, MethodSummary]:
         """What each method row would do."""
@@ -83,38 +101,41 @@ class StepSummary:
 
     @cached_property
     def _figures(self) -> dict[str, Any]:
-        extras = method_extras(self.arrays)
-        found = {name: method.figures() for name, method in self.methods.items()}
-        methods = {name: {**f, **extras.get(name, {})} for name, f in found.items() if f is not None}
+        return {**self._of_batch, **{name: told.figures() for name, told in self._told.items()}}
+
+    def told(self, dump: Dump, fragment: Callable[[bytes], Any]) -> dict[str, Any]:
+        """`figures` for an answer alone, without dicts: gaps and methods as what `fragment` makes of JSON."""
+        return {**self._of_batch, **{name: fragment(told.text(dump)) for name, told in self._told.items()}}
+
+    @cached_property
+    def _of_batch(self) -> dict[str, Any]:
+        """The figures that are of neither gaps nor methods."""
+        counts = {name: int(self.batch.get(name, 0)) for name in _BATCH_COUNTS}
         return {
-            name: finite(value)
-            for name, value in {
-                **{name: int(self.batch.get(name, 0)) for name in ("tokens", "sequences", "empty_sequences")},
-                "excluded_tokens": {"nonfinite": int(self.batch.get("nonfinite_tokens", 0))},
-                "suspect_tokens": {
-                    "positive": int(self.batch.get("positive_tokens", 0)),
-                    "exact_zero": int(self.batch.get("exact_zero_tokens", 0)),
-                },
-                "zero_filled_tokens": int(self.batch.get("zero_filled_tokens", 0)),
-                "gaps": {name: self._gap_figures(name) for name in self.gaps},
-                "methods": methods,
-                "attribution": attribution(self.cross),
-                **_batch_means(self.batch),
-                **self._of_shards(),
-            }.items()
+            **{name: counts[name] for name in ("tokens", "sequences", "empty_sequences")},
+            "excluded_tokens": {"nonfinite": counts["nonfinite_tokens"]},
+            "suspect_tokens": {"positive": counts["positive_tokens"], "exact_zero": counts["exact_zero_tokens"]},
+            "zero_filled_tokens": counts["zero_filled_tokens"],
+            "attribution": finite(attribution(self.cross)),
+            **finite({**_batch_means(self.batch), **_of_shards(self.arrays)}),
         }
 
-    def _of_shards(self) -> dict[str, Any]:
-        """Left out where they have nothing to say, as a gap is that was not sent."""
-        found = {name: read(self.arrays) for name, read in OF_SHARDS.items()}
-        return {name: value for name, value in found.items() if value}
+    @cached_property
+    def _told(self) -> dict[str, Told]:
+        """The figures of gaps, and of method rows."""
+        return {
+            "gaps": gaps_told(self.arrays, self.gap_names, self.gap_sums, self.shown),
+            "methods": methods_told(self.arrays, self.specs),
+        }
 
-    def _gap_figures(self, name: str) -> dict[str, Any]:
-        figures = self.gaps[name].figures()
-        if not figures["tokens"]:
-            return figures
-        sequence = {**figures["sequence"], **sequence_extras(self.arrays, name)}
-        return {**figures, **gap_extras(self.arrays, name, figures["k3"]), "sequence": sequence}
+
+_BATCH_COUNTS: Final = tuple(row.name for row in BATCH.rows)
+
+
+def _of_shards(arrays: Arrays) -> dict[str, Any]:
+    """Left out where they have nothing to say, as a gap is that was not sent."""
+    found = {name: read(arrays) for name, read in OF_SHARDS.items()}
+    return {name: value for name, value in found.items() if value}
 
 
 def merge_all(summaries: Iterable[StepSummary]) -> StepSummary:

@@ -11,7 +11,7 @@ from offpolicy_monitor.summary.figure import Figure, Gauge, gauge, under
 _SUMS: Final = "`core/gap_sums.py`"
 _EXPONENTIALS: Final = "`core/divergences.py` `exponentials`"
 _ADVANTAGE: Final = "`summary/tables/advantage.py` `gap_extras`"
-_SPREAD: Final = "`summary/gap.py` `ratio_spread`"
+_SPREAD: Final = "`summary/gap.py` `ratio_spreads`"
 _RATIO: Final = "`core/divergences.py` `ratio_excess`"
 _DIFFERENCE: Final = "`core/columns.py` `token_columns`"
 

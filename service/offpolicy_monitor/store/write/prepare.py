@@ -15,7 +15,7 @@ from offpolicy_monitor.store.rows.cursors import LARGEST_INTEGER
 from offpolicy_monitor.store.rows.records import ShardRecord
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.arrays import NOTHING, Arrays
-from offpolicy_monitor.summary.scheme import COUNTS
+from offpolicy_monitor.summary.scheme import COUNTS, SUMS
 from offpolicy_monitor.summary.sums import LARGEST_COUNT, LARGEST_SUM
 
 INTEGERS = ("attempt", "step", "minibatch", "shard")
@@ -61,13 +61,14 @@ def prepared(record: ShardRecord) -> ShardRecord:
 
 def _overflow(arrays: Arrays) -> Refusal | None:
     """Refusal 422 for the first count or sum that is too large to be merged with others, if any. NaN is too large."""
-    for section, values in enumerate(arrays.sections):
+    where, filled = arrays.filled
+    for section, values in enumerate((filled, *arrays.sections[SUMS:])):
         limit = LARGEST_COUNT if section == COUNTS else LARGEST_SUM
         # Written so that NaN is found too; extremes are infinite where nothing was counted.
-        too_large = ~(np.abs(values) <= limit) & (values != NOTHING[section])
-        for name, span in arrays.scheme.spans.items() if too_large.any() else ():
-            if span.section == section and too_large[span.start : span.stop].any():
-                return _too_large(name, limit)
+        too_large = np.flatnonzero(~(np.abs(values) <= limit) & (values != NOTHING[section]))
+        if len(too_large):
+            first = int((where[too_large] if section == COUNTS else too_large)[0])
+            return _too_large(arrays.scheme.name_at(section, first), limit)
     return None
 
 

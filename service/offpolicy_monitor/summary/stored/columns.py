@@ -22,9 +22,9 @@ Size = tuple[str, int]
 
 def whole(values: Array) -> Array:
     """Whole numbers from 0 on in as few bytes as hold them. ValueError below 0."""
-    if values.min(initial=0) < 0:
+    least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    if least < 0:
         raise ValueError("a count below 0 cannot be stored")
-    most = int(values.max(initial=0))
     return values.astype(next(dtype for dtype in _WHOLE if most < 1 << 8 * int(dtype[2])))
 
 
@@ -32,7 +32,7 @@ def fractions(values: Array) -> Array:
     """Fractions and NaN in float32 where it holds all of them exactly."""
     with np.errstate(over="ignore"):
         singles = values.astype("<f4")
-    return singles if np.array_equal(singles, values, equal_nan=True) else values
+    return singles if ((singles == values) | (values != values)).all() else values
 
 
 def size_of(column: Array) -> Size:

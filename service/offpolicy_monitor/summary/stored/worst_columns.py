@@ -25,6 +25,7 @@ from offpolicy_monitor.vocabulary import LOGPROBS
 #: Columns: numbers of sequences; of their gaps; positions with log-probs; kept columns, and their tokens.
 _SEQUENCE: Final = ("shard", "index", "tokens")
 _GAP: Final = ("tokens", "log_geometric_ratio", "k3_sum")
+_NO_GAP: Final = (np.nan,) * len(GapFigures._fields)
 _KEPT: Final = ("sequence", "places")
 
 
@@ -34,11 +35,10 @@ def columns_of(worst: Worst) -> tuple[list[Array], list[str | None]]:
     if not sequences:
         return [], []
     kept = [(number, s.columns) for number, s in enumerate(sequences) if s.columns is not None]
-    gaps = [s.gaps.get(gap) for s in sequences for gap in GAPS]
-    of_gaps = [[np.nan if gap is None else getattr(gap, name) for name in _GAP] for gap in gaps]
+    of_gaps = np.array([s.gaps.get(gap, _NO_GAP) for s in sequences for gap in GAPS], np.float64)
     return [
         _whole([[getattr(s, name) for name in _SEQUENCE] for s in sequences]),
-        columns.fractions(np.asarray(of_gaps, np.float64).ravel()),
+        columns.fractions(of_gaps[:, [GapFigures._fields.index(name) for name in _GAP]].ravel()),
         *_positions([s.positions for s in sequences]),
         _whole([[number, of_sequence.ranks] for number, of_sequence in kept]),
         *_positions([of_sequence.tokens for _, of_sequence in kept]),
@@ -75,11 +75,11 @@ def _figures(of_sequence: Sequence[Sequence[float]], positions: Sequence[Positio
 def _positions(groups: Sequence[Sequence[Position]]) -> list[Array]:
     """How many each group has; their positions; their log-probs."""
     flat = [position for group in groups for position in group]
-    logprobs = [[np.nan if value is None else value for value in position.logprobs] for position in flat]
     return [
         _whole([len(group) for group in groups]),
         _whole([position.position for position in flat]),
-        columns.fractions(np.asarray(logprobs, np.float64).ravel()),
+        # None becomes NaN.
+        columns.fractions(np.array([position.logprobs for position in flat], np.float64).ravel()),
     ]
 
 

@@ -5,12 +5,15 @@ weighs |A r|.
 """
 
 import math
-from typing import Any, Final
+from functools import cache
+from typing import Final
+
+import numpy as np
 
 from offpolicy_monitor.summary import rows as schema
-from offpolicy_monitor.summary.arrays import Array, Arrays, filled
+from offpolicy_monitor.summary.arrays import Array
 from offpolicy_monitor.summary.kind import Kind
-from offpolicy_monitor.summary.sums import fraction
+from offpolicy_monitor.summary.records import Figures, Floats, Records
 
 #: The keys of |A r|: 2**MANTISSA_BITS equal parts of each power of two between these exponents, from 1 on.
 SMALLEST_EXPONENT: Final = -24
@@ -69,8 +72,8 @@ TABLES: Final = (
 LENGTH_BUDGET: Final = 0.6
 
 
-def gap_extras(arrays: Arrays, gap: str, k3: float | None) -> dict[str, Any]:
-    """Fields of a gap beside its core figures; those whose inputs were not sent are left out.
+def gap_extras(sums: Records, gradient: Array, k3: Floats) -> tuple[Figures, Figures]:
+    """Fields of gaps beside their core figures, and what each needs; `sums` are those of tables `advantage/{gap}`.
 
     `length_budget` = 0.6 / k3 tokens, None where k3 is 0; `advantage_weighted_excess` = E[A (r - 1)] / E|A|;
     `advantage_second_moment` = E[A^2 r^2] / E[A^2]; `gradient_mass_top1` = share of the sum of |A r| that the top 1 %
@@ -78,55 +81,55 @@ def gap_extras(arrays: Arrays, gap: str, k3: float | None) -> dict[str, Any]:
     DPPO found to drive collapses; `outward_second_moment` = mean d^2 over tokens with A d > 0, those whose gradient
     pushes them further out and that M2PO's trust region holds, 0 where there are none.
     """
-    figures: dict[str, Any] = {"length_budget": LENGTH_BUDGET / k3 if k3 else None}
-    sums = arrays.record(f"advantage/{gap}")
-    if sums:
-        figures["advantage_weighted_excess"] = fraction(sums["advantage_excess"], sums["advantage_abs"])
-        figures["advantage_second_moment"] = fraction(sums["mass_square"], sums["advantage_square"])
-        figures["gradient_mass_top1"] = top_share(arrays[f"gradient/{gap}"])
-        if "bad" in sums:
-            figures["bad_update_fraction"] = fraction(sums["bad"], sums["tokens"])
-            figures["outward_second_moment"] = fraction(sums["outward_square"], sums["outward"] or 1)
-    return figures
+    weighed = {
+        "advantage_weighted_excess": sums["advantage_excess"] / sums["advantage_abs"],
+        "advantage_second_moment": sums["mass_square"] / sums["advantage_square"],
+        "gradient_mass_top1": top_share(gradient),
+    }
+    updates = {
+        "bad_update_fraction": sums["bad"] / sums["tokens"],
+        "outward_second_moment": sums["outward_square"] / np.maximum(sums["outward"], 1),
+    }
+    needs = dict.fromkeys(weighed, sums["advantage_abs"]) | dict.fromkeys(updates, sums["bad"])
+    return {"length_budget": LENGTH_BUDGET / k3, **weighed, **updates}, needs
 
 
-def sequence_extras(arrays: Arrays, gap: str) -> dict[str, Any]:
-    """`cancellation`, `vanishing_fraction` and `extreme_fraction`.
+def sequence_extras(sums: Records) -> tuple[Figures, Figures]:
+    """`cancellation`, `vanishing_fraction`, `extreme_fraction`, and what each needs; `sums` of tables `sequence/{gap}`.
 
     The mean of 1 - |sum d| / sum |d| over sequences with sum |d| > 0; and the shares of non-empty sequences whose
     product ratio is below 0.1, and that have a token with |p - q| > 0.5.
     """
-    sums = arrays.record(f"sequence/{gap}")
-    if not sums:
-        return {}
     figures = {
-        "cancellation": fraction(sums["cancelled"], sums["moving"]),
-        "vanishing_fraction": fraction(sums["vanishing"], sums["sequences"]),
+        "cancellation": sums["cancelled"] / sums["moving"],
+        "vanishing_fraction": sums["vanishing"] / sums["sequences"],
+        "extreme_fraction": sums["extreme"] / sums["sequences"],
     }
-    if "extreme" in sums:
-        figures["extreme_fraction"] = fraction(sums["extreme"], sums["sequences"])
-    return figures
+    return figures, dict.fromkeys(figures, sums["moving"]) | {"extreme_fraction": sums["extreme"]}
 
 
-def top_share(gradient: Array) -> float | None:
-    """Share of the sum of |A r| that the top 1 % of the tokens hold, from counts by key; None where all are 0.
+def top_share(gradient: Array) -> Floats:
+    """Share of the sum of |A r| that the top 1 % of the tokens hold, from counts by key [R, GRADIENT_BINS]: [R].
 
-    A token counts with the middle of its key's range, which is off by at most 1 part in 33; so the share is off by at
-    most 1 part in 16.
+    NaN where all are 0. A token counts with the middle of its key's range, which is off by at most 1 part in 33; so
+    the share is off by at most 1 part in 16.
     """
-    counts = filled(gradient)
-    middles = {key: middle(key) for key in counts}
-    whole, left = sum(counts[key] * value for key, value in middles.items()), TOP * sum(counts.values())
-    if not whole > 0:
-        return None
-    held = 0.0
-    for key in sorted(middles, reverse=True):
-        taken = min(left, counts[key])
-        held += taken * middles[key]
-        left -= taken
-        if left <= 0:
-            break
-    return held / whole
+    keys = np.flatnonzero(gradient.any(0))
+    if not len(keys):
+        return np.full(len(gradient), np.nan)
+    counts, size = gradient[:, keys].astype(np.float64), middles()[keys]
+    above = counts[:, ::-1].cumsum(1)[:, ::-1]
+    taken = np.minimum(np.maximum(TOP * above[:, :1] - (above - counts), 0.0), counts)
+    # Added one after the other, from the largest key on and from the smallest on.
+    held, whole = (taken * size)[:, ::-1].cumsum(1)[:, -1], (counts * size).cumsum(1)[:, -1]
+    share: Floats = held / whole
+    return share
+
+
+@cache
+def middles() -> Floats:
+    """The middle of each key's magnitudes."""
+    return np.array([middle(key) for key in range(GRADIENT_BINS)])
 
 
 def middle(key: int) -> float:

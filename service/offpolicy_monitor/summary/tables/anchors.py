@@ -1,19 +1,21 @@
 """Anchor disagreement: on how many tokens a rule decides otherwise when mu is its anchor instead of pi_old.
 
 A rule on staleness is anchored on pi_old, on total on mu; each runs on the other gap too, over the tokens that are
-valid for all three log-probs. Rules on mismatch compare no current policy and have no other anchor. With it stands the
-other field of a method that is read off tables: its length bias.
+valid for all three log-probs. Rules on mismatch compare no current policy and have no other anchor.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
+
+import numpy as np
 
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.kind import Kind
-from offpolicy_monitor.summary.sums import fraction
-from offpolicy_monitor.summary.tables.lengths import length_biases
+from offpolicy_monitor.summary.records import Figures, Records
+from offpolicy_monitor.summary.scheme import REMEMBERED
 
 if TYPE_CHECKING:
     from offpolicy_monitor.measure.view import BlockView
@@ -31,18 +33,22 @@ TABLES: Final = (
 )
 
 
-def method_extras(arrays: Arrays) -> dict[str, dict[str, Any]]:
-    """{row: fields}: `length_bias`, and `anchor_disagreement`.
+def anchor_disagreements(arrays: Arrays) -> tuple[Sequence[str], Figures]:
+    """Names of rows, and `anchor_disagreement`: a share of tokens, among those valid for all log-probs.
 
-    The latter is the share of tokens, among those valid for all log-probs, whose decision differs when the rule is
-    anchored on mu instead of pi_old, or the other way round.
+    Those whose decision differs when the rule is anchored on mu instead of pi_old, or the other way round.
     """
-    extras = length_biases(arrays)
-    for path in arrays.under("anchor"):
-        sums = arrays.record(path)
-        disagreement = fraction(sums["differing"], sums["tokens"])
-        extras.setdefault(unquote(path.split("/")[1]), {})["anchor_disagreement"] = disagreement
-    return extras
+    paths = tuple(arrays.under("anchor"))
+    if not paths:
+        return (), {"anchor_disagreement": np.zeros(0)}
+    sums = Records.at(arrays, paths)
+    return names_of(paths), {"anchor_disagreement": sums["differing"] / sums["tokens"]}
+
+
+@lru_cache(REMEMBERED)
+def names_of(paths: tuple[str, ...]) -> Sequence[str]:
+    """The rows that these tables are of."""
+    return [unquote(path.split("/")[1]) for path in paths]
 
 
 def sums_of(view: "BlockView") -> dict[str, Any]:

@@ -4,27 +4,27 @@ Lengths stand in bins of a quarter of a power of two. The unit is the sequence f
 token for the others: each unit is dropped or not, and has the length of its sequence.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offpolicy_monitor.pairs import Pairs, correlation
+from offpolicy_monitor.pairs import Pairs, correlations
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.kind import Kind
-from offpolicy_monitor.summary.method import path_of
+from offpolicy_monitor.summary.records import Figures, Floats
+from offpolicy_monitor.summary.scheme import COUNTS, REMEMBERED, Scheme
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from offpolicy_monitor.measure.view import BlockView
 
-Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 BINS_A_POWER: Final = 4
 BINS: Final = 64 * BINS_A_POWER
@@ -51,75 +51,95 @@ TABLES: Final = (
 )
 
 
-def length_biases(arrays: Arrays) -> dict[str, dict[str, Any]]:
-    """{row: {"length_bias": figures}}: `spearman`, `slope`, `shortest`, `longest`, `ratio`, `difference`, `unit`.
+class _Rows(NamedTuple):
+    """Method rows of which is known what they drop by length, R of them: name, gap and unit of each.
+
+    begins  [3, R] where begin, among counts, what the row drops, what there is of its unit, and of sequences
+    units   where begins what there is of a unit
+    tokens  gap -> where its tokens by length begin
+    """
+
+    rows: Sequence[tuple[str, str, str]]
+    begins: Indices
+    units: Indices
+    tokens: Mapping[str, int]
+
+
+class Biased(NamedTuple):
+    """Rows of which a length bias is known: name, gap and unit; and what there is of tokens of each gap."""
+
+    rows: Sequence[tuple[str, str, str]]
+    whole: Mapping[str, int]
+
+    def ran(self, tokens: Mapping[str, float]) -> list[bool]:
+        """Which of them ran on all tokens of their gap, having had so many."""
+        return [tokens.get(row) == self.whole[gap] for row, gap, _ in self.rows]
+
+
+def length_biases(arrays: Arrays) -> tuple[Biased, Figures]:
+    """Rows that drop, and their `spearman`, `slope`, `shortest`, `longest`, `ratio` and `difference`.
 
     `spearman` is the rank correlation of dropped (0/1) with length, equal lengths within a bin; `slope` the
     least-squares slope of dropped on log2 length; `shortest` and `longest` the share dropped in the shortest and the
     longest quarter of the sequences, `ratio` and `difference` the latter over and less the former.
 
-    A row is left out unless it ran on all tokens of its gap: lengths are kept of all shards together, and do not say
+    They tell of a row only if it ran on all tokens of its gap: lengths are kept of all shards together, and do not say
     which were those of the shards that ran it.
     """
-    rows: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for path in arrays.under("masked"):
-        _, row, gap, unit = path.split("/")
-        rows.setdefault((gap, unit), []).append((unquote(row), path))
-    found: dict[str, dict[str, Any]] = {}
-    for (gap, unit), of_unit in rows.items():
-        if f"length/{gap}/tokens" not in arrays:
-            continue
-        whole = int(arrays[f"length/{gap}/tokens"].sum())
-        ran = {row: path for row, path in of_unit if arrays.record(path_of(row)).get("tokens") == whole}
-        if ran:
-            found |= dict(zip(ran, _biases(arrays, gap, unit, [arrays[path] for path in ran.values()]), strict=True))
-    return found
+    known = _rows(arrays.scheme)
+    counts = arrays.sections[COUNTS]
+    whole = {gap: int(counts[begin : begin + BINS].sum()) for gap, begin in known.tokens.items()}
+    bins = np.flatnonzero(counts[known.units[:, None] + np.arange(BINS)].any(0))
+    figures = _biases(bins, *counts[known.begins[:, :, None] + bins].astype(np.float64))
+    return Biased(known.rows, whole), figures
 
 
-def _biases(arrays: Arrays, gap: str, unit: str, masked: Sequence[Array]) -> Iterator[dict[str, Any]]:
-    """The figures of rows by what each drops by length, [BINS] each; R rows, B bins that hold something."""
-    units, sequences = arrays[f"length/{gap}/{unit}"], arrays[f"length/{gap}/sequences"]
-    bins = np.flatnonzero(units)
-    counts, dropped = units[bins].astype(np.float64), np.stack([row[bins] for row in masked]).astype(np.float64)
-    ranks, logs = np.cumsum(counts) - (counts - 1) / 2, (bins + 0.5) / BINS_A_POWER
-    by_rank, by_log = _pairs(counts, ranks, dropped), _pairs(counts, logs, dropped)
-    shortest = _shares(counts, dropped, sequences[bins], int(sequences.sum()))
-    longest = _shares(counts[::-1], dropped[:, ::-1], sequences[bins][::-1], int(sequences.sum()))
-    for ranked, of_log, low, high in zip(by_rank, by_log, shortest, longest, strict=True):
-        # Dropped is 0 or 1, so that its mean tells its spread.
-        spread = ranked.count * ranked.y * (1 - ranked.y)
-        bias = {
-            "unit": unit,
-            "spearman": correlation(replace(ranked, yy=spread)),
-            "slope": of_log.slope if of_log.xx > 0 else None,
-            "shortest": low,
-            "longest": high,
-            "ratio": high / low if low else None,
-            "difference": high - low,
-        }
-        yield {"length_bias": bias}
+@lru_cache(REMEMBERED)
+def _rows(scheme: Scheme) -> _Rows:
+    known = [(path, *path.split("/")[1:]) for path in scheme.under("masked")]
+    known = [(path, row, gap, unit) for path, row, gap, unit in known if f"length/{gap}/tokens" in scheme.spans]
+    names = [(path, f"length/{gap}/{unit}", f"length/{gap}/sequences") for path, _, gap, unit in known]
+    begins = np.array([[scheme.spans[name].start for name in of_row] for of_row in names], np.int64).reshape(-1, 3).T
+    return _Rows(
+        [(unquote(row), gap, unit) for _, row, gap, unit in known],
+        begins,
+        np.unique(begins[1]),
+        {gap: scheme.spans[f"length/{gap}/tokens"].start for _, _, gap, _ in known},
+    )
 
 
-def _pairs(counts: Floats, values: Floats, dropped: Floats) -> list[Pairs[float]]:
-    """Of each row, (value of its bin, dropped) of every unit; counts and values [B], dropped [R, B]."""
-    count = float(counts.sum())
-    mean = float(counts @ values) / count
-    apart, means = values - mean, dropped.sum(1) / count
-    xx, xy = float(counts @ apart**2), (dropped - counts * means[:, None]) @ apart
-    return [Pairs(count, mean, y, xx, joint, math.nan) for y, joint in zip(means.tolist(), xy.tolist(), strict=True)]
+def _biases(bins: Indices, masked: Floats, units: Floats, sequences: Floats) -> Figures:
+    """The figures of R rows by what there is, and what each drops, in B bins of length: [R, B] each."""
+    ranks = units.cumsum(1) - (units - 1) / 2
+    ranked, of_log = _pairs(units, ranks, masked), _pairs(units, (bins + 0.5) / BINS_A_POWER, masked)
+    low = _share(units, masked, sequences)
+    high = _share(units[:, ::-1], masked[:, ::-1], sequences[:, ::-1])
+    return {
+        "spearman": correlations(ranked),
+        "slope": np.where(of_log.xx > 0, of_log.slope, np.nan),
+        "shortest": low,
+        "longest": high,
+        "ratio": high / low,
+        "difference": high - low,
+    }
 
 
-def _shares(counts: Floats, dropped: Floats, sequences: Array, whole: int) -> list[float]:
-    """Of each row, the share dropped among the first quarter of all sequences; a bin may count in part.
+def _pairs(units: Floats, values: Floats, dropped: Floats) -> Pairs[Floats]:
+    """Of each row, (value of its bin, dropped) of every unit; dropped is 0 or 1, so that its mean tells its spread."""
+    count = units.sum(1)
+    mean, share = (units * values).sum(1) / count, dropped.sum(1) / count
+    apart = values - mean[:, None]
+    xx, xy = (units * apart**2).sum(1), ((dropped - units * share[:, None]) * apart).sum(1)
+    return Pairs(count, mean, share, xx, xy, count * share * (1 - share))
 
-    counts, sequences [B] in the order of that quarter, dropped [R, B].
-    """
-    before = np.cumsum(sequences) - sequences
-    left = np.clip(QUARTILE * whole - before, 0.0, sequences)
-    part = np.divide(left, sequences, out=np.zeros(len(counts)), where=sequences > 0)
-    counted = float(counts @ part)
-    shares: list[float] = (dropped @ part / counted).tolist() if counted else [0.0] * len(dropped)
-    return shares
+
+def _share(units: Floats, dropped: Floats, sequences: Floats) -> Floats:
+    """[R] the share dropped of the first quarter of all sequences, bins in that order; one may count in part."""
+    before = sequences.cumsum(1) - sequences
+    left = np.minimum(np.maximum(QUARTILE * sequences.sum(1, keepdims=True) - before, 0.0), sequences)
+    part = left / np.maximum(sequences, 1)
+    counted = (units * part).sum(1)
+    return np.where(counted > 0, (dropped * part).sum(1) / counted, 0.0)
 
 
 def sums_of(view: "BlockView") -> "dict[str, Tensor]":
