@@ -222,6 +222,20 @@ def test_a_series_is_thinned_to_the_points_asked_for(store: Store) -> None:
     assert 5 in series["value"]
 
 
+def test_a_figure_that_is_read_off_whole_steps_is_read_off_some_of_a_long_range(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.ingest([make_record(step, tokens=100 + step) for step in range(10)])
+    field = "gaps.mismatch.sequence.quantiles.0.5"
+    every = dict(zip(*(store.series("r1", field)[name] for name in ("step", "value")), strict=True))
+    monkeypatch.setattr("offpolicy_monitor.store.rows.series.MOST_READ", 4)
+    series = store.series("r1", field)
+    assert series["step"] == [0, 3, 6, 9]
+    assert series["value"] == [every[step] for step in series["step"]]
+    assert store.series("r1", field, 2, 4)["step"] == [2, 3, 4]
+    assert store.series("r1", "tokens")["step"] == list(range(10))
+
+
 @pytest.mark.parametrize("most", [1, 2, 3, 10, 99, 100])
 def test_thinning_keeps_order_and_extremes(most: int) -> None:
     points = [Point(i, 0, float((i * 37) % 101)) for i in range(100)]

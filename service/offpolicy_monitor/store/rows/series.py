@@ -1,11 +1,12 @@
 """One figure over the gradient steps of a run, as columns for plotting.
 
-Headline figures come from `metrics`, any other from the stored figures. Down-sampling keeps the lowest and the highest
-value of each stretch, so that a spike is never lost.
+Headline figures come from `metrics`; down-sampling keeps the lowest and the highest value of each stretch, so that a
+spike is never lost. Any other takes some milliseconds a step, to derive it or to read it among all that are stored, so
+that of a long range some steps are read, spread evenly over it.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, select
 
@@ -14,10 +15,11 @@ from offpolicy_monitor.figures import is_headline, is_known
 from offpolicy_monitor.store.rows import derived, headlines
 from offpolicy_monitor.store.rows.derived import Figures
 from offpolicy_monitor.store.rows.runs import run_id
-from offpolicy_monitor.store.rows.steps import in_range
+from offpolicy_monitor.store.rows.steps import in_range, spread
 from offpolicy_monitor.store.rows.tables import OPEN, metrics, runs, steps
 
-BATCH = 256
+#: Steps of which a figure that is no headline is read, for less than a second.
+MOST_READ: Final = 256
 
 
 class Point(NamedTuple):
@@ -75,7 +77,8 @@ def _from_figures(connection: Connection, run: int, field: str, first: int | Non
     if field.startswith("correction."):
         correction = connection.execute(select(runs.c.correction).where(runs.c.id == run)).scalar_one()
         field = f"methods.{correction}.{field.removeprefix('correction.')}"
-    query = select(steps.c.step, steps.c.minibatch, *derived.COLUMNS).where(*in_range(run, first, last))
-    query = query.where(steps.c.state != OPEN).order_by(steps.c.step, steps.c.minibatch)
-    for row in connection.execution_options(yield_per=BATCH).execute(query):
+    counts = (*in_range(run, first, last), steps.c.state != OPEN)
+    ids = connection.scalars(select(steps.c.id).where(*counts).order_by(steps.c.step, steps.c.minibatch)).all()
+    query = select(steps.c.step, steps.c.minibatch, *derived.COLUMNS).where(steps.c.id.in_(spread(ids, MOST_READ)))
+    for row in connection.execute(query.order_by(steps.c.step, steps.c.minibatch)):
         yield Point(row.step, row.minibatch, Figures(row.figures, row.derived_from).at(field))

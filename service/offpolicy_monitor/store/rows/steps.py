@@ -104,9 +104,13 @@ def read_spread(
 ) -> tuple[list[tuple[int, int, StepSummary]], int]:
     """As `read_summaries`, but `most` steps spread evenly over the range, and how many there are in it."""
     ids = connection.scalars(_counting(connection, run, first, last).order_by(steps.c.step)).all()
-    spread = min(most, len(ids))
-    chosen = [ids[index * (len(ids) - 1) // max(spread - 1, 1)] for index in range(spread)]
-    return _summaries(connection, chosen), len(ids)
+    return _summaries(connection, spread(ids, most)), len(ids)
+
+
+def spread(ids: Sequence[int], most: int) -> list[int]:
+    """So many of them, spread evenly, the first and the last among them; all where they are no more."""
+    count = min(most, len(ids))
+    return [ids[index * (len(ids) - 1) // max(count - 1, 1)] for index in range(count)]
 
 
 def _newest(connection: Connection, run: str, first: int | None, last: int | None, most: int) -> Sequence[int]:
