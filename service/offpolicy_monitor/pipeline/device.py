@@ -42,7 +42,7 @@ class Device:
         self._came: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._running: _Job | None = None
-        self._thread = threading.Thread(target=self._work, name="measure")
+        self._thread = threading.Thread(target=self._work, name="measure", daemon=True)
         self._thread.start()
 
     async def run(

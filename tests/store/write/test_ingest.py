@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.store import Outdated, Receipt, ShardRecord, Store
+from offpolicy_monitor.store import Outdated, Receipt, ShardRecord, Store, prepared
 from offpolicy_monitor.store.rows.tables import metrics, runs, shards, steps
 from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.summary.step import StepSummary, merge_all
@@ -226,6 +226,18 @@ def test_a_batch_without_tokens_is_stored_with_counts_of_zero(store: Store) -> N
     ingest(store, replace(make_record(), summary=StepSummary.empty()))
     row = store.step("r1", 0)
     assert (row["tokens"], row["sequences"], row["gaps"], row["attribution"]) == (0, 0, {}, None)
+
+
+def test_no_transaction_makes_the_figures_of_a_shard_that_is_its_whole_step(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(*_: object) -> None:
+        raise AssertionError("figures were made")
+
+    record = prepared(make_record())
+    monkeypatch.setattr(StepSummary, "_of_batch", property(made))
+    [receipt] = ingest(store, record)
+    assert receipt.complete
 
 
 def test_an_empty_group_is_nothing(store: Store) -> None:

@@ -52,10 +52,15 @@ def prepare(record: ShardRecord) -> bytes | Refusal:
 
 
 def prepared(record: ShardRecord) -> ShardRecord:
-    """The record with its summary's stored form, so that no transaction waits for that; raises its Refusal."""
+    """The record with its summary's stored form, so that no transaction waits for that; raises its Refusal.
+
+    Of a shard that is its whole step the figures are made too, which the summary keeps: the step is saved with some.
+    """
     blob = prepare(record)
     if isinstance(blob, Refusal):
         raise blob
+    if record.shards == 1:
+        record.summary.figures()
     return replace(record, blob=blob)
 
 
