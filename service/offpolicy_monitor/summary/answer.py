@@ -14,7 +14,7 @@ from offpolicy_monitor.summary.form import Form, Told, row, slots_of
 from offpolicy_monitor.summary.gap import gap_figures
 from offpolicy_monitor.summary.histogram import Histograms
 from offpolicy_monitor.summary.method import COUNTS, Spec, method_figures, paths_of, shapes
-from offpolicy_monitor.summary.records import SILENT, Records
+from offpolicy_monitor.summary.records import SILENT, Figures, Records
 from offpolicy_monitor.summary.remembered import remembered
 from offpolicy_monitor.summary.tables.advantage import GRADIENT_BINS, gap_extras, sequence_extras
 from offpolicy_monitor.summary.tables.anchors import anchor_disagreements
@@ -27,8 +27,11 @@ _COUNTED: Final = ("tokens", "sequences", "clamped_tokens")
 
 
 @SILENT
-def gaps_told(arrays: Arrays, gaps: Sequence[str], sums: Records, shown: Histograms) -> Told:
-    """The figures of each gap whose log-probs were sent; of one without a token, that there is none."""
+def gaps_told(arrays: Arrays, gaps: Sequence[str], sums: Records, shown: Histograms | None) -> Told:
+    """The figures of each gap whose log-probs were sent; of one without a token, that there is none.
+
+    Without `shown` they are without quantiles, which take a third of the time.
+    """
     if not gaps:
         return NOTHING
     of_tokens, of_sequences = gap_figures(sums)
@@ -36,22 +39,28 @@ def gaps_told(arrays: Arrays, gaps: Sequence[str], sums: Records, shown: Histogr
     further, needed = sequence_extras(_records(arrays, "sequence", gaps))
     tokens = {**{name: sums[name] for name in _COUNTED}, **of_tokens, **extras}
     sequences = {**of_sequences, **further}
-    ends = (sums.rows((f"log_ratio_{end}", f"log_geometric_{end}")).ravel() for end in ("min", "max"))
-    found = shown.quantiles(QUANTILES, *ends).reshape(2, len(gaps), -1)
-    quantiles = [dict(zip(map(str, QUANTILES), of_level.T, strict=True)) for of_level in found]
+    kinds = (tokens, sequences, *(() if shown is None else _quantiles(shown, sums)))
+    counted = sums["tokens"].tolist()
 
     def form() -> Form:
         shape: dict[str, Any] = {}
-        found = zip(gaps, *slots_of(kinds, {**needs, **needed}), counted, strict=True)
-        for gap, figures, of_sequence, of_d, of_l, number in found:
-            shape[gap] = {**figures, "quantiles": of_d, "sequence": {**of_sequence, "quantiles": of_l}}
+        of_gaps, of_sequences, *levels = slots_of(kinds, {**needs, **needed})
+        for record, (gap, number) in enumerate(zip(gaps, counted, strict=True)):
+            of_d, of_l = ({"quantiles": of_level[record]} for of_level in levels) if levels else ({}, {})
+            shape[gap] = {**of_gaps[record], **of_d, "sequence": {**of_sequences[record], **of_l}}
             if not number > 0:
                 shape[gap] = {**dict.fromkeys(_COUNTED, 0), "sequence": {}}
         return Form(shape, range(len(_COUNTED) * len(gaps)))
 
-    kinds, counted = (tokens, sequences, *quantiles), sums["tokens"].tolist()
-    key = ("gaps", arrays.scheme, arrays.absent, *(number > 0 for number in counted))
+    key = ("gaps", shown is None, arrays.scheme, arrays.absent, *(number > 0 for number in counted))
     return Told(remembered(key, (), form), row(kinds))
+
+
+def _quantiles(shown: Histograms, sums: Records) -> list[Figures]:
+    """Those of d, and of L."""
+    ends = (sums.rows((f"log_ratio_{end}", f"log_geometric_{end}")).ravel() for end in ("min", "max"))
+    found = shown.quantiles(QUANTILES, *ends).reshape(2, len(sums), -1)
+    return [dict(zip(map(str, QUANTILES), of_level.T, strict=True)) for of_level in found]
 
 
 @SILENT

@@ -30,6 +30,10 @@ DETAILS: Final[Mapping[str, Callable[[Arrays], Any]]] = {
 OF_SHARDS: Final[Mapping[str, Callable[[Arrays], Any]]] = {
     kind.name: kind.read for kind in KINDS if kind.read and kind.of_shards
 }
+#: Quantiles of gaps and their sequences, wherever they stand.
+QUANTILE_FIGURES: Final = "quantiles"
+#: What is read where it is asked for.
+DETAILED: Final = (*DETAILS, QUANTILE_FIGURES)
 
 
 @dataclass(frozen=True)
@@ -94,14 +98,23 @@ class StepSummary:
         """
         return dict(self._figures)
 
-    def step_figures(self, names: Iterable[str] = tuple(DETAILS)) -> dict[str, Any]:
-        """`figures`, and what only a merged step answers: those of DETAILS that are named, read off tables."""
-        details = {name: DETAILS[name](self.arrays) for name in names}
-        return {**self._figures, **{name: finite(value) for name, value in details.items()}}
+    def step_figures(self, names: Iterable[str] = DETAILED) -> dict[str, Any]:
+        """`figures`, and what only a merged step answers: those of DETAILED that are named.
+
+        Quantiles may be there without being named.
+        """
+        named = frozenset(names)
+        own = self._figures if QUANTILE_FIGURES in named or "_told" in self.__dict__ else self._without_quantiles
+        return {**own, **{name: finite(DETAILS[name](self.arrays)) for name in DETAILS if name in named}}
 
     @cached_property
     def _figures(self) -> dict[str, Any]:
         return {**self._of_batch, **{name: told.figures() for name, told in self._told.items()}}
+
+    @cached_property
+    def _without_quantiles(self) -> dict[str, Any]:
+        gaps, methods = gaps_told(self.arrays, self.gap_names, self.gap_sums, None), self._methods
+        return {**self._of_batch, "gaps": gaps.figures(), "methods": methods.figures()}
 
     def told(self, dump: Dump, fragment: Callable[[bytes], Any]) -> dict[str, Any]:
         """`figures` for an answer alone, without dicts: gaps and methods as what `fragment` makes of JSON."""
@@ -125,8 +138,12 @@ class StepSummary:
         """The figures of gaps, and of method rows."""
         return {
             "gaps": gaps_told(self.arrays, self.gap_names, self.gap_sums, self.shown),
-            "methods": methods_told(self.arrays, self.specs),
+            "methods": self._methods,
         }
+
+    @cached_property
+    def _methods(self) -> Told:
+        return methods_told(self.arrays, self.specs)
 
 
 _BATCH_COUNTS: Final = tuple(row.name for row in BATCH.rows)

@@ -18,7 +18,7 @@ from offpolicy_monitor.store.rows import headlines
 from offpolicy_monitor.store.rows.codec import pack, unpack
 from offpolicy_monitor.store.rows.tables import steps
 from offpolicy_monitor.summary import stored
-from offpolicy_monitor.summary.step import DETAILS, StepSummary
+from offpolicy_monitor.summary.step import DETAILED, StepSummary
 
 #: Steps whose figures are kept as JSON, some 50 KB each with their summaries.
 MOST_KEPT: Final = 128
@@ -67,9 +67,9 @@ def figures_for(summary: StepSummary, paths: Iterable[str]) -> dict[str, Any]:
 
 
 def details_of(paths: Iterable[str]) -> tuple[str, ...]:
-    """Of what these paths look at, what is read off tables."""
-    tops = {path.partition(".")[0] for path in paths}
-    return tuple(name for name in DETAILS if name in tops)
+    """Of what these paths look at, what is read where it is asked for."""
+    keys = {key for path in paths for key in path.split(".")}
+    return tuple(name for name in DETAILED if name in keys)
 
 
 #: What headline figures look at of it.

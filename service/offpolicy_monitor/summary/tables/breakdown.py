@@ -70,8 +70,8 @@ def dimensions(arrays: Arrays) -> list[str]:
 
 def buckets(arrays: Arrays, dimension: str, gap: str) -> dict[str, Sums]:
     """The sums of a gap by the buckets of a dimension; buckets without tokens are left out."""
-    paths = arrays.under(f"breakdown/{dimension}")
-    return {bucket: sums for _, part, bucket, sums in _all_buckets(arrays, paths) if part == gap}
+    paths = (path for path in arrays.under(f"breakdown/{dimension}") if path.endswith(f"/{gap}"))
+    return {bucket: sums for _, _, bucket, sums in _all_buckets(arrays, paths)}
 
 
 def _all_buckets(arrays: Arrays, paths: Iterable[str]) -> Iterator[tuple[str, str, str, Sums]]:
