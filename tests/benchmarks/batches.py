@@ -1,4 +1,4 @@
-"""Synthetic batches: ragged, seeded, the same in every run; three float32 log-probs and a byte mask, 13 bytes a token.
+"""Synthetic batches: ragged, seeded, the same in every run; three float32 log-probs and a mask, 13 bytes per token.
 
 Lengths are log-normal with a mean of 2,000 tokens and none longer than ten times the mean, so that padding to the
 longest allowed makes ten positions of each token. Differences between the policies are small, with a few outliers.

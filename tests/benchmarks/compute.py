@@ -33,7 +33,7 @@ def compute_rows(scale: Scale, progress: Progress) -> list[Row]:
     }
     seconds = seconds_by_turns(works, scale.repeats, progress)
     ns = {name: value / source.tokens * NANOSECONDS for name, value in seconds.items()}
-    unit, floor, baseline = "ns a token", ns["floor"], ns["padded"]
+    unit, floor, baseline = "ns per token", ns["floor"], ns["padded"]
     size = f"{source.tokens:,} tokens in {len(source.lengths)} sequences"
     presets = f"full set (all gaps, tables and {len(PRESETS)} presets)"
     return [
@@ -62,7 +62,7 @@ def measurer_of(compiled: bool) -> Measurer:
 
 
 def reading(source: Synthetic) -> Work:
-    """Read 13 bytes a token and do next to nothing with them."""
+    """Read 13 bytes per token and do next to nothing with them."""
     mask = source.mask[: source.tokens // 8 * 8].view(np.int64)  # a sum of bytes would be bound by their widening
     tensors = [torch.from_numpy(array) for array in (*source.columns.values(), mask)]
     return lambda: [tensor.sum() for tensor in tensors]
@@ -86,12 +86,14 @@ def grid_rows(scale: Scale, progress: Progress) -> list[Row]:
     ns = seconds["together"] / batch.tokens * NANOSECONDS
     ratio = seconds["one by one"] / seconds["together"]
     note = f"{batch.tokens:,} tokens; baseline: an evaluation a row"
-    return [Row(f"what-if grid of {len(grid)} rows, over repeated passes", ns, "ns a token", ratio, at_least(40), note)]
+    return [
+        Row(f"what-if grid of {len(grid)} rows, over repeated passes", ns, "ns per token", ratio, at_least(40), note)
+    ]
 
 
 def what_if_grid(thresholds: int = THRESHOLDS) -> tuple[MethodRow, ...]:
     """Ten methods, so many thresholds each."""
-    steps = [0.01 * 1.5**place for place in range(thresholds)]
+    steps = [0.01 * 1.5**index for index in range(thresholds)]
     rows: list[dict[str, object]] = []
     for step in steps:
         rows += [

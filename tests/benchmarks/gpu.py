@@ -1,4 +1,4 @@
-"""The core on a GPU, timed by CUDA events against a copy within the device's memory of the same 13 bytes a token.
+"""The core on a GPU, timed by CUDA events against a copy within the device's memory of the same 13 bytes per token.
 
 The batch lies on the device before the clock starts. A copy reads and writes, the core only reads: both count the bytes
 that they move. The L2 cache is overwritten before each measurement.
@@ -27,7 +27,7 @@ L2_BYTES = 256 * MEBIBYTE  # more than any GPU's L2 has
 #: Below this a batch is bound by launches.
 GOAL_TOKENS = 16 * MILLION
 MOST_OPERATIONS = 300
-WHAT = "core on the GPU, bytes read a second over a device-to-device copy's"
+WHAT = "core on the GPU, bytes read per second over a device-to-device copy's"
 
 
 def gpu_rows(scale: Scale, progress: Progress) -> list[Row]:

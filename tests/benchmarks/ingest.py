@@ -53,7 +53,7 @@ def over_sink(source: Synthetic, posts: int, target: Served, sink: Served, scale
         }
         rates = by_turns(candidates, scale.rounds, progress)
     what = f"service, {source.tokens:,}-token batches, over the sink"
-    note = f"the sink takes {rates['sink'] / 1e6:,.0f} million tokens a second; {IN_FLIGHT} requests in flight"
+    note = f"the sink takes {rates['sink'] / 1e6:,.0f} million tokens per second; {IN_FLIGHT} requests in flight"
     goal = None if source.holes else GOALS[source.tokens]
     what += " (one in 20 masked)" if source.holes else ""
     return Row(what, rates["service"] / 1e6, "million tokens/s", rates["service"] / rates["sink"], goal, note)
@@ -101,7 +101,7 @@ def over_naive(target: Served, naive: Served, scale: Scale, progress: Progress) 
 
 
 def over_one_client(target: Served, scale: Scale, progress: Progress) -> Row:
-    """Small batches a second of many clients over one, whose every batch waits for its own commit."""
+    """Small batches per second of many clients over one, whose every batch waits for its own commit."""
     source = Synthetic(SMALL_TOKENS)
     with connected(target, connections=1) as one, connected(target, connections=CLIENTS) as many:
         posts = scale.small_posts

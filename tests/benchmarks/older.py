@@ -39,7 +39,7 @@ def older_rows(scale: Scale, progress: Progress) -> list[Row]:
             what = f"measuring {tokens:,} tokens: times faster than the torch form of f832f41"
             note = f"that one takes {found['older'] * 1e3:.3g} ms"
             ns = found["now"] / tokens * NANOSECONDS
-            rows.append(Row(what, ns, "ns a token", found["older"] / found["now"], at_least(least), note))
+            rows.append(Row(what, ns, "ns per token", found["older"] / found["now"], at_least(least), note))
     return rows
 
 

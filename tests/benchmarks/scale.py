@@ -16,7 +16,7 @@ class Scale:
 
     repeats  rounds of the core's candidates; rounds: of HTTP's, each of which posts to every candidate in turn
     compiled whether to wait for the compiled kernels, which takes a while where none are cached
-    posts    tokens a batch -> requests a round to the service
+    posts    tokens per batch -> requests a round to the service
     linear   sizes of the curves of linear.py, ascending
     path     rounds of one post after another, and posts a round of many connections
     """

@@ -1,6 +1,6 @@
 """Timing by turns: every candidate once a round, so that what else the machine does falls on all alike; medians count.
 
-Progress goes to standard error: one line that is rewritten on a terminal, one line a part elsewhere.
+Progress goes to standard error: one line that is rewritten on a terminal, one line per part elsewhere.
 """
 
 import statistics
@@ -45,11 +45,11 @@ def by_turns(
 ) -> dict[str, float]:
     """The median, or what else is `chosen`, of each candidate's answers, over `rounds` rounds after one more."""
     found: dict[str, list[float]] = {name: [] for name in candidates}
-    for place in range(rounds + 1):
+    for index in range(rounds + 1):
         for name, candidate in candidates.items():
-            progress.step(place, rounds, name)
+            progress.step(index, rounds, name)
             figure = candidate()
-            if place:
+            if index:
                 found[name].append(figure)
     return {name: chosen(figures) for name, figures in found.items()}
 

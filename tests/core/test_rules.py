@@ -50,13 +50,13 @@ rules = Rules()
 
 
 def sides(ran: Ran) -> tuple[list[float], list[float]]:
-    """0/1 a token, or a sequence: marked on the low, on the high side."""
+    """0/1 per token, or a sequence: marked on the low, on the high side."""
     low, high = (side[0].double().tolist() for side in ran.group.marks)
     return low, high
 
 
 def dropped(ran: Ran) -> list[float]:
-    """0/1 a token, or a sequence; what a rule that reweights marks is what it truncates."""
+    """0/1 per token, or a sequence; what a rule that reweights marks is what it truncates."""
     found: list[float] = ran.group.marked[0].double().tolist()
     return found
 
@@ -255,7 +255,7 @@ def test_ipo_keeps_a_difference_exactly_on_its_threshold() -> None:
 
 
 def cut_of(log_ratio: torch.Tensor, threshold: float) -> list[int]:
-    """0/1 a token: what goes."""
+    """0/1 per token: what goes."""
     found: list[int] = beyond_second_moment(log_ratio.abs(), [threshold])[0].int().tolist()
     return found
 

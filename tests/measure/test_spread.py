@@ -102,8 +102,8 @@ def test_probabilities_too_small_for_any_float_have_no_correlation() -> None:
 
 
 def test_float64_log_probs_far_down_have_a_correlation_and_no_defect() -> None:
-    old = [-200.0 + place / 100 for place in range(50)]
-    mu = [-200.0 + (place % 7) / 100 for place in range(50)]
+    old = [-200.0 + index / 100 for index in range(50)]
+    mu = [-200.0 + (index % 7) / 100 for index in range(50)]
     sent = [Sequence(dict(zip(COLUMNS, (mu, old, old), strict=True)), [1] * 50)]
     figures = Measurer("cpu").measure(packed(sent, np.float64), ()).figures()["gaps"]["mismatch"]
     p, q = (np.exp(np.array(side) + 200) for side in (mu, old))

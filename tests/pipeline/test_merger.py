@@ -8,7 +8,7 @@ from typing import Any
 
 from offpolicy_monitor.pipeline.merger import Merger
 from offpolicy_monitor.pipeline.writer import Writer
-from offpolicy_monitor.store import Place, Receipt, ShardRecord
+from offpolicy_monitor.store import Receipt, ShardRecord, StepKey
 from offpolicy_monitor.summary.step import StepSummary
 
 STEP = (1, 0, 0, 0)
@@ -26,10 +26,10 @@ class Steps:
     def ingest(self, records: Sequence[ShardRecord]) -> Sequence[Receipt]:
         return []
 
-    def merge(self, places: Sequence[Place]) -> Mapping[Place, Any]:
+    def merge(self, keys: Sequence[StepKey]) -> Mapping[StepKey, Any]:
         self.merges += 1
         time.sleep(0.02)
-        return {place: self.merges for place in places} if self._can_merge else {}
+        return {key: self.merges for key in keys} if self._can_merge else {}
 
     def keep(self, merges: Any) -> int:
         self.kept.append(merges)

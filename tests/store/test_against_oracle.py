@@ -28,7 +28,7 @@ SHARDS = st.builds(
     content=st.sampled_from([0, 0, 0, 1]),
 )
 
-Place = tuple[int, int, int]
+Key = tuple[int, int, int]
 
 
 class Oracle:
@@ -37,8 +37,8 @@ class Oracle:
     def __init__(self) -> None:
         self.shards: dict[ShardKey, ShardRecord] = {}
         self.newest: dict[int, int] = {}
-        self.closed: set[Place] = set()
-        self.counted: dict[Place, ShardRecord] = {}
+        self.closed: set[Key] = set()
+        self.counted: dict[Key, ShardRecord] = {}
 
     def answer(self, record: ShardRecord) -> str:
         key = record.key
@@ -51,28 +51,28 @@ class Oracle:
             return "duplicate" if self.shards[key].digest == record.digest else "shard-conflict"
         self.shards[key] = record
         self.newest[key.step] = key.attempt
-        place = (key.attempt, key.step, key.minibatch)
-        if len(self.of(place)) == record.shards or place in self.closed:
-            self.counted[place] = record
+        where = (key.attempt, key.step, key.minibatch)
+        if len(self.of(where)) == record.shards or where in self.closed:
+            self.counted[where] = record
         return "stored"
 
     def close_all(self) -> None:
         for key in self.shards:
-            place = (key.attempt, key.step, key.minibatch)
-            if key.attempt == self.newest[key.step] and place not in self.counted:
-                self.closed.add(place)
-                self.counted[place] = self.shards[key]
+            where = (key.attempt, key.step, key.minibatch)
+            if key.attempt == self.newest[key.step] and where not in self.counted:
+                self.closed.add(where)
+                self.counted[where] = self.shards[key]
 
-    def of(self, place: Place) -> list[ShardRecord]:
-        found = [r for k, r in self.shards.items() if (k.attempt, k.step, k.minibatch) == place]
+    def of(self, where: Key) -> list[ShardRecord]:
+        found = [r for k, r in self.shards.items() if (k.attempt, k.step, k.minibatch) == where]
         return sorted(found, key=lambda record: record.key.shard)
 
-    def shown(self) -> list[Place]:
-        places = {(k.attempt, k.step, k.minibatch) for k in self.shards if k.attempt == self.newest[k.step]}
-        return sorted(places, key=lambda place: place[1:])
+    def shown(self) -> list[Key]:
+        keys = {(k.attempt, k.step, k.minibatch) for k in self.shards if k.attempt == self.newest[k.step]}
+        return sorted(keys, key=lambda where: where[1:])
 
-    def merged(self, place: Place) -> StepSummary:
-        return merge_all(record.summary for record in self.of(place))
+    def merged(self, where: Key) -> StepSummary:
+        return merge_all(record.summary for record in self.of(where))
 
 
 def as_json(summary: StepSummary) -> dict[str, object]:
@@ -96,7 +96,7 @@ class History(RuleBasedStateMachine):
     @rule(records=st.lists(SHARDS, min_size=1, max_size=6))
     def post(self, records: list[ShardRecord]) -> None:
         mine = [self.renamed(record) for record in records]
-        expected = [(self.oracle.answer(record), len(self.oracle.of(self.place(record)))) for record in mine]
+        expected = [(self.oracle.answer(record), len(self.oracle.of(self.where(record)))) for record in mine]
         for record, answer, (kind, received) in zip(mine, self.store.ingest(mine), expected, strict=True):
             if isinstance(answer, Refusal):
                 assert answer.kind == kind
@@ -123,11 +123,11 @@ class History(RuleBasedStateMachine):
             return
         rows = self.store.steps(self.run, by="minibatch").rows
         assert [(row["attempt"], row["step"], row["minibatch"]) for row in rows] == self.oracle.shown()
-        for row, place in zip(rows, self.oracle.shown(), strict=True):
-            arrived = self.oracle.of(place)
+        for row, where in zip(rows, self.oracle.shown(), strict=True):
+            arrived = self.oracle.of(where)
             assert (row["received_shards"], row["shards"]) == (len(arrived), arrived[0].shards)
             assert row["complete"] == (len(arrived) == arrived[0].shards)
-            figures = as_json(self.oracle.merged(place))
+            figures = as_json(self.oracle.merged(where))
             assert {name: row[name] for name in figures if name != "breakdowns"} | {"breakdowns": {}} == figures
 
     @invariant()
@@ -138,10 +138,10 @@ class History(RuleBasedStateMachine):
         latest = max(self.oracle.counted, default=None)
         assert (row.attempt, row.step, row.minibatch) == (latest or (None, None, None))
         assert row.figures == (as_json(self.oracle.merged(latest)) if latest else {})
-        counted = [place for place in self.oracle.shown() if place in self.oracle.counted]
+        counted = [where for where in self.oracle.shown() if where in self.oracle.counted]
         series = self.store.series(self.run, "tokens")
-        assert list(zip(series["step"], series["minibatch"], strict=True)) == [place[1:] for place in counted]
-        assert series["value"] == [100 * len(self.oracle.of(place)) for place in counted]
+        assert list(zip(series["step"], series["minibatch"], strict=True)) == [where[1:] for where in counted]
+        assert series["value"] == [100 * len(self.oracle.of(where)) for where in counted]
 
     def teardown(self) -> None:
         if not hasattr(self, "store"):
@@ -167,7 +167,7 @@ class History(RuleBasedStateMachine):
         return make_record(key.step, key.shard, record.shards, attempt=key.attempt, minibatch=key.minibatch)
 
     @staticmethod
-    def place(record: ShardRecord) -> Place:
+    def where(record: ShardRecord) -> Key:
         return record.key.attempt, record.key.step, record.key.minibatch
 
 

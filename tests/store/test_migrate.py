@@ -56,7 +56,7 @@ def test_histories_of_an_older_program_are_judged_on(database_url: str) -> None:
     judge, again = Watching(), Watching()
     with closing(Store.open(database_url, lambda: 1000.0, judge)) as store:
         store.ingest([make_record(step, minibatches=1, tokens=100 + step, policy_version=step) for step in range(6)])
-        store.ingest([make_record(6, minibatch=place, minibatches=3, tokens=200) for place in range(2)])
+        store.ingest([make_record(6, minibatch=index, minibatches=3, tokens=200) for index in range(2)])
         store.ingest([make_record(3, attempt=1, minibatches=1, tokens=7, policy_version=9)])
     expected = {path: column.tolist() for path, column in judge.seen.columns.items()}
     downgrade(database_url, "0004")

@@ -94,10 +94,10 @@ class DeviceBatch:
         """
         if len(self.gaps) < len(GAP_LOGPROBS):
             return {}
-        return {gap: place + (0 if self.finite is None else len(self.gaps)) for place, gap in enumerate(self.gaps)}
+        return {gap: index + (0 if self.finite is None else len(self.gaps)) for index, gap in enumerate(self.gaps)}
 
     def blocks(self, tokens: int) -> Iterator["Block"]:
-        """Whole sequences in order, at most `tokens` tokens a block; a longer sequence is a block of its own."""
+        """Whole sequences in order, at most `tokens` tokens per block; a longer sequence is a block of its own."""
         first, sequences = 0, len(self.sequences)
         while first < sequences:
             limit = int(np.searchsorted(self.offsets, self.offsets[first] + tokens, side="right")) - 1

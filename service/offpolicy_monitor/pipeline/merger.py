@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 from offpolicy_monitor.pipeline.workers import Worker
 from offpolicy_monitor.pipeline.writer import Writer
-from offpolicy_monitor.store import Place, Receipt
+from offpolicy_monitor.store import Receipt, StepKey
 
 
 class Upkeep(Protocol):
     """What merging needs of the store's upkeep."""
 
-    def merge(self, places: Sequence[Place]) -> Mapping[Place, Any]:
+    def merge(self, keys: Sequence[StepKey]) -> Mapping[StepKey, Any]:
         """The merges of steps."""
 
     def keep(self, merges: Any) -> int:
@@ -34,7 +34,7 @@ class Merger:
         self._worker = Worker("merge")
         self.ages = self._worker.ages
         self._turn = asyncio.Lock()
-        self._queued: dict[Place, asyncio.Task[bool]] = {}
+        self._queued: dict[StepKey, asyncio.Task[bool]] = {}
 
     async def finish(self, run: str, receipt: Receipt) -> Receipt:
         """The receipt once its step is merged with its shard; as it was where nothing is to be done, or it cannot be.
@@ -55,7 +55,7 @@ class Merger:
         """Finish what was begun."""
         self._worker.close()
 
-    async def _merge(self, step: Place) -> bool:
+    async def _merge(self, step: StepKey) -> bool:
         """Whether there is a merge now with every shard that was stored before this began."""
         async with self._turn:
             del self._queued[step]

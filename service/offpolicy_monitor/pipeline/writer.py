@@ -1,7 +1,7 @@
 """Writer: the one thread that writes to the database, as many shards a transaction as are waiting.
 
 A commit costs an fsync whatever it holds, so shards that arrive during one commit share the next (group commit).
-What nobody waits for gives way to shards, but not for longer than PATIENCE seconds a turn. It knows the store's
+What nobody waits for gives way to shards, but not for longer than PATIENCE seconds per turn. It knows the store's
 `ingest` and nothing of HTTP. A future is resolved only after its transaction is committed. The thread outlives whatever
 a transaction raises; should it end all the same, nobody is left waiting for it.
 """

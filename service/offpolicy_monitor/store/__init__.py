@@ -7,7 +7,7 @@ from offpolicy_monitor.store.leader import Leader, leader_of
 from offpolicy_monitor.store.rows.cursors import Page
 from offpolicy_monitor.store.rows.exported import ExportedRun
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
-from offpolicy_monitor.store.rows.records import Outdated, Place, Receipt, ShardKey, ShardRecord
+from offpolicy_monitor.store.rows.records import Outdated, Receipt, ShardKey, ShardRecord, StepKey
 from offpolicy_monitor.store.store import Store
 from offpolicy_monitor.store.upkeep import Turn
 from offpolicy_monitor.store.write.known import Known
@@ -20,10 +20,10 @@ __all__ = [
     "Leader",
     "Outdated",
     "Page",
-    "Place",
     "Receipt",
     "ShardKey",
     "ShardRecord",
+    "StepKey",
     "Store",
     "Turn",
     "leader_of",

@@ -177,7 +177,7 @@ class Store:
         cursor: str | None = None,
         by: str = "step",
     ) -> Page:
-        """Merged rows, ascending: one a step (its last gradient step), or with by="minibatch" one a gradient step."""
+        """Merged rows, ascending: one per step (its last gradient step), or per gradient step with by="minibatch"."""
         with self._database.reading() as connection:
             return step_rows.list_steps(connection, run, first, last, limit, cursor, by)
 

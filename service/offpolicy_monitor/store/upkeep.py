@@ -19,7 +19,7 @@ from offpolicy_monitor.store.rows import merged_steps, verdicts
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.merged_steps import Failed, Merged
 from offpolicy_monitor.store.rows.recent import Recent
-from offpolicy_monitor.store.rows.records import Place, Receipt
+from offpolicy_monitor.store.rows.records import Receipt, StepKey
 from offpolicy_monitor.store.write import clocks, delete, finish, settle, thin, wall_clock
 from offpolicy_monitor.store.write.judge import Judging
 
@@ -53,32 +53,32 @@ class Upkeep:
         self._judging, self._clock, self._failed = judging, clock, failed
         self._set_aside = finish.SetAside()
 
-    def merge(self, places: Sequence[Place]) -> dict[Place, Merged]:
+    def merge(self, keys: Sequence[StepKey]) -> dict[StepKey, Merged]:
         """The merges of steps with all shards that are stored now; writes nothing, and takes its time.
 
         One that cannot be merged is set aside and left out.
         """
         merged = {}
-        for place in places:
+        for key in keys:
             with self._reading() as connection:
-                parts = merged_steps.read_parts(connection, place, self._recent)
+                parts = merged_steps.read_parts(connection, key, self._recent)
             try:
                 if parts:
-                    merged[place] = merged_steps.merge_parts(parts).with_figures()
+                    merged[key] = merged_steps.merge_parts(parts).with_figures()
             except Exception as error:
                 with self._reading() as connection:
-                    step = finish.read_step(connection, place)
+                    step = finish.read_step(connection, key)
                 if step is not None:
-                    self._put_aside(place, step, error)
+                    self._put_aside(key, step, error)
         return merged
 
-    def keep(self, merges: Mapping[Place, Merged]) -> int:
+    def keep(self, merges: Mapping[StepKey, Merged]) -> int:
         """Let steps count with these merges, and judge their runs; answers how many changed."""
         with self._writing() as connection:
             kept = finish.keep(connection, merges, self._judging, self._clock(), self._put_aside)
-        for place in kept:
-            self._set_aside.forget(place)
-            self._recent.drop(place)
+        for key in kept:
+            self._set_aside.forget(key)
+            self._recent.drop(key)
         return len(kept)
 
     def finished(self, receipt: Receipt, run: str) -> Receipt:
@@ -203,8 +203,8 @@ class Upkeep:
         with self._writing() as connection:
             return work(connection)
 
-    def _put_aside(self, place: Place, step: GradientStep, error: Exception) -> None:
-        self._set_aside.put(place, time.monotonic())
+    def _put_aside(self, key: StepKey, step: GradientStep, error: Exception) -> None:
+        self._set_aside.put(key, time.monotonic())
         self._failed(step, error)
 
 

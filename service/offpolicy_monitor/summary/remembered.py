@@ -7,7 +7,7 @@ all of them would take as long as what is saved.
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final, TypeVar
 
-#: As many as a run has shards a step, a few times over.
+#: As many as a run has shards per step, a few times over.
 MOST: Final = 2048
 
 Made = TypeVar("Made")

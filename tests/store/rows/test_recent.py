@@ -8,25 +8,25 @@ from offpolicy_monitor.summary.step import StepSummary, merge_all
 
 from tests.fixtures.shards import make_record
 
-PLACE = (1, 0, 0, 0)
+STEP_KEY = (1, 0, 0, 0)
 
 
 def shard(number: int, content: int = 0) -> ShardRecord:
     return make_record(shard=number, shards=8, content=content)
 
 
-def found(recent: Recent, record: ShardRecord, place: tuple[int, int, int, int] = PLACE) -> StepSummary | None:
-    return recent.get(place, record.key.shard, (record.digest, record.received_at))
+def found(recent: Recent, record: ShardRecord, key: tuple[int, int, int, int] = STEP_KEY) -> StepSummary | None:
+    return recent.get(key, record.key.shard, (record.digest, record.received_at))
 
 
 def test_a_shard_is_found_by_its_content_and_the_time_it_came() -> None:
     recent, record = Recent(), shard(3)
-    recent.put(PLACE, record)
+    recent.put(STEP_KEY, record)
     assert found(recent, record) is record.summary
     assert found(recent, shard(3, content=1)) is None
-    assert recent.get(PLACE, 3, (record.digest, record.received_at + 1)) is None
+    assert recent.get(STEP_KEY, 3, (record.digest, record.received_at + 1)) is None
     assert found(recent, record, (1, 0, 0, 1)) is None
-    recent.drop(PLACE)
+    recent.drop(STEP_KEY)
     assert found(recent, record) is None
 
 

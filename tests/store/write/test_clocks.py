@@ -20,9 +20,9 @@ def watched(open_store: Open) -> Store:
     return open_store(judge=RulesJudge())
 
 
-def receive(store: Store, clock: Clock, *places: tuple[int, int, int], minibatches: int | None = 1) -> None:
+def receive(store: Store, clock: Clock, *columns: tuple[int, int, int], minibatches: int | None = 1) -> None:
     """Shards (step, shard, of how many), received now."""
-    store.ingest([make_record(*place, received_at=clock.now, minibatches=minibatches) for place in places])
+    store.ingest([make_record(*column, received_at=clock.now, minibatches=minibatches) for column in columns])
 
 
 def last_batch(store: Store) -> float:

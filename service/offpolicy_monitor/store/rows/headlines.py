@@ -1,4 +1,4 @@
-"""The headline figures of steps, one row a step: numbers in a row, their names once for all steps that have the same.
+"""The headline figures of steps, one row per step: numbers in a row, their names once for all steps that have the same.
 
 So a figure of thousands of steps is read in milliseconds, and a step's figures take eight bytes each. Every function
 takes the caller's connection.
@@ -57,9 +57,9 @@ def names_of(connection: Connection, ids: Iterable[int]) -> dict[int, list[str]]
     return {row.id: json.loads(row.names) for row in found}
 
 
-def value_at(figures: bytes, place: int) -> float:
-    """The number at a place of a row's figures."""
-    value: float = struct.unpack_from("<d", figures, place * SIZE)[0]
+def value_at(figures: bytes, index: int) -> float:
+    """The number at an index of a row's figures."""
+    value: float = struct.unpack_from("<d", figures, index * SIZE)[0]
     return value
 
 

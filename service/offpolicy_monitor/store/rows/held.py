@@ -54,7 +54,7 @@ def hold_runs(connection: Connection, names: Iterable[str], now: float) -> dict[
     """
     wanted = sorted(set(names))
     for _ in range(ATTEMPTS):
-        parameters = {f"name_{place}": name for place, name in enumerate(wanted)}
+        parameters = {f"name_{index}": name for index, name in enumerate(wanted)}
         held = _held(_named(len(wanted)).rows(connection, **parameters))
         missing = [name for name in wanted if name not in held]
         if not missing:
@@ -104,7 +104,7 @@ def _held(rows: Iterable[Any]) -> dict[str, HeldRun]:
 
 @cache
 def _named(count: int) -> Statement:
-    names = [bindparam(f"name_{place}", type_=runs.c.name.type, required=True) for place in range(count)]
+    names = [bindparam(f"name_{index}", type_=runs.c.name.type, required=True) for index in range(count)]
     return Statement(_holding(runs.c.name.in_(names)))
 
 

@@ -18,7 +18,7 @@ from offpolicy_monitor.figures import HEADLINE
 from offpolicy_monitor.store.rows.derived import OF_HEADLINE, details_of, figures_for
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.recent import Identity, Recent
-from offpolicy_monitor.store.rows.records import Place, ShardRecord
+from offpolicy_monitor.store.rows.records import ShardRecord, StepKey
 from offpolicy_monitor.store.rows.statement import Statement
 from offpolicy_monitor.store.rows.tables import shards, steps
 from offpolicy_monitor.summary import stored
@@ -81,20 +81,20 @@ def merge_parts(parts: Sequence[Part]) -> Merged:
     return Merged.of(summary, len(parts), alone if isinstance(alone, bytes) else None)
 
 
-def read_parts(connection: Connection, place: Place, recent: Recent) -> Sequence[Part]:
+def read_parts(connection: Connection, key: StepKey, recent: Recent) -> Sequence[Part]:
     """Every shard stored of one gradient step, in shard order; nothing where the step is gone."""
-    return at_hand(shards_of(connection, place), place, recent) or read_blobs(connection, place)
+    return at_hand(shards_of(connection, key), key, recent) or read_blobs(connection, key)
 
 
-def shards_of(connection: Connection, place: Place) -> Shards:
+def shards_of(connection: Connection, key: StepKey) -> Shards:
     """Every shard stored of one gradient step."""
-    rows = _SHARDS_OF.rows(connection, **dict(zip(("run", "at", "minibatch", "attempt"), place, strict=True)))
+    rows = _SHARDS_OF.rows(connection, **dict(zip(("run", "at", "minibatch", "attempt"), key, strict=True)))
     return [(shard, (digest, received_at)) for shard, digest, received_at in rows]
 
 
-def at_hand(stored: Shards, place: Place, recent: Recent) -> list[StepSummary]:
+def at_hand(stored: Shards, key: StepKey, recent: Recent) -> list[StepSummary]:
     """The summaries of these shards of a gradient step; none where one is not at hand."""
-    found = [recent.get(place, shard, identity) for shard, identity in stored]
+    found = [recent.get(key, shard, identity) for shard, identity in stored]
     here = [summary for summary in found if summary is not None]
     return here if len(here) == len(found) else []
 
@@ -104,9 +104,9 @@ def merge_stored(connection: Connection, run_id: int, step: int, minibatch: int,
     return merge_all(map(stored.from_bytes, read_blobs(connection, (run_id, step, minibatch, attempt))))
 
 
-def read_blobs(connection: Connection, place: Place) -> Sequence[bytes]:
+def read_blobs(connection: Connection, key: StepKey) -> Sequence[bytes]:
     """The stored form of every shard of one gradient step, in shard order; nothing where the step is gone."""
-    run_id, step, minibatch, attempt = place
+    run_id, step, minibatch, attempt = key
     of_step = and_(
         shards.c.run_id == run_id,
         shards.c.step == step,
@@ -117,7 +117,7 @@ def read_blobs(connection: Connection, place: Place) -> Sequence[bytes]:
     if blobs != [b""]:
         return blobs
     # The one shard of a step is not stored twice.
-    of_step = tuple_(steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt) == place
+    of_step = tuple_(steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt) == key
     return connection.execute(select(steps.c.summary).where(of_step)).scalars().all()
 
 
@@ -142,10 +142,10 @@ def merge_at_once(
     merged, left = {}, MOST_AT_ONCE
     for step in steps:
         of_step = here[step.run, step.step, step.minibatch, step.attempt]
-        place = (run_ids[step.run], step.step, step.minibatch, step.attempt)
+        key = (run_ids[step.run], step.step, step.minibatch, step.attempt)
         ready = [record.summary for record, _ in of_step]
         if len(ready) < step.received:
-            ready = at_hand(stored_of(step), place, recent)
+            ready = at_hand(stored_of(step), key, recent)
         cost = step.received - 1 if ready else READ_BACK * step.received
         if cost > left:
             continue
@@ -154,7 +154,7 @@ def merge_at_once(
             if len(of_step) == step.received == 1:
                 merged[id(step)] = Merged.of(ready[0], 1, of_step[0][1])
             else:
-                merged[id(step)] = merge_parts(ready or read_blobs(connection, place))
+                merged[id(step)] = merge_parts(ready or read_blobs(connection, key))
         except SQLAlchemyError:
             raise
         except Exception as error:

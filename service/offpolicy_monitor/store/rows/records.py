@@ -11,7 +11,7 @@ from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.summary.step import StepSummary
 
 #: A row of `steps`: run's id, step, minibatch, attempt. Ids of rows are used again after a row has gone, these are not.
-Place = tuple[int, int, int, int]
+StepKey = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, order=True)
@@ -71,4 +71,4 @@ class Receipt:
     summary: StepSummary
     verdict: str = "accept"
     alerts: tuple[dict[str, Any], ...] = ()
-    unmerged: Place | None = None
+    unmerged: StepKey | None = None

@@ -94,13 +94,13 @@ class _Compiled:
             found = [
                 column.type.dialect_impl(self._dialect).result_processor(self._dialect, d[1]) for column, d in codes
             ]
-            self._reading = [(place, process) for place, process in enumerate(found) if process is not None]
+            self._reading = [(index, process) for index, process in enumerate(found) if process is not None]
         if not self._reading:
             return list(cursor.fetchall())
         rows = [list(row) for row in cursor.fetchall()]
         for row in rows:
-            for place, process in self._reading:
-                row[place] = process(row[place])
+            for index, process in self._reading:
+                row[index] = process(row[index])
         return [tuple(row) for row in rows]
 
 

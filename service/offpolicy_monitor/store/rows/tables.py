@@ -1,10 +1,10 @@
 """The tables, as SQLAlchemy metadata. The migrations are what makes them; `migrate.check` proves that both agree.
 
-Ten tables: runs; shards as they were acknowledged; steps, one row a gradient step and attempt, with what its shards
+Ten tables: runs; shards as they were acknowledged; steps, one row per gradient step and attempt, with what its shards
 merged to; metrics, the headline figures of steps in a narrow form that plots read fast, and metric_names, what they are
 called; blocks, the merges of old steps that have none of their own any more; waiting_steps, training steps
 that are not over yet; judged_steps, the figures that the others were judged by; judgements, what the rules say of each
-run's newest step; alerts, one row a breach from its beginning to its end. Knows no query.
+run's newest step; alerts, one row per breach from its beginning to its end. Knows no query.
 
 Times are unix seconds. `summary` is a stored StepSummary, `figures` its finalised figures as JSON; both compressed. A
 step has figures where its summary is not its own any more, or where an older release stored them (store.rows.derived).

@@ -18,7 +18,7 @@ from offpolicy_monitor.store.rows.training import LATER_STEPS, TrainingStep
 #: Training steps that tell how many gradient steps a run's have: one that lost some does not mislead.
 LEARNED_FROM: Final = 3
 #: (run id, step)
-Place = tuple[int, int]
+RunStep = tuple[int, int]
 
 #: Of a step that is waited for: how many gradient steps it has, if it says so, and when the newest of them began.
 Waiting = tuple[int | None, float]
@@ -43,12 +43,12 @@ _LATER: Final = Statement(
 )
 
 
-def load(connection: Connection, names: Mapping[int, str], places: Collection[Place]) -> list[TrainingStep]:
-    """The training steps at these places, under the attempt that stands; `names` are the runs' by id."""
-    if not places:
+def load(connection: Connection, names: Mapping[int, str], keys: Collection[RunStep]) -> list[TrainingStep]:
+    """The training steps at these keys, under the attempt that stands; `names` are the runs' by id."""
+    if not keys:
         return []
-    at = tuple_(steps.c.run_id, steps.c.step).in_(places) & ~steps.c.superseded
-    found: dict[Place, list[GradientStep]] = {}
+    at = tuple_(steps.c.run_id, steps.c.step).in_(keys) & ~steps.c.superseded
+    found: dict[RunStep, list[GradientStep]] = {}
     for row in connection.execute(select(*LEDGER_COLUMNS).where(at)):
         found.setdefault((row.run_id, row.step), []).append(gradient_step(names[row.run_id], row))
     return [TrainingStep.of(gradient_steps) for gradient_steps in found.values()]
@@ -69,42 +69,42 @@ def waiting(connection: Connection, run: int) -> dict[int, Waiting]:
     return {step: (minibatches, since) for step, minibatches, since in _WAITING.rows(connection, run=run)}
 
 
-def overdue(connection: Connection, deadline: float, limit: int) -> list[Place]:
+def overdue(connection: Connection, deadline: float, limit: int) -> list[RunStep]:
     """Steps whose newest gradient step began at `deadline` (unix seconds) or before, the oldest first."""
     query = select(waiting_steps.c.run_id, waiting_steps.c.step).join(runs).where(runs.c.deleted.is_(None))
     query = query.where(waiting_steps.c.since <= deadline)
     return [(row.run_id, row.step) for row in connection.execute(query.order_by(waiting_steps.c.since).limit(limit))]
 
 
-def wait(connection: Connection, place: Place, waiting: Waiting) -> None:
+def wait(connection: Connection, key: RunStep, waiting: Waiting) -> None:
     """Wait for what a step lacks."""
-    run, step = place
+    run, step = key
     _WAIT.run(connection, {"run_id": run, "step": step, "minibatches": waiting[0], "since": waiting[1]})
 
 
-def drop_waiting(connection: Connection, place: Place) -> None:
+def drop_waiting(connection: Connection, key: RunStep) -> None:
     """Wait for this step no longer."""
-    _DROP_WAITING.run(connection, {"run": place[0], "at": place[1]})
+    _DROP_WAITING.run(connection, {"run": key[0], "at": key[1]})
 
 
-def keep(connection: Connection, place: Place, step: TrainingStep, figures: Mapping[str, float]) -> int:
+def keep(connection: Connection, key: RunStep, step: TrainingStep, figures: Mapping[str, float]) -> int:
     """Keep the figures by path that a step is judged by, instead of earlier ones; answers their checksum."""
     packed = pack(dict(figures))
     checksum = zlib.crc32(packed)
-    of_step = {"run_id": place[0], "step": place[1], "attempt": step.attempt, "minibatches": step.known}
+    of_step = {"run_id": key[0], "step": key[1], "attempt": step.attempt, "minibatches": step.known}
     _KEEP.run(connection, {**of_step, "checksum": checksum, "figures": packed})
     return checksum
 
 
-def forget(connection: Connection, places: Collection[Place]) -> None:
+def forget(connection: Connection, keys: Collection[RunStep]) -> None:
     """Another attempt has begun these steps again: what they were judged by counts no longer."""
-    rows = [{"run": run, "at": step} for run, step in places]
+    rows = [{"run": run, "at": step} for run, step in keys]
     _DROP_WAITING.run(connection, *rows)
     _DROP_JUDGED.run(connection, *rows)
 
 
 def _dropping(table: Table) -> Statement:
-    """One row: a list of places in one statement would have a bound, and takes longer to put together."""
+    """One row: a list of keys in one statement would have a bound, and takes longer to put together."""
     of_run = table.c.run_id == bindparam("run", required=True)
     return Statement(delete(table).where(of_run, table.c.step == bindparam("at", required=True)))
 

@@ -16,7 +16,7 @@ from offpolicy_monitor.store.rows import training_steps as training_rows
 from offpolicy_monitor.store.rows.gradient_steps import LEDGER_COLUMNS, GradientStep, gradient_step
 from offpolicy_monitor.store.rows.held import HeldRun, hold_ids
 from offpolicy_monitor.store.rows.merged_steps import Merged
-from offpolicy_monitor.store.rows.records import Place
+from offpolicy_monitor.store.rows.records import StepKey
 from offpolicy_monitor.store.rows.tables import UNMERGED, runs, steps
 from offpolicy_monitor.store.write.judge import Judging
 from offpolicy_monitor.store.write.save import save_steps
@@ -26,8 +26,8 @@ MOST: Final = 8
 #: Due steps looked up at once.
 PAGE: Final = 1000
 #: Told of a step that cannot be kept, and why.
-PutAside = Callable[[Place, GradientStep, Exception], None]
-PLACE: Final = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
+PutAside = Callable[[StepKey, GradientStep, Exception], None]
+STEP_KEY: Final = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
 FIRST_WAIT, LONGEST_WAIT = 600.0, 86_400.0
 
 
@@ -38,51 +38,51 @@ class SetAside:
     Times are of a clock that only goes forward, seconds. Known to this process only: another one tries for itself.
     """
 
-    _until: dict[Place, tuple[float, float]] = field(default_factory=dict)
+    _until: dict[StepKey, tuple[float, float]] = field(default_factory=dict)
 
-    def put(self, place: Place, now: float) -> None:
+    def put(self, key: StepKey, now: float) -> None:
         """It has failed just now."""
-        wait = min(2 * self._until[place][1], LONGEST_WAIT) if place in self._until else FIRST_WAIT
-        self._until[place] = (now + wait, wait)
+        wait = min(2 * self._until[key][1], LONGEST_WAIT) if key in self._until else FIRST_WAIT
+        self._until[key] = (now + wait, wait)
 
-    def holds(self, place: Place, now: float) -> bool:
+    def holds(self, key: StepKey, now: float) -> bool:
         """Whether it is not to be tried yet."""
-        return place in self._until and now < self._until[place][0]
+        return key in self._until and now < self._until[key][0]
 
-    def forget(self, place: Place) -> None:
+    def forget(self, key: StepKey) -> None:
         """It has been kept, or it is gone."""
-        self._until.pop(place, None)
+        self._until.pop(key, None)
 
     def __len__(self) -> int:
         return len(self._until)
 
 
-def read_due(connection: Connection, deadline: float, limit: int) -> list[Place]:
+def read_due(connection: Connection, deadline: float, limit: int) -> list[StepKey]:
     """Steps to let count, the oldest first: their first shard came at `deadline` (unix seconds) or before, or
     they should count already with shards that are not in their merge."""
     should_count = or_(steps.c.first_received_at <= deadline, steps.c.received == steps.c.shards, steps.c.merged > 0)
-    query = select(*PLACE).join(runs, runs.c.id == steps.c.run_id).where(UNMERGED, should_count)
+    query = select(*STEP_KEY).join(runs, runs.c.id == steps.c.run_id).where(UNMERGED, should_count)
     query = query.where(runs.c.deleted.is_(None)).order_by(steps.c.first_received_at, steps.c.id)
     return [tuple(row) for row in connection.execute(query.limit(limit))]
 
 
-def read_step(connection: Connection, place: Place) -> GradientStep | None:
-    """A step by its place; None where it is gone."""
+def read_step(connection: Connection, key: StepKey) -> GradientStep | None:
+    """A step by its key; None where it is gone."""
     query = select(*LEDGER_COLUMNS, runs.c.name).join(runs, runs.c.id == steps.c.run_id)
-    row = connection.execute(query.where(tuple_(*PLACE) == place)).one_or_none()
+    row = connection.execute(query.where(tuple_(*STEP_KEY) == key)).one_or_none()
     return None if row is None else gradient_step(row.name, row)
 
 
 def keep(
-    connection: Connection, merges: Mapping[Place, Merged], judging: Judging, now: float, failed: PutAside
-) -> list[Place]:
+    connection: Connection, merges: Mapping[StepKey, Merged], judging: Judging, now: float, failed: PutAside
+) -> list[StepKey]:
     """Keep merges of steps and judge the training steps that are over by them; answers the steps that changed.
 
     A step that cannot be kept is told to `failed`, and leaves the others undisturbed.
     """
-    kept: list[Place] = []
-    for run in hold_ids(connection, {place[0] for place in merges}).values():
-        of_run = {place: merged for place, merged in merges.items() if place[0] == run.id}
+    kept: list[StepKey] = []
+    for run in hold_ids(connection, {key[0] for key in merges}).values():
+        of_run = {key: merged for key, merged in merges.items() if key[0] == run.id}
         try:
             kept += _keep_together(connection, run, of_run, judging, now)
         except DBAPIError:
@@ -103,50 +103,50 @@ def judge_overdue(connection: Connection, deadline: float, judging: Judging, now
     held = hold_ids(connection, runs_)
     names = {run.id: name for name, run in held.items()}
     # Asked again, now that nobody else changes these runs.
-    places = [place for place in training_rows.overdue(connection, deadline, MOST) if place[0] in names]
-    waited_for = training_rows.load(connection, names, places)
+    keys = [key for key in training_rows.overdue(connection, deadline, MOST) if key[0] in names]
+    waited_for = training_rows.load(connection, names, keys)
     judging.settle(connection, held, waited_for, {}, now, time_is_up=True)
     return len(waited_for)
 
 
 def _keep_together(
-    connection: Connection, run: HeldRun, merges: Mapping[Place, Merged], judging: Judging, now: float
-) -> list[Place]:
+    connection: Connection, run: HeldRun, merges: Mapping[StepKey, Merged], judging: Judging, now: float
+) -> list[StepKey]:
     """Keep what is newer than what is kept, in a savepoint."""
-    newer = [(place, step) for place, step in _read(connection, run, merges) if _is_newer(merges[place], step)]
+    newer = [(key, step) for key, step in _read(connection, run, merges) if _is_newer(merges[key], step)]
     if newer:
         with connection.begin_nested():
-            of_step = {id(step): merges[place] for place, step in newer}
+            of_step = {id(step): merges[key] for key, step in newer}
             save_steps(connection, {run.name: run}, [step for _, step in newer], of_step)
-            of_rows = {step.id: merges[place] for place, step in newer}
-            touched = training_rows.load(connection, {run.id: run.name}, {place[:2] for place, _ in newer})
+            of_rows = {step.id: merges[key] for key, step in newer}
+            touched = training_rows.load(connection, {run.id: run.name}, {key[:2] for key, _ in newer})
             judging.settle(connection, {run.name: run}, touched, of_rows, now)
-    return [place for place, _ in newer]
+    return [key for key, _ in newer]
 
 
 def _keep_apart(
     connection: Connection,
     run: HeldRun,
-    merges: Mapping[Place, Merged],
+    merges: Mapping[StepKey, Merged],
     judging: Judging,
     now: float,
     failed: PutAside,
-) -> list[Place]:
+) -> list[StepKey]:
     """Each step in a savepoint of its own, so that only the one at fault is left as it was."""
-    kept: list[Place] = []
-    for place, merged in merges.items():
+    kept: list[StepKey] = []
+    for key, merged in merges.items():
         try:
-            kept += _keep_together(connection, run, {place: merged}, judging, now)
+            kept += _keep_together(connection, run, {key: merged}, judging, now)
         except DBAPIError:
             raise
         except Exception as error:
-            failed(*_read(connection, run, [place])[0], error)
+            failed(*_read(connection, run, [key])[0], error)
     return kept
 
 
-def _read(connection: Connection, run: HeldRun, wanted: Iterable[Place]) -> list[tuple[Place, GradientStep]]:
+def _read(connection: Connection, run: HeldRun, wanted: Iterable[StepKey]) -> list[tuple[StepKey, GradientStep]]:
     """Those of the steps that stand."""
-    query = select(*LEDGER_COLUMNS).where(tuple_(*PLACE).in_(list(wanted)), ~steps.c.superseded)
+    query = select(*LEDGER_COLUMNS).where(tuple_(*STEP_KEY).in_(list(wanted)), ~steps.c.superseded)
     found = [gradient_step(run.name, row) for row in connection.execute(query)]
     return [((run.id, step.step, step.minibatch, step.attempt), step) for step in found]
 

@@ -1,6 +1,6 @@
 """Stores a group of shards in the caller's one transaction: hold their runs, load what they touch, decide, write.
 
-Few statements a group, whatever its size: decisions are made by the Ledger on what was loaded at once. A record that
+Few statements per group, whatever its size: decisions are made by the Ledger on what was loaded at once. A record that
 cannot be stored comes back as its Refusal and leaves no trace; the others are not disturbed.
 """
 
@@ -18,7 +18,7 @@ from offpolicy_monitor.store.rows.held import HeldRun, hold_runs, new_revision
 from offpolicy_monitor.store.rows.memory import Memories, RunMemory, Standing
 from offpolicy_monitor.store.rows.merged_steps import Failed, Merged, Shards, merge_at_once, shards_of
 from offpolicy_monitor.store.rows.recent import Recent
-from offpolicy_monitor.store.rows.records import Outdated, Place, Receipt, ShardKey, ShardRecord
+from offpolicy_monitor.store.rows.records import Outdated, Receipt, ShardKey, ShardRecord, StepKey
 from offpolicy_monitor.store.rows.statement import Statement
 from offpolicy_monitor.store.rows.tables import runs, shards, steps
 from offpolicy_monitor.store.rows.training import TrainingStep
@@ -94,9 +94,9 @@ def _as_it_stands(
     step = ledger.step_of.get(record.key)
     if isinstance(answer, Refusal) or not answer.step_completed or step is None or not step.due:
         return answer
-    place = (held[step.run].id, step.step, step.minibatch, step.attempt)
+    key = (held[step.run].id, step.step, step.minibatch, step.attempt)
     waits = id(step) not in failures and not step.superseded
-    return replace(answer, step_completed=False, unmerged=place if waits else None)
+    return replace(answer, step_completed=False, unmerged=key if waits else None)
 
 
 def _to_settle(
@@ -145,12 +145,12 @@ def load_ledger(
     ledger = Ledger(stored_summary=lambda key: _stored_summary(connection, _row_key(ids, key)))
     asked = []
     for record in records:
-        place = record.key.run, record.key.step
-        if place not in ledger.steps and record.key.run in known:
+        of_step = record.key.run, record.key.step
+        if of_step not in ledger.steps and record.key.run in known:
             standing = known[record.key.run].standing(connection, record.key.step)
             if standing is not None:
-                ledger.steps[place] = standing
-        if not ledger.steps.get(place, Standing()).whole:
+                ledger.steps[of_step] = standing
+        if not ledger.steps.get(of_step, Standing()).whole:
             asked.append(record.key)
     for run, step in {(key.run, key.step) for key in asked}:
         standing = ledger.steps.setdefault((run, step), Standing())
@@ -213,7 +213,7 @@ def _write(
     _ENTER.run(connection, *rows)
     for record in records:
         if record.shards > 1:
-            recent.put(_place(ids, record.key), record)
+            recent.put(_step_key(ids, record.key), record)
     others = [step for step in touched if step.due and step.shards > 1]
     merged |= merge_at_once(connection, ids, others, arrived, recent, stored_of, failed)
     for step in others:
@@ -246,13 +246,13 @@ def _keep_runs(
             memories.put_back(memory, revision)
 
 
-def _place(ids: Mapping[str, int], key: ShardKey) -> Place:
+def _step_key(ids: Mapping[str, int], key: ShardKey) -> StepKey:
     return ids[key.run], key.step, key.minibatch, key.attempt
 
 
 def _row_key(ids: Mapping[str, int], key: ShardKey) -> tuple[int, ...]:
     """The key in the order of the primary key of `shards`."""
-    return *_place(ids, key), key.shard
+    return *_step_key(ids, key), key.shard
 
 
 def _stored_summary(connection: Connection, row_key: tuple[int, ...]) -> StepSummary | None:
@@ -260,8 +260,8 @@ def _stored_summary(connection: Connection, row_key: tuple[int, ...]) -> StepSum
     query = select(shards.c.summary, shards.c.shards).where(tuple_(*shards.primary_key) == row_key)
     blob, count = connection.execute(query).one()
     if not blob and count == 1:
-        place = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
-        blob = connection.execute(select(steps.c.summary).where(tuple_(*place) == row_key[:4])).scalar()
+        step_key = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
+        blob = connection.execute(select(steps.c.summary).where(tuple_(*step_key) == row_key[:4])).scalar()
     return stored.from_bytes(blob) if blob else None
 
 

@@ -98,7 +98,7 @@ def make_block(run: int, members: Sequence[Member]) -> Block:
 
 
 def keep_block(connection: Connection, block: Block) -> bool:
-    """Put the block in the place of its members' summaries; False where one of them has gone."""
+    """Put the block instead of its members' summaries; False where one of them has gone."""
     if not hold_ids(connection, [block.run]):
         return False
     ids = [member.id for member in block.members]

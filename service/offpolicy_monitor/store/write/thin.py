@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, 
 
 from offpolicy_monitor.store.rows.held import hold_ids
 from offpolicy_monitor.store.rows.histories import looked_back_on
-from offpolicy_monitor.store.rows.records import Place
+from offpolicy_monitor.store.rows.records import StepKey
 from offpolicy_monitor.store.rows.tables import THICK, blocks, judged_steps, shards, steps
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import merge_all
@@ -32,7 +32,7 @@ class Thick:
     first: int
     last: int
     steps: int
-    places: Sequence[Place]
+    keys: Sequence[StepKey]
     summaries: Sequence[bytes]
 
 
@@ -49,9 +49,9 @@ def read_blocks(connection: Connection, run: int, before: float) -> Thick | None
     if len(found) < MERGED:
         return None
     ids, first, last = [row.id for row in found], found[0].step, max(row.last_step for row in found)
-    place = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
-    places = [tuple(row) for row in connection.execute(select(*place).where(*_members(run, first, last, ids)))]
-    return Thick(run, ids, first, last, sum(row.steps for row in found), places, [row.summary for row in found])
+    key = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
+    keys = [tuple(row) for row in connection.execute(select(*key).where(*_members(run, first, last, ids)))]
+    return Thick(run, ids, first, last, sum(row.steps for row in found), keys, [row.summary for row in found])
 
 
 def merge(thick: Thick) -> bytes:
@@ -63,7 +63,7 @@ def drop_shards(connection: Connection, thick: Thick) -> int:
     """Drop some of the shards of the blocks' steps, which are recognised no more; answers how many."""
     hold_ids(connection, [thick.run])
     key = tuple(shards.primary_key)
-    of_steps = tuple_(shards.c.run_id, shards.c.step, shards.c.minibatch, shards.c.attempt).in_(thick.places)
+    of_steps = tuple_(shards.c.run_id, shards.c.step, shards.c.minibatch, shards.c.attempt).in_(thick.keys)
     found = connection.execute(select(*key).where(of_steps).limit(PORTION)).all()
     if found:
         connection.execute(delete(shards).where(tuple_(*key).in_([tuple(row) for row in found])))
@@ -71,7 +71,7 @@ def drop_shards(connection: Connection, thick: Thick) -> int:
 
 
 def keep(connection: Connection, thick: Thick, summary: bytes) -> bool:
-    """Put one block with this summary in the place of several, whose steps go thin; False where one of them is gone."""
+    """Put one block with this summary instead of several, whose steps go thin; False where one of them is gone."""
     if not hold_ids(connection, [thick.run]):
         return False
     there = blocks.c.id.in_(thick.ids)
