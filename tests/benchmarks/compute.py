@@ -85,7 +85,7 @@ def grid_rows(scale: Scale, progress: Progress) -> list[Row]:
     seconds = seconds_by_turns(works, min(scale.repeats, 3), progress)
     ns = seconds["together"] / batch.tokens * NANOSECONDS
     ratio = seconds["one by one"] / seconds["together"]
-    note = f"{batch.tokens:,} tokens; baseline: an evaluation a row"
+    note = f"{batch.tokens:,} tokens; baseline: an evaluation per row"
     return [
         Row(f"what-if grid of {len(grid)} rows, over repeated passes", ns, "ns per token", ratio, at_least(40), note)
     ]
