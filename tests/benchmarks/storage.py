@@ -1,4 +1,4 @@
-"""The store and the memory: shards per second in groups over one by one, and the peak of memory over its largest body."""
+"""The store and the memory: shards per second in groups over alone, and the peak of memory over the largest body."""
 
 import itertools
 import time
