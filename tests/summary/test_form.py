@@ -8,6 +8,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from offpolicy_monitor.summary.answer import methods_told
 from offpolicy_monitor.summary.form import Form, Slot, row, slots_of
 from offpolicy_monitor.summary.records import Figures, Floats
 
@@ -74,3 +75,13 @@ def test_what_needs_a_number_that_a_record_lacks_is_left_out() -> None:
 @pytest.mark.parametrize("summary", [FULL, OTHER, FULL.merge(OTHER)], ids=["one", "another", "both"])
 def test_the_text_of_a_shards_figures_is_their_json(summary: Any) -> None:
     assert json.loads(dump(summary.told(dump, orjson.Fragment))) == summary.figures()
+
+
+def test_shards_of_the_same_rows_share_a_form_whatever_their_numbers_and_labels() -> None:
+    one, other = (methods_told(summary.arrays, summary.specs).form for summary in (FULL, OTHER))
+    assert FULL.arrays.scheme is not OTHER.arrays.scheme
+    assert one is other
+    changed = {name: dict(spec or {}) | {"source": "another"} for name, spec in FULL.specs.items()}
+    told = methods_told(FULL.arrays, changed)
+    assert told.form is not one
+    assert {row["source"] for row in told.figures().values()} == {"another"}

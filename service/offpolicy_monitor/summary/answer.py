@@ -1,7 +1,7 @@
 """The figures of gaps and of method rows, as numbers and the form in which they are answered.
 
-Each is computed for all gaps, or all rows, at once; the form is that of the shard before, unless another table is there
-or another gap, or row, has no token.
+Each is computed for all gaps, or all rows, at once; the form is that of the shard before, unless other gaps, or rows,
+have something to tell.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _COUNTED: Final = ("tokens", "sequences", "clamped_tokens")
 
 
 @SILENT
-def gaps_told(arrays: Arrays, gaps: Sequence[str], sums: Records, shown: Histograms | None) -> Told:
+def gaps_told(arrays: Arrays, gaps: tuple[str, ...], sums: Records, shown: Histograms | None) -> Told:
     """The figures of each gap whose log-probs were sent; of one without a token, that there is none.
 
     Without `shown` they are without quantiles, which take a third of the time.
@@ -52,7 +52,7 @@ def gaps_told(arrays: Arrays, gaps: Sequence[str], sums: Records, shown: Histogr
                 shape[gap] = {**dict.fromkeys(_COUNTED, 0), "sequence": {}}
         return Form(shape, range(len(_COUNTED) * len(gaps)))
 
-    key = ("gaps", shown is None, arrays.scheme, arrays.absent, *(number > 0 for number in counted))
+    key = ("gaps", gaps, len(kinds), _lacking(needs), _lacking(needed), *(number > 0 for number in counted))
     return Told(remembered(key, (), form), row(kinds))
 
 
@@ -86,7 +86,7 @@ def methods_told(arrays: Arrays, specs: Mapping[str, Spec | None]) -> Told:
         return Form(shape, range(len(COUNTS) * len(names)))
 
     kinds = (found.figures, anchors, biases)
-    key = ("methods", arrays.scheme, arrays.absent, names, *(n > 0 for n in tokens), *ran)
+    key = ("methods", names, _lacking(found.needs), anchored, biased.rows, *(n > 0 for n in tokens), *ran)
     return Told(remembered(key, of_rows, form), row(kinds))
 
 
@@ -100,6 +100,11 @@ def rows_told(specs: Sequence[Spec], sums: Records) -> list[dict[str, Any]]:
     rows = shapes(specs, of_rows, found.figures["tokens"].tolist())
     form = Form({str(index): of_row for index, of_row in enumerate(rows)}, range(len(COUNTS) * len(specs)))
     return list(form.filled(row((found.figures,))).values())
+
+
+def _lacking(needs: Figures) -> bytes:
+    """Which of the records lack what."""
+    return np.isnan(tuple(needs.values())).tobytes()
 
 
 def _records(arrays: Arrays, kind: str, gaps: Sequence[str]) -> Records:

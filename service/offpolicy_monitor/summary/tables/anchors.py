@@ -4,7 +4,7 @@ A rule on staleness is anchored on pi_old, on total on mu; each runs on the othe
 valid for all three log-probs. Rules on mismatch compare no current policy and have no other anchor.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
@@ -33,7 +33,7 @@ TABLES: Final = (
 )
 
 
-def anchor_disagreements(arrays: Arrays) -> tuple[Sequence[str], Figures]:
+def anchor_disagreements(arrays: Arrays) -> tuple[tuple[str, ...], Figures]:
     """Names of rows, and `anchor_disagreement`: a share of tokens, among those valid for all log-probs.
 
     Those whose decision differs when the rule is anchored on mu instead of pi_old, or the other way round.
@@ -46,9 +46,9 @@ def anchor_disagreements(arrays: Arrays) -> tuple[Sequence[str], Figures]:
 
 
 @lru_cache(REMEMBERED)
-def names_of(paths: tuple[str, ...]) -> Sequence[str]:
+def names_of(paths: tuple[str, ...]) -> tuple[str, ...]:
     """The rows that these tables are of."""
-    return [unquote(path.split("/")[1]) for path in paths]
+    return tuple(unquote(path.split("/")[1]) for path in paths)
 
 
 def sums_of(view: "BlockView") -> dict[str, Any]:

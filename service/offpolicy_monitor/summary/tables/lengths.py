@@ -4,7 +4,7 @@ Lengths stand in bins of a quarter of a power of two. The unit is the sequence f
 token for the others: each unit is dropped or not, and has the length of its sequence.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, unquote
@@ -59,7 +59,7 @@ class _Rows(NamedTuple):
     tokens  gap -> where its tokens by length begin
     """
 
-    rows: Sequence[tuple[str, str, str]]
+    rows: tuple[tuple[str, str, str], ...]
     begins: Indices
     units: Indices
     tokens: Mapping[str, int]
@@ -68,7 +68,7 @@ class _Rows(NamedTuple):
 class Biased(NamedTuple):
     """Rows of which a length bias is known: name, gap and unit; and what there is of tokens of each gap."""
 
-    rows: Sequence[tuple[str, str, str]]
+    rows: tuple[tuple[str, str, str], ...]
     whole: Mapping[str, int]
 
     def ran(self, tokens: Mapping[str, float]) -> list[bool]:
@@ -101,7 +101,7 @@ def _rows(scheme: Scheme) -> _Rows:
     names = [(path, f"length/{gap}/{unit}", f"length/{gap}/sequences") for path, _, gap, unit in known]
     begins = np.array([[scheme.spans[name].start for name in of_row] for of_row in names], np.int64).reshape(-1, 3).T
     return _Rows(
-        [(unquote(row), gap, unit) for _, row, gap, unit in known],
+        tuple((unquote(row), gap, unit) for _, row, gap, unit in known),
         begins,
         np.unique(begins[1]),
         {gap: scheme.spans[f"length/{gap}/tokens"].start for _, _, gap, _ in known},
