@@ -51,7 +51,9 @@ class History:
 
     def notes(self, name: str) -> list[float | None]:
         """[n] what was noted by this name, to be read and filled."""
-        found = self.noted.setdefault(name, [])
+        found = self.noted.get(name)
+        if found is None:
+            found = self.noted[name] = []
         if len(found) < len(self.steps):
             found.extend([None] * (len(self.steps) - len(found)))
         return found
