@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.fused import batch as passes
-from offpolicy_monitor.fused.batch import CHUNK, Batch
+from offpolicy_monitor.fused.batch import Batch
+from offpolicy_monitor.fused.measured import CHUNK, chunks
 from offpolicy_monitor.fused.summarise import summarise
 from offpolicy_monitor.measure.fused import Fused
 from offpolicy_monitor.methods import PRESETS
@@ -25,12 +26,12 @@ def many_tokens() -> RaggedBatch:
 
 def made(batch: RaggedBatch, threads: int = 1) -> Arrays:
     with ThreadPoolExecutor(threads) as pool:
-        return summarise(Batch(batch), PRESETS, ORIGIN, pool if threads > 1 else None).arrays
+        return summarise(Batch(batch, ORIGIN), PRESETS, pool if threads > 1 else None).arrays
 
 
 def test_any_number_of_threads_gives_the_same_bits() -> None:
     batch = many_tokens()
-    assert len(passes._chunks(batch.offsets)) > 3
+    assert len(chunks(batch.offsets)) > 3
     once = made(batch)
     assert all((made(batch, threads).buffer == once.buffer).all() for threads in (1, 2, 3))
 
@@ -38,9 +39,9 @@ def test_any_number_of_threads_gives_the_same_bits() -> None:
 def test_chunks_are_whole_sequences_and_have_each_once() -> None:
     for lengths in ([0, 0, 5], [CHUNK, 1, CHUNK - 1, 0], [3 * CHUNK, 3 * CHUNK, 1], [1], [0, 7 * CHUNK, 0]):
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        chunks = passes._chunks(offsets)
-        assert [first for first, _ in chunks] == [0, *(last for _, last in chunks[:-1])]
-        assert chunks[-1][1] == len(lengths)
+        found = chunks(offsets)
+        assert [first for first, _ in found] == [0, *(last for _, last in found[:-1])]
+        assert found[-1][1] == len(lengths)
 
 
 def test_what_the_pass_cannot_hold_is_left_to_torch(fused: Fused) -> None:

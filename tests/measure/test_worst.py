@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from offpolicy_monitor.batch import Array, Origin, RaggedBatch
+from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.measure.worst import MOST_TOKENS, largest
+from offpolicy_monitor.measure.worst import FEW, MOST_TOKENS, first_of_each
 from offpolicy_monitor.summary.tables.worst import GAPS, LOGPROBS, MOST, RANKED_BY, RANKINGS, Worst, ranked
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS
 
@@ -153,15 +153,21 @@ def test_of_equal_sequences_the_lower_shard_and_then_the_lower_index_come_first(
     assert [(s.shard, s.index) for s in merged.sequences] == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1)]
 
 
-def test_the_largest_of_equal_values_are_the_first() -> None:
+@pytest.mark.parametrize("more", [0, FEW])
+def test_the_largest_of_equal_values_are_the_first(more: int) -> None:
     def places(values: list[float], number: int) -> list[int]:
-        found: Array = largest(np.array(values, np.float32), number)
-        return [int(place) for place in found]
+        found, there = first_of_each(np.array([values + [0] * more], np.float32), number)
+        return [int(place) for place in found[there]]
 
     assert places([1, 3, 3, 2, 3], 2) == [1, 2]
     assert places([1, 3, 3, 2, 3], 4) == [1, 2, 4, 3]
-    assert places([0, 1, 0], 5) == [1]
-    assert places([0, 0, 0, 0], 2) == places([1, 2], 0) == []
+    assert places([0, 1, 0, 0, 0], 5) == [1]
+    assert places([0, 0, 0, 0], 2) == []
+
+
+def test_each_ranking_has_its_own_first() -> None:
+    found, there = first_of_each(np.array([[0, 2, 1, 2], [0, 0, 0, 0], [4, 3, 5, 0]], np.float32), 2)
+    assert (found[[0, 2]].tolist(), there.tolist()) == ([[1, 3], [2, 0]], [[True] * 2, [False] * 2, [True] * 2])
 
 
 def test_sequences_that_are_equal_empty_or_without_a_finite_token_are_in_no_ranking() -> None:

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offpolicy_monitor.fused.token import MASS_KEYS
 from offpolicy_monitor.summary import cells, histogram
+from offpolicy_monitor.summary.evaluation import Detail
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -138,6 +138,7 @@ class Sequences(NamedTuple):
     own: Doubles  # [S, OWN_SUMS]
     dropped: Singles  # [R, S]: tokens that each rule on tokens dropped
     kept: Marks  # [R, T] of each of them which tokens it keeps; [0, T] where nobody asks
+    takes: Marks  # [sequence rules, S]: bits of the signs of A whose tokens each drops; [0, S] where nobody asks
 
 
 class Sums(NamedTuple):
@@ -163,7 +164,7 @@ class Counts(NamedTuple):
     histograms: Singles  # [3, 3 * BINS]: by sign and bin
     masses: Singles  # [3, 4, MASS_KEYS]: four banks
     cells: Singles  # [C, 3, LENGTHS, bins]
-    grids: Integers  # [3, 8]
+    grids: Singles  # [3, 8]
 
 
 class Block(NamedTuple):
@@ -187,35 +188,14 @@ class Block(NamedTuple):
     )
 
 
-def sums(rules: int, dimensions: int, buckets: int, cells_: int) -> Sums:
-    """Nothing added yet."""
-    zeros = np.zeros
-    tokens = zeros((3, TOKEN_SUMS))
-    return Sums(
-        tokens, zeros(9), zeros(2), zeros((rules, RULE_SUMS)), zeros((rules, WEIGHT_SUMS)), zeros(rules),
-        zeros((dimensions, buckets, CELL)), zeros((MU_BUCKETS, CELL)), zeros((4, CELL)),
-        zeros((cells_, 3, cells.TOKEN_BINS.number)), zeros(7), zeros(6),
-    )  # fmt: skip
-
-
-def counts(cells_: int) -> Counts:
-    """Nothing counted yet."""
-    return Counts(
-        np.zeros((3, 3 * BINS), np.int32),
-        np.zeros((3, 4, MASS_KEYS), np.int32),
-        np.zeros((cells_, 3, LENGTHS, cells.TOKEN_BINS.number), np.int32),
-        np.zeros((3, 8), np.int64),
-    )
-
-
-def sequences(offsets: Integers, rules: int, by_token: bool) -> Sequences:
-    """Nothing added yet; `by_token`: whether to say which tokens are kept."""
+def sequences(offsets: Integers, rules: int, sequence_rules: int, detail: Detail) -> Sequences:
+    """Room for what is left of sequences, of which each chunk begins its own; `detail` as Rows has it."""
     number = len(offsets) - 1
-    gaps = np.zeros((number, 3, SEQUENCE_SUMS))
-    gaps[:, :, MINIMA] = np.inf
-    gaps[:, :, MAXIMA] = -np.inf
-    kept = np.ones((rules if by_token else 0, offsets[-1]), np.uint8)
-    return Sequences(gaps, np.zeros((number, OWN_SUMS)), np.zeros((rules, number), np.int32), kept)
+    return Sequences(
+        np.empty((number, 3, SEQUENCE_SUMS)), np.zeros((number, OWN_SUMS)), np.zeros((rules, number), np.int32),
+        np.ones((rules if detail == "token" else 0, offsets[-1]), np.uint8),
+        np.zeros((sequence_rules if detail != "none" else 0, number), np.uint8),
+    )  # fmt: skip
 
 
 def block() -> Block:

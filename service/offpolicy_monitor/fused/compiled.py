@@ -12,8 +12,9 @@ import numba
 import numpy as np
 
 from offpolicy_monitor.batch import LOGPROB_COLUMNS, Origin, RaggedBatch
-from offpolicy_monitor.fused import inspection, routing, runs, second_moment, sequences, tokens
+from offpolicy_monitor.fused import chunk, inspection, moves, routing, runs, totals
 from offpolicy_monitor.fused.batch import Batch
+from offpolicy_monitor.fused.results import Size, sums_length, sums_of
 from offpolicy_monitor.fused.summarise import summarise
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.vocabulary import EXPERT_IDS
@@ -23,15 +24,16 @@ ENTRIES: Final[tuple[Any, ...]] = (
     inspection.extremes,
     inspection.suspects,
     routing.compare,
-    runs.runs_of,
+    runs.buckets_of,
     runs.version_sums,
-    tokens.measure,
-    sequences.add_up,
-    second_moment.cut,
-    second_moment.drop,
+    chunk.measure,
+    totals.add,
+    totals.close,
+    moves.move,
 )
 
 _TOKENS: Final = 64
+_ONE: Final = Size(1, 1, 1, 1, 1, 1)
 
 
 def keep_in(folder: Path) -> None:
@@ -60,8 +62,11 @@ def try_all() -> None:
         name: -random.standard_exponential(_TOKENS, np.float32) * np.float32(3) for name in LOGPROB_COLUMNS
     }
     columns["logprobs"][5], columns["sampling_logprobs"][9] = np.nan, 0.5
-    columns["policy_versions"] = columns["turns"] = np.arange(_TOKENS) // 8
     columns |= {name: random.integers(0, 9, (_TOKENS, 2, 5), np.uint8) for name in EXPERT_IDS}
+    columns["policy_versions"] = columns["turns"] = np.arange(_TOKENS) // 8
     lengths = np.full(4, _TOKENS // 4, np.int64)
     advantages = np.array([-1.0, 0.0, 1.0, 2.0], np.float32)
-    summarise(Batch(RaggedBatch.from_positions(lengths, columns, {"advantages": advantages})), PRESETS, Origin(9))
+    batch = RaggedBatch.from_positions(lengths, columns, {"advantages": advantages})
+    summarise(Batch(batch, Origin(9)), PRESETS)
+    one, other = (sums_of(_ONE, np.zeros(sums_length(_ONE))) for _ in range(2))
+    totals.add(one, other)

@@ -37,6 +37,29 @@ def turn_bucket(turn: Any) -> Any:
 
 
 @njit(**PASS)
+def buckets_of(offsets: Any, advantages: Any, turns: Any, versions: Any, policy: Any, constants: Any) -> Any:
+    """[S, dimensions] int64: the bucket of each sequence by its length, then by the sign of A, by turn and by lag where
+    these came for each sequence [S], or are empty; then of `constants` dimensions that have but one."""
+    sequences = len(offsets) - 1
+    signs, turning, lagging = len(advantages) > 0, len(turns) > 0, len(versions) > 0
+    out = np.zeros((sequences, 1 + signs + turning + lagging + constants), np.int64)
+    for s in range(sequences):
+        length, power, dimension = offsets[s + 1] - offsets[s], -1, 1
+        while (length >> (power + 1)) > 0:
+            power += 1
+        out[s, 0] = power
+        if signs:
+            out[s, dimension] = 1 + (advantages[s] > 0) - (advantages[s] < 0)
+            dimension += 1
+        if turning:
+            out[s, dimension] = turn_bucket(turns[s])
+            dimension += 1
+        if lagging:
+            out[s, dimension] = lag_bucket(versions[s], policy)
+    return out
+
+
+@njit(**PASS)
 def runs_of(offsets: Any, first: Any, last: Any, versions: Any, turns: Any, policy: Any) -> Any:
     """Of sequences first..last: offsets [S + 1], versions and turns [T], empty where they change no bucket -> (begins
     [K + 1], owners [K], buckets [K, 1 to 3]: of the position, then of the lag and of the turn where they came)."""

@@ -13,8 +13,6 @@ from offpolicy_monitor.fused.arrays import (
     ABS,
     AWAY_LEAST,
     AWAY_MOST,
-    BINS,
-    CELL,
     DENOMINATOR,
     GROWTH,
     K3_SIGNS,
@@ -22,7 +20,6 @@ from offpolicy_monitor.fused.arrays import (
     LARGER_LEAST,
     LEAST,
     LEAST_ABS,
-    LENGTHS,
     MISMATCH,
     MIXED,
     MOST,
@@ -44,13 +41,11 @@ from offpolicy_monitor.fused.arrays import (
     WEIGHS,
     Doubles,
     Integers,
-    Marks,
     Singles,
 )
 from offpolicy_monitor.fused.counts import length_group, sign_of
 from offpolicy_monitor.fused.sums import EXTREME
 from offpolicy_monitor.fused.token import PASS, bin_key
-from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.tables import lengths
 from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
 
@@ -96,42 +91,27 @@ class SequenceSums(NamedTuple):
     rules: Doubles  # [R, RULE_SUMS]
     weights: Doubles  # [R, 6]
     differing: Doubles  # [R]
-    token_rules: Integers  # [token rules, 2]: sequences dropped, touched
-    lengths: Integers  # [3, 2, QUARTERS]: sequences and tokens
-    masked: Integers  # [R, QUARTERS]: sequences, or tokens where signs differ within sequences
-    masked_tokens: Integers  # [token rules, QUARTERS]
+    token_rules: Singles  # [token rules, 2]: sequences dropped, touched
+    lengths: Singles  # [3, 2, QUARTERS]: sequences and tokens
+    masked: Singles  # [R, QUARTERS]: sequences, or tokens where signs differ within sequences
+    masked_tokens: Singles  # [token rules, QUARTERS]
     buckets: Doubles  # [dimensions, buckets, CELL]
     ends: Doubles  # [2, 4]: a, b, a^2, b^2 of the last and the first tokens
-    sequences: Integers  # [C, 4, bins]: by the sign of all a sequence's tokens
-    tokens: Integers  # [C, 3, bins]
+    sequences: Singles  # [C, 4, bins]: by the sign of all a sequence's tokens
+    tokens: Singles  # [C, 3, bins]
     masses: Doubles  # [C, 3, bins]
-    by_length: Integers  # [C, 4, LENGTHS, coarse bins]
-    takes: Marks  # [R, S]: bits of the signs of A whose tokens are dropped; [0, S] where nobody asks
-
-
-def sequence_sums(
-    rules: int, token_rules: int, dimensions: int, buckets: int, number: int, sequences: int
-) -> SequenceSums:
-    """Nothing added yet; `sequences`: of how many to say what rules take, 0 where nobody asks."""
-    zeros = np.zeros
-    bins, coarse = cells.SEQUENCE_BINS.number, cells.LENGTH_BINS.number
-    gaps = zeros((3, GAP_SUMS))
-    gaps[:, _MINIMA], gaps[:, _MAXIMA] = np.inf, -np.inf
-    weights = zeros((rules, 6))
-    return SequenceSums(
-        gaps, zeros((3, 5)), zeros((3, 2, 3, BINS), np.int32), zeros((rules, RULE_SUMS)), weights, zeros(rules),
-        zeros((token_rules, 2), np.int64), zeros((3, 2, QUARTERS), np.int64), zeros((rules, QUARTERS), np.int64),
-        zeros((token_rules, QUARTERS), np.int64), zeros((dimensions, buckets, CELL)), zeros((2, 4)),
-        zeros((number, 4, bins), np.int64), zeros((number, 3, bins), np.int64), zeros((number, 3, bins)),
-        zeros((number, 4, LENGTHS, coarse), np.int64), zeros((rules if sequences else 0, sequences), np.uint8),
-    )  # fmt: skip
+    by_length: Singles  # [C, 4, LENGTHS, coarse bins]
 
 
 @njit(**PASS)
 def add_up(tokens: Any, plan: Any, bounds: Any, token_gaps: Any, wanted: Any, left: Any, out: Any) -> None:
-    """Tokens, Plan, rules, the gaps of the rules on tokens, SequencePlan and Sequences -> SequenceSums."""
+    """Tokens, Plan, rules, the gaps of the rules on tokens, SequencePlan and Sequences -> SequenceSums, all zero."""
+    for gap in range(3):
+        for k in range(2):
+            out.gaps[gap, _MINIMA[k]], out.gaps[gap, _MAXIMA[k]] = np.inf, -np.inf
     scores = np.zeros((3, len(NAMES)))
     split = np.zeros((3, 2))
+    takes = np.zeros((2, 3), np.bool_)
     for s in range(len(tokens.offsets) - 1):
         n = tokens.offsets[s + 1] - tokens.offsets[s]
         if n == 0:
@@ -153,7 +133,7 @@ def add_up(tokens: Any, plan: Any, bounds: Any, token_gaps: Any, wanted: Any, le
                     _token_rule(left.dropped[r, s], n, quarter, out.token_rules[r], out.masked_tokens[r])
         for r in range(len(bounds.gap)):
             if plan.gaps[bounds.gap[r]]:
-                _rule(plan, bounds, r, s, n, quarter, left.gaps[s], scores, split, out)
+                _rule(plan, bounds, r, s, n, quarter, left, scores, split, takes[0], takes[1], out)
 
 
 @njit(**PASS)
@@ -325,11 +305,11 @@ def _decided(bounds: Any, r: Any, scores: Any, takes: Any) -> Any:
 
 @njit(**PASS)
 def _rule(
-    plan: Any, bounds: Any, r: Any, s: Any, n: Any, quarter: Any, gaps: Any, scores: Any, split: Any, out: Any
+    plan: Any, bounds: Any, r: Any, s: Any, n: Any, quarter: Any, left: Any, scores: Any, split: Any, takes: Any,
+    there: Any, out: Any,
 ) -> None:  # fmt: skip
-    """What a rule on sequences drops or weighs."""
+    """What a rule on sequences drops or weighs; `takes` and `there` [3] are room for the signs of A that it drops."""
     gap, anchor = bounds.gap[r], bounds.anchor[r]
-    takes, there = np.zeros(3, np.bool_), np.zeros(3, np.bool_)
     low, high = _decided(bounds, r, scores[gap], takes)
     if plan.joint and anchor >= 0:
         _decided(bounds, r, scores[anchor], there)
@@ -337,16 +317,16 @@ def _rule(
             out.differing[r] += split[sign, 0] if takes[sign] != there[sign] else 0.0
     if plan.alone:
         return
-    x, kept = gaps[gap], out.rules[r]
+    x, kept = left.gaps[s, gap], out.rules[r]
     if bounds.form[r] == WEIGHS:
         score = min(max(scores[gap, bounds.score[bounds.ends[r]]], -_CLAMP), _CLAMP)
         weight, sums = _weigh(score, bounds.least[r], bounds.most[r], n, out.weights[r]), out.weights[r]
         sums[4] = max(sums[4], weight)
         sums[5] += n if low or high else 0
         takes[:] = False
-    if len(out.takes):
+    if len(left.takes):
         for sign in range(3):
-            out.takes[r, s] |= np.uint8(takes[sign]) << np.uint8(sign)
+            left.takes[r, s] |= np.uint8(takes[sign]) << np.uint8(sign)
     dropped = 0.0
     for sign in range(3):
         number = split[sign, 0] if takes[sign] else 0.0

@@ -14,6 +14,7 @@ from offpolicy_monitor.batch import LOGPROB_COLUMNS, Origin, RaggedBatch
 from offpolicy_monitor.measure import library
 from offpolicy_monitor.measure.compilation import Product
 from offpolicy_monitor.measure.library import FUSED
+from offpolicy_monitor.measure.worst import worst
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables.worst import Worst
@@ -56,18 +57,17 @@ def fused(threads: int = 1) -> Fused:
     """The pass as it is: what is not compiled yet is compiled when it is first called."""
     from offpolicy_monitor.fused.batch import Batch
     from offpolicy_monitor.fused.summarise import summarise
-    from offpolicy_monitor.fused.worst import worst
 
     pool = ThreadPoolExecutor(threads, thread_name_prefix="fused") if threads > 1 else None
 
     def run(
         batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin, keep_worst: int | None
     ) -> StepSummary | None:
-        if not single(batch) or not (loaded := Batch(batch)).fits:
+        if not single(batch) or not (loaded := Batch(batch, origin)).fits:
             return None
-        found = summarise(loaded, rows, origin, pool)
-        first = Worst() if keep_worst is None else worst(batch, found.parts, origin, keep_worst)
-        return StepSummary(found.arrays, {row.name: row.spec for row in found.rows}, first)
+        found = summarise(loaded, rows, pool)
+        first = Worst() if keep_worst is None else worst(batch, found.gaps, found.figures, origin.shard, keep_worst)
+        return StepSummary(found.arrays, found.specs, first)
 
     return run
 

@@ -90,7 +90,7 @@ def summary_of(
     tables = dict(_tables(views, arrays, makers))
     specs = {row.name: row.spec for row in views.decider.rows}
     found = Worst() if keep_worst is None or not arrays else worst(
-        views.batch, arrays["figures"], views.origin.shard, keep_worst
+        views.batch.source, views.batch.gaps, arrays["figures"], views.origin.shard, keep_worst
     )  # fmt: skip
     return StepSummary(Arrays.of(LAYOUT, tables), specs, found)
 

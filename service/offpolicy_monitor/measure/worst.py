@@ -1,21 +1,20 @@
 """The worst sequences of a batch: those that stand first in some ranking of summary.tables.worst.
 
 Rankings are cut by figures of sequences, which are there already; only of the few that are left are tokens looked at,
-on the host, where the batch came from.
+on the host, where the batch came from. Both forms of measuring end here.
+
+Shapes: N sequences of the batch that have a token, C of them chosen; G gaps.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain, islice
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Final
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.batch import Array
-from offpolicy_monitor.measure.blocks import DeviceBatch
+from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.worst import (
     LARGEST,
@@ -26,12 +25,13 @@ from offpolicy_monitor.summary.tables.worst import (
     Position,
     Worst,
     WorstSequence,
-    abs_log_ratio_max,
 )
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS
 
 #: Raw tokens kept of a sequence; of a longer one, those around its worst token.
 MOST_TOKENS: Final = 4096
+#: Up to so many values are sorted as they are.
+FEW: Final = 256
 
 
 def figures_of_sequences(view: BlockView) -> Tensor:
@@ -41,126 +41,108 @@ def figures_of_sequences(view: BlockView) -> Tensor:
     return torch.stack([view.own(figure) for figure in figures])
 
 
-def worst(batch: DeviceBatch, figures: Array, shard: int | None, keep: int) -> Worst:
-    """The worst sequences of a batch, by `figures_of_sequences` of all of it.
+def worst(source: RaggedBatch, gaps: Sequence[str], figures: Array, shard: int | None, keep: int) -> Worst:
+    """The worst sequences of a batch by `figures_of_sequences` of all of it.
 
     The first `keep` of each ranking keep their raw tokens.
     """
-    gaps = {name: _Gap(batch, name, figures[:, place]) for place, name in enumerate(batch.gaps)}
-    places = sorted(_first_of_any(gaps.values(), MOST))
-    kept = _first_of_any(gaps.values(), keep)
-    tokens = {place: sorted(_worst_tokens(gaps.values(), place)) for place in places}
-    reader = _Reader(batch)
-    positions = reader.read(tokens)
-    raw = reader.read({place: reader.window(place, tokens[place][0]) for place in places if place in kept})
-    source = batch.source
-    return Worst.of(
+    values = _single(figures[1:])
+    ranked, there = first_of_each(np.abs(np.concatenate(values)), MOST)
+    chosen = np.unique(ranked[there])
+    if not len(chosen):
+        return Worst()
+    sequences = np.flatnonzero(source.offsets[1:] > source.offsets[:-1])[chosen]
+    begins, ends = source.offsets[sequences], source.offsets[sequences + 1]
+    furthest, distances = _furthest(source, gaps, begins, ends)
+    tokens = np.unique(furthest[distances > 0])
+    first = np.searchsorted(tokens, begins)
+    positions = _grouped(_read(source, tokens), [*first.tolist(), len(tokens)])
+    kept = np.flatnonzero(np.isin(chosen, ranked[:, :keep][there[:, :keep]])) if keep else np.zeros(0, np.int64)
+    raw = dict(zip(kept.tolist(), _raw(source, begins[kept], ends[kept], tokens[first[kept]]), strict=True))
+    numbers = np.stack([figures[0][:, chosen], _single(distances), *values[1:, :, chosen]]).transpose(2, 1, 0)
+    found = tuple(
         WorstSequence(
             shard or 0,
-            int(batch.sequences[place]),
-            int(batch.offsets[place + 1] - batch.offsets[place]),
-            {name: found for name, gap in gaps.items() if (found := gap.figures(place, positions[place]))},
-            positions[place],
-            None if source.sequence_ids is None else source.sequence_ids[batch.sequences[place]],
-            Columns(keep, raw[place]) if place in raw else None,
+            index,
+            size,
+            {gap: GapFigures(int(valid), *rest) for gap, (valid, *rest) in zip(gaps, of_gaps, strict=True) if valid},
+            here,
+            None if source.sequence_ids is None else source.sequence_ids[index],
+            Columns(keep, raw[number]) if number in raw else None,
         )
-        for place in places
+        for number, (index, size, of_gaps, here) in enumerate(
+            zip(sequences.tolist(), (ends - begins).tolist(), numbers.tolist(), positions, strict=True)
+        )
     )
+    return Worst.later(lambda: found)
 
 
-def largest(values: Array, number: int) -> Array:
-    """Places of the `number` largest positive values, of equal ones the first: [N] -> [n] int64, the largest first."""
-    if not number:
-        return np.zeros(0, np.int64)
-    lowest = np.partition(values, -number)[-number] if len(values) > number else 0.0
-    places = np.flatnonzero((values >= lowest) & (values > 0))
-    return places[np.argsort(-values[places], kind="stable")[:number]]
+def first_of_each(values: Array, number: int) -> tuple[Array, Array]:
+    """Of each row the columns of its largest values, of equal ones the first, by rank; and which of these are positive.
+
+    values [rows, N] -> [rows, at most `number`] int64, and bool.
+    """
+    candidates = np.arange(values.shape[1])
+    if len(candidates) > FEW:
+        least = np.partition(values, -number, axis=1)[:, -number, None]
+        candidates = np.flatnonzero(((values >= least) & (values > 0)).any(0))
+        values = values[:, candidates]
+    order = np.argsort(-values, axis=1, kind="stable")[:, :number]
+    return candidates[order], values[np.arange(len(values))[:, None], order] > 0
 
 
-def _first_of_any(gaps: Iterable["_Gap"], number: int) -> set[int]:
-    """The sequences that are the first `number` of a ranking."""
-    return {place for gap in gaps for row in gap.values for place in largest(row, number).tolist()}
+def _furthest(source: RaggedBatch, gaps: Sequence[str], begins: Array, ends: Array) -> tuple[Array, Array]:
+    """The first token with the largest |d| of each gap in each sequence [G, C], and that |d|: 0 or less for none."""
+    sizes = ends - begins
+    stops = np.cumsum(sizes)
+    starts, whole = stops - sizes, int(stops[-1])
+    tokens = np.arange(whole) + np.repeat(begins - starts, sizes)
+    sent = np.array([source.columns[name][tokens] for name in LOGPROBS if name in source.columns], np.float64)
+    rows = [name for name in LOGPROBS if name in source.columns]
+    above, below = ([rows.index(pair[side]) for pair in map(GAP_LOGPROBS.__getitem__, gaps)] for side in (0, 1))
+    with np.errstate(invalid="ignore"):
+        distances = np.abs(sent[above] - sent[below])
+    distances = np.where(distances < np.inf, distances, -1.0)
+    most = np.maximum.reduceat(distances, starts, axis=1)
+    found = np.flatnonzero(distances == np.repeat(most, sizes, axis=1))  # over gaps and tokens, as `first` is
+    first = np.arange(len(gaps))[:, None] * whole + starts
+    return tokens[found[np.searchsorted(found, first)] % whole], most
 
 
-def _worst_tokens(gaps: Iterable["_Gap"], place: int) -> set[int]:
-    """The batch's tokens with the largest |d| of each gap in a sequence; one at least where a gap differs."""
-    return {token for gap in gaps if (token := gap.worst_token(place)) is not None}
+def _raw(source: RaggedBatch, first: Array, end: Array, tokens: Array) -> list[tuple[Position, ...]]:
+    """The tokens that are kept of sequences from `first` to `end`, around one of each."""
+    if not len(tokens):
+        return []
+    begins = np.maximum(np.minimum(tokens - MOST_TOKENS // 2, end - MOST_TOKENS), first)
+    ranges = list(map(np.arange, begins, np.minimum(begins + MOST_TOKENS, end)))
+    return _grouped(_read(source, np.concatenate(ranges)), [0, *accumulate(map(len, ranges))])
 
 
-@dataclass(frozen=True, eq=False)
-class _Gap:
-    """A gap's figures of the N sequences that have a token, [figures, N] float64."""
-
-    batch: DeviceBatch
-    name: str
-    of_sequences: Array
-
-    @cached_property
-    def values(self) -> Array:
-        """[3, N] float32: the magnitudes that RANKED_BY ranks, in its order, as they are stored and merged."""
-        values: Array = np.abs(_single(self.of_sequences[1:]))
-        return values
-
-    def worst_token(self, place: int) -> int | None:
-        """The first of the batch's tokens with the sequence's largest |d|; None where no token differs."""
-        if not self.values[0, place]:
-            return None
-        begin, end = self.batch.offsets[place : place + 2].tolist()
-        columns = (self.batch.source.columns[name][begin:end] for name in GAP_LOGPROBS[self.name])
-        above, below = (column.astype(self.batch.dtype, copy=False) for column in columns)
-        valid = np.isfinite(above) & np.isfinite(below)
-        distance = np.abs(np.where(valid, above, 0) - np.where(valid, below, 0))
-        return int(begin + distance.argmax())
-
-    def figures(self, place: int, positions: Sequence[Position]) -> GapFigures | None:
-        """The sequence's figures; None where it has no valid token."""
-        tokens, _, mean, k3 = self.of_sequences[:, place].tolist()
-        if not tokens:
-            return None
-        furthest = abs_log_ratio_max(positions, self.name)
-        return GapFigures(int(tokens), furthest, float(_single(mean)), float(_single(k3)))
+def _grouped(positions: Sequence[Position], ends: Sequence[int]) -> list[tuple[Position, ...]]:
+    return [tuple(positions[begin:end]) for begin, end in pairwise(ends)]
 
 
-@dataclass(frozen=True, eq=False)
-class _Reader:
-    """Reads the log-probs of a few of a batch's tokens as they were sent."""
-
-    batch: DeviceBatch
-
-    def read(self, tokens: Mapping[int, Sequence[int]]) -> dict[int, tuple[Position, ...]]:
-        """Tokens by the place of their sequence. Each column is read once for all."""
-        source = self.batch.source
-        flat = np.fromiter(chain.from_iterable(tokens.values()), np.int64)
-        sizes = [len(group) for group in tokens.values()]
-        places = np.repeat(np.fromiter(tokens, np.int64, len(tokens)), sizes)
-        positions = (flat if source.positions is None else source.positions[flat]) - self._starts[places]
-        columns = (_optional(source.columns.get(name), flat) for name in LOGPROBS)
-        read = map(Position, positions.tolist(), zip(*columns, strict=True))
-        return {place: tuple(islice(read, size)) for place, size in zip(tokens, sizes, strict=True)}
-
-    def window(self, place: int, token: int) -> range:
-        """The tokens that are kept of a sequence, around one of them."""
-        first, end = self.batch.offsets[place : place + 2].tolist()
-        begin = max(min(token - MOST_TOKENS // 2, end - MOST_TOKENS), first)
-        return range(begin, min(begin + MOST_TOKENS, end))
-
-    @cached_property
-    def _starts(self) -> Array:
-        """[N] int64: where the positions of each sequence that has a token begin."""
-        lengths = self.batch.source.lengths
-        starts: Array = (np.cumsum(lengths) - lengths)[self.batch.sequences]
-        return starts
+def _read(source: RaggedBatch, tokens: Array) -> list[Position]:
+    """Log-probs at some tokens as they were sent, at their positions in their sequences."""
+    sequences = np.searchsorted(source.offsets, tokens, side="right") - 1
+    if source.positions is None:
+        positions = tokens - source.offsets[sequences]
+    else:
+        positions = source.positions[tokens] - (np.cumsum(source.lengths) - source.lengths)[sequences]
+    columns = (_optional(source.columns, name, tokens) for name in LOGPROBS)
+    return list(map(Position, positions.tolist(), zip(*columns, strict=True)))
 
 
-def _single(values: Array | float) -> Array:
-    return np.clip(values, -LARGEST, LARGEST).astype(np.float32)
-
-
-def _optional(column: Array | None, tokens: Array) -> list[float | None]:
+def _optional(columns: Mapping[str, Array], name: str, tokens: Array) -> list[float | None]:
     """The values at the tokens, None for what is not finite or was not sent."""
-    if column is None:
+    if name not in columns:
         return [None] * len(tokens)
-    values = column[tokens]
-    return [
-        value if finite else None for value, finite in zip(values.tolist(), np.isfinite(values).tolist(), strict=True)
-    ]
+    values = columns[name][tokens]
+    found: list[float | None] = values.tolist()
+    for index in np.flatnonzero(~np.isfinite(values)).tolist():
+        found[index] = None
+    return found
+
+
+def _single(values: Array) -> Array:
+    return np.clip(values, -LARGEST, LARGEST).astype(np.float32)

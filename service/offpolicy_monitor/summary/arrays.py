@@ -241,6 +241,6 @@ def _together(left: Sparse, right: Sparse) -> Sparse:
 
 def _sections(scheme: Scheme, buffer: NDArray[np.int64]) -> list[Array]:
     """The sections of a buffer, as they are typed."""
-    ends = np.cumsum([0, *scheme.sizes]).tolist()
-    parts = [buffer[begin:end] for begin, end in pairwise(ends)]
-    return [parts[COUNTS], *(part.view(np.float64) for part in parts[SUMS:])]
+    counts, sums, minima, _ = scheme.sizes
+    fractions = buffer[counts:].view(np.float64)
+    return [buffer[:counts], fractions[:sums], fractions[sums : sums + minima], fractions[sums + minima :]]

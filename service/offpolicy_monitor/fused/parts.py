@@ -1,0 +1,247 @@
+"""A part: the tokens of batches of one kind that are valid for the same gaps, and how they are measured.
+
+What depends on the rows that were asked for, and on which arrays were sent, is made once and kept; so is the room that
+the pass works in. Knows no batch.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from offpolicy_monitor.fused import arrays
+from offpolicy_monitor.fused.arrays import GAPS, Block, Bounds, Doubles, Integers, Plan
+from offpolicy_monitor.fused.bands import on_tokens, sequence_bounds, token_bounds
+from offpolicy_monitor.fused.dimensions import LAG, LENGTH, POSITION, SIGN, TURN, Dimension, constant
+from offpolicy_monitor.fused.results import Flats, Result, Size, flat_lengths, result_of
+from offpolicy_monitor.fused.sequences import NAMES, SequencePlan
+from offpolicy_monitor.fused.token import BIG
+from offpolicy_monitor.methods import METHODS, MethodRow
+from offpolicy_monitor.methods.catalogue import kept_scores
+from offpolicy_monitor.methods.curve import TOKEN_SCORES
+from offpolicy_monitor.methods.rule import Cut
+from offpolicy_monitor.summary import cells, histogram
+from offpolicy_monitor.summary.evaluation import Detail
+from offpolicy_monitor.summary.tables.buckets import MU_BUCKETS
+
+#: Parts at hand, each with some megabytes of room: those of a run's shards come back with every step.
+REMEMBERED: Final = 16
+#: Sets of rows at hand.
+ASKED: Final = 16
+
+_SPLITS: Final = np.minimum(histogram.splits(), BIG).astype(np.float32)
+_TOKEN_BINS: Final = cells.token_bins().astype(np.int32)
+_MU_EDGES: Final = np.array([math.log(float(bucket)) for bucket in MU_BUCKETS[1:]], np.float32)
+_MAGNITUDES: Final = tuple(np.ascontiguousarray(bins.magnitudes) for bins in (cells.SEQUENCE_BINS, cells.LENGTH_BINS))
+
+
+class Kind(NamedTuple):
+    """What batches have in common that are measured in the same way.
+
+    advantages, turns, versions   "sequence" or "token", by what has one each; "" where they make no difference
+    constants                     dimensions in which a whole shard is one bucket
+    """
+
+    gaps: tuple[str, ...]
+    sampling: bool
+    advantages: str
+    turns: str
+    versions: str
+    grids: bool
+    positive: bool
+    constants: int
+
+    @property
+    def of_runs(self) -> list[Dimension]:
+        """The dimensions of runs.runs_of."""
+        more = ((LAG, self.versions), (TURN, self.turns))
+        return [POSITION, *(dimension for dimension, of in more if of == "token")]
+
+    @property
+    def of_sequences(self) -> list[Dimension]:
+        """The dimensions of runs.buckets_of."""
+        more = ((SIGN, self.advantages), (TURN, self.turns), (LAG, self.versions))
+        own = [dimension for dimension, of in more if of == "sequence"]
+        return [LENGTH, *own, *map(constant, range(self.constants))]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows that apply to a kind of batch, and their numbers: `on_tokens` and `on_sequences` index `rows`.
+
+    M2PO's rows are among the rules on tokens as rules that drop nothing; `cuts` [n, 2] has which, and their threshold.
+    `whatif` asks for what-if cells and other anchors, `detail` for what is decided about each sequence, or each token.
+    """
+
+    rows: Sequence[MethodRow]
+    tokens: Bounds
+    on_tokens: Sequence[int]
+    sequences: Bounds
+    on_sequences: Sequence[int]
+    cuts: Doubles
+    whatif: bool = True
+    detail: Detail = "none"
+
+    @property
+    def numbered(self) -> Iterator[tuple[MethodRow, int, bool]]:
+        """Each row with its number among those on tokens, or among those on sequences, and which of the two it is."""
+        of_tokens = {index: k for k, index in enumerate(self.on_tokens)}
+        of_sequences = {index: k for k, index in enumerate(self.on_sequences)}
+        for index, row in enumerate(self.rows):
+            found = of_tokens.get(index)
+            yield (row, of_sequences[index], False) if found is None else (row, found, True)
+
+    @cached_property
+    def specs(self) -> Mapping[str, Mapping[str, Any]]:
+        """What is shown with the figures of each."""
+        return {row.name: row.spec for row in self.rows}
+
+    @classmethod
+    def of(cls, rows: Sequence[MethodRow], whatif: bool = True, detail: Detail = "none") -> "Rows":
+        """Put rows into numbers."""
+        of_tokens = [index for index, row in enumerate(rows) if on_tokens(row)]
+        of_sequences = [index for index, row in enumerate(rows) if not on_tokens(row)]
+        rules = [rows[index].rule for index in of_tokens]
+        cuts = [(k, rule.mean_square) for k, rule in enumerate(rules) if isinstance(rule, Cut)]
+        return cls(
+            rows, token_bounds([rows[index] for index in of_tokens], whatif), of_tokens,
+            sequence_bounds([rows[index] for index in of_sequences], whatif), of_sequences,
+            np.array(cuts, np.float64).reshape(-1, 2), whatif, detail,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Rows as they were asked for; one object for equal ones."""
+
+    rows: Sequence[MethodRow]
+
+
+class _Known:
+    """The rows that were asked for last."""
+
+    def __init__(self) -> None:
+        self._all: tuple[Asked, ...] = ()
+
+    def find(self, rows: Sequence[MethodRow]) -> Asked:
+        for one in self._all:
+            if one.rows is rows or one.rows == rows:
+                return one
+        one = Asked(rows)
+        self._all = (one, *self._all[: ASKED - 1])
+        return one
+
+
+asked = _Known().find
+
+
+@lru_cache(ASKED)
+def applicable(of: Asked, gaps: tuple[str, ...], advantages: bool) -> Rows:
+    """The rows whose inputs were sent."""
+    return Rows.of([row for row in of.rows if row.gap in gaps and (advantages or not row.needs_advantages)])
+
+
+class Workspace(NamedTuple):
+    """Room for the pass over one part: the columns of a block, and a Result of zeros."""
+
+    block: Block
+    flats: Flats
+    result: Result
+
+    @classmethod
+    def of(cls, size: Size) -> "Workspace":
+        """A new one."""
+        numbers, counts = flat_lengths(size)
+        flats = Flats(np.zeros(numbers), np.zeros(counts, np.int32))
+        return cls(arrays.block(), flats, result_of(size, flats))
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A part of batches of a kind. `gaps` are those whose figures it has; `joint` says that its tokens have all three,
+    `alone` that it has nothing but the figures of all three.
+
+    token_cells, sequence_cells   (gap, score) of each what-if cell
+    measures                      what is kept of each score of a gap (methods.catalogue.kept_scores)
+    spare                         room that is not in use
+    """
+
+    kind: Kind
+    rows: Rows
+    gaps: tuple[str, ...]
+    joint: bool
+    alone: bool
+    spare: list[Workspace] = field(default_factory=list)
+
+    @classmethod
+    @lru_cache(REMEMBERED)
+    def of(cls, kind: Kind, rows: Rows, gaps: tuple[str, ...], joint: bool, alone: bool) -> "Part":
+        """One object for each."""
+        return cls(kind, rows, gaps, joint, alone)
+
+    @cached_property
+    def measures(self) -> Mapping[str, Mapping[str, frozenset[str]]]:
+        """By gap and score, what what-if keeps."""
+        return (
+            {gap: kept_scores(self._methods(gap)) for gap in self.gaps} if self.rows.whatif and not self.alone else {}
+        )
+
+    def _methods(self, gap: str) -> frozenset[str]:
+        """The methods asked for at this gap, those that stand on it by default, and those whose own was not sent."""
+        default = {method.name for method in METHODS.values() if method.gap == gap or method.gap not in self.kind.gaps}
+        return frozenset(default | {row.method.name for row in self.rows.rows if row.gap == gap})
+
+    @cached_property
+    def token_cells(self) -> Sequence[tuple[str, str]]:
+        """By TOKEN_SCORES."""
+        return [(gap, name) for gap, kept in self.measures.items() for name in TOKEN_SCORES if name in kept]
+
+    @cached_property
+    def sequence_cells(self) -> Sequence[tuple[str, str]]:
+        """By sequences.NAMES."""
+        return [(gap, name) for gap, kept in self.measures.items() for name in kept if name not in TOKEN_SCORES]
+
+    @cached_property
+    def size(self) -> Size:
+        """Of its Result."""
+        rules = len(self.rows.on_tokens), len(self.rows.on_sequences)
+        dimensions = len(self.kind.of_runs), len(self.kind.of_sequences)
+        return Size(*rules, *dimensions, len(self.token_cells), len(self.sequence_cells))
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What is made of the tokens."""
+        bounds, kind = self.rows.tokens, self.kind
+        of_band = np.repeat(np.arange(len(bounds.gap)), np.diff(bounds.ends))
+        divergent = np.unique(of_band[np.isin(bounds.score, (arrays.AWAY, arrays.LARGER))])
+        looked_at = {*bounds.gap[divergent].tolist(), *(bounds.anchor[divergent].tolist() if self.joint else ())}
+        looked_at |= {GAPS.index(gap) for gap, score in self.token_cells if score.startswith("kl_")}
+        flags = np.array([gap in self.gaps for gap in GAPS])
+        divergences = np.array([gap in looked_at for gap in range(len(GAPS))])
+        return Plan(
+            flags, divergences & flags, _pairs(self.token_cells, TOKEN_SCORES), self.joint, self.alone,
+            bool(kind.advantages), kind.advantages == "token", kind.grids,
+            bool((bounds.score == arrays.MAGNITUDE).any()), kind.positive, _SPLITS, _TOKEN_BINS, _MU_EDGES,
+        )  # fmt: skip
+
+    def sequence_plan(self, buckets: Integers) -> SequencePlan:
+        """What is made of sequences that stand in these buckets."""
+        return SequencePlan(self._sequence_pairs, buckets, *_MAGNITUDES)
+
+    @cached_property
+    def _sequence_pairs(self) -> Integers:
+        return _pairs(self.sequence_cells, NAMES)
+
+    def workspace(self) -> Workspace:
+        """Room that is the caller's until it is put to `spare` again, with zeros."""
+        try:
+            return self.spare.pop()
+        except IndexError:
+            return Workspace.of(self.size)
+
+
+def _pairs(pairs: Sequence[tuple[str, str]], scores: Sequence[str]) -> Integers:
+    return np.array([(GAPS.index(gap), scores.index(name)) for gap, name in pairs], np.int64).reshape(-1, 2)

@@ -1,0 +1,66 @@
+"""What is kept from batch to batch, rooms, plans and ways of reading, leaves no trace in the next one's figures."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from offpolicy_monitor.batch import Origin, RaggedBatch
+from offpolicy_monitor.fused.batch import Batch
+from offpolicy_monitor.fused.moves import moves_of
+from offpolicy_monitor.fused.parts import asked
+from offpolicy_monitor.fused.summarise import summarise
+from offpolicy_monitor.measure.fused import Fused
+from offpolicy_monitor.methods import PRESETS
+from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.layout import LAYOUT
+
+from tests.strategies import packed, random_sequences
+
+pytestmark = pytest.mark.usefixtures("fused")
+
+
+def batches() -> list[RaggedBatch]:
+    whole = random_sequences(1, [40, 700, 3], 0.2)
+    holes = random_sequences(2, [30, 5], 0.2)
+    holes[0].logprobs["sampling_logprobs"][3] = float("nan")
+    nothing = random_sequences(3, [4], 0.2)
+    nothing[0].logprobs["logprobs"][:] = [float("inf")] * 4
+    return [packed(sent) for sent in (whole, holes, nothing, random_sequences(4, [40, 700, 3], 2.0))]
+
+
+def test_a_batch_has_the_same_bits_whatever_was_measured_before_it(fused: Fused) -> None:
+    sent = batches()
+    first = [fused(batch, PRESETS, Origin(3, 0), 2) for batch in sent]
+    for batch, before in reversed(list(zip(sent, first, strict=True))):
+        again = fused(batch, PRESETS, Origin(3, 0), 2)
+        assert again is not None and before is not None
+        assert again.arrays.scheme is before.arrays.scheme
+        assert (again.arrays.buffer == before.arrays.buffer).all() and again.worst == before.worst
+
+
+def test_each_shard_and_label_has_its_own_buckets() -> None:
+    batch = batches()[0]
+
+    def paths(origin: Origin) -> set[str]:
+        return {path for path in summarise(Batch(batch, origin), PRESETS).arrays.under("breakdown") if path[10] in "ls"}
+
+    lengths = {f"breakdown/length/{gap}" for gap in ("mismatch", "staleness", "total", "cross")}
+    for shard, host in ((7, "a/b"), (8, "c")):
+        dimensions = f"shard/{shard}", f"label:host/{host.replace('/', '%2F')}"
+        own = {path.replace("length", dimension) for path in lengths for dimension in dimensions}
+        assert paths(Origin(0, shard, {"host": host})) == own | lengths
+    assert paths(Origin()) == lengths
+
+
+def test_rows_that_are_equal_are_the_same_to_the_pass() -> None:
+    again = tuple(replace(row, parameters=dict(row.parameters)) for row in PRESETS)
+    assert asked(again) is asked(PRESETS) and asked(again[1:]) is not asked(PRESETS)
+
+
+def test_no_count_is_in_two_tables() -> None:
+    arrays = Arrays.of(LAYOUT, {"length/total/tokens": {"": np.arange(1, 257)}, "length/total/sequences": {"": 0}})
+    arrays["length/total/sequences"][...] = 0
+    assert moves_of(arrays, 1, 0, 256).counts.tolist() == [[0, 0, 256]]
+    arrays["length/total/sequences"][4] = 3
+    with pytest.raises(ValueError, match="in two tables"):
+        moves_of(arrays, 1, 0, 256)
