@@ -26,7 +26,7 @@ from tests.reference import COLUMNS
 MAKERS = (*OF_DATA, *OF_METHODS)
 ORIGIN = Origin(4, 0, {"engine": "vllm"})
 #: Of the whole of a batch with every preset and every table.
-MOST_OPERATIONS = 485
+MOST_OPERATIONS = 370
 FORMS: dict[str, dict[str, Any]] = {
     "finite, advantages of sequences": {},
     "finite, advantages of tokens": {"a_token": True},

@@ -3,6 +3,7 @@
 Shapes: T packed tokens, N non-empty sequences. A sequence's advantage stands at each of its tokens.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.checks import check
+from offpolicy_monitor.core.constants import constant
 from offpolicy_monitor.core.ragged import Segments
 
 
@@ -37,10 +39,11 @@ class Advantages:
 
     @cached_property
     def groups(self) -> Tensor:
-        """[N] or [T] int32, as `values`: 0 where A < 0, 1 where A == 0 of either sign, 2 where A > 0."""
-        return torch.sign(self.values).int().add_(1)
+        """[N] or [T] int64, as `values`: 0 where A < 0, 1 where A == 0 of either sign, 2 where A > 0."""
+        below_zero = -math.ulp(0.0) if self.values.dtype == torch.float64 else -(2.0**-149)
+        return torch.bucketize(self.values, constant([below_zero, 0.0], self.values.dtype, self.values.device))
 
     @cached_property
     def token_groups(self) -> Tensor:
-        """[T] int32: `groups` at each token."""
+        """[T] int64: `groups` at each token."""
         return self.groups if self.a_token else self.segments.spread(self.groups)

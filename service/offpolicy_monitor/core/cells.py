@@ -37,6 +37,18 @@ def tally(cells: Tensor, number: int, weights: Tensor | None = None) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
+class Columns:
+    """K columns [n] float each, to be summed by several ways to divide the values: stacked once, not so on the CPU."""
+
+    parts: Sequence[Tensor]
+
+    @cached_property
+    def stacked(self) -> Tensor:
+        """[n, 1 + K] float64: a one, and the columns."""
+        return torch.stack([torch.ones_like(self.parts[0]), *self.parts], -1).double()
+
+
+@dataclass(frozen=True, eq=False)
 class Cells:
     """The cell of each value: numbers [n], integers in 0..number-1; for sums of many columns.
 
@@ -52,16 +64,16 @@ class Cells:
         """One number for several ways to divide the values: places [n] each, place i in 0..sizes[i]-1."""
         numbers, number = places[0], sizes[0]
         for place, size in zip(places[1:], sizes[1:], strict=True):
-            numbers, number = numbers.int() * size + place, number * size
+            numbers, number = torch.add(place, numbers, alpha=size), number * size
         return cls(numbers, number)
 
-    def sums(self, columns: Sequence[Tensor]) -> Tensor:
-        """Counts and sums by cell: columns [n] float each -> [1 + len(columns), C] float64."""
+    def sums(self, columns: Columns) -> Tensor:
+        """Counts and sums by cell: [1 + K, C] float64."""
         if self.numbers.device.type == "cpu":
-            return torch.from_numpy(np.stack([self._run_counts, *map(self._run_sums, columns)]))
-        values = torch.stack([torch.ones_like(columns[0]), *columns], -1).double()
+            return torch.from_numpy(np.stack([self._run_counts, *map(self._run_sums, columns.parts)]))
+        values = columns.stacked
         added = torch.zeros((self.number, values.shape[1]), dtype=torch.float64, device=values.device)
-        return added.index_add_(0, self.numbers.long(), values).T
+        return added.index_add_(0, self.numbers, values).T
 
     @cached_property
     def _order(self) -> "np.ndarray | None":

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from offpolicy_monitor.core.checks import MARKS, check, check_shape
 from offpolicy_monitor.core.divergences import exponentials, js_terms, probability
-from offpolicy_monitor.core.ragged import square_totals, totals
+from offpolicy_monitor.core.ragged import totals
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
 
 LN2: Final = 0.6931471805599453
@@ -42,18 +42,18 @@ TOTALS: Final = (
 
 
 class TokenColumns(NamedTuple):
-    """Columns [G, T] in the dtype of the log-probs; totals over the tokens, float64, and the largest |p - q|."""
+    """Columns [G, T], the first three in the dtype of the log-probs, the others and what they add up to float64."""
 
     log_ratio: Tensor  # d
     log_ratio_abs: Tensor
     log_ratio_square: Tensor
-    ratio: Tensor  # r, exponent clamped
+    ratio: Tensor  # r, exponent clamped; 0 where not valid
     excess: Tensor  # r - 1, exponent clamped
     growth: Tensor  # exp|d| - 1
     k3: Tensor
     probability_difference: Tensor  # p - q
     totals: Tensor  # [len(TOTALS), G]
-    probability_diff_max: Tensor  # [G]
+    probability_diff_max: Tensor  # [G], of |p - q|
 
 
 def token_columns(a: Tensor, b: Tensor, valid: Tensor | None = None) -> TokenColumns:
@@ -71,10 +71,9 @@ def token_columns(a: Tensor, b: Tensor, valid: Tensor | None = None) -> TokenCol
     magnitude = d.abs()
     ratio, excess, inverse_excess, k3, k3_reverse = exponentials(d)
     shrink, growth = torch.minimum(excess, inverse_excess), torch.maximum(excess, inverse_excess)
-    p, q = probability(a), probability(b)
+    p, q = probability(torch.stack([a, b])).unbind()
     difference = p - q
     weight = ratio.clamp(math.exp(-WEIGHT_CLAMP), math.exp(WEIGHT_CLAMP))
-    r, above, grown, k3, moved = (column.to(a.dtype) for column in (ratio, excess, growth, k3, difference))
     if valid is not None:
         check("valid", valid, 2, MARKS)
         check_shape("valid", valid, *a.shape)
@@ -87,8 +86,8 @@ def token_columns(a: Tensor, b: Tensor, valid: Tensor | None = None) -> TokenCol
         q,
         difference.abs(),
     )
-    sums = totals((k3_reverse, js_terms(magnitude, shrink), ratio, excess, *counted, p * q, *squared))
+    summed = (k3_reverse, js_terms(magnitude, shrink), ratio, excess, *counted, p * q, *squared)
     return TokenColumns(
-        d, magnitude, d.square(), r, above, grown, k3, moved,
-        totals=torch.cat([sums, square_totals(squared)]), probability_diff_max=squared[-1].amax(-1),
+        d, magnitude, d.square(), ratio, excess, growth, k3, difference,
+        totals=totals(summed, len(squared)), probability_diff_max=squared[-1].amax(-1),
     )  # fmt: skip

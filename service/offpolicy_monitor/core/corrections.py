@@ -32,6 +32,10 @@ _SIGNS: Final = {
 }
 
 
+#: What stands for the band of a Cut.
+_TAKEN: Final = Band("taken", upper=0.0)
+
+
 class Anchor(IntEnum):
     """Why a rule is looked at: it is a row's own; or it is compared, by its own anchor or by the other one."""
 
@@ -150,20 +154,19 @@ def decide(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Decided:
 
 
 def _of_tokens(gaps: Gaps, rules: Sequence[Placed], start: int) -> Group | None:
-    spread = [placed for placed in rules if not placed.of_tokens]
-    cuts = [placed for placed in rules if placed.cut is not None]
-    banded = [placed for placed in rules if placed.of_tokens and placed.bands]
-    marks: dict[int, Tensor] = {}
-    if cuts:
-        going = torch.stack([placed.cut for placed in cuts if placed.cut is not None])
-        going = going.narrow(1, start, gaps.segments.tokens)
-        marks |= _by_rule(cuts, torch.stack([going, torch.zeros_like(going)]))
+    if not rules:
+        return None
     groups = None if gaps.advantages is None else gaps.advantages.token_groups
+    own = [placed for placed in rules if placed.of_tokens]
+    spread = [placed for placed in rules if not placed.of_tokens]
+    parts = [_outside(gaps, own, start)] if own else []
     if spread:
-        marks |= _by_rule(spread, _by_sign(spread, gaps.segments.spread(_outside(gaps, spread)), groups))
-    if banded:
-        marks |= _by_rule(banded, _by_sign(banded, _outside(gaps, banded), groups))
-    return _group(gaps.valid, rules, torch.stack([marks[id(placed)] for placed in rules], 1), False) if marks else None
+        parts.append(gaps.segments.spread(_outside(gaps, spread)))
+    marks = parts[0]
+    if own and spread:
+        marks_of = dict(zip(map(id, (*own, *spread)), torch.cat(parts, 1).unbind(1), strict=True))
+        marks = torch.stack([marks_of[id(placed)] for placed in rules], 1)
+    return _group(gaps.valid, rules, _by_sign(rules, marks, groups), False)
 
 
 def _of_sequences(gaps: Gaps, rules: Sequence[Placed]) -> Group | None:
@@ -172,10 +175,6 @@ def _of_sequences(gaps: Gaps, rules: Sequence[Placed]) -> Group | None:
     groups = None if gaps.advantages is None else gaps.advantages.groups
     marks = _by_sign(rules, _outside(gaps, rules), groups)
     return _group(None if gaps.valid is None else gaps.filled, rules, marks, True)
-
-
-def _by_rule(rules: Sequence[Placed], marks: Tensor) -> dict[int, Tensor]:
-    return dict(zip(map(id, rules), marks.unbind(1), strict=True))
 
 
 def _group(there: Tensor | None, rules: Sequence[Placed], marks: Tensor, whole: bool) -> Group:
@@ -189,26 +188,34 @@ def _by_sign(rules: Sequence[Placed], marks: Tensor, groups: Tensor | None) -> T
     """Those whose advantage has the sign that the rule looks at: groups [n] int32 of A, None without advantages."""
     if groups is None or all(placed.signs == "any" for placed in rules):
         return marks
-    allowed = [[_SIGNS[placed.signs][side] for placed in rules] for side in (0, 1)]
-    return marks & constant(allowed, torch.bool, marks.device).index_select(2, groups)
+    allowed = constant(list(_SIGNS.values()), torch.bool, marks.device).index_select(2, groups).unbind()
+    looked_at = list(_SIGNS)
+    return marks & torch.stack([allowed[looked_at.index(placed.signs)] for placed in rules], 1)
 
 
-def _outside(gaps: Gaps, rules: Sequence[Placed]) -> Tensor:
-    """Below the lower and above the upper bound of any band of each rule, whatever the signs: [2, R, n] bool."""
-    bands = [(number, band) for number, placed in enumerate(rules) for band in placed.bands]
-    scores_of = token_scores if rules[0].of_tokens else sequence_scores
-    scores = scores_of(gaps, [(rules[number].gap, band.score) for number, band in bands])
-    low, high = _limits(scores, [(band.lower, band.upper) for _, band in bands])
+def _outside(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Tensor:
+    """Below the lower and above the upper bound of any band of each rule, whatever the signs: [2, R, n] bool.
+
+    What a Cut takes is 1, and above 0.
+    """
+    bands = [(number, band) for number, placed in enumerate(rules) for band in placed.bands[:1] or (_TAKEN,)]
+    further = [(number, band) for number, placed in enumerate(rules) for band in placed.bands[1:]]
+    wanted = [(rules[number].gap, band.score) for number, band in (*bands, *further) if band is not _TAKEN]
+    found = iter((token_scores if rules[0].of_tokens else sequence_scores)(gaps, wanted))
+    scores = torch.stack(
+        [_cut(rules[n], gaps, start) if band is _TAKEN else next(found) for n, band in (*bands, *further)]
+    )
+    low, high = _limits(scores, [(band.lower, band.upper) for _, band in (*bands, *further)])
     marks = torch.stack([scores < low, scores > high])
-    owners = [number for number, _ in bands]
-    if len(owners) == len(rules):
-        return marks
-    last = [len(owners) - 1 - owners[::-1].index(number) for number in range(len(rules))]
-    return _rows(marks, [owners.index(number) for number in range(len(rules))]) | _rows(marks, last)
+    for place, (number, _) in enumerate(further, len(rules)):
+        marks.select(1, number).logical_or_(marks.select(1, place))
+    return marks.narrow(1, 0, len(rules))
 
 
-def _rows(marks: Tensor, numbers: Sequence[int]) -> Tensor:
-    return torch.stack([marks.select(1, number) for number in numbers], 1)
+def _cut(placed: Placed, gaps: Gaps, start: int) -> Tensor:
+    if placed.cut is None:
+        raise ValueError("a rule that is a cut needs what it cuts")
+    return placed.cut.narrow(0, start, gaps.segments.tokens).to(gaps.policies.dtype)
 
 
 def _limits(scores: Tensor, bounds: Sequence[tuple[float, ...]]) -> tuple[Tensor, ...]:
@@ -218,19 +225,23 @@ def _limits(scores: Tensor, bounds: Sequence[tuple[float, ...]]) -> tuple[Tensor
     return constant(held, scores.dtype, scores.device)[:, :, None].unbind(1)
 
 
-def clip_weights(gaps: Gaps, group: Group) -> tuple[Tensor, Tensor]:
+def clip_weights(gaps: Gaps, group: Group) -> Tensor:
     """What truncations multiply the loss with, clip(r, lower, upper), and the same less 1, with its digits near 1.
 
-    Of `group.clips`, of which there is one at least: [clips, T] in the dtype of the log-probs, or [clips, N] float64
-    for whole sequences. An absent bound clips nothing. Source: Yao et al., https://fengyao.notion.site/off-policy-rl
+    Of `group.clips`, of which there is one at least: [2, clips, T], or [2, clips, N] for whole sequences, float64. An
+    absent bound clips nothing. Source: Yao et al., https://fengyao.notion.site/off-policy-rl
     """
+    places = [placed.gap for placed in group.clips]
     if group.whole:
-        scores = sequence_scores(gaps, [(placed.gap, placed.bands[0].score) for placed in group.clips])
-        ratio, excess = bounded_ratio(scores), ratio_excess(scores)
+        names = [placed.bands[0].score for placed in group.clips]
+        scores = torch.stack(sequence_scores(gaps, list(zip(places, names, strict=True))))
+        ratios = torch.stack([bounded_ratio(scores), ratio_excess(scores)])
     else:
-        places = [placed.gap for placed in group.clips]
-        ratio, excess = chosen(gaps.columns.ratio, places), chosen(gaps.columns.excess, places)
+        ratios = torch.stack(
+            [column.select(0, gap) for column in (gaps.columns.ratio, gaps.columns.excess) for gap in places]
+        )
+        ratios = ratios.view(2, len(places), gaps.segments.tokens)
     pairs = [(placed.rule.lower, placed.rule.upper) for placed in group.clips if isinstance(placed.rule, Clip)]
-    open_pairs = [(-math.inf if low is None else low, math.inf if high is None else high) for low, high in pairs]
-    low, high, low_excess, high_excess = _limits(ratio, [(*pair, *(end - 1 for end in pair)) for pair in open_pairs])
-    return ratio.clamp(low, high), excess.clamp(low_excess, high_excess)
+    ends = [(-math.inf if low is None else low, math.inf if high is None else high) for low, high in pairs]
+    low, high = _limits(ratios, [*ends, *((low - 1, high - 1) for low, high in ends)])
+    return ratios.clamp(low.view(2, -1, 1), high.view(2, -1, 1))

@@ -109,7 +109,7 @@ def weight_sums(gaps: Gaps, decided: Decided) -> tuple[Tensor, Tensor]:
 
 def _weights(gaps: Gaps, group: Group) -> tuple[Tensor, Tensor]:
     places = [placed.gap for placed in group.clips]
-    weights = torch.stack(clip_weights(gaps, group)).double()
+    weights = clip_weights(gaps, group)
     truncated = group.marked.narrow(0, len(group.drops), len(places))
     if gaps.valid is not None:
         weights = torch.where(chosen(gaps.filled if group.whole else gaps.valid, places), weights, 0.0)

@@ -77,37 +77,29 @@ def probability(log_prob: Tensor) -> Tensor:
     return torch.exp(log_prob.double().clamp(max=EXPONENT_CLAMP))
 
 
-class Bernoulli(NamedTuple):
-    """A token's probability against all others, [...] float64 each: log p, p, 1 - p and log(1 - p)."""
-
-    log: Tensor
-    p: Tensor
-    rest: Tensor
-    log_rest: Tensor
-
-
-def bernoulli(log_prob: Tensor) -> Bernoulli:
-    """The distribution of log-probs, nats; one above 0 is read as 0: [...] float -> [...] float64 each.
+def bernoulli(log_prob: Tensor) -> Tensor:
+    """p, 1 - p, log p and log(1 - p) of log-probs, nats; one above 0 is read as 0: [...] float -> [4, ...] float64.
 
     1 - p = -expm1(log p), without an epsilon. Raises TypeError for another dtype.
     """
     check("log_prob", log_prob, None)
     log = log_prob.double().clamp(max=0.0)
     rest = -torch.expm1(log)
-    return Bernoulli(log, torch.exp(log), rest, torch.log(rest))
+    return torch.stack([torch.exp(log), rest, log, torch.log(rest)])
 
 
-def binary_kls(q: Bernoulli, p: Bernoulli) -> tuple[Tensor, Tensor]:
-    """KL between Bernoulli(q) and Bernoulli(p), and the other way round, nats: [...] float64 each.
+def binary_kls(q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """KL between Bernoulli(q) and Bernoulli(p), and the other way round, nats: [4, ...] twice -> two [...], float64.
 
-    KL(q || p) = q log(q / p) + (1-q) log((1-q) / (1-p)). A zero complement of p gives +inf, unless q's is zero too. In
-    float64, because the two terms cancel for near policies. Raises ValueError for unequal shapes, TypeError for another
-    dtype. Source: DPPO, https://arxiv.org/abs/2602.04879
+    KL(q || p) = q log(q / p) + (1-q) log((1-q) / (1-p)). A zero complement of p gives +inf, unless q's is zero too: 0
+    times what is infinite is NaN, which is left out of the sum. In float64, because the two terms cancel for near
+    policies. q, p: as `bernoulli` gives them. Raises ValueError for other shapes, TypeError for another dtype. Source:
+    DPPO, https://arxiv.org/abs/2602.04879
     """
-    check("q", q.log, None, DOUBLE)
-    check("p", p.log, None, DOUBLE)
-    check_shape("p", p.log, *q.log.shape)
-    log, log_rest = q.log - p.log, q.log_rest - p.log_rest
-    forward = torch.addcmul(torch.where(q.rest > 0, q.rest * log_rest, 0.0), q.p, log)
-    backward = torch.addcmul(torch.where(p.rest > 0, p.rest * log_rest, 0.0), p.p, log)
+    check("q", q, None, DOUBLE)
+    check("p", p, None, DOUBLE)
+    check_shape("q", q, 4, *q.shape[1:])
+    check_shape("p", p, *q.shape)
+    logs = q.narrow(0, 2, 2) - p.narrow(0, 2, 2)
+    forward, backward = (torch.nansum(side.narrow(0, 0, 2) * logs, 0) for side in (q, p))
     return forward, -backward

@@ -16,7 +16,7 @@ from torch import Tensor
 from offpolicy_monitor.core.advantages import Advantages
 from offpolicy_monitor.core.checks import MARKS, check, check_shape
 from offpolicy_monitor.core.columns import TokenColumns, token_columns
-from offpolicy_monitor.core.divergences import Bernoulli, bernoulli, binary_kls
+from offpolicy_monitor.core.divergences import bernoulli, binary_kls
 from offpolicy_monitor.core.ragged import Segments
 
 Derive = Callable[[Tensor, Tensor], TokenColumns]
@@ -114,6 +114,11 @@ class Gaps:
         """[7, G, N] float64: the same over the number of valid tokens; 0 where there are none."""
         return self.sequence_sums / (self.counts if self.valid is None else self.counts.clamp(min=1.0))
 
+    @cached_property
+    def sums(self) -> Tensor:
+        """[7, G] float64: the same sums over all valid tokens."""
+        return self.sequence_sums.sum(-1)
+
     @property
     def sequence_sum(self) -> Tensor:
         """D = sum of d, [G, N] float64: the log of the product ratio."""
@@ -139,24 +144,24 @@ class Gaps:
         """Sum of k3, [G, N] float64."""
         return self.sequence_sums[3]
 
-    def bounds(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Smallest and largest valid value of each sequence, 0 where there is none: [..., G, T] -> two [..., G, N]."""
+    def bounds(self, columns: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Smallest and largest valid value of each sequence, 0 where there is none: K [G, T] -> two [K, G, N]."""
         if self.valid is None:
-            return self.segments.bounds(values, values)
-        apart = (torch.where(self.valid, values, end) for end in (torch.inf, -torch.inf))
+            return self.segments.bounds(columns, columns)
+        apart = ([torch.where(self.valid, column, end) for column in columns] for end in (torch.inf, -torch.inf))
         least, most = (torch.where(self.filled, end, 0.0) for end in self.segments.bounds(*apart))
         return least, most
 
     @cached_property
     def extremes(self) -> tuple[Tensor, Tensor]:
-        """Smallest and largest d, |d| and p - q of each sequence, [3, G, N] float64 twice."""
-        columns = self.columns
-        return self.bounds(torch.stack([columns.log_ratio, columns.log_ratio_abs, columns.probability_difference]))
+        """Smallest and largest d, |d|, p - q and |p - q| of each sequence, [4, G, N] float64 twice."""
+        moved = self.columns.probability_difference
+        return self.bounds([self.columns.log_ratio, self.columns.log_ratio_abs, moved, moved.abs()])
 
     @cached_property
-    def further_extremes(self) -> tuple[Tensor, Tensor]:
-        """The same of the two KLs and of |p - q|, which fewer rules look at."""
-        return self.bounds(torch.stack([*self.binary_kls, self.columns.probability_difference.abs()]))
+    def extreme_kls(self) -> tuple[Tensor, Tensor]:
+        """The same of the two KLs, which fewer rules look at: [2, G, N] float64 twice."""
+        return self.bounds(self.binary_kls)
 
     @property
     def sequence_min(self) -> Tensor:
@@ -175,13 +180,12 @@ class Gaps:
 
     @cached_property
     def binary_kls(self) -> tuple[Tensor, Tensor]:
-        """KL(q || p) with the sign of d, and the larger of KL(q || p) and KL(p || q): [G, T] each, nats."""
-        parts = torch.stack(bernoulli(self.policies), 1)
-        p, q = (Bernoulli(*chosen(parts, side).unbind(1)) for side in (self.above, self.below))
+        """KL(q || p) with the sign of d, and the larger of KL(q || p) and KL(p || q): [G, T] float64 each, nats."""
+        parts = bernoulli(self.policies).unbind(1)
+        p, q = (torch.stack([parts[policy] for policy in side], 1) for side in (self.above, self.below))
         moved, back = binary_kls(q, p)
-        found = torch.stack([torch.copysign(moved, self.columns.log_ratio), torch.maximum(moved, back)])
-        away, larger = self.kept(found.to(self.policies.dtype)).unbind()
-        return away, larger
+        away, larger = torch.copysign(moved, self.columns.log_ratio), torch.maximum(moved, back)
+        return self.kept(away), self.kept(larger)
 
     @cached_property
     def token_weights(self) -> Tensor:

@@ -26,7 +26,7 @@ def token_sums(gaps: Gaps, centres: Tensor) -> dict[str, Tensor]:
     check("centres", centres, 1, DOUBLE)
     check_shape("centres", centres, gaps.number)
     totals = dict(zip(TOTALS, gaps.columns.totals.unbind(), strict=True))
-    log_ratio, log_ratio_abs, log_ratio_square, k3, growth, _, _ = gaps.sequence_sums.sum(-1).unbind()
+    log_ratio, log_ratio_abs, log_ratio_square, k3, growth, _, _ = gaps.sums.unbind()
     apart = gaps.kept(gaps.columns.log_ratio - centres[:, None])
     return {
         "tokens": gaps.tokens,
@@ -36,7 +36,7 @@ def token_sums(gaps: Gaps, centres: Tensor) -> dict[str, Tensor]:
         "log_ratio_apart_square": torch.linalg.vecdot(apart, apart),
         "k3": k3,
         "multiplicative_excess": growth,
-        "exact_tokens": gaps.tokens - totals.pop("changed_tokens"),
+        "exact_tokens": gaps.tokens - totals["changed_tokens"],
         **totals,
     }
 
@@ -77,15 +77,15 @@ def sequence_sums(gaps: Gaps) -> dict[str, Tensor]:
 
 def extremes(gaps: Gaps) -> dict[str, dict[str, Tensor]]:
     """{"min": {name: [G]}, "max": {name: [G]}}: over sequences with a valid token; infinite where there are none."""
-    names = ("log_ratio", "log_geometric", "log_product")
-    least = torch.stack([gaps.sequence_min, gaps.sequence_mean, gaps.sequence_sum])
-    most = torch.stack([gaps.sequence_max, gaps.sequence_mean, gaps.sequence_sum])
+    names = ("log_ratio", "log_geometric", "log_product", "log_ratio")
+    low = high = torch.stack([gaps.sequence_min, gaps.sequence_mean, gaps.sequence_sum, gaps.sequence_max])
     if gaps.valid is not None:
-        least, most = torch.where(gaps.filled, least, torch.inf), torch.where(gaps.filled, most, -torch.inf)
+        low, high = torch.where(gaps.filled, low, torch.inf), torch.where(gaps.filled, high, -torch.inf)
+    least, most = zip(names, low.amin(-1).unbind(), strict=True), zip(names, high.amax(-1).unbind(), strict=True)
     return {
-        "min": {f"{name}_min": values for name, values in zip(names, least.amin(-1).unbind(), strict=True)},
+        "min": {f"{name}_min": values for name, values in list(least)[:-1]},
         "max": {
-            **{f"{name}_max": values for name, values in zip(names, most.amax(-1).unbind(), strict=True)},
+            **{f"{name}_max": values for name, values in list(most)[1:]},
             "probability_diff_max": gaps.columns.probability_diff_max,
         },
     }
@@ -99,7 +99,7 @@ def cross_sums(gaps: Gaps, mismatch: int, staleness: int, product: Tensor) -> di
     """
     check("product", product, 1, DOUBLE)
     check_shape("product", product, gaps.segments.sequences)
-    squares = gaps.sequence_square_sum.sum(-1)
+    squares = gaps.sums.select(0, 2)
     return {
         "tokens": gaps.tokens.select(0, mismatch),
         "mismatch_square": squares.select(0, mismatch),

@@ -18,6 +18,7 @@ from offpolicy_monitor.core.checks import check
 class Layout:
     """Magnitudes 2**smallest .. 2**largest in 2**mantissa_bits parts a power; `splits` [2K+1] float32 cuts bins in two.
 
+    No bin is cut where `splits` is empty. Its device is that of the values.
     K is the largest key, 1 + (largest - smallest) * 2**mantissa_bits. Bin 2 * (K + signed key), plus 1 above the split.
     """
 
@@ -37,14 +38,14 @@ class Layout:
         return 2 * (2 * self.largest_key + 1)
 
     @cached_property
-    def by_pattern(self) -> tuple[Tensor, Tensor]:
+    def by_pattern(self) -> tuple[Tensor, Tensor | None]:
         """[2**(9 + mantissa_bits)] each: of every top of a pattern, as a signed integer, its lower bin and split."""
         half = 1 << (8 + self.mantissa_bits)
         tops = torch.arange(-half, half)
         base = ((127 + self.smallest_exponent) << self.mantissa_bits) - 1
         keys = ((tops & (half - 1)) - base).clamp(0, self.largest_key)
-        indices = (torch.where(tops < 0, -keys, keys) + self.largest_key).to(self.splits.device)
-        return (2 * indices).int(), self.splits.index_select(0, indices)
+        indices = (torch.where(tops < 0, -keys, keys) + self.largest_key).to(self.splits.device, non_blocking=True)
+        return (2 * indices).int(), self.splits.index_select(0, indices) if len(self.splits) else None
 
 
 def bin_numbers(values: Tensor, layout: Layout) -> Tensor:
@@ -56,5 +57,5 @@ def bin_numbers(values: Tensor, layout: Layout) -> Tensor:
     values = values.float().contiguous()
     bins, splits = layout.by_pattern
     tops = (values.view(torch.int32) >> (23 - layout.mantissa_bits)).add_(len(bins) // 2).view(-1)
-    above = values > splits.index_select(0, tops).view_as(values)
-    return bins.index_select(0, tops).view_as(values).add_(above)
+    lower = bins.index_select(0, tops).view_as(values)
+    return lower if splits is None else lower.add_(values > splits.index_select(0, tops).view_as(values))

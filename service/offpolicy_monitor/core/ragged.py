@@ -69,17 +69,7 @@ class Segments:
 
     @cached_property
     def _device_lengths(self) -> Tensor:
-        return torch.from_numpy(self.lengths).to(self.device)
-
-    @cached_property
-    def _repeats(self) -> dict[int, Tensor]:
-        return {}
-
-    def _repeated(self, rows: int) -> Tensor:
-        """[rows * N]: the lengths once for each row."""
-        if rows not in self._repeats:
-            self._repeats[rows] = self._device_lengths.repeat(rows)
-        return self._repeats[rows]
+        return torch.from_numpy(self.lengths).to(self.device, non_blocking=True)
 
     def sum(self, values: Tensor) -> Tensor:
         """Sum of each sequence: [..., T] of any dtype -> [..., N] float64, accumulated in float64."""
@@ -93,11 +83,12 @@ class Segments:
         """Largest value of each sequence: [..., T] -> [..., N] float64."""
         return self._reduced(values, "max")
 
-    def bounds(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """The smallest of one and the largest of another column, which may be the same: [..., T] -> [..., N] twice."""
-        if self.device.type != "cpu" and low is high:
-            low = high = low.double()
-        return self.min(low), self.max(high)
+    def bounds(self, low: Sequence[Tensor], high: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """The smallest of K columns and the largest of others: [..., T] each -> [K, ..., N] float64 twice."""
+        if self.device.type == "cpu":
+            return torch.stack([self.min(column) for column in low]), torch.stack([self.max(column) for column in high])
+        lowest = torch.stack(list(low))
+        return self.min(lowest), self.max(lowest if high is low else torch.stack(list(high)))
 
     def sums(self, columns: Sequence[Tensor]) -> Tensor:
         """Sums of K columns: [..., T] each, of one shape -> [K, ..., N] float64. One reduction, not so on the CPU."""
@@ -119,9 +110,9 @@ class Segments:
             dtype = (np.int32 if marks else np.float64) if kind == "sum" else None
             array = values.numpy().view(np.uint8) if marks else values.numpy()
             return torch.from_numpy(_UFUNCS[kind].reduceat(array, self._starts, axis=-1, dtype=dtype)).double()
-        flat = values.double().reshape(-1)
-        lengths = self._repeated(values.shape[:-1].numel())
-        reduced = torch.segment_reduce(flat, kind, lengths=lengths, unsafe=True)
+        rows = values.double().reshape(-1, self.tokens)
+        lengths = self._device_lengths.expand(len(rows), -1)
+        reduced = torch.segment_reduce(rows, kind, lengths=lengths, axis=1, unsafe=True)
         return reduced.view(*values.shape[:-1], self.sequences)
 
 
@@ -132,34 +123,24 @@ def total(values: Tensor) -> Tensor:
     return values.sum(-1, dtype=torch.float64)
 
 
-def totals(columns: Sequence[Tensor]) -> Tensor:
-    """`total` of K columns of any dtypes: [..., n] each, of one shape -> [K, ...] float64. One sum, not so on the CPU.
+def totals(columns: Sequence[Tensor], squares: int = 0) -> Tensor:
+    """`total` of K columns, then the sums of squares of the last few: [..., n] each -> [K + squares, ...] float64.
 
-    Raises ValueError without a column or for unequal shapes.
+    Columns are of any dtypes and one shape, those to be squared float64. Raises ValueError without a column or for
+    unequal shapes, TypeError for another dtype. On the CPU each is added up where it is: a stack of them costs more.
     """
-    if _one_by_one(columns):
-        return torch.stack([total(column) for column in columns])
-    return total(torch.stack(list(columns)))
-
-
-def square_totals(columns: Sequence[Tensor]) -> Tensor:
-    """The sums of squares of K columns: [..., n] float64 each, of one shape -> [K, ...] float64.
-
-    Raises ValueError without a column or for unequal shapes, TypeError for another dtype.
-    """
-    for column in columns:
-        check("column", column, None, DOUBLE)
-    if _one_by_one(columns):
-        return torch.stack([torch.linalg.vecdot(column, column) for column in columns])
-    stacked = torch.stack(list(columns))
-    squares: Tensor = torch.linalg.vecdot(stacked, stacked)
-    return squares
-
-
-def _one_by_one(columns: Sequence[Tensor]) -> bool:
-    """Whether columns are added up where they are: a stack of them is a copy, which costs a CPU more than it saves."""
     if not columns:
         raise ValueError("there is no column")
-    for column in columns[1:]:
+    squared = columns[len(columns) - squares :]
+    for column in columns:
         check_shape("column", column, *columns[0].shape)
-    return columns[0].device.type == "cpu"
+    for column in squared:
+        check("column", column, None, DOUBLE)
+    if columns[0].device.type == "cpu":
+        sums = [total(column) for column in columns]
+        return torch.stack([*sums, *(torch.linalg.vecdot(column, column) for column in squared)])
+    stacked = torch.stack(list(columns))
+    if not squares:
+        return total(stacked)
+    last = stacked.narrow(0, len(columns) - squares, squares)
+    return torch.cat([total(stacked), torch.linalg.vecdot(last, last)])

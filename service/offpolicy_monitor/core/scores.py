@@ -18,19 +18,19 @@ from offpolicy_monitor.core.gap import Gaps
 Score = tuple[int, str]
 
 
-def token_scores(gaps: Gaps, wanted: Sequence[Score]) -> Tensor:
-    """[R, T] in the dtype of the log-probs, of names in OF_TOKENS; at least one. KeyError for another name."""
+def token_scores(gaps: Gaps, wanted: Sequence[Score]) -> list[Tensor]:
+    """R [T] float32 or float64, of names in OF_TOKENS. KeyError for another name."""
     found = {name: OF_TOKENS[name](gaps) for _, name in wanted}
-    return torch.stack([found[name].select(0, gap) for gap, name in wanted])
+    return [found[name].select(0, gap) for gap, name in wanted]
 
 
-def sequence_scores(gaps: Gaps, wanted: Sequence[Score]) -> Tensor:
-    """[R, N] float64, of names in OF_SEQUENCES, or `<token score>_min`, `_max` or `_abs_min`; at least one.
+def sequence_scores(gaps: Gaps, wanted: Sequence[Score]) -> list[Tensor]:
+    """R [N] float64, of names in OF_SEQUENCES, or `<token score>_min`, `_max` or `_abs_min`.
 
     0 where a sequence has no valid token. KeyError for another name.
     """
     found = {name: _of_sequences(gaps, name) for _, name in wanted}
-    return torch.stack([found[name].select(0, gap) for gap, name in wanted])
+    return [found[name].select(0, gap) for gap, name in wanted]
 
 
 OF_TOKENS: Final[Mapping[str, Callable[[Gaps], Tensor]]] = {
@@ -57,9 +57,9 @@ OF_SEQUENCES: Final[Mapping[str, Callable[[Gaps], Tensor]]] = {
     "growth_mean": lambda gaps: gaps.sequence_means[4],
 }
 
-#: The order of Gaps.extremes and of Gaps.further_extremes.
-_EXTREMES: Final = ("log_ratio", "log_ratio_abs", "probability_difference")
-_FURTHER: Final = ("kl_away", "kl_larger", "probability_difference_abs")
+#: The order of Gaps.extremes and of Gaps.extreme_kls.
+_EXTREMES: Final = ("log_ratio", "log_ratio_abs", "probability_difference", "probability_difference_abs")
+_KLS: Final = ("kl_away", "kl_larger")
 _ENDS: Final = {"min": 0, "max": 1}
 
 
@@ -70,7 +70,7 @@ def _of_sequences(gaps: Gaps, name: str) -> Tensor:
     side = _ENDS[end]
     if score in _EXTREMES:
         return gaps.extremes[side].select(0, _EXTREMES.index(score))
-    if score in _FURTHER:
-        return gaps.further_extremes[side].select(0, _FURTHER.index(score))
+    if score in _KLS:
+        return gaps.extreme_kls[side].select(0, _KLS.index(score))
     values = OF_TOKENS[score.removesuffix("_abs")](gaps)
-    return gaps.bounds(values.abs() if score.endswith("_abs") else values)[side]
+    return gaps.bounds([values.abs() if score.endswith("_abs") else values])[side].select(0, 0)

@@ -28,7 +28,7 @@ def beyond_second_moment(magnitudes: Tensor, thresholds: Sequence[float], valid:
         magnitudes = torch.where(valid, magnitudes, torch.inf)
     ordered = torch.nn.functional.pad(_ascending(magnitudes), (0, 1), value=torch.inf)
     number = torch.arange(1, len(ordered) + 1, device=ordered.device)
-    means = torch.cumsum(ordered.double().square(), 0) / number
+    means = torch.cumsum(ordered.square(), 0, dtype=torch.float64) / number
     kept = torch.searchsorted(means, constant(thresholds, torch.float64, means.device), right=True)
     least = ordered.index_select(0, kept)  # of what goes; inf where nothing does
     equals = torch.searchsorted(ordered, least, right=True) - kept

@@ -5,55 +5,46 @@ here. Shapes: T tokens, `a` and `b` the log-probs of numerator and denominator, 
 None for all, and a value that is not valid is 0.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.cells import tally
-from offpolicy_monitor.core.checks import check
+from offpolicy_monitor.core.checks import MARKS, check, check_shape
+from offpolicy_monitor.core.constants import constant
+from offpolicy_monitor.core.ragged import total
 
 #: Grids are steps of 2^-k for these k.
 GRIDS: Final = (3, 4, 5, 6, 7, 8)
-
-
-class Format(NamedTuple):
-    """A binary floating format: its patterns' integers, bits of the significand, bias, and bits beyond the first 11."""
-
-    patterns: torch.dtype
-    significand: int
-    bias: int
-    spare: int
-
-
-FORMATS: Final = {torch.float32: Format(torch.int32, 23, 127, 13), torch.float64: Format(torch.int64, 52, 1023, 42)}
+#: Of each dtype the integers of its patterns, and how many bits a significand has beyond the first 11.
+SPARE_BITS: Final = {torch.float32: (torch.int32, 13), torch.float64: (torch.int64, 42)}
 
 
 def regression_sums(d: Tensor, b: Tensor, valid: Tensor | None, lowest: float, highest: float) -> Tensor:
-    """n, sum b, d, b^2, b d, d^2 over tokens with lowest < b < highest, and how many of them have d = 0.
+    """Sums of products of 1, b, d and (d = 0), each with each, over tokens with lowest < b < highest, nats.
 
-    d, b: [T] of one float dtype -> [7] float64, what a least-squares line of d on b needs. Products are made in
-    float64. Raises ValueError for another rank, TypeError for another dtype.
+    d, b: [T] of one float dtype, valid [T] bool or None -> [4, 4] float64: what a least-squares line of d on b needs,
+    and in the last column how many tokens agree exactly. Products are made in float64. Raises ValueError for another
+    rank or length, TypeError for another dtype. Source: https://en.wikipedia.org/wiki/Ordinary_least_squares
     """
-    check("d", d, 1)
-    check("b", b, 1, (d.dtype,))
+    _check_pair("d", d, "b", b, valid)
     middling = (b > lowest) & (b < highest)
     if valid is not None:
         middling = middling & valid
-    columns = torch.stack([torch.ones_like(d), b, d]).mul_(middling).double()
-    (n, sum_b, sum_d), (_, b_square, b_d), (_, _, d_square) = (row.unbind() for row in (columns @ columns.T).unbind())
-    exact = (middling & (d == 0)).sum().double()
-    return torch.stack([n, sum_b, sum_d, b_square, b_d, d_square, exact])
+    columns = (torch.stack([torch.ones_like(d), b, d, d == 0]) * middling).double()
+    return columns @ columns.T
 
 
 def neighbour_sums(a: Tensor, b: Tensor, valid: Tensor | None, owners: Tensor) -> Tensor:
-    """Sums over pairs (t, u) of neighbours, valid tokens of one sequence with none between: [T], [T] -> [11] float64.
+    """Sums of products of 1, a_t, b_t, a_u and b_u, each with each, over pairs (t, u) of neighbours.
 
-    owners [T] int64: the sequence of each token, ascending. n; sum a, b, a^2, b^2 over the first of each pair, then
-    over the second; sum a_t b_u and sum a_u b_t. Raises ValueError for another rank, TypeError for another dtype.
+    Neighbours are valid tokens of one sequence with none between. a, b: [T] of one float dtype, nats; valid [T] bool or
+    None; owners [T] int64: the sequence of each token, ascending -> [5, 5] float64. Raises ValueError for another rank
+    or length, TypeError for another dtype. Source: https://en.wikipedia.org/wiki/Autocorrelation
     """
-    check("a", a, 1)
-    check("b", b, 1, (a.dtype,))
+    _check_pair("a", a, "b", b, valid)
+    check("owners", owners, 1, (torch.int64,))
+    check_shape("owners", owners, len(a))
     later = len(a) - 1
     pair = torch.stack([a, b])
     second = pair.narrow(1, 1, later)
@@ -66,31 +57,31 @@ def neighbour_sums(a: Tensor, b: Tensor, valid: Tensor | None, owners: Tensor) -
         first = pair.index_select(1, there)
         own = owners.index_select(0, there) == owners.narrow(0, 1, later)
         together = valid.narrow(0, 1, later) & (before >= 0) & own
-    columns = torch.cat([torch.ones_like(first.narrow(0, 0, 1)), first, second])
-    columns = torch.where(together, columns, 0.0).double()
-    (n, *sums), (_, a_first, _, _, forward), (_, _, b_first, backward, _), (_, _, _, a_second, _), (*_, b_second) = (
-        row.unbind() for row in (columns @ columns.T).unbind()
-    )
-    return torch.stack([n, *sums[:2], a_first, b_first, *sums[2:], a_second, b_second, forward, backward])
+    columns = torch.cat([together[None], torch.where(together, torch.cat([first, second]), 0.0)]).double()
+    return columns @ columns.T
 
 
 def grid_counts(values: Tensor, least: Tensor) -> Tensor:
     """Of |value| >= least: how many, how many have at most 11 significant bits, and of those, for each k of GRIDS, how
-    many are multiples of 2^-k: values [K, T] float32 or float64, least [K] above 0 -> [K, 8] float64.
+    many are multiples of 2^-k: values [K, T] float32 or float64, least [K] above 0 -> [8, K] float64.
 
-    float16 has 11 bits and bfloat16 has 8; of values that are not rounded one in 2^13 has so few. A value is a multiple
-    of 2^-k where its lowest bit that is set weighs as much. Raises ValueError for another rank, TypeError for another
-    dtype.
+    float16 has 11 bits and bfloat16 has 8; of values that are not rounded one in 2^13 has so few. Raises ValueError for
+    another rank or length, TypeError for another dtype. Source of the formats: https://arxiv.org/abs/1905.12322
     """
     check("values", values, 2)
-    form = FORMATS[values.dtype]
-    pattern = values.view(form.patterns)
-    significand = (pattern & ((1 << form.significand) - 1)) | (1 << form.significand)
-    lowest = (significand & -significand).to(values.dtype).view(form.patterns) >> form.significand
-    lowest = lowest - form.bias
-    weight = ((pattern >> form.significand) & (2 * form.bias + 1)) + lowest
-    coarseness = (weight - (form.bias + form.significand - GRIDS[-1] - 1)).clamp(0, len(GRIDS))
-    kind = ((coarseness + 1) * (lowest >= form.spare) + 1) * (values.abs() >= least[:, None])
-    counts = tally(kind, len(GRIDS) + 3)
-    at_least = counts.flip(1).cumsum(1).flip(1)  # of each kind or a coarser one
-    return torch.cat([at_least.narrow(1, 1, 2), at_least.narrow(1, 3, len(GRIDS)).flip(1)], 1)
+    check("least", least, 1, (values.dtype,))
+    check_shape("least", least, len(values))
+    patterns, spare = SPARE_BITS[values.dtype]
+    large = values.abs() >= least[:, None]
+    few = large & ((values.view(patterns) & ((1 << spare) - 1)) == 0)
+    steps = values * constant([2.0**k for k in GRIDS], values.dtype, values.device)[:, None, None]
+    return total(torch.cat([large[None], few[None], few & (steps == steps.round())]))
+
+
+def _check_pair(name: str, values: Tensor, other: str, others: Tensor, valid: Tensor | None) -> None:
+    check(name, values, 1)
+    check(other, others, 1, (values.dtype,))
+    check_shape(other, others, len(values))
+    if valid is not None:
+        check("valid", valid, 1, MARKS)
+        check_shape("valid", valid, len(values))

@@ -16,6 +16,7 @@ from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.advantages import Advantages
 from offpolicy_monitor.core.cells import tally
 from offpolicy_monitor.core.histogram import Layout, bin_numbers
+from offpolicy_monitor.core.ragged import totals
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.advantage import (
     GRADIENT_BINS,
@@ -48,28 +49,24 @@ def sums_of(view: BlockView) -> dict[str, Tensor]:
 
 def _sequences(view: BlockView) -> Tensor:
     """In the order of _OF_SEQUENCES. Where nothing moves there is nothing to cancel."""
-    gaps, magnitude = view.gaps, view.own(view.gaps.sequence_abs_sum)
-    product = view.own(gaps.sequence_sum)
-    moving = magnitude > 0
-    cancelled = ((magnitude - product.abs()) / torch.where(moving, magnitude, 1.0)).clamp(0, 1)
-    least, most = (view.own(end[2]) for end in gaps.extremes)
-    extreme = torch.maximum(-least, most) > EXTREME_DIFFERENCE
-    columns = torch.stack([moving, cancelled, product < math.log(VANISHING_RATIO), extreme])
-    return columns.sum(-1, dtype=torch.float64)
+    gaps = view.gaps
+    magnitude, product = view.own(gaps.sequence_abs_sum), view.own(gaps.sequence_sum)
+    moving, tiny = magnitude > 0, torch.finfo(torch.float64).tiny
+    cancelled = ((magnitude - product.abs()) / magnitude.clamp(min=tiny)).clamp_(min=0)
+    extreme = view.own(gaps.extremes[1][3]) > EXTREME_DIFFERENCE
+    return totals([moving, cancelled, product < math.log(VANISHING_RATIO), extreme])
 
 
 def _by_advantage(view: BlockView, advantages: Advantages) -> dict[str, Tensor]:
     """Products in float64: a ratio may be as large as exp(80)."""
     gaps, values = view.gaps, advantages.of_tokens.double()
     mass = values * view.own(gaps.columns.ratio)
-    excess = torch.mv(view.own(gaps.columns.excess).double(), values)
-    if view.valid is not None:
-        mass, values = mass * view.valid, values * view.valid
-    square = torch.linalg.vecdot(values, values).expand(view.number)
-    bins = (bin_numbers(mass.abs(), _layout(mass.device)) >> 1).sub_(_layout(mass.device).largest_key)
+    own = values if view.valid is None else view.valid * values
     return {
-        "advantage": torch.stack([excess, torch.linalg.vecdot(mass, mass), square]),
-        "gradient": tally(bins, GRADIENT_BINS, view.valid),
+        "advantage/advantage_excess": view.own(gaps.columns.excess) @ values,
+        "advantage/mass_square": torch.linalg.vecdot(mass, mass),
+        "advantage/advantage_square": torch.linalg.vecdot(own, own).expand(view.number),
+        "gradient": tally(bin_numbers(mass.abs(), _layout(mass.device)), _layout(mass.device).bins, view.valid),
     }
 
 
@@ -80,11 +77,10 @@ def _updates(view: BlockView, advantages: Advantages, gap: int) -> Tensor:
     `outward_square`: tokens with A d > 0, where the gradient pushes the ratio further from 1, and the sum of their d^2.
     A token that is not valid has d = 0, and p = q.
     """
-    columns, values = view.gaps.columns, advantages.of_tokens
-    bad = (columns.probability_difference[gap] < -EXTREME_DIFFERENCE) & (values < 0)
-    outward = torch.sign(values) * columns.log_ratio[gap] > 0
-    square = columns.log_ratio_square[gap].double() * outward
-    return torch.stack([part.sum(dtype=torch.float64) for part in (bad, outward, square)])
+    columns, signs = view.gaps.columns, torch.sign(advantages.of_tokens)
+    bad = (columns.probability_difference[gap] < -EXTREME_DIFFERENCE) & (signs < 0)
+    outward = columns.log_ratio[gap] * signs > 0
+    return totals([bad, outward, columns.log_ratio_square[gap] * outward])
 
 
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -95,10 +91,10 @@ def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[st
             continue
         named = zip(_OF_SEQUENCES, arrays["sequence"][:, index].tolist(), strict=True)
         yield f"sequence/{gap}", {"sequences": sequences, **dict(named)}
-        if "advantage" in arrays:
-            sums = dict(zip(_OF_ADVANTAGES, arrays["advantage"][:, index].tolist(), strict=True))
+        if "gradient" in arrays:
+            sums = {name: arrays[f"advantage/{name}"][index] for name in _OF_ADVANTAGES}
             yield f"advantage/{gap}", {"advantage_abs": arrays["advantage_mass"][index], **sums}
-            yield f"gradient/{gap}", {"": arrays["gradient"][index]}
+            yield f"gradient/{gap}", {"": arrays["gradient"][index, -2 * GRADIENT_BINS :: 2]}
         if gap == "total" and "updates" in arrays:
             updates = zip(_UPDATES, arrays["updates"].tolist(), strict=True)
             yield f"advantage/{gap}#updates", {"tokens": tokens, **dict(updates)}
@@ -106,6 +102,4 @@ def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[st
 
 @cache
 def _layout(device: torch.device) -> Layout:
-    layout = Layout(SMALLEST_EXPONENT, LARGEST_EXPONENT, MANTISSA_BITS, torch.empty(0))
-    splits = torch.full((2 * layout.largest_key + 1,), torch.inf, device=device)
-    return Layout(SMALLEST_EXPONENT, LARGEST_EXPONENT, MANTISSA_BITS, splits)
+    return Layout(SMALLEST_EXPONENT, LARGEST_EXPONENT, MANTISSA_BITS, torch.empty(0, device=device))

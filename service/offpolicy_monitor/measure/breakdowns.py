@@ -11,7 +11,7 @@ from typing import Any, Final
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array
-from offpolicy_monitor.core.cells import Cells, marginal
+from offpolicy_monitor.core.cells import Cells, Columns, marginal
 from offpolicy_monitor.measure.dimensions import Dimension, dimensions
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.breakdown import CROSS_KEYS, GAP_KEYS
@@ -24,7 +24,7 @@ MOST_CELLS: Final = 1 << 12
 def sums_of(view: BlockView) -> dict[str, Tensor]:
     """[1 + columns, buckets] of each dimension; the columns are those of `_columns`, after a count of all."""
     found = list(dimensions(view.block, view.origin))
-    of_tokens, of_sequences = _columns(view)
+    of_tokens, of_sequences = map(Columns, _columns(view))
     sums: dict[str, Tensor] = {}
     for group in _groups([dimension for dimension in found if dimension.a_token]):
         sums |= _summed(group, of_tokens)
@@ -70,13 +70,11 @@ def _groups(found: Sequence[Dimension]) -> Iterator[list[Dimension]]:
         yield group
 
 
-def _summed(group: Sequence[Dimension], columns: Sequence[Tensor]) -> dict[str, Tensor]:
+def _summed(group: Sequence[Dimension], columns: Columns) -> dict[str, Tensor]:
+    """[1 + columns, places] of each dimension: a count of all, and sums; the last place is no bucket."""
     sizes = [dimension.size for dimension in group]
     sums = Cells.joint([dimension.indices for dimension in group], sizes).sums(columns)
-    return {
-        f"breakdown/{dimension.name}": marginal(sums, sizes, index)[:, : dimension.buckets]
-        for index, dimension in enumerate(group)
-    }
+    return {f"breakdown/{dimension.name}": marginal(sums, sizes, index) for index, dimension in enumerate(group)}
 
 
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -86,7 +84,8 @@ def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[st
     if view.block.batch.joint and arrays["cross/tokens"]:
         parts.append((len(gaps), "cross", CROSS_KEYS, len(gaps) * len(GAP_KEYS)))
     columns = len(gaps) * len(GAP_KEYS) + (len(CROSS_KEYS) if view.block.batch.joint else 0)
-    for name, (counts, *sums) in ((name, arrays[name]) for name in arrays if name.startswith("breakdown/")):
+    for name in (name for name in arrays if name.startswith("breakdown/")):
+        counts, *sums = arrays[name][:, :-1]
         for index, part, keys, first in parts:
             valid = sums[columns + index] if len(sums) > columns else counts
             yield f"{name}/{part}", {"tokens": valid, **dict(zip(keys, sums[first:], strict=False))}

@@ -91,8 +91,8 @@ def _kept(gaps: Gaps, group: Group) -> Tensor:
 
 def _weights(gaps: Gaps, group: Group) -> Tensor:
     """[R, T]: the weights of valid tokens, 0 at the others."""
-    weights, _ = clip_weights(gaps, group)
-    weights = gaps.segments.spread(weights) if group.whole else weights
+    weights = clip_weights(gaps, group)[0]
+    weights = gaps.segments.spread(weights) if group.whole else weights.to(gaps.policies.dtype)
     places = [placed.gap for placed in group.clips]
     return weights if gaps.valid is None else torch.where(chosen(gaps.valid, places), weights, 0.0)
 

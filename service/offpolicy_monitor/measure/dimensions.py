@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array, Origin
+from offpolicy_monitor.core.constants import constant
 from offpolicy_monitor.measure.blocks import Block
 from offpolicy_monitor.summary.tables.buckets import BUCKETS, LAG_BUCKETS, LAGS, MU_BUCKETS, TURNS
 
@@ -46,7 +47,7 @@ class Dimension:
 def dimensions(block: Block, origin: Origin) -> Iterator[Dimension]:
     """The dimensions whose arrays were sent, for one block."""
     for name, indices, a_token in _indices(block, origin):
-        tensor = torch.from_numpy(np.asarray(indices, np.int32)).to(block.batch.device)
+        tensor = torch.from_numpy(np.asarray(indices, np.int32)).to(block.batch.device, non_blocking=True)
         yield Dimension(name, tensor, a_token)
     if "sampling_logprobs" in block.batch.names:
         yield Dimension("mu_probability", _mu_indices(block), True, scattered=True)
@@ -89,11 +90,11 @@ def _floor_log2(values: Array) -> Array:
 
 
 def _mu_indices(block: Block) -> Tensor:
-    """[T] int8: by mu; no bucket where it is not finite."""
+    """[T] int32: by mu; no bucket where it is not finite."""
     batch, index = block.batch, block.batch.names.index("sampling_logprobs")
     log_mu = batch.columns[index][block.token_range]
-    edges = torch.tensor([float(np.log(edge)) for edge in MU_EDGES], dtype=log_mu.dtype, device=log_mu.device)
-    indices = torch.bucketize(log_mu, edges, right=True).to(torch.int8)
+    edges = constant([float(np.log(edge)) for edge in MU_EDGES], log_mu.dtype, log_mu.device)
+    indices = torch.bucketize(log_mu, edges, out_int32=True, right=True)
     if batch.finite is None:
         return indices
     return torch.where(batch.finite[index][block.token_range], indices, len(MU_BUCKETS))

@@ -44,7 +44,8 @@ def _histograms(view: BlockView) -> dict[str, torch.Tensor]:
     sequences = histogram_bins(torch.stack([view.own(view.gaps.sequence_mean), view.own(view.gaps.sequence_sum)]))
     tokens, number = view.bins, 1 if advantages is None else len(SIGNS) - 1
     if advantages is not None and signs is not None:
-        tokens, sequences = tokens + advantages.token_groups * BINS, sequences + signs * BINS
+        tokens = torch.add(tokens, advantages.token_groups, alpha=BINS)
+        sequences = torch.add(sequences, signs, alpha=BINS)
     shape = (view.number, number, BINS)
     filled = None if view.filled is None else view.filled.repeat(2, 1)
     of_sequences = tally(sequences.flatten(0, 1), number * BINS, filled).view(2, *shape)

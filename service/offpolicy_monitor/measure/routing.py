@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
-from offpolicy_monitor.core.cells import Cells
+from offpolicy_monitor.core.cells import Cells, Columns
 from offpolicy_monitor.core.routing import RoutingSums, routing_sums
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.routing import EXPERTS, tables_of_gap
@@ -45,11 +45,12 @@ def sums_of(view: BlockView) -> dict[str, Tensor]:
     for gap, routed in view.routed().items():
         if gap in view.block.batch.gaps:
             index = view.block.batch.gaps.index(gap)
-            changed = torch.from_numpy(routed.changed_layers[view.block.token_range]).to(view.block.batch.device)
+            changed = torch.from_numpy(routed.changed_layers[view.block.token_range].astype(np.int32))
+            changed = changed.to(view.block.batch.device, non_blocking=True)
             columns = view.gaps.columns
             size = columns.log_ratio_abs[index]
             parts = (columns.k3[index], columns.log_ratio_square[index], size, size.sqrt())
-            found[f"routing/{gap}"] = Cells(changed, len(routed.missing) + 1).sums(parts)[1:]
+            found[f"routing/{gap}"] = Cells(changed, len(routed.missing) + 1).sums(Columns(parts))[1:]
     return found
 
 

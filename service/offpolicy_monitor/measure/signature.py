@@ -5,13 +5,14 @@ Tables: `signature/middle` (a regression over tokens of middling probability, an
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array
+from offpolicy_monitor.core.constants import constant
 from offpolicy_monitor.core.signature import grid_counts, neighbour_sums, regression_sums
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.signature import (
@@ -24,12 +25,16 @@ from offpolicy_monitor.summary.tables.signature import (
     PREFIX,
 )
 
+#: Which products MIDDLE_KEYS are, of 1, b, d and (d = 0); and NEIGHBOUR_KEYS, of 1, a_t, b_t, a_u and b_u.
+_MIDDLE: Final = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
+_NEIGHBOURS: Final = ((0, 0), (0, 1), (0, 2), (1, 1), (2, 2), (0, 3), (0, 4), (3, 3), (4, 4), (1, 4), (2, 3))
+
 #: Dtypes on the wire whose own rounding would look like a grid.
 COARSE_DTYPES: Final = frozenset({"bfloat16", "float16"})
 
 
 def sums_of(view: BlockView) -> dict[str, Tensor]:
-    """[sums] of the regression and of neighbours, [columns, sums] of grids; none without the mismatch."""
+    """Products of the regression [4, 4] and of neighbours [5, 5], [sums, columns] of grids; none without mismatch."""
     gaps = view.gaps
     if "mismatch" not in view.block.batch.gaps:
         return {}
@@ -41,7 +46,7 @@ def sums_of(view: BlockView) -> dict[str, Tensor]:
         "signature/neighbours": neighbour_sums(a, b, valid, gaps.segments.owners),
     }
     if not COARSE_DTYPES & set(view.block.batch.source.dtypes.values()):
-        least = torch.tensor(list(LEAST.values()), dtype=d.dtype, device=d.device)
+        least = constant(list(LEAST.values()), d.dtype, d.device)
         found["signature/grid"] = grid_counts(torch.stack([b, a, d]), least)
     return found
 
@@ -51,13 +56,17 @@ def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[st
     gaps = view.block.batch.gaps
     if "mismatch" not in gaps or not arrays["gaps/tokens"][gaps.index("mismatch")]:
         return
-    *middle, exact = arrays["signature/middle"].tolist()
-    if middle[0]:
-        yield f"{PREFIX}/middle", dict(zip(MIDDLE_KEYS, middle, strict=True))
-        if exact:
-            yield f"{PREFIX}/middle#exact", {"exact": exact}
-    if arrays["signature/neighbours"][0]:
-        yield f"{PREFIX}/neighbours", dict(zip(NEIGHBOUR_KEYS, arrays["signature/neighbours"].tolist(), strict=True))
-    for name, counts in zip(LEAST, arrays.get("signature/grid", ()), strict=False):
+    middle, neighbours = arrays["signature/middle"], arrays["signature/neighbours"]
+    if middle[0, 0]:
+        yield f"{PREFIX}/middle", _named(MIDDLE_KEYS, middle, _MIDDLE)
+        if middle[0, 3]:
+            yield f"{PREFIX}/middle#exact", {"exact": middle[0, 3]}
+    if neighbours[0, 0]:
+        yield f"{PREFIX}/neighbours", _named(NEIGHBOUR_KEYS, neighbours, _NEIGHBOURS)
+    for name, counts in zip(LEAST, arrays["signature/grid"].T if "signature/grid" in arrays else (), strict=False):
         if counts[0]:
             yield f"{PREFIX}/grid/{name}", dict(zip(GRID_KEYS, counts.tolist(), strict=True))
+
+
+def _named(keys: Sequence[str], products: Array, places: Sequence[tuple[int, int]]) -> dict[str, float]:
+    return {key: float(products[place]) for key, place in zip(keys, places, strict=True)}

@@ -39,7 +39,7 @@ class Totals:
             arrays = getattr(block, kind)
             if arrays:
                 self._shapes |= {name: array.shape for name, array in arrays.items()}
-                flat = torch.cat([array.reshape(-1).double() for array in arrays.values()])
+                flat = torch.cat([array.double().reshape(-1) for array in arrays.values()])
                 known = self._buffers.get(kind)
                 self._buffers[kind] = flat if known is None else merge(known, flat)
         for name, array in block.each.items():

@@ -20,6 +20,7 @@ from offpolicy_monitor.core.routing import RoutingSums
 from offpolicy_monitor.measure.bins import histogram_bins
 from offpolicy_monitor.measure.blocks import Block
 from offpolicy_monitor.measure.decide import Decider
+from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +94,12 @@ class BlockView:
         advantages = self.gaps.advantages
         if advantages is None:
             return None
-        if advantages.a_token:
-            sums = self.gaps.segments.sum(self.own(self.gaps.kept(advantages.values.expand(self.gaps.number, -1))))
-        else:
-            sums = advantages.values.expand(self.number, -1)
+        if not advantages.a_token:
+            return advantages.groups.expand(self.number, -1)
+        sums = self.gaps.segments.sum(self.own(self.gaps.kept(advantages.values.expand(self.gaps.number, -1))))
         return torch.sign(sums).long() + 1
+
+    @cached_property
+    def length_bins(self) -> Tensor:
+        """[G, N] int64: the length of each sequence in quarters of a power of two."""
+        return torch.log2(self.own(self.gaps.counts).clamp(min=1.0)).mul_(BINS_A_POWER).long()

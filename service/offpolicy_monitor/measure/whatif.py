@@ -25,6 +25,7 @@ from offpolicy_monitor.methods import METHODS
 from offpolicy_monitor.methods.catalogue import kept_scores
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
 from offpolicy_monitor.summary import cells
+from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
 from offpolicy_monitor.vocabulary import MIXED, NEGATIVE, POSITIVE, SIGNS, UNKNOWN, ZERO
 
 _SIGNS = len(SIGNS)
@@ -64,11 +65,12 @@ def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict
     """One count of each score by sign, length and bin, folded to its margins. Every gap has its log-ratio first."""
     bins, number = view.bins, cells.TOKEN_BINS.number
     if len(scores) > view.number:
-        further = token_scores(view.gaps, [(score.gap, score.score) for score in scores[view.number :]])
+        further = torch.stack(token_scores(view.gaps, [(score.gap, score.score) for score in scores[view.number :]]))
         bins = torch.cat([bins, histogram_bins(further)])
     gaps = [score.gap for score in scores]
     groups = units.token_groups if len(units.token_groups) == 1 else chosen(units.token_groups, gaps)
-    places = _token_bins(bins.device).index_select(0, bins.view(-1)).view(bins.shape) + groups
+    coarse = _token_bins(bins.device).index_select(0, bins.view(-1)).view(bins.shape)
+    places = torch.add(coarse, groups, alpha=number)
     valid = None if view.valid is None else chosen(view.valid, gaps)
     shape = (len(scores), _SIGNS, cells.LENGTHS, number)
     counts = tally(places, _SIGNS * cells.LENGTHS * number, valid).view(shape)
@@ -83,18 +85,18 @@ def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict
 def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict[str, Tensor]:
     """Those that have tokens and mass first: the others are of sequences alone."""
     gaps, number = [score.gap for score in scores], cells.SEQUENCE_BINS.number
-    values = sequence_scores(view.gaps, [(score.gap, score.score) for score in scores])
+    values = torch.stack(sequence_scores(view.gaps, [(score.gap, score.score) for score in scores]))
     bins = torch.bucketize(values, _edges(values.device))
     filled = None if view.filled is None else chosen(view.filled, gaps)
-    places = chosen(units.signs * number, gaps) + bins
+    places = torch.add(bins, chosen(units.signs, gaps), alpha=number)
     found = {"sequences": tally(places, _SIGNS * number, filled).view(-1, _SIGNS, number)}
     own = sum("tokens" in score.measures for score in scores)
     gaps, bins, filled = gaps[:own], bins[:own], None if filled is None else filled[:own]
     groups = (_SIGNS, cells.LENGTHS, cells.LENGTH_BINS.number)
     coarse = _coarse(bins.device).index_select(0, bins.reshape(-1)).view(bins.shape)
-    by_length = chosen((units.signs * cells.LENGTHS + units.lengths) * groups[2], gaps) + coarse
+    by_length = torch.add(coarse, chosen(units.groups, gaps), alpha=groups[2])
     found["lengths"] = tally(by_length, groups[0] * groups[1] * groups[2], filled).view(-1, *groups)
-    places = (bins[:, None, :] + units.parts * number).flatten(1)
+    places = torch.add(bins[:, None, :], units.parts, alpha=number).flatten(1)
     for name, of_parts in (("tokens", units.part_tokens), ("mass", units.part_mass)):
         if of_parts is not None:
             found[name] = tally(places, _SIGNS * number, chosen(of_parts, gaps).flatten(1)).view(-1, _SIGNS, number)
@@ -113,8 +115,7 @@ class _Units:
     @cached_property
     def lengths(self) -> Tensor:
         """[G, N] int64: the length group of each sequence."""
-        counts = self.view.own(self.view.gaps.counts).clamp(min=1.0)
-        return (torch.frexp(counts).exponent.long() - 1).clamp_(max=cells.LENGTHS - 1)
+        return (self.view.length_bins // BINS_A_POWER).clamp_(max=cells.LENGTHS - 1)
 
     @cached_property
     def parts(self) -> Tensor:
@@ -156,18 +157,24 @@ class _Units:
         if advantages is None:
             return self.parts.expand(self.view.number, gaps.segments.sequences)
         if not advantages.a_token:
-            return advantages.groups.long().expand(self.view.number, -1)
+            return advantages.groups.expand(self.view.number, -1)
         whole = self.part_tokens == self.view.own(gaps.counts)[:, None]
         return torch.where(whole.any(1), whole.int().argmax(1), MIXED)
 
     @cached_property
+    def groups(self) -> Tensor:
+        """[G, N] int64: the sign and the length group of each sequence as one number."""
+        return torch.add(self.lengths, self.signs, alpha=cells.LENGTHS)
+
+    @cached_property
     def token_groups(self) -> Tensor:
-        """[1 or G, T] int64: where the cells of each token's sign and length begin."""
+        """[1 or G, T] int64: the sign and the length group of each token as one number."""
         gaps, advantages = self.view.gaps, self.view.gaps.advantages
-        lengths, number = self.lengths if gaps.valid is not None else self.lengths[:1], cells.TOKEN_BINS.number
+        different = self.view.number if gaps.valid is not None else 1
         if advantages is not None and advantages.a_token:
-            return (gaps.segments.spread(lengths) + advantages.groups * cells.LENGTHS) * number
-        return gaps.segments.spread((lengths + self.signs[: len(lengths)] * cells.LENGTHS) * number)
+            lengths = gaps.segments.spread(self.lengths[:different])
+            return torch.add(lengths, advantages.groups, alpha=cells.LENGTHS)
+        return gaps.segments.spread(self.groups[:different])
 
 
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -150,14 +150,13 @@ def sums_of(view: "BlockView") -> "dict[str, Tensor]":
     from offpolicy_monitor.core.gap import chosen
 
     gaps, counts = view.number, view.own(view.gaps.counts)
-    bins = torch.floor(torch.log2(counts.clamp(min=1.0)) * BINS_A_POWER).long()
     weights, places = [view.own(view.gaps.filled), counts], [*range(gaps), *range(gaps)]
     if view.dropped is not None:
         of_tokens = view.decided.tokens
         number = 0 if of_tokens is None else len(of_tokens.drops)
         weights += [view.dropped[0, :number], view.dropped[0, number:] > 0]
         places += [placed.gap for placed in view.decided.drops]
-    counted = tally(chosen(bins, places), BINS, torch.cat(weights))
+    counted = tally(chosen(view.length_bins, places), BINS, torch.cat(weights))
     names = ("length/sequences", "length/tokens", "masked")
     return dict(zip(names, torch.split(counted, [gaps, gaps, len(places) - 2 * gaps]), strict=True))
 
