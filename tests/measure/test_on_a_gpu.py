@@ -92,6 +92,10 @@ def test_the_number_of_operations_is_bounded_and_does_not_grow_with_the_tokens()
 def test_a_look_at_a_value_and_a_shape_that_depends_on_data_would_be_seen() -> None:
     with fake_cuda():
         values = torch.zeros(8, device=DEVICE)
+        with pytest.raises(AssertionError, match="waits"):
+            torch.zeros(8).to(DEVICE)
+        with pytest.raises(AssertionError, match="waits"):
+            torch.tensor([1.0], device=DEVICE)
         for look in (values.sum().item, values.sum().__bool__, lambda: values.tolist()):
             with pytest.raises(DataDependentOutputException):
                 look()

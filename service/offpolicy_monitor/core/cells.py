@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from offpolicy_monitor.core.checks import DOUBLE, INTEGERS, NUMBERS, check, check_shape
+
 #: Runs shorter than this on average are brought together by sorting before they are added.
 SHORT_RUN: Final = 8
 
@@ -21,10 +23,13 @@ SHORT_RUN: Final = 8
 def tally(cells: Tensor, number: int, weights: Tensor | None = None) -> Tensor:
     """How many values, or how much weight, each cell of each row has: cells [K, n] int -> [K, number] float64.
 
-    cells are in 0..number-1, weights of any float dtype and shaped like them. Raises ValueError for another rank.
+    cells are in 0..number-1; weights [K, n] of any number's dtype, or None for counts, which have no denominator.
+    Raises ValueError for another rank or shape, TypeError for another dtype.
     """
-    if cells.ndim != 2:
-        raise ValueError(f"cells must be [K, n], have shape {tuple(cells.shape)}")
+    check("cells", cells, 2, INTEGERS)
+    if weights is not None:
+        check("weights", weights, 2, NUMBERS)
+        check_shape("weights", weights, *cells.shape)
     if cells.device.type == "cpu":
         rows = torch.arange(len(cells), dtype=cells.dtype)[:, None] * number
         added = None if weights is None else weights.reshape(-1).double()
@@ -102,7 +107,11 @@ class Cells:
 
 
 def marginal(sums: Tensor, sizes: Sequence[int], dimension: int) -> Tensor:
-    """Sums by the places of one dimension: [K, C] over joint cells -> [K, sizes[dimension]]."""
+    """Sums by the indices of one dimension: [K, C] float64 over joint cells -> [K, sizes[dimension]] float64.
+
+    Raises ValueError for another rank, TypeError for another dtype.
+    """
+    check("sums", sums, 2, DOUBLE)
     grid = sums.reshape(len(sums), *sizes)
     others = [axis + 1 for axis in range(len(sizes)) if axis != dimension]
     return grid.sum(dim=others) if others else grid

@@ -8,7 +8,8 @@ from torch import Tensor
 FLOATS: Final = (torch.float32, torch.float64)
 DOUBLE: Final = (torch.float64,)
 MARKS: Final = (torch.bool,)
-INTEGERS: Final = (torch.int8, torch.int16, torch.int32, torch.int64)
+INTEGERS: Final = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+NUMBERS: Final = (*FLOATS, *INTEGERS, *MARKS)
 
 
 def check(name: str, values: Tensor, rank: int | None, dtypes: tuple[torch.dtype, ...] = FLOATS) -> None:

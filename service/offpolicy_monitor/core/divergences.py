@@ -25,13 +25,19 @@ class Exponentials(NamedTuple):
 
 
 def bounded_ratio(log_ratio: Tensor) -> Tensor:
-    """r = exp(clip(d, +-80)), exact where the ratio is far below one: [...] float -> [...] of that dtype."""
+    """r = exp(clip(d, +-80)), exact where the ratio is far below one: [...] float -> [...] of that dtype.
+
+    Raises ValueError for a single number, TypeError for another dtype.
+    """
     check("log_ratio", log_ratio, None)
     return torch.exp(log_ratio.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP))
 
 
 def ratio_excess(log_ratio: Tensor) -> Tensor:
-    """r - 1 = expm1(clip(d, +-80)), exact where the ratio is near one: [...] float -> [...] of that dtype."""
+    """r - 1 = expm1(clip(d, +-80)), exact where the ratio is near one: [...] float -> [...] of that dtype.
+
+    Raises ValueError for a single number, TypeError for another dtype.
+    """
     check("log_ratio", log_ratio, None)
     return torch.expm1(log_ratio.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP))
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.advantages import Advantages
-from offpolicy_monitor.core.checks import MARKS, check, check_shape
+from offpolicy_monitor.core.checks import MARKS, NUMBERS, check, check_shape
 from offpolicy_monitor.core.columns import TokenColumns, token_columns
 from offpolicy_monitor.core.divergences import bernoulli, binary_kls
 from offpolicy_monitor.core.ragged import Segments
@@ -23,7 +23,11 @@ Derive = Callable[[Tensor, Tensor], TokenColumns]
 
 
 def chosen(rows: Tensor, indices: Sequence[int]) -> Tensor:
-    """Some rows of a stack, in any order and as often as named: [K, ...] -> [len(indices), ...], one row at least."""
+    """Some rows of a stack, in any order and as often as named: [K, ...] -> [len(indices), ...], one row at least.
+
+    Rows are of any number's dtype, which they keep. Raises ValueError for a single number, TypeError for another dtype.
+    """
+    check("rows", rows, None, NUMBERS)
     return torch.stack([rows.select(0, index) for index in indices])
 
 

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import DOUBLE, check, check_shape
+from offpolicy_monitor.core.checks import DOUBLE, NUMBERS, check, check_shape
 
 Kind = Literal["sum", "min", "max"]
 _UFUNCS: Final = {"sum": np.add, "min": np.minimum, "max": np.maximum}
@@ -117,7 +117,11 @@ class Segments:
 
 
 def total(values: Tensor) -> Tensor:
-    """Sum over the last dimension, accumulated in float64: [..., n] of any dtype -> [...] float64."""
+    """Sum over the last dimension, accumulated in float64: [..., n] of any number's dtype -> [...] float64.
+
+    Raises ValueError for a single number, TypeError for another dtype.
+    """
+    check("values", values, None, NUMBERS)
     if values.dtype == torch.bool and values.device.type == "cpu":  # counted in integers: eight times as fast
         return values.view(torch.uint8).sum(-1, dtype=torch.int64).double()
     return values.sum(-1, dtype=torch.float64)

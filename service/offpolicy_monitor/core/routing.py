@@ -78,7 +78,7 @@ def rerouted(a: Ids, b: Ids) -> Rerouted:
 
     a, b: [T, L, k] uint8 or uint16, each its own. Unit: experts. Denominator: none, these are counts.
     Raises ValueError for shapes that differ or are not of rank 3, TypeError for other dtypes.
-    Source: rollout routing replay (R3), arXiv 2510.11370, which counts the routers that differ.
+    Source: rollout routing replay (R3), https://arxiv.org/abs/2510.11370, which counts the routers that differ.
     """
     _check(a, b)
     layers, dtype = a.shape[1], np.result_type(a, b)

@@ -21,5 +21,5 @@ def layout(device: torch.device) -> Layout:
         histogram.SMALLEST_EXPONENT,
         histogram.LARGEST_EXPONENT,
         histogram.MANTISSA_BITS,
-        torch.from_numpy(histogram.splits()).to(device),
+        torch.from_numpy(histogram.splits()).to(device, non_blocking=True),
     )

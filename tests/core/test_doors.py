@@ -1,0 +1,134 @@
+"""Every public function of core/ says what it takes and gives, and refuses a tensor of another rank or dtype."""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from offpolicy_monitor import core
+from offpolicy_monitor.core.cells import marginal, tally
+from offpolicy_monitor.core.columns import token_columns
+from offpolicy_monitor.core.corrections import Decided, Group, Placed
+from offpolicy_monitor.core.decision import drop_sums, split_sums
+from offpolicy_monitor.core.divergences import (
+    bernoulli,
+    binary_kls,
+    bounded_ratio,
+    exponentials,
+    js_terms,
+    k3_of,
+    probability,
+    ratio_excess,
+)
+from offpolicy_monitor.core.gap import chosen
+from offpolicy_monitor.core.gap_sums import cross_sums, token_sums
+from offpolicy_monitor.core.histogram import Layout, bin_numbers
+from offpolicy_monitor.core.ragged import total, totals
+from offpolicy_monitor.core.routing import rerouted, routing_sums
+from offpolicy_monitor.core.second_moment import beyond_second_moment
+from offpolicy_monitor.core.signature import grid_counts, neighbour_sums, regression_sums
+from offpolicy_monitor.methods.rule import Band, Drop
+
+from tests.core.gaps import gap_of_log_ratios
+
+D64 = torch.float64
+GAPS = gap_of_log_ratios([[0.5, -0.5], [0.25]], dtype=D64)
+ROW = torch.tensor([0.5, -0.5, 0.25])
+WIDE = ROW.double()
+MARKS = torch.tensor([True, False, True])
+OWNERS = torch.tensor([0, 0, 1])
+DROPS = Decided(Group((Placed(Drop((Band("log_ratio"),)), 0),), torch.zeros(2, 1, 3, dtype=torch.bool), False), None)
+LAYOUT = Layout(-24, 8, 5, torch.empty(0))
+IDS = np.zeros((2, 3, 4), np.uint8)
+
+#: Arguments that each function takes; tensors among them are spoiled one at a time.
+CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
+    bernoulli: (ROW,),
+    beyond_second_moment: (ROW.abs(), [0.1], MARKS),
+    bin_numbers: (ROW, LAYOUT),
+    binary_kls: (bernoulli(ROW), bernoulli(ROW)),
+    bounded_ratio: (ROW,),
+    chosen: (ROW, [0]),
+    cross_sums: (GAPS, 0, 0, WIDE[:2]),
+    drop_sums: (GAPS, DROPS, torch.zeros(2, 1, 2, dtype=D64)),
+    exponentials: (ROW,),
+    grid_counts: (ROW[None], ROW[:1]),
+    js_terms: (ROW.abs(), torch.expm1(-WIDE.abs())),
+    k3_of: (ROW,),
+    marginal: (WIDE[None], [3], 0),
+    neighbour_sums: (ROW, ROW, MARKS, OWNERS),
+    probability: (ROW,),
+    ratio_excess: (ROW,),
+    regression_sums: (ROW, ROW, MARKS, -1.0, 1.0),
+    rerouted: (IDS, IDS),
+    routing_sums: (IDS, IDS),
+    split_sums: (MARKS[None], ROW[None, None], [0]),
+    tally: (OWNERS[None], 2, ROW[None]),
+    token_columns: (ROW[None], ROW[None], MARKS[None]),
+    token_sums: (GAPS, WIDE[:1]),
+    total: (ROW,),
+    totals: ([WIDE], 1),
+}
+#: Those that take no tensor beside gaps and decisions, which are checked where they are made.
+WITHOUT_TENSORS = {
+    "check", "check_shape", "clip_weights", "constant", "decide", "decides_tokens", "differing",
+    "dropped_in_sequences", "extremes", "sequence_scores", "sequence_sums", "token_scores", "weight_sums",
+}  # fmt: skip
+#: Those of mathematics that others have published.
+PUBLISHED = (
+    exponentials, token_columns, js_terms, binary_kls, beyond_second_moment, bin_numbers, regression_sums,
+    neighbour_sums, grid_counts, rerouted,
+)  # fmt: skip
+
+
+def public() -> list[Callable[..., Any]]:
+    modules = [
+        importlib.import_module(f"{core.__name__}.{module.name}") for module in pkgutil.iter_modules(core.__path__)
+    ]
+    members = [(module, *member) for module in modules for member in inspect.getmembers(module, inspect.isfunction)]
+    return [found for module, name, found in members if found.__module__ == module.__name__ and name[0] != "_"]
+
+
+def spoiled(value: Any, how: str) -> Any:
+    if isinstance(value, list):
+        return [spoiled(entry, how) for entry in value]
+    if isinstance(value, np.ndarray):
+        return value[0] if how == "rank" else value.astype(np.float32)
+    return value.reshape(-1)[0] if how == "rank" else value.to(torch.complex64)
+
+
+def takes_tensors(value: Any) -> bool:
+    return isinstance(value[0] if isinstance(value, list) else value, torch.Tensor | np.ndarray)
+
+
+@pytest.mark.parametrize("function", public(), ids=lambda function: function.__name__)
+def test_a_public_function_says_what_it_takes_and_gives(function: Callable[..., Any]) -> None:
+    said = inspect.getdoc(function) or ""
+    assert function in CALLS or function.__name__ in WITHOUT_TENSORS, "no arguments for it here"
+    if function in CALLS:
+        assert "[" in said and "Raises" in said, said
+
+
+@pytest.mark.parametrize("function", PUBLISHED, ids=lambda function: function.__name__)
+def test_published_mathematics_names_its_source_by_a_link(function: Callable[..., Any]) -> None:
+    said = (inspect.getdoc(function) or "") + (inspect.getmodule(function).__doc__ or "")
+    assert "Source" in said and "http" in said, said
+
+
+@pytest.mark.parametrize("function", CALLS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize(("how", "error"), [("rank", ValueError), ("dtype", TypeError)])
+def test_a_tensor_of_another_rank_or_dtype_is_refused(
+    function: Callable[..., Any], how: str, error: type[Exception]
+) -> None:
+    arguments = CALLS[function]
+    function(*arguments)
+    places = [place for place, value in enumerate(arguments) if takes_tensors(value)]
+    assert places
+    for place in places:
+        wrong = spoiled(arguments[place], how)
+        with pytest.raises(error):
+            function(*arguments[:place], wrong, *arguments[place + 1 :])
