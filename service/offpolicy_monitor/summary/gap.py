@@ -9,7 +9,7 @@ HTTP.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 import numpy as np
@@ -163,25 +163,29 @@ def variance(total: Floats, total_square: Floats, count: Floats) -> Floats:
     return np.maximum(total_square / count - average * average, 0.0)
 
 
-def ratio_means(sums: Records, names: tuple[str, ...], count: Floats) -> Floats:
-    """Means [N, R] of N ratios x from their sums `name` (of x) and `name_excess` (of x - 1).
+def ratio_mean(direct: Floats, excess: Floats, count: Floats) -> Floats:
+    """Mean of ratios x from the sums of x and of x - 1.
 
     Sums of x - 1 keep their digits where a healthy run lives, close to 1; sums of x keep theirs far below it.
     """
-    direct = sums.rows(names) / count
-    return np.where(direct > NEAR_ONE, 1 + sums.rows(tuple(f"{name}_excess" for name in names)) / count, direct)
+    mean = direct / count
+    return np.where(mean > NEAR_ONE, 1 + excess / count, mean)
 
 
 def ratio_spreads(sums: Records, names: tuple[str, ...], count: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Mean, chi2 = mean(x^2) - 1, ESS = mean(x)^2 / mean(x^2), standard deviation of N ratios x from sums: [N, R]."""
-    mean = ratio_means(sums, names, count)
-    direct, square, excess, excess_square = (
-        sums.rows(tuple(f"{name}{of}" for name in names)) for of in ("", "_square", "_excess", "_excess_square")
-    )
+    direct, square, excess, excess_square = map(sums.rows, _sums_of(names))
+    mean = ratio_mean(direct, excess, count)
     near, second = mean > NEAR_ONE, square / count
     chi2 = np.where(near, (excess_square + 2 * excess) / count, second - 1)
     spread = variance(np.where(near, excess, direct), np.where(near, excess_square, square), count)
     return mean, chi2, mean * mean / np.where(near, 1 + chi2, second), np.sqrt(spread)
+
+
+@cache
+def _sums_of(names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The sums of x, x^2, x - 1 and (x - 1)^2 of some ratios."""
+    return [tuple(f"{name}{of}" for name in names) for of in ("", "_square", "_excess", "_excess_square")]
 
 
 #: Figures that are means over tokens, and over sequences, of a sum.
@@ -220,7 +224,7 @@ def gap_figures(sums: Records) -> tuple[Figures, Figures]:
         **means(sums, _OVER_TOKENS, count),
         "k1": -sums["log_ratio"] / count,
         "k2": sums["log_ratio_square"] / (2 * count),
-        "ratio_mean": ratio_means(sums, ("ratio",), count)[0],
+        "ratio_mean": ratio_mean(sums["ratio"], sums["ratio_excess"], count),
         "multiplicative_error": 1 + sums["multiplicative_excess"] / count,
         "chi2": chi2[0],
         "ess": ess[0],
