@@ -71,11 +71,11 @@ def reduced_over_sink(scale: Scale, target: Served, sink: Served, progress: Prog
         bodies = [Body(encode({**envelope, "step": step}, summary), MEDIA_TYPE) for step in steps]
         return len(bodies) * MILLION / to_service.seconds(bodies)
 
-    with connected(target) as to_service, connected(sink) as to_sink:
+    with connected(target, connections=CLIENTS) as to_service, connected(sink) as to_sink:
         candidates = {"sink": rate(source, SINK_POSTS * posts, to_sink), "service": tokens_a_second}
         rates = by_turns(candidates, scale.rounds, progress)
     what = f"service, summaries of {MILLION:,} tokens, over the sink with the tokens"
-    note = f"{len(summary['summary']):,} bytes each"
+    note = f"{len(summary['summary']):,} bytes each, {CLIENTS} connections"
     return Row(what, rates["service"] / 1e6, "million tokens/s", rates["service"] / rates["sink"], at_least(10), note)
 
 

@@ -120,13 +120,11 @@ def test_a_step_answers_means_and_attribution_by_bucket_in_natural_order() -> No
 
 
 def test_shards_merge_to_the_breakdowns_of_the_whole() -> None:
-    left, right = batch(7, False), batch(8, False)
-    merged = records_of(measured(left).merge(measured(right)).arrays)
-    for name, table in merged.items():
-        parts = [records_of(measured(side).arrays).get(name, {}) for side in (left, right)]
-        assert table["tokens" if "tokens" in table else next(iter(table))] == sum(
-            part.get("tokens" if "tokens" in table else next(iter(table)), 0) for part in parts
-        )
+    left, right = (measured(batch(seed, False)) for seed in (7, 8))
+    sides = [records_of(side.arrays) for side in (left, right)]
+    for name, table in records_of(left.merge(right).arrays).items():
+        counted = "tokens" if "tokens" in table else next(iter(table))
+        assert table[counted] == sum(side.get(name, {}).get(counted, 0) for side in sides)
 
 
 def test_labels_with_a_slash_stay_one_bucket() -> None:

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.conftest import LONGEST
+
 ROOT = Path(__file__).resolve().parents[2]
 INSTALL = ROOT / "scripts" / "install.py"
 
@@ -38,3 +40,7 @@ runpy.run_path({str(INSTALL)!r}, run_name='__main__')"
     assert answer.returncode == 1
     assert "Python 3.11 or newer is needed" in answer.stderr
     assert "is 3.9.2" in answer.stderr
+
+
+def test_the_files_that_are_begun_first_are_there() -> None:
+    assert [name for name in LONGEST if not (ROOT / "tests" / name).is_file()] == []
