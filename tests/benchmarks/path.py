@@ -16,12 +16,13 @@ from tests.benchmarks.ingest import STEPS, connected
 from tests.benchmarks.load import Body, Load
 from tests.benchmarks.rows import Row, at_least, at_most
 from tests.benchmarks.scale import MILLION, Scale
-from tests.benchmarks.servers import Served, service
+from tests.benchmarks.servers import BATCHES, Served, service
 from tests.benchmarks.timing import Progress, by_turns
 
 CLIENTS = 16
 WARM = 5  # runs of numpy a turn, of which the quickest counts
 SMALL_TOKENS = 2_000
+AS_MONITOR = f"{BATCHES}?detail=none"  # it looks at no figures either
 #: Tokens a shard -> the most that one post may take over numpy's three k3 of the same data.
 MOST_OVER_NUMPY = {MILLION: 20, 131_072: 25, 16_384: 60, SMALL_TOKENS: 130}
 #: Shards a step -> shards of SMALL_TOKENS a second that CLIENTS connections are to get through.
@@ -41,7 +42,7 @@ def path_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
 
 def over_numpy(source: Synthetic, target: Served, scale: Scale, progress: Progress) -> Row:
     """The quickest post of a one-shard step over one connection, over the quickest inline computation."""
-    with connected(target, connections=1) as load:
+    with connected(target, AS_MONITOR, 1) as load:
         candidates = {"numpy": lambda: inline(source), "post": posting(source, load)}
         seconds = by_turns(candidates, scale.path_rounds, progress, min)
     what = f"one post of {source.tokens:,} tokens, stored and judged, over numpy's three k3"
@@ -76,7 +77,7 @@ def a_second(shards: int, target: Served, scale: Scale, progress: Progress) -> R
     """Small shards a second of many connections, steps of so many shards; the median of the rounds."""
     source, posts = Synthetic(SMALL_TOKENS), scale.path_posts
     what = f"shards of {SMALL_TOKENS:,} tokens, {CLIENTS} connections, steps of {shards}"
-    with connected(target, connections=CLIENTS) as load:
+    with connected(target, AS_MONITOR, CLIENTS) as load:
 
         def rate() -> float:
             return posts / load.seconds(list(steps(source, shards, posts)))
@@ -94,7 +95,7 @@ def burst(target: Served, scale: Scale, progress: Progress) -> Row:
     what = f"{size} for one step, {CLIENTS} connections, over {BURST_WITHIN:g} s"
     if not scale.compiled:
         return Row(what, None, "s", note="not measured in a quick run")
-    with connected(target, connections=CLIENTS) as load:
+    with connected(target, AS_MONITOR, CLIENTS) as load:
         work = {what: lambda: load.seconds(list(steps(source, BURST_SHARDS, BURST_SHARDS)))}
         found = by_turns(work, min(scale.rounds, 3), progress)[what]
     return Row(what, found, "s", found / BURST_WITHIN, at_most(1))
