@@ -37,6 +37,9 @@ END_WITHIN = DRAIN + 4
 #: How long the end waits for threads that have been told to end.
 LAST_THREADS_SECONDS = 0.5
 BACKLOG = 2048
+#: How long a thread keeps the interpreter's lock while another wants it: the event loop and the writer want it often
+#: and for little, and would wait for up to 5 ms each time.
+SWITCH_SECONDS = 0.001
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,7 @@ def serve(settings: Settings, insecure: bool, started: Callable[[Listening], Non
             "bind 127.0.0.1 behind a proxy that has, or pass --insecure"
         )
     keep_large_blocks()
+    sys.setswitchinterval(SWITCH_SECONDS)
     app = create_app(settings)
     with bound(settings.host, settings.port) as listener, contextlib.suppress(KeyboardInterrupt):
         server = Server(_config(app, settings), app, started)
