@@ -62,7 +62,7 @@ def size_row(tokens: int, measurer: Measurer, derive: Derive, scale: Scale, prog
     read, copied = source.nbytes / seconds["core"], 2 * source.nbytes / seconds["copy"]
     picoseconds = seconds["core"] / tokens * 1e12
     note = f"{picoseconds:,.0f} ps a token on {measurer.device_name}; the copy: {copied / 1e9:,.0f} GB/s"
-    goal = at_least(0.75) if tokens >= GOAL_TOKENS else None
+    goal = at_least(0.25) if tokens >= GOAL_TOKENS else None
     return Row(f"{WHAT}, {tokens // MILLION} M tokens", read / 1e9, "GB/s", read / copied, goal, note)
 
 

@@ -27,6 +27,8 @@ MAKERS = (*OF_DATA, *OF_METHODS)
 ORIGIN = Origin(4, 0, {"engine": "vllm"})
 #: Of the whole of a batch with every preset and every table.
 MOST_OPERATIONS = 370
+#: Per token of a block, with its log-probs: what memory it takes.
+MOST_BYTES = 900
 FORMS: dict[str, dict[str, Any]] = {
     "finite, advantages of sequences": {},
     "finite, advantages of tokens": {"a_token": True},
@@ -82,11 +84,11 @@ def test_experts_are_compared_without_a_wait() -> None:
     assert measured(with_experts, PRESETS, GPU_BLOCK_TOKENS)[0].device == DEVICE
 
 
-def test_the_number_of_operations_is_bounded_and_does_not_grow_with_the_tokens() -> None:
+def test_operations_are_bounded_and_do_not_grow_with_the_tokens_and_memory_is_bounded() -> None:
     measured(batch(400), PRESETS, GPU_BLOCK_TOKENS)  # constants are brought to a device once
-    numbers = [measured(batch(tokens), PRESETS, GPU_BLOCK_TOKENS)[1].number for tokens in (2_000, 1_000_000)]
-    assert numbers[0] == numbers[1]
-    assert numbers[0] <= MOST_OPERATIONS
+    small, large = (measured(batch(tokens), PRESETS, GPU_BLOCK_TOKENS)[1] for tokens in (2_000, 1_000_000))
+    assert small.number == large.number <= MOST_OPERATIONS
+    assert large.peak_bytes <= MOST_BYTES * 1_000_000
 
 
 def test_a_look_at_a_value_and_a_shape_that_depends_on_data_would_be_seen() -> None:

@@ -1,5 +1,6 @@
 """The mathematics of off-policyness in torch: tensors in, tensors out; no settings, HTTP, database or device choice.
 
-ragged (sums over sequences), divergences (per token), gap and advantages (the columns of one gap), gap_sums (what its
-figures are made of), rules and decision (what each correction drops), histogram (the binning kernel).
+ragged (sums over sequences), divergences and columns (per token), gap and advantages (the columns of all gaps),
+gap_sums (what figures are made of), scores, corrections and decision (what rules compare, decide and add up to),
+second_moment (the cut of M2PO), signature, routing, histogram and cells (bins and counts), checks (the doors).
 """
