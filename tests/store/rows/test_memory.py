@@ -13,8 +13,9 @@ from offpolicy_monitor.store.rows.alerts import Episode
 from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.rows.histories import RunHistory
 from offpolicy_monitor.store.rows.statement import Statement
+from offpolicy_monitor.store.rows.tables import runs, steps
 from offpolicy_monitor.store.session import Database, parse_url
-from sqlalchemy import Connection
+from sqlalchemy import Connection, update
 
 from tests.fixtures.shards import make_record
 from tests.fixtures.stores import Clock
@@ -95,6 +96,18 @@ def test_what_another_process_has_settled_takes_no_shard(open_store: Open, other
     clock.now = 90_000.0
     other.upkeep.tidy(3600, 1)
     [answer] = store.ingest([make_record(1, 1, 2, minibatches=1)])
+    assert isinstance(answer, Refusal) and answer.kind == "step-settled"
+
+
+def test_what_an_older_release_has_stored_is_seen(open_store: Open, database_url: str) -> None:
+    store = open_store(judge=RulesJudge())
+    stored(store, make_record(0, 0, 2, minibatches=1))
+    database = Database(parse_url(database_url))
+    with database.writing() as connection:
+        connection.execute(update(steps).values(block=0))
+        connection.execute(update(runs).values(last_batch_at=1001.0))
+    database.close()
+    [answer] = store.ingest([make_record(0, 1, 2, minibatches=1)])
     assert isinstance(answer, Refusal) and answer.kind == "step-settled"
 
 

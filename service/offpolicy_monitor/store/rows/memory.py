@@ -1,7 +1,8 @@
 """Memory of runs: what a process knows of them from one transaction to the next, so that it need not ask again.
 
 What is known of a run stands while the run's row has the revision that it is known under: whoever changes the run, in
-whatever process, gives it another one (rows.held). A transaction that changes a run takes its memory out, and puts it
+whatever process, gives it another one (rows.held). An older release does not, but its shards change the time of the
+last batch. A transaction that changes a run takes its memory out, and puts it
 back with its commit alone, so that one that fails leaves nothing wrong behind.
 """
 
@@ -22,6 +23,8 @@ from offpolicy_monitor.store.rows.records import ShardKey
 from offpolicy_monitor.store.rows.statement import Statement
 from offpolicy_monitor.store.rows.tables import steps
 
+#: Of a run's row: its revision, and when its last batch came, unix seconds.
+Version = tuple[int, float | None]
 #: Runs kept, of which the one that was changed longest ago goes first; training steps kept of each, the newest.
 MOST_RUNS: Final = 256
 MOST_STEPS: Final = 8
@@ -121,17 +124,18 @@ class Memories:
     """By run id. Used by one transaction at once."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[int, tuple[int, RunMemory]] = OrderedDict()
-        self._changed: dict[int, tuple[int, RunMemory]] = {}
+        self._kept: OrderedDict[int, tuple[Version, RunMemory]] = OrderedDict()
+        self._changed: dict[int, tuple[Version, RunMemory]] = {}
 
     def take(self, run: HeldRun) -> RunMemory:
         """What is known of a run that is held; nothing at all, where it was changed by somebody else."""
-        revision, memory = self._kept.pop(run.id, (None, None))
-        return memory if memory is not None and revision == run.revision else RunMemory(run.id)
+        version, memory = self._kept.pop(run.id, (None, None))
+        stands = version == (run.revision, run.last_batch_at)
+        return memory if memory is not None and stands else RunMemory(run.id)
 
-    def put_back(self, memory: RunMemory, revision: int) -> None:
-        """What is known of a run once this transaction has committed, and under which revision."""
-        self._changed[memory.run] = revision, memory
+    def put_back(self, memory: RunMemory, version: Version) -> None:
+        """What is known of a run once this transaction has committed, and what its row has then."""
+        self._changed[memory.run] = version, memory
 
     def end(self, committed: bool) -> None:
         """The transaction is over."""

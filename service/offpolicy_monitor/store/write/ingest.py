@@ -238,12 +238,13 @@ def _keep_runs(
         before = latest.get(record.key.run, min(held[record.key.run].last_batch_at or 0.0, now))
         latest[record.key.run] = max(before, record.received_at)
     for name, memory in known.items():
-        revision = held[name].revision if name not in latest else new_revision()
+        revision, last_batch_at = held[name].revision, held[name].last_batch_at
         if name in latest:
-            seen = {"last_batch_at": latest[name], "finished_at": None, "revision": revision}
+            revision, last_batch_at = new_revision(), latest[name]
+            seen = {"last_batch_at": last_batch_at, "finished_at": None, "revision": revision}
             _RUN_SEEN.run(connection, {"key": memory.run, **seen})
         if revision is not None:
-            memories.put_back(memory, revision)
+            memories.put_back(memory, (revision, last_batch_at))
 
 
 def _step_key(ids: Mapping[str, int], key: ShardKey) -> StepKey:
