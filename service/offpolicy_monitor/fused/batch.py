@@ -79,6 +79,16 @@ class Batch:
         versions = "" if self.origin.policy_version is None else self._owner("policy_versions")
         return Kind(self.gaps, sampling, advantages, turns, versions, grids, positive, constants)
 
+    @property
+    def has_advantages(self) -> bool:
+        """Whether they were sent."""
+        return "advantages" in self.source.columns
+
+    @property
+    def advantages_of(self) -> str:
+        """What has one each: a token, a sequence, or nothing."""
+        return self._owner("advantages")
+
     def _owner(self, name: str) -> str:
         """What has one entry each."""
         return "" if name not in self.source.columns else "token" if name in self.source.a_token else "sequence"

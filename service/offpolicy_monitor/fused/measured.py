@@ -4,6 +4,7 @@ Chunks have fixed bounds, and their sums are added in order, so that the figures
 number of threads.
 """
 
+from collections.abc import Iterable
 from concurrent.futures import Executor
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -11,13 +12,22 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from offpolicy_monitor.fused import arrays, chunk, totals
-from offpolicy_monitor.fused.arrays import Doubles, Integers, Sequences, Sums
+from offpolicy_monitor.fused.arrays import Doubles, Integers, Sequences, Sums, Tokens
 from offpolicy_monitor.fused.batch import Batch, Chosen
 from offpolicy_monitor.fused.parts import Part, Workspace
 from offpolicy_monitor.fused.results import sums_length, sums_of
+from offpolicy_monitor.slices import Slices
 
 #: Tokens that one thread takes at a time; a longer sequence is a chunk of its own.
 CHUNK: Final = 1 << 16
+
+
+class Left(NamedTuple):
+    """What is left of a part's sequences, and of the tokens that were asked for."""
+
+    chosen: Chosen
+    tokens: Tokens
+    left: Sequences
 
 
 class Measured(NamedTuple):
@@ -28,15 +38,17 @@ class Measured(NamedTuple):
     """
 
     part: Part
-    left: Sequences
+    left: Left
     present: int
     room: Workspace
 
 
 def measured(
     batch: Batch, part: Part, chosen: Chosen, buckets: Integers, ranking: Doubles, threads: Executor | None
-) -> Measured:
-    """Run a part; buckets [S, dimensions] of its sequences; what ranks them goes to `ranking` (totals.close)."""
+) -> Slices[Measured]:
+    """Run a part, without threads a chunk a slice; buckets [S, dimensions] of its sequences; what ranks them goes to
+    `ranking` (totals.close).
+    """
     tokens, sent, bounds = batch.tokens(chosen), batch.sent(chosen), part.rows.tokens
     left = arrays.sequences(tokens.offsets, part.size.token_rules, part.size.sequence_rules, part.rows.detail)
     room = part.workspace()
@@ -50,9 +62,12 @@ def measured(
         return into
 
     edges = chunks(tokens.offsets)
-    run = map if threads is None or len(edges) == 1 else threads.map
-    for sums in list(run(work, range(len(edges)), *zip(*edges, strict=True)))[1:]:
-        totals.add(room.result.sums, sums)
+    run = map if threads is None else threads.map
+    found: Iterable[Sums] = run(work, range(len(edges)), *zip(*edges, strict=True))
+    for number, sums in enumerate(found if threads is None else list(found)):
+        if number:
+            totals.add(room.result.sums, sums)
+        yield
     for own in free:
         if own is not room:
             room.flats.counts[...] += own.flats.counts
@@ -61,7 +76,7 @@ def measured(
     wanted = part.sequence_plan(buckets)
     rows = part.rows
     present = totals.close(tokens, part.plan, bounds, rows.sequences, rows.cuts, wanted, left, room.result, ranking)
-    return Measured(part, left, present, room)
+    return Measured(part, Left(chosen, tokens, left), present, room)
 
 
 def chunks(offsets: Integers) -> list[tuple[int, int]]:

@@ -141,7 +141,7 @@ asked = _Known().find
 @lru_cache(ASKED)
 def applicable(of: Asked, gaps: tuple[str, ...], advantages: bool) -> Rows:
     """The rows whose inputs were sent."""
-    return Rows.of([row for row in of.rows if row.gap in gaps and (advantages or not row.needs_advantages)])
+    return Rows.of([row for row in of.rows if row.applies(gaps, advantages)])
 
 
 class Workspace(NamedTuple):

@@ -3,7 +3,7 @@
 Where that is follows from which parts there are and from which of their tables, and is found once for all such batches.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,12 +16,13 @@ from offpolicy_monitor.fused import routing, runs
 from offpolicy_monitor.fused.arrays import GAPS
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.dimensions import CONSTANT
-from offpolicy_monitor.fused.measured import Measured, measured
+from offpolicy_monitor.fused.measured import Left, Measured, measured
 from offpolicy_monitor.fused.moves import Moves, move, moves_of
-from offpolicy_monitor.fused.parts import Part, applicable, asked
+from offpolicy_monitor.fused.parts import Part, Rows, applicable, asked
 from offpolicy_monitor.fused.results import flat_lengths, slots
 from offpolicy_monitor.fused.tables import Named, Whole, empty_tables, tables_of, whole_tables
 from offpolicy_monitor.methods import MethodRow
+from offpolicy_monitor.slices import Slices, finished
 from offpolicy_monitor.summary.arrays import Arrays, Sparse, merged
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.scheme import COUNTS, scheme_of
@@ -38,36 +39,55 @@ _CONSTANT: Final = f"breakdown/{CONSTANT}/"
 class Summarised(NamedTuple):
     """A summary's arrays, the specs of the rows that ran, and the figures by which sequences are the worst.
 
-    figures [4, G, N]: valid tokens, max |d|, mean d and the sum of k3 by gap, of the sequences that have a token.
+    figures [4, G, N]: valid tokens, max |d|, mean d and the sum of k3 by gap, of the sequences that have a token;
+    ranking [4, 3, S]: the same of all; parts: what is left of the tokens that are valid for the same gaps.
     """
 
     arrays: Arrays
     specs: Mapping[str, Any]
     gaps: Sequence[str]
     figures: Array
+    ranking: Array
+    parts: Sequence[Left]
 
 
 def summarise(batch: Batch, rows: Sequence[MethodRow], threads: Executor | None = None) -> Summarised:
     """The arrays of a batch. Rows whose inputs were not sent are left out."""
+    own = applicable(asked(rows), batch.gaps, batch.has_advantages)
+    return finished(in_slices(batch, own, Part.of, reading_of, threads))
+
+
+def in_slices(
+    batch: Batch,
+    own: Rows,
+    part_of: Callable[..., Part] = Part,
+    reading_of: Callable[..., "Reading"] = lambda *parts: _reading_of(*parts),
+    threads: Executor | None = None,
+    experts: bool = True,
+) -> Slices[Summarised]:
+    """The same of rows whose inputs were sent, in slices; of experts only where these are asked for.
+
+    What is remembered is up to `part_of` and `reading_of`.
+    """
     constants = list(constant_buckets(batch.origin.shard, batch.origin.labels))
     kind = batch.kind(len(constants))
-    own = applicable(asked(rows), kind.gaps, bool(kind.advantages))
     buckets = batch.buckets(len(constants))
-    nothing = Part.of(kind, own, (), False, True)
+    nothing = part_of(kind, own, (), False, True)
     ranking = np.zeros((4, len(GAPS), batch.source.sequences))
     found = []
     for chosen in batch.parts():
-        part = Part.of(kind, own, chosen.gaps, chosen.joint, chosen.alone)
-        found.append(measured(batch, part, chosen, buckets, ranking, threads))
+        part = part_of(kind, own, chosen.gaps, chosen.joint, chosen.alone)
+        found.append((yield from measured(batch, part, chosen, buckets, ranking, threads)))
     whole, there, lags = _of_batch(batch)
     reading = reading_of(nothing, tuple((one.part, one.present) for one in found), there)
     arrays = Arrays(scheme_of(LAYOUT, reading.keys_of(constants)))
     reading.fill(arrays, found, whole)
     if lags is not None:
         arrays.sparse["versions/lag"] = lags
-    if experts := dict(_routing(batch, threads)):
-        arrays = merged((arrays, Arrays.of(LAYOUT, experts)))
-    return Summarised(arrays, own.specs, kind.gaps, _of_filled(batch, ranking))
+    if routed := dict(_routing(batch, threads)) if experts else {}:
+        arrays = merged((arrays, Arrays.of(LAYOUT, routed)))
+    left = [one.left for one in found]
+    return Summarised(arrays, own.specs, kind.gaps, _of_filled(batch, ranking), ranking, left)
 
 
 @dataclass(frozen=True)
@@ -103,8 +123,7 @@ class Reading:
             arrays.sections[section][into] = values[which]
 
 
-@lru_cache(REMEMBERED)
-def reading_of(nothing: Part, parts: tuple[tuple[Part, int], ...], there: tuple[tuple[str, bool], ...]) -> Reading:
+def _reading_of(nothing: Part, parts: tuple[tuple[Part, int], ...], there: tuple[tuple[str, bool], ...]) -> Reading:
     """The reading of parts with the tables that are present in each; `nothing` has the rows and the gaps of all."""
     first, begins = 1, []
     tables: dict[str, Any] = {}
@@ -126,6 +145,9 @@ def reading_of(nothing: Part, parts: tuple[tuple[Part, int], ...], there: tuple[
     ]
     named = (key.removeprefix(_CONSTANT).partition("/") for key in last)
     return Reading(keys, tuple((int(number), rest) for number, _, rest in named), moves, whole)
+
+
+reading_of: Final = lru_cache(REMEMBERED)(_reading_of)
 
 
 def _of_batch(batch: Batch) -> tuple[Whole, tuple[tuple[str, bool], ...], Sparse | None]:

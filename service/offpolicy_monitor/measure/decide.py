@@ -18,7 +18,7 @@ OTHER_ANCHOR: Final = {"staleness": "total", "total": "staleness"}
 
 def applicable(rows: Sequence[MethodRow], batch: DeviceBatch) -> list[MethodRow]:
     """The rows whose gap, and whose advantages where the rule needs them, were sent."""
-    return [row for row in rows if row.gap in batch.gaps and (batch.advantages is not None or not row.needs_advantages)]
+    return [row for row in rows if row.applies(batch.gaps, batch.advantages is not None)]
 
 
 class Decider:

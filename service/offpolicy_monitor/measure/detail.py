@@ -3,8 +3,6 @@
 In the shape of what was sent: S sequences, and within each one entry a position, whatever the mask left out.
 """
 
-from typing import Final
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,9 +13,7 @@ from offpolicy_monitor.core.gap import Gaps, chosen
 from offpolicy_monitor.measure.blocks import Block, DeviceBatch
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.summary.evaluation import RowDetail, SequenceColumns
-
-SEQUENCE_FIGURES: Final = ("log_geometric_ratio", "log_product_ratio", "abs_log_ratio_max", "k1", "k3")
+from offpolicy_monitor.summary.evaluation import SEQUENCE_FIGURES, RowDetail, SequenceColumns
 
 
 def sequence_figures(view: BlockView) -> Tensor:

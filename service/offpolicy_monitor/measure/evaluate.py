@@ -14,11 +14,11 @@ from offpolicy_monitor.measure.blocks import Block, DeviceBatch
 from offpolicy_monitor.measure.corrections import Record, Structure, no_drops, row_records, row_sums
 from offpolicy_monitor.measure.decide import Decider, applicable
 from offpolicy_monitor.measure.detail import Decisions, add_decisions, sequence_columns, sequence_figures
-from offpolicy_monitor.measure.slices import Slices
 from offpolicy_monitor.measure.summarise import Views, block_sums, summary_of
 from offpolicy_monitor.measure.tables import OF_DATA
 from offpolicy_monitor.measure.totals import Totals
 from offpolicy_monitor.methods import MethodRow
+from offpolicy_monitor.slices import Slices
 from offpolicy_monitor.summary.answer import rows_told
 from offpolicy_monitor.summary.evaluation import Detail, Evaluation
 from offpolicy_monitor.summary.method import SUMS

@@ -3,7 +3,7 @@
 It serves on the CPU, once it is compiled or loaded; never unasked in a trainer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Protocol
@@ -16,6 +16,9 @@ from offpolicy_monitor.measure.compilation import Product
 from offpolicy_monitor.measure.library import FUSED
 from offpolicy_monitor.measure.worst import worst
 from offpolicy_monitor.methods import MethodRow
+from offpolicy_monitor.slices import Slices
+from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.evaluation import Detail, Evaluation
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables.worst import Worst
 
@@ -23,6 +26,10 @@ from offpolicy_monitor.summary.tables.worst import Worst
 IN_PASS: Final = frozenset(
     {"breakdowns", "versions", "advantages", "signature", "routing", "anchors", "lengths", "whatif"}
 )
+
+
+#: Adds to the arrays of a batch the tables that the pass does not make.
+Further = Callable[[Arrays], Arrays]
 
 
 class Fused(Protocol):
@@ -35,6 +42,11 @@ class Fused(Protocol):
 
         None where the batch is none for it.
         """
+
+    def evaluation(
+        self, batch: RaggedBatch, rows: Sequence[MethodRow], detail: Detail, origin: Origin, further: Further
+    ) -> Slices[Evaluation] | None:
+        """The answer of /v1/evaluate; None where the batch is none for the pass."""
 
 
 def fused_pass(threads: int) -> Product[Fused]:
@@ -56,20 +68,32 @@ def fused_pass(threads: int) -> Product[Fused]:
 def fused(threads: int = 1) -> Fused:
     """The pass as it is: what is not compiled yet is compiled when it is first called."""
     from offpolicy_monitor.fused.batch import Batch
+    from offpolicy_monitor.fused.evaluate import evaluation
     from offpolicy_monitor.fused.summarise import summarise
 
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="fused") if threads > 1 else None
+    class Pass:
+        """The pass on its threads; those of an evaluation are one."""
 
-    def run(
-        batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin, keep_worst: int | None
-    ) -> StepSummary | None:
-        if not single(batch) or not (loaded := Batch(batch, origin)).fits:
-            return None
-        found = summarise(loaded, rows, pool)
-        first = Worst() if keep_worst is None else worst(batch, found.gaps, found.figures, origin.shard, keep_worst)
-        return StepSummary(found.arrays, found.specs, first)
+        def __init__(self) -> None:
+            self._pool = ThreadPoolExecutor(threads, thread_name_prefix="fused") if threads > 1 else None
 
-    return run
+        def __call__(
+            self, batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin, keep_worst: int | None
+        ) -> StepSummary | None:
+            if not single(batch) or not (loaded := Batch(batch, origin)).fits:
+                return None
+            found = summarise(loaded, rows, self._pool)
+            first = Worst() if keep_worst is None else worst(batch, found.gaps, found.figures, origin.shard, keep_worst)
+            return StepSummary(found.arrays, found.specs, first)
+
+        def evaluation(
+            self, batch: RaggedBatch, rows: Sequence[MethodRow], detail: Detail, origin: Origin, further: Further
+        ) -> Slices[Evaluation] | None:
+            if not single(batch) or not (loaded := Batch(batch, origin)).fits:
+                return None
+            return evaluation(loaded, rows, detail, further)
+
+    return Pass()
 
 
 def single(batch: RaggedBatch) -> bool:

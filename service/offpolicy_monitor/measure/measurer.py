@@ -6,6 +6,7 @@ figures are the same, and each such step back is counted.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
@@ -19,10 +20,11 @@ from offpolicy_monitor.measure.blocks import DeviceBatch
 from offpolicy_monitor.measure.compilation import Compilation, kernels_for
 from offpolicy_monitor.measure.evaluate import evaluation
 from offpolicy_monitor.measure.fused import IN_PASS, Fused, fused_pass
-from offpolicy_monitor.measure.slices import Slices, finished, in_one
 from offpolicy_monitor.measure.summarise import summarise, with_tables
-from offpolicy_monitor.measure.tables import MAKERS, Maker
+from offpolicy_monitor.measure.tables import MAKERS, OF_DATA, Maker
 from offpolicy_monitor.methods import PRESETS, MethodRow
+from offpolicy_monitor.slices import Slices, finished, in_one
+from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.evaluation import Detail, Evaluation
 from offpolicy_monitor.summary.step import StepSummary
 
@@ -134,11 +136,16 @@ class Measurer:
         """The summary by the fused pass, None where the batch is none for it; torch adds what it does not make."""
         assert self._fused is not None
         found = self._fused(batch, rows, origin, self.keep_worst if worst else None)
+        return found and replace(found, arrays=self._with_others(found.arrays, batch, rows, origin, makers))
+
+    def _with_others(
+        self, found: Arrays, batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin, makers: Sequence[Maker]
+    ) -> Arrays:
+        """What the pass found, and the tables of these makers that it does not make."""
         others = [maker for maker in makers if maker.name not in IN_PASS and maker.makes_any(batch)]
-        if found is None or not others:
+        if not others:
             return found
-        loaded = DeviceBatch.load(batch, self.device)
-        return replace(found, arrays=with_tables(found.arrays, loaded, rows, self.block_tokens, origin, others))
+        return with_tables(found, DeviceBatch.load(batch, self.device), rows, self.block_tokens, origin, others)
 
     def evaluate(
         self,
@@ -159,9 +166,15 @@ class Measurer:
     ) -> Slices[Evaluation]:
         """The same in slices, and with masks and figures of sequences in columns."""
 
+        wanted = PRESETS if rows is None else rows
+
         def run(block_tokens: int) -> Slices[Evaluation]:
-            loaded = DeviceBatch.load(batch, self.device, self._derive)
-            return evaluation(loaded, PRESETS if rows is None else rows, detail, origin, block_tokens)
+            if self._fused is not None and self.form == "fused":
+                further = partial(self._with_others, batch=batch, rows=(), origin=origin, makers=OF_DATA)
+                found = self._fused.evaluation(batch, wanted, detail, origin, further)
+                if found is not None:
+                    return found
+            return evaluation(DeviceBatch.load(batch, self.device, self._derive), wanted, detail, origin, block_tokens)
 
         return self._with_fallback(run)
 

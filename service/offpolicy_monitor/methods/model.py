@@ -1,7 +1,7 @@
 """What a method of the catalogue is, and what a row of it is. Plain data: no torch, no HTTP, no catalogue."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -175,6 +175,10 @@ class MethodRow:
     def needs_advantages(self) -> bool:
         """Whether it looks at the sign of A."""
         return isinstance(self.rule, Drop) and self.rule.signs != "any"
+
+    def applies(self, gaps: Collection[str], advantages: bool) -> bool:
+        """Whether its inputs are there, where these gaps are, and perhaps advantages."""
+        return self.gap in gaps and (advantages or not self.needs_advantages)
 
     @property
     def two_sided(self) -> bool:

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 #: What is answered beside figures: nothing, what rows decide about sequences, and about each token too.
 Detail = Literal["none", "sequence", "token"]
+#: What is said of each sequence, of each gap.
+SEQUENCE_FIGURES: Final = ("log_geometric_ratio", "log_product_ratio", "abs_log_ratio_max", "k1", "k3")
 #: Writes a value, which may be a numpy column, as JSON.
 Dump = Callable[[Any], bytes]
 #: Positions, and sequences, that one piece of text holds at most, unless one sequence is longer.

@@ -12,11 +12,11 @@ import pytest
 from fastapi import FastAPI
 from offpolicy_monitor.batch import UNKNOWN_ORIGIN, Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.measure.slices import finished
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.server.http.answers import render
 from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.slices import finished
 from offpolicy_monitor.summary.evaluation import Evaluation
 
 from tests.fixtures.application import (

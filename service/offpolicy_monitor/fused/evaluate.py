@@ -1,0 +1,73 @@
+"""Evaluates a batch by the pass: its figures, what each row would do with it, and the detail asked for, in slices.
+
+A slice is a chunk of tokens with some of the rows. Nothing here is stored, or remembered beyond the answer.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from offpolicy_monitor.fused.batch import Batch
+from offpolicy_monitor.fused.detail import row_details, sequence_columns
+from offpolicy_monitor.fused.parts import Rows
+from offpolicy_monitor.fused.summarise import in_slices
+from offpolicy_monitor.methods import MethodRow
+from offpolicy_monitor.methods.rule import Cut
+from offpolicy_monitor.slices import Slices
+from offpolicy_monitor.summary.answer import rows_told
+from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.evaluation import Detail, Evaluation, RowDetail
+from offpolicy_monitor.summary.method import paths_of
+from offpolicy_monitor.summary.records import Records
+from offpolicy_monitor.summary.step import StepSummary
+
+#: Rows of a slice at most: with a chunk of tokens some 30 ms.
+MOST_ROWS: Final = 256
+#: Rows times sequences of a slice at most, for each of which some bytes are kept.
+MOST_ROW_SEQUENCES: Final = 1 << 22
+#: Rows of M2PO times tokens of a slice at most: each goes over all tokens twice once they are counted.
+MOST_CUT_TOKENS: Final = 1 << 21
+
+
+def evaluation(
+    batch: Batch, wanted: Sequence[MethodRow], detail: Detail, further: Callable[[Arrays], Arrays]
+) -> Slices[Evaluation]:
+    """The answer; rows whose gap or advantages were not sent are left out, and their names may repeat.
+
+    `further` adds to what was found of the batch the tables that are not made here.
+    """
+    rows = [row for row in wanted if row.applies(batch.gaps, batch.has_advantages)]
+    figures: dict[str, Any] | None = None
+    methods: list[dict[str, Any]] = []
+    details: list[RowDetail] = []
+    columns = None
+    for some in _lots(rows, batch.source.tokens, batch.source.sequences):
+        numbered = [replace(row, name=str(number)) for number, row in enumerate(some)]
+        own = Rows.of(numbered, whatif=False, detail=detail)
+        found = yield from in_slices(batch, own, experts=figures is None)
+        if figures is None:
+            figures = StepSummary(further(found.arrays)).figures()
+            columns = None if detail == "none" else sequence_columns(batch, found.ranking)
+        names = tuple(row.name for row in numbered)
+        methods += rows_told([row.definition for row in some], Records.at(found.arrays, paths_of(names)))
+        if detail != "none":
+            details += row_details(batch, own, found.parts)
+    assert figures is not None
+    starts = np.concatenate([[0], np.cumsum(batch.source.lengths)]).astype(np.int64)
+    return Evaluation(figures, methods, starts, None if detail == "none" else details, columns)
+
+
+def _lots(rows: Sequence[MethodRow], tokens: int, sequences: int) -> Iterator[list[MethodRow]]:
+    """The rows of each slice; at least one, perhaps of none."""
+    most = max(1, min(MOST_ROWS, MOST_ROW_SEQUENCES // max(1, sequences)))
+    cuts = max(1, MOST_CUT_TOKENS // max(1, tokens))
+    lot: list[MethodRow] = []
+    for row in rows:
+        full = isinstance(row.rule, Cut) and sum(isinstance(other.rule, Cut) for other in lot) == cuts
+        if full or len(lot) == most:
+            yield lot
+            lot = []
+        lot.append(row)
+    yield lot
