@@ -8,6 +8,7 @@ PORT ?= 8900
 URL ?= http://127.0.0.1:$(PORT)
 ARGS ?=
 # Tests run in this many processes, more than there are cores since many wait; 0 is one, without the overhead.
+# Bytecode is kept whatever the environment says, since some two hundred processes import the same sources.
 JOBS ?= 4
 
 VENV := .venv
@@ -30,7 +31,7 @@ demo: $(VENV)/.installed-run ## the demo trainer alone, against a running servic
 
 test: $(VENV)/.installed-dev lint ## lint and all tests (ARGS="-k name" chooses some)
 	@scripts/system-tools.sh $(VENV)/system-tools.log
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/.installed-dev ## formatting, ruff, types, import contracts, Dockerfile
 	@$(BIN)/ruff check --quiet $(SOURCES)
