@@ -73,15 +73,15 @@ def wait_until_it_listens(server: Served) -> None:
     raise AssertionError("the service does not listen")
 
 
-def post(to: Served, source: Synthetic, stopped: threading.Event, counts: list[int], place: int) -> None:
-    """Post shard after shard on one connection, and count the answers in `counts[place]`."""
+def post(to: Served, source: Synthetic, stopped: threading.Event, counts: list[int], index: int) -> None:
+    """Post shard after shard on one connection, and count the answers in `counts[index]`."""
     connection = http.client.HTTPConnection(urlsplit(to.url).netloc, timeout=60)
-    step = place
+    step = index
     while not stopped.is_set():
         body = source.body(step)
         connection.request("POST", BATCHES, b"".join(body.buffers), {"Content-Type": body.media_type})
         answer = connection.getresponse()
         answer.read()
-        counts[place] += answer.status == 200
+        counts[index] += answer.status == 200
         step += CLIENTS
     connection.close()

@@ -126,9 +126,9 @@ def test_a_tensor_of_another_rank_or_dtype_is_refused(
 ) -> None:
     arguments = CALLS[function]
     function(*arguments)
-    places = [place for place, value in enumerate(arguments) if takes_tensors(value)]
-    assert places
-    for place in places:
+    indices = [place for place, value in enumerate(arguments) if takes_tensors(value)]
+    assert indices
+    for place in indices:
         wrong = spoiled(arguments[place], how)
         with pytest.raises(error):
             function(*arguments[:place], wrong, *arguments[place + 1 :])

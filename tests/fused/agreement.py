@@ -73,7 +73,7 @@ def assert_same(batch: RaggedBatch, got: StepSummary, expected: StepSummary) -> 
             assert_moved(path, mine[path], record, 2 * moved)
         else:
             assert_record(path, mine[path], record, whole if path == "signature/neighbours" else 0.0)
-    assert got.worst == expected.worst or places(got) == places(expected)
+    assert got.worst == expected.worst or indices(got) == indices(expected)
 
 
 def _square_of_log_probs(batch: RaggedBatch) -> float:
@@ -120,7 +120,7 @@ def _counted(summary: StepSummary) -> dict[str, Record]:
     return {path: record for path, record in tables if any(value and math.isfinite(value) for value in record.values())}
 
 
-def places(summary: StepSummary) -> list[object]:
+def indices(summary: StepSummary) -> list[object]:
     """The worst sequences without their figures, which are float32."""
     return [(found.order[:3], found.positions, found.columns, found.id) for found in summary.worst.sequences]
 

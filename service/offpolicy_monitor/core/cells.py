@@ -65,11 +65,11 @@ class Cells:
     number: int
 
     @classmethod
-    def joint(cls, places: Sequence[Tensor], sizes: Sequence[int]) -> "Cells":
-        """One number for several ways to divide the values: places [n] each, place i in 0..sizes[i]-1."""
-        numbers, number = places[0], sizes[0]
-        for place, size in zip(places[1:], sizes[1:], strict=True):
-            numbers, number = torch.add(place, numbers, alpha=size), number * size
+    def joint(cls, indices: Sequence[Tensor], sizes: Sequence[int]) -> "Cells":
+        """One number for several ways to divide the values: indices [n] each, the i-th in 0..sizes[i]-1."""
+        numbers, number = indices[0], sizes[0]
+        for index, size in zip(indices[1:], sizes[1:], strict=True):
+            numbers, number = torch.add(index, numbers, alpha=size), number * size
         return cls(numbers, number)
 
     def sums(self, columns: Columns) -> Tensor:
@@ -82,7 +82,7 @@ class Cells:
 
     @cached_property
     def _order(self) -> "np.ndarray | None":
-        """Places that bring equal cells together, or None where they stand together already."""
+        """Indices that bring equal cells together, or None where they stand together already."""
         cells = self.numbers.numpy()
         changes = int(np.count_nonzero(cells[1:] != cells[:-1]))
         return np.argsort(cells, kind="stable") if changes * SHORT_RUN > len(cells) else None

@@ -207,8 +207,8 @@ def _outside(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Tensor:
     )
     low, high = _limits(scores, [(band.lower, band.upper) for _, band in (*bands, *further)])
     marks = torch.stack([scores < low, scores > high])
-    for place, (number, _) in enumerate(further, len(rules)):
-        marks.select(1, number).logical_or_(marks.select(1, place))
+    for index, (number, _) in enumerate(further, len(rules)):
+        marks.select(1, number).logical_or_(marks.select(1, index))
     return marks.narrow(1, 0, len(rules))
 
 
@@ -231,16 +231,16 @@ def clip_weights(gaps: Gaps, group: Group) -> Tensor:
     Of `group.clips`, of which there is one at least: [2, clips, T], or [2, clips, N] for whole sequences, float64. An
     absent bound clips nothing. Source: Yao et al., https://fengyao.notion.site/off-policy-rl
     """
-    places = [placed.gap for placed in group.clips]
+    gap_indices = [placed.gap for placed in group.clips]
     if group.whole:
         names = [placed.bands[0].score for placed in group.clips]
-        scores = torch.stack(sequence_scores(gaps, list(zip(places, names, strict=True))))
+        scores = torch.stack(sequence_scores(gaps, list(zip(gap_indices, names, strict=True))))
         ratios = torch.stack([bounded_ratio(scores), ratio_excess(scores)])
     else:
         ratios = torch.stack(
-            [column.select(0, gap) for column in (gaps.columns.ratio, gaps.columns.excess) for gap in places]
+            [column.select(0, gap) for column in (gaps.columns.ratio, gaps.columns.excess) for gap in gap_indices]
         )
-        ratios = ratios.view(2, len(places), gaps.segments.tokens)
+        ratios = ratios.view(2, len(gap_indices), gaps.segments.tokens)
     pairs = [(placed.rule.lower, placed.rule.upper) for placed in group.clips if isinstance(placed.rule, Clip)]
     ends = [(-math.inf if low is None else low, math.inf if high is None else high) for low, high in pairs]
     low, high = _limits(ratios, [*ends, *((low - 1, high - 1) for low, high in ends)])

@@ -108,12 +108,12 @@ def weight_sums(gaps: Gaps, decided: Decided) -> tuple[Tensor, Tensor]:
 
 
 def _weights(gaps: Gaps, group: Group) -> tuple[Tensor, Tensor]:
-    places = [placed.gap for placed in group.clips]
+    gap_indices = [placed.gap for placed in group.clips]
     weights = clip_weights(gaps, group)
-    truncated = group.marked.narrow(0, len(group.drops), len(places))
+    truncated = group.marked.narrow(0, len(group.drops), len(gap_indices))
     if gaps.valid is not None:
-        weights = torch.where(chosen(gaps.filled if group.whole else gaps.valid, places), weights, 0.0)
-    counts = chosen(gaps.counts, places) if group.whole else None
+        weights = torch.where(chosen(gaps.filled if group.whole else gaps.valid, gap_indices), weights, 0.0)
+    counts = chosen(gaps.counts, gap_indices) if group.whole else None
     counted = weights if counts is None else weights * counts
     (weight, excess), (square, excess_square) = total(counted), torch.linalg.vecdot(counted, weights)
     truncations = total(truncated if counts is None else truncated * counts)

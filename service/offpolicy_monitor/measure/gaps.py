@@ -58,13 +58,13 @@ def _histograms(view: BlockView) -> dict[str, torch.Tensor]:
 
 def gap_tables(arrays: Mapping[str, Array], batch: DeviceBatch) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The tables of the gaps that were sent, without a valid token as counts of 0; and cross terms if there are."""
-    for place, gap in enumerate(batch.gaps):
-        found = {row.name: arrays[f"gaps/{row.name}"][place] for row in GAP.rows if row.name != DEVIATION}
-        apart = arrays["gaps/log_ratio_apart_square"][place]
-        yield f"gaps/{gap}", {**found, DEVIATION: _deviation(apart, batch.centres[place], found)}
+    for index, gap in enumerate(batch.gaps):
+        found = {row.name: arrays[f"gaps/{row.name}"][index] for row in GAP.rows if row.name != DEVIATION}
+        apart = arrays["gaps/log_ratio_apart_square"][index]
+        yield f"gaps/{gap}", {**found, DEVIATION: _deviation(apart, batch.centres[index], found)}
         yield (
             f"histograms/{gap}",
-            {quantity: _by_sign(arrays[f"histograms/{quantity}"][place]) for quantity in QUANTITIES},
+            {quantity: _by_sign(arrays[f"histograms/{quantity}"][index]) for quantity in QUANTITIES},
         )
     if batch.joint and arrays["cross/tokens"]:
         yield "cross", {name.removeprefix("cross/"): arrays[name] for name in arrays if name.startswith("cross/")}

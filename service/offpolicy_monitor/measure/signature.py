@@ -68,5 +68,5 @@ def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[st
             yield f"{PREFIX}/grid/{name}", dict(zip(GRID_KEYS, counts.tolist(), strict=True))
 
 
-def _named(keys: Sequence[str], products: Array, places: Sequence[tuple[int, int]]) -> dict[str, float]:
-    return {key: float(products[place]) for key, place in zip(keys, places, strict=True)}
+def _named(keys: Sequence[str], products: Array, indices: Sequence[tuple[int, int]]) -> dict[str, float]:
+    return {key: float(products[index]) for key, index in zip(keys, indices, strict=True)}

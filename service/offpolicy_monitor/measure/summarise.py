@@ -64,7 +64,7 @@ class Views:
         self.last = self._view(Block(loaded, 0, 0))
 
     def of_blocks(self, block_tokens: int) -> Iterator[BlockView]:
-        """One view a block, in order; none where no gap was sent."""
+        """One view per block, in order; none where no gap was sent."""
         for block in self.batch.blocks(block_tokens) if self.batch.gaps else ():
             self.last = self._view(block)
             yield self.last

@@ -25,14 +25,14 @@ from offpolicy_monitor.methods import METHODS
 from offpolicy_monitor.methods.catalogue import kept_scores
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
 from offpolicy_monitor.summary import cells
-from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
+from offpolicy_monitor.summary.tables.lengths import BINS_PER_POWER
 from offpolicy_monitor.vocabulary import MIXED, NEGATIVE, POSITIVE, SIGNS, UNKNOWN, ZERO
 
 _SIGNS = len(SIGNS)
 
 
 class Kept(NamedTuple):
-    """A score that is kept of a gap, by the gap's place, with its measures."""
+    """A score that is kept of a gap, by the gap's index, with its measures."""
 
     gap: int
     score: str
@@ -43,10 +43,10 @@ def kept(view: BlockView) -> tuple[list[Kept], list[Kept]]:
     """The scores of tokens that are kept, log-ratios first; those of sequences, which have counts of tokens first."""
     sent, rows = view.block.batch.gaps, view.decider.rows
     found = []
-    for place, gap in enumerate(sent):
+    for index, gap in enumerate(sent):
         default = {method.name for method in METHODS.values() if method.gap == gap or method.gap not in sent}
         asked = {row.method.name for row in rows if row.gap == gap}
-        found += [Kept(place, *entry) for entry in kept_scores(frozenset(default | asked)).items()]
+        found += [Kept(index, *entry) for entry in kept_scores(frozenset(default | asked)).items()]
     of_tokens = sorted(
         (entry for entry in found if entry.score in TOKEN_SCORES), key=lambda entry: entry.score != "log_ratio"
     )
@@ -70,15 +70,15 @@ def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict
     gaps = [score.gap for score in scores]
     groups = units.token_groups if len(units.token_groups) == 1 else chosen(units.token_groups, gaps)
     coarse = _token_bins(bins.device).index_select(0, bins.view(-1)).view(bins.shape)
-    places = torch.add(coarse, groups, alpha=number)
+    indices = torch.add(coarse, groups, alpha=number)
     valid = None if view.valid is None else chosen(view.valid, gaps)
     shape = (len(scores), _SIGNS, cells.LENGTHS, number)
-    counts = tally(places, _SIGNS * cells.LENGTHS * number, valid).view(shape)
+    counts = tally(indices, _SIGNS * cells.LENGTHS * number, valid).view(shape)
     found = {"tokens": counts.sum(2), "lengths": counts @ _folds(counts.device)}
     if view.gaps.advantages is not None:
         mass = view.gaps.advantages.of_tokens.abs().double().expand(len(scores), -1)
         mass = mass if valid is None else mass * valid
-        found["mass"] = tally(places, _SIGNS * cells.LENGTHS * number, mass).view(shape).sum(2)
+        found["mass"] = tally(indices, _SIGNS * cells.LENGTHS * number, mass).view(shape).sum(2)
     return {f"whatif/tokens/{name}": values for name, values in found.items()}
 
 
@@ -88,18 +88,18 @@ def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> d
     values = torch.stack(sequence_scores(view.gaps, [(score.gap, score.score) for score in scores]))
     bins = torch.bucketize(values, _edges(values.device))
     filled = None if view.filled is None else chosen(view.filled, gaps)
-    places = torch.add(bins, chosen(units.signs, gaps), alpha=number)
-    found = {"sequences": tally(places, _SIGNS * number, filled).view(-1, _SIGNS, number)}
+    indices = torch.add(bins, chosen(units.signs, gaps), alpha=number)
+    found = {"sequences": tally(indices, _SIGNS * number, filled).view(-1, _SIGNS, number)}
     own = sum("tokens" in score.measures for score in scores)
     gaps, bins, filled = gaps[:own], bins[:own], None if filled is None else filled[:own]
     groups = (_SIGNS, cells.LENGTHS, cells.LENGTH_BINS.number)
     coarse = _coarse(bins.device).index_select(0, bins.reshape(-1)).view(bins.shape)
     by_length = torch.add(coarse, chosen(units.groups, gaps), alpha=groups[2])
     found["lengths"] = tally(by_length, groups[0] * groups[1] * groups[2], filled).view(-1, *groups)
-    places = torch.add(bins[:, None, :], units.parts, alpha=number).flatten(1)
+    indices = torch.add(bins[:, None, :], units.parts, alpha=number).flatten(1)
     for name, of_parts in (("tokens", units.part_tokens), ("mass", units.part_mass)):
         if of_parts is not None:
-            found[name] = tally(places, _SIGNS * number, chosen(of_parts, gaps).flatten(1)).view(-1, _SIGNS, number)
+            found[name] = tally(indices, _SIGNS * number, chosen(of_parts, gaps).flatten(1)).view(-1, _SIGNS, number)
     return {f"whatif/sequences/{name}": values for name, values in found.items()}
 
 
@@ -115,7 +115,7 @@ class _Units:
     @cached_property
     def lengths(self) -> Tensor:
         """[G, N] int64: the length group of each sequence."""
-        return (self.view.length_bins // BINS_A_POWER).clamp_(max=cells.LENGTHS - 1)
+        return (self.view.length_bins // BINS_PER_POWER).clamp_(max=cells.LENGTHS - 1)
 
     @cached_property
     def parts(self) -> Tensor:
@@ -180,14 +180,14 @@ class _Units:
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The what-if tables of gaps with a token."""
     for kind, scores in zip(("tokens", "sequences"), kept(view), strict=True):
-        for place, score in enumerate(scores):
+        for index, score in enumerate(scores):
             if not arrays["gaps/tokens"][score.gap]:
                 continue
             path = f"whatif/{view.block.batch.gaps[score.gap]}/{score.score}"
             for measure in _measures(score):
                 found = arrays.get(f"whatif/{kind}/{measure}")
                 if found is not None:
-                    yield f"{path}/{measure}", {"": _rounded(found[place]) if measure == "mass" else found[place]}
+                    yield f"{path}/{measure}", {"": _rounded(found[index]) if measure == "mass" else found[index]}
 
 
 def _measures(score: Kept) -> frozenset[str]:

@@ -26,8 +26,8 @@ ESCAPE: Final = "\\"
 # What an evaluation holds between two slices: columns of the three gaps for each token of a block (of this many tokens,
 # unless a sequence is longer), the order of d^2 of a gap that M2PO looks at, and the figures of each row and sequence.
 BLOCK_TOKENS = 1 << 18
-BLOCK_BYTES_A_TOKEN = 200
-ORDER_BYTES_A_TOKEN = 48
+BLOCK_BYTES_PER_TOKEN = 200
+ORDER_BYTES_PER_TOKEN = 48
 ROW_BYTES = 4096
 SEQUENCE_BYTES = 3 * 5 * 8
 WEIGHT_BYTES = 8
@@ -51,8 +51,8 @@ def bytes_to_evaluate(batch: RaggedBatch, rows: Sequence[MethodRow], detail: Det
     """Bytes for evaluating these rows on a batch, until the answer is sent."""
     positions, longest = int(batch.lengths.sum()), int(batch.lengths.max(initial=0))
     gaps = {row.gap for row in rows if isinstance(row.rule, Cut)}
-    working = BLOCK_BYTES_A_TOKEN * min(batch.tokens, max(BLOCK_TOKENS, longest)) + ROW_BYTES * len(rows)
-    working += ORDER_BYTES_A_TOKEN * batch.tokens * len(gaps)
+    working = BLOCK_BYTES_PER_TOKEN * min(batch.tokens, max(BLOCK_TOKENS, longest)) + ROW_BYTES * len(rows)
+    working += ORDER_BYTES_PER_TOKEN * batch.tokens * len(gaps)
     if detail == "none":
         return working
     working += batch.sequences * (SEQUENCE_BYTES + len(rows))

@@ -87,7 +87,7 @@ class Arrays:
         for key, values in tables.items():
             rows = arrays.scheme.rows_of[key]
             if len(values) > len(rows):
-                raise KeyError(f"{key}: {', '.join(sorted(values.keys() - {place.row for place in rows}))}")
+                raise KeyError(f"{key}: {', '.join(sorted(values.keys() - {row.row for row in rows}))}")
             for row, name, span in rows:
                 value = values[row]
                 if span is None:
@@ -185,10 +185,10 @@ def merged(parts: Sequence[Arrays]) -> Arrays:
 
 
 def filled(counts: Array) -> dict[int, float]:
-    """The entries of an array that are not zero, by their place."""
+    """The entries of an array that are not zero, by their index."""
     flat = counts.reshape(-1)
-    places = np.flatnonzero(flat != 0)
-    return dict(zip(places.tolist(), flat[places].tolist(), strict=True))
+    indices = np.flatnonzero(flat != 0)
+    return dict(zip(indices.tolist(), flat[indices].tolist(), strict=True))
 
 
 def _add(whole: Arrays, part: Arrays) -> None:
@@ -202,8 +202,8 @@ def _add(whole: Arrays, part: Arrays) -> None:
         for start, stop, into in found:
             here = mine[into : into + stop - start]
             _MERGE[section](here, theirs[start:stop], out=here)
-    for place, between in apart:
-        whole.sections[SUMS][place] += between
+    for index, between in apart:
+        whole.sections[SUMS][index] += between
     for name, found_there in part.sparse.items():
         whole.sparse[name] = _together(whole.at(name), found_there)
 
@@ -220,22 +220,22 @@ _MERGE: Final = (np.add, np.add, np.minimum, np.maximum)
 
 
 def _between_means(whole: Arrays, part: Arrays) -> list[tuple[int, float]]:
-    """By its place, what each deviation gains because two means differ: Chan, Golub and LeVeque (1979)."""
+    """By its index, what each deviation gains because two means differ: Chan, Golub and LeVeque (1979)."""
     found = []
     for name, theirs in part.scheme.deviations.items():
         mine = whole.scheme.deviations[name]
         n, m = whole.sections[COUNTS].item(mine.tokens), part.sections[COUNTS].item(theirs.tokens)
         if n and m:
             apart = whole.sections[SUMS].item(mine.total) / n - part.sections[SUMS].item(theirs.total) / m
-            found.append((mine.place, apart * apart * (n * m / (n + m))))
+            found.append((mine.entry, apart * apart * (n * m / (n + m))))
     return found
 
 
 def _together(left: Sparse, right: Sparse) -> Sparse:
     """Both added up."""
-    numbers, places = np.unique(np.concatenate([left[0], right[0]]), return_inverse=True)
+    numbers, indices = np.unique(np.concatenate([left[0], right[0]]), return_inverse=True)
     counts = np.zeros(len(numbers), np.int64)
-    np.add.at(counts, places, np.concatenate([left[1], right[1]]))
+    np.add.at(counts, indices, np.concatenate([left[1], right[1]]))
     return numbers, counts
 
 

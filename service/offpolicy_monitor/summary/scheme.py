@@ -38,7 +38,7 @@ class Position(NamedTuple):
 class Deviation(NamedTuple):
     """Where a sum of squared distances from a mean stands among sums; the count among counts, the sum among sums."""
 
-    place: int
+    entry: int
     tokens: int
     total: int
 

@@ -1,8 +1,8 @@
 """One figure over the gradient steps of a run, as columns for plotting.
 
 Headline figures come from `metrics`; down-sampling keeps the lowest and the highest value of each stretch, so that a
-spike is never lost. Any other takes some milliseconds a step, to derive it or to read it among all that are stored, so
-that of a long range some steps are read, spread evenly over it.
+spike is never lost. Any other takes some milliseconds per step, to derive it or to read it among all that are stored,
+so that of a long range some steps are read, spread evenly over it.
 """
 
 from collections.abc import Iterator, Sequence

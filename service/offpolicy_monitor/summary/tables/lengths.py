@@ -150,24 +150,24 @@ def sums_of(view: "BlockView") -> "dict[str, Tensor]":
     from offpolicy_monitor.core.gap import chosen
 
     gaps, counts = view.number, view.own(view.gaps.counts)
-    weights, places = [view.own(view.gaps.filled), counts], [*range(gaps), *range(gaps)]
+    weights, gap_indices = [view.own(view.gaps.filled), counts], [*range(gaps), *range(gaps)]
     if view.dropped is not None:
         of_tokens = view.decided.tokens
         number = 0 if of_tokens is None else len(of_tokens.drops)
         weights += [view.dropped[0, :number], view.dropped[0, number:] > 0]
-        places += [placed.gap for placed in view.decided.drops]
-    counted = tally(chosen(view.length_bins, places), BINS, torch.cat(weights))
+        gap_indices += [placed.gap for placed in view.decided.drops]
+    counted = tally(chosen(view.length_bins, gap_indices), BINS, torch.cat(weights))
     names = ("length/sequences", "length/tokens", "masked")
-    return dict(zip(names, torch.split(counted, [gaps, gaps, len(places) - 2 * gaps]), strict=True))
+    return dict(zip(names, torch.split(counted, [gaps, gaps, len(gap_indices) - 2 * gaps]), strict=True))
 
 
 def tables_of(arrays: Mapping[str, Array], view: "BlockView") -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The length tables of gaps with a token."""
     gaps, tokens, rows = view.block.batch.gaps, arrays["gaps/tokens"], view.decider.rows
-    for place, gap in enumerate(gaps):
-        if tokens[place]:
+    for index, gap in enumerate(gaps):
+        if tokens[index]:
             for unit in ("sequences", "tokens"):
-                yield f"length/{gap}/{unit}", {"": arrays[f"length/{unit}"][place]}
+                yield f"length/{gap}/{unit}", {"": arrays[f"length/{unit}"][index]}
     units = [UNITS[not group.whole] for group in view.decided.groups for _ in group.drops]
     for placed, unit, counts in zip(view.decided.drops, units, arrays["masked"], strict=True):
         row = rows[placed.row]
