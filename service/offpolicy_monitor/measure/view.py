@@ -20,7 +20,7 @@ from offpolicy_monitor.core.routing import RoutingSums
 from offpolicy_monitor.measure.bins import histogram_bins
 from offpolicy_monitor.measure.blocks import Block
 from offpolicy_monitor.measure.decide import Decider
-from offpolicy_monitor.summary.tables.lengths import BINS_PER_POWER
+from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,4 +102,4 @@ class BlockView:
     @cached_property
     def length_bins(self) -> Tensor:
         """[G, N] int64: the length of each sequence in quarters of a power of two."""
-        return torch.log2(self.own(self.gaps.counts).clamp(min=1.0)).mul_(BINS_PER_POWER).long()
+        return torch.log2(self.own(self.gaps.counts).clamp(min=1.0)).mul_(BINS_A_POWER).long()

@@ -25,7 +25,7 @@ from offpolicy_monitor.methods import METHODS
 from offpolicy_monitor.methods.catalogue import kept_scores
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
 from offpolicy_monitor.summary import cells
-from offpolicy_monitor.summary.tables.lengths import BINS_PER_POWER
+from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
 from offpolicy_monitor.vocabulary import MIXED, NEGATIVE, POSITIVE, SIGNS, UNKNOWN, ZERO
 
 _SIGNS = len(SIGNS)
@@ -115,7 +115,7 @@ class _Units:
     @cached_property
     def lengths(self) -> Tensor:
         """[G, N] int64: the length group of each sequence."""
-        return (self.view.length_bins // BINS_PER_POWER).clamp_(max=cells.LENGTHS - 1)
+        return (self.view.length_bins // BINS_A_POWER).clamp_(max=cells.LENGTHS - 1)
 
     @cached_property
     def parts(self) -> Tensor:
