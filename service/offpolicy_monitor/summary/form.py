@@ -51,8 +51,9 @@ class Form:
 
     def __init__(self, shape: Mapping[str, Any], counts: Collection[int]) -> None:
         self.shape = shape
-        found = sorted(dict.fromkeys(_slots(shape)), key=lambda slot: slot not in counts)
-        self._counts = sum(slot in counts for slot in found)
+        whole = frozenset(counts)  # a range looks at each of its numbers where it is asked for a Slot
+        found = sorted(dict.fromkeys(_slots(shape)), key=lambda slot: slot not in whole)
+        self._counts = sum(slot in whole for slot in found)
         self._indices: NDArray[np.intp] = np.array(found, np.intp)
         self._number = {slot: number for number, slot in enumerate(found)}
 
