@@ -28,7 +28,6 @@ class Origin:
 
 
 UNKNOWN_ORIGIN = Origin()
-LOGPROB_COLUMNS = LOGPROBS
 
 
 @dataclass(frozen=True, eq=False)

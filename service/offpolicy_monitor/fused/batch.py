@@ -10,11 +10,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offpolicy_monitor.batch import LOGPROB_COLUMNS, Origin, RaggedBatch
+from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.fused import inspection, runs
 from offpolicy_monitor.fused.arrays import DENOMINATOR, GAPS, NUMERATOR, Floats, Integers, Tokens
 from offpolicy_monitor.fused.chunk import Sent
 from offpolicy_monitor.fused.parts import Kind
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 Array = NDArray[Any]
 
@@ -50,7 +51,7 @@ class Batch:
 
     def __init__(self, source: RaggedBatch, origin: Origin) -> None:
         self.source, self.origin = source, origin
-        self.columns = {name: _of(source.columns[name]) for name in LOGPROB_COLUMNS if name in source.columns}
+        self.columns = {name: _of(source.columns[name]) for name in LOGPROBS if name in source.columns}
         self.advantages = _of(source.columns["advantages"]) if "advantages" in source.columns else _EMPTY
         self.offsets: Integers = np.require(source.offsets, np.int64, ("C", "A", "W"))
         self._extremes = {name: inspection.extremes(column) for name, column in self.columns.items()}
@@ -74,7 +75,7 @@ class Batch:
         """What it has in common with others, where a whole shard is one bucket of so many dimensions."""
         positive = any(largest > 0 for _, _, largest in self._extremes.values())
         grids = not COARSE_DTYPES & set(self.source.dtypes.values())
-        sampling = LOGPROB_COLUMNS[0] in self.columns
+        sampling = LOGPROBS[0] in self.columns
         advantages, turns = self._owner("advantages"), self._owner("turns")
         versions = "" if self.origin.policy_version is None else self._owner("policy_versions")
         return Kind(self.gaps, sampling, advantages, turns, versions, grids, positive, constants)
@@ -98,7 +99,7 @@ class Batch:
         """Tokens that are not finite, above 0, exactly 0 by mu, and of those filled in (inspection.suspects)."""
         if not any(most >= _FINITE or largest > 0 or not least for least, most, largest in self._extremes.values()):
             return 0, 0, 0, 0
-        columns = [self.columns.get(name, _EMPTY) for name in LOGPROB_COLUMNS]
+        columns = [self.columns.get(name, _EMPTY) for name in LOGPROBS]
         found: tuple[int, int, int, int] = inspection.suspects(*columns, np.float32(CERTAIN))
         return found
 
@@ -117,8 +118,8 @@ class Batch:
 
     def tokens(self, chosen: Chosen) -> Tokens:
         """The tokens of a part, without runs, which are made for each chunk."""
-        needed = {LOGPROB_COLUMNS[0]}.union(*(_PAIRS[gap] for gap in chosen.gaps))
-        columns = [self.columns.get(name, _EMPTY) if name in needed else _EMPTY for name in LOGPROB_COLUMNS]
+        needed = {LOGPROBS[0]}.union(*(_PAIRS[gap] for gap in chosen.gaps))
+        columns = [self.columns.get(name, _EMPTY) if name in needed else _EMPTY for name in LOGPROBS]
         advantages, offsets = self.advantages, self.offsets
         if chosen.tokens is not None:
             columns = [column[chosen.tokens] if len(column) else column for column in columns]
@@ -156,7 +157,7 @@ class Batch:
 
 
 _PAIRS: Final[Mapping[str, frozenset[str]]] = {
-    gap: frozenset((LOGPROB_COLUMNS[above], LOGPROB_COLUMNS[below]))
+    gap: frozenset((LOGPROBS[above], LOGPROBS[below]))
     for gap, above, below in zip(GAPS, NUMERATOR, DENOMINATOR, strict=True)
 }
 

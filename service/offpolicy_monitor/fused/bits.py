@@ -58,8 +58,8 @@ def _read(width: int) -> Any:
     def typed(typing: Any, octets: Any, at: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array = context.make_array(signature.args[0])(context, builder, arguments[0])
-            place = builder.gep(array.data, [arguments[1]])
-            found = builder.load(builder.bitcast(place, ir.IntType(8 * width).as_pointer()))
+            address = builder.gep(array.data, [arguments[1]])
+            found = builder.load(builder.bitcast(address, ir.IntType(8 * width).as_pointer()))
             found.align = 1
             return found if width == _I64.width // 8 else builder.zext(found, _I64)
 

@@ -11,13 +11,13 @@ import llvmlite.binding as llvm
 import numba
 import numpy as np
 
-from offpolicy_monitor.batch import LOGPROB_COLUMNS, Origin, RaggedBatch
+from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.fused import chunk, inspection, moves, routing, runs, totals
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.results import Size, sums_length, sums_of
 from offpolicy_monitor.fused.summarise import summarise
 from offpolicy_monitor.methods import PRESETS
-from offpolicy_monitor.vocabulary import EXPERT_IDS
+from offpolicy_monitor.vocabulary import EXPERT_IDS, LOGPROBS
 
 #: The functions that Python calls; what they call is in their machine code.
 ENTRIES: Final[tuple[Any, ...]] = (
@@ -59,7 +59,7 @@ def try_all() -> None:
     """Run every compiled function once: a batch with all there is, with a hole, and with much for M2PO to cut."""
     random = np.random.default_rng(0)
     columns: dict[str, Any] = {
-        name: -random.standard_exponential(_TOKENS, np.float32) * np.float32(3) for name in LOGPROB_COLUMNS
+        name: -random.standard_exponential(_TOKENS, np.float32) * np.float32(3) for name in LOGPROBS
     }
     columns["logprobs"][5], columns["sampling_logprobs"][9] = np.nan, 0.5
     columns |= {name: random.integers(0, 9, (_TOKENS, 2, 5), np.uint8) for name in EXPERT_IDS}

@@ -55,9 +55,9 @@ def by_sign_and_coarse_bin(
 ) -> None:
     """Where advantages change from token to token: out [3, LENGTHS, bins], mass [3, bins] of |A|; signs [n] 0..2."""
     for i in range(len(bins)):
-        place = coarse[bins[i]]
-        out[signs[i], length, place] += 1
-        mass[signs[i], place] += abs(np.float64(advantages[i]))
+        bin = coarse[bins[i]]
+        out[signs[i], length, bin] += 1
+        mass[signs[i], bin] += abs(np.float64(advantages[i]))
 
 
 @njit(**STRICT)

@@ -2,7 +2,7 @@
 
 Ids come as bytes, and most cells (a token and a layer) are equal byte by byte; only the others are looked at expert by
 expert. Of a few tokens the gaps are compared in turn, while their ids are in a processor's cache. core.routing says
-what is counted. Shapes: T tokens, L layers, k experts a token and layer.
+what is counted. Shapes: T tokens, L layers, k experts per token and layer.
 """
 
 from collections.abc import Iterator, Sequence

@@ -33,21 +33,21 @@ def cut(a: Any, b: Any, threshold: Any) -> Any:
     numbers, sums = np.zeros(_BINS, np.int64), np.zeros(_BINS)
     for i in range(len(a)):
         d = a[i] - b[i]
-        place = pattern(abs(d)) >> _SHIFT
-        numbers[place] += 1
-        sums[place] += np.float64(d) * np.float64(d)
-    kept, total, place = 0, 0.0, 0
-    while place < _BINS and total + sums[place] <= threshold * (kept + numbers[place]):
-        kept += numbers[place]
-        total += sums[place]
-        place += 1
-    if place == _BINS:
+        index = pattern(abs(d)) >> _SHIFT
+        numbers[index] += 1
+        sums[index] += np.float64(d) * np.float64(d)
+    kept, total, index = 0, 0.0, 0
+    while index < _BINS and total + sums[index] <= threshold * (kept + numbers[index]):
+        kept += numbers[index]
+        total += sums[index]
+        index += 1
+    if index == _BINS:
         return np.inf, 0
-    squares = np.empty(numbers[place])
+    squares = np.empty(numbers[index])
     k = 0
     for i in range(len(a)):
         d = a[i] - b[i]
-        if pattern(abs(d)) >> _SHIFT == place:
+        if pattern(abs(d)) >> _SHIFT == index:
             squares[k] = np.float64(d) * np.float64(d)
             k += 1
     squares.sort()

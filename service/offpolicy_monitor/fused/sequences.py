@@ -48,6 +48,7 @@ from offpolicy_monitor.fused.sums import EXTREME
 from offpolicy_monitor.fused.token import PASS, bin_key
 from offpolicy_monitor.summary.tables import lengths
 from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
+from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
 
 #: Scores of sequences, a gap each: what rules compare, and what what-if keeps cells of.
 NAMES: Final = (
@@ -70,7 +71,7 @@ RULE_SUMS: Final = 9
 _SEQUENCES, _TOUCHED = 7, 8
 #: A sequence whose product ratio is below this has vanished from the gradient.
 _VANISHING = math.log(0.1)
-_CLAMP, _WEIGHT_CLAMP = 80.0, 20.0
+_CLAMP, _WEIGHT_CLAMP = EXPONENT_CLAMP, WEIGHT_CLAMP
 
 
 class SequencePlan(NamedTuple):
@@ -272,12 +273,12 @@ def _cells(wanted: Any, n: Any, common: Any, scores: Any, split: Any, out: Any) 
     length = length_group(n)
     for c in range(len(wanted.cells)):
         value = scores[wanted.cells[c, 0], wanted.cells[c, 1]]
-        place = _rank(value, wanted.magnitudes)
-        out.sequences[c, common, place] += 1
+        index = _rank(value, wanted.magnitudes)
+        out.sequences[c, common, index] += 1
         out.by_length[c, common, length, _rank(value, wanted.coarse)] += 1
         for sign in range(3):
-            out.tokens[c, sign, place] += np.int64(split[sign, 0])
-            out.masses[c, sign, place] += split[sign, 1]
+            out.tokens[c, sign, index] += np.int64(split[sign, 0])
+            out.masses[c, sign, index] += split[sign, 1]
 
 
 @njit(**PASS)

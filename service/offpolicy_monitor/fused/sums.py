@@ -44,6 +44,7 @@ from offpolicy_monitor.fused.arrays import (
 )
 from offpolicy_monitor.fused.bits import greater, lesser
 from offpolicy_monitor.fused.token import BIG, CLAMP, ONE, ZERO, f
+from offpolicy_monitor.vocabulary import WEIGHT_CLAMP
 
 FAST: Final[dict[str, Any]] = {
     "error_model": "numpy",
@@ -53,8 +54,8 @@ FAST: Final[dict[str, Any]] = {
 #: A token whose ratio is beyond 2 or 1/2 is in the tail.
 _LN2 = f(0.6931471805599453)
 #: w = exp(clip(d, +-20)), the definition of chi2 and ESS.
-_W_LEAST, _W_MOST = f(np.exp(-20.0)), f(np.exp(20.0))
-_X_LEAST, _X_MOST = f(np.expm1(-20.0)), f(np.expm1(20.0))
+_W_LEAST, _W_MOST = f(np.exp(-WEIGHT_CLAMP)), f(np.exp(WEIGHT_CLAMP))
+_X_LEAST, _X_MOST = f(np.expm1(-WEIGHT_CLAMP)), f(np.expm1(WEIGHT_CLAMP))
 #: A token whose two probabilities differ by more is a disagreement that no rounding explains.
 EXTREME: Final = f(0.5)
 

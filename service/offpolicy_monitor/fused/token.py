@@ -20,6 +20,7 @@ from offpolicy_monitor.fused.bits import (
 )
 from offpolicy_monitor.summary import histogram
 from offpolicy_monitor.summary.tables import advantage
+from offpolicy_monitor.vocabulary import EXPONENT_CLAMP
 
 f = np.float32
 STRICT: Final[dict[str, Any]] = {"error_model": "numpy", "fastmath": {"contract"}}
@@ -29,7 +30,7 @@ PASS: Final[dict[str, Any]] = {"error_model": "numpy", "nogil": True}
 
 ZERO, QUARTER, THIRD, HALF, ONE, TWO, FOUR = f(0), f(0.25), f(1 / 3), f(0.5), f(1), f(2), f(4)
 #: The argument of an exponential is clamped to +- this.
-CLAMP = f(80)
+CLAMP = f(EXPONENT_CLAMP)
 #: Above this log p a series gives 1 - p.
 REST_LIMIT = f(0.7)
 #: Stands for a bound that is not there; no finite figure of a token comes near it.

@@ -291,12 +291,12 @@ def _flush(tokens: Any, plan: Any, sequence: Any, local: Any, into: Any, found: 
     A = np.float64(tokens.advantages[sequence]) if plan.advantages else 0.0
     sign = counts.sign_of(A)
     for c in range(len(plan.cells)):
-        for place in range(_COARSE_BINS):
-            number = local[c, place]
+        for index in range(_COARSE_BINS):
+            number = local[c, index]
             if number:
-                found.cells[c, sign, length, place] += number
-                into.masses[c, sign, place] += abs(A) * number
-                local[c, place] = 0
+                found.cells[c, sign, length, index] += number
+                into.masses[c, sign, index] += abs(A) * number
+                local[c, index] = 0
 
 
 @njit(**PASS)

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from offpolicy_monitor.batch import LOGPROB_COLUMNS, Origin, RaggedBatch
+from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import library
 from offpolicy_monitor.measure.compilation import Product
 from offpolicy_monitor.measure.library import FUSED
@@ -21,6 +21,7 @@ from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.evaluation import Detail, Evaluation
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables.worst import Worst
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 #: The kinds of tables that the pass makes; torch makes the others beside it.
 IN_PASS: Final = frozenset(
@@ -98,5 +99,5 @@ def fused(threads: int = 1) -> Fused:
 
 def single(batch: RaggedBatch) -> bool:
     """Whether log-probs and advantages are float32: float64 is torch's work."""
-    names = {*LOGPROB_COLUMNS, "advantages"} & batch.columns.keys()
+    names = {*LOGPROBS, "advantages"} & batch.columns.keys()
     return all(batch.columns[name].dtype == np.float32 for name in names)
