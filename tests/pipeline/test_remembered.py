@@ -79,3 +79,11 @@ def test_what_is_remembered_is_bounded_and_what_is_forgotten_is_asked_about() ->
         remembered.stored(key(step, run="s"), 1)
     assert remembered.rows(key(40), 1) is None
     assert remembered.rows(key(12, run="s"), 1) is DEFAULT
+
+
+def test_runs_of_which_nothing_was_stored_are_bounded_too() -> None:
+    remembered = remembering(most=10)
+    for number in range(100):
+        remembered.asked(key(4, run=f"r{number}"), DEFAULT)
+    known = [number for number in range(100) if remembered.rows(key(5, run=f"r{number}"), 1) is DEFAULT]
+    assert known == list(range(90, 100))

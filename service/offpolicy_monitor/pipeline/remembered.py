@@ -13,7 +13,7 @@ from typing import Any, Final
 from offpolicy_monitor.methods import PRESETS, MethodRow, restored
 from offpolicy_monitor.store import ShardKey
 
-#: Shards that are remembered, of all runs together.
+#: Runs and shards that are remembered, taken together.
 MOST: Final = 1 << 14
 
 
@@ -69,6 +69,7 @@ class Remembered:
         """The store was asked about this shard, and said which rows run."""
         run = self._runs.setdefault(key.run, _Run(rows, key.step))
         run.rows = rows
+        self._forget_most()
 
     def stored(self, key: ShardKey, shards: int) -> None:
         """A shard is stored."""
@@ -82,13 +83,16 @@ class Remembered:
             step = run.steps[key.step] = _Step(key.attempt, shards)
         self._shards += (key.minibatch, key.shard) not in step.here
         step.here.add((key.minibatch, key.shard))
-        while self._shards > self._most:
-            self._forget_some()
+        self._forget_most()
 
     def forget(self, name: str) -> None:
         """Nothing is known of a run any more."""
         run = self._runs.pop(name, None)
         self._shards -= 0 if run is None else sum(len(step.here) for step in run.steps.values())
+
+    def _forget_most(self) -> None:
+        while self._shards + len(self._runs) > self._most:
+            self._forget_some()
 
     def _forget_some(self) -> None:
         """The run that was least recently stored; of a run that is alone the first half of its steps."""
