@@ -6,6 +6,7 @@
     │   └── FrameLimitError     more of them than is read; the same with 413 or 422
     ├── Problem                 what a problem document shows (RFC 9457)
     │   ├── Refusal             the request is at fault; sending it again unchanged is pointless (4xx)
+    │   │   └── Outdated        a shard was measured by method rows that have changed: it is measured again (store)
     │   └── Unavailable         the service is at fault or busy; send it again later (429, 503, 507)
     │       └── Damaged, Moved  the database's file is not what it was (store)
     ├── InvalidSummaryError     a summary from elsewhere is none: a Refusal of the server (summary.checks)
