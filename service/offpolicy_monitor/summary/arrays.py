@@ -85,7 +85,7 @@ class Arrays:
         """
         arrays = cls(scheme_of(layout, tuple(tables)))
         for key, values in tables.items():
-            rows = arrays.scheme.rows_of[key]
+            rows = arrays.scheme.rows(key)
             if len(values) > len(rows):
                 raise KeyError(f"{key}: {', '.join(sorted(values.keys() - {row.row for row in rows}))}")
             for row, name, span in rows:
@@ -123,7 +123,7 @@ class Arrays:
         """The single numbers of the tables at a path by the names of their rows; {} where there are none."""
         found: dict[str, float] = {}
         for table in self.scheme.paths.get(path, ()):
-            for row, name, span in self.scheme.rows_of[table.key]:
+            for row, name, span in self.scheme.rows(table.key):
                 if span is not None and not span.shape and name not in self.absent:
                     found[row] = self.sections[span.section].item(span.start)
         return found

@@ -103,7 +103,7 @@ def _plan(scheme: Scheme, paths: tuple[str, ...], absent: frozenset[str]) -> _Pl
                 if row.kind == "count":
                     of_counts[row.name] = None
                 of_row, name = found.setdefault(row.name, {}), name_of(path, row.name)
-                if scheme.key_of.get(name) == table.key and name not in absent:
+                if scheme.key_of(name) == table.key and name not in absent:
                     span = scheme.spans[name]
                     of_row[record] = begins[span.section] + span.start
     names = [*of_counts, *(name for name in found if name not in of_counts)]

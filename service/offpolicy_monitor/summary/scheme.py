@@ -5,10 +5,11 @@ merge of two buffers of one scheme is an array operation a section. Knows no tab
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
+from offpolicy_monitor.summary.rows import REMEMBERED as TABLES_REMEMBERED
 from offpolicy_monitor.summary.rows import SPARSE, Layout, Row, Table, name_of
 
 #: The sections of a buffer, in order.
@@ -51,46 +52,97 @@ class Run(NamedTuple):
     into: int
 
 
+class Block(NamedTuple):
+    """A table by itself: its rows stand one after the other in each section, and spans count from where they begin.
+
+    sizes   [4] entries of each section
+    rows    by whole name
+    sparse  names of rows that stand beside the buffer
+    """
+
+    sizes: Sequence[int]
+    rows: Mapping[str, Position]
+    sparse: Sequence[str]
+    deviations: Mapping[str, Deviation]
+
+
+class Spans(Mapping[str, Span]):
+    """The spans of a scheme's rows by whole name; each is worked out when it is looked up."""
+
+    def __init__(self, scheme: "Scheme") -> None:
+        self._scheme = scheme
+        self._known: dict[str, Span] = {}
+
+    def __getitem__(self, name: str) -> Span:
+        found = self._known.get(name)
+        if found is None:
+            key = self._scheme.key_of(name)
+            found = None if key is None else self._scheme.moved(key, self._scheme.block(key).rows[name].span)
+            if found is None:
+                raise KeyError(name)
+            self._known[name] = found
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        for key in self._scheme.keys:
+            yield from (name for name, row in self._scheme.block(key).rows.items() if row.span is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class Scheme:
     """The rows of the tables at `keys` that a stored version had, each with its span. One object for equal schemes.
 
+    Shards differ in a table or two, as hundreds of ranks do, so of a scheme only where its tables begin is worked out.
+
     sizes   [4] entries of each section
-    key_of  the key of each row's table, by the name of the row
     sparse  names of rows that stand beside the buffer
     """
 
     def __init__(self, layout: Layout, keys: tuple[str, ...], version: int) -> None:
         self.layout, self.keys, self.version = layout, keys, version
         self.tables: Mapping[str, Table] = {key: layout.at(key) for key in keys}
-        self.spans: dict[str, Span] = {}
+        self.spans: Mapping[str, Span] = Spans(self)
         self.sparse: list[str] = []
-        self.key_of: dict[str, str] = {}
-        self.sizes = [0, 0, 0, 0]
+        self.starts: dict[str, Sequence[int]] = {}
         self._under: dict[str, tuple[str, ...]] = {}
-        for key, table in self.tables.items():
-            for row in table.rows:
-                if row.since <= version:
-                    self._add(key, name_of(table.path, row.name), row)
+        self._rows: dict[str, Sequence[Position]] = {}
+        sizes: tuple[int, ...] = (0, 0, 0, 0)
+        for key in keys:
+            block = self.block(key)
+            self.starts[key], sizes = sizes, tuple(map(int.__add__, sizes, block.sizes))
+            self.sparse += block.sparse
+        self.sizes = list(sizes)
 
-    def _add(self, key: str, name: str, row: Row) -> None:
-        self.key_of[name] = key
-        if SPARSE in row.shape:
-            self.sparse.append(name)
-            return
-        section = section_of(row)
-        start = self.sizes[section]
-        shape = tuple(map(int, row.shape))
-        self.sizes[section] = stop = start + math.prod(shape)
-        self.spans[name] = Span(section, start, stop, shape)
+    def block(self, key: str) -> Block:
+        """The rows of a table by themselves."""
+        return block_of(self.layout, key, self.version)
 
-    @cached_property
-    def rows_of(self) -> Mapping[str, Sequence[Position]]:
-        """The rows of each table, by its key."""
-        found: dict[str, list[Position]] = {key: [] for key in self.keys}
-        for name, key in self.key_of.items():
-            row = name.removeprefix(self.tables[key].path).removeprefix("/")
-            found[key].append(Position(row, name, self.spans.get(name)))
+    def key_of(self, name: str) -> str | None:
+        """The key of the table that has a row of this whole name, if any."""
+        path = name
+        while path:
+            for table in self.paths.get(path, ()):
+                if name in self.block(table.key).rows:
+                    return table.key
+            path = path.rpartition("/")[0]
+        return None
+
+    def rows(self, key: str) -> Sequence[Position]:
+        """The rows of a table."""
+        found = self._rows.get(key)
+        if found is None:
+            rows = self.block(key).rows.values()
+            found = self._rows[key] = [row._replace(span=self.moved(key, row.span)) for row in rows]
         return found
+
+    def moved(self, key: str, span: Span | None) -> Span | None:
+        """Where the span of a row of a table stands here."""
+        if span is None:
+            return None
+        begin = self.starts[key][span.section]
+        return Span(span.section, begin + span.start, begin + span.stop, span.shape)
 
     def under(self, prefix: str) -> Sequence[str]:
         """The paths that begin with the parts of `prefix`."""
@@ -109,10 +161,9 @@ class Scheme:
     def deviations(self) -> Mapping[str, Deviation]:
         """By name, the rows that merge as sums of squared distances."""
         return {
-            name: Deviation(*(self.spans[name_of(table.path, needed)].start for needed in (row.name, *row.of)))
-            for table in self.tables.values()
-            for row in table.rows
-            if row.merge == "deviation" and (name := name_of(table.path, row.name)) in self.spans
+            name: Deviation(begin[SUMS] + found.entry, begin[COUNTS] + found.tokens, begin[SUMS] + found.total)
+            for key, begin in self.starts.items()
+            for name, found in self.block(key).deviations.items()
         }
 
     @cached_property
@@ -122,6 +173,27 @@ class Scheme:
         for table in self.tables.values():
             found.setdefault(table.path, []).append(table)
         return found
+
+
+@lru_cache(TABLES_REMEMBERED)
+def block_of(layout: Layout, key: str, version: int) -> Block:
+    """The table at a key, as a stored version had its rows."""
+    table, sizes, rows = layout.at(key), [0, 0, 0, 0], dict[str, Position]()
+    for row in (row for row in table.rows if row.since <= version):
+        name, span = name_of(table.path, row.name), None
+        if SPARSE not in row.shape:
+            section, shape = section_of(row), tuple(map(int, row.shape))
+            start = sizes[section]
+            sizes[section] = stop = start + math.prod(shape)
+            span = Span(section, start, stop, shape)
+        rows[name] = Position(row.name, name, span)
+    begins = {position.row: position.span.start for position in rows.values() if position.span is not None}
+    deviations = {
+        name_of(table.path, row.name): Deviation(*(begins[needed] for needed in (row.name, *row.of)))
+        for row in table.rows
+        if row.merge == "deviation" and row.name in begins
+    }
+    return Block(sizes, rows, [name for name, position in rows.items() if position.span is None], deviations)
 
 
 def section_of(row: Row) -> int:
@@ -157,11 +229,23 @@ def runs(source: Scheme, target: Scheme) -> tuple[Sequence[Run], ...]:
     if source is target:
         return tuple((Run(0, size, 0),) for size in source.sizes)
     found: tuple[list[Run], ...] = ([], [], [], [])
-    for name, span in source.spans.items():
-        into = target.spans[name].start
-        known = found[span.section]
-        if known and known[-1].stop == span.start and known[-1].into + span.start - known[-1].start == into:
-            known[-1] = known[-1]._replace(stop=span.stop)
-        else:
-            known.append(Run(span.start, span.stop, into))
+    for key, begins in source.starts.items():
+        block = source.block(key)
+        if block is target.block(key):
+            for section, (size, begin, into) in enumerate(zip(block.sizes, begins, target.starts[key], strict=True)):
+                _join(found[section], begin, begin + size, into)
+            continue
+        for _, name, span in source.rows(key):
+            if span is not None:
+                _join(found[span.section], span.start, span.stop, target.spans[name].start)
     return found
+
+
+def _join(found: list[Run], start: int, stop: int, into: int) -> None:
+    """Add a run, to the one before where it goes on there."""
+    if start == stop:
+        return
+    if found and found[-1].stop == start and found[-1].into + start - found[-1].start == into:
+        found[-1] = Run(found[-1].start, stop, found[-1].into)
+    else:
+        found.append(Run(start, stop, into))

@@ -128,8 +128,8 @@ def newest(arrays: Arrays) -> Arrays:
     if old.version >= old.layout.version:
         return arrays
     scheme = scheme_of(old.layout, old.keys)
-    counting = {old.key_of[name] for name in old.spans if arrays[name].any()}
-    lacking = {name for name in scheme.spans.keys() - old.spans.keys() if scheme.key_of[name] in counting}
+    counting = {old.key_of(name) for name in old.spans if arrays[name].any()}
+    lacking = {name for name in scheme.spans.keys() - old.spans.keys() if scheme.key_of(name) in counting}
     lacking |= {table.key for table in old.layout.tables if table.since > old.version and counting}
     found = Arrays(scheme, None, arrays.sparse, arrays.absent)
     for name in old.spans:
