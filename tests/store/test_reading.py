@@ -7,7 +7,6 @@ import pytest
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store import Store
 from offpolicy_monitor.store.rows.cursors import encode_cursor
-from offpolicy_monitor.store.rows.series import Point, thin
 
 from tests.fixtures.shards import make_record
 from tests.fixtures.stores import Clock
@@ -234,22 +233,6 @@ def test_a_figure_that_is_read_off_whole_steps_is_read_off_some_of_a_long_range(
     assert series["value"] == [every[step] for step in series["step"]]
     assert store.series("r1", field, 2, 4)["step"] == [2, 3, 4]
     assert store.series("r1", "tokens")["step"] == list(range(10))
-
-
-@pytest.mark.parametrize("most", [1, 2, 3, 10, 99, 100])
-def test_thinning_keeps_order_and_extremes(most: int) -> None:
-    points = [Point(i, 0, float((i * 37) % 101)) for i in range(100)]
-    kept = list(thin(points, most))
-    assert len(kept) <= most
-    assert kept == sorted(kept, key=lambda point: point.step)
-    if most > 1:
-        values = [point.value for point in points if point.value is not None]
-        assert {min(values), max(values)} <= {point.value for point in kept}
-
-
-def test_a_stretch_without_values_stays_a_gap() -> None:
-    points = [Point(i, 0, None if i < 50 else 1.0) for i in range(100)]
-    assert [point.value for point in thin(points, 4)] == [None, 1.0, 1.0]
 
 
 def test_gauges_show_the_latest_step_that_counts_and_never_an_older_one(store: Store) -> None:

@@ -3,9 +3,10 @@
 Further fields may come; the ones listed stay.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic.config import JsonDict
 
 from offpolicy_monitor.server.figure_shapes import figures_below
 
@@ -22,6 +23,8 @@ Breakdowns = Annotated[Figures, WithJsonSchema(figures_below("breakdowns"))]
 Outliers = Annotated[Figures, WithJsonSchema(figures_below("outliers"))]
 Versions = Annotated[Figures, WithJsonSchema(figures_below("versions"))]
 Signature = Annotated[Figures, WithJsonSchema(figures_below("signature"))]
+SERIES: Final[JsonDict] = {"field": "gaps.mismatch.k3", "step": [1, 2], "minibatch": [0, 0], "value": [0.001, None]}
+VERDICTS: Final[JsonDict] = {"field": "verdict", "step": [1, 2], "minibatch": [0, 0], "value": ["accept", "skip"]}
 
 
 class Shape(BaseModel):
@@ -141,10 +144,20 @@ class Steps(Shape):
 class Series(Shape):
     """One figure over the steps, as columns."""
 
+    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [SERIES]})
+
     field: str
     step: list[int]
     minibatch: list[int]
-    value: list[float | None]
+    value: list[float | str | None] = Field(description="Words of `verdict`, times of `received_at`, else numbers.")
+
+
+class SeveralSeries(Shape):
+    """Several figures over the steps, in the order asked."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [{"series": [SERIES, VERDICTS]}]})
+
+    series: list[Series]
 
 
 class Hypothesis(Shape):

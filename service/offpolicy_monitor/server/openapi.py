@@ -82,7 +82,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def answers(model: type[models.Shape], description: str, *others: int) -> dict[int | str, dict[str, Any]]:
+def answers(model: Any, description: str, *others: int) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a route that asks the store: its answer, 422, 503, and other problems that it may have."""
     return {200: {"model": model, "description": description}, **problems(*sorted({422, 503, *others}))}
 

@@ -237,11 +237,29 @@ class Store:
             return alert_rows.firing(connection, resolved_since)
 
     def series(
-        self, run: str, field: str, first: int | None = None, last: int | None = None, points: int = 1000
+        self,
+        run: str,
+        field: str,
+        first: int | None = None,
+        last: int | None = None,
+        points: int = 1000,
+        by: str = "minibatch",
     ) -> dict[str, Any]:
-        """One figure over gradient steps, as columns, down-sampled to `points`."""
+        """One figure over gradient steps, or over the last one of each step, as columns, down-sampled to `points`."""
+        return self.all_series(run, [field], first, last, points, by)[0]
+
+    def all_series(
+        self,
+        run: str,
+        fields: Sequence[str],
+        first: int | None = None,
+        last: int | None = None,
+        points: int = 1000,
+        by: str = "minibatch",
+    ) -> list[dict[str, Any]]:
+        """The same of several figures in the order asked, from one snapshot and on one x where they are kept narrow."""
         with self._database.reading() as connection:
-            return series.read_series(connection, run, field, first, last, points)
+            return series.read_series(connection, run, fields, first, last, points, by)
 
     def exported(self, limit: int, active_since: float) -> list[ExportedRun]:
         """What /metrics shows: the most recently active runs, each with its latest step that counts."""

@@ -188,3 +188,29 @@ def test_head_answers_like_get_without_the_body(path: str, client: Client) -> No
 def test_head_is_not_allowed_where_get_is_not(client: Client) -> None:
     response = client.request("HEAD", "/v1/evaluate")
     assert (response.status_code, response.headers["allow"], response.content) == (405, "POST", b"")
+
+
+def test_several_fields_are_answered_together_in_the_order_asked(service: Client) -> None:
+    fields = ("gaps.staleness.k1", "verdict", "policy_version", "received_at", "tokens")
+    answer = service.get(f"/v1/runs/a/series?{'&'.join(f'field={field}' for field in fields)}&by=step").json()
+    assert [series["field"] for series in answer["series"]] == list(fields)
+    assert all((series["step"], series["minibatch"]) == ([1, 2, 3], [1, 1, 1]) for series in answer["series"])
+    by_field = {series["field"]: series["value"] for series in answer["series"]}
+    assert (by_field["verdict"], by_field["policy_version"]) == (["accept", "accept", "skip"], [1, 2, 3])
+    assert all(time.endswith("Z") for time in by_field["received_at"])
+    assert by_field["gaps.staleness.k1"] == pytest.approx([-(0.25 - 0.0625 + 0.25) / 5] * 3)
+
+
+def test_one_field_answers_one_series(service: Client) -> None:
+    answer = service.get("/v1/runs/a/series?field=tokens").json()
+    assert set(answer) == {"field", "step", "minibatch", "value"}
+    assert answer == service.get("/v1/runs/a/series?field=tokens&by=minibatch").json()
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["&".join(["field=tokens"] * 33), f"field={'k' * 201}&field=tokens", "field=tokens&field=gaps.nothing"],
+)
+def test_a_question_for_too_much_or_for_nothing_known_is_422_and_names_the_field(query: str, service: Client) -> None:
+    response = service.get(f"/v1/runs/a/series?{query}")
+    assert (response.status_code, [error["field"] for error in response.json()["errors"]]) == (422, ["field"])

@@ -61,7 +61,8 @@ def test_a_figure_alone_is_that_of_all_figures(summary: StepSummary) -> None:
     whole, figures = summary.step_figures(), Figures(None, stored.to_bytes(summary))
     chosen = sorted(dict(walk(whole)))[::23]
     assert len(chosen) > 50
-    assert [figures.at(path) for path in chosen] == [at(whole, path) for path in chosen]
+    wanted = [at(whole, path) for path in chosen]
+    assert [figures.at_each([path])[0] for path in chosen] == figures.at_each(chosen) == wanted
 
 
 def test_headline_figures_need_no_breakdowns(summary: StepSummary) -> None:
@@ -76,4 +77,4 @@ def test_what_a_reader_changes_is_its_own(summary: StepSummary) -> None:
 
 
 def test_a_step_without_a_merge_has_no_figures() -> None:
-    assert Figures(None, None).read() == {} and Figures(None, None).at("tokens") is None
+    assert Figures(None, None).read() == {} and Figures(None, None).at_each(["tokens"])[0] is None

@@ -72,7 +72,7 @@ def _allowed(request: Request) -> list[str]:
 
 def _field(item: dict[str, Any]) -> str:
     """The parameter at fault, by its name on the wire: `("query", "limit")` -> `limit`."""
-    location = [str(part) for part in item["loc"] if part not in ("query", "path", "body")]
+    location = [part for part in item["loc"] if isinstance(part, str) and part not in ("query", "path", "body")]
     return ".".join(location) or "body"
 
 

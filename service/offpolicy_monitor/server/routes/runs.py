@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import Query, Request, Response
+from pydantic import StringConstraints
 
 from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.http.answers import json_response, render
@@ -22,8 +23,22 @@ from offpolicy_monitor.store.rows.cursors import Page
 PAGE_BYTES, ROWS_AT_A_TIME = 4 << 20, 20
 
 By = Annotated[Literal["step", "minibatch"], Query(description="One row per training step, or one per gradient step.")]
-Field = Annotated[str, Query(max_length=200, description="Path of a figure: `gaps.mismatch.k3`.")]
-Points = Annotated[int, Query(ge=1, le=10_000, description="Most points; more steps are thinned out evenly.")]
+#: Fields of one question.
+MOST_FIELDS = 32
+#: Characters of a field.
+LONGEST_FIELD = 200
+Fields = Annotated[
+    list[Annotated[str, StringConstraints(max_length=LONGEST_FIELD)]],
+    Query(
+        alias="field",
+        min_length=1,
+        max_length=MOST_FIELDS,
+        description="Path of a figure, `gaps.mismatch.k3`, or `policy_version`, `attempt`, `verdict`, `received_at`; "
+        "repeat it for several.",
+        examples=[["gaps.mismatch.k3", "gaps.staleness.k3", "verdict"]],
+    ),
+]
+Points = Annotated[int, Query(ge=1, le=10_000, description="Most points; more steps are thinned out.")]
 
 router = store_router()
 
@@ -126,14 +141,23 @@ def get_step(run: KnownRun, step: StepNumber, request: Request, minibatch: Minib
 
 @router.get(
     "/runs/{run}/series",
-    summary="One figure over the steps",
-    responses=openapi.answers(models.Series, "Columns of equal length.", 404),
+    summary="Figures over the steps",
+    responses=openapi.answers(models.Series | models.SeveralSeries, "Columns of equal length.", 404),
 )
 def get_series(
-    run: KnownRun, request: Request, field: Field, first: First = None, last: Last = None, points: Points = 1000
+    run: KnownRun,
+    request: Request,
+    fields: Fields,
+    first: First = None,
+    last: Last = None,
+    points: Points = 1000,
+    by: By = "minibatch",
 ) -> dict[str, Any]:
-    """Columns for plotting; null where a step lacks the figure.
+    """Columns for plotting; null where a step lacks the figure. Of several fields `series` has them in the order asked.
 
-    A figure that is not kept narrow is read off 256 steps at most, spread evenly over the range.
+    What is kept narrow is read together and shares one x; more steps than `points` are thinned, and each column keeps
+    the least and the largest value of each stretch. A figure that is not kept narrow is read off 256 steps at most,
+    spread evenly over the range. `verdict` is accept, warn or skip, of the training step; null before it is judged.
     """
-    return services.of(request).store.series(run, field, first, last, points)
+    found = services.of(request).store.all_series(run, fields, first, last, points, by)
+    return found[0] if len(fields) == 1 else {"series": found}

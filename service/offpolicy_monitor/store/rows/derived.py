@@ -45,13 +45,15 @@ class Figures:
         found: dict[str, Any] = {} if self.derived_from is None else orjson.loads(_derived(self.derived_from))
         return found
 
-    def at(self, path: str) -> float | None:
-        """One of them, None where the step lacks it; of a summary no more is read than it takes."""
+    def at_each(self, paths: Sequence[str]) -> list[float | None]:
+        """Those at the paths, None where the step lacks one; of a summary no more is read than they take."""
         if self.figures is not None:
-            return at(unpack(self.figures), path)
-        if self.derived_from is None:
-            return None
-        return at(figures_for(needed(stored.from_bytes(self.derived_from), (path,)), (path,)), path)
+            found = unpack(self.figures)
+        elif self.derived_from is not None:
+            found = figures_for(needed(stored.from_bytes(self.derived_from), paths), paths)
+        else:
+            return [None] * len(paths)
+        return [at(found, path) for path in paths]
 
 
 def of_rows(connection: Connection, rows: Sequence[Any]) -> list[Figures]:

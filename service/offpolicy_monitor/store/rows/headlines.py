@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection, bindparam, select
 
 from offpolicy_monitor.store.rows.statement import INSERT, Statement, putting
@@ -57,10 +59,25 @@ def names_of(connection: Connection, ids: Iterable[int]) -> dict[int, list[str]]
     return {row.id: json.loads(row.names) for row in found}
 
 
-def value_at(figures: bytes, index: int) -> float:
-    """The number at an index of a row's figures."""
-    value: float = struct.unpack_from("<d", figures, index * SIZE)[0]
-    return value
+def columns_of(
+    connection: Connection, rows: Sequence[tuple[int | None, bytes | None]], paths: Sequence[str]
+) -> NDArray[np.float64]:
+    """[F, n] float64: the figures at F paths of n rows (names_id, figures), NaN where a row has none.
+
+    Rows that have the same names are read as one table.
+    """
+    found = np.full((len(paths), len(rows)), np.nan)
+    at: dict[int, list[int]] = {}
+    for index, (names_id, _) in enumerate(rows):
+        if names_id is not None:
+            at.setdefault(names_id, []).append(index)
+    for names_id, known in names_of(connection, at).items():
+        table = np.frombuffer(b"".join(rows[index][1] or b"" for index in at[names_id]), "<f8")
+        table = table.reshape(-1, len(known))
+        for field, path in enumerate(paths):
+            if path in known:
+                found[field, at[names_id]] = table[:, known.index(path)]
+    return found
 
 
 def _id(connection: Connection, text: str) -> int:

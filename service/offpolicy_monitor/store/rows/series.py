@@ -1,84 +1,138 @@
-"""One figure over the gradient steps of a run, as columns for plotting.
+"""Figures over the steps of a run, as columns for plotting.
 
-Headline figures come from `metrics`; down-sampling keeps the lowest and the highest value of each stretch, so that a
-spike is never lost. Any other takes some milliseconds per step, to derive it or to read it among all that are stored,
-so that of a long range some steps are read, spread evenly over it.
+Headline figures and the columns of steps are read together in one pass, whatever their number, and have one x;
+down-sampling keeps the lowest and the highest value of each stretch. Any other figure takes some milliseconds per step,
+to derive it or to read it among all that are stored, so that of a long range some steps are read, spread evenly over
+it; these have one x of their own.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from sqlalchemy import Connection, select
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, Connection, select
 
-from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.errors import Refusal, quotable
 from offpolicy_monitor.figures import is_headline, is_known
-from offpolicy_monitor.store.rows import derived, headlines
+from offpolicy_monitor.store.rows import derived, headlines, step_columns
 from offpolicy_monitor.store.rows.derived import Figures
 from offpolicy_monitor.store.rows.runs import run_id
-from offpolicy_monitor.store.rows.steps import in_range, spread
+from offpolicy_monitor.store.rows.steps import in_range, is_last_minibatch, spread
 from offpolicy_monitor.store.rows.tables import OPEN, metrics, runs, steps
+from offpolicy_monitor.store.rows.thinning import thinned
 
 #: Steps of which a figure that is no headline is read, for less than a second.
 MOST_READ: Final = 256
+_ORDER: Final = (steps.c.step, steps.c.minibatch)
+
+#: [n] float64, NaN where a gradient step lacks the figure.
+Numbers = NDArray[np.float64]
 
 
-class Point(NamedTuple):
-    """The figure at one gradient step, None where the step lacks it."""
+@dataclass
+class Columns:
+    """Columns of n gradient steps, ascending: figures that are kept narrow, and others as values, None for absent."""
 
-    step: int
-    minibatch: int
-    value: float | None
+    step: list[int]
+    minibatch: list[int]
+    figures: dict[str, Numbers] = field(default_factory=dict)
+    others: dict[str, list[Any]] = field(default_factory=dict)
+
+    def thinned(self, most: int) -> "Columns":
+        """At most `most` of the steps: those at which a column is lowest or highest in its stretch."""
+        if len(self.step) <= most:
+            return self
+        sizes = [step_columns.sizes(name, values) for name, values in self.others.items()]
+        told = [*self.figures.values(), *(size for size in sizes if size is not None)]
+        # With nothing to keep the extremes of, any steps are as good: the numbers of the steps spread them evenly.
+        at = thinned(np.stack(told or [np.array(self.step, np.float64)]), most).tolist()
+        return Columns(
+            [self.step[index] for index in at],
+            [self.minibatch[index] for index in at],
+            {name: values[at] for name, values in self.figures.items()},
+            {name: [values[index] for index in at] for name, values in self.others.items()},
+        )
+
+    def values(self, name: str) -> list[Any]:
+        """One column, None where a step lacks it."""
+        if name in self.others:
+            return self.others[name]
+        return [None if value != value else value for value in self.figures[name].tolist()]
 
 
 def read_series(
-    connection: Connection, run: str, field: str, first: int | None, last: int | None, points: int
-) -> dict[str, Any]:
-    """Columns `step`, `minibatch`, `value` of at most `points` entries; Refusal 422 for a figure that is none."""
-    read = _from_metrics if is_headline(field) else _from_figures
-    found = list(read(connection, run_id(connection, run), field, first, last))
-    if not is_known(field) and all(point.value is None for point in found):
-        raise Refusal.of_field(422, "unknown-field", "field", f"{field} is not a figure of this run")
-    columns = list(zip(*thin(found, points), strict=True)) or [(), (), ()]
-    return {"field": field, **{name: list(c) for name, c in zip(Point._fields, columns, strict=True)}}
+    connection: Connection,
+    run: str,
+    fields: Sequence[str],
+    first: int | None = None,
+    last: int | None = None,
+    points: int = 1000,
+    by: str = "minibatch",
+) -> list[dict[str, Any]]:
+    """Of each field `field` and the columns `step`, `minibatch` and `value`, of at most `points` entries.
+
+    One entry per gradient step that counts, or, by step, the last one of each. Refusal 422 for a figure that is none.
+    """
+    of_run = run_id(connection, run)
+    counts = [*in_range(of_run, first, last), steps.c.state != OPEN]
+    counts += [is_last_minibatch()] if by == "step" else []
+    together = [name for name in fields if name in step_columns.READERS or is_headline(name)]
+    apart = [name for name in fields if name not in together]
+    found: dict[str, Columns] = {}
+    if together:
+        found |= dict.fromkeys(together, _read_together(connection, of_run, counts, together).thinned(points))
+    if apart:
+        columns = _read_apart(connection, of_run, counts, apart)
+        for name in apart:
+            if not is_known(name) and all(value is None for value in columns.others[name]):
+                raise Refusal.of_field(422, "unknown-field", "field", f"{quotable(name)} is not a figure of this run")
+        found |= dict.fromkeys(apart, columns.thinned(points))
+    return [_answer(name, found[name]) for name in fields]
 
 
-def thin(points: Sequence[Point], most: int) -> Sequence[Point]:
-    """At most `most` of the points, in order: of each of `most / 2` equal stretches the lowest and the highest."""
-    if len(points) <= most:
-        return points
-    stretches = max(1, most // 2)
-    kept: list[Point] = []
-    for i in range(stretches):
-        kept += _extremes(points[i * len(points) // stretches : (i + 1) * len(points) // stretches])
-    return kept[:most]
+def _answer(name: str, columns: Columns) -> dict[str, Any]:
+    return {"field": name, "step": columns.step, "minibatch": columns.minibatch, "value": columns.values(name)}
 
 
-def _extremes(stretch: Sequence[Point]) -> list[Point]:
-    filled = [(point.value, i) for i, point in enumerate(stretch) if point.value is not None]
-    if not filled:
-        return [stretch[0]]
-    return [stretch[i] for i in sorted({min(filled)[1], max(filled)[1]})]
+def _read_together(
+    connection: Connection, run: int, counts: Sequence[ColumnElement[bool]], fields: Sequence[str]
+) -> Columns:
+    """Headline figures, off the numbers that are stored in one row per step, and the columns of steps."""
+    figures = list(dict.fromkeys(name for name in fields if name not in step_columns.READERS))
+    others = list(dict.fromkeys(name for name in fields if name in step_columns.READERS))
+    query = select(*_ORDER, metrics.c.names_id, metrics.c.figures) if figures else select(*_ORDER)
+    source = steps.outerjoin(metrics, metrics.c.step_id == steps.c.id) if figures else steps
+    query = query.add_columns(*(step_columns.COLUMNS if others else ())).select_from(source)
+    rows = connection.execute(query.where(*counts).order_by(*_ORDER)).all()
+    columns = Columns([row[0] for row in rows], [row[1] for row in rows])
+    if figures:
+        table = headlines.columns_of(connection, [(row[2], row[3]) for row in rows], figures)
+        columns.figures = dict(zip(figures, table, strict=True))
+    columns.others = {name: step_columns.READERS[name](connection, run, rows) for name in others}
+    return columns
 
 
-def _from_metrics(connection: Connection, run: int, field: str, first: int | None, last: int | None) -> Iterator[Point]:
-    columns = (steps.c.step, steps.c.minibatch, metrics.c.names_id, metrics.c.figures)
-    query = select(*columns).select_from(steps.outerjoin(metrics, metrics.c.step_id == steps.c.id))
-    query = query.where(*in_range(run, first, last), steps.c.state != OPEN)
-    rows = connection.execute(query.order_by(steps.c.step, steps.c.minibatch)).all()
-    names = headlines.names_of(connection, {names_id for _, _, names_id, _ in rows if names_id is not None})
-    indices = {names_id: known.index(field) if field in known else None for names_id, known in names.items()}
-    for step, minibatch, names_id, figures in rows:
-        index = indices.get(names_id)
-        yield Point(step, minibatch, None if index is None else headlines.value_at(figures, index))
+def _read_apart(
+    connection: Connection, run: int, counts: Sequence[ColumnElement[bool]], fields: Sequence[str]
+) -> Columns:
+    """Figures of at most MOST_READ steps; each step is read once for all of them."""
+    paths = _paths(connection, run, fields)
+    ids = connection.scalars(select(steps.c.id).where(*counts).order_by(*_ORDER)).all()
+    query = select(*_ORDER, *derived.COLUMNS).where(steps.c.id.in_(spread(ids, MOST_READ)))
+    rows = connection.execute(query.order_by(*_ORDER)).all()
+    read = [Figures(row.figures, row.derived_from).at_each(list(paths.values())) for row in rows]
+    others = {name: [values[index] for values in read] for index, name in enumerate(paths)}
+    return Columns([row.step for row in rows], [row.minibatch for row in rows], others=others)
 
 
-def _from_figures(connection: Connection, run: int, field: str, first: int | None, last: int | None) -> Iterator[Point]:
-    """A figure of `correction` is that of the row which the run names now."""
-    if field.startswith("correction."):
+def _paths(connection: Connection, run: int, fields: Sequence[str]) -> Mapping[str, str]:
+    """The path of each field: a figure of `correction` is that of the row which the run names now."""
+    correction = None
+    if any(name.startswith("correction.") for name in fields):
         correction = connection.execute(select(runs.c.correction).where(runs.c.id == run)).scalar_one()
-        field = f"methods.{correction}.{field.removeprefix('correction.')}"
-    counts = (*in_range(run, first, last), steps.c.state != OPEN)
-    ids = connection.scalars(select(steps.c.id).where(*counts).order_by(steps.c.step, steps.c.minibatch)).all()
-    query = select(steps.c.step, steps.c.minibatch, *derived.COLUMNS).where(steps.c.id.in_(spread(ids, MOST_READ)))
-    for row in connection.execute(query.order_by(steps.c.step, steps.c.minibatch)):
-        yield Point(row.step, row.minibatch, Figures(row.figures, row.derived_from).at(field))
+    return {
+        name: f"methods.{correction}.{name.removeprefix('correction.')}" if name.startswith("correction.") else name
+        for name in fields
+    }

@@ -10,6 +10,8 @@ from sqlalchemy import Connection, select
 
 from offpolicy_monitor.store.rows.tables import ACTIVE, alerts
 
+#: From the best advice to the worst.
+VERDICTS: Final = ("accept", "warn", "skip")
 _WORST_FIRST: Final = {"critical": 0, "warning": 1, "info": 2}
 
 
