@@ -48,7 +48,7 @@ IDS = np.zeros((2, 3, 4), np.uint8)
 #: Arguments that each function takes; tensors among them are spoiled one at a time.
 CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     bernoulli: (ROW,),
-    beyond_second_moment: (ROW.abs(), [0.1], MARKS),
+    beyond_second_moment: (ROW.abs(), MARKS),
     bin_numbers: (ROW, LAYOUT),
     binary_kls: (bernoulli(ROW), bernoulli(ROW)),
     bounded_ratio: (ROW,),

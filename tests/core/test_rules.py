@@ -256,7 +256,7 @@ def test_ipo_keeps_a_difference_exactly_on_its_threshold() -> None:
 
 def cut_of(log_ratio: torch.Tensor, threshold: float) -> list[int]:
     """0/1 per token: what goes."""
-    found: list[int] = beyond_second_moment(log_ratio.abs(), [threshold])[0].int().tolist()
+    found: list[int] = beyond_second_moment(log_ratio.abs())(threshold).marks(log_ratio.abs()).int().tolist()
     return found
 
 
@@ -286,21 +286,31 @@ def test_m2po_cuts_the_earliest_of_many_equals() -> None:
 
 
 def test_one_order_serves_every_threshold() -> None:
-    going = beyond_second_moment(torch.tensor([3.0, 1.0, 4.0, 0.0]), [26 / 4, 6.4, 3.3, 0.4])
-    assert going.int().tolist() == [[0, 0, 0, 0], [0, 0, 1, 0], [1, 0, 1, 0], [1, 1, 1, 0]]
+    magnitudes = torch.tensor([3.0, 1.0, 4.0, 0.0])
+    beyond = beyond_second_moment(magnitudes)
+    going = [beyond(threshold).marks(magnitudes).int().tolist() for threshold in (26 / 4, 6.4, 3.3, 0.4)]
+    assert going == [[0, 0, 0, 0], [0, 0, 1, 0], [1, 0, 1, 0], [1, 1, 1, 0]]
 
 
 def test_a_cut_holds_over_the_parts_of_a_request() -> None:
     d = [2.0, 0.0, 2.0, 2.0, 0.0]
     rule = parse_row({"method": "m2po", "threshold": 2.0}).rule
-    placed = Placed(rule, 0, beyond_second_moment(torch.tensor(d), [2.0])[0])
+    placed = Placed(rule, 0, beyond_second_moment(torch.tensor(d))(2.0))
     parts = [decide(gap_of_log_ratios([d[first : first + 2]]), [placed], first).tokens for first in (0, 2, 4)]
     assert torch.cat([part.marked[0] for part in parts if part is not None]).int().tolist() == [1, 0, 0, 0, 0]
 
 
-def test_tokens_that_are_not_valid_are_in_no_mean_and_never_go() -> None:
+def test_a_cut_goes_through_equals_that_lie_in_different_parts_of_a_request() -> None:
+    d = torch.tensor([2.0, -2.0] * 500 + [0.0] * 1000)
+    beyond = beyond_second_moment(d.abs())(1.0)
+    parts = [beyond.marks(part.abs(), 300 * number) for number, part in enumerate(torch.split(d, 300))]
+    assert torch.cat(parts).int().tolist() == [1] * 667 + [0] * 1333
+
+
+def test_tokens_that_are_not_valid_are_in_no_mean() -> None:
     magnitudes, valid = torch.tensor([0.0, 3.0, 0.0, 1.0]), torch.tensor([False, True, False, True])
-    going = beyond_second_moment(magnitudes, [5.0, 4.9, 0.5], valid).int().tolist()
+    beyond = beyond_second_moment(magnitudes, valid)
+    going = [(beyond(threshold).marks(magnitudes) & valid).int().tolist() for threshold in (5.0, 4.9, 0.5)]
     assert going == [[0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 0, 1]]  # (9 + 1) / 2 is 5
 
 

@@ -21,6 +21,7 @@ from offpolicy_monitor.core.constants import constant
 from offpolicy_monitor.core.divergences import bounded_ratio, ratio_excess
 from offpolicy_monitor.core.gap import Gaps, chosen
 from offpolicy_monitor.core.scores import sequence_scores, token_scores
+from offpolicy_monitor.core.second_moment import Beyond
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
 from offpolicy_monitor.methods.rule import Band, Clip, Cut, Drop, Rule
 
@@ -47,12 +48,12 @@ class Anchor(IntEnum):
 class Placed(NamedTuple):
     """A rule on a gap, by the gap's index; and the caller's number of it.
 
-    cut: what it takes of all tokens of a request if it is a Cut, [tokens] bool (core.second_moment)
+    cut: what it takes of all tokens of a request if it is a Cut (core.second_moment)
     """
 
     rule: Rule
     gap: int
-    cut: Tensor | None = None
+    cut: Beyond | None = None
     row: int = 0
     anchor: Anchor = Anchor.OWN
 
@@ -143,7 +144,7 @@ def decides_tokens(placed: Placed, gaps: Gaps) -> bool:
 
 
 def decide(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Decided:
-    """What rules mark. `start`: where the gaps' tokens begin among those of the cuts.
+    """What rules mark. `start`: where the gaps' tokens begin among those of the request.
 
     Raises ValueError where a rule looks at advantages that are not there, KeyError for a score that is not known.
     """
@@ -215,7 +216,8 @@ def _outside(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Tensor:
 def _cut(placed: Placed, gaps: Gaps, start: int) -> Tensor:
     if placed.cut is None:
         raise ValueError("a rule that is a cut needs what it cuts")
-    return placed.cut.narrow(0, start, gaps.segments.tokens).to(gaps.policies.dtype)
+    magnitudes = gaps.columns.log_ratio_abs.select(0, placed.gap)
+    return placed.cut.marks(magnitudes, start).to(gaps.policies.dtype)
 
 
 def _limits(scores: Tensor, bounds: Sequence[tuple[float, ...]]) -> tuple[Tensor, ...]:

@@ -1,10 +1,12 @@
 """Where M2PO cuts: the tokens of largest d^2 go until the mean d^2 of the rest is small enough.
 
-Shapes: T tokens of a whole request, since the mean is over all of them; R thresholds. One order of the magnitudes
-serves every threshold. Source: M2PO, https://arxiv.org/abs/2510.01161
+Shapes: T tokens of a whole request, since the mean is over all of them. One order of the magnitudes serves every
+threshold, and what a threshold comes to is two numbers: thousands of them take no more memory than one. Source: M2PO,
+https://arxiv.org/abs/2510.01161
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,12 +16,27 @@ from offpolicy_monitor.core.checks import MARKS, check, check_shape
 from offpolicy_monitor.core.constants import constant
 
 
-def beyond_second_moment(magnitudes: Tensor, thresholds: Sequence[float], valid: Tensor | None = None) -> Tensor:
-    """Which tokens go for each threshold of the mean square: |d| [T] float, finite, T >= 1 -> [R, T] bool.
+class Beyond(NamedTuple):
+    """The tokens that go: those of |d| above `least`, and of those equal to it the ones up to token `last`.
+
+    Both without dimensions, on the device.
+    """
+
+    least: Tensor
+    last: Tensor
+
+    def marks(self, magnitudes: Tensor, start: int = 0) -> Tensor:
+        """Which of some tokens go if they are valid: |d| [n] of those from token `start` on -> [n] bool."""
+        tokens = torch.arange(start, start + len(magnitudes), device=magnitudes.device)
+        return (magnitudes > self.least) | ((magnitudes == self.least) & (tokens <= self.last))
+
+
+def beyond_second_moment(magnitudes: Tensor, valid: Tensor | None = None) -> Callable[[float], Beyond]:
+    """What goes for a threshold of the mean square: |d| [T] float, finite, T >= 1.
 
     As many stay as can, the smallest first, with a mean d^2 of at most the threshold; among equals the earlier ones go
-    first. valid: [T] bool, or None for all; what is not valid is in no mean and stays. The denominator is
-    the valid tokens that stay. Raises ValueError for another rank or length, TypeError for another dtype.
+    first. valid: [T] bool, or None for all; what is not valid is in no mean. The denominator is the valid tokens that
+    stay. Raises ValueError for another rank or length, TypeError for another dtype.
     """
     check("magnitudes", magnitudes, 1)
     if valid is not None:
@@ -29,12 +46,15 @@ def beyond_second_moment(magnitudes: Tensor, thresholds: Sequence[float], valid:
     ordered = torch.nn.functional.pad(_ascending(magnitudes), (0, 1), value=torch.inf)
     number = torch.arange(1, len(ordered) + 1, device=ordered.device)
     means = torch.cumsum(ordered.square(), 0, dtype=torch.float64) / number
-    kept = torch.searchsorted(means, constant(thresholds, torch.float64, means.device), right=True)
-    least = ordered.index_select(0, kept)  # of what goes; inf where nothing does
-    equals = torch.searchsorted(ordered, least, right=True) - kept
-    equal = magnitudes == least[:, None]
-    going = (magnitudes > least[:, None]) | (equal & (equal.cumsum(1) <= equals[:, None]))
-    return going if valid is None else going & valid
+
+    def beyond(threshold: float) -> Beyond:
+        kept = torch.searchsorted(means, constant([threshold], torch.float64, means.device), right=True)
+        least = ordered.index_select(0, kept)  # of what goes; inf where nothing does
+        equals = torch.searchsorted(ordered, least, right=True) - kept
+        last = torch.searchsorted((magnitudes == least).cumsum(0), equals)
+        return Beyond(least.select(0, 0), last.select(0, 0))
+
+    return beyond
 
 
 def _ascending(values: Tensor) -> Tensor:

@@ -1,13 +1,11 @@
 """Which rows apply to a batch, and what they decide about the blocks of it in order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Final
 
-from torch import Tensor
-
 from offpolicy_monitor.core.corrections import Anchor, Decided, Placed, decide
-from offpolicy_monitor.core.second_moment import beyond_second_moment
+from offpolicy_monitor.core.second_moment import Beyond, beyond_second_moment
 from offpolicy_monitor.measure.blocks import Block, DeviceBatch
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.methods.rule import Cut
@@ -22,16 +20,21 @@ def applicable(rows: Sequence[MethodRow], batch: DeviceBatch) -> list[MethodRow]
 
 
 class Decider:
-    """Runs rows on the blocks of one batch. What rows on the second moment cut is found once for all blocks."""
+    """Runs rows on the blocks of one batch. Where a row on the second moment cuts is found once for all blocks.
+
+    That is found when the row first decides, so that no row waits for all of them.
+    """
 
     def __init__(self, rows: Sequence[MethodRow], batch: DeviceBatch) -> None:
         self.rows = tuple(rows)
         self._batch = batch
         self._gaps = {gap: place for place, gap in enumerate(batch.gaps)}
+        self._placed: dict[int, Placed] = {}
+        self._beyond: dict[str, Callable[[float], Beyond]] = {}
 
     def decide(self, block: Block, rows: slice = slice(None), anchors: bool = False) -> Decided:
         """What the rows, or some of them, decide about a block; with `anchors` also by their other anchor."""
-        placed = [self._own[number] for number in range(len(self.rows))[rows]]
+        placed = [self._own(number) for number in range(len(self.rows))[rows]]
         return decide(block.gaps, [*placed, *(self.others if anchors else ())], block.token_range.start)
 
     @cached_property
@@ -41,28 +44,23 @@ class Decider:
         Where all are, what a row decides by its own anchor is what it decides anyway.
         """
         joint, found = self._batch.joint, []
-        for placed, row in zip(self._own, self.rows, strict=True):
+        for number, row in enumerate(self.rows):
             if joint and row.gap in OTHER_ANCHOR and not isinstance(row.rule, Cut):
+                placed = self._own(number)
                 found.append(placed._replace(gap=joint[OTHER_ANCHOR[row.gap]], anchor=Anchor.THERE))
                 if self._batch.finite is not None:
                     found.append(placed._replace(gap=joint[row.gap], anchor=Anchor.HERE))
         return tuple(found)
 
-    @cached_property
-    def _own(self) -> list[Placed]:
-        return [
-            Placed(row.rule, self._gaps[row.gap], self._cuts.get(number), number)
-            for number, row in enumerate(self.rows)
-        ]
+    def _own(self, number: int) -> Placed:
+        if number not in self._placed:
+            row = self.rows[number]
+            cut = self._beyond_of(row.gap)(row.rule.mean_square) if isinstance(row.rule, Cut) else None
+            self._placed[number] = Placed(row.rule, self._gaps[row.gap], cut, number)
+        return self._placed[number]
 
-    @cached_property
-    def _cuts(self) -> Mapping[int, Tensor]:
-        """By the number of a row on the second moment, which tokens of the whole batch it cuts: [T] bool."""
-        found: dict[int, Tensor] = {}
-        for gap in self._gaps:
-            rows = {n: row.rule for n, row in enumerate(self.rows) if row.gap == gap and isinstance(row.rule, Cut)}
-            if rows:
-                d, valid = self._batch.log_ratio(gap)
-                marks = beyond_second_moment(d.abs(), [rule.mean_square for rule in rows.values()], valid)
-                found |= zip(rows, marks.unbind(), strict=True)
-        return found
+    def _beyond_of(self, gap: str) -> Callable[[float], Beyond]:
+        if gap not in self._beyond:
+            d, valid = self._batch.log_ratio(gap)
+            self._beyond[gap] = beyond_second_moment(d.abs(), valid)
+        return self._beyond[gap]
