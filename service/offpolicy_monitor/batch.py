@@ -51,7 +51,7 @@ class RaggedBatch:
 
     def __post_init__(self) -> None:
         sequences, tokens = len(self.offsets) - 1, int(self.offsets[-1])
-        if self.offsets[0] != 0 or bool((np.diff(self.offsets) < 0).any()):
+        if self.offsets[0] != 0 or (self.offsets[1:] < self.offsets[:-1]).any():
             raise ValueError("offsets must start at 0 and not decrease")
         if len(self.lengths) != sequences:
             raise ValueError(f"lengths has {len(self.lengths)} entries for {sequences} sequences")
@@ -61,10 +61,11 @@ class RaggedBatch:
         if self.positions is not None and len(self.positions) != tokens:
             raise ValueError(f"positions has {len(self.positions)} entries for {tokens} tokens")
         present = [self.columns[name] for name in LOGPROBS if name in self.columns]
-        if any(column.shape != (tokens,) for column in present):
-            raise ValueError("a log-prob column does not have one entry per token")
-        if len({column.dtype for column in present}) > 1 or any(c.dtype.kind != "f" for c in present):
-            raise ValueError("log-prob columns must share one floating dtype")
+        for column in present:
+            if column.shape != (tokens,):
+                raise ValueError("a log-prob column does not have one entry per token")
+            if column.dtype != present[0].dtype or column.dtype.kind != "f":
+                raise ValueError("log-prob columns must share one floating dtype")
 
     @property
     def tokens(self) -> int:
@@ -89,14 +90,12 @@ class RaggedBatch:
 
         lengths [S] int64 with sum P; token_columns [P, ...]; sequence_columns [S, ...]; mask [P] bool or None (all).
         """
-        offsets = np.zeros(len(lengths) + 1, np.int64)
-        if mask is None or bool(mask.all()):
-            np.cumsum(lengths, out=offsets[1:])
-            columns = {**token_columns, **sequence_columns}
-            return cls(offsets, columns, lengths, None, frozenset(token_columns), **rest)
-        positions = np.flatnonzero(mask)
         starts = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=starts[1:])
+        lengths.cumsum(out=starts[1:])
+        if mask is None or mask.all():
+            columns = {**token_columns, **sequence_columns}
+            return cls(starts, columns, lengths, None, frozenset(token_columns), **rest)
+        positions = np.flatnonzero(mask)
         offsets = np.searchsorted(positions, starts).astype(np.int64)
         columns = {name: column[positions] for name, column in token_columns.items()} | dict(sequence_columns)
         return cls(offsets, columns, lengths, positions, frozenset(token_columns), **rest)

@@ -8,11 +8,13 @@ Shapes: S sequences; P positions within the lengths; T tokens, the positions und
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from offpolicy_monitor.batch import Array, RaggedBatch
+from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.vocabulary import LOGPROBS
 from offpolicy_monitor.wire.arrays import ARRAYS, ArrayRow, invalid
 from offpolicy_monitor.wire.layout import Layout
@@ -47,7 +49,7 @@ def read_mask(arrays: Mapping[str, SentArray], layout: Layout) -> Array | None:
     if "mask" not in arrays:
         return None
     sent = arrays["mask"]
-    layout.check(sent)
+    layout.is_per_sequence(sent)
     return booleans(sent.name, sent.dtype, layout.cut(sent.values))
 
 
@@ -73,8 +75,7 @@ def _columns(
     for name, sent in arrays.items():
         if name in ("lengths", "mask"):
             continue
-        layout.check(sent)
-        if layout.per_sequence(sent):
+        if layout.is_per_sequence(sent):
             per_sequence[name] = _typed(sent, dtype)
         else:
             per_position[name] = layout.cut(_typed(sent, dtype))
@@ -92,12 +93,15 @@ def _settled(batch: RaggedBatch) -> RaggedBatch:
 
     Neutral for a sequence without a token, whose value stands for nothing; per sequence where none has two tokens.
     """
-    counts = np.diff(batch.offsets)
-    filled, single = bool((counts > 0).all()), not (counts > 1).any()
+    either = [(name, values) for name, values in batch.columns.items() if ARRAYS[name].per == "either"]
+    if not either:
+        return batch
+    counts = batch.offsets[1:] - batch.offsets[:-1]
+    filled, single = counts.min(initial=1) > 0, counts.max(initial=0) <= 1
     settled: dict[str, Array] = {}
-    for name, values in batch.columns.items():
+    for name, values in either:
         per_token = name in batch.a_token
-        if ARRAYS[name].per == "either" and (single if per_token else not filled):
+        if single if per_token else not filled:
             settled[name] = np.full(len(counts), ARRAYS[name].neutral, values.dtype)
             settled[name][counts > 0] = values if per_token else values[counts > 0]
     if not settled:
@@ -106,28 +110,28 @@ def _settled(batch: RaggedBatch) -> RaggedBatch:
 
 
 def _check_range(row: ArrayRow, values: Array, batch: RaggedBatch) -> None:
-    if row.finite:
-        _refuse(row, ~np.isfinite(values), f"is not finite as {values.dtype}", batch)
+    if row.finite and not np.isfinite(values).all():
+        raise _refusal(row, ~np.isfinite(values), f"is not finite as {values.dtype}", batch)
     if row.least is not None and len(values) and values.min() < row.least:
-        _refuse(row, values < row.least, f"is less than {row.least}", batch)
-    if row.most is not None and _may_exceed(row.most, values):
-        _refuse(row, np.isfinite(values) & (np.abs(values) > row.most), f"is beyond {row.most:g}", batch)
+        raise _refusal(row, values < row.least, f"is less than {row.least}", batch)
+    if row.most is not None and _largest(values.dtype) > row.most:
+        beyond = np.isfinite(values) & (np.abs(values) > row.most)
+        if beyond.any():
+            raise _refusal(row, beyond, f"is beyond {row.most:g}", batch)
 
 
-def _may_exceed(most: float, values: Array) -> bool:
-    """Whether the dtype can hold more than this at all, which float32 mostly cannot."""
-    limits = np.finfo(values.dtype) if values.dtype.kind == "f" else np.iinfo(values.dtype)
-    return float(limits.max) > most
+@cache
+def _largest(dtype: np.dtype[Any]) -> float:
+    """The most that a dtype can hold, which for float32 is less than most arrays may hold."""
+    return float((np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)).max)
 
 
-def _refuse(row: ArrayRow, wrong: Array, message: str, batch: RaggedBatch) -> None:
-    """Refusal 422 that names the first entry that is wrong, if any: its sequence, and its position as sent."""
-    if not wrong.any():
-        return
+def _refusal(row: ArrayRow, wrong: Array, message: str, batch: RaggedBatch) -> Refusal:
+    """The 422 that names the first entry that is wrong: its sequence, and its position as sent."""
     index = int(np.argmax(wrong))
     where = f"sequence {index}"
     if row.name in batch.a_token:
         sequence = int(np.searchsorted(batch.offsets, index, side="right")) - 1
         position = index if batch.positions is None else int(batch.positions[index])
         where = f"sequence {sequence}, position {position - int(batch.lengths[:sequence].sum())}"
-    raise invalid(row.name, f"the entry of {where} {message}")
+    return invalid(row.name, f"the entry of {where} {message}")

@@ -11,7 +11,7 @@ import math
 import struct
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,14 +31,15 @@ CODES: Mapping[str, str] = {
 STORAGE = {name: np.dtype(code) for name, code in CODES.items()}
 WRITTEN = {dtype: name for name, dtype in STORAGE.items() if name not in ("BF16", "F8_E4M3", "F8_E5M2")}
 
+# What the header says of each tensor.
+DESCRIBED = frozenset({"dtype", "shape", "data_offsets"})
 # numpy takes 32 dimensions in all its versions; the contract needs four.
 MAX_RANK = 8
 # More than any machine can address. Bounds [0, 2**60] too, whose product of zero hides a size that overflows numpy.
 MAX_TENSOR_BYTES = 1 << 48
 
 
-@dataclass(frozen=True)
-class Tensor:
+class Tensor(NamedTuple):
     """One tensor: its safetensors dtype and its values. BF16 comes as uint16 bit patterns."""
 
     dtype: str
@@ -99,40 +100,40 @@ def decode(body: memoryview, max_header_bytes: int, max_tensors: int) -> Frame:
     if len(header) > max_tensors:
         raise FrameLimitError("tensors", len(header), max_tensors)
     entries = [_Entry.parse(name, description) for name, description in header.items()]
-    _check_contiguous(entries, len(data))
+    _check_contiguous(sorted(entries), len(data))
     return Frame(envelope, {entry.name: Tensor(entry.dtype, entry.view(data)) for entry in entries})
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """One row of the header's table, checked by itself."""
+class _Entry(NamedTuple):
+    """One row of the header's table, checked by itself; rows sort as their tensors lie."""
 
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
     start: int
     end: int
+    name: str
+    dtype: str
+    shape: list[int]
 
     @classmethod
     def parse(cls, name: str, description: object) -> "_Entry":
-        if not isinstance(description, dict) or description.keys() != {"dtype", "shape", "data_offsets"}:
+        if not isinstance(description, dict) or description.keys() != DESCRIBED:
             raise FrameError(f"{quoted(name)} must have exactly dtype, shape and data_offsets")
-        dtype = description["dtype"]
+        dtype, shape, offsets = description["dtype"], description["shape"], description["data_offsets"]
         if not isinstance(dtype, str) or dtype not in STORAGE:
             raise FrameError(f"{quoted(name)} has the unknown dtype {quoted(dtype)}")
-        shape = _naturals(name, "shape", description["shape"], MAX_RANK)
-        offsets = _naturals(name, "data_offsets", description["data_offsets"], 2)
+        _check_naturals(name, "shape", shape, MAX_RANK)
+        _check_naturals(name, "data_offsets", offsets, 2)
         if len(offsets) != 2:
             raise FrameError(f"data_offsets of {quoted(name)} must be two integers")
         itemsize = STORAGE[dtype].itemsize
-        if math.prod(max(extent, 1) for extent in shape) * itemsize > MAX_TENSOR_BYTES:
+        size = math.prod(shape) * itemsize
+        if (size or math.prod(extent or 1 for extent in shape) * itemsize) > MAX_TENSOR_BYTES:
             raise FrameError(f"{quoted(name)} has a shape that no memory can hold")
-        if offsets[1] - offsets[0] != math.prod(shape) * itemsize:
+        if offsets[1] - offsets[0] != size:
             raise FrameError(f"data_offsets of {quoted(name)} do not span the bytes of its shape")
-        return cls(name, dtype, shape, offsets[0], offsets[1])
+        return cls(offsets[0], offsets[1], name, dtype, shape)
 
     def view(self, data: memoryview) -> NDArray[Any]:
-        array = np.frombuffer(data[self.start : self.end], STORAGE[self.dtype]).reshape(self.shape)
+        array: NDArray[Any] = np.ndarray(self.shape, STORAGE[self.dtype], data, self.start)
         return array if array.flags.aligned else array.copy()
 
 
@@ -183,18 +184,20 @@ def _no_constant(name: str) -> object:
 STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
 
 
-def _naturals(name: str, what: str, value: object, most: int) -> tuple[int, ...]:
-    # type() and not isinstance(): True is an int to Python, but not a size.
-    if not isinstance(value, list) or len(value) > most or any(type(entry) is not int for entry in value):
+def _check_naturals(name: str, what: str, value: object, most: int) -> None:
+    if not isinstance(value, list) or len(value) > most:
         raise FrameError(f"{what} of {quoted(name)} must be at most {most} integers")
-    if any(not 0 <= entry <= MAX_TENSOR_BYTES for entry in value):
-        raise FrameError(f"{what} of {quoted(name)} is out of range")
-    return tuple(value)
+    for entry in value:
+        # type() and not isinstance(): True is an int to Python, but not a size.
+        if type(entry) is not int:
+            raise FrameError(f"{what} of {quoted(name)} must be at most {most} integers")
+        if not 0 <= entry <= MAX_TENSOR_BYTES:
+            raise FrameError(f"{what} of {quoted(name)} is out of range")
 
 
 def _check_contiguous(entries: Iterable[_Entry], size: int) -> None:
     reached = 0
-    for entry in sorted(entries, key=lambda entry: (entry.start, entry.end)):
+    for entry in entries:
         if entry.start != reached:
             raise FrameError(f"{quoted(entry.name)} leaves a hole or overlaps another tensor")
         reached = entry.end

@@ -53,10 +53,11 @@ def _decode(body: memoryview, limits: Limits) -> frame.Frame:
 
 
 def _sent(name: str, tensor: frame.Tensor, limits: Limits) -> SentArray:
-    row, dtype, array = ARRAYS[name], DTYPE_NAMES.get(tensor.dtype, tensor.dtype), tensor.array
+    row, (dtype, array) = ARRAYS[name], tensor
+    dtype = DTYPE_NAMES.get(dtype, dtype)
     check_dtype(name, dtype)
     rank = array.ndim - row.inner_rank
-    inner = array.shape[rank:] if row.inner_rank else ()
+    inner = array.shape[rank:]
     if rank == 1:
         limits.check("max_tokens", name, len(array))
         check_inner(name, len(array), inner)

@@ -76,27 +76,23 @@ class Layout:
         """S, empty sequences included."""
         return len(self.lengths)
 
-    def per_sequence(self, array: SentArray) -> bool:
-        """Whether an array that may be [S] or per position is [S].
+    def is_per_sequence(self, array: SentArray) -> bool:
+        """Whether an array is [S] and not per position; refuses one whose form or size does not agree with this layout.
 
         Where S equals the number of positions a flat list is per sequence; with one position in each it is the same.
         """
-        if array.row.per != "either":
-            return array.row.per == "sequence"
-        return array.widths is None and len(array.values) == self.sequences
-
-    def check(self, array: SentArray) -> None:
-        """Refuse an array whose form or size does not agree with this layout."""
-        if self.per_sequence(array):
-            if len(array.values) != self.sequences:
-                raise invalid(array.name, f"has {len(array.values)} entries for {self.sequences} sequences")
-        elif (array.widths is None) != (self.widths is None):
-            raise invalid(array.name, "must come in the same form as the log-probs: packed, padded or lists of lists")
-        elif len(array.values) != self.sent or not self._same_widths(array):
-            raise invalid(array.name, f"its {len(array.values)} positions do not fit the {self.sent} of the log-probs")
-
-    def _same_widths(self, array: SentArray) -> bool:
-        return array.widths is None or self.widths is None or np.array_equal(array.widths, self.widths)
+        name, _, values, widths = array
+        per, entries = array.row.per, len(values)
+        if per == "sequence" or (per == "either" and widths is None and entries == self.sequences):
+            if entries != self.sequences:
+                raise invalid(name, f"has {entries} entries for {self.sequences} sequences")
+            return True
+        if (widths is None) != (self.widths is None):
+            raise invalid(name, "must come in the same form as the log-probs: packed, padded or lists of lists")
+        same_widths = widths is None or self.widths is None or np.array_equal(widths, self.widths)
+        if entries != self.sent or not same_widths:
+            raise invalid(name, f"its {entries} positions do not fit the {self.sent} of the log-probs")
+        return False
 
     def cut(self, values: Array) -> Array:
         """The values [sent, ...] of the positions within the lengths: [P, ...], a view where nothing is cut."""
@@ -110,7 +106,8 @@ def read_lengths(arrays: Mapping[str, SentArray], limits: Limits) -> Array | Non
     sent = arrays["lengths"]
     limits.check("max_sequences", "lengths", len(sent.values))
     lengths = integers(sent)
-    if (lengths < 0).any():
-        raise invalid("lengths", "an entry is negative")
-    limits.check("max_sequence_length", "lengths", int(lengths.max(initial=0)))
+    if len(lengths):
+        if lengths.min() < 0:
+            raise invalid("lengths", "an entry is negative")
+        limits.check("max_sequence_length", "lengths", int(lengths.max()))
     return lengths

@@ -68,9 +68,11 @@ AnyEnvelope = TypeVar("AnyEnvelope", bound=Envelope)
 
 def parse_envelope(model: type[AnyEnvelope], fields: Mapping[str, object], limits: Limits) -> AnyEnvelope:
     """Validate the envelope's fields. Raises Refusal 422 naming all fields at fault (the first 32)."""
-    known = {name: value for name, value in fields.items() if name in model.model_fields}
-    others = (name for name in fields if name not in known)
-    unknown = [FieldError(name, "unknown field") for name in islice(others, MAX_ERRORS)]
+    known, unknown = fields, list[FieldError]()
+    if not fields.keys() <= model.model_fields.keys():
+        known = {name: value for name, value in fields.items() if name in model.model_fields}
+        others = (name for name in fields if name not in known)
+        unknown = [FieldError(name, "unknown field") for name in islice(others, MAX_ERRORS)]
     try:
         envelope = model.model_validate(known)
     except ValidationError as error:

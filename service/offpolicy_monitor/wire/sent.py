@@ -6,15 +6,14 @@ with each other is the layout's business.
 Shapes: N entries; S rows; inner dimensions behind the position are [layers, k] for expert ids and none for the rest.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.wire.arrays import ARRAYS, DTYPES, MAX_LAYERS, MAX_TOP_K, ArrayRow, invalid
 from offpolicy_monitor.wire.limits import Limits
 
 
-@dataclass(frozen=True, eq=False)
-class SentArray:
+class SentArray(NamedTuple):
     """One array of a body.
 
     values [N, *inner]: row after row; bfloat16 as uint16 bit patterns
