@@ -117,7 +117,7 @@ def test_a_lock_of_another_program_is_told(client: Client, tmp_path: Path) -> No
     with closing(sqlite3.connect(tmp_path / "offpolicy.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         status, reason = readiness(client)
-        assert (status, "locked" in reason) == (503, True)
+        assert (status, "locked" in reason) == (503, True), reason
     assert readiness(client)[0] == 200
 
 

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -122,6 +123,34 @@ def test_readers_do_not_hold_writers_up_nor_writers_readers(database_url: str, s
         assert store.run("r1")["profile"] == "dense_bf16"
     database.close()
     assert store.run("r1")["profile"] == "moe"
+
+
+def test_a_reader_with_a_new_connection_does_not_wait_for_a_writer(sqlite_url: str) -> None:
+    with closing(Database(parse_url(sqlite_url))) as database, database.writing() as connection:
+        connection.execute(text("UPDATE runs SET profile = 'moe'"))
+        began = time.monotonic()
+        with database.reading() as other:
+            assert other.execute(text("SELECT count(*) FROM runs")).scalar_one() == 0
+        assert time.monotonic() - began < 2
+
+
+def test_a_file_that_was_made_here_can_shrink_by_pieces(tmp_path: Path) -> None:
+    with (
+        closing(Database(parse_url(f"sqlite:///{tmp_path / 'new.db'}"))) as database,
+        database.writing() as connection,
+    ):
+        assert connection.execute(text("PRAGMA auto_vacuum")).scalar_one() == 2
+
+
+def test_the_next_write_on_a_file_is_by_the_same_connection(sqlite_url: str) -> None:
+    with closing(Database(parse_url(sqlite_url))) as database:
+        with database.writing() as connection:
+            first = connection.connection.driver_connection
+        with pytest.raises(ValueError, match="mine"), database.writing() as connection:
+            assert connection.connection.driver_connection is first
+            raise ValueError("mine")
+        with database.writing() as connection:
+            assert connection.execute(text("SELECT count(*) FROM runs")).scalar_one() == 0
 
 
 def test_a_full_disk_is_507_and_stores_nothing(sqlite_url: str, clock: Clock) -> None:

@@ -7,14 +7,17 @@ translated: it stays an alarm. A database that is a file is named: whoever reads
 import errno
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from sqlalchemy import exc
+from sqlalchemy import Connection, exc
+from sqlalchemy.engine.interfaces import DBAPICursor
 
 from offpolicy_monitor.errors import Unavailable
+
+Result = TypeVar("Result")
 
 DEFECTS = (exc.ProgrammingError, exc.IntegrityError, exc.DataError, exc.NotSupportedError)
 SQLITE_IO_ERROR, SQLITE_CORRUPT, SQLITE_FULL, SQLITE_NO_DATABASE = 10, 11, 13, 26
@@ -51,6 +54,24 @@ def translated(file: Path | None = None) -> Iterator[None]:
         if error.errno in NO_ROOM:
             raise _full(file) from error
         raise _unavailable(f"{_named(file)} cannot be reached: {error.strerror}") from error
+
+
+def driven(connection: Connection, text: str, work: Callable[[DBAPICursor], Result]) -> Result:
+    """What `work` does with a cursor of the driver, closed after use; its errors are raised as SQLAlchemy raises them.
+
+    `text` is the statement that they tell.
+    """
+    cursor = connection.connection.cursor()
+    try:
+        return work(cursor)
+    except connection.dialect.loaded_dbapi.Error as error:
+        driver = connection.dialect.loaded_dbapi.Error
+        gone = connection.dialect.is_disconnect(error, connection.connection, cursor)
+        if gone:
+            connection.invalidate(error)
+        raise exc.DBAPIError.instance(text, None, error, driver, connection_invalidated=gone) from error
+    finally:
+        cursor.close()
 
 
 def _unavailable(detail: str) -> Unavailable:

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import structlog
 from sqlalchemy import URL
 
-from offpolicy_monitor.store.patience import patience
+from offpolicy_monitor.store.patience import Patience
 from offpolicy_monitor.store.session import parse_url
 
 log = structlog.get_logger("offpolicy_monitor.store")
@@ -87,7 +87,7 @@ class Elected:
         """Prove the lock, or try to get it. A proof counts from before it was asked for."""
         asked_at = self._clock()
         try:
-            with patience(PROOF_WITHIN):
+            with Patience(PROOF_WITHIN):
                 held = self._holds()
         except Exception as error:
             log.debug("no leader can be proved", reason=str(error).partition("\n")[0])

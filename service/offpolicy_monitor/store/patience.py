@@ -19,10 +19,18 @@ class OutOfPatience(Exception):
 
 
 class Patience:
-    """Seconds that may still be waited."""
+    """Seconds that may still be waited. Inside of it, this thread waits so long for the database."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = self.left = seconds
+        self._before: Patience | None = None
+
+    def __enter__(self) -> "Patience":
+        self._before, _of_thread.patience = current(), self
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        _of_thread.patience = self._before
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -37,17 +45,6 @@ class Patience:
         """Raises OutOfPatience where nothing is left."""
         if self.left <= 0:
             raise OutOfPatience(f"no answer within {self.seconds:g} s")
-
-
-@contextmanager
-def patience(seconds: float | None) -> Iterator[None]:
-    """Inside, this thread waits so many seconds for the database; None: for as long as it takes."""
-    before = current()
-    _of_thread.patience = None if seconds is None else Patience(seconds)
-    try:
-        yield
-    finally:
-        _of_thread.patience = before
 
 
 def current() -> Patience | None:

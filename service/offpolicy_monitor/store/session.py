@@ -16,7 +16,7 @@ from sqlalchemy.exc import ArgumentError
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.store.failures import translated, try_room
 from offpolicy_monitor.store.lock import WriterLock, make_folder
-from offpolicy_monitor.store.patience import patience
+from offpolicy_monitor.store.patience import Patience
 from offpolicy_monitor.store.sqlite import SqliteFile
 
 DRIVERS = {
@@ -62,6 +62,39 @@ def sqlite_file(url: URL) -> Path | None:
     return Path(name).expanduser().resolve()
 
 
+class Writers:
+    """Transactions that write, on connections of one engine; `keep`: the last one is kept for the next transaction."""
+
+    def __init__(self, engine: Engine, keep: bool) -> None:
+        self._engine, self._keep = engine.execution_options(offpolicy_write=True), keep
+        self._kept: list[Connection] = []
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Committed at the end, rolled back on any error."""
+        connection, kept = self._take(), False
+        try:
+            with connection.begin():
+                yield connection
+            kept = self._keep and not self._kept
+        finally:
+            if kept:
+                self._kept.append(connection)
+            else:
+                connection.close()
+
+    def close(self) -> None:
+        """Give back what is kept."""
+        while self._kept:
+            self._kept.pop().close()
+
+    def _take(self) -> Connection:
+        try:
+            return self._kept.pop()
+        except IndexError:
+            return self._engine.connect()
+
+
 class Database:
     """Engines for the kinds of transaction that the store knows; connects to nothing before the first.
 
@@ -84,6 +117,9 @@ class Database:
             make_folder(self.file.file)
             self.engine = self._readers = self.file.engine(QueuePool, **READERS)
             self._trying = self.file.engine(NullPool, TRY_SECONDS)
+        # A server may drop a connection that nobody uses, which the pool finds out; a file does not.
+        self._writers = Writers(self.engine, keep=self.file is not None)
+        self._triers = Writers(self._trying, keep=False)
 
     @contextmanager
     def writing(self, seconds: float = WRITE_SECONDS) -> Iterator[Connection]:
@@ -92,8 +128,12 @@ class Database:
         Raises Unavailable as well where the server was waited for longer than `seconds`; whether it has committed is
         then not known.
         """
-        with self._transaction(self.engine.execution_options(offpolicy_write=True), seconds) as connection:
-            yield connection
+        with self._bounds(seconds):
+            self._check_file()
+            with self._writers.transaction() as connection:
+                yield connection
+            # Committed, but into a file that is found again?
+            self._check_file()
 
     @contextmanager
     def trying(self) -> Iterator[Connection]:
@@ -102,8 +142,11 @@ class Database:
         On SQLite by a connection that remembers nothing of the file, and only if the disk has room for more.
         """
         self._try_disk()
-        with self._transaction(self._trying.execution_options(offpolicy_write=True), TRY_SECONDS) as connection:
-            yield connection
+        with self._bounds(TRY_SECONDS):
+            self._check_file()
+            with self._triers.transaction() as connection:
+                yield connection
+            self._check_file()
 
     @contextmanager
     def reading(self, seconds: float = READ_SECONDS) -> Iterator[Connection]:
@@ -121,24 +164,16 @@ class Database:
 
     def close(self) -> None:
         """Close every connection."""
+        self._writers.close()
         for engine in (self.engine, self._readers, self._trying):
             engine.dispose()
         if self.file is not None:
             self.file.close()
 
     @contextmanager
-    def _transaction(self, engine: Engine, seconds: float) -> Iterator[Connection]:
-        with self._bounds(seconds):
-            self._check_file()
-            with engine.begin() as connection:
-                yield connection
-            # Committed, but into a file that is found again?
-            self._check_file()
-
-    @contextmanager
     def _bounds(self, seconds: float) -> Iterator[None]:
         path = None if self.file is None else self.file.file
-        with translated(path), patience(seconds if self.bounded else None):
+        with translated(path), Patience(seconds) if self.bounded else nullcontext():
             yield
 
     def _try_disk(self) -> None:

@@ -16,11 +16,12 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, Pool, create_engine, event
 
 from offpolicy_monitor.errors import Unavailable
+from offpolicy_monitor.store.failures import driven
 
 BUSY_SECONDS: Final = 5.0
+#: Of a file that has no page yet: it would change nothing else until the next VACUUM, and wait for whoever writes.
+NEW_FILE: Final = "PRAGMA auto_vacuum = INCREMENTAL"
 SESSION: Final = (
-    # Before the first table is made; on a file that has some, it changes nothing until the next VACUUM.
-    "PRAGMA auto_vacuum = INCREMENTAL",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA foreign_keys = ON",
@@ -38,7 +39,7 @@ Identity = tuple[int, int] | None
 class Moved(Unavailable):
     """A file of the database is not the one that is open."""
 
-    def __init__(self, file: Path, found: Identity) -> None:
+    def __init__(self, file: str, found: Identity) -> None:
         what = "was deleted" if found is None else "was replaced by another file"
         super().__init__(503, "store-unavailable", f"{file} {what} while it was open: {MEND}", retry_after=30)
 
@@ -48,7 +49,7 @@ class SqliteFile:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self._paths = [Path(f"{file}{suffix}") for suffix in SUFFIXES]
+        self._paths = [f"{file}{suffix}" for suffix in SUFFIXES]
         self._known: list[Identity] = []
         self._kept: sqlite3.Connection | None = None
         self._lock = threading.Lock()
@@ -73,7 +74,7 @@ class SqliteFile:
         for path, known in zip(self._paths, self._known, strict=False):
             found = _identity(path)
             if found != known:
-                if path != self.file:
+                if path != self._paths[0]:
                     self._keep_what_the_log_holds()
                 raise Moved(path, found)
 
@@ -97,7 +98,8 @@ def _connected(file: Path, busy_seconds: float) -> sqlite3.Connection:
         f"file:{quote(str(file))}", uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False
     )
     try:
-        for statement in SESSION:
+        [is_old] = connection.execute("PRAGMA page_count").fetchone()
+        for statement in SESSION if is_old else (NEW_FILE, *SESSION):
             connection.execute(statement)
         # The first read opens the log and its index.
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -110,10 +112,11 @@ def _connected(file: Path, busy_seconds: float) -> sqlite3.Connection:
 def _begin(connection: Connection) -> None:
     options = connection.get_execution_options()
     if not options.get("offpolicy_plain", False):
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("offpolicy_write", False) else "BEGIN")
+        begin = "BEGIN IMMEDIATE" if options.get("offpolicy_write", False) else "BEGIN"
+        driven(connection, begin, lambda cursor: cursor.execute(begin))
 
 
-def _identity(path: Path) -> Identity:
+def _identity(path: str) -> Identity:
     try:
         status = os.stat(path)
     except FileNotFoundError:

@@ -4,15 +4,15 @@ SQLAlchemy takes three times as long as the driver to run a short statement, and
 of the types of columns is asked once; failures are those that it would raise.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sqlalchemy import Connection, Executable, Select, Table, bindparam
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPICursor
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.compiler import SQLCompiler
+
+from offpolicy_monitor.store.failures import driven
 
 Processor = Callable[[Any], Any]
 Row = tuple[Any, ...]
@@ -29,18 +29,24 @@ class Statement:
     def rows(self, connection: Connection, **parameters: Any) -> list[Row]:
         """The rows that it answers, as plain tuples."""
         compiled = self._compiled(connection)
-        with _cursor(connection, compiled.text) as cursor:
+
+        def work(cursor: DBAPICursor) -> list[Row]:
             cursor.execute(compiled.text, compiled.bound(parameters))
             return compiled.read(cursor)
+
+        return driven(connection, compiled.text, work)
 
     def run(self, connection: Connection, *of_rows: Mapping[str, Any]) -> None:
         """Run it once for each of these parameters."""
         compiled = self._compiled(connection)
-        with _cursor(connection, compiled.text) as cursor:
+
+        def work(cursor: DBAPICursor) -> None:
             if len(of_rows) == 1:
                 cursor.execute(compiled.text, compiled.bound(of_rows[0]))
             elif of_rows:
                 cursor.executemany(compiled.text, [compiled.bound(row) for row in of_rows])
+
+        driven(connection, compiled.text, work)
 
     def _compiled(self, connection: Connection) -> "_Compiled":
         name = connection.dialect.name
@@ -75,17 +81,20 @@ class _Compiled:
         self._names = compiled.positiontup if compiled.positional and compiled.positiontup else list(compiled.params)
         types = {name: compiled.binds[name].type for name in self._names if name in compiled.binds}
         found = {name: kind.dialect_impl(dialect).bind_processor(dialect) for name, kind in types.items()}
-        self._binding: dict[str, Processor] = {name: each for name, each in found.items() if each is not None}
+        self._binding: list[tuple[str, Processor | None]] = [(name, found.get(name)) for name in self._names]
         self._columns = [*statement.selected_columns] if isinstance(statement, Select) else []
         self._dialect = dialect
         self._reading: list[tuple[int, Processor]] | None = None
 
     def bound(self, parameters: Mapping[str, Any]) -> Any:
         """Parameters as the driver takes them; what is written in the statement itself counts where none is given."""
-        values = {name: parameters[name] if name in parameters else self._given[name] for name in self._names}
-        for name, process in self._binding.items():
-            values[name] = process(values[name])
-        return tuple(map(values.__getitem__, self._names)) if self._positional else values
+        values = []
+        for name, process in self._binding:
+            value = parameters[name] if name in parameters else self._given[name]
+            values.append(value if process is None else process(value))
+        return (
+            tuple(values) if self._positional else {name: v for (name, _), v in zip(self._binding, values, strict=True)}
+        )
 
     def read(self, cursor: DBAPICursor) -> list[Row]:
         """The rows that the driver has found, as SQLAlchemy would answer them."""
@@ -106,19 +115,3 @@ class _Compiled:
 
 def _is_asked(compiled: SQLCompiler, name: str) -> bool:
     return name in compiled.binds and compiled.binds[name].required
-
-
-@contextmanager
-def _cursor(connection: Connection, text: str) -> Iterator[DBAPICursor]:
-    """A cursor of the driver, closed after use; its errors are translated as SQLAlchemy does."""
-    cursor = connection.connection.cursor()
-    try:
-        yield cursor
-    except connection.dialect.loaded_dbapi.Error as error:
-        driver = connection.dialect.loaded_dbapi.Error
-        gone = connection.dialect.is_disconnect(error, connection.connection, cursor)
-        if gone:
-            connection.invalidate(error)
-        raise DBAPIError.instance(text, None, error, driver, connection_invalidated=gone) from error
-    finally:
-        cursor.close()
