@@ -40,12 +40,15 @@ def breach(
 def active(rule: Rule, history: History, terms: Terms, steps: range) -> bool:
     """Whether a breach, of whatever severity, had lasted long enough at one of these steps."""
     notes = history.notes(f"{rule.name} is active")
-    for index in steps:
-        if notes[index] is None:
-            notes[index] = float(
-                any(lasts(rule, limit, history, terms, index) for limit in terms.limits(rule).values())
-            )
+    if None in notes[steps.start : steps.stop]:
+        for index in steps:
+            if notes[index] is None:
+                notes[index] = float(_is_active(rule, history, terms, index))
     return any(notes[steps.start : steps.stop])
+
+
+def _is_active(rule: Rule, history: History, terms: Terms, index: int) -> bool:
+    return any([lasts(rule, limit, history, terms, index) for limit in terms.limits(rule).values()])
 
 
 def lasts(rule: Rule, limit: Limit, history: History, terms: Terms, index: int) -> bool:

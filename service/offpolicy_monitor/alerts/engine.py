@@ -4,12 +4,12 @@ A function of the history and the terms alone, so that a restart forgets nothing
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Set
 from typing import Final, Literal, NamedTuple
 
 from offpolicy_monitor.alerts.breaches import breach, value_at
 from offpolicy_monitor.alerts.history import History
-from offpolicy_monitor.alerts.rule import Rule, Severity, Terms
+from offpolicy_monitor.alerts.rule import Limit, Rule, Severity, Terms
 
 State = Literal["disabled", "silent", "quiet", "pending", "active"]
 
@@ -38,17 +38,28 @@ class RuleState(NamedTuple):
 
 def evaluate(rules: Iterable[Rule], history: History, terms: Terms) -> list[RuleState]:
     """The state of every severity of every rule at the newest step, from mild to worst within a rule."""
-    return [state for rule in rules for state in _states(rule, history, terms)]
+    known = history.known(PATIENCE)
+    return [state for rule in rules for state in _states(rule, history, terms, known)]
 
 
-def _states(rule: Rule, history: History, terms: Terms) -> Iterator[RuleState]:
+def _states(rule: Rule, history: History, terms: Terms, known: Set[str]) -> list[RuleState]:
+    """`known` are the figures that are there."""
     if not terms.enabled(rule.name):
-        return (RuleState(rule, severity, "disabled") for severity in rule.severities)
-    missing = tuple(path for path in rule.inputs if history.lacks(path, PATIENCE))
+        return [RuleState(rule, severity, "disabled") for severity in rule.severities]
+    missing = tuple([path for path in rule.inputs if path not in known])
     if missing:
-        return (RuleState(rule, severity, "silent", missing=missing) for severity in rule.severities)
-    index, value = _last(rule, history, terms)
-    return (_state(rule, severity, history, terms, index, value) for severity in rule.severities)
+        return [RuleState(rule, severity, "silent", missing=missing) for severity in rule.severities]
+    (index, value), limits, states = _last(rule, history, terms), terms.limits(rule), []
+    for severity in rule.severities:
+        limit = limits.get(severity)
+        if limit is None:
+            states.append(RuleState(rule, severity, "disabled"))
+        elif rule.beyond(value, limit.threshold):
+            states.append(_breach(rule, severity, limit, history, terms, index, value))
+        else:
+            said = None if math.isnan(value) else value
+            states.append(RuleState(rule, severity, "quiet", said, limit.threshold, limit.steps))
+    return states
 
 
 def _last(rule: Rule, history: History, terms: Terms) -> tuple[int, float]:
@@ -60,13 +71,9 @@ def _last(rule: Rule, history: History, terms: Terms) -> tuple[int, float]:
     return -1, math.nan
 
 
-def _state(rule: Rule, severity: Severity, history: History, terms: Terms, index: int, value: float) -> RuleState:
-    limit = terms.limits(rule).get(severity)
-    if limit is None:
-        return RuleState(rule, severity, "disabled")
-    if not rule.beyond(value, limit.threshold):
-        said = None if math.isnan(value) else value
-        return RuleState(rule, severity, "quiet", said, limit.threshold, limit.steps)
+def _breach(
+    rule: Rule, severity: Severity, limit: Limit, history: History, terms: Terms, index: int, value: float
+) -> RuleState:
     count, first = breach(rule, limit, history, terms, index)
     state: State = "active" if count >= limit.steps else "pending"
     return RuleState(rule, severity, state, value, limit.threshold, limit.steps, count, history.steps[first])

@@ -43,17 +43,20 @@ class History:
         found = self.columns.get(path)
         return math.nan if found is None else found[index]
 
-    def lacks(self, path: str, steps: int) -> bool:
-        """Whether none of the last so many steps has the figure."""
-        column = self.columns.get(path)
+    def known(self, steps: int) -> frozenset[str]:
+        """The figures that one of the last so many steps has."""
         # Most steps have most figures.
-        return not column or (math.isnan(column[-1]) and all(map(math.isnan, column[-steps:])))
+        return frozenset(
+            path
+            for path, column in self.columns.items()
+            if column and (column[-1] == column[-1] or not all(map(math.isnan, column[-steps:])))
+        )
 
     def notes(self, name: str) -> list[float | None]:
         """[n] what was noted by this name, to be read and filled."""
         found = self.noted.get(name)
         if found is None:
             found = self.noted[name] = []
-        if len(found) < len(self.steps):
-            found.extend([None] * (len(self.steps) - len(found)))
+        if lacking := len(self.steps) - len(found):
+            found += [None] * lacking
         return found

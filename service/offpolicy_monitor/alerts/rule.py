@@ -45,7 +45,8 @@ class Terms:
 
     def enabled(self, rule: str) -> bool:
         """Whether the run wants this rule."""
-        return bool(self.overrides.get(rule, {}).get("enabled", True))
+        override = self.overrides.get(rule)
+        return override is None or bool(override.get("enabled", True))
 
     def limits(self, rule: "Rule") -> Mapping[Severity, Limit]:
         """The severities of a rule that are in force, from mild to worst; looked up once."""

@@ -56,13 +56,13 @@ def test_of_a_run_that_is_remembered_little_is_asked(open_store: Open, monkeypat
     store = open_store(judge=RulesJudge())
     stored(store, make_record(0, minibatches=1))
     stored(store, make_record(1, minibatches=1))
-    # The run, which is held; the name of its figures; and the row of its step, for its id.
-    assert asked(monkeypatch, store, make_record(2, minibatches=1)) == 3
+    # The run, which is held; and the row of its step, for its id.
+    assert asked(monkeypatch, store, make_record(2, minibatches=1)) == 2
     # One shard of several: the run and the row alone, and no row for the next.
     assert asked(monkeypatch, store, make_record(3, 0, 3, minibatches=1)) == 2
     assert asked(monkeypatch, store, make_record(3, 1, 3, minibatches=1)) == 1
     store.update_run("r1", profile="fp8")
-    assert asked(monkeypatch, store, make_record(4, minibatches=1)) > 3
+    assert asked(monkeypatch, store, make_record(4, minibatches=1)) > 2
 
 
 def test_two_processes_that_take_turns_store_what_one_alone_does(
@@ -122,6 +122,15 @@ class Failing(RulesJudge):
         if self.failures:
             raise self.failures.pop()
         return found
+
+
+def test_names_of_figures_that_a_failed_transaction_entered_are_entered_again(open_store: Open) -> None:
+    judge = Failing(failures=[RuntimeError("a defect")])
+    store = open_store(judge=judge)
+    with pytest.raises(RuntimeError):
+        store.ingest([make_record(0, minibatches=1)])
+    stored(store, make_record(0, minibatches=1, tokens=70))
+    assert store.series("r1", "tokens")["value"] == [70]
 
 
 def test_a_transaction_that_failed_is_not_remembered(open_store: Open) -> None:

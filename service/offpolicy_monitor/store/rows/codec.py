@@ -3,6 +3,7 @@
 Knows nothing of what the figures mean.
 """
 
+import threading
 from typing import Any
 
 import orjson
@@ -11,9 +12,22 @@ import zstandard
 LEVEL = 3
 
 
+class _Compressors(threading.local):
+    """By level; each thread has its own: making one takes as long as what it does."""
+
+    def __init__(self) -> None:
+        self.of_level: dict[int, zstandard.ZstdCompressor] = {}
+
+
+_compressors = _Compressors()
+
+
 def pack(figures: dict[str, Any], level: int = LEVEL) -> bytes:
     """The stored form of a step's figures."""
-    return zstandard.compress(orjson.dumps(figures), level)
+    compressor = _compressors.of_level.get(level)
+    if compressor is None:
+        compressor = _compressors.of_level[level] = zstandard.ZstdCompressor(level)
+    return compressor.compress(orjson.dumps(figures))
 
 
 def unpack(stored: bytes) -> dict[str, Any]:

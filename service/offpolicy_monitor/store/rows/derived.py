@@ -65,17 +65,19 @@ def of_rows(connection: Connection, rows: Sequence[Any]) -> list[Figures]:
 
 def figures_for(summary: StepSummary, paths: Iterable[str]) -> dict[str, Any]:
     """Figures of a step with all that these paths look at, or these patterns."""
-    return summary.step_figures(details_of(paths))
+    return summary.step_figures(details_of(tuple(paths)))
 
 
-def details_of(paths: Iterable[str]) -> tuple[str, ...]:
+# Most are asked for the same figures again and again: those of the headline, and those that rules look at.
+@lru_cache(MOST_KEPT)
+def details_of(paths: tuple[str, ...]) -> tuple[str, ...]:
     """Of what these paths look at, what is read where it is asked for."""
     keys = {key for path in paths for key in path.split(".")}
     return tuple(name for name in DETAILED if name in keys)
 
 
 #: What headline figures look at of it.
-OF_HEADLINE: Final = details_of(HEADLINE)
+OF_HEADLINE: Final = details_of(tuple(HEADLINE))
 
 
 def needed(summary: StepSummary, paths: Collection[str]) -> StepSummary:

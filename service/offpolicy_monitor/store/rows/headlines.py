@@ -7,8 +7,7 @@ takes the caller's connection.
 import hashlib
 import json
 import struct
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -21,18 +20,21 @@ from offpolicy_monitor.store.rows.tables import metric_names, metrics
 #: Ids in one statement.
 CHUNK: Final = 500
 SIZE: Final = struct.calcsize("<d")
+#: Ids of sets of names: those that are committed, and those of the transaction itself.
+Ids = MutableMapping[tuple[str, ...], int]
 
 
-def write(connection: Connection, figures: Mapping[int, Mapping[str, float]]) -> None:
-    """Keep the figures of steps, by the ids of their rows, in place of those that they had."""
-    if not figures:
-        return
-    texts = {step: _text(tuple(of_step)) for step, of_step in figures.items()}
-    ids = {text: _id(connection, text) for text in set(texts.values())}
-    rows = [
-        {"step_id": step, "names_id": ids[texts[step]], "figures": _packed(of_step.values())}
-        for step, of_step in figures.items()
-    ]
+def write(connection: Connection, figures: Mapping[int, Mapping[str, float]], known: Ids) -> None:
+    """Keep the figures of steps, by the ids of their rows, in place of those that they had.
+
+    Most steps have the same names as the one before: `known` is what was found of them, and learns what is found now.
+    """
+    rows = []
+    for step, of_step in figures.items():
+        names = tuple(of_step)
+        if names not in known:
+            known[names] = _id(connection, json.dumps(names, separators=(",", ":")))
+        rows.append({"step_id": step, "names_id": known[names], "figures": _packed(of_step.values())})
     _PUT.run(connection, *rows)
 
 
@@ -82,7 +84,7 @@ def columns_of(
 
 def _id(connection: Connection, text: str) -> int:
     """The id of a set of names, which is entered where it is new."""
-    digest = _digest(text)
+    digest = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
     found = _ID.rows(connection, digest=digest)
     if not found:
         entering = INSERT[connection.dialect.name](metric_names).on_conflict_do_nothing()
@@ -98,17 +100,6 @@ def _packed(values: Collection[float]) -> bytes:
 
 def _unpacked(figures: bytes) -> tuple[float, ...]:
     return struct.unpack(f"<{len(figures) // SIZE}d", figures)
-
-
-# Most steps have the same names as the one before.
-@lru_cache(64)
-def _text(names: tuple[str, ...]) -> str:
-    return json.dumps(names, separators=(",", ":"))
-
-
-@lru_cache(64)
-def _digest(text: str) -> str:
-    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
 _PUT: Final = putting(metrics)

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, bindparam, func, select
 from offpolicy_monitor.store.rows import step_times, training_steps
 from offpolicy_monitor.store.rows.alerts import open_alerts
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
+from offpolicy_monitor.store.rows.headlines import Ids
 from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.rows.histories import RunHistory
 from offpolicy_monitor.store.rows.recent import Identity
@@ -28,6 +29,8 @@ Version = tuple[int, float | None]
 #: Runs kept, of which the one that was changed longest ago goes first; training steps kept of each, the newest.
 MOST_RUNS: Final = 256
 MOST_STEPS: Final = 8
+#: Sets of names of headline figures whose ids are kept.
+MOST_NAMES: Final = 64
 _NEWEST: Final = Statement(select(func.max(steps.c.step)).where(steps.c.run_id == bindparam("run", required=True)))
 
 
@@ -121,9 +124,11 @@ class RunMemory:
 
 
 class Memories:
-    """By run id. Used by one transaction at once."""
+    """By run id; and what is the same for all runs. Used by one transaction at once."""
 
     def __init__(self) -> None:
+        self._names: Ids = {}
+        self._names_changed: Ids = {}
         self._kept: OrderedDict[int, tuple[Version, RunMemory]] = OrderedDict()
         self._changed: dict[int, tuple[Version, RunMemory]] = {}
 
@@ -133,6 +138,11 @@ class Memories:
         stands = version == (run.revision, run.last_batch_at)
         return memory if memory is not None and stands else RunMemory(run.id)
 
+    def names(self) -> Ids:
+        """Ids of sets of names of headline figures; what a transaction adds stands once it has committed."""
+        self._names_changed = dict(self._names) if len(self._names) <= MOST_NAMES else {}
+        return self._names_changed
+
     def put_back(self, memory: RunMemory, version: Version) -> None:
         """What is known of a run once this transaction has committed, and what its row has then."""
         self._changed[memory.run] = version, memory
@@ -141,6 +151,8 @@ class Memories:
         """The transaction is over."""
         if committed:
             self._kept.update(self._changed)
+            self._names = self._names_changed
         self._changed.clear()
+        self._names_changed = self._names
         while len(self._kept) > MOST_RUNS:
             self._kept.popitem(last=False)

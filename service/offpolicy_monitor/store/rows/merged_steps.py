@@ -65,7 +65,7 @@ class Merged:
 
     def figures_for(self, paths: Collection[str]) -> dict[str, Any]:
         """Figures among which those at these paths are."""
-        return self.figures if set(details_of(paths)) <= set(OF_HEADLINE) else figures_for(self.merge, paths)
+        return self.figures if set(details_of(tuple(paths))) <= set(OF_HEADLINE) else figures_for(self.merge, paths)
 
 
 #: Shards of a gradient step by their numbers, in order.

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store.rows import training_steps as training_rows
 from offpolicy_monitor.store.rows.gradient_steps import LEDGER_COLUMNS, GradientStep, gradient_step
+from offpolicy_monitor.store.rows.headlines import Ids
 from offpolicy_monitor.store.rows.held import HeldRun, hold_runs, new_revision
 from offpolicy_monitor.store.rows.memory import Memories, RunMemory, Standing
 from offpolicy_monitor.store.rows.merged_steps import Failed, Merged, Shards, merge_at_once, shards_of
@@ -64,7 +65,7 @@ def ingest(
         failures.add(id(step))
         failed(step, error)
 
-    merged = _write(connection, held, ledger, blobs, recent, put_aside)
+    merged = _write(connection, held, ledger, blobs, recent, memories.names(), put_aside)
     if ledger.touched:
         of_rows = {ledger.touched[key].id: found for key, found in merged.items()}
         to_settle = _to_settle(connection, held, ledger, known)
@@ -188,6 +189,7 @@ def _write(
     ledger: Ledger,
     blobs: Mapping[ShardKey, bytes],
     recent: Recent,
+    names: Ids,
     failed: Failed,
 ) -> Mapping[int, Merged]:
     if not ledger.accepted:
@@ -219,7 +221,7 @@ def _write(
     for step in others:
         if id(step) in merged and step.received == step.shards:
             recent.drop((ids[step.run], step.step, step.minibatch, step.attempt))
-    save_steps(connection, held, touched, merged)
+    save_steps(connection, held, touched, merged, names)
     return merged
 
 

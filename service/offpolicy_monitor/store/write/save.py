@@ -32,10 +32,12 @@ def save_steps(
     held: Mapping[str, HeldRun],
     touched: Sequence[GradientStep],
     merged: Mapping[int, Merged] = MappingProxyType({}),
+    names: headlines.Ids | None = None,
 ) -> None:
     """Bring the rows of the touched steps up to date.
 
-    `merged` are the new merges, by the identity of their steps; the others keep the merge that they have.
+    `merged` are the new merges, by the identity of their steps; the others keep the merge that they have. `names` are
+    the sets of names of headline figures that are known, for headlines.write.
     """
     run_ids = {name: run.id for name, run in held.items()}
     for step in touched:
@@ -53,6 +55,7 @@ def save_steps(
     headlines.write(
         connection,
         {key: headline(merged[id(step)].figures, held[step.run].correction) for key, step in of_id.items()},
+        {} if names is None else names,
     )
 
 
