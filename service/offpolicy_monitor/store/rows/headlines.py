@@ -62,23 +62,30 @@ def names_of(connection: Connection, ids: Iterable[int]) -> dict[int, list[str]]
 
 
 def columns_of(
-    connection: Connection, rows: Sequence[tuple[int | None, bytes | None]], paths: Sequence[str]
+    connection: Connection,
+    rows: Sequence[tuple[int | None, bytes | None]],
+    paths: Sequence[str],
+    names: dict[int, list[str]],
 ) -> NDArray[np.float64]:
     """[F, n] float64: the figures at F paths of n rows (names_id, figures), NaN where a row has none.
 
-    Rows that have the same names are read as one table.
+    Rows that have the same names are read as one table. `names` are those that are known by their ids, and learns those
+    that are read.
     """
     found = np.full((len(paths), len(rows)), np.nan)
     at: dict[int, list[int]] = {}
     for index, (names_id, _) in enumerate(rows):
         if names_id is not None:
             at.setdefault(names_id, []).append(index)
-    for names_id, known in names_of(connection, at).items():
-        table = np.frombuffer(b"".join(rows[index][1] or b"" for index in at[names_id]), "<f8")
+    if new := at.keys() - names.keys():
+        names |= names_of(connection, new)
+    for names_id, indices in at.items():
+        known = names[names_id]
+        table = np.frombuffer(b"".join(rows[index][1] or b"" for index in indices), "<f8")
         table = table.reshape(-1, len(known))
         for field, path in enumerate(paths):
             if path in known:
-                found[field, at[names_id]] = table[:, known.index(path)]
+                found[field, indices] = table[:, known.index(path)]
     return found
 
 

@@ -25,6 +25,9 @@ from offpolicy_monitor.store.rows.thinning import thinned
 
 #: Steps of which a figure that is no headline is read, for less than a second.
 MOST_READ: Final = 256
+#: Rows that are read before they become columns: what objects cost grows faster than their number, for the collector of
+#: garbage walks over those that are there.
+PORTION: Final = 512
 _ORDER: Final = (steps.c.step, steps.c.minibatch)
 
 #: [n] float64, NaN where a gradient step lacks the figure.
@@ -105,12 +108,16 @@ def _read_together(
     query = select(*_ORDER, metrics.c.names_id, metrics.c.figures) if figures else select(*_ORDER)
     source = steps.outerjoin(metrics, metrics.c.step_id == steps.c.id) if figures else steps
     query = query.add_columns(*(step_columns.COLUMNS if others else ())).select_from(source)
-    rows = connection.execute(query.where(*counts).order_by(*_ORDER)).all()
-    columns = Columns([row[0] for row in rows], [row[1] for row in rows])
-    if figures:
-        table = headlines.columns_of(connection, [(row[2], row[3]) for row in rows], figures)
-        columns.figures = dict(zip(figures, table, strict=True))
-    columns.others = {name: step_columns.READERS[name](connection, run, rows) for name in others}
+    columns, known = Columns([], []), dict[int, list[str]]()
+    tables, kept = [np.empty((len(figures), 0))], list[Any]()
+    for rows in connection.execute(query.where(*counts).order_by(*_ORDER)).partitions(PORTION):
+        columns.step += [row[0] for row in rows]
+        columns.minibatch += [row[1] for row in rows]
+        if figures:
+            tables.append(headlines.columns_of(connection, [(row[2], row[3]) for row in rows], figures, known))
+        kept += rows if others else ()
+    columns.figures = dict(zip(figures, np.concatenate(tables, axis=1), strict=True))
+    columns.others = {name: step_columns.READERS[name](connection, run, kept) for name in others}
     return columns
 
 
