@@ -7,8 +7,6 @@ HTTP nor what the bytes mean.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,11 +19,22 @@ PATIENCE: Final = 0.25
 
 @dataclass(eq=False)
 class Reservation:
-    """Bytes that one request holds of the budget, and the pace of who sends or takes them."""
+    """Bytes that one request holds of the budget for a block, and the pace of who sends or takes them.
+
+    `first` bytes are waited for at the block's begin; `size` is how many are held.
+    """
 
     budget: "ByteBudget"
-    size: int
+    first: int
     pace: Paced | None = None
+    size: int = 0
+
+    async def __aenter__(self) -> "Reservation":
+        await self.budget.admit(self)
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        self.budget.leave(self)
 
     async def grow(self, size: int) -> None:
         """Hold `size` bytes, or the whole budget where they are more; waits for them as `reserve` does."""
@@ -67,30 +76,35 @@ class ByteBudget:
         self._growing: dict[Reservation, _Waiting] = {}
         self._arriving: deque[_Waiting] = deque()
 
-    @asynccontextmanager
-    async def reserve(self, size: int, pace: Paced | None = None) -> AsyncIterator[Reservation]:
+    def reserve(self, size: int, pace: Paced | None = None) -> Reservation:
         """Hold `size` bytes for the block; wait for them at most `timeout` seconds, else Unavailable (503).
 
         Nothing needs no place in the queue.
         """
-        reservation = Reservation(self, 0, pace)
-        if size == 0:
-            yield reservation
+        return Reservation(self, size, pace)
+
+    async def admit(self, reservation: Reservation) -> None:
+        """Let a reservation have its first bytes."""
+        wanted = min(reservation.first, self.capacity)
+        if wanted == 0:
             return
-        wanted = min(size, self.capacity)
+        if self._has_room(wanted):
+            self._held[reservation] = None
+            self._hold(reservation, wanted)
+            return
+        arriving = self._waiting(reservation, wanted)
+        self._arriving.append(arriving)
         try:
-            if self._has_room(wanted):
-                self._held[reservation] = None
-                self._hold(reservation, wanted)
-            else:
-                arriving = self._waiting(reservation, wanted)
-                self._arriving.append(arriving)
-                await self._admission_of(arriving)
-            yield reservation
-        finally:
-            self._held.pop(reservation, None)
-            reservation.shrink(0)
-            self._admit()
+            await self._admission_of(arriving)
+        except BaseException:
+            self.leave(reservation)
+            raise
+
+    def leave(self, reservation: Reservation) -> None:
+        """Take back what a reservation holds, and let waiting requests have it."""
+        self._held.pop(reservation, None)
+        reservation.shrink(0)
+        self._admit()
 
     async def extend(self, reservation: Reservation, size: int) -> None:
         """Let a reservation that is held reach `size` bytes."""

@@ -3,7 +3,6 @@
 Knows sizes and paces; nothing of HTTP.
 """
 
-from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from offpolicy_monitor.pipeline.admission import ByteBudget, Reservation
@@ -29,7 +28,7 @@ class BodyBudget:
         """Bytes held by bodies of either kind."""
         return self._small.used + self._large.used
 
-    def reserve(self, first: int, length: int | None, pace: Pace) -> AbstractAsyncContextManager[Reservation]:
+    def reserve(self, first: int, length: int | None, pace: Pace) -> Reservation:
         """Hold `first` bytes of a body of `length`, to be grown; one of unknown length may be large."""
         is_small = length is not None and length <= self._largest_small
         return (self._small if is_small else self._large).reserve(first, pace)

@@ -173,7 +173,7 @@ class Shards:
 
     def _measured(self, work: Work, message: Message | Reduced, digest: bytes) -> Measured:
         """Everything that is stored, told or counted; raises Unclear where the store is to be asked before."""
-        claim, envelope = _claim(work, message, digest), message.envelope.model_copy(update={"sequence_ids": None})
+        claim, envelope = _claim(work, message, digest), _small(message.envelope)
         rows = self._rows(work, claim, message.is_first_half)
         if rows is None:
             raise Unclear(claim, envelope, message.is_first_half)
@@ -223,11 +223,15 @@ class Shards:
         self._metrics.stage("store", time.perf_counter() - measured.at)
         self.remembered.stored(measured.record.key, measured.record.shards)
         if not receipt.duplicate:
-            self._counters.stored(work.run, measured.record.summary.batch, measured.histograms)
+            # Counted once the answer is on its way, and before anything else is read: a scrape that follows it sees it.
+            asyncio.get_running_loop().call_soon(self._count, work.run, measured)
             return Outcome(measured.envelope, measured.told, receipt)
         self._counters.duplicate(work.run)
         stored = receipt.summary
         return Outcome(measured.envelope, await self._decoder.run(lambda: work.tell(stored)), receipt)
+
+    def _count(self, run: str, measured: Measured) -> None:
+        self._counters.stored(run, measured.record.summary.batch, measured.histograms)
 
     async def _merged(self, run: str, receipt: Receipt) -> Receipt:
         """The receipt once its step is merged; as it was where that takes too long: the shard is stored anyway."""
@@ -242,6 +246,11 @@ def origin_of(message: Message) -> Origin:
     """Where a message says that its batch comes from."""
     envelope = message.envelope
     return Origin(envelope.policy_version, envelope.shard, dict(envelope.labels))
+
+
+def _small(envelope: Envelope) -> Envelope:
+    """The envelope without its sequence ids."""
+    return envelope if envelope.sequence_ids is None else envelope.model_copy(update={"sequence_ids": None})
 
 
 def _claim(work: Work, message: Message | Reduced, digest: bytes) -> ShardRecord:

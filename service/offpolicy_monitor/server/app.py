@@ -6,6 +6,8 @@ from typing import Any
 
 from fastapi import Depends, FastAPI
 from prometheus_client import CollectorRegistry
+from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from offpolicy_monitor._version import __version__
 from offpolicy_monitor.exposition.process import ProcessMetrics
@@ -36,7 +38,17 @@ ROUTERS = tuple(part.router for part in PARTS)
 
 
 class Application(FastAPI):
-    """FastAPI whose document also holds the shapes of problems."""
+    """FastAPI whose document also holds the shapes of problems, and in front of which `direct` answers batches."""
+
+    direct: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A batch goes to its route through nothing but what stands around every answer."""
+        if batches.is_direct(scope):
+            scope["app"] = self
+            await self.direct(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document, made once."""
@@ -56,6 +68,8 @@ def create_app(settings: Settings, make_measurer: Callable[[Settings], Measurer]
             app.state.services = opened
             yield
 
+    # What stands around every answer, the outermost first.
+    around = [Middleware(RequestMiddleware, metrics=metrics), Middleware(TrustedHosts, settings=settings)]
     app = Application(
         title="offpolicy-monitor",
         version=__version__,
@@ -66,10 +80,12 @@ def create_app(settings: Settings, make_measurer: Callable[[Settings], Measurer]
         openapi_url=None,
         dependencies=[Depends(refuse_unknown_parameters)],
         redirect_slashes=False,
+        middleware=around,
     )
     for router in ROUTERS:
         app.include_router(router)
     handlers.install(app, [route for router in ROUTERS for route in router.routes])
-    app.add_middleware(TrustedHosts, settings=settings)
-    app.add_middleware(RequestMiddleware, metrics=metrics)
+    app.direct = batches.answer_directly
+    for middleware, arguments, named in reversed(around):
+        app.direct = middleware(app.direct, *arguments, **named)
     return app

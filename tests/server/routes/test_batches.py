@@ -57,6 +57,45 @@ def test_another_detail_is_refused_and_stores_nothing(client: Client, query: str
     assert rows(tmp_path)["shards"] == 0
 
 
+#: What a batch is posted with: its body, its headers, and the status of its answer.
+POSTS: dict[str, tuple[bytes, dict[str, str], int]] = {
+    "stored already": (good_frame(), SAFETENSORS, 200),
+    "no safetensors": (b"x", SAFETENSORS, 400),
+    "another media type": (good_frame(), {"Content-Type": "text/plain"}, 415),
+    "an unknown field": (json_bytes(stepp=1), JSON, 422),
+    "over the limit": (json_bytes(labels={"a": "x" * 300}), JSON, 422),
+    "another's host": (good_frame(), {**SAFETENSORS, "Host": "example.org"}, 421),
+}
+
+
+@pytest.mark.parametrize("case", POSTS)
+def test_a_batch_is_answered_without_the_framework_as_it_would_be_by_it(client: Client, case: str) -> None:
+    body, headers, status = POSTS[case]
+    post(client, good_frame(), SAFETENSORS)
+    direct = client.post(f"{URL}?detail=none", content=body, headers=headers)
+    by_framework = client.post(f"{URL}?detail=%6eone", content=body, headers=headers)
+    assert (direct.status_code, direct.content) == (by_framework.status_code, by_framework.content)
+    assert direct.status_code == status
+    assert direct.headers == by_framework.headers
+    route = "unmatched" if status == 421 else "/v1/runs/{run}/batches"
+    labels = f'{{route="{route}",status="{status}"}}'
+    assert f"request_seconds_count{labels} {3 if status == 200 else 2}" in client.get("/metrics").text
+
+
+def test_the_framework_is_passed_by_and_a_defect_is_a_document_all_the_same(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*arguments: object) -> None:
+        raise RuntimeError("a defect")
+
+    post(client, good_frame(), SAFETENSORS)
+    monkeypatch.setattr(client.app, "middleware_stack", fails)
+    assert post(client, good_frame(), SAFETENSORS)["duplicate"]
+    monkeypatch.setattr(client.app.state.services.pipeline, "ingest", fails)
+    answer = client.post(URL, content=good_frame(), headers=SAFETENSORS)
+    assert (answer.status_code, answer.json()["type"]) == (500, "urn:offpolicy-monitor:problem:internal")
+
+
 def test_json_and_safetensors_of_the_same_batch_are_the_same_shard(client: Client) -> None:
     first = post(client, json_bytes())
     again = post(client, good_frame(), SAFETENSORS)

@@ -34,14 +34,16 @@ LOOKED_FOR_AFTER = 0.05
 async def received(request: Request, pipeline: Pipeline) -> AsyncIterator[Body]:
     """The body, complete; raises 408, 413, 415 or 503 (and 400 into the void where the client went away)."""
     settings = pipeline.settings
-    media_type, encoding = _media_type(request), _encoding(request)
-    length = _length(request, settings)
+    # Of a header that came more than once the first counts.
+    sent = {name: value.decode("latin-1") for name, value in reversed(request.scope["headers"])}
+    media_type, encoding = _media_type(sent.get(b"content-type", "")), _encoding(sent.get(b"content-encoding", ""))
+    length = _length(sent.get(b"content-length"), settings)
     first = FIRST_PIECE if length is None else min(length, FIRST_PIECE)
     arrival = _Arrival(request, settings, length or FIRST_PIECE)
     async with pipeline.budget.reserve(first, length, arrival.pace) as reservation:
         buffer = BodyBuffer(pipeline.buffers, first)
         try:
-            async for piece in arrival.pieces():
+            while (piece := await arrival.next()) is not None:
                 here = len(buffer) + len(piece)
                 if here > reservation.size:
                     await reservation.grow(_ahead(here, length, settings))
@@ -50,7 +52,7 @@ async def received(request: Request, pipeline: Pipeline) -> AsyncIterator[Body]:
                 buffer.write(piece)
             pipeline.metrics.received(encoding.removeprefix("x-"), len(buffer))
             reservation.shrink(len(buffer))
-            async with _departure(request) as gone:
+            with _Departure(request) as gone:
                 yield Body(buffer.view(), media_type, encoding, gone)
         finally:
             buffer.release()
@@ -61,50 +63,55 @@ def _ahead(here: int, length: int | None, settings: Settings) -> int:
     return min(2 * here, settings.max_body_bytes) if length is None else max(here, min(AHEAD * here, length))
 
 
-@asynccontextmanager
-async def _departure(request: Request) -> AsyncIterator[Gone]:
+class _Departure:
     """A future that is done when the client goes away, which after a complete body is all that it can still say.
 
     It is not looked for in the first moments, in which most are answered: a task for each would cost more than that.
     """
-    loop = asyncio.get_running_loop()
-    gone: Gone = loop.create_future()
-    watching: list[asyncio.Task[None]] = []
 
-    async def watch() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._loop = asyncio.get_running_loop()
+        self._gone: Gone = self._loop.create_future()
+        self._watching: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> Gone:
+        self._begins = self._loop.call_later(LOOKED_FOR_AFTER, self._begin)
+        return self._gone
+
+    def __exit__(self, *raised: object) -> None:
+        self._begins.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+
+    def _begin(self) -> None:
+        self._watching = self._loop.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while (await self._request.receive())["type"] != "http.disconnect":
             pass
-        gone.set_result(None)
-
-    begins = loop.call_later(LOOKED_FOR_AFTER, lambda: watching.append(loop.create_task(watch())))
-    try:
-        yield gone
-    finally:
-        begins.cancel()
-        for task in watching:
-            task.cancel()
+        self._gone.set_result(None)
 
 
-def _media_type(request: Request) -> str:
+def _media_type(sent: str) -> str:
     """The media type, refused before the body is read where nothing here reads it."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    media_type = sent.partition(";")[0].strip().lower()
     if media_type not in MEDIA_TYPES:
         message = f"must be one of {', '.join(MEDIA_TYPES)}"
         raise Refusal.of_field(415, "unsupported-media-type", "Content-Type", message)
     return media_type
 
 
-def _encoding(request: Request) -> str:
-    encoding = request.headers.get("content-encoding", "").strip().lower() or "identity"
+def _encoding(sent: str) -> str:
+    encoding = sent.strip().lower() or "identity"
     if encoding != "identity" and encoding not in ENCODINGS:
         message = f"must be one of identity, {', '.join(ENCODINGS)}, and only one"
         raise Refusal.of_field(415, "unsupported-encoding", "Content-Encoding", message)
     return encoding
 
 
-def _length(request: Request, settings: Settings) -> int | None:
+def _length(sent: str | None, settings: Settings) -> int | None:
     """Content-Length, refused where it is over the limit before a byte is read; None for a chunked body."""
-    sent = request.headers.get("content-length")
     if sent is None:
         return None
     if not sent.isascii() or not sent.isdigit():
@@ -124,7 +131,8 @@ async def read_small(request: Request, settings: Settings) -> bytes:
     if request.headers.get("content-type", JSON).partition(";")[0].strip().lower() != JSON:
         raise Refusal.of_field(415, "unsupported-media-type", "Content-Type", f"must be {JSON}")
     buffer = BodyBuffer(BufferPool(0), SMALLEST)
-    async for piece in _Arrival(request, settings.model_copy(update={"max_body_bytes": SMALLEST}), SMALLEST).pieces():
+    arrival = _Arrival(request, settings.model_copy(update={"max_body_bytes": SMALLEST}), SMALLEST)
+    while (piece := await arrival.next()) is not None:
         buffer.write(piece)
     return bytes(buffer.view())
 
@@ -135,24 +143,29 @@ class _Arrival:
     def __init__(self, request: Request, settings: Settings, length: int) -> None:
         self._request, self._settings = request, settings
         self.pace = Pace(length, settings.body_timeout)
+        self._more = True
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """The body in the pieces that arrive. Refusal 408 past either deadline, 413 over the limit, 400 on a cut, and
-        what the connection has against the rest."""
-        more = True
-        while more:
-            message = await self._next()
-            if fault := self._request.scope.get(FAULT_KEY):
-                raise fault
-            if message["type"] == "http.disconnect":
-                raise Refusal(400, "client-disconnected", "the connection ended before the body did")
-            piece, more = message.get("body", b""), message.get("more_body", False)
-            self.pace.received += len(piece)
-            if self.pace.received > self._settings.max_body_bytes:
-                raise _too_large(self.pace.received, self._settings)
-            yield piece
+    async def next(self) -> bytes | None:
+        """The next piece of the body, None after the last.
 
-    async def _next(self) -> Message:
+        Refusal 408 past either deadline, 413 over the limit, 400 on a cut, and what the connection has against the
+        rest.
+        """
+        if not self._more:
+            return None
+        message = await self._message()
+        if fault := self._request.scope.get(FAULT_KEY):
+            raise fault
+        if message["type"] == "http.disconnect":
+            raise Refusal(400, "client-disconnected", "the connection ended before the body did")
+        piece: bytes = message.get("body", b"")
+        self._more = message.get("more_body", False)
+        self.pace.received += len(piece)
+        if self.pace.received > self._settings.max_body_bytes:
+            raise _too_large(self.pace.received, self._settings)
+        return piece
+
+    async def _message(self) -> Message:
         idle, left = self._settings.body_idle_timeout, self._settings.body_timeout - self.pace.waited
         loop = asyncio.get_running_loop()
         try:

@@ -7,7 +7,7 @@ httptools accepts a head or trailers of any size and waits for ever. Bodies have
 import asyncio
 from typing import Any, Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from offpolicy_monitor.errors import Problem, Refusal, Unavailable
 from offpolicy_monitor.server.http.pieces import Answering
@@ -20,6 +20,10 @@ MAX_TRAILER_BYTES: Final = 8 * 1024
 HEAD_TIMEOUT: Final = 20.0
 #: Bytes parsed at a time: what a client has pipelined beyond them is kept as it came until there is nothing to answer.
 PIECE: Final = 16 * 1024
+#: A body is told of when so much of it has come, or for so long nothing was told, or all is there: a client sends it in
+#: many packets, and each time costs a turn of everything that waits for it.
+TOLD_BYTES: Final = 64 * 1024
+TOLD_SECONDS: Final = 0.002
 NOTHING: Final = memoryview(b"")
 
 #: Kind and detail of what a connection is refused for.
@@ -46,6 +50,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._idle_bytes = 0
         self._head_deadline: asyncio.TimerHandle | None = None
         self._write_deadline: asyncio.TimerHandle | None = None
+        self._telling: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first head."""
@@ -61,6 +66,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Stop waiting."""
         self._unread = NOTHING
         self._head_ended()
+        self._told()
         self._taken()
         self._bounded.forget()
         super().connection_lost(exc)
@@ -116,13 +122,19 @@ class BoundedProtocol(HttpToolsProtocol):
         answering.cycle = self.cycle
 
     def on_body(self, body: bytes) -> None:
-        """The body goes on."""
+        """The body goes on, of which the reader is told now or soon."""
         self._idle_bytes = 0
-        super().on_body(body)
+        if self.cycle.response_complete or len(self.cycle.body) + len(body) >= TOLD_BYTES:
+            super().on_body(body)
+            return
+        self.cycle.body += body
+        if self._telling is None:
+            self._telling = self.loop.call_later(TOLD_SECONDS, self._tell, self.cycle)
 
     def on_message_complete(self) -> None:
         """The next byte begins another request."""
         self._idle_bytes = 0
+        self._told()
         super().on_message_complete()
 
     def pause_writing(self) -> None:
@@ -179,6 +191,15 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _in_body(self) -> bool:
         return not self._in_head and self.cycle is not None and self.cycle.more_body
+
+    def _tell(self, cycle: RequestResponseCycle) -> None:
+        self._telling = None
+        cycle.message_event.set()
+
+    def _told(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
 
     def _await_head(self) -> None:
         self._head_deadline = self.loop.call_later(HEAD_TIMEOUT, self._head_late)

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
 from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Problem, quotable
-from offpolicy_monitor.server.http.problems import SCOPE_KEY, ProblemResponse, response_to
+from offpolicy_monitor.server.http.problems import SCOPE_KEY, ProblemResponse, refusal_of
 
 ROUTER_KINDS = {404: "unknown-path", 405: "method-not-allowed"}
 JSON_TYPES = {"model_attributes_type": "is not a JSON object", "json_invalid": "is not valid JSON"}
@@ -37,7 +37,7 @@ def _answer(request: Request, response: ProblemResponse) -> Response:
 
 
 async def _problem(request: Request, error: Exception) -> Response:
-    return _answer(request, response_to(cast(Problem, error)))
+    return refusal_of(request.scope, cast(Problem, error))
 
 
 async def _validation(request: Request, error: Exception) -> Response:

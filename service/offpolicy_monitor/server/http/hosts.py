@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from offpolicy_monitor.addresses import is_loopback
 from offpolicy_monitor.errors import Refusal, quotable
-from offpolicy_monitor.server.http.problems import SCOPE_KEY, response_to
+from offpolicy_monitor.server.http.problems import refusal_of
 from offpolicy_monitor.settings import Settings
 
 ANY = "*"
@@ -35,8 +35,7 @@ class TrustedHosts:
         if refusal is None:
             await self._app(scope, receive, send)
             return
-        response = scope[SCOPE_KEY] = response_to(refusal)
-        await response(scope, receive, send)
+        await refusal_of(scope, refusal)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Refusal | None:
         """400 where there is not one host, 421 where it is another's; HTTP/1.0 needs none, and no browser speaks it."""

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.exposition.process import ProcessMetrics
-from offpolicy_monitor.server.http.problems import FAULT_KEY, SCOPE_KEY, ProblemResponse, response_to
+from offpolicy_monitor.server.http.problems import FAULT_KEY, SCOPE_KEY, ProblemResponse, refusal_of
 
 log = structlog.get_logger("offpolicy_monitor.http")
 DETAIL_SHOWN = 500
@@ -68,8 +68,7 @@ class _Exchange:
         await self._send(message)
 
     async def _refuse(self, fault: Refusal, receive: Receive) -> None:
-        response = self.scope[SCOPE_KEY] = response_to(fault)
-        await response(self.scope, receive, self.send)
+        await refusal_of(self.scope, fault)(self.scope, receive, self.send)
 
     async def _defect(self, error: Exception, receive: Receive) -> None:
         """Log the traceback; answer 500 unless an answer is already on its way, which can only be cut off."""

@@ -9,6 +9,7 @@ from http import HTTPStatus
 
 import orjson
 from starlette.responses import Response
+from starlette.types import Scope
 
 from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Problem, Unavailable, quotable
 
@@ -63,6 +64,13 @@ def _cut(text: str, most: int) -> str:
     text = quotable(text, most)
     encoded = text.encode()
     return text if len(encoded) <= most else f"{encoded[: most - 3].decode(errors='ignore')}..."
+
+
+def refusal_of(scope: Scope, problem: Problem) -> ProblemResponse:
+    """The document of a problem, left where the middleware finds it: it counts and logs refusals."""
+    response: ProblemResponse
+    response = scope[SCOPE_KEY] = response_to(problem)
+    return response
 
 
 def response_to(problem: Problem) -> ProblemResponse:

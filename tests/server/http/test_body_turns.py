@@ -1,0 +1,102 @@
+"""In how many turns a body reaches who reads it: a client's packets are gathered, but never for long."""
+
+import asyncio
+from typing import Any
+
+import uvicorn
+from offpolicy_monitor.server.http.connection import TOLD_BYTES, BoundedProtocol
+from uvicorn.server import ServerState
+
+HEAD = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n"
+
+
+class Socket(asyncio.Transport):
+    """Takes everything and says nothing."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    def write(self, data: object) -> None: ...
+    def writelines(self, list_of_data: object) -> None: ...
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Reader:
+    """An application that notes what it is told of a body."""
+
+    def __init__(self) -> None:
+        self.told: list[bytes] = []
+        self.complete = asyncio.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        more = True
+        while more:
+            message = await receive()
+            self.told.append(message["body"])
+            more = message["more_body"]
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+        self.complete.set()
+
+
+def connected(reader: Reader) -> BoundedProtocol:
+    config = uvicorn.Config(reader, lifespan="off", log_config=None)
+    config.load()
+    protocol = BoundedProtocol(config, ServerState(), {}, asyncio.get_running_loop(), write_timeout=1.0)
+    protocol.connection_made(Socket())
+    return protocol
+
+
+async def arrive(protocol: BoundedProtocol, *packets: bytes) -> None:
+    """Each packet in a turn of the loop of its own."""
+    for packet in packets:
+        protocol.data_received(packet)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+def test_a_small_body_in_many_packets_is_told_of_once() -> None:
+    async def scenario() -> list[bytes]:
+        reader = Reader()
+        protocol = connected(reader)
+        await arrive(protocol, HEAD % 700, *[b"x" * 100] * 7)
+        await reader.complete.wait()
+        protocol.connection_lost(None)
+        return reader.told
+
+    assert asyncio.run(scenario()) == [b"x" * 700]
+
+
+def test_what_came_of_a_slow_body_is_told_of_while_the_rest_is_awaited() -> None:
+    async def scenario() -> list[bytes]:
+        reader = Reader()
+        protocol = connected(reader)
+        await arrive(protocol, HEAD % 3, b"a")
+        while not reader.told:
+            await asyncio.sleep(0.001)
+        first = list(reader.told)
+        await arrive(protocol, b"bc")
+        await reader.complete.wait()
+        protocol.connection_lost(None)
+        return [*first, b"|", *reader.told]
+
+    assert asyncio.run(asyncio.wait_for(scenario(), 10)) == [b"a", b"|", b"a", b"bc"]
+
+
+def test_a_large_body_is_told_of_as_it_comes() -> None:
+    async def scenario() -> list[int]:
+        reader = Reader()
+        protocol = connected(reader)
+        await arrive(protocol, HEAD % (3 * TOLD_BYTES), *[b"x" * (TOLD_BYTES // 4)] * 12)
+        await reader.complete.wait()
+        protocol.connection_lost(None)
+        return [len(piece) for piece in reader.told]
+
+    told = asyncio.run(scenario())
+    assert sum(told) == 3 * TOLD_BYTES
+    assert told[:3] == [TOLD_BYTES] * 3
