@@ -133,7 +133,7 @@ class _Entry(NamedTuple):
         return cls(offsets[0], offsets[1], name, dtype, shape)
 
     def view(self, data: memoryview) -> NDArray[Any]:
-        array: NDArray[Any] = np.ndarray(self.shape, STORAGE[self.dtype], data, self.start)
+        array = np.frombuffer(data[self.start : self.end], STORAGE[self.dtype]).reshape(self.shape)
         return array if array.flags.aligned else array.copy()
 
 
