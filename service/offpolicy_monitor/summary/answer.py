@@ -4,55 +4,66 @@ Each is computed for all gaps, or all rows, at once; the form is that of the sha
 have something to tell.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 
-from offpolicy_monitor.summary.arrays import Array, Arrays
+from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.form import Form, Told, row, slots_of
-from offpolicy_monitor.summary.gap import gap_figures
+from offpolicy_monitor.summary.gap import OF_SEQUENCES, OF_TOKENS
 from offpolicy_monitor.summary.histogram import Histograms
-from offpolicy_monitor.summary.method import COUNTS, Spec, method_figures, paths_of, shapes
-from offpolicy_monitor.summary.records import SILENT, Figures, Records
+from offpolicy_monitor.summary.method import COUNTS, Spec, method_figures, method_needs, paths_of, shapes
+from offpolicy_monitor.summary.records import ALL, SILENT, Figures, Formulas, Records, Wanted
 from offpolicy_monitor.summary.remembered import remembered
-from offpolicy_monitor.summary.tables.advantage import GRADIENT_BINS, gap_extras, sequence_extras
+from offpolicy_monitor.summary.scheme import REMEMBERED
+from offpolicy_monitor.summary.tables.advantage import DRIFT, WEIGHED, gradient_mass
 from offpolicy_monitor.summary.tables.anchors import anchor_disagreements
-from offpolicy_monitor.summary.tables.lengths import length_biases
+from offpolicy_monitor.summary.tables.lengths import LENGTH_BIAS, length_biases
 from offpolicy_monitor.vocabulary import QUANTILES
 
 NOTHING: Final = Told(Form({}, ()), np.zeros(0))
 #: Whole numbers of a gap, which come first.
 _COUNTED: Final = ("tokens", "sequences", "clamped_tokens")
+#: Quantiles of gaps and their sequences, wherever they stand.
+QUANTILE_FIGURES: Final = "quantiles"
 
 
 @SILENT
-def gaps_told(arrays: Arrays, gaps: tuple[str, ...], sums: Records, shown: Histograms | None) -> Told:
+def gaps_told(
+    arrays: Arrays, gaps: tuple[str, ...], sums: Records, shown: Callable[[], Histograms], wanted: Wanted = ALL
+) -> Told:
     """The figures of each gap whose log-probs were sent; of one without a token, that there is none.
 
-    Without `shown` they are without quantiles, which take a third of the time.
+    `shown` gives their histograms, where quantiles are wanted.
     """
     if not gaps:
         return NOTHING
-    of_tokens, of_sequences = gap_figures(sums)
-    extras, needs = gap_extras(_records(arrays, "advantage", gaps), _gradient(arrays, gaps), of_tokens["k3"])
-    further, needed = sequence_extras(_records(arrays, "sequence", gaps))
-    tokens = {**{name: sums[name] for name in _COUNTED}, **of_tokens, **extras}
-    sequences = {**of_sequences, **further}
-    kinds = (tokens, sequences, *(() if shown is None else _quantiles(shown, sums)))
+    weighed, drift = (_records(arrays, *of, gaps, wanted) for of in (("advantage", WEIGHED), ("sequence", DRIFT)))
+    tokens = {
+        **{name: sums[name] for name in _COUNTED},
+        **OF_TOKENS.of(sums, wanted),
+        **WEIGHED.of(weighed, wanted),
+        **gradient_mass(arrays, gaps, wanted),
+    }
+    sequences = {**OF_SEQUENCES.of(sums, wanted), **DRIFT.of(drift, wanted)}
+    of_quantiles = _quantiles(shown(), sums) if QUANTILE_FIGURES in wanted else []
+    kinds = [kind for kind in (tokens, sequences, *of_quantiles) if kind]
     counted = sums["tokens"].tolist()
 
     def form() -> Form:
         shape: dict[str, Any] = {}
-        of_gaps, of_sequences, *levels = slots_of(kinds, {**needs, **needed})
+        of_gaps, *further = slots_of(kinds, {**WEIGHED.needed(weighed, wanted), **DRIFT.needed(drift, wanted)})
+        of_sequences = further.pop(0) if sequences else [dict[str, Any]() for _ in gaps]
         for record, (gap, number) in enumerate(zip(gaps, counted, strict=True)):
-            of_d, of_l = ({"quantiles": of_level[record]} for of_level in levels) if levels else ({}, {})
+            of_d, of_l = ({QUANTILE_FIGURES: of_level[record]} for of_level in further) if further else ({}, {})
             shape[gap] = {**of_gaps[record], **of_d, "sequence": {**of_sequences[record], **of_l}}
             if not number > 0:
                 shape[gap] = {**dict.fromkeys(_COUNTED, 0), "sequence": {}}
         return Form(shape, range(len(_COUNTED) * len(gaps)))
 
-    key = ("gaps", gaps, len(kinds), _lacking(needs), _lacking(needed), *(number > 0 for number in counted))
+    key = ("gaps", gaps, wanted, weighed.lacks, drift.lacks, *(number > 0 for number in counted))
     return Told(remembered(key, (), form), row(kinds))
 
 
@@ -64,29 +75,30 @@ def _quantiles(shown: Histograms, sums: Records) -> list[Figures]:
 
 
 @SILENT
-def methods_told(arrays: Arrays, specs: Mapping[str, Spec | None]) -> Told:
+def methods_told(arrays: Arrays, specs: Mapping[str, Spec | None], wanted: Wanted = ALL) -> Told:
     """The figures of each method row that was merged with none of other thresholds."""
     known = {name: spec for name, spec in specs.items() if spec is not None}
     if not known:
         return NOTHING
     names, of_rows = tuple(known), tuple(known.values())
-    found = method_figures(of_rows, Records.at(arrays, paths_of(names)))
-    tokens = found.figures["tokens"].tolist()
-    (anchored, anchors), (biased, biases) = anchor_disagreements(arrays), length_biases(arrays)
+    sums = Records.at(arrays, paths_of(names))
+    found = method_figures(of_rows, sums, wanted)
+    tokens = found["tokens"].tolist()
+    (anchored, anchors), (biased, biases) = anchor_disagreements(arrays, wanted), length_biases(arrays, names, wanted)
     ran = biased.ran(dict(zip(names, tokens, strict=True)))
 
     def form() -> Form:
-        of_methods, of_anchors, of_lengths = slots_of(kinds, found.needs)
+        of_methods, *further = slots_of(kinds, method_needs(of_rows, sums))
         shape = dict(zip(names, shapes(of_rows, of_methods, tokens), strict=True))
-        for name, figures in zip(anchored, of_anchors, strict=True):
+        for name, figures in zip(anchored, further.pop(0) if anchors else (), strict=True):
             shape.get(name, {}).update(figures)
-        for (name, _, unit), figures, is_told in zip(biased.rows, of_lengths, ran, strict=True):
+        for (name, _, unit), figures, is_told in zip(biased.rows, further.pop(0) if biases else (), ran, strict=True):
             if is_told:
-                shape[name]["length_bias"] = {"unit": unit, **figures}
-        return Form(shape, range(len(COUNTS) * len(names)))
+                shape[name][LENGTH_BIAS] = {"unit": unit, **figures}
+        return Form(shape, range(sum(name in COUNTS for name in found) * len(names)))
 
-    kinds = (found.figures, anchors, biases)
-    key = ("methods", names, _lacking(found.needs), anchored, biased.rows, *(n > 0 for n in tokens), *ran)
+    kinds = [kind for kind in (found, anchors, biases) if kind]
+    key = ("methods", names, wanted, sums.lacks, anchored, biased.rows, *(n > 0 for n in tokens), *ran)
     return Told(remembered(key, of_rows, form), row(kinds))
 
 
@@ -96,22 +108,17 @@ def rows_told(specs: Sequence[Spec], sums: Records) -> list[dict[str, Any]]:
     if not specs:
         return []
     found = method_figures(specs, sums)
-    (of_rows,) = slots_of((found.figures,), found.needs)
-    rows = shapes(specs, of_rows, found.figures["tokens"].tolist())
+    (of_rows,) = slots_of((found,), method_needs(specs, sums))
+    rows = shapes(specs, of_rows, found["tokens"].tolist())
     form = Form({str(index): of_row for index, of_row in enumerate(rows)}, range(len(COUNTS) * len(specs)))
-    return list(form.filled(row((found.figures,))).values())
+    return list(form.filled(row((found,))).values())
 
 
-def _lacking(needs: Figures) -> bytes:
-    """Which of the records lack what."""
-    return np.isnan(tuple(needs.values())).tobytes()
+def _records(arrays: Arrays, kind: str, figures: Formulas, gaps: tuple[str, ...], wanted: Wanted) -> Records:
+    """Those of gaps in the tables of a kind; of no gap where no figure of them is wanted."""
+    return Records.at(arrays, _paths(kind, gaps if figures.any(wanted) else ()))
 
 
-def _records(arrays: Arrays, kind: str, gaps: Sequence[str]) -> Records:
-    return Records.at(arrays, [f"{kind}/{gap}" for gap in gaps])
-
-
-def _gradient(arrays: Arrays, gaps: Sequence[str]) -> Array:
-    """[gaps, GRADIENT_BINS] tokens by |A r|; zeros of a gap of which that is not known."""
-    found = (arrays.get(f"gradient/{gap}") for gap in gaps)
-    return np.stack([np.zeros(GRADIENT_BINS, np.int64) if counts is None else counts for counts in found])
+@lru_cache(REMEMBERED)
+def _paths(kind: str, gaps: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{kind}/{gap}" for gap in gaps)

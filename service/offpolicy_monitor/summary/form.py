@@ -51,7 +51,7 @@ class Form:
 
     def __init__(self, shape: Mapping[str, Any], counts: Collection[int]) -> None:
         self.shape = shape
-        whole = frozenset(counts)  # a range looks at each of its numbers where it is asked for a Slot
+        self.counts = whole = frozenset(counts)  # a range looks at each of its numbers where it is asked for a Slot
         found = sorted(dict.fromkeys(_slots(shape)), key=lambda slot: slot not in whole)
         self._counts = sum(slot in whole for slot in found)
         self._indices: NDArray[np.intp] = np.array(found, np.intp)

@@ -10,14 +10,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from offpolicy_monitor.pairs import correlations, of_sums
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.histogram import BINS, Counts, Histogram, Histograms
-from offpolicy_monitor.summary.records import Figures, Floats, Records, means
+from offpolicy_monitor.summary.records import Floats, Formula, Formulas, Records
 from offpolicy_monitor.summary.rows import Row, Table, count, magnitude, number
 from offpolicy_monitor.summary.scheme import REMEMBERED, Scheme
 from offpolicy_monitor.summary.sums import Sums
@@ -26,6 +26,8 @@ from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, TOKEN_SIGNS, UNKNOWN_SI
 ROUNDED: Final = 1e-14  # what part of a sum of squares its spread must be to be more than rounding
 NEAR_ONE: Final = 0.5  # a mean ratio above this is read from sums of x - 1
 DEVIATION: Final = "log_ratio_deviation"
+#: Tokens at which the ESS of product ratios falls to about 0.3, from ESS = exp(-2 k3 T).
+LENGTH_BUDGET: Final = 0.6
 
 #: Over valid tokens; r = exp(d), p = exp(a), q = exp(b), w = exp(clip(d, +-20)).
 _OF_TOKENS: Final = (
@@ -172,14 +174,28 @@ def ratio_mean(direct: Floats, excess: Floats, count: Floats) -> Floats:
     return np.where(mean > NEAR_ONE, 1 + excess / count, mean)
 
 
-def ratio_spreads(sums: Records, names: tuple[str, ...], count: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Mean, chi2 = mean(x^2) - 1, ESS = mean(x)^2 / mean(x^2), standard deviation of N ratios x from sums: [N, R]."""
+class Spreads(NamedTuple):
+    """Of N ratios x: mean, chi2 = mean(x^2) - 1 and ESS = mean(x)^2 / mean(x^2), [N, R] each."""
+
+    mean: Floats
+    chi2: Floats
+    ess: Floats
+
+
+def ratio_spreads(sums: Records, names: tuple[str, ...], count: Floats) -> Spreads:
+    """Those of ratios by the names of their sums; `count` [N, R] or [R] says over how many."""
     direct, square, excess, excess_square = map(sums.rows, _sums_of(names))
     mean = ratio_mean(direct, excess, count)
     near, second = mean > NEAR_ONE, square / count
     chi2 = np.where(near, (excess_square + 2 * excess) / count, second - 1)
-    spread = variance(np.where(near, excess, direct), np.where(near, excess_square, square), count)
-    return mean, chi2, mean * mean / np.where(near, 1 + chi2, second), np.sqrt(spread)
+    return Spreads(mean, chi2, mean * mean / np.where(near, 1 + chi2, second))
+
+
+def ratio_std(sums: Records, name: str, count: Floats) -> Floats:
+    """The standard deviation of a ratio, of the population."""
+    direct, square, excess, excess_square = (sums[of] for (of,) in _sums_of((name,)))
+    near = ratio_mean(direct, excess, count) > NEAR_ONE
+    return np.sqrt(variance(np.where(near, excess, direct), np.where(near, excess_square, square), count))
 
 
 @cache
@@ -188,71 +204,10 @@ def _sums_of(names: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [tuple(f"{name}{of}" for name in names) for of in ("", "_square", "_excess", "_excess_square")]
 
 
-#: Figures that are means over tokens, and over sequences, of a sum.
-_OVER_TOKENS: Final = {
-    "k3": "k3",
-    "k3_reverse": "k3_reverse",
-    "js": "js",
-    "log_ratio_mean": "log_ratio",
-    "abs_log_ratio_mean": "log_ratio_abs",
-    "tail_fraction": "tail_tokens",
-    "exact_fraction": "exact_tokens",
-    "probability_diff_mean": "probability_diff",
-}
-_OVER_SEQUENCES: Final = {
-    "k3": "sequence_k3",
-    "abs_log_ratio_mean": "sequence_log_ratio_abs",
-    "log_geometric_ratio_mean": "log_geometric",
-    "log_geometric_ratio_abs_mean": "log_geometric_abs",
-    "log_product_ratio_mean": "log_product",
-    "perplexity_numerator": "perplexity_numerator",
-    "perplexity_denominator": "perplexity_denominator",
-    "log_perplexity_numerator": "log_perplexity_numerator",
-    "log_perplexity_denominator": "log_perplexity_denominator",
-    "perplexity_ratio": "inverse_geometric",
-}
-
-
-def gap_figures(sums: Records) -> tuple[Figures, Figures]:
-    """The figures of gaps as protocol.md names them: over their tokens, and over their sequences."""
-    count, sequences = sums["tokens"], sums["sequences"]
-    counts = np.array([count, sequences, sequences])
-    mean, chi2, ess, std = ratio_spreads(sums, ("weight", "product", "geometric"), counts)
-    lowest, highest = sums["log_ratio_min"], sums["log_ratio_max"]
-    extremes = bounded_exp(sums.rows(("log_ratio_min", "log_ratio_max", "log_geometric_min", "log_geometric_max")))
-    of_tokens = {
-        **means(sums, _OVER_TOKENS, count),
-        "k1": -sums["log_ratio"] / count,
-        "k2": sums["log_ratio_square"] / (2 * count),
-        "ratio_mean": ratio_mean(sums["ratio"], sums["ratio_excess"], count),
-        "multiplicative_error": 1 + sums["multiplicative_excess"] / count,
-        "chi2": chi2[0],
-        "ess": ess[0],
-        "log_ratio_std": np.sqrt(_log_ratio_variance(sums)),
-        "log_ratio_min": lowest,
-        "log_ratio_max": highest,
-        "abs_log_ratio_max": np.maximum(-lowest, highest),
-        "ratio_min": extremes[0],
-        "ratio_max": extremes[1],
-        "probability_diff_max": sums["probability_diff_max"],
-        "probability_diff_std": np.sqrt(variance(sums["probability_diff"], sums["probability_diff_square"], count)),
-        "probability_correlation": _correlation(sums),
-    }
-    of_sequences = {
-        **means(sums, _OVER_SEQUENCES, sequences),
-        "k1": -sums["log_geometric"] / sequences,
-        "geometric_ratio_mean": mean[2],
-        "geometric_ratio_min": extremes[2],
-        "geometric_ratio_max": extremes[3],
-        "geometric_ratio_std": std[2],
-        "log_geometric_ratio_min": sums["log_geometric_min"],
-        "log_geometric_ratio_max": sums["log_geometric_max"],
-        "log_product_ratio_min": sums["log_product_min"],
-        "log_product_ratio_max": sums["log_product_max"],
-        "chi2": chi2[1],
-        "ess": ess[1],
-    }
-    return of_tokens, of_sequences
+def _spreads(sums: Records) -> Spreads:
+    """Of the weights of tokens, and of the product and the geometric ratios of sequences."""
+    sequences = sums["sequences"]
+    return ratio_spreads(sums, ("weight", "product", "geometric"), np.array([sums["tokens"], sequences, sequences]))
 
 
 def _log_ratio_variance(sums: Records) -> Floats:
@@ -268,3 +223,71 @@ def _correlation(sums: Records) -> Floats:
     """Pearson correlation of p and q; NaN where one of them does not vary beyond rounding."""
     pairs = of_sums(*sums.rows(("tokens", "p", "q", "p_square", "p_q", "q_square")))
     return correlations(pairs, ROUNDED * sums["p_square"], ROUNDED * sums["q_square"])
+
+
+def _extreme_ratio(name: str) -> Formula:
+    """The ratio of an extreme log-ratio."""
+    return lambda sums: bounded_exp(sums[name])
+
+
+#: Figures of gaps over their tokens, as protocol.md names them.
+OF_TOKENS: Final = Formulas(
+    {
+        "k3": ("k3", "tokens"),
+        "k3_reverse": ("k3_reverse", "tokens"),
+        "js": ("js", "tokens"),
+        "log_ratio_mean": ("log_ratio", "tokens"),
+        "abs_log_ratio_mean": ("log_ratio_abs", "tokens"),
+        "tail_fraction": ("tail_tokens", "tokens"),
+        "exact_fraction": ("exact_tokens", "tokens"),
+        "probability_diff_mean": ("probability_diff", "tokens"),
+    },
+    {
+        "k1": lambda sums: -sums["log_ratio"] / sums["tokens"],
+        "k2": lambda sums: sums["log_ratio_square"] / (2 * sums["tokens"]),
+        "ratio_mean": lambda sums: ratio_mean(sums["ratio"], sums["ratio_excess"], sums["tokens"]),
+        "multiplicative_error": lambda sums: 1 + sums["multiplicative_excess"] / sums["tokens"],
+        "chi2": lambda sums: sums.once(_spreads).chi2[0],
+        "ess": lambda sums: sums.once(_spreads).ess[0],
+        "log_ratio_std": lambda sums: np.sqrt(_log_ratio_variance(sums)),
+        "log_ratio_min": lambda sums: sums["log_ratio_min"],
+        "log_ratio_max": lambda sums: sums["log_ratio_max"],
+        "abs_log_ratio_max": lambda sums: np.maximum(-sums["log_ratio_min"], sums["log_ratio_max"]),
+        "ratio_min": _extreme_ratio("log_ratio_min"),
+        "ratio_max": _extreme_ratio("log_ratio_max"),
+        "probability_diff_max": lambda sums: sums["probability_diff_max"],
+        "probability_diff_std": lambda sums: np.sqrt(
+            variance(sums["probability_diff"], sums["probability_diff_square"], sums["tokens"])
+        ),
+        "probability_correlation": _correlation,
+        "length_budget": lambda sums: LENGTH_BUDGET / (sums["k3"] / sums["tokens"]),
+    },
+)
+#: And over their sequences.
+OF_SEQUENCES: Final = Formulas(
+    {
+        "k3": ("sequence_k3", "sequences"),
+        "abs_log_ratio_mean": ("sequence_log_ratio_abs", "sequences"),
+        "log_geometric_ratio_mean": ("log_geometric", "sequences"),
+        "log_geometric_ratio_abs_mean": ("log_geometric_abs", "sequences"),
+        "log_product_ratio_mean": ("log_product", "sequences"),
+        "perplexity_numerator": ("perplexity_numerator", "sequences"),
+        "perplexity_denominator": ("perplexity_denominator", "sequences"),
+        "log_perplexity_numerator": ("log_perplexity_numerator", "sequences"),
+        "log_perplexity_denominator": ("log_perplexity_denominator", "sequences"),
+        "perplexity_ratio": ("inverse_geometric", "sequences"),
+    },
+    {
+        "k1": lambda sums: -sums["log_geometric"] / sums["sequences"],
+        "geometric_ratio_mean": lambda sums: sums.once(_spreads).mean[2],
+        "geometric_ratio_min": _extreme_ratio("log_geometric_min"),
+        "geometric_ratio_max": _extreme_ratio("log_geometric_max"),
+        "geometric_ratio_std": lambda sums: ratio_std(sums, "geometric", sums["sequences"]),
+        "log_geometric_ratio_min": lambda sums: sums["log_geometric_min"],
+        "log_geometric_ratio_max": lambda sums: sums["log_geometric_max"],
+        "log_product_ratio_min": lambda sums: sums["log_product_min"],
+        "log_product_ratio_max": lambda sums: sums["log_product_max"],
+        "chi2": lambda sums: sums.once(_spreads).chi2[1],
+        "ess": lambda sums: sums.once(_spreads).ess[1],
+    },
+)

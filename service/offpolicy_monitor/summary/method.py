@@ -7,14 +7,14 @@ sums, so that a figure is never shown with other thresholds than its own.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote
 
 import numpy as np
 
 from offpolicy_monitor.summary.arrays import Arrays
-from offpolicy_monitor.summary.gap import ratio_spreads
-from offpolicy_monitor.summary.records import Figures, Floats, Records
+from offpolicy_monitor.summary.gap import Spreads, ratio_spreads, ratio_std
+from offpolicy_monitor.summary.records import ALL, Figures, Floats, Formulas, Records, Wanted
 from offpolicy_monitor.summary.rows import Table, count, magnitude, number
 from offpolicy_monitor.summary.scheme import REMEMBERED
 from offpolicy_monitor.summary.sums import Sums
@@ -122,13 +122,6 @@ SUMS: Final = tuple(row.name for table in TABLES for row in table.rows)
 COUNTS: Final = ("tokens", "sequences", *DROP_COUNTS)
 
 
-class RowFigures(NamedTuple):
-    """The figures of R method rows: COUNTS, which come first, and fractions; and what each needs."""
-
-    figures: Figures
-    needs: Figures
-
-
 def shapes(
     specs: Sequence[Spec], figures: Sequence[Mapping[str, Any]], tokens: Sequence[float]
 ) -> list[dict[str, Any]]:
@@ -140,46 +133,57 @@ def shapes(
     ]
 
 
-def method_figures(specs: Sequence[Spec], sums: Records) -> RowFigures:
-    """The fields of methods as protocol.md names them, by formulas over all of them."""
-    tau = np.array([spec.get("kl_tau", np.nan) for spec in specs], np.float64)
-    weights, terms = _weights(sums), _kl_terms(sums, tau)
-    figures = {**{name: sums[name] for name in COUNTS}, **_drops(sums), **weights, **terms}
-    needs = {
-        **{name: sums[name] for name in DROP_COUNTS},
-        "masked_advantage_mass": sums["advantage_mass"],
-        **dict.fromkeys(weights, sums["weight"]),
-        **dict.fromkeys(terms, tau),
-    }
-    return RowFigures(figures, needs)
+def method_figures(specs: Sequence[Spec], sums: Records, wanted: Wanted = ALL) -> Figures:
+    """The fields of methods as protocol.md names them, by formulas over all of them: counts first."""
+    counts = {name: sums[name] for name in COUNTS if name == "tokens" or name in wanted}
+    return {**counts, **_OF_ROWS.of(sums, wanted), **_kl_terms(sums, specs, wanted)}
 
 
-def _drops(sums: Records) -> Figures:
-    masked, kept = sums["masked_tokens"], sums["tokens"] - sums["masked_tokens"]
-    return {
-        "masked_token_fraction": masked / sums["tokens"],
-        "masked_sequence_fraction": sums["masked_sequences"] / sums["sequences"],
-        "masked_advantage_mass": sums["masked_advantage_mass"] / sums["advantage_mass"],
-        "k3_kept": sums["k3_kept"] / kept,
-        "k3_masked": sums["k3_masked"] / masked,
-        "k2_kept": sums["log_ratio_square_kept"] / (2 * kept),
-    }
+def method_needs(specs: Sequence[Spec], sums: Records) -> Figures:
+    """What each needs; NaN for a row that lacks it."""
+    return {**_OF_ROWS.needed(sums), **dict.fromkeys(_KL_TERMS, _taus(specs))}
 
 
-def _weights(sums: Records) -> Figures:
-    (mean,), _, (ess,), (std,) = ratio_spreads(sums, ("weight",), sums["tokens"])
-    return {
-        "weight_mean": mean,
-        "weight_std": std,
-        "weight_max": sums["weight_max"],
-        "weight_ess": ess,
-        "truncated_token_fraction": sums["truncated_tokens"] / sums["tokens"],
-    }
+def _kept(sums: Records) -> Floats:
+    return sums["tokens"] - sums["masked_tokens"]
 
 
-def _kl_terms(sums: Records, tau: Floats) -> Figures:
-    square_kept, square_masked = sums["log_ratio_square_kept"], sums["log_ratio_square_masked"]
-    return {
-        "kl_term_kept": tau * square_kept / (sums["tokens"] - sums["masked_tokens"]),
-        "kl_term_all": tau * (square_kept + square_masked) / sums["tokens"],
-    }
+def _weights(sums: Records) -> Spreads:
+    return ratio_spreads(sums, ("weight",), sums["tokens"])
+
+
+_OF_WEIGHTS: Final = ("weight_mean", "weight_std", "weight_max", "weight_ess", "truncated_token_fraction")
+_OF_ROWS: Final = Formulas(
+    {
+        "masked_token_fraction": ("masked_tokens", "tokens"),
+        "masked_sequence_fraction": ("masked_sequences", "sequences"),
+        "masked_advantage_mass": ("masked_advantage_mass", "advantage_mass"),
+        "k3_masked": ("k3_masked", "masked_tokens"),
+        "truncated_token_fraction": ("truncated_tokens", "tokens"),
+    },
+    {
+        "k3_kept": lambda sums: sums["k3_kept"] / _kept(sums),
+        "k2_kept": lambda sums: sums["log_ratio_square_kept"] / (2 * _kept(sums)),
+        "weight_mean": lambda sums: sums.once(_weights).mean[0],
+        "weight_std": lambda sums: ratio_std(sums, "weight", sums["tokens"]),
+        "weight_max": lambda sums: sums["weight_max"],
+        "weight_ess": lambda sums: sums.once(_weights).ess[0],
+    },
+    {
+        **{name: name for name in DROP_COUNTS},
+        "masked_advantage_mass": "advantage_mass",
+        **dict.fromkeys(_OF_WEIGHTS, "weight"),
+    },
+)
+_KL_TERMS: Final = ("kl_term_kept", "kl_term_all")
+
+
+def _kl_terms(sums: Records, specs: Sequence[Spec], wanted: Wanted) -> Figures:
+    if not any(name in wanted for name in _KL_TERMS):
+        return {}
+    tau, kept, masked = _taus(specs), sums["log_ratio_square_kept"], sums["log_ratio_square_masked"]
+    return {"kl_term_kept": tau * kept / _kept(sums), "kl_term_all": tau * (kept + masked) / sums["tokens"]}
+
+
+def _taus(specs: Sequence[Spec]) -> Floats:
+    return np.array([spec.get("kl_tau", np.nan) for spec in specs], np.float64)

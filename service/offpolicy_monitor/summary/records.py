@@ -4,9 +4,10 @@ or over all method rows, at once.
 Formulas divide as they stand: what has no denominator comes out as NaN or infinity, and is answered as None.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +23,30 @@ Figures = Mapping[str, Floats]
 SILENT: Final = np.errstate(divide="ignore", invalid="ignore", over="ignore")
 #: Kinds of records that are read side by side of each scheme.
 KINDS: Final = 8
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """Names of figures that somebody looks at; None for all. One object for equal names, by which plans are kept."""
+
+    names: frozenset[str] | None = None
+
+    def __contains__(self, name: str) -> bool:
+        return self.names is None or name in self.names
+
+
+ALL: Final = Wanted()
 
 
 class Records:
     """The numbers [names, R] float64 of R records; NaN where a record lacks one, or some of what was merged did."""
 
-    __slots__ = ("_numbers", "_plan")
+    __slots__ = ("_made", "_numbers", "_plan")
 
     def __init__(self, numbers: Floats, plan: "_Plan") -> None:
         self._numbers, self._plan = numbers, plan
+        self._made: dict[Any, Any] = {}
 
     @classmethod
     def at(cls, arrays: Arrays, paths: Iterable[str]) -> "Records":
@@ -63,10 +79,69 @@ class Records:
             chosen = self._plan.chosen[names] = np.array([self._plan.row_of[name] for name in names], np.intp)
         return self._numbers[chosen]
 
+    def once(self, make: "Callable[[Records], Made]") -> Made:
+        """What several figures share."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: Made = self._made[make]
+        return made
 
-def means(sums: Records, wanted: Mapping[str, str], count: Floats) -> Figures:
-    """Figures that are a sum over a count, by the names of figure and sum."""
-    return dict(zip(wanted, sums.rows(tuple(wanted.values())) / count, strict=True))
+    @property
+    def lacks(self) -> bytes:
+        """Equal where the same records lack the same."""
+        return self._plan.lacks
+
+
+#: The figure of all records at once.
+Formula = Callable[[Records], Floats]
+
+
+@dataclass(frozen=True, eq=False)
+class Formulas:
+    """How figures of records are made: those that are wanted, of all records at once.
+
+    means   figure -> a sum, and the count that it is divided by; all of these are one division
+    others  figure -> any other formula
+    needs   figure -> the sum without which a record has no such figure
+    """
+
+    means: Mapping[str, tuple[str, str]]
+    others: Mapping[str, Formula]
+    needs: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, sums: Records, wanted: Wanted = ALL) -> Figures:
+        """[R] each."""
+        chosen = _chosen(self, wanted)
+        means = sums.rows(chosen.parts) / sums.rows(chosen.wholes) if chosen.means else ()
+        return dict(zip(chosen.means, means, strict=True)) | {name: made(sums) for name, made in chosen.others}
+
+    def needed(self, sums: Records, wanted: Wanted = ALL) -> Figures:
+        """What each figure needs; NaN for a record that lacks it."""
+        return {figure: sums[name] for figure, name in self.needs.items() if figure in wanted}
+
+    def any(self, wanted: Wanted) -> bool:
+        """Whether any of them is wanted."""
+        return _chosen(self, wanted).any
+
+
+class _Chosen(NamedTuple):
+    """Of formulas what is wanted: means with their sums and counts, others; and whether anything is."""
+
+    means: tuple[str, ...]
+    parts: tuple[str, ...]
+    wholes: tuple[str, ...]
+    others: Sequence[tuple[str, Formula]]
+    any: bool
+
+
+@lru_cache(REMEMBERED)
+def _chosen(formulas: Formulas, wanted: Wanted) -> _Chosen:
+    means = tuple(name for name in formulas.means if name in wanted)
+    parts, wholes = (tuple(formulas.means[name][index] for name in means) for index in (0, 1))
+    others = [(name, made) for name, made in formulas.others.items() if name in wanted]
+    return _Chosen(
+        means, parts, wholes, others, bool(means or others or [name for name in formulas.needs if name in wanted])
+    )
 
 
 class _Plan(NamedTuple):
@@ -76,6 +151,7 @@ class _Plan(NamedTuple):
     counts   how many of the names are counts
     entries  [names, R] in the buffer
     lacking  [names, R] where there is none
+    lacks    the same as bytes
     chosen   the indices of names that were asked for together
     """
 
@@ -83,13 +159,15 @@ class _Plan(NamedTuple):
     counts: int
     entries: NDArray[np.intp]
     lacking: NDArray[np.bool_] | None
+    lacks: bytes
     chosen: dict[tuple[str, ...], NDArray[np.intp]]
 
     @classmethod
     def of(
         cls, names: Iterable[str], counts: int = 0, entries: Any = None, lacking: NDArray[np.bool_] | None = None
     ) -> "_Plan":
-        return cls({name: index for index, name in enumerate(names)}, counts, entries, lacking, {})
+        rows = {name: index for index, name in enumerate(names)}
+        return cls(rows, counts, entries, lacking, b"" if lacking is None else lacking.tobytes(), {})
 
 
 @lru_cache(KINDS * REMEMBERED)

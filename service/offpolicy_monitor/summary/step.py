@@ -18,7 +18,7 @@ from offpolicy_monitor.summary.form import Dump, Told
 from offpolicy_monitor.summary.gap import GapSummary, shown
 from offpolicy_monitor.summary.histogram import Histograms
 from offpolicy_monitor.summary.method import MethodSummary, Spec, method_keys
-from offpolicy_monitor.summary.records import Records
+from offpolicy_monitor.summary.records import ALL, Records, Wanted
 from offpolicy_monitor.summary.sums import Sums, fraction
 from offpolicy_monitor.summary.tables import KINDS
 from offpolicy_monitor.summary.tables.worst import Worst
@@ -30,10 +30,6 @@ DETAILS: Final[Mapping[str, Callable[[Arrays], Any]]] = {
 OF_SHARDS: Final[Mapping[str, Callable[[Arrays], Any]]] = {
     kind.name: kind.read for kind in KINDS if kind.read and kind.of_shards
 }
-#: Quantiles of gaps and their sequences, wherever they stand.
-QUANTILE_FIGURES: Final = "quantiles"
-#: What is read where it is asked for.
-DETAILED: Final = (*DETAILS, QUANTILE_FIGURES)
 
 
 @dataclass(frozen=True)
@@ -98,31 +94,43 @@ class StepSummary:
         """
         return dict(self._figures)
 
-    def step_figures(self, names: Iterable[str] = DETAILED) -> dict[str, Any]:
-        """`figures`, and what only a merged step answers: those of DETAILED that are named.
-
-        Quantiles may be there without being named.
-        """
-        named = frozenset(names)
-        own = self._figures if QUANTILE_FIGURES in named or "_told" in self.__dict__ else self._without_quantiles
-        return {**own, **{name: finite(DETAILS[name](self.arrays)) for name in DETAILS if name in named}}
+    def step_figures(self, wanted: Wanted = ALL) -> dict[str, Any]:
+        """`figures`, and what only a merged step answers; there may be more than is wanted, of gaps and methods."""
+        return {**self.in_dicts(wanted), **{name: told.figures() for name, told in self.in_rows(wanted).items()}}
 
     @cached_property
     def _figures(self) -> dict[str, Any]:
-        return {**self._of_batch, **{name: told.figures() for name, told in self._told.items()}}
-
-    @cached_property
-    def _without_quantiles(self) -> dict[str, Any]:
-        gaps, methods = gaps_told(self.arrays, self.gap_names, self.gap_sums, None), self._methods
-        return {**self._of_batch, "gaps": gaps.figures(), "methods": methods.figures()}
+        return {**self._of_batch(ALL), **{name: told.figures() for name, told in self.in_rows(ALL).items()}}
 
     def told(self, dump: Dump, fragment: Callable[[bytes], Any]) -> dict[str, Any]:
         """`figures` for an answer alone, without dicts: gaps and methods as what `fragment` makes of JSON."""
-        return {**self._of_batch, **{name: fragment(told.text(dump)) for name, told in self._told.items()}}
+        return {**self._of_batch(ALL), **{name: fragment(told.text(dump)) for name, told in self.in_rows(ALL).items()}}
+
+    def in_rows(self, wanted: Wanted) -> Mapping[str, Told]:
+        """The figures of gaps and of method rows, all if they were made before; made once for each of `wanted`."""
+        found = self._rows.get(ALL) or self._rows.get(wanted)
+        if found is None:
+            gaps = gaps_told(self.arrays, self.gap_names, self.gap_sums, lambda: self.shown, wanted)
+            found = self._rows[wanted] = {"gaps": gaps, "methods": methods_told(self.arrays, self.specs, wanted)}
+        return found
+
+    def in_dicts(self, wanted: Wanted) -> dict[str, Any]:
+        """The figures of a merged step that are of neither gaps nor methods; made once for each of `wanted`."""
+        if wanted not in self._dicts:
+            details = {name: finite(read(self.arrays)) for name, read in DETAILS.items() if name in wanted}
+            self._dicts[wanted] = {**self._of_batch(wanted), **details}
+        return self._dicts[wanted]
 
     @cached_property
-    def _of_batch(self) -> dict[str, Any]:
-        """The figures that are of neither gaps nor methods."""
+    def _rows(self) -> dict[Wanted, Mapping[str, Told]]:
+        return {}
+
+    @cached_property
+    def _dicts(self) -> dict[Wanted, dict[str, Any]]:
+        return {}
+
+    def _of_batch(self, wanted: Wanted) -> dict[str, Any]:
+        """The same of a shard."""
         counts = {name: int(self.batch.get(name, 0)) for name in _BATCH_COUNTS}
         return {
             **{name: counts[name] for name in ("tokens", "sequences", "empty_sequences")},
@@ -130,28 +138,16 @@ class StepSummary:
             "suspect_tokens": {"positive": counts["positive_tokens"], "exact_zero": counts["exact_zero_tokens"]},
             "zero_filled_tokens": counts["zero_filled_tokens"],
             "attribution": finite(attribution(self.cross)),
-            **finite({**_batch_means(self.batch), **_of_shards(self.arrays)}),
+            **finite({**_batch_means(self.batch), **_of_shards(self.arrays, wanted)}),
         }
-
-    @cached_property
-    def _told(self) -> dict[str, Told]:
-        """The figures of gaps, and of method rows."""
-        return {
-            "gaps": gaps_told(self.arrays, self.gap_names, self.gap_sums, self.shown),
-            "methods": self._methods,
-        }
-
-    @cached_property
-    def _methods(self) -> Told:
-        return methods_told(self.arrays, self.specs)
 
 
 _BATCH_COUNTS: Final = tuple(row.name for row in BATCH.rows)
 
 
-def _of_shards(arrays: Arrays) -> dict[str, Any]:
+def _of_shards(arrays: Arrays, wanted: Wanted) -> dict[str, Any]:
     """Left out where they have nothing to say, as a gap is that was not sent."""
-    found = {name: read(arrays) for name, read in OF_SHARDS.items()}
+    found = {name: read(arrays) for name, read in OF_SHARDS.items() if name in wanted}
     return {name: value for name, value in found.items() if value}
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store import GradientStep, Receipt, ShardRecord, Store
-from offpolicy_monitor.store.rows import merged_steps
 from offpolicy_monitor.store.rows.merged_steps import Merged, Part, merge_parts
 from offpolicy_monitor.store.write import finish
 from offpolicy_monitor.store.write.finish import SetAside
@@ -60,7 +59,8 @@ def test_figures_of_a_large_step_are_computed_before_the_transaction_that_keeps_
     def forbidden(*given: object) -> None:
         raise AssertionError("figures are computed while the writer is held")
 
-    monkeypatch.setattr(merged_steps, "figures_for", forbidden)
+    for maker in ("gaps_told", "methods_told", "finite"):
+        monkeypatch.setattr(f"offpolicy_monitor.summary.step.{maker}", forbidden)
     assert store.upkeep.keep(merges) == 1
     assert store.series("r1", "tokens")["value"] == [100 * MANY]
 

@@ -10,7 +10,7 @@ from offpolicy_monitor.summary.figure import Figure, Gauge, gauge, under
 
 _SUMS: Final = "`core/gap_sums.py`"
 _EXPONENTIALS: Final = "`core/divergences.py` `exponentials`"
-_ADVANTAGE: Final = "`summary/tables/advantage.py` `gap_extras`"
+_ADVANTAGE: Final = "`summary/tables/advantage.py` `WEIGHED`"
 _SPREAD: Final = "`summary/gap.py` `ratio_spreads`"
 _RATIO: Final = "`core/divergences.py` `ratio_excess`"
 _DIFFERENCE: Final = "`core/columns.py` `token_columns`"
@@ -77,7 +77,7 @@ _TOKENS: Final = (
     ),
     Figure(
         "length_budget", "tokens",
-        "`0.6 / k3`: tokens at which the ESS of product ratios, `exp(-2 k3 T)`, falls to 0.3", _ADVANTAGE,
+        "`0.6 / k3`: tokens at which the ESS of product ratios, `exp(-2 k3 T)`, falls to 0.3", "`summary/gap.py`",
         gauge=gauge("length_budget_tokens"),
     ),
     Figure("advantage_weighted_excess", "", "`sum(A (r - 1)) / sum(abs A)`", _ADVANTAGE),

@@ -13,12 +13,13 @@ from typing import Any, Final
 import orjson
 from sqlalchemy import Connection, case
 
-from offpolicy_monitor.figures import HEADLINE, at, from_headline
+from offpolicy_monitor.figures import at, from_headline
 from offpolicy_monitor.store.rows import headlines
 from offpolicy_monitor.store.rows.codec import pack, unpack
 from offpolicy_monitor.store.rows.tables import steps
 from offpolicy_monitor.summary import stored
-from offpolicy_monitor.summary.step import DETAILED, StepSummary
+from offpolicy_monitor.summary.records import Wanted
+from offpolicy_monitor.summary.step import StepSummary
 
 #: Steps whose figures are kept as JSON, some 50 KB each with their summaries.
 MOST_KEPT: Final = 128
@@ -65,19 +66,13 @@ def of_rows(connection: Connection, rows: Sequence[Any]) -> list[Figures]:
 
 def figures_for(summary: StepSummary, paths: Iterable[str]) -> dict[str, Any]:
     """Figures of a step with all that these paths look at, or these patterns."""
-    return summary.step_figures(details_of(tuple(paths)))
+    return summary.step_figures(wanted_at(tuple(paths)))
 
 
-# Most are asked for the same figures again and again: those of the headline, and those that rules look at.
 @lru_cache(MOST_KEPT)
-def details_of(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Of what these paths look at, what is read where it is asked for."""
-    keys = {key for path in paths for key in path.split(".")}
-    return tuple(name for name in DETAILED if name in keys)
-
-
-#: What headline figures look at of it.
-OF_HEADLINE: Final = details_of(tuple(HEADLINE))
+def wanted_at(paths: tuple[str, ...]) -> Wanted:
+    """What these paths look at, or these patterns: a figure that has the name of one of their keys."""
+    return Wanted(frozenset(key for path in paths for key in path.split(".")))
 
 
 def needed(summary: StepSummary, paths: Collection[str]) -> StepSummary:

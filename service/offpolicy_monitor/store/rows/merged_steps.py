@@ -14,8 +14,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, and_, bindparam, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
 
-from offpolicy_monitor.figures import HEADLINE
-from offpolicy_monitor.store.rows.derived import OF_HEADLINE, details_of, figures_for
+from offpolicy_monitor.figures import with_correction
+from offpolicy_monitor.store.rows import narrow
+from offpolicy_monitor.store.rows.derived import figures_for
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.recent import Identity, Recent
 from offpolicy_monitor.store.rows.records import ShardRecord, StepKey
@@ -53,19 +54,26 @@ class Merged:
         """`blob` is the summary's stored form, where it is there already."""
         return cls(summary, count, stored.to_bytes(summary) if blob is None else blob)
 
-    @cached_property
-    def figures(self) -> dict[str, Any]:
-        """Figures among which all headline figures are; computed once."""
-        return figures_for(self.merge, HEADLINE)
-
     def with_figures(self) -> "Merged":
         """Itself, its figures computed now: where nobody waits for it, and not in the transaction that keeps it."""
-        _ = self.figures
+        narrow.ready(self.merge)
         return self
 
-    def figures_for(self, paths: Collection[str]) -> dict[str, Any]:
-        """Figures among which those at these paths are."""
-        return self.figures if set(details_of(tuple(paths))) <= set(OF_HEADLINE) else figures_for(self.merge, paths)
+    def headline(self, correction: str | None) -> dict[str, float]:
+        """Its headline figures by path, computed once; `correction` names the row in use."""
+        if correction not in self._headlines:
+            self._headlines[correction] = narrow.headline_of(self.merge, correction)
+        return self._headlines[correction]
+
+    @cached_property
+    def _headlines(self) -> dict[str | None, dict[str, float]]:
+        return {}
+
+    def figures_for(self, paths: Collection[str], correction: str | None) -> Mapping[str, Any]:
+        """Figures among which those at these paths are, nested or by path."""
+        if narrow.covers(tuple(paths)):
+            return self.headline(correction)
+        return with_correction(figures_for(self.merge, paths), correction)
 
 
 #: Shards of a gradient step by their numbers, in order.

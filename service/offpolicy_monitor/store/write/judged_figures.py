@@ -47,7 +47,7 @@ def _figures(
     connection: Connection, run: HeldRun, step: GradientStep, merges: Merges, paths: Collection[str]
 ) -> Mapping[str, Any]:
     if step.id in merges:
-        return with_correction(merges[step.id].figures_for(paths), run.correction)
+        return merges[step.id].figures_for(paths, run.correction)
     rows = connection.execute(select(*derived.COLUMNS).where(steps.c.id == step.id)).all()
     [figures] = derived.of_rows(connection, rows)
     return with_correction(figures.read(), run.correction)

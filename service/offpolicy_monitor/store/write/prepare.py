@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.store.rows import narrow
 from offpolicy_monitor.store.rows.cursors import LARGEST_INTEGER
 from offpolicy_monitor.store.rows.records import ShardRecord
 from offpolicy_monitor.summary import stored
@@ -54,13 +55,13 @@ def prepare(record: ShardRecord) -> bytes | Refusal:
 def prepared(record: ShardRecord) -> ShardRecord:
     """The record with its summary's stored form, so that no transaction waits for that; raises its Refusal.
 
-    Of a shard that is its whole step the figures are made too, which the summary keeps: the step is saved with some.
+    Of a shard that is its whole step what headline figures are read off is made too: the step is saved with them.
     """
     blob = prepare(record)
     if isinstance(blob, Refusal):
         raise blob
     if record.shards == 1:
-        record.summary.figures()
+        narrow.ready(record.summary)
     return replace(record, blob=blob)
 
 

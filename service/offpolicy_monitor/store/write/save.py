@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, delete, insert, update
 
-from offpolicy_monitor.figures import headline
 from offpolicy_monitor.store.rows import headlines
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.held import HeldRun
@@ -54,7 +53,7 @@ def save_steps(
     of_id = {step.id: step for step in kept if step.id is not None and id(step) in merged}
     headlines.write(
         connection,
-        {key: headline(merged[id(step)].figures, held[step.run].correction) for key, step in of_id.items()},
+        {key: merged[id(step)].headline(held[step.run].correction) for key, step in of_id.items()},
         {} if names is None else names,
     )
 

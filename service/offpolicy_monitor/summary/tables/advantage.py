@@ -5,15 +5,16 @@ weighs |A r|.
 """
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
 import numpy as np
 
 from offpolicy_monitor.summary import rows as schema
-from offpolicy_monitor.summary.arrays import Array
+from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.kind import Kind
-from offpolicy_monitor.summary.records import Figures, Floats, Records
+from offpolicy_monitor.summary.records import Figures, Floats, Formulas, Wanted
 
 #: The keys of |A r|: 2**MANTISSA_BITS equal parts of each power of two between these exponents, from 1 on.
 SMALLEST_EXPONENT: Final = -24
@@ -23,6 +24,8 @@ TOP: Final = 0.01  # of the tokens
 
 #: Bins of |A r|: the keys, with one for what lies below them and one for what lies above.
 GRADIENT_BINS: Final = 2 + ((LARGEST_EXPONENT - SMALLEST_EXPONENT) << MANTISSA_BITS)
+#: Of a gap of which that is not known.
+_NO_MASS: Final = np.zeros(GRADIENT_BINS, np.int64)
 
 TABLES: Final = (
     schema.Table(
@@ -68,44 +71,44 @@ TABLES: Final = (
     ),
 )
 
-#: Tokens at which the ESS of product ratios falls to about 0.3, from ESS = exp(-2 k3 T).
-LENGTH_BUDGET: Final = 0.6
+TOP_SHARE: Final = "gradient_mass_top1"
+
+#: Fields of gaps by tables `advantage/{gap}`: `advantage_weighted_excess` = E[A (r - 1)] / E|A|;
+#: `advantage_second_moment` = E[A^2 r^2] / E[A^2]; `bad_update_fraction` = share of valid tokens with A < 0 and
+#: q - p > 0.5, the updates that DPPO found to drive collapses; `outward_second_moment` = mean d^2 over tokens with
+#: A d > 0, those whose gradient pushes them further out and that M2PO's trust region holds, 0 where there are none.
+WEIGHED: Final = Formulas(
+    {
+        "advantage_weighted_excess": ("advantage_excess", "advantage_abs"),
+        "advantage_second_moment": ("mass_square", "advantage_square"),
+        "bad_update_fraction": ("bad", "tokens"),
+    },
+    {"outward_second_moment": lambda sums: sums["outward_square"] / np.maximum(sums["outward"], 1)},
+    {
+        **dict.fromkeys(("advantage_weighted_excess", "advantage_second_moment", TOP_SHARE), "advantage_abs"),
+        **dict.fromkeys(("bad_update_fraction", "outward_second_moment"), "bad"),
+    },
+)
+#: Fields of the sequences of gaps by tables `sequence/{gap}`: `cancellation`, the mean of 1 - |sum d| / sum |d| over
+#: sequences with sum |d| > 0; and the shares of non-empty sequences whose product ratio is below 0.1, and that have a
+#: token with |p - q| > 0.5.
+DRIFT: Final = Formulas(
+    {
+        "cancellation": ("cancelled", "moving"),
+        "vanishing_fraction": ("vanishing", "sequences"),
+        "extreme_fraction": ("extreme", "sequences"),
+    },
+    {},
+    {"cancellation": "moving", "vanishing_fraction": "moving", "extreme_fraction": "extreme"},
+)
 
 
-def gap_extras(sums: Records, gradient: Array, k3: Floats) -> tuple[Figures, Figures]:
-    """Fields of gaps beside their core figures, and what each needs; `sums` are those of tables `advantage/{gap}`.
-
-    `length_budget` = 0.6 / k3 tokens, None where k3 is 0; `advantage_weighted_excess` = E[A (r - 1)] / E|A|;
-    `advantage_second_moment` = E[A^2 r^2] / E[A^2]; `gradient_mass_top1` = share of the sum of |A r| that the top 1 %
-    of valid tokens hold; `bad_update_fraction` = share of valid tokens with A < 0 and q - p > 0.5, the updates that
-    DPPO found to drive collapses; `outward_second_moment` = mean d^2 over tokens with A d > 0, those whose gradient
-    pushes them further out and that M2PO's trust region holds, 0 where there are none.
-    """
-    weighed = {
-        "advantage_weighted_excess": sums["advantage_excess"] / sums["advantage_abs"],
-        "advantage_second_moment": sums["mass_square"] / sums["advantage_square"],
-        "gradient_mass_top1": top_share(gradient),
-    }
-    updates = {
-        "bad_update_fraction": sums["bad"] / sums["tokens"],
-        "outward_second_moment": sums["outward_square"] / np.maximum(sums["outward"], 1),
-    }
-    needs = dict.fromkeys(weighed, sums["advantage_abs"]) | dict.fromkeys(updates, sums["bad"])
-    return {"length_budget": LENGTH_BUDGET / k3, **weighed, **updates}, needs
-
-
-def sequence_extras(sums: Records) -> tuple[Figures, Figures]:
-    """`cancellation`, `vanishing_fraction`, `extreme_fraction`, and what each needs; `sums` of tables `sequence/{gap}`.
-
-    The mean of 1 - |sum d| / sum |d| over sequences with sum |d| > 0; and the shares of non-empty sequences whose
-    product ratio is below 0.1, and that have a token with |p - q| > 0.5.
-    """
-    figures = {
-        "cancellation": sums["cancelled"] / sums["moving"],
-        "vanishing_fraction": sums["vanishing"] / sums["sequences"],
-        "extreme_fraction": sums["extreme"] / sums["sequences"],
-    }
-    return figures, dict.fromkeys(figures, sums["moving"]) | {"extreme_fraction": sums["extreme"]}
+def gradient_mass(arrays: Arrays, gaps: Sequence[str], wanted: Wanted) -> Figures:
+    """`gradient_mass_top1` = share of the sum of |A r| that the top 1 % of valid tokens hold."""
+    if TOP_SHARE not in wanted:
+        return {}
+    found = (arrays.get(f"gradient/{gap}") for gap in gaps)
+    return {TOP_SHARE: top_share(np.stack([_NO_MASS if counts is None else counts for counts in found]))}
 
 
 def top_share(gradient: Array) -> Floats:

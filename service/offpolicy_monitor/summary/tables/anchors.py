@@ -9,12 +9,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
-import numpy as np
-
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.kind import Kind
-from offpolicy_monitor.summary.records import Figures, Records
+from offpolicy_monitor.summary.records import ALL, Figures, Formulas, Records, Wanted
 from offpolicy_monitor.summary.scheme import REMEMBERED
 
 if TYPE_CHECKING:
@@ -33,16 +31,16 @@ TABLES: Final = (
 )
 
 
-def anchor_disagreements(arrays: Arrays) -> tuple[tuple[str, ...], Figures]:
+_DISAGREEMENT: Final = Formulas({"anchor_disagreement": ("differing", "tokens")}, {})
+
+
+def anchor_disagreements(arrays: Arrays, wanted: Wanted = ALL) -> tuple[tuple[str, ...], Figures]:
     """Names of rows, and `anchor_disagreement`: a share of tokens, among those valid for all log-probs.
 
     Those whose decision differs when the rule is anchored on mu instead of pi_old, or the other way round.
     """
-    paths = tuple(arrays.under("anchor"))
-    if not paths:
-        return (), {"anchor_disagreement": np.zeros(0)}
-    sums = Records.at(arrays, paths)
-    return names_of(paths), {"anchor_disagreement": sums["differing"] / sums["tokens"]}
+    paths = tuple(arrays.under("anchor")) if _DISAGREEMENT.any(wanted) else ()
+    return names_of(paths), _DISAGREEMENT.of(Records.at(arrays, paths)) if paths else {}
 
 
 @lru_cache(REMEMBERED)

@@ -16,7 +16,7 @@ from offpolicy_monitor.pairs import Pairs, correlations
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.kind import Kind
-from offpolicy_monitor.summary.records import Figures, Floats
+from offpolicy_monitor.summary.records import ALL, Figures, Floats, Wanted
 from offpolicy_monitor.summary.scheme import COUNTS, REMEMBERED, Scheme
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class _Rows(NamedTuple):
     """Method rows of which is known what they drop by length, R of them: name, gap and unit of each.
 
     begins  [3, R] where begin, among counts, what the row drops, what there is of its unit, and of sequences
-    units   where begins what there is of a unit
+    units   where begins what there is of a unit, of any rows: so many bins are added, whichever rows are asked for
     tokens  gap -> where its tokens by length begin
     """
 
@@ -76,8 +76,13 @@ class Biased(NamedTuple):
         return [tokens.get(row) == self.whole[gap] for row, gap, _ in self.rows]
 
 
-def length_biases(arrays: Arrays) -> tuple[Biased, Figures]:
-    """Rows that drop, and their `spearman`, `slope`, `shortest`, `longest`, `ratio` and `difference`.
+#: The field of a method row.
+LENGTH_BIAS: Final = "length_bias"
+NOTHING: Final[tuple[Biased, Figures]] = Biased((), {}), {}
+
+
+def length_biases(arrays: Arrays, names: tuple[str, ...], wanted: Wanted = ALL) -> tuple[Biased, Figures]:
+    """Those of these rows that drop, and their `spearman`, `slope`, `shortest`, `longest`, `ratio` and `difference`.
 
     `spearman` is the rank correlation of dropped (0/1) with length, equal lengths within a bin; `slope` the
     least-squares slope of dropped on log2 length; `shortest` and `longest` the share dropped in the shortest and the
@@ -86,7 +91,11 @@ def length_biases(arrays: Arrays) -> tuple[Biased, Figures]:
     They tell of a row only if it ran on all tokens of its gap: lengths are kept of all shards together, and do not say
     which were those of the shards that ran it.
     """
-    known = _rows(arrays.scheme)
+    if LENGTH_BIAS not in wanted:
+        return NOTHING
+    known = _rows(arrays.scheme, names)
+    if not known.rows:
+        return NOTHING
     counts = arrays.sections[COUNTS]
     whole = {gap: int(counts[begin : begin + BINS].sum()) for gap, begin in known.tokens.items()}
     bins = np.flatnonzero(counts[known.units[:, None] + np.arange(BINS)].any(0))
@@ -95,15 +104,17 @@ def length_biases(arrays: Arrays) -> tuple[Biased, Figures]:
 
 
 @lru_cache(REMEMBERED)
-def _rows(scheme: Scheme) -> _Rows:
+def _rows(scheme: Scheme, names: tuple[str, ...]) -> _Rows:
     known = [(path, *path.split("/")[1:]) for path in scheme.under("masked")]
     known = [(path, row, gap, unit) for path, row, gap, unit in known if f"length/{gap}/tokens" in scheme.spans]
-    names = [(path, f"length/{gap}/{unit}", f"length/{gap}/sequences") for path, _, gap, unit in known]
-    begins = np.array([[scheme.spans[name].start for name in of_row] for of_row in names], np.int64).reshape(-1, 3).T
+    units = {scheme.spans[f"length/{gap}/{unit}"].start for _, _, gap, unit in known}
+    known = [(path, row, gap, unit) for path, row, gap, unit in known if unquote(row) in names]
+    arrays = [(path, f"length/{gap}/{unit}", f"length/{gap}/sequences") for path, _, gap, unit in known]
+    begins = np.array([[scheme.spans[name].start for name in of_row] for of_row in arrays], np.int64).reshape(-1, 3).T
     return _Rows(
         tuple((unquote(row), gap, unit) for _, row, gap, unit in known),
         begins,
-        np.unique(begins[1]),
+        np.array(sorted(units), np.int64),
         {gap: scheme.spans[f"length/{gap}/tokens"].start for _, _, gap, _ in known},
     )
 
