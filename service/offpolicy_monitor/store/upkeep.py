@@ -61,10 +61,10 @@ class Upkeep:
         merged = {}
         for key in keys:
             with self._reading() as connection:
-                parts = merged_steps.read_parts(connection, key, self._recent)
+                parts, count = merged_steps.read_parts(connection, key, self._recent)
             try:
                 if parts:
-                    merged[key] = merged_steps.merge_parts(parts).with_figures()
+                    merged[key] = merged_steps.merge_parts(parts, count).with_figures()
             except Exception as error:
                 with self._reading() as connection:
                     step = finish.read_step(connection, key)

@@ -213,10 +213,10 @@ def test_merging_a_large_step_leaves_the_store_to_others(store: Store, monkeypat
     assert receipt.unmerged is not None
     inside, go_on = threading.Event(), threading.Event()
 
-    def slowly(parts: Sequence[Part]) -> Merged:
+    def slowly(parts: Sequence[Part], count: int) -> Merged:
         inside.set()
         assert go_on.wait(10)
-        return merge_parts(parts)
+        return merge_parts(parts, count)
 
     monkeypatch.setattr("offpolicy_monitor.store.rows.merged_steps.merge_parts", slowly)
     thread = threading.Thread(target=store.upkeep.merge, args=([receipt.unmerged],))

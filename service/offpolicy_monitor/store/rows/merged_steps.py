@@ -18,7 +18,7 @@ from offpolicy_monitor.figures import with_correction
 from offpolicy_monitor.store.rows import narrow
 from offpolicy_monitor.store.rows.derived import figures_for
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
-from offpolicy_monitor.store.rows.recent import Identity, Recent
+from offpolicy_monitor.store.rows.recent import Recent, Shards
 from offpolicy_monitor.store.rows.records import ShardRecord, StepKey
 from offpolicy_monitor.store.rows.statement import Statement
 from offpolicy_monitor.store.rows.tables import shards, steps
@@ -76,35 +76,27 @@ class Merged:
         return with_correction(figures_for(self.merge, paths), correction)
 
 
-#: Shards of a gradient step by their numbers, in order.
-Shards = Sequence[tuple[int, Identity]]
-#: A shard: its summary, where it is at hand, or that in its stored form.
+#: A shard, or the merge of some that follow each other: the summary, where it is at hand, or its stored form.
 Part = StepSummary | bytes
 
 
-def merge_parts(parts: Sequence[Part]) -> Merged:
-    """The merge of shards, given in shard order."""
+def merge_parts(parts: Sequence[Part], count: int) -> Merged:
+    """The merge of so many shards, given in shard order."""
     summary = merge_all(stored.from_bytes(part) if isinstance(part, bytes) else part for part in parts)
     alone = parts[0] if len(parts) == 1 else None
-    return Merged.of(summary, len(parts), alone if isinstance(alone, bytes) else None)
+    return Merged.of(summary, count, alone if isinstance(alone, bytes) else None)
 
 
-def read_parts(connection: Connection, key: StepKey, recent: Recent) -> Sequence[Part]:
-    """Every shard stored of one gradient step, in shard order; nothing where the step is gone."""
-    return at_hand(shards_of(connection, key), key, recent) or read_blobs(connection, key)
+def read_parts(connection: Connection, key: StepKey, recent: Recent) -> tuple[Sequence[Part], int]:
+    """What is stored of one gradient step, in shard order, and of how many shards; nothing where the step is gone."""
+    found = shards_of(connection, key)
+    return recent.parts(key, found) or read_blobs(connection, key), len(found)
 
 
 def shards_of(connection: Connection, key: StepKey) -> Shards:
     """Every shard stored of one gradient step."""
     rows = _SHARDS_OF.rows(connection, **dict(zip(("run", "at", "minibatch", "attempt"), key, strict=True)))
     return [(shard, (digest, received_at)) for shard, digest, received_at in rows]
-
-
-def at_hand(stored: Shards, key: StepKey, recent: Recent) -> list[StepSummary]:
-    """The summaries of these shards of a gradient step; none where one is not at hand."""
-    found = [recent.get(key, shard, identity) for shard, identity in stored]
-    here = [summary for summary in found if summary is not None]
-    return here if len(here) == len(found) else []
 
 
 def merge_stored(connection: Connection, run_id: int, step: int, minibatch: int, attempt: int) -> StepSummary:
@@ -153,7 +145,7 @@ def merge_at_once(
         key = (run_ids[step.run], step.step, step.minibatch, step.attempt)
         ready = [record.summary for record, _ in of_step]
         if len(ready) < step.received:
-            ready = at_hand(stored_of(step), key, recent)
+            ready = recent.parts(key, stored_of(step))
         cost = step.received - 1 if ready else READ_BACK * step.received
         if cost > left:
             continue
@@ -162,7 +154,7 @@ def merge_at_once(
             if len(of_step) == step.received == 1:
                 merged[id(step)] = Merged.of(ready[0], 1, of_step[0][1])
             else:
-                merged[id(step)] = merge_parts(ready or read_blobs(connection, key))
+                merged[id(step)] = merge_parts(ready or read_blobs(connection, key), step.received)
         except SQLAlchemyError:
             raise
         except Exception as error:

@@ -17,8 +17,8 @@ from offpolicy_monitor.store.rows.gradient_steps import LEDGER_COLUMNS, Gradient
 from offpolicy_monitor.store.rows.headlines import Ids
 from offpolicy_monitor.store.rows.held import HeldRun, hold_runs, new_revision
 from offpolicy_monitor.store.rows.memory import Memories, RunMemory, Standing
-from offpolicy_monitor.store.rows.merged_steps import Failed, Merged, Shards, merge_at_once, shards_of
-from offpolicy_monitor.store.rows.recent import Recent
+from offpolicy_monitor.store.rows.merged_steps import Failed, Merged, merge_at_once, shards_of
+from offpolicy_monitor.store.rows.recent import Recent, Shards
 from offpolicy_monitor.store.rows.records import Outdated, Receipt, ShardKey, ShardRecord, StepKey
 from offpolicy_monitor.store.rows.statement import Statement
 from offpolicy_monitor.store.rows.tables import runs, shards, steps
