@@ -18,6 +18,8 @@ Singles = NDArray[np.int32]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Marks = NDArray[np.uint8]
+#: Indices of bins: without a sign, an index needs no look at whether it counts from the end.
+Shorts = NDArray[np.uint16]
 
 GAPS: Final = ("mismatch", "staleness", "total")
 MISMATCH, STALENESS, TOTAL = range(3)
@@ -112,7 +114,7 @@ class Plan(NamedTuple):
     magnitudes: bool  # a rule looks at |d|
     positive: bool  # some log-prob is above 0
     splits: Floats  # of summary.histogram, +BIG for none
-    token_bins: Singles  # the bin among TOKEN_BINS of each bin of summary.histogram
+    token_bins: Marks  # the bin among TOKEN_BINS of each bin of summary.histogram
     edges: Floats  # [7]: log mu at which a bucket of mu begins
 
 
@@ -180,9 +182,9 @@ class Block(NamedTuple):
     p: Floats  # [3, ...]
     rest: Floats  # [3, ...]: 1 - p
     advantages: Floats
-    groups: Singles  # where the counts of the token's sign begin
-    bins: Singles  # [3, ...]
-    keys: Singles
+    groups: Shorts  # where the counts of the token's sign begin
+    bins: Shorts  # [3, ...]
+    keys: Shorts
     sides: (
         Floats  # [2, ...]: -1, 0 or 1 where a rule of several bands is low, keeps, is high; there with its other anchor
     )
@@ -201,7 +203,7 @@ def sequences(offsets: Integers, rules: int, sequence_rules: int, detail: Detail
 def block() -> Block:
     """Room for the columns of a block."""
     floats: Any = lambda *shape: np.zeros((*shape, BLOCK), np.float32)  # noqa: E731
-    whole: Any = lambda *shape: np.zeros((*shape, BLOCK), np.int32)  # noqa: E731
+    whole: Any = lambda *shape: np.zeros((*shape, BLOCK), np.uint16)  # noqa: E731
     return Block(
         floats(SCORES, 3), floats(3), floats(3), floats(3), floats(), floats(), floats(), floats(3), floats(3),
         floats(), whole(), whole(3), whole(), floats(2),

@@ -14,7 +14,7 @@ from offpolicy_monitor.fused.token import (
     STRICT,
     ZERO,
     bin_key,
-    binary_kl,
+    binary_kls,
     complement,
     exponential,
     far,
@@ -78,9 +78,7 @@ def divergences(block: Any, gap: Any, n: Any) -> None:
     q, q_rest = block.p[DENOMINATOR[gap]], block.rest[DENOMINATOR[gap]]
     away, larger = block.scores[AWAY, gap], block.scores[LARGER, gap]
     for i in range(len(d)):
-        x = difference[i]
-        moved = binary_kl(q[i], d[i], k3[i], x, p_rest[i], q_rest[i])
-        other = binary_kl(p[i], -d[i], k3_reverse[i], -x, q_rest[i], p_rest[i])
+        moved, other = binary_kls(p[i], q[i], p_rest[i], q_rest[i], d[i], k3[i], k3_reverse[i], difference[i])
         away[i] = moved if d[i] >= ZERO else -moved
         larger[i] = greater(moved, other)
 

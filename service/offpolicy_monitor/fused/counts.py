@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from offpolicy_monitor.fused.arrays import LENGTHS, NEUTRAL, NO_BUCKET, STRIP
+from offpolicy_monitor.fused.arrays import BINS, LENGTHS, NEUTRAL, NO_BUCKET, STRIP
 from offpolicy_monitor.fused.bits import finite, pattern
-from offpolicy_monitor.fused.token import STRICT, ZERO, f
+from offpolicy_monitor.fused.token import INLINE, STRICT, f
 from offpolicy_monitor.summary.tables.signature import GRID_EXPONENTS
 
 #: Bits of a float32 significand beyond its first 11.
 _SPARE_BITS = (1 << 13) - 1
 _FINEST = f(2.0 ** GRID_EXPONENTS[-1])
-_STEPS = np.array([2.0 ** (GRID_EXPONENTS[-1] - k) for k in GRID_EXPONENTS], np.float32)
+_POWERS = np.array([2.0**k for k in GRID_EXPONENTS], np.float32)
 
 
 @njit(**STRICT)
@@ -36,6 +36,13 @@ def length_group(length: Any) -> Any:
 
 
 @njit(**STRICT)
+def signs_of(groups: Any, keys: Any) -> None:
+    """The sign that each token's group is of."""
+    for i in range(len(groups)):
+        keys[i] = groups[i] // BINS
+
+
+@njit(**STRICT)
 def by_sign_and_bin(bins: Any, groups: Any, out: Any) -> None:
     """Count each token in the bin that its group begins at."""
     for i in range(len(bins)):
@@ -44,20 +51,29 @@ def by_sign_and_bin(bins: Any, groups: Any, out: Any) -> None:
 
 @njit(**STRICT)
 def by_coarse_bin(bins: Any, coarse: Any, out: Any) -> None:
-    """Count each token of a sequence in the coarse bin of its bin."""
-    for i in range(len(bins)):
-        out[coarse[bins[i]]] += 1
+    """Count each token of a sequence in the coarse bin of its bin, in four banks: out [4, coarse bins]."""
+    n = len(bins)
+    whole = n // 4 * 4
+    first, second, third, fourth = out[0], out[1], out[2], out[3]
+    for i in range(0, whole, 4):
+        first[coarse[bins[i]]] += 1
+        second[coarse[bins[i + 1]]] += 1
+        third[coarse[bins[i + 2]]] += 1
+        fourth[coarse[bins[i + 3]]] += 1
+    for i in range(whole, n):
+        first[coarse[bins[i]]] += 1
 
 
 @njit(**STRICT)
 def by_sign_and_coarse_bin(
-    bins: Any, coarse: Any, signs: Any, advantages: Any, length: Any, out: Any, mass: Any
+    bins: Any, coarse: Any, groups: Any, advantages: Any, length: Any, out: Any, mass: Any
 ) -> None:
-    """Where advantages change from token to token: out [3, LENGTHS, bins], mass [3, bins] of |A|; signs [n] 0..2."""
+    """Where advantages change from token to token: out [3, LENGTHS, bins], mass [3, bins] of |A|; by the sign that
+    the group of each is of."""
     for i in range(len(bins)):
-        bin = coarse[bins[i]]
-        out[signs[i], length, bin] += 1
-        mass[signs[i], bin] += abs(np.float64(advantages[i]))
+        bin, sign = coarse[bins[i]], groups[i] // BINS
+        out[sign, length, bin] += 1
+        mass[sign, bin] += abs(np.float64(advantages[i]))
 
 
 @njit(**STRICT)
@@ -88,6 +104,18 @@ def buckets_of(values: Any, edges: Any, keys: Any) -> None:
         keys[i] = bucket if finite(x) else np.int32(NO_BUCKET)
 
 
+@njit(**INLINE)
+def is_short(value: Any) -> Any:
+    """Whether a float32 has at most 11 significant bits."""
+    return (pattern(value) & _SPARE_BITS) == 0
+
+
+@njit(**INLINE)
+def is_whole(value: Any) -> Any:
+    """Whether there is nothing behind the point."""
+    return np.floor(value) == value
+
+
 @njit(**STRICT)
 def grid(values: Any, least: Any, out: Any) -> None:
     """[8]: of |value| >= least: how many, how many have at most 11 significant bits, and how many of those are
@@ -99,12 +127,17 @@ def grid(values: Any, least: Any, out: Any) -> None:
         for i in range(len(strip)):
             on = abs(strip[i]) >= least
             large += np.int32(on)
-            short += np.int32(on & ((pattern(strip[i]) & _SPARE_BITS) == 0))
+            short += np.int32(on & is_short(strip[i]))
         out[0] += large
+        out[1] += short
+        fine: Any = 0
         if short:
             for i in range(len(strip)):
-                if abs(strip[i]) >= least and (pattern(strip[i]) & _SPARE_BITS) == 0:
-                    out[1] += 1
-                    for k in range(len(_STEPS)):
-                        if (strip[i] * _FINEST) % _STEPS[k] == ZERO:
-                            out[2 + k] += 1
+                fine += np.int32((abs(strip[i]) >= least) & is_short(strip[i]) & is_whole(strip[i] * _FINEST))
+        if fine:
+            for k in range(len(_POWERS)):
+                multiples: Any = 0
+                for i in range(len(strip)):
+                    on = (abs(strip[i]) >= least) & is_short(strip[i])
+                    multiples += np.int32(on & is_whole(strip[i] * _POWERS[k]))
+                out[2 + k] += multiples

@@ -33,7 +33,7 @@ REMEMBERED: Final = 16
 ASKED: Final = 16
 
 _SPLITS: Final = np.minimum(histogram.splits(), BIG).astype(np.float32)
-_TOKEN_BINS: Final = cells.token_bins().astype(np.int32)
+_TOKEN_BINS: Final = cells.token_bins().astype(np.uint8)
 _MU_EDGES: Final = np.array([math.log(float(bucket)) for bucket in MU_BUCKETS[1:]], np.float32)
 _MAGNITUDES: Final = tuple(np.ascontiguousarray(bins.magnitudes) for bins in (cells.SEQUENCE_BINS, cells.LENGTH_BINS))
 

@@ -13,6 +13,7 @@ from offpolicy_monitor.fused.arrays import (
     ADVANTAGE_EXCESS,
     BAD,
     BINS,
+    CELL,
     CHANGED,
     CLAMPED,
     DEVIATION,
@@ -43,11 +44,11 @@ from offpolicy_monitor.fused.arrays import (
     WEIGHT_SQUARE,
 )
 from offpolicy_monitor.fused.bits import greater, lesser
-from offpolicy_monitor.fused.token import BIG, CLAMP, ONE, ZERO, f
+from offpolicy_monitor.fused.token import BIG, CLAMP, INNER, ONE, ZERO, f
 from offpolicy_monitor.vocabulary import WEIGHT_CLAMP
 
 FAST: Final[dict[str, Any]] = {
-    "error_model": "numpy",
+    **INNER,
     "fastmath": {"reassoc", "nsz", "contract", "arcp", "nnan"},
 }
 
@@ -243,12 +244,12 @@ def updates_at_risk(advantages: Any, d: Any, difference: Any, out: Any) -> None:
     """Tokens with A < 0 that became much less likely; tokens with A d > 0, and the sum of their d^2."""
     bad, outward, square = ZERO, ZERO, ZERO
     for i in range(len(d)):
-        A, x = advantages[i], d[i]
-        against = difference[i] if A < ZERO else ZERO
-        outer = greater(x if A > ZERO else ZERO, -x if A < ZERO else ZERO)
-        bad += ONE if against < -EXTREME else ZERO
+        A = advantages[i]
+        sign = (ONE if A > ZERO else ZERO) - (ONE if A < ZERO else ZERO)
+        outer = greater(sign * d[i], ZERO)
+        bad += ONE if lesser(sign, ZERO) * difference[i] > EXTREME else ZERO
         outward += ONE if outer > ZERO else ZERO
-        square += outer * outer if outer > ZERO else ZERO
+        square += outer * outer
     out[BAD] += bad
     out[OUTWARD] += outward
     out[OUTWARD_SQUARE] += square
@@ -258,9 +259,9 @@ def updates_at_risk(advantages: Any, d: Any, difference: Any, out: Any) -> None:
 def sums_by_sign(groups: Any, d: Any, k3: Any, out: Any) -> None:
     """k3 and d^2 of a sequence's tokens with A < 0, A == 0, A > 0, whose counts begin at `groups`."""
     for sign in range(3):
-        divergence, square = ZERO, ZERO
+        divergence, square, group = ZERO, ZERO, np.uint16(sign * BINS)
         for i in range(len(d)):
-            on = groups[i] == sign * BINS
+            on = groups[i] == group
             divergence += k3[i] if on else ZERO
             square += d[i] * d[i] if on else ZERO
         out[K3_SIGNS + sign] += divergence
@@ -285,40 +286,45 @@ def advantages_by_sign(advantages: Any, out: Any) -> None:
 
 @njit(**FAST)
 def sums_by_bucket(block: Any, keys: Any, out: Any) -> None:
-    """out [buckets, CELL]: a breakdown of tokens whose buckets change from one to the next, keys [n]."""
+    """out [buckets, CELL]: a breakdown of tokens whose buckets change from one to the next, keys [n].
+
+    One loop for each bucket: looking at the keys again for every gap costs more than adding.
+    """
     first, last = keys[0], keys[0]
     for i in range(len(keys)):
         first = keys[i] if keys[i] < first else first
         last = keys[i] if keys[i] > last else last
+    d, k3 = block.scores[LOG_RATIO], block.scores[K3]
+    m, s, t, k3_m, k3_s, k3_t = d[0], d[1], d[2], k3[0], k3[1], k3[2]
     for bucket in range(first, last + 1):
-        cell = out[bucket]
-        for gap in range(3):
-            d, k3 = block.scores[LOG_RATIO, gap], block.scores[K3, gap]
-            _of_bucket(d, k3, keys, bucket, cell[1 + 4 * gap : 5 + 4 * gap])
+        key = np.uint16(bucket)
         number, product = ZERO, ZERO
+        total_m, size_m, square_m, divergence_m = ZERO, ZERO, ZERO, ZERO
+        total_s, size_s, square_s, divergence_s = ZERO, ZERO, ZERO, ZERO
+        total_t, size_t, square_t, divergence_t = ZERO, ZERO, ZERO, ZERO
         for i in range(len(keys)):
-            on = keys[i] == bucket
+            on = keys[i] == key
+            x, y, z = m[i] if on else ZERO, s[i] if on else ZERO, t[i] if on else ZERO
             number += ONE if on else ZERO
-            product += block.scores[LOG_RATIO, 0, i] * block.scores[LOG_RATIO, 1, i] if on else ZERO
-        cell[0] += number
-        cell[13] += product
-
-
-@njit(**FAST)
-def _of_bucket(d: Any, k3: Any, keys: Any, bucket: Any, out: Any) -> None:
-    """[4]: sums of d, |d|, d^2 and k3 of a gap's tokens in a bucket."""
-    total, size, square, divergence = ZERO, ZERO, ZERO, ZERO
-    for i in range(len(keys)):
-        on = keys[i] == bucket
-        x = d[i] if on else ZERO
-        total += x
-        size += abs(x)
-        square += x * x
-        divergence += k3[i] if on else ZERO
-    out[0] += total
-    out[1] += size
-    out[2] += square
-    out[3] += divergence
+            total_m += x
+            size_m += abs(x)
+            square_m += x * x
+            divergence_m += k3_m[i] if on else ZERO
+            total_s += y
+            size_s += abs(y)
+            square_s += y * y
+            divergence_s += k3_s[i] if on else ZERO
+            total_t += z
+            size_t += abs(z)
+            square_t += z * z
+            divergence_t += k3_t[i] if on else ZERO
+            product += x * y
+        found = (
+            number, total_m, size_m, square_m, divergence_m, total_s, size_s, square_s, divergence_s, total_t, size_t,
+            square_t, divergence_t, product,
+        )  # fmt: skip
+        for k in range(CELL):
+            out[bucket, k] += found[k]
 
 
 @njit(**FAST)

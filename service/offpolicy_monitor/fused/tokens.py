@@ -42,7 +42,7 @@ from offpolicy_monitor.fused.arrays import (
     SUM,
     TOTAL,
 )
-from offpolicy_monitor.fused.token import BIG, HALF, PASS, ZERO, f
+from offpolicy_monitor.fused.token import BIG, HALF, INNER, PASS, ZERO, f
 from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.tables.signature import HIGHEST_MIDDLE, LOWEST_MIDDLE
 from offpolicy_monitor.summary.tables.signature import LEAST as LEAST_ON_GRID
@@ -66,8 +66,7 @@ def measure(
     sequence = first
     while sequence < last and offsets[sequence + 1] <= begin:
         sequence += 1
-    local = np.zeros((len(plan.cells), _COARSE_BINS), np.int32)
-    keys = np.zeros((len(plan.cells), BLOCK), np.int32)
+    local = np.zeros((len(plan.cells), 4, _COARSE_BINS), np.int32)
     pieces = np.zeros((3, 8), np.float32)
     whole = np.zeros((3, 3))
     bounds_seen = np.zeros((SCORES, 3, 2), np.float32)
@@ -82,13 +81,14 @@ def measure(
             bounds_seen[score, :, 0] = -np.inf
             bounds_seen[score, :, 1] = np.inf
         _advantages(tokens, plan, begin, n, sequence, block)
-        sequence = _sequences(tokens, plan, begin, n, sequence, last, block, keys, local, bounds_seen, out, into, found)
+        earliest = sequence
+        sequence = _sequences(tokens, plan, begin, n, sequence, last, block, local, bounds_seen, out, into, found)
         _of_all(tokens, plan, begin, n, block, whole, into, found)
-        _rules(tokens, plan, bounds, begin, n, block, whole, bounds_seen, out, into)
+        _rules(tokens, plan, bounds, begin, n, earliest, block, whole, bounds_seen, out, into)
         begin += n
 
 
-@njit(**PASS)
+@njit(**INNER)
 def _columns(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, into: Any, found: Any) -> None:
     """Every column of the block, and the sums that need columns which the next gap overwrites."""
     for column in range(3):
@@ -117,7 +117,7 @@ def _columns(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, into: Any, 
             columns.magnitudes(block.scores[LOG_RATIO, gap, :n], block.scores[MAGNITUDE, gap])
 
 
-@njit(**PASS)
+@njit(**INNER)
 def _runs(
     tokens: Any, plan: Any, begin: Any, n: Any, run: Any, block: Any, pieces: Any, whole: Any, out: Any, into: Any
 ) -> Any:
@@ -159,7 +159,7 @@ def _runs(
     return run
 
 
-@njit(**PASS)
+@njit(**INNER)
 def _advantages(tokens: Any, plan: Any, begin: Any, n: Any, sequence: Any, block: Any) -> None:
     """The advantage of each token, and where the counts of its sign begin."""
     A, groups = block.advantages[:n], block.groups[:n]
@@ -182,10 +182,10 @@ def _advantages(tokens: Any, plan: Any, begin: Any, n: Any, sequence: Any, block
             sequence += 1
 
 
-@njit(**PASS)
+@njit(**INNER)
 def _sequences(
-    tokens: Any, plan: Any, begin: Any, n: Any, sequence: Any, last: Any, block: Any, keys: Any, local: Any,
-    seen: Any, out: Any, into: Any, found: Any,
+    tokens: Any, plan: Any, begin: Any, n: Any, sequence: Any, last: Any, block: Any, local: Any, seen: Any,
+    out: Any, into: Any, found: Any,
 ) -> Any:  # fmt: skip
     """Figures of each sequence's part of the block; the sequence that goes on in the next one."""
     i = 0
@@ -206,7 +206,7 @@ def _sequences(
                     tokens.logprobs[0][max(begin + i - 1, tokens.offsets[sequence]) : begin + j],
                     into.neighbours[:2],
                 )
-            _cells(tokens, plan, i, j, sequence, block, seen, keys, local, into, found)
+            _cells(tokens, plan, i, j, sequence, block, local, into, found)
         i = j
         if tokens.offsets[sequence + 1] - begin <= j:
             _flush(tokens, plan, sequence, local, into, found)
@@ -216,7 +216,7 @@ def _sequences(
     return sequence
 
 
-@njit(**PASS)
+@njit(**INNER, forceinline=True)
 def _extremes(plan: Any, gap: Any, i: Any, j: Any, block: Any, seen: Any, kept: Any) -> None:
     """Extremes of a sequence's scores; those of the block so far go to `seen`."""
     least, most, _ = sums.extremes(block.scores[LOG_RATIO, gap, i:j])
@@ -236,13 +236,13 @@ def _extremes(plan: Any, gap: Any, i: Any, j: Any, block: Any, seen: Any, kept: 
         kept[LARGER_LEAST] = min(kept[LARGER_LEAST], least)
 
 
-@njit(**PASS)
+@njit(**INNER)
 def _see(seen: Any, least: Any, most: Any) -> None:
     seen[0] = min(seen[0], least)
     seen[1] = max(seen[1], most)
 
 
-@njit(**PASS)
+@njit(**INNER)
 def _signed(tokens: Any, plan: Any, begin: Any, i: Any, j: Any, sequence: Any, block: Any, out: Any) -> None:
     """Sums by sign of A, where a sequence's tokens may differ in it."""
     if not plan.a_token:
@@ -254,10 +254,9 @@ def _signed(tokens: Any, plan: Any, begin: Any, i: Any, j: Any, sequence: Any, b
             sums.sums_by_sign(block.groups[i:j], d, k3, out.gaps[sequence, gap])
 
 
-@njit(**PASS)
+@njit(**INNER)
 def _cells(
-    tokens: Any, plan: Any, i: Any, j: Any, sequence: Any, block: Any, seen: Any, keys: Any, local: Any, into: Any,
-    found: Any,
+    tokens: Any, plan: Any, i: Any, j: Any, sequence: Any, block: Any, local: Any, into: Any, found: Any
 ) -> None:  # fmt: skip
     """What-if cells of a sequence's part of the block."""
     length = counts.length_group(tokens.offsets[sequence + 1] - tokens.offsets[sequence])
@@ -267,22 +266,21 @@ def _cells(
         if score == LOG_RATIO:
             bins = block.bins[gap, i:j]
         else:
-            bins = keys[c, : j - i]
+            bins = block.keys[: j - i]
             least, most, _ = sums.extremes(values)
             if least > -_NEAR_ZERO and most < _NEAR_ZERO and not plan.a_token:
-                local[c, _ZERO_BIN] += j - i
+                local[c, 0, _ZERO_BIN] += j - i
                 continue
             columns.bins_of(values, plan.splits, bins)
         if plan.a_token:
-            signs = block.groups[i:j] // BINS
             counts.by_sign_and_coarse_bin(
-                bins, plan.token_bins, signs, block.advantages[i:j], length, found.cells[c], into.masses[c]
+                bins, plan.token_bins, block.groups[i:j], block.advantages[i:j], length, found.cells[c], into.masses[c]
             )  # fmt: skip
         else:
             counts.by_coarse_bin(bins, plan.token_bins, local[c])
 
 
-@njit(**PASS)
+@njit(**INNER)
 def _flush(tokens: Any, plan: Any, sequence: Any, local: Any, into: Any, found: Any) -> None:
     """Put the cells of a sequence that has ended where its sign and length are counted."""
     if plan.a_token or plan.alone:
@@ -292,21 +290,22 @@ def _flush(tokens: Any, plan: Any, sequence: Any, local: Any, into: Any, found: 
     sign = counts.sign_of(A)
     for c in range(len(plan.cells)):
         for index in range(_COARSE_BINS):
-            number = local[c, index]
+            number = local[c, 0, index] + local[c, 1, index] + local[c, 2, index] + local[c, 3, index]
             if number:
                 found.cells[c, sign, length, index] += number
                 into.masses[c, sign, index] += abs(A) * number
-                local[c, index] = 0
+        local[c] = 0
 
 
-@njit(**PASS)
+@njit(**INNER)
 def _of_all(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, whole: Any, into: Any, found: Any) -> None:
     """What the block's tokens give whatever the sequence."""
     if plan.alone:
         if len(tokens.logprobs[0]):
             _by_mu(tokens, plan, begin, n, block, into)
         if plan.a_token:
-            sums.sums_by_bucket(block, block.groups[:n] // BINS, into.signs)
+            counts.signs_of(block.groups[:n], block.keys)
+            sums.sums_by_bucket(block, block.keys[:n], into.signs)
         return
     mu, old = tokens.logprobs[0], tokens.logprobs[1]
     A = block.advantages[:n]
@@ -328,7 +327,8 @@ def _of_all(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, whole: Any, 
                 A, block.scores[LOG_RATIO, TOTAL, :n], block.scores[PROBABILITY, TOTAL], into.tokens[TOTAL]
             )  # fmt: skip
         if plan.a_token:
-            sums.sums_by_bucket(block, block.groups[:n] // BINS, into.signs)
+            counts.signs_of(block.groups[:n], block.keys)
+            sums.sums_by_bucket(block, block.keys[:n], into.signs)
     if len(mu):
         _by_mu(tokens, plan, begin, n, block, into)
     if plan.gaps[MISMATCH]:
@@ -341,15 +341,16 @@ def _of_all(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, whole: Any, 
             counts.grid(d, _GRID[2], found.grids[2])
 
 
-@njit(**PASS)
+@njit(**INNER)
 def _by_mu(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, into: Any) -> None:
     counts.buckets_of(tokens.logprobs[0][begin : begin + n], plan.edges, block.keys)
     sums.sums_by_bucket(block, block.keys[:n], into.mu)
 
 
-@njit(**PASS)
+@njit(**INNER)
 def _rules(
-    tokens: Any, plan: Any, bounds: Any, begin: Any, n: Any, block: Any, whole: Any, seen: Any, out: Any, into: Any
+    tokens: Any, plan: Any, bounds: Any, begin: Any, n: Any, sequence: Any, block: Any, whole: Any, seen: Any,
+    out: Any, into: Any,
 ) -> None:  # fmt: skip
     """What each rule on tokens drops or weighs; nothing is looked at where the block's extremes are within bounds."""
     A = block.advantages[:n]
@@ -358,7 +359,7 @@ def _rules(
         if not plan.gaps[gap]:
             continue
         d, k3 = block.scores[LOG_RATIO, gap, :n], block.scores[K3, gap, :n]
-        x, band, inside = _score(bounds, r, gap, n, block, seen, block.sides[0])
+        x, band, inside = _score(bounds, r, gap, n, block.scores, seen, block.sides[0])
         if plan.alone:
             pass
         elif bounds.form[r] != DROPS:
@@ -367,18 +368,20 @@ def _rules(
         elif inside:
             into.rules[r, K3_KEPT] += whole[gap, 2]
             into.rules[r, SQUARE_KEPT] += whole[gap, 1]
-        elif rules.dropped(x, k3, d, A, band, into.rules[r]) > ZERO:
-            _by_sequence(tokens, plan.a_token, begin, n, x, A, band, out.dropped[r], into.rules[r])
-            if len(out.kept):
-                rules.kept(x, A, band, out.kept[r, begin : begin + n])
+        else:
+            number = rules.dropped(x, k3, d, A, band, into.rules[r])
+            if number > ZERO:
+                _by_sequence(tokens, plan.a_token, begin, sequence, x, A, band, number, out.dropped[r], into.rules[r])
+                if len(out.kept):
+                    rules.kept(x, A, band, out.kept[r, begin : begin + n])
         if plan.joint and anchor >= 0:
-            other, band, there = _score(bounds, r, anchor, n, block, seen, block.sides[1])
+            other, band, there = _score(bounds, r, anchor, n, block.scores, seen, block.sides[1])
             if not (inside and there):
                 into.differing[r] += rules.differing(x, other, A, band)
 
 
-@njit(**PASS)
-def _score(bounds: Any, r: Any, gap: Any, n: Any, block: Any, seen: Any, sides: Any) -> Any:
+@njit(**INNER, forceinline=True)
+def _score(bounds: Any, r: Any, gap: Any, n: Any, scores: Any, seen: Any, sides: Any) -> Any:
     """What a rule compares on a gap, its band, and whether all of the block is known to be within it."""
     first, last = bounds.ends[r], bounds.ends[r + 1]
     inside = True
@@ -386,27 +389,28 @@ def _score(bounds: Any, r: Any, gap: Any, n: Any, block: Any, seen: Any, sides: 
         score = bounds.score[k]
         inside &= seen[score, gap, 0] >= bounds.low[k] and seen[score, gap, 1] <= bounds.high[k]
     if last == first + 1:
-        score, low, high = block.scores[bounds.score[first], gap, :n], bounds.low[first], bounds.high[first]
+        score, low, high = scores[bounds.score[first], gap, :n], bounds.low[first], bounds.high[first]
         return score, (low, high, bounds.low_sign[r], bounds.high_sign[r]), inside
     for k in range(first, last):
-        score = block.scores[bounds.score[k], gap, :n]
+        score = scores[bounds.score[k], gap, :n]
         rules.sides(score, bounds.low[k], bounds.high[k], k == first, sides)
     return sides[:n], (-HALF, HALF, bounds.low_sign[r], bounds.high_sign[r]), inside
 
 
-@njit(**PASS)
-def _by_sequence(tokens: Any, a_token: Any, begin: Any, n: Any, x: Any, A: Any, band: Any, out: Any, into: Any) -> None:
-    """How many tokens of each sequence a rule drops, and the |A| of all."""
-    sequence = np.searchsorted(tokens.offsets, begin, side="right") - 1
-    i = 0
+@njit(**INNER)
+def _by_sequence(
+    tokens: Any, a_token: Any, begin: Any, sequence: Any, x: Any, A: Any, band: Any, number: Any, out: Any, into: Any
+) -> None:  # fmt: skip
+    """How many tokens of each sequence a rule drops, `number` in all, and the |A| of all; `sequence` is the first."""
+    i, n = 0, len(x)
     while i < n:
         j = min(n, tokens.offsets[sequence + 1] - begin)
         if i < j:
-            number = rules.dropped_of_sequence(x[i:j], A[i:j], band)
-            out[sequence] += np.int32(number)
+            own = number if j - i == n else rules.dropped_of_sequence(x[i:j], A[i:j], band)
+            out[sequence] += np.int32(own)
             if a_token:
                 into[MASS_DROPPED] += rules.mass_of_dropped(x[i:j], A[i:j], band)
             else:
-                into[MASS_DROPPED] += number * abs(np.float64(A[i]))
+                into[MASS_DROPPED] += own * abs(np.float64(A[i]))
             i = j
         sequence += 1
