@@ -6,6 +6,7 @@ and of presets between markers, alerts.md its table of rules; plots/ is drawn fr
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from offpolicy_monitor.alerts import RULES, WALL_CLOCK_RULES, Rule, Severity
 from offpolicy_monitor.catalogue import preset_rows
@@ -57,13 +58,20 @@ def _with_tables(page: str, tables: Mapping[str, str]) -> dict[Path, str]:
     return {DOCS / page: text}
 
 
+#: Defaults that each machine has its own of.
+_MADE_DEFAULTS: Final = {
+    "database_url": "a SQLite file in the user's data directory",
+    "measure_threads": "one for each core, at most 8",
+}
+
+
 def settings_table() -> str:
     """One row a setting: variable, default, meaning."""
     rows = []
     for name, field in Settings.model_fields.items():
         default = "none" if field.default in (None, ()) else f"`{field.default}`"
         if field.default_factory:
-            default = "a SQLite file in the user's data directory"
+            default = _MADE_DEFAULTS[name]
         rows.append((f"`{Settings.variable(name)}`", default, field.description or ""))
     return table(("variable", "default", "meaning"), rows)
 

@@ -15,6 +15,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from offpolicy_monitor.addresses import parts_of
 
 MEBIBYTE = 1 << 20
+#: A batch is an eighth of it at a time for each.
+MOST_MEASURE_THREADS = 8
 
 
 def user_data_dir() -> Path:
@@ -26,6 +28,12 @@ def user_data_dir() -> Path:
 def default_database_url() -> str:
     """The embedded database: one SQLite file under the user's data directory."""
     return f"sqlite:///{user_data_dir() / 'offpolicy.db'}"
+
+
+def default_measure_threads() -> int:
+    """One for each core that this process may use, as far as more of them help."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MOST_MEASURE_THREADS)
 
 
 def http_url(text: str) -> str:
@@ -61,6 +69,11 @@ class Settings(BaseSettings):
 
     device: str = Field("auto", description="Where torch computes: auto (CUDA if present), cpu, cuda, cuda:1 ...")
     torch_threads: int = Field(1, ge=1, description="Intra-op threads of torch; more than one hurts on small machines.")
+    measure_threads: int = Field(
+        default_factory=default_measure_threads,
+        ge=1,
+        description="Threads among which the compiled pass on the CPU shares a batch; its figures do not depend on it.",
+    )
     torch_compile: bool = Field(
         True,
         description="Measure by a compiled pass over the tokens: the fused one on the CPU. Where none is cached, a "

@@ -1,14 +1,13 @@
 """The figures of the pass are the same bit by bit on any number of threads, and again."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.fused import batch as passes
 from offpolicy_monitor.fused.batch import Batch
-from offpolicy_monitor.fused.measured import CHUNK, chunks
+from offpolicy_monitor.fused.measured import EIGHTHS, LEAST_CHUNK, MOST_CHUNK, chunks
 from offpolicy_monitor.fused.summarise import summarise
+from offpolicy_monitor.fused.threads import Threads
 from offpolicy_monitor.measure.fused import Fused
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.summary.arrays import Arrays
@@ -20,13 +19,12 @@ ORIGIN = Origin(3, 0)
 
 
 def many_tokens() -> RaggedBatch:
-    lengths = [*np.random.default_rng(2).integers(0, 4000, 80).tolist(), CHUNK + 7, 3]
+    lengths = [*np.random.default_rng(2).integers(0, 4000, 80).tolist(), MOST_CHUNK + 7, 3]
     return packed(random_sequences(1, lengths, 0.2))
 
 
 def made(batch: RaggedBatch, threads: int = 1) -> Arrays:
-    with ThreadPoolExecutor(threads) as pool:
-        return summarise(Batch(batch, ORIGIN), PRESETS, pool if threads > 1 else None).arrays
+    return summarise(Batch(batch, ORIGIN), PRESETS, Threads(threads)).arrays
 
 
 def test_any_number_of_threads_gives_the_same_bits() -> None:
@@ -37,11 +35,20 @@ def test_any_number_of_threads_gives_the_same_bits() -> None:
 
 
 def test_chunks_are_whole_sequences_and_have_each_once() -> None:
-    for lengths in ([0, 0, 5], [CHUNK, 1, CHUNK - 1, 0], [3 * CHUNK, 3 * CHUNK, 1], [1], [0, 7 * CHUNK, 0]):
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        found = chunks(offsets)
-        assert [first for first, _ in found] == [0, *(last for _, last in found[:-1])]
-        assert found[-1][1] == len(lengths)
+    for size in (LEAST_CHUNK, MOST_CHUNK):
+        for lengths in ([0, 0, 5], [size, 1, size - 1, 0], [3 * size, 3 * size, 1], [1], [0, 7 * size, 0]):
+            offsets = np.concatenate([[0], np.cumsum(lengths)])
+            found = chunks(offsets)
+            assert [first for first, _ in found] == [0, *(last for _, last in found[:-1])]
+            assert found[-1][1] == len(lengths)
+
+
+def test_a_small_batch_is_one_chunk_and_a_large_one_is_eight_or_more_of_some_size() -> None:
+    assert len(chunks(100 * np.arange(LEAST_CHUNK // 100))) == 1
+    for tokens, number in (
+        (2 * LEAST_CHUNK, 2), (EIGHTHS * LEAST_CHUNK, EIGHTHS), (EIGHTHS * MOST_CHUNK, EIGHTHS), (1 << 20, 32),
+    ):  # fmt: skip
+        assert len(chunks(64 * np.arange(tokens // 64 + 1))) == number
 
 
 def test_what_the_pass_cannot_hold_is_left_to_torch(fused: Fused) -> None:

@@ -90,7 +90,7 @@ def test_no_rows_have_the_figures_of_the_batch() -> None:
 def test_a_slice_is_a_chunk_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = packed(random_sequences(2, [100] * 8, 0.2))
     whole = finished(slices(batch, ROWS))
-    monkeypatch.setattr(measured, "CHUNK", 100)
+    monkeypatch.setattr(measured, "MOST_CHUNK", 100)
     number, work = 0, slices(batch, ROWS)
     while True:
         try:

@@ -13,6 +13,7 @@ from offpolicy_monitor.measure.fused import Fused
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.layout import LAYOUT
+from offpolicy_monitor.summary.scheme import COUNTS
 
 from tests.strategies import packed, random_sequences
 
@@ -50,6 +51,13 @@ def test_each_shard_and_label_has_its_own_buckets() -> None:
         own = {path.replace("length", dimension) for path in lengths for dimension in dimensions}
         assert paths(Origin(0, shard, {"host": host})) == own | lengths
     assert paths(Origin()) == lengths
+
+
+def test_what_is_told_of_a_summary_as_filled_is_what_is_not_zero_in_it() -> None:
+    for batch in batches():
+        arrays = summarise(Batch(batch, Origin(3, 0)), PRESETS).arrays
+        (where, counts), whole = arrays.filled, arrays.sections[COUNTS]
+        assert (where == np.flatnonzero(whole)).all() and (counts == whole[where]).all()
 
 
 def test_rows_that_are_equal_are_the_same_to_the_pass() -> None:

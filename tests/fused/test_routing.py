@@ -1,6 +1,5 @@
 """How experts differ is counted by the pass as torch's form and core.routing count it."""
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from offpolicy_monitor.batch import UNKNOWN_ORIGIN, RaggedBatch
 from offpolicy_monitor.fused import routing
+from offpolicy_monitor.fused.threads import Threads
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.measure.fused import Fused
 from offpolicy_monitor.vocabulary import EXPERT_IDS
@@ -75,8 +75,7 @@ def test_chunks_and_threads_change_no_bit() -> None:
     tokens = 3 * routing.CHUNK + 11
     mu, old, pi = (-random.exponential(1.0, tokens).astype(np.float32) for _ in EXPERT_IDS)
     ids = [of.astype(np.uint8) for of in drawn(tokens, 3, 4, 100, 0.2, 1)]
-    with ThreadPoolExecutor(3) as pool:
-        once, again = (list(routing.counted((mu, old, pi), ids, threads)) for threads in (None, pool))
+    once, again = (list(routing.counted((mu, old, pi), ids, Threads(number))) for number in (1, 3))
     assert str(once) == str(again) and len(once) == 15
 
 

@@ -12,12 +12,12 @@ import numba
 import numpy as np
 
 from offpolicy_monitor.batch import Origin, RaggedBatch
-from offpolicy_monitor.fused import chunk, inspection, moves, routing, runs, totals
+from offpolicy_monitor.fused import chunk, furthest, inspection, moves, routing, runs, totals
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.results import Size, sums_length, sums_of
 from offpolicy_monitor.fused.summarise import summarise
 from offpolicy_monitor.methods import PRESETS
-from offpolicy_monitor.vocabulary import EXPERT_IDS, LOGPROBS
+from offpolicy_monitor.vocabulary import EXPERT_IDS, GAP_LOGPROBS, LOGPROBS
 
 #: The functions that Python calls; what they call is in their machine code.
 ENTRIES: Final[tuple[Any, ...]] = (
@@ -28,8 +28,10 @@ ENTRIES: Final[tuple[Any, ...]] = (
     runs.version_sums,
     chunk.measure,
     totals.add,
+    totals.decide,
     totals.close,
     moves.move,
+    furthest.find,
 )
 
 _TOKENS: Final = 64
@@ -68,5 +70,6 @@ def try_all() -> None:
     advantages = np.array([-1.0, 0.0, 1.0, 2.0], np.float32)
     batch = RaggedBatch.from_positions(lengths, columns, {"advantages": advantages})
     summarise(Batch(batch, Origin(9)), PRESETS)
+    furthest.furthest(batch, tuple(GAP_LOGPROBS), batch.offsets[:-1], batch.offsets[1:])
     one, other = (sums_of(_ONE, np.zeros(sums_length(_ONE))) for _ in range(2))
     totals.add(one, other)

@@ -50,15 +50,20 @@ def _rows(slots: Any, first: int, number: int) -> Integers:
 
 
 @njit(**PASS)
-def move(moves: Any, numbers: Any, counts: Any, whole: Any, fractions: Any) -> None:
-    """Copy numbers and counts to a summary's whole numbers and fractions, and leave zeros."""
+def move(moves: Any, numbers: Any, counts: Any, fractions: Any, where: Any, found: Any) -> Any:
+    """Copy numbers to a summary's fractions, and leave zeros -> how many of its whole numbers are not zero, of which
+    `where` and `found` say in any order where they stand and what they are."""
+    number = 0
     for k in range(len(moves.counts)):
         begin, into, length = moves.counts[k]
-        _take(counts[begin : begin + length], whole[into : into + length])
+        number = _take(counts[begin : begin + length], into, where, found, number)
     for k in range(len(moves.whole)):
         begin, into, length = moves.whole[k]
         for i in range(length):
-            whole[into + i] = np.int64(numbers[begin + i])
+            value = np.int64(numbers[begin + i])
+            if value:
+                where[number], found[number] = into + i, value
+                number += 1
     for k in range(len(moves.numbers)):
         begin, into, length = moves.numbers[k]
         for i in range(length):
@@ -67,11 +72,12 @@ def move(moves: Any, numbers: Any, counts: Any, whole: Any, fractions: Any) -> N
     for k in range(len(moves.rest)):
         begin, _, length = moves.rest[k]
         counts[begin : begin + length] = 0
+    return number
 
 
 @njit(**PASS)
-def _take(counts: Any, into: Any) -> None:
-    """Move the counts that are not zero."""
+def _take(counts: Any, into: Any, where: Any, found: Any, number: Any) -> Any:
+    """Tell the counts that are not zero, from `number` on, and leave zeros."""
     for begin in range(0, len(counts), _STRIDE):
         strip = counts[begin : begin + _STRIDE]
         some = np.int32(0)
@@ -79,5 +85,8 @@ def _take(counts: Any, into: Any) -> None:
             some |= count
         if some:
             for k in range(len(strip)):
-                into[begin + k] = strip[k]
-                strip[k] = 0
+                if strip[k]:
+                    where[number], found[number] = into + begin + k, strip[k]
+                    number += 1
+                    strip[k] = 0
+    return number

@@ -6,7 +6,6 @@ what is counted. Shapes: T tokens, L layers, k experts per token and layer.
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,7 +14,9 @@ from numpy.typing import NDArray
 
 from offpolicy_monitor.fused.arrays import DENOMINATOR, GAPS, NUMERATOR, Doubles, Floats, Integers, Marks
 from offpolicy_monitor.fused.bits import finite, octet, pair, word
+from offpolicy_monitor.fused.threads import ALONE, Threads
 from offpolicy_monitor.fused.token import ONE, PASS, far, near
+from offpolicy_monitor.slices import finished
 from offpolicy_monitor.summary.tables.routing import PART_KEYS, tables_of_gap
 
 Array = NDArray[Any]
@@ -154,7 +155,7 @@ def _id(of: Any, at: Any, i: Any, size: Any) -> Any:
 
 
 def counted(
-    logprobs: tuple[Floats, Floats, Floats], experts: Sequence[Array | None], threads: Executor | None = None
+    logprobs: tuple[Floats, Floats, Floats], experts: Sequence[Array | None], threads: Threads = ALONE
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The tables of the gaps whose two policies' experts were sent; log-probs [T] or empty, experts [T, L, k] or None.
 
@@ -166,17 +167,18 @@ def counted(
     if not gaps.any():
         return
     ids, tokens = _bytes(experts), len(sent[0])
-    chunks = [(first, min(first + CHUNK, tokens)) for first in range(0, tokens, CHUNK)]
+    total = routed(ids)
 
-    def work(chunk: tuple[int, int]) -> Routed:
-        out = routed(ids)
-        compare(ids, gaps, logprobs, *chunk, out)
+    def work(number: int) -> Routed:
+        out, first = routed(ids), number * CHUNK
+        compare(ids, gaps, logprobs, first, min(first + CHUNK, tokens), out)
         return out
 
-    total = routed(ids)
-    for one in map(work, chunks) if threads is None else threads.map(work, chunks):
+    def add(one: Routed) -> None:
         for mine, theirs in zip(total, one, strict=True):
             np.add(mine, theirs, out=mine)
+
+    finished(threads.each(-(-tokens // CHUNK), work, add))
     for gap in np.flatnonzero(gaps & total.tokens.any(1)):
         known = len(logprobs[NUMERATOR[gap]]) and len(logprobs[DENOMINATOR[gap]])
         sums = total.sums[gap] if known else None

@@ -72,6 +72,8 @@ _SEQUENCES, _TOUCHED = 7, 8
 #: A sequence whose product ratio is below this has vanished from the gradient.
 _VANISHING = math.log(0.1)
 _CLAMP, _WEIGHT_CLAMP = EXPONENT_CLAMP, WEIGHT_CLAMP
+#: Of what is called for every sequence, or every rule on it: a call copies each array's shape and strides, kilobytes.
+INLINE: Final = {**PASS, "forceinline": True}
 
 
 class SequencePlan(NamedTuple):
@@ -137,7 +139,7 @@ def add_up(tokens: Any, plan: Any, bounds: Any, token_gaps: Any, wanted: Any, le
                 _rule(plan, bounds, r, s, n, quarter, left, scores, split, takes[0], takes[1], out)
 
 
-@njit(**PASS)
+@njit(**INLINE)
 def _signs(tokens: Any, plan: Any, s: Any, n: Any, own: Any, split: Any) -> Any:
     """The sign of a sequence's mean advantage, and the one all its tokens have, or MIXED.
 
@@ -162,7 +164,7 @@ def _signs(tokens: Any, plan: Any, s: Any, n: Any, own: Any, split: Any) -> Any:
     return sign_of(mean), common
 
 
-@njit(**PASS)
+@njit(**INLINE)
 def _scores(x: Any, n: Any, out: Any) -> None:
     out[GEOMETRIC] = x[SUM] / n
     out[PRODUCT_RATIO] = x[SUM]
@@ -185,7 +187,7 @@ def _k3(d: Any) -> Any:
     return np.expm1(min(max(d, -_CLAMP), _CLAMP)) - d
 
 
-@njit(**PASS)
+@njit(**INLINE)
 def _gap(x: Any, own: Any, gap: Any, n: Any, sign: Any, quarter: Any, scores: Any, splits: Any, out: Any) -> None:
     """A gap's sums over sequences, its histograms and its lengths."""
     L, D = scores[GEOMETRIC], scores[PRODUCT_RATIO]
@@ -228,7 +230,7 @@ def _bin(value: Any, splits: Any) -> Any:
     return 2 * key + (1 if single > splits[key] else 0)
 
 
-@njit(**PASS)
+@njit(**INLINE)
 def _buckets(plan: Any, wanted: Any, left: Any, s: Any, n: Any, out: Any) -> None:
     """Breakdowns by what stands at sequences."""
     for dimension in range(wanted.buckets.shape[1]):
@@ -241,7 +243,7 @@ def _buckets(plan: Any, wanted: Any, left: Any, s: Any, n: Any, out: Any) -> Non
         cell[13] += left.own[s, PRODUCT]
 
 
-@njit(**PASS)
+@njit(**INLINE)
 def _ends(tokens: Any, s: Any, out: Any) -> None:
     """The moments of a sequence's last and first token, which are in all but one of its pairs of neighbours."""
     for side in range(2):
@@ -267,7 +269,7 @@ def _rank(value: Any, magnitudes: Any) -> Any:
     return len(magnitudes) - low if value < 0 else len(magnitudes) + low
 
 
-@njit(**PASS)
+@njit(**INLINE)
 def _cells(wanted: Any, n: Any, common: Any, scores: Any, split: Any, out: Any) -> None:
     """What-if cells of scores of sequences."""
     length = length_group(n)
@@ -281,7 +283,7 @@ def _cells(wanted: Any, n: Any, common: Any, scores: Any, split: Any, out: Any) 
             out.masses[c, sign, index] += split[sign, 1]
 
 
-@njit(**PASS)
+@njit(**INLINE)
 def _token_rule(dropped: Any, n: Any, quarter: Any, out: Any, masked: Any) -> None:
     """Sequences of which a rule on tokens drops all, and some."""
     if dropped:
@@ -290,7 +292,7 @@ def _token_rule(dropped: Any, n: Any, quarter: Any, out: Any, masked: Any) -> No
         masked[quarter] += dropped
 
 
-@njit(**PASS)
+@njit(**INLINE)
 def _decided(bounds: Any, r: Any, scores: Any, takes: Any) -> Any:
     """Whether the sequence is low, and whether it is high but not low; takes [3]: which signs of A the rule drops."""
     low, high = False, False
@@ -304,7 +306,7 @@ def _decided(bounds: Any, r: Any, scores: Any, takes: Any) -> Any:
     return low, high
 
 
-@njit(**PASS)
+@njit(**INLINE)
 def _rule(
     plan: Any, bounds: Any, r: Any, s: Any, n: Any, quarter: Any, left: Any, scores: Any, split: Any, takes: Any,
     there: Any, out: Any,

@@ -4,7 +4,6 @@ Where that is follows from which parts there are and from which of their tables,
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offpolicy_monitor.fused import routing, runs
-from offpolicy_monitor.fused.arrays import GAPS
+from offpolicy_monitor.fused.arrays import GAPS, Integers
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.dimensions import CONSTANT
 from offpolicy_monitor.fused.measured import Left, Measured, measured
@@ -21,6 +20,7 @@ from offpolicy_monitor.fused.moves import Moves, move, moves_of
 from offpolicy_monitor.fused.parts import Part, Rows, applicable, asked
 from offpolicy_monitor.fused.results import flat_lengths, slots
 from offpolicy_monitor.fused.tables import Named, Whole, empty_tables, tables_of, whole_tables
+from offpolicy_monitor.fused.threads import ALONE, Threads
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.slices import Slices, finished
 from offpolicy_monitor.summary.arrays import Arrays, Sparse, merged
@@ -51,7 +51,7 @@ class Summarised(NamedTuple):
     parts: Sequence[Left]
 
 
-def summarise(batch: Batch, rows: Sequence[MethodRow], threads: Executor | None = None) -> Summarised:
+def summarise(batch: Batch, rows: Sequence[MethodRow], threads: Threads = ALONE) -> Summarised:
     """The arrays of a batch. Rows whose inputs were not sent are left out."""
     own = applicable(asked(rows), batch.gaps, batch.has_advantages)
     return finished(in_slices(batch, own, Part.of, reading_of, threads))
@@ -62,7 +62,7 @@ def in_slices(
     own: Rows,
     part_of: Callable[..., Part] = Part,
     reading_of: Callable[..., "Reading"] = lambda *parts: _reading_of(*parts),
-    threads: Executor | None = None,
+    threads: Threads = ALONE,
     experts: bool = True,
 ) -> Slices[Summarised]:
     """The same of rows whose inputs were sent, in slices; of experts only where these are asked for.
@@ -113,14 +113,28 @@ class Reading:
 
     def fill(self, arrays: Arrays, parts: Sequence[Measured], whole: Whole) -> None:
         """Move what the parts came to, and give back the room that it lay in."""
-        counts = arrays.sections[COUNTS]
-        fractions = arrays.buffer[len(counts) :].view(np.float64)
-        for moves, (part, _, _, room) in zip(self.moves, parts, strict=True):
-            move(moves, room.flats.numbers, room.flats.counts, counts, fractions)
-            part.spare.append(room)
+        fractions = arrays.buffer[arrays.scheme.sizes[COUNTS] :].view(np.float64)
         values = np.array(whole)
+        where, counts = [], []
         for section, into, which in self.whole:
-            arrays.sections[section][into] = values[which]
+            if section == COUNTS:
+                where.append(into)
+                counts.append(values[which].astype(np.int64))
+            else:
+                arrays.sections[section][into] = values[which]
+        for moves, (part, _, _, room) in zip(self.moves, parts, strict=True):
+            number = move(moves, *room.flats, fractions, room.where, room.counts)
+            where.append(room.where[:number].copy())
+            counts.append(room.counts[:number].copy())
+            part.spare.append(room)
+        arrays.fill(*_ascending(np.concatenate(where), np.concatenate(counts)))
+
+
+def _ascending(where: Integers, counts: Integers) -> tuple[Integers, Integers]:
+    """Counts that are not zero, in the order of where they stand."""
+    order = np.argsort(where, kind="stable")
+    order = order[counts[order] != 0]
+    return where[order], counts[order]
 
 
 def _reading_of(nothing: Part, parts: tuple[tuple[Part, int], ...], there: tuple[tuple[str, bool], ...]) -> Reading:
@@ -180,7 +194,7 @@ def _finite(values: Array | None) -> tuple[int, float]:
     return len(finite), float(finite.sum(dtype=np.float64))
 
 
-def _routing(batch: Batch, threads: Executor | None) -> Iterator[tuple[str, Any]]:
+def _routing(batch: Batch, threads: Threads) -> Iterator[tuple[str, Any]]:
     mu, old, pi = (batch.columns.get(name, np.zeros(0, np.float32)) for name in LOGPROBS)
     return routing.counted((mu, old, pi), [batch.source.columns.get(name) for name in EXPERT_IDS], threads)
 

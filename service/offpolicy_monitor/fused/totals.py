@@ -1,6 +1,6 @@
 """What is made once every token is counted: M2PO's cut, what belongs to sequences, and what tables have in other units.
 
-Results that have the same place in a table and in Result are finished where they are.
+Results that have the same place in a table and in Result are finished where they are. `decide` comes before `close`.
 """
 
 from typing import Any, Final
@@ -87,16 +87,22 @@ def add(total: Any, one: Any) -> None:
 
 
 @njit(**PASS)
-def close(
-    tokens: Any, plan: Any, bounds: Any, of_sequences: Any, cuts: Any, wanted: Any, left: Any, result: Any, ranking: Any
-) -> Any:
-    """Finish a Result: rules on tokens, on sequences, cuts [n, 2] of rule and threshold -> which tables there are.
-
-    ranking [4, 3, S]: what sequences are ranked by, where the part has it.
-    """
+def decide(
+    tokens: Any, plan: Any, bounds: Any, of_sequences: Any, cuts: Any, wanted: Any, left: Any, result: Any
+) -> None:
+    """What needs all tokens of a sequence, or of the part: rules on tokens, on sequences, cuts [n, 2] of rule and
+    threshold."""
     if not plan.alone:
         _cut(tokens, plan, bounds, cuts, result.sums.rules, left)
     sequences.add_up(tokens, plan, of_sequences, bounds.gap, wanted, left, result.of_sequences)
+
+
+@njit(**PASS)
+def close(tokens: Any, plan: Any, left: Any, result: Any, ranking: Any) -> Any:
+    """Finish a Result -> which tables there are.
+
+    ranking [4, 3, S]: what sequences are ranked by, where the part has it.
+    """
     _totals(tokens, plan, left, result.totals)
     if plan.alone:
         return 0

@@ -4,7 +4,6 @@ It serves on the CPU, once it is compiled or loaded; never unasked in a trainer.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -20,7 +19,6 @@ from offpolicy_monitor.slices import Slices
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.evaluation import Detail, Evaluation
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.summary.tables.worst import Worst
 from offpolicy_monitor.vocabulary import LOGPROBS
 
 #: The kinds of tables that the pass makes; torch makes the others beside it.
@@ -70,21 +68,25 @@ def fused(threads: int = 1) -> Fused:
     """The pass as it is: what is not compiled yet is compiled when it is first called."""
     from offpolicy_monitor.fused.batch import Batch
     from offpolicy_monitor.fused.evaluate import evaluation
+    from offpolicy_monitor.fused.furthest import furthest
     from offpolicy_monitor.fused.summarise import summarise
+    from offpolicy_monitor.fused.threads import Threads
 
     class Pass:
         """The pass on its threads; those of an evaluation are one."""
 
         def __init__(self) -> None:
-            self._pool = ThreadPoolExecutor(threads, thread_name_prefix="fused") if threads > 1 else None
+            self._threads = Threads(threads)
 
         def __call__(
             self, batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin, keep_worst: int | None
         ) -> StepSummary | None:
             if not single(batch) or not (loaded := Batch(batch, origin)).fits:
                 return None
-            found = summarise(loaded, rows, self._pool)
-            first = Worst() if keep_worst is None else worst(batch, found.gaps, found.figures, origin.shard, keep_worst)
+            found = summarise(loaded, rows, self._threads)
+            if keep_worst is None:
+                return StepSummary(found.arrays, found.specs)
+            first = worst(batch, found.gaps, found.figures, origin.shard, keep_worst, furthest)
             return StepSummary(found.arrays, found.specs, first)
 
         def evaluation(

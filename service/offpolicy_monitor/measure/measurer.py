@@ -40,12 +40,15 @@ SMALLEST_BLOCK_TOKENS: Final = 1 << 14
 class Measurer:
     """Turns batches into summaries on one device. Not thread-safe: one thread calls it.
 
-    `threads`: intra-op threads of the whole process; None leaves them as they are, as a guest must.
+    `threads`: torch's intra-op threads of the whole process; None leaves them as they are, as a guest must.
+    `pass_threads`: those that the fused pass shares a batch among.
     """
 
-    def __init__(self, device: str = "auto", threads: int | None = 1, keep_worst: int = 0) -> None:
+    def __init__(
+        self, device: str = "auto", threads: int | None = 1, keep_worst: int = 0, pass_threads: int = 1
+    ) -> None:
         self.keep_worst = keep_worst
-        self._threads = threads or 1
+        self._pass_threads = pass_threads
         if threads is not None:
             torch.set_num_threads(threads)
         self.device = choose_device(device)
@@ -98,7 +101,7 @@ class Measurer:
             done(outcome if isinstance(outcome, Exception) else None)
 
         if self.device.type == "cpu":
-            self._compiling = Compilation(fused_pass(self._threads), ready, begun)
+            self._compiling = Compilation(fused_pass(self._pass_threads), ready, begun)
         else:
             self._compiling = Compilation(kernels_for(self.device), ready, begun)
 

@@ -6,8 +6,7 @@ on the host, where the batch came from. Both forms of measuring end here.
 Shapes: N sequences of the batch that have a token, C of them chosen; G gaps.
 """
 
-from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,22 +15,15 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.measure.view import BlockView
-from offpolicy_monitor.summary.tables.worst import (
-    LARGEST,
-    LOGPROBS,
-    MOST,
-    Columns,
-    GapFigures,
-    Position,
-    Worst,
-    WorstSequence,
-)
+from offpolicy_monitor.summary.stored.worst_columns import Positions, WorstColumns
+from offpolicy_monitor.summary.tables.worst import GAPS, LARGEST, LOGPROBS, MOST, Worst
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS
 
 #: Raw tokens kept of a sequence; of a longer one, those around its worst token.
 MOST_TOKENS: Final = 4096
 #: Up to so many values are sorted as they are.
 FEW: Final = 256
+NOTHING: Final = np.zeros(0, np.int64)
 
 
 def figures_of_sequences(view: BlockView) -> Tensor:
@@ -41,8 +33,15 @@ def figures_of_sequences(view: BlockView) -> Tensor:
     return torch.stack([view.own(figure) for figure in figures])
 
 
-def worst(source: RaggedBatch, gaps: Sequence[str], figures: Array, shard: int | None, keep: int) -> Worst:
-    """The worst sequences of a batch by `figures_of_sequences` of all of it.
+def worst(
+    source: RaggedBatch,
+    gaps: Sequence[str],
+    figures: Array,
+    shard: int | None,
+    keep: int,
+    find: Callable[..., tuple[Array, Array]] | None = None,
+) -> Worst:
+    """The worst sequences of a batch by `figures_of_sequences` of all of it; `find` is a quicker `furthest`.
 
     The first `keep` of each ranking keep their raw tokens.
     """
@@ -53,28 +52,21 @@ def worst(source: RaggedBatch, gaps: Sequence[str], figures: Array, shard: int |
         return Worst()
     sequences = np.flatnonzero(source.offsets[1:] > source.offsets[:-1])[chosen]
     begins, ends = source.offsets[sequences], source.offsets[sequences + 1]
-    furthest, distances = _furthest(source, gaps, begins, ends)
-    tokens = np.unique(furthest[distances > 0])
+    found, distances = (find or furthest)(source, gaps, begins, ends)
+    tokens = np.unique(found[distances > 0])
     first = np.searchsorted(tokens, begins)
-    positions = _grouped(_read(source, tokens), [*first.tolist(), len(tokens)])
-    kept = np.flatnonzero(np.isin(chosen, ranked[:, :keep][there[:, :keep]])) if keep else np.zeros(0, np.int64)
-    raw = dict(zip(kept.tolist(), _raw(source, begins[kept], ends[kept], tokens[first[kept]]), strict=True))
-    numbers = np.stack([figures[0][:, chosen], _single(distances), *values[1:, :, chosen]]).transpose(2, 1, 0)
-    found = tuple(
-        WorstSequence(
-            shard or 0,
-            index,
-            size,
-            {gap: GapFigures(int(valid), *rest) for gap, (valid, *rest) in zip(gaps, of_gaps, strict=True) if valid},
-            here,
-            None if source.sequence_ids is None else source.sequence_ids[index],
-            Columns(keep, raw[number]) if number in raw else None,
-        )
-        for number, (index, size, of_gaps, here) in enumerate(
-            zip(sequences.tolist(), (ends - begins).tolist(), numbers.tolist(), positions, strict=True)
-        )
-    )
-    return Worst.later(lambda: found)
+    kept = np.flatnonzero(np.isin(chosen, ranked[:, :keep][there[:, :keep]])) if keep else NOTHING
+    of_gaps = np.full((len(chosen), len(GAPS), len(values)), np.nan)
+    of_gaps[:, [*map(list(GAPS).index, gaps)]] = np.stack([figures[0], *values[1:]])[..., chosen].T
+    of_gaps[~(of_gaps[..., 0] > 0)] = np.nan
+    return WorstColumns(
+        np.stack([np.full(len(chosen), shard or 0), sequences, ends - begins], 1),
+        of_gaps,
+        _read(source, tokens, np.diff(first, append=len(tokens))),
+        np.stack([kept, np.full(len(kept), keep)], 1),
+        _raw(source, begins[kept], ends[kept], tokens[first[kept]]),
+        None if source.sequence_ids is None else [source.sequence_ids[index] for index in sequences.tolist()],
+    ).worst
 
 
 def first_of_each(values: Array, number: int) -> tuple[Array, Array]:
@@ -91,7 +83,7 @@ def first_of_each(values: Array, number: int) -> tuple[Array, Array]:
     return candidates[order], values[np.arange(len(values))[:, None], order] > 0
 
 
-def _furthest(source: RaggedBatch, gaps: Sequence[str], begins: Array, ends: Array) -> tuple[Array, Array]:
+def furthest(source: RaggedBatch, gaps: Sequence[str], begins: Array, ends: Array) -> tuple[Array, Array]:
     """The first token with the largest |d| of each gap in each sequence [G, C], and that |d|: 0 or less for none."""
     sizes = ends - begins
     stops = np.cumsum(sizes)
@@ -109,39 +101,27 @@ def _furthest(source: RaggedBatch, gaps: Sequence[str], begins: Array, ends: Arr
     return tokens[found[np.searchsorted(found, first)] % whole], most
 
 
-def _raw(source: RaggedBatch, first: Array, end: Array, tokens: Array) -> list[tuple[Position, ...]]:
+def _raw(source: RaggedBatch, first: Array, end: Array, tokens: Array) -> Positions:
     """The tokens that are kept of sequences from `first` to `end`, around one of each."""
-    if not len(tokens):
-        return []
     begins = np.maximum(np.minimum(tokens - MOST_TOKENS // 2, end - MOST_TOKENS), first)
     ranges = list(map(np.arange, begins, np.minimum(begins + MOST_TOKENS, end)))
-    return _grouped(_read(source, np.concatenate(ranges)), [0, *accumulate(map(len, ranges))])
+    return _read(source, np.concatenate([NOTHING, *ranges]), np.array([*map(len, ranges)], np.int64))
 
 
-def _grouped(positions: Sequence[Position], ends: Sequence[int]) -> list[tuple[Position, ...]]:
-    return [tuple(positions[begin:end]) for begin, end in pairwise(ends)]
-
-
-def _read(source: RaggedBatch, tokens: Array) -> list[Position]:
-    """Log-probs at some tokens as they were sent, at their positions in their sequences."""
+def _read(source: RaggedBatch, tokens: Array, numbers: Array) -> Positions:
+    """Log-probs at some tokens as they were sent, at their positions in their sequences; so many of each sequence."""
     sequences = np.searchsorted(source.offsets, tokens, side="right") - 1
     if source.positions is None:
         positions = tokens - source.offsets[sequences]
     else:
         positions = source.positions[tokens] - (np.cumsum(source.lengths) - source.lengths)[sequences]
-    columns = (_optional(source.columns, name, tokens) for name in LOGPROBS)
-    return list(map(Position, positions.tolist(), zip(*columns, strict=True)))
-
-
-def _optional(columns: Mapping[str, Array], name: str, tokens: Array) -> list[float | None]:
-    """The values at the tokens, None for what is not finite or was not sent."""
-    if name not in columns:
-        return [None] * len(tokens)
-    values = columns[name][tokens]
-    found: list[float | None] = values.tolist()
-    for index in np.flatnonzero(~np.isfinite(values)).tolist():
-        found[index] = None
-    return found
+    sent = [(k, source.columns[name]) for k, name in enumerate(LOGPROBS) if name in source.columns]
+    dtype = np.result_type(np.float32, *(column for _, column in sent))
+    logprobs = np.full((len(tokens), len(LOGPROBS)), np.nan, dtype)
+    for k, column in sent:
+        logprobs[:, k] = column[tokens]
+    logprobs[np.isinf(logprobs)] = np.nan
+    return Positions(numbers, positions, logprobs)
 
 
 def _single(values: Array) -> Array:

@@ -184,7 +184,7 @@ def torch_measurer(settings: Settings) -> Measurer:
     """Made here, not imported above: torch takes seconds to import, and only a running service needs it."""
     from offpolicy_monitor.measure import Measurer as TorchMeasurer
 
-    measurer = TorchMeasurer(settings.device, settings.torch_threads, settings.keep_worst)
+    measurer = TorchMeasurer(settings.device, settings.torch_threads, settings.keep_worst, settings.measure_threads)
     if settings.torch_compile:
         measurer.compile_in_background(lambda problem: _compiled(problem, measurer.form), _compiling)
     return measurer

@@ -30,6 +30,8 @@ def whole(values: Array) -> Array:
 
 def fractions(values: Array) -> Array:
     """Fractions and NaN in float32 where it holds all of them exactly."""
+    if values.dtype == np.float32:
+        return values
     with np.errstate(over="ignore"):
         singles = values.astype("<f4")
     return singles if ((singles == values) | (values != values)).all() else values

@@ -4,8 +4,10 @@ NaN stands for what is None. Max |d| is not stored: it is the largest at the pos
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -29,20 +31,67 @@ _NO_GAP: Final = (np.nan,) * len(GapFigures._fields)
 _KEPT: Final = ("sequence", "places")
 
 
-def columns_of(worst: Worst) -> tuple[list[Array], list[str | None]]:
+class Positions(NamedTuple):
+    """Positions with log-probs, group by group; NaN for a log-prob that is None."""
+
+    numbers: Array  # how many each group has
+    positions: Array  # [P]
+    logprobs: Array  # [P, 3]
+
+    @property
+    def columns(self) -> tuple[Array, Array, Array]:
+        """As they are stored."""
+        return columns.whole(self.numbers), columns.whole(self.positions), columns.fractions(self.logprobs.ravel())
+
+
+@dataclass(frozen=True, eq=False)
+class WorstColumns:
+    """Sequences in columns, who are made when they are called for: storing them needs none."""
+
+    sequences: Array  # [C, 3] of _SEQUENCE
+    gaps: Array  # [C, 3, 3] by gap of _GAP, NaN where a gap has none
+    positions: Positions  # of each sequence
+    kept: Array  # [K, 2] of _KEPT
+    tokens: Positions  # of each of these
+    ids: Sequence[str | None] | None = None
+
+    @property
+    def worst(self) -> Worst:
+        """What they are the sequences of."""
+        return Worst.later(self)
+
+    @cached_property
+    def columns(self) -> list[Array]:
+        """As they are stored."""
+        whole, gaps, kept = columns.whole(self.sequences.ravel()), columns.fractions(self.gaps.ravel()), self.kept
+        return [whole, gaps, *self.positions.columns, columns.whole(kept.ravel()), *self.tokens.columns]
+
+    def __call__(self) -> tuple[WorstSequence, ...]:
+        return sequences_of(self.columns, self.ids or [])
+
+
+def columns_of(worst: Worst) -> tuple[list[Array], Sequence[str | None]]:
     """The columns, and the ids where there are any; nothing where there are no sequences."""
-    sequences = worst.sequences
-    if not sequences:
+    if len(worst.sources) == 1 and isinstance(worst.sources[0], WorstColumns):
+        found = worst.sources[0]
+    elif worst.sequences:
+        found = _in_columns(worst.sequences)
+    else:
         return [], []
+    return found.columns, found.ids if found.ids is not None and any(id_ is not None for id_ in found.ids) else []
+
+
+def _in_columns(sequences: Sequence[WorstSequence]) -> WorstColumns:
     kept = [(number, s.columns) for number, s in enumerate(sequences) if s.columns is not None]
     of_gaps = np.array([s.gaps.get(gap, _NO_GAP) for s in sequences for gap in GAPS], np.float64)
-    return [
-        _whole([[getattr(s, name) for name in _SEQUENCE] for s in sequences]),
-        columns.fractions(of_gaps[:, [GapFigures._fields.index(name) for name in _GAP]].ravel()),
-        *_positions([s.positions for s in sequences]),
-        _whole([[number, of_sequence.ranks] for number, of_sequence in kept]),
-        *_positions([of_sequence.tokens for _, of_sequence in kept]),
-    ], [s.id for s in sequences] if any(s.id is not None for s in sequences) else []
+    return WorstColumns(
+        np.array([[getattr(s, name) for name in _SEQUENCE] for s in sequences], np.int64),
+        of_gaps[:, [GapFigures._fields.index(name) for name in _GAP]],
+        _positions([s.positions for s in sequences]),
+        np.array([[number, of_sequence.ranks] for number, of_sequence in kept], np.int64),
+        _positions([of_sequence.tokens for _, of_sequence in kept]),
+        [s.id for s in sequences],
+    )
 
 
 def sequences_of(found: Sequence[Array], ids: Sequence[str | None]) -> tuple[WorstSequence, ...]:
@@ -72,15 +121,13 @@ def _figures(of_sequence: Sequence[Sequence[float]], positions: Sequence[Positio
     }
 
 
-def _positions(groups: Sequence[Sequence[Position]]) -> list[Array]:
-    """How many each group has; their positions; their log-probs."""
+def _positions(groups: Sequence[Sequence[Position]]) -> Positions:
     flat = [position for group in groups for position in group]
-    return [
-        _whole([len(group) for group in groups]),
-        _whole([position.position for position in flat]),
-        # None becomes NaN.
-        columns.fractions(np.array([position.logprobs for position in flat], np.float64).ravel()),
-    ]
+    return Positions(
+        np.array([len(group) for group in groups], np.int64),
+        np.array([position.position for position in flat], np.int64),
+        np.array([position.logprobs for position in flat], np.float64),  # None becomes NaN
+    )
 
 
 def _read(numbers: Array, positions: Array, logprobs: Array) -> list[tuple[Position, ...]]:
@@ -96,7 +143,3 @@ def _read(numbers: Array, positions: Array, logprobs: Array) -> list[tuple[Posit
 
 def _known(value: float) -> float | None:
     return value if value == value else None
-
-
-def _whole(values: Sequence[Sequence[int]] | Sequence[int]) -> Array:
-    return columns.whole(np.asarray(values, np.int64).ravel())
