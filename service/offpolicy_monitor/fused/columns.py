@@ -9,30 +9,27 @@ from offpolicy_monitor.fused.arrays import AWAY, DENOMINATOR, K3, LARGER, LOG_RA
 from offpolicy_monitor.fused.bits import greater, lesser
 from offpolicy_monitor.fused.token import (
     BIG,
-    CLAMP,
+    INLINE,
     ONE,
     STRICT,
     ZERO,
     bin_key,
     binary_kls,
-    complement,
-    exponential,
     far,
     mass_key,
     near,
+    probability,
 )
 
 
 @njit(**STRICT)
 def probabilities(x: Any, p: Any, rest: Any) -> None:
-    """p = exp(x) and 1 - p."""
+    """p = exp(x), and 1 - p."""
     for i in range(len(x)):
-        value = exponential(lesser(x[i], CLAMP))
-        p[i] = value
-        rest[i] = complement(x[i], value)
+        p[i], rest[i] = probability(x[i])
 
 
-@njit(**STRICT)
+@njit(**INLINE)
 def exponentials(block: Any, gap: Any, n: Any, a: Any, b: Any) -> None:
     """d, and what follows from it alone; strips of |d| < 1 need no exponential and no division.
 
@@ -57,7 +54,7 @@ def exponentials(block: Any, gap: Any, n: Any, a: Any, b: Any) -> None:
                 ratio[i], excess[i], inverse[i], k3[i], k3_reverse[i], js[i] = far(d[i])
 
 
-@njit(**STRICT)
+@njit(**INLINE)
 def differences(block: Any, gap: Any, n: Any) -> None:
     """exp|d| - 1, and p - q = max(p, q) (1 - exp(-|d|)) with the sign of d."""
     d, difference = block.scores[LOG_RATIO, gap][:n], block.scores[PROBABILITY, gap]
@@ -69,7 +66,7 @@ def differences(block: Any, gap: Any, n: Any) -> None:
         difference[i] = apart if d[i] >= ZERO else -apart
 
 
-@njit(**STRICT)
+@njit(**INLINE)
 def divergences(block: Any, gap: Any, n: Any) -> None:
     """KL(q || p) with the sign of d, and the larger of it and KL(p || q); probabilities above 1 are read as 1."""
     d, k3 = block.scores[LOG_RATIO, gap][:n], block.scores[K3, gap]
@@ -83,7 +80,7 @@ def divergences(block: Any, gap: Any, n: Any) -> None:
         larger[i] = greater(moved, other)
 
 
-@njit(**STRICT)
+@njit(**INLINE)
 def divergences_above_one(block: Any, gap: Any, n: Any, a: Any, b: Any) -> None:
     """The same of tokens with a log-prob above 0, which is read as 0, in float64: there are few."""
     d, away, larger = block.scores[LOG_RATIO, gap], block.scores[AWAY, gap], block.scores[LARGER, gap]

@@ -34,8 +34,6 @@ PASS: Final[dict[str, Any]] = {"error_model": "numpy", "nogil": True}
 ZERO, QUARTER, THIRD, HALF, ONE, TWO, FOUR = f(0), f(0.25), f(1 / 3), f(0.5), f(1), f(2), f(4)
 #: The argument of an exponential is clamped to +- this.
 CLAMP = f(EXPONENT_CLAMP)
-#: Above this log p a series gives 1 - p.
-REST_LIMIT = f(0.7)
 #: Stands for a bound that is not there; no finite figure of a token comes near it.
 BIG = f(3e38)
 TINY = f(1e-37)
@@ -72,14 +70,29 @@ MASS_KEYS = 2 + ((advantage.LARGEST_EXPONENT - advantage.SMALLEST_EXPONENT) << a
 
 
 @njit(**INLINE)
-def exponential(x: Any) -> Any:
-    """exp(x), relative error 1e-7; constant below -87.3 and above 88.3, where float32 ends."""
+def scale_and_growth(x: Any) -> Any:
+    """(s, g) of exp(x) = s (1 + g) with s = 2^n and |log(1 + g)| < log(2) / 2, relative errors 1e-7; constant below
+    -87.3 and above 88.3, where float32 ends."""
     x = lesser(greater(x, _LOWEST_EXPONENT), _HIGHEST_EXPONENT)
     shifted = x * _LOG2_E + _ROUNDING
     n = shifted - _ROUNDING
     y = (x - n * _LN2_HIGH) - n * _LN2_LOW
     p = ((((_P0 * y + _P1) * y + _P2) * y + _P3) * y + _P4) * y + _P5
-    return ((p * (y * y) + y) + ONE) * power_of_two(shifted)
+    return power_of_two(shifted), p * (y * y) + y
+
+
+@njit(**INLINE)
+def exponential(x: Any) -> Any:
+    """exp(x)."""
+    scale, grown = scale_and_growth(x)
+    return (ONE + grown) * scale
+
+
+@njit(**INLINE)
+def probability(log_prob: Any) -> Any:
+    """p, and 1 - p with all its digits: 0 for log-probs above 0."""
+    scale, grown = scale_and_growth(lesser(log_prob, CLAMP))
+    return (ONE + grown) * scale, greater((ONE - scale) - scale * grown, ZERO)
 
 
 @njit(**INLINE)
@@ -122,15 +135,6 @@ def log_cosh(magnitude: Any, shrink: Any) -> Any:
     z = shrink / (FOUR + shrink)
     s = z * z
     return magnitude * HALF + TWO * (z + z * beyond_first(s))
-
-
-@njit(**INLINE)
-def complement(log_prob: Any, probability: Any) -> Any:
-    """1 - p with all its digits; 0 for log-probs above 0."""
-    x = lesser(greater(log_prob, -REST_LIMIT), ZERO)
-    s = x * x
-    series = -(x + s * (_C2 + s * (_C4 + s * (_C6 + s * _C8))) + s * x * (_S3 + s * (_S5 + s * (_S7 + s * _S9))))
-    return series if log_prob > -REST_LIMIT else ONE - probability
 
 
 @njit(**INLINE)

@@ -5,7 +5,7 @@ tokens at once. The order of a block: columns, runs, pieces of sequences, then r
 """
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numba import njit
@@ -46,6 +46,9 @@ from offpolicy_monitor.fused.token import BIG, HALF, INNER, PASS, ZERO, f
 from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.tables.signature import HIGHEST_MIDDLE, LOWEST_MIDDLE
 from offpolicy_monitor.summary.tables.signature import LEAST as LEAST_ON_GRID
+
+#: Inlined into one function: some two hundred numbers stand for a Plan, a Block and Sums wherever they are passed.
+STAGES: Final[dict[str, Any]] = {**INNER, "forceinline": True}
 
 _LOWEST, _HIGHEST = f(math.log(LOWEST_MIDDLE)), f(math.log(HIGHEST_MIDDLE))
 _GRID = tuple(f(LEAST_ON_GRID[name]) for name in ("sampling", "old", "difference"))
@@ -88,7 +91,7 @@ def measure(
         begin += n
 
 
-@njit(**INNER)
+@njit(**STAGES)
 def _columns(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, into: Any, found: Any) -> None:
     """Every column of the block, and the sums that need columns which the next gap overwrites."""
     for column in range(3):
@@ -117,7 +120,7 @@ def _columns(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, into: Any, 
             columns.magnitudes(block.scores[LOG_RATIO, gap, :n], block.scores[MAGNITUDE, gap])
 
 
-@njit(**INNER)
+@njit(**STAGES)
 def _runs(
     tokens: Any, plan: Any, begin: Any, n: Any, run: Any, block: Any, pieces: Any, whole: Any, out: Any, into: Any
 ) -> Any:
@@ -159,7 +162,7 @@ def _runs(
     return run
 
 
-@njit(**INNER)
+@njit(**STAGES)
 def _advantages(tokens: Any, plan: Any, begin: Any, n: Any, sequence: Any, block: Any) -> None:
     """The advantage of each token, and where the counts of its sign begin."""
     A, groups = block.advantages[:n], block.groups[:n]
@@ -182,7 +185,7 @@ def _advantages(tokens: Any, plan: Any, begin: Any, n: Any, sequence: Any, block
             sequence += 1
 
 
-@njit(**INNER)
+@njit(**STAGES)
 def _sequences(
     tokens: Any, plan: Any, begin: Any, n: Any, sequence: Any, last: Any, block: Any, local: Any, seen: Any,
     out: Any, into: Any, found: Any,
@@ -216,7 +219,7 @@ def _sequences(
     return sequence
 
 
-@njit(**INNER, forceinline=True)
+@njit(**STAGES)
 def _extremes(plan: Any, gap: Any, i: Any, j: Any, block: Any, seen: Any, kept: Any) -> None:
     """Extremes of a sequence's scores; those of the block so far go to `seen`."""
     least, most, _ = sums.extremes(block.scores[LOG_RATIO, gap, i:j])
@@ -236,13 +239,13 @@ def _extremes(plan: Any, gap: Any, i: Any, j: Any, block: Any, seen: Any, kept: 
         kept[LARGER_LEAST] = min(kept[LARGER_LEAST], least)
 
 
-@njit(**INNER)
+@njit(**STAGES)
 def _see(seen: Any, least: Any, most: Any) -> None:
     seen[0] = min(seen[0], least)
     seen[1] = max(seen[1], most)
 
 
-@njit(**INNER)
+@njit(**STAGES)
 def _signed(tokens: Any, plan: Any, begin: Any, i: Any, j: Any, sequence: Any, block: Any, out: Any) -> None:
     """Sums by sign of A, where a sequence's tokens may differ in it."""
     if not plan.a_token:
@@ -254,7 +257,7 @@ def _signed(tokens: Any, plan: Any, begin: Any, i: Any, j: Any, sequence: Any, b
             sums.sums_by_sign(block.groups[i:j], d, k3, out.gaps[sequence, gap])
 
 
-@njit(**INNER)
+@njit(**STAGES)
 def _cells(
     tokens: Any, plan: Any, i: Any, j: Any, sequence: Any, block: Any, local: Any, into: Any, found: Any
 ) -> None:  # fmt: skip
@@ -280,7 +283,7 @@ def _cells(
             counts.by_coarse_bin(bins, plan.token_bins, local[c])
 
 
-@njit(**INNER)
+@njit(**STAGES)
 def _flush(tokens: Any, plan: Any, sequence: Any, local: Any, into: Any, found: Any) -> None:
     """Put the cells of a sequence that has ended where its sign and length are counted."""
     if plan.a_token or plan.alone:
@@ -297,7 +300,7 @@ def _flush(tokens: Any, plan: Any, sequence: Any, local: Any, into: Any, found: 
         local[c] = 0
 
 
-@njit(**INNER)
+@njit(**STAGES)
 def _of_all(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, whole: Any, into: Any, found: Any) -> None:
     """What the block's tokens give whatever the sequence."""
     if plan.alone:
@@ -341,13 +344,13 @@ def _of_all(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, whole: Any, 
             counts.grid(d, _GRID[2], found.grids[2])
 
 
-@njit(**INNER)
+@njit(**STAGES)
 def _by_mu(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, into: Any) -> None:
     counts.buckets_of(tokens.logprobs[0][begin : begin + n], plan.edges, block.keys)
     sums.sums_by_bucket(block, block.keys[:n], into.mu)
 
 
-@njit(**INNER)
+@njit(**STAGES)
 def _rules(
     tokens: Any, plan: Any, bounds: Any, begin: Any, n: Any, sequence: Any, block: Any, whole: Any, seen: Any,
     out: Any, into: Any,
@@ -380,7 +383,7 @@ def _rules(
                 into.differing[r] += rules.differing(x, other, A, band)
 
 
-@njit(**INNER, forceinline=True)
+@njit(**STAGES)
 def _score(bounds: Any, r: Any, gap: Any, n: Any, scores: Any, seen: Any, sides: Any) -> Any:
     """What a rule compares on a gap, its band, and whether all of the block is known to be within it."""
     first, last = bounds.ends[r], bounds.ends[r + 1]
@@ -397,7 +400,7 @@ def _score(bounds: Any, r: Any, gap: Any, n: Any, scores: Any, seen: Any, sides:
     return sides[:n], (-HALF, HALF, bounds.low_sign[r], bounds.high_sign[r]), inside
 
 
-@njit(**INNER)
+@njit(**STAGES)
 def _by_sequence(
     tokens: Any, a_token: Any, begin: Any, sequence: Any, x: Any, A: Any, band: Any, number: Any, out: Any, into: Any
 ) -> None:  # fmt: skip
