@@ -8,7 +8,7 @@ from offpolicy_monitor.summary import StepSummary
 from offpolicy_monitor.summary.arrays import Arrays, merged
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.rows import PART, Layout, Row, Table, count, magnitude, number
-from offpolicy_monitor.summary.scheme import COUNTS, scheme_of
+from offpolicy_monitor.summary.scheme import COUNTS, Run, runs, scheme_of, union
 from offpolicy_monitor.summary.stored import version_3
 from offpolicy_monitor.summary.stored.named import RecordError, arrays_of
 
@@ -137,3 +137,27 @@ def test_a_shard_stored_before_a_row_was_declared_lacks_it_in_every_merge() -> N
     read_again = version_3.read(version_3.write(new.merge(old)), 4, later)
     assert read_again == new.merge(old)
     assert "y" not in read_again.merge(new).arrays.record("steps/total")
+
+
+def test_shards_of_many_ranks_share_what_their_common_tables_come_to() -> None:
+    common = ("batch", "gaps/total", "histograms/total", "sequence/total")
+    schemes = [
+        scheme_of(LAYOUT, (*common, *(f"breakdown/shard/{rank}/{part}" for part in ("total", "cross"))))
+        for rank in range(3)
+    ]
+    plain = schemes[0].base
+    assert runs(plain, schemes[0]) == tuple([Run(0, size, 0)] if size else [] for size in plain.sizes)
+    assert len({id(scheme.base) for scheme in schemes}) == 1
+    whole = union(tuple(schemes))
+    for rank, scheme in enumerate(schemes):
+        assert scheme.begins == schemes[0].begins
+        assert all(scheme.spans[name] == span for name, span in plain.spans.items())
+        assert scheme.under("breakdown") == (f"breakdown/shard/{rank}/total", f"breakdown/shard/{rank}/cross")
+        for section, found in enumerate(runs(scheme, whole)):
+            moved = {index: run.into + index - run.start for run in found for index in range(run.start, run.stop)}
+            assert sorted(moved) == list(range(scheme.sizes[section]))
+            for name, span in scheme.spans.items():
+                if span.section == section:
+                    assert [moved[index] for index in range(span.start, span.stop)] == [
+                        *range(whole.spans[name].start, whole.spans[name].stop)
+                    ]

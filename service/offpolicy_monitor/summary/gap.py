@@ -134,7 +134,7 @@ SHOWN: Final = ("log_ratio", "log_geometric_ratio")
 
 def shown(arrays: Arrays) -> Histograms:
     """The histograms of SHOWN over all advantage signs: those of the first quantity of each gap, then of the second."""
-    begins = _begins(arrays.scheme)
+    begins = _begins(arrays.scheme.base)
     if not len(begins):
         return Histograms(0, begins, begins)
     where, counts = arrays.filled

@@ -51,7 +51,8 @@ class Records:
     @classmethod
     def at(cls, arrays: Arrays, paths: Iterable[str]) -> "Records":
         """The records at these paths."""
-        plan = _plan(arrays.scheme, tuple(paths), arrays.absent)
+        scheme = arrays.scheme
+        plan = _plan(scheme.base, scheme.begins, tuple(paths), arrays.absent)
         found = arrays.buffer[plan.entries]
         numbers = found.view(np.float64)
         numbers[: plan.counts] = found[: plan.counts]
@@ -171,8 +172,8 @@ class _Plan(NamedTuple):
 
 
 @lru_cache(KINDS * REMEMBERED)
-def _plan(scheme: Scheme, paths: tuple[str, ...], absent: frozenset[str]) -> _Plan:
-    begins = np.cumsum([0, *scheme.sizes[:-1]]).tolist()
+def _plan(scheme: Scheme, begins: tuple[int, ...], paths: tuple[str, ...], absent: frozenset[str]) -> _Plan:
+    """Where they are in buffers of this base whose sections begin there; they are in no table of a shard alone."""
     found: dict[str, dict[int, int]] = {}
     of_counts: dict[str, None] = {}
     for record, path in enumerate(paths):

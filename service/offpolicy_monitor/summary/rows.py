@@ -63,6 +63,15 @@ class Row:
     at_most: str = ""
     total: str = ""
 
+    def at(self, sizes: Mapping[str, str]) -> "Row":
+        """This row where the names of its table's path stand for these."""
+        shape = tuple(size if isinstance(size, int) else int(sizes[size]) for size in self.shape)
+        return replace(self, shape=shape, at_most=self.at_most.format_map(sizes), total=self.total.format_map(sizes))
+
+    def speaks_of(self, name: str) -> bool:
+        """Whether the row depends on what a name of its table's path stands for."""
+        return name in self.shape or f"{{{name}}}" in self.at_most + self.total
+
 
 def count(
     name: str, meaning: str = "", *shape: int | str, at_most: str = "", total: str = "", since: int = NAMED
@@ -88,6 +97,7 @@ class Table:
     part   tables of one path are one record: the part that has no name is always there, the others where it is said
     needs  what must have been sent
     since  the stored version that first had it
+    of_shard  whether the path tells which shard it is of: there are as many as ranks, and they stand last in a buffer
     declared  of a table at a path: the key under which it is declared
     """
 
@@ -97,6 +107,7 @@ class Table:
     part: str = ""
     needs: str = ""
     since: int = NAMED
+    of_shard: bool = False
     declared: str = ""
 
     @property
@@ -113,16 +124,20 @@ class Table:
         """This table at a path that fits its own: the names of the path filled in, in shapes too."""
         names = dict(zip(self.path.split("/"), path.split("/"), strict=True))
         sizes = {name.strip("{}"): part for name, part in names.items() if name.startswith("{")}
-        rows = tuple(
-            replace(
-                row,
-                shape=tuple(size if isinstance(size, int) else int(sizes[size]) for size in row.shape),
-                at_most=row.at_most.format_map(sizes),
-                total=row.total.format_map(sizes),
-            )
-            for row in self.rows
-        )
-        return replace(self, path=path, rows=rows, declared=self.key)
+        of = tuple(sizes[name] for name in self._named)
+        if of not in self._filled:
+            self._filled[of] = tuple(row.at(sizes) for row in self.rows)
+        return replace(self, path=path, rows=self._filled[of], declared=self.key)
+
+    @cached_property
+    def _named(self) -> tuple[str, ...]:
+        """The names of the path that rows speak of; those of a shard they do not, so that shards share rows."""
+        names = (part[1:-1] for part in self.path.split("/") if part.startswith("{"))
+        return tuple(name for name in names if any(row.speaks_of(name) for row in self.rows))
+
+    @cached_property
+    def _filled(self) -> dict[tuple[str, ...], tuple[Row, ...]]:
+        return {}
 
     @cached_property
     def names(self) -> frozenset[str]:

@@ -7,6 +7,7 @@ merge of two buffers of one scheme is an array operation a section. Knows no tab
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from offpolicy_monitor.summary.rows import REMEMBERED as TABLES_REMEMBERED
@@ -75,6 +76,8 @@ class Spans(Mapping[str, Span]):
 
     def __getitem__(self, name: str) -> Span:
         found = self._known.get(name)
+        if found is None and self._scheme.base is not self._scheme:
+            found = self._scheme.base.spans.get(name)
         if found is None:
             key = self._scheme.key_of(name)
             found = None if key is None else self._scheme.moved(key, self._scheme.block(key).rows[name].span)
@@ -94,26 +97,37 @@ class Spans(Mapping[str, Span]):
 class Scheme:
     """The rows of the tables at `keys` that a stored version had, each with its span. One object for equal schemes.
 
-    Shards differ in a table or two, as hundreds of ranks do, so of a scheme only where its tables begin is worked out.
+    Shards of many ranks differ in the last tables alone, those `of_shard`. The scheme of all before these is the `base`
+    of them all: what stands there stands in each of them at the same entries of its section, so that whoever looks for
+    it asks the base, which is there from another shard.
 
+    own     the keys of the tables that the base lacks
     sizes   [4] entries of each section
+    begins  [4] where each section begins in the buffer
     sparse  names of rows that stand beside the buffer
     """
 
     def __init__(self, layout: Layout, keys: tuple[str, ...], version: int) -> None:
         self.layout, self.keys, self.version = layout, keys, version
-        self.tables: Mapping[str, Table] = {key: layout.at(key) for key in keys}
+        number = len(keys)
+        while number and layout.at(keys[number - 1]).of_shard:
+            number -= 1
+        self.base: Scheme = scheme_of(layout, keys[:number], version) if number < len(keys) else self
+        self.own, shared = keys[number:], number < len(keys)
+        self._mine = self.own if shared else keys
+        self.tables: dict[str, Table] = {**self.base.tables} if shared else {}
+        self.tables |= {key: layout.at(key) for key in self._mine}
         self.spans: Mapping[str, Span] = Spans(self)
-        self.sparse: list[str] = []
-        self.starts: dict[str, Sequence[int]] = {}
+        self.sparse: list[str] = [*self.base.sparse] if shared else []
+        self.starts: dict[str, Sequence[int]] = {**self.base.starts} if shared else {}
         self._under: dict[str, tuple[str, ...]] = {}
         self._rows: dict[str, Sequence[Position]] = {}
-        sizes: tuple[int, ...] = (0, 0, 0, 0)
-        for key in keys:
+        self.sizes: list[int] = [*self.base.sizes] if shared else [0, 0, 0, 0]
+        for key in self._mine:
             block = self.block(key)
-            self.starts[key], sizes = sizes, tuple(map(int.__add__, sizes, block.sizes))
+            self.starts[key], self.sizes = tuple(self.sizes), list(map(int.__add__, self.sizes, block.sizes))
             self.sparse += block.sparse
-        self.sizes = list(sizes)
+        self.begins: tuple[int, ...] = (0, *accumulate(self.sizes[:-1]))
 
     def block(self, key: str) -> Block:
         """The rows of a table by themselves."""
@@ -148,7 +162,9 @@ class Scheme:
         """The paths that begin with the parts of `prefix`."""
         found = self._under.get(prefix)
         if found is None:
-            found = self._under[prefix] = tuple(path for path in self.paths if path.startswith(f"{prefix}/"))
+            before = self.base.under(prefix) if self.base is not self else ()
+            own = dict.fromkeys(self.tables[key].path for key in self._mine)
+            found = self._under[prefix] = (*before, *(path for path in own if path.startswith(f"{prefix}/")))
         return found
 
     def name_at(self, section: int, index: int) -> str:
@@ -160,18 +176,21 @@ class Scheme:
     @cached_property
     def deviations(self) -> Mapping[str, Deviation]:
         """By name, the rows that merge as sums of squared distances."""
-        return {
+        own = {
             name: Deviation(begin[SUMS] + found.entry, begin[COUNTS] + found.tokens, begin[SUMS] + found.total)
-            for key, begin in self.starts.items()
+            for key in self._mine
+            for begin in (self.starts[key],)
             for name, found in self.block(key).deviations.items()
         }
+        return own if self.base is self else {**self.base.deviations, **own}
 
     @cached_property
     def paths(self) -> Mapping[str, Sequence[Table]]:
         """The tables by their path."""
-        found: dict[str, list[Table]] = {}
-        for table in self.tables.values():
-            found.setdefault(table.path, []).append(table)
+        found = {} if self.base is self else {**self.base.paths}
+        for key in self._mine:
+            table = self.tables[key]
+            found[table.path] = (*found.get(table.path, ()), table)
         return found
 
 
@@ -228,9 +247,12 @@ def runs(source: Scheme, target: Scheme) -> tuple[Sequence[Run], ...]:
     """By section, where the entries of one buffer stand in another, whose scheme has all of its rows."""
     if source is target:
         return tuple((Run(0, size, 0),) for size in source.sizes)
-    found: tuple[list[Run], ...] = ([], [], [], [])
-    for key, begins in source.starts.items():
-        block = source.block(key)
+    ahead, keys = (
+        ([0] * len(SECTIONS), source.keys) if source.base is not target.base else (source.base.sizes, source.own)
+    )
+    found = tuple([Run(0, size, 0)] if size else [] for size in ahead)
+    for key in keys:
+        block, begins = source.block(key), source.starts[key]
         if block is target.block(key):
             for section, (size, begin, into) in enumerate(zip(block.sizes, begins, target.starts[key], strict=True)):
                 _join(found[section], begin, begin + size, into)

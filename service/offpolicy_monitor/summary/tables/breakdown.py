@@ -39,7 +39,8 @@ def _tables(dimension: str, needs: str = "", *buckets: int) -> Iterator[Table]:
     for part, rows, of in (("{gap}", _GAP_ROWS, "gaps/{gap}/tokens"), (CROSS, CROSS_ROWS, "cross/tokens")):
         sums = (replace(row, shape=buckets) for row in rows)
         tokens = count("tokens", "valid tokens", *buckets, at_most=of)
-        yield Table(f"breakdown/{dimension}/{part}", (tokens, *sums), "a dimension's buckets", needs=needs)
+        path = f"breakdown/{dimension}/{part}"
+        yield Table(path, (tokens, *sums), "a dimension's buckets", needs=needs, of_shard=not buckets)
 
 
 #: Dimensions of the same buckets in every shard, and those in which a whole shard is one.

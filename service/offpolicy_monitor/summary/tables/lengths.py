@@ -93,7 +93,7 @@ def length_biases(arrays: Arrays, names: tuple[str, ...], wanted: Wanted = ALL) 
     """
     if LENGTH_BIAS not in wanted:
         return NOTHING
-    known = _rows(arrays.scheme, names)
+    known = _rows(arrays.scheme.base, names)
     if not known.rows:
         return NOTHING
     counts = arrays.sections[COUNTS]
