@@ -70,6 +70,8 @@ def _overflow(arrays: Arrays) -> Refusal | None:
     where, filled = arrays.filled
     for section, values in enumerate((filled, *arrays.sections[SUMS:])):
         limit = LARGEST_COUNT if section == COUNTS else LARGEST_SUM
+        if np.abs(values).max(initial=0) <= limit:
+            continue
         # Written so that NaN is found too; extremes are infinite where nothing was counted.
         too_large = np.flatnonzero(~(np.abs(values) <= limit) & (values != NOTHING[section]))
         if len(too_large):

@@ -11,6 +11,8 @@ import numpy as np
 from offpolicy_monitor.summary.arrays import Array
 
 _WHOLE: Final = ("<u1", "<u2", "<u4", "<u8")
+#: By how many bytes hold a number.
+_OF_BYTES: Final = tuple(np.dtype(_WHOLE[index]) for index in (0, 0, 1, 2, 2, 3, 3, 3, 3))
 _DTYPES: Final = frozenset(("|u1", *_WHOLE[1:], "<i8", "<f4", "<f8"))
 
 #: Bytes of a number from which on they are parted by significance: of shorter ones that costs time and saves nothing.
@@ -22,10 +24,17 @@ Size = tuple[str, int]
 
 def whole(values: Array) -> Array:
     """Whole numbers from 0 on in as few bytes as hold them. ValueError below 0."""
-    least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    if least < 0:
+    bits = int(np.bitwise_or.reduce(values))  # as many as the largest has; below 0 where a number is
+    if bits < 0:
         raise ValueError("a count below 0 cannot be stored")
-    return values.astype(next(dtype for dtype in _WHOLE if most < 1 << 8 * int(dtype[2])))
+    return values.astype(_OF_BYTES[(bits.bit_length() + 7) // 8])
+
+
+def steps(where: Array) -> Array:
+    """Numbers that ascend from 0 on, as how far each is from the one before."""
+    apart = where.copy()
+    apart[1:] -= where[:-1]
+    return whole(apart)
 
 
 def fractions(values: Array) -> Array:

@@ -141,10 +141,10 @@ def _buffer(arrays: Arrays) -> Iterator[Array]:
     """Where counts and sums are not zero, as steps, and what they are; then the extremes."""
     _, sums, *extremes = arrays.sections
     where, counts = arrays.filled
-    yield columns.whole(np.diff(where, prepend=0))
+    yield columns.steps(where)
     yield columns.whole(counts)
     where = np.flatnonzero(sums.view(np.int64) != 0)
-    yield columns.whole(np.diff(where, prepend=0))
+    yield columns.steps(where)
     yield _finite(sums[where])
     yield np.concatenate(extremes)
 
