@@ -12,6 +12,8 @@ from typing import Any, Final, Literal, NamedTuple
 from offpolicy_monitor.alerts.history import History
 
 Severity = Literal["info", "warning", "critical"]
+#: What a rule looks at: one half of the gap, both together as one, or the data itself.
+Half = Literal["mismatch", "staleness", "total", "data"]
 #: From mild to worst.
 SEVERITIES: Final[tuple[Severity, ...]] = ("info", "warning", "critical")
 PROFILES: Final = ("dense_bf16", "moe_bf16", "fp8", "fp4", "bitwise")
@@ -75,6 +77,7 @@ class Rule:
     steps        severity -> how many steps in a row it must be breached
     above        whether it breaches above the threshold, or below it
     source       paper, framework or thread; `proposal` where a number has none
+    half         what is at fault where it breaches; None: neither half of the gap, nor the data
     """
 
     name: str
@@ -86,6 +89,7 @@ class Rule:
     steps: Mapping[Severity, int]
     source: str
     above: bool = True
+    half: Half | None = None
     also: tuple[str, ...] = ()
 
     @cached_property

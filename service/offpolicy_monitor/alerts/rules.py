@@ -61,16 +61,18 @@ _SIMPLE: Final = (
             {"dense_bf16": 1e-2, "moe_bf16": 1.5e-2, "fp8": 2e-2, "fp4": 1e-1, "bitwise": 0.0},
         ),
         lasting(5, 3), "NeMo-RL docs 1e-3 and nightly gates 2e-3 to 1e-1; prime-rl new-model gate 0.015",
+        half="mismatch",
     ),
     Rule(
         "MismatchDrift", "The mismatch grows against the run's own beginning", (K3,),
         drift_from_baseline(K3, 2.5e-4), "median7(k3) / median of steps 5..25, from 2.5e-4 on",
         by_severity(3, 10), lasting(5), "vime issue 64: 0.011 to 0.036 in 30 steps; open-instruct issue 1473",
+        half="mismatch",
     ),
     Rule(
         "MismatchSpike", "The mismatch jumps for single steps", (K3,), spikes(K3, 1e-3, 10, 10),
         "of the last 10 steps, those with k3 > 1e-3 and k3 > 10 median50(k3)", by_severity(0, 2), lasting(1),
-        "When Speed Kills Stability; 3 in 10 steps is a proposal",
+        "When Speed Kills Stability; 3 in 10 steps is a proposal", half="mismatch",
     ),
     Rule(
         "ProbabilityDiff", "Probabilities of sampled tokens differ between engine and trainer",
@@ -80,68 +82,70 @@ _SIMPLE: Final = (
             {"dense_bf16": 0.01, "moe_bf16": 0.015, "fp8": 0.015, "fp4": 0.04},
             {"dense_bf16": 0.02, "moe_bf16": 0.03, "fp8": 0.03, "fp4": 0.08},
         ),
-        lasting(5), "verl FAQ has 0.005 and 0.01; measured",
+        lasting(5), "verl FAQ has 0.005 and 0.01; measured", half="mismatch",
     ),
     Rule(
         "ExtremeSequences", "Many sequences have a token that one side finds likely and the other does not",
         (EXTREME, "sequences"), share_of_several(EXTREME, "sequences", 2),
         "share of sequences with a token whose probabilities differ by more than 0.5, where they are two or more",
         by_severity({"dense_bf16": 0.01, "fp4": 0.03}, {"dense_bf16": 0.05, "fp4": 0.1}),
-        lasting(5), "TIS blog: 1 or 2 of 512 where healthy",
+        lasting(5), "TIS blog: 1 or 2 of 512 where healthy", half="mismatch",
     ),
     Rule(
         "RatioTail", "Many tokens' ratios are beyond 2 or below 1/2", ("gaps.mismatch.tail_fraction",),
         figure("gaps.mismatch.tail_fraction"), "tail_fraction", by_severity(0.01, 0.1), lasting(5),
-        "R3: 10 % is the danger line",
+        "R3: 10 % is the danger line", half="mismatch",
     ),
     Rule(
         "RatioNotCalibrated", "The mean ratio is not 1: the engine reports another distribution than it samples from",
         tuple(f"gaps.mismatch.{name}" for name in ("ratio_mean", "chi2", "tokens")), miscalibration("mismatch"),
         "|ratio_mean - 1| where its z > 5", by_severity(0.005, 0.02), lasting(3),
-        "NeMo-RL tests; TRL issue 6789 (top-p renormalisation); measured",
+        "NeMo-RL tests; TRL issue 6789 (top-p renormalisation); measured", half="mismatch",
     ),
     Rule(
         "LowEffectiveSampleSize", "Few tokens carry the weight of the batch", ("gaps.mismatch.ess",),
         figure("gaps.mismatch.ess"), "token ESS", by_severity(0.5, 0.3), lasting(5), "verl docs", above=False,
+        half="mismatch",
     ),
     Rule(
         "ChiSquare", "The variance of the ratios is large", ("gaps.mismatch.chi2",), figure("gaps.mismatch.chi2"),
-        "token chi2", by_severity(0.1, 1), lasting(5), "verl docs",
+        "token chi2", by_severity(0.1, 1), lasting(5), "verl docs", half="mismatch",
     ),
     Rule(
         "TotalOffPolicy", "The data is off-policy in total", ("gaps.total.log_ratio_mean",),
         magnitude("gaps.total.log_ratio_mean"), "|mean total d|", by_severity(0.03, 0.1), lasting(5), "verl docs",
+        half="total",
     ),
     Rule(
         "PerplexityGap", "Sequences are far apart in geometric ratio", (GEOMETRIC,), figure(GEOMETRIC),
         "mean |log geometric ratio|",
         by_severity({"dense_bf16": 0.01, "fp4": 0.03}, {"dense_bf16": 0.05, "fp4": 0.1}), lasting(5),
-        "IcePop: training fails beyond 0.05; fp4 measured",
+        "IcePop: training fails beyond 0.05; fp4 measured", half="mismatch",
     ),
     Rule(
         "Correlation", "Probabilities of engine and trainer do not go together",
         ("gaps.mismatch.probability_correlation",), figure("gaps.mismatch.probability_correlation"),
         "probability correlation",
         by_severity({"dense_bf16": 0.99, "fp4": 0.97}, {"dense_bf16": 0.95, "fp4": 0.93}), lasting(5),
-        "MiniMax-M1; fp4 measured", above=False,
+        "MiniMax-M1; fp4 measured", above=False, half="mismatch",
     ),
     Rule(
         "MultiplicativeError", "Tokens' probabilities are off by a factor", ("gaps.mismatch.multiplicative_error",),
         figure("gaps.mismatch.multiplicative_error"), "multiplicative_error",
         by_severity({"dense_bf16": 1.05, "fp4": 1.15}, {"dense_bf16": 1.1, "fp4": 1.3}), lasting(5),
-        "NeMo-RL; fp4 measured",
+        "NeMo-RL; fp4 measured", half="mismatch",
     ),
     Rule(
         "BadUpdates", "The policy is pushed away from answers that it no longer gives",
         ("gaps.total.bad_update_fraction",), figure("gaps.total.bad_update_fraction"),
         "share of tokens with A < 0 and mu - pi > 0.5", by_severity(1e-3, 5e-3), lasting(3),
-        "DPPO: at most 0.5 % of updates drove the collapse",
+        "DPPO: at most 0.5 % of updates drove the collapse", half="total",
     ),
     Rule(
         "SecondMoment", "Tokens that training pushes outward are far out already",
         ("gaps.total.outward_second_moment",), figure("gaps.total.outward_second_moment"),
         "mean total d^2 over tokens with A d > 0", by_severity(0.08, 0.3), lasting(3),
-        "M2PO masks down to 0.04; 0.08 and 0.3 measured on runs that learn",
+        "M2PO masks down to 0.04; 0.08 and 0.3 measured on runs that learn", half="total",
     ),
     Rule(
         "MaskRate", "The correction in use masks more than it is meant to", (MASKED,),
@@ -166,7 +170,7 @@ _SIMPLE: Final = (
     ),
     Rule(
         "StaleData", "Tokens were sampled many versions ago", ("policy_lag.max",), figure("policy_lag.max"),
-        "largest version lag", by_severity(8, 16), lasting(1), "prime-rl and AReaL bounds",
+        "largest version lag", by_severity(8, 16), lasting(1), "prime-rl and AReaL bounds", half="staleness",
     ),
     Rule(
         "EntropyCollapse", "The policy's entropy collapses", (ENTROPY,), entropy_drop(ENTROPY, 0.5, 0.2),
@@ -180,20 +184,20 @@ _SIMPLE: Final = (
     Rule(
         "RoutingAgreement", "Engine and trainer choose different experts more often than when the run began",
         (AGREEMENT,), drop_from_baseline(AGREEMENT), "median of steps 5..25 less the share of experts in common",
-        by_severity(0.03), lasting(5), "proposal; R3 and GSPO measured 10 % of experts changed",
+        by_severity(0.03), lasting(5), "proposal; R3 and GSPO measured 10 % of experts changed", half="mismatch",
     ),
     Rule(
         "ShardOutlier", "One shard, engine or GPU disagrees with the trainer far more than the others",
         ("outliers.mismatch.ratio",), figure("outliers.mismatch.ratio"),
         "largest k3 of a shard or machine over the median of the others", by_severity(3, 10), lasting(5),
-        "one stale replica; faulty hardware",
+        "one stale replica; faulty hardware", half="mismatch",
     ),
     Rule(
         "SyncBroken", "The mismatch jumped when the engine took new weights, and stayed",
         ("policy_version", K3, SPREAD),
         jump_at_sync("policy_version", K3, SPREAD),
         "least k3 of a version change and 2 steps after / median10(k3) before, where mean |d| rose too",
-        {"critical": 3}, {"critical": 1}, "vime issue 274, UniRL issue 226",
+        {"critical": 3}, {"critical": 1}, "vime issue 274, UniRL issue 226", half="mismatch",
     ),
     Rule(
         "DataQuality", "Log-probs are missing, impossible or copied", ("tokens",),
@@ -203,6 +207,7 @@ _SIMPLE: Final = (
         ),
         "largest share of non-finite, positive or zero-filled log-probs; 1 where mismatch is identically 0",
         by_severity(0, 0.01), lasting(1), "verl clamps; AReaL and SkyRL zero-fill", also=(*BAD_TOKENS, EXACT),
+        half="data",
     ),
 )  # fmt: skip
 

@@ -13,9 +13,11 @@ from offpolicy_monitor.diagnosis.evidence import JUMP, Evidence
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A cause by name; `paths` are the figures shown with it, `tries` what to do, first things first."""
+    """A cause by name, and as `title` in the few words that follow "it looks like"; `paths` are the figures shown with
+    it, `tries` what to do, first things first."""
 
     name: str
+    title: str
     score: Callable[[Evidence], float]
     summary: str
     paths: tuple[str, ...]
@@ -25,6 +27,7 @@ class Hypothesis:
 HYPOTHESES: Final = (
     Hypothesis(
         "noise",
+        "plain numeric noise",
         scores.noise,
         "Plain numeric noise: the engine samples from the trainer's policy but for rounding.",
         ("gaps.mismatch.ratio_mean", "gaps.mismatch.k1", "gaps.mismatch.k3", "signature.regression.slope"),
@@ -32,6 +35,7 @@ HYPOTHESES: Final = (
     ),
     Hypothesis(
         "top_p",
+        "top-p renormalisation",
         scores.top_p,
         "The engine's log-probs are renormalised over a top-p or top-k nucleus; the trainer's are not.",
         (
@@ -45,6 +49,7 @@ HYPOTHESES: Final = (
     ),
     Hypothesis(
         "temperature",
+        "two different temperatures",
         scores.temperature,
         "Engine and trainer divide their logits by different temperatures.",
         ("signature.regression.slope", "signature.regression.z", "signature.regression.share"),
@@ -52,6 +57,7 @@ HYPOTHESES: Final = (
     ),
     Hypothesis(
         "off_by_one",
+        "log-probs shifted by one token",
         scores.off_by_one,
         "Log-probs of one side belong to the neighbouring token.",
         ("signature.neighbours.next", "signature.neighbours.previous", "signature.neighbours.z"),
@@ -59,6 +65,7 @@ HYPOTHESES: Final = (
     ),
     Hypothesis(
         "stale_weights",
+        "an engine on old weights",
         scores.stale_weights,
         "Part of the tokens were sampled with older weights than the trainer recomputes with.",
         ("signature.lag.share", "signature.lag.z", "signature.replica.share", "signature.replica.z", JUMP),
@@ -66,6 +73,7 @@ HYPOTHESES: Final = (
     ),
     Hypothesis(
         "copied",
+        "old log-probs copied from the engine",
         scores.copied,
         "old_logprobs are a copy of sampling_logprobs, or the engine is the trainer's own forward (bitwise profile).",
         ("gaps.mismatch.exact_fraction", "signature.uncertain.exact_fraction"),
@@ -73,6 +81,7 @@ HYPOTHESES: Final = (
     ),
     Hypothesis(
         "quantised",
+        "rounded log-probs",
         scores.quantised,
         "Log-probs, or their differences, are rounded to a grid.",
         ("signature.grid.step", "signature.grid.share"),
@@ -80,6 +89,7 @@ HYPOTHESES: Final = (
     ),
     Hypothesis(
         "first_token",
+        "another prompt template",
         scores.first_token,
         "Most of the mismatch is on first tokens: the two sides see different prompts.",
         ("signature.first_token.second_moment_share", "signature.first_token.token_share"),
@@ -87,6 +97,7 @@ HYPOTHESES: Final = (
     ),
     Hypothesis(
         "low_probability_tail",
+        "a low-precision lm_head",
         scores.low_probability_tail,
         "Improbable tokens are more probable in the engine than in the trainer.",
         ("signature.low_probability.k3_share", "signature.low_probability.token_share", "signature.low_probability.z"),
@@ -94,6 +105,7 @@ HYPOTHESES: Final = (
     ),
     Hypothesis(
         "routing",
+        "different experts chosen",
         scores.routing,
         "The mismatch grows with the layers in which engine and trainer choose different experts.",
         (

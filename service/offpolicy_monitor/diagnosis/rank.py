@@ -10,7 +10,7 @@ LEAST_SCORE: Final = 0.01
 
 
 def diagnose(evidence: Evidence, bitwise: bool = False) -> list[dict[str, Any]]:
-    """[{name, score, summary, evidence, try}], best first; empty where there is no mismatch to explain.
+    """[{name, title, score, summary, evidence, try}], best first; empty where there is no mismatch to explain.
 
     Under the bitwise profile a mismatch of exactly 0 is what was asked for, and is nothing to explain.
     """
@@ -26,6 +26,7 @@ def diagnose(evidence: Evidence, bitwise: bool = False) -> list[dict[str, Any]]:
 def _row(hypothesis: Hypothesis, evidence: Evidence) -> dict[str, Any]:
     return {
         "name": hypothesis.name,
+        "title": hypothesis.title,
         "score": hypothesis.score(evidence),
         "summary": hypothesis.summary,
         # Answers name the mismatch alone, since all of a diagnosis is of it.

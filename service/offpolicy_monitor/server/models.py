@@ -166,6 +166,7 @@ class Hypothesis(Shape):
     model_config = ConfigDict(extra="allow", populate_by_name=True)
 
     name: str
+    title: str = Field(description="In a few words, as in: it looks like top-p renormalisation.")
     score: float = Field(description="0 to 1; beyond one half it beats plain noise.")
     summary: str
     evidence: dict[str, float | None] = Field(description="Figures by their paths.")

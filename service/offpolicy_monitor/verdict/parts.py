@@ -1,0 +1,34 @@
+"""Clauses that several cases share. Each is empty where what it would tell is not known."""
+
+from offpolicy_monitor.verdict.facts import K3, NOW, Facts, Masks
+from offpolicy_monitor.verdict.numbers import number, percent, ratio
+
+
+def against_start(facts: Facts, value: float, whose: str = "its own start") -> str:
+    """`, 41× its own start`: mismatch k3 against the run's own baseline."""
+    start = facts.start.median(K3["mismatch"])
+    times = None if start is None else ratio(value, start)
+    return "" if times is None else f", {times} {whose}"
+
+
+def mismatch_now(facts: Facts, opening: str, whose: str = "its own start") -> str:
+    """`Mismatch k3 is 0.0018 nats per token, 41× its own start.`"""
+    now = facts.newest.median(K3["mismatch"], NOW)
+    return "" if now is None else f"{opening} {number(now)} nats per token{against_start(facts, now, whose)}."
+
+
+def dropped(masks: Masks) -> str:
+    """What the correction in use drops, what OPSM at its preset would, and the threshold at which it drops 1 %."""
+    found = []
+    if masks.correction is not None and masks.dropped is not None:
+        found.append(f"{masks.correction}, the correction in use, masks {percent(masks.dropped)} of the tokens.")
+    if masks.opsm is not None and masks.opsm_threshold is not None:
+        words = f"OPSM at {number(masks.opsm_threshold)} would mask {percent(masks.opsm)}"
+        more = "" if masks.one_percent is None else f"; at {number(masks.one_percent)} it masks 1%"
+        found.append(f"{words}{more}.")
+    return " ".join(found)
+
+
+def joined(*parts: str) -> str:
+    """Sentences one after the other, those that are not there left out."""
+    return " ".join(part for part in parts if part)
