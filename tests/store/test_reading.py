@@ -44,9 +44,15 @@ def test_a_run_shows_its_last_step_and_settings(store: Store, clock: Clock) -> N
         "policy_version": 3,
         "created_at": "1970-01-01T00:25:00.000Z",
         "last_batch_at": "1970-01-01T00:16:40.000Z",
+        "steps": 1,
+        "steps_per_minute": None,
+        "active_alerts": 0,
+        "spark": {"field": "gaps.mismatch.k3", "values": store.series("r1", "gaps.mismatch.k3")["value"]},
         "methods": None,
         "correction": None,
         "alerts": {},
+        "median_step_seconds": 0.0,
+        "silent_after": 600.0,
     }
 
 

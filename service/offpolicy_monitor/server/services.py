@@ -17,6 +17,7 @@ import structlog
 from fastapi import Request
 from prometheus_client import CollectorRegistry
 
+from offpolicy_monitor import verdict
 from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.formats import Format
 from offpolicy_monitor.exposition.process import ProcessMetrics
@@ -35,6 +36,7 @@ from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.server.memory import Idle
 from offpolicy_monitor.server.notifications import notifier
 from offpolicy_monitor.server.probe import StoreProbe
+from offpolicy_monitor.server.verdicts import Verdicts
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import GradientStep, Leader, Store, Turn, leader_of
 
@@ -72,6 +74,10 @@ class Services:
     readers: Readers = field(default_factory=lambda: Readers("read", READERS, READ_WITHIN))
     device_is_warm: bool = False
     started_at: float = field(default_factory=time.time)
+    verdicts: Verdicts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.verdicts = Verdicts(self.store)
 
 
 def of(request: Request) -> Services:
@@ -94,7 +100,9 @@ async def opened(
         which = {"run": step.run, "step": step.step, "minibatch": step.minibatch, "attempt": step.attempt}
         log.error("a step cannot be merged and is set aside", **which, exc_info=error)
 
-    store = await asyncio.to_thread(Store.open, settings.database_url, judge=RulesJudge(), failed=failed)
+    store = await asyncio.to_thread(
+        Store.open, settings.database_url, judge=RulesJudge(), failed=failed, watched=verdict.PATHS
+    )
     measurer: Measurer | None = None
     try:
         measurer = await asyncio.to_thread(make_measurer, settings)

@@ -7,7 +7,9 @@ from offpolicy_monitor.store.leader import Leader, leader_of
 from offpolicy_monitor.store.rows.cursors import Page
 from offpolicy_monitor.store.rows.exported import ExportedRun
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
+from offpolicy_monitor.store.rows.overviews import Table
 from offpolicy_monitor.store.rows.records import Outdated, Receipt, ShardKey, ShardRecord, StepKey
+from offpolicy_monitor.store.rows.views import RunView
 from offpolicy_monitor.store.store import Store
 from offpolicy_monitor.store.upkeep import Turn
 from offpolicy_monitor.store.write.known import Known
@@ -21,10 +23,12 @@ __all__ = [
     "Outdated",
     "Page",
     "Receipt",
+    "RunView",
     "ShardKey",
     "ShardRecord",
     "StepKey",
     "Store",
+    "Table",
     "Turn",
     "leader_of",
     "prepared",

@@ -16,7 +16,7 @@ from offpolicy_monitor.errors import Refusal, Unavailable
 from offpolicy_monitor.store import migrate, trial
 from offpolicy_monitor.store.lock import WriterLock
 from offpolicy_monitor.store.rows import alerts as alert_rows
-from offpolicy_monitor.store.rows import exported, series
+from offpolicy_monitor.store.rows import exported, listing, series, views
 from offpolicy_monitor.store.rows import runs as run_rows
 from offpolicy_monitor.store.rows import steps as step_rows
 from offpolicy_monitor.store.rows.cursors import Page
@@ -25,8 +25,10 @@ from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.held import hold_run
 from offpolicy_monitor.store.rows.memory import Memories
 from offpolicy_monitor.store.rows.merged_steps import Failed
+from offpolicy_monitor.store.rows.overviews import Overviews, Table
 from offpolicy_monitor.store.rows.recent import Recent
 from offpolicy_monitor.store.rows.records import Receipt, ShardRecord
+from offpolicy_monitor.store.rows.views import RunView
 from offpolicy_monitor.store.session import TRY_SECONDS, WRITE_SECONDS, Database, parse_url, sqlite_file
 from offpolicy_monitor.store.upkeep import Upkeep
 from offpolicy_monitor.store.write import delete, ingest, judge
@@ -63,6 +65,7 @@ class Store:
         clock: Clock,
         judge: Judge | None = None,
         failed: Failed = _ignored,
+        watched: Sequence[str] = (),
     ) -> None:
         self._database = database
         self._lock = lock
@@ -71,23 +74,29 @@ class Store:
         self._failed = failed
         self._turn = threading.Lock()
         self._outcomes = trial.Outcomes()
-        self._recent, self._memories = Recent(), Memories()
+        self._recent, self._memories, self._overviews = Recent(), Memories(), Overviews(watched)
         self.upkeep = Upkeep(database.reading, self._writing, self._judging, self._recent, clock, failed)
 
     @classmethod
     def open(
-        cls, database_url: str, clock: Clock = time.time, judge: Judge | None = None, failed: Failed = _ignored
+        cls,
+        database_url: str,
+        clock: Clock = time.time,
+        judge: Judge | None = None,
+        failed: Failed = _ignored,
+        watched: Sequence[str] = (),
     ) -> "Store":
         """The store at a URL, for writing; connects to nothing yet and does not touch the schema.
 
-        `judge` are the rules that runs are judged by, none if it is not given.
+        `judge` are the rules that runs are judged by, none if it is not given; `watched` are the headline figures that
+        views of runs have.
 
         Raises ConfigurationError for a URL that cannot be used and for a SQLite file that another process writes.
         """
         url = parse_url(database_url)
         path = sqlite_file(url)
         lock = WriterLock(path) if path is not None else None
-        return cls(Database(url), lock, clock, judge, failed)
+        return cls(Database(url), lock, clock, judge, failed, watched)
 
     def close(self) -> None:
         """Close every connection, and let another process write."""
@@ -109,15 +118,35 @@ class Store:
             self._outcomes.succeeded()
         return answers
 
-    def runs(self, limit: int = 100, cursor: str | None = None) -> Page:
-        """Runs, newest first."""
-        with self._database.reading() as connection:
-            return run_rows.list_runs(connection, limit, cursor, self._clock())
+    def runs(
+        self, limit: int = 100, cursor: str | None = None, order: listing.Order = "newest", pattern: str | None = None
+    ) -> Page:
+        """Runs, newest or worst first; with a pattern those in whose name or labels the expression is found."""
+        found, following = self.view_runs(limit, cursor, order, pattern)
+        return Page([view.shown for view in found], following)
 
     def run(self, name: str) -> dict[str, Any]:
         """One run."""
+        return self.view_run(name).shown
+
+    def view_runs(
+        self, limit: int = 100, cursor: str | None = None, order: listing.Order = "newest", pattern: str | None = None
+    ) -> tuple[list[RunView], str | None]:
+        """The same with what a sentence about each is said of, and the next cursor."""
+        now = self._clock()
         with self._database.reading() as connection:
-            return run_rows.read_run(connection, name, self._clock())
+            ids, following = listing.page_of_ids(connection, limit, cursor, order, pattern, now)
+            return views.view_runs(connection, self._overviews, ids, now), following
+
+    def view_run(self, name: str) -> RunView:
+        """One run, with what a sentence about it is said of."""
+        with self._database.reading() as connection:
+            return views.view_run(connection, self._overviews, name, self._clock())
+
+    def window(self, run: int, first: int, last: int) -> Table:
+        """The watched figures of the steps from `first` to `last` of the run that has this id."""
+        with self._database.reading() as connection:
+            return self._overviews.window(connection, run, first, last)
 
     def methods(self, run: str) -> list[dict[str, Any]] | None:
         """The method rows chosen for a run; None where the default ones run, as on a run that is not there yet."""
@@ -161,7 +190,7 @@ class Store:
         with self._writing() as connection:
             run_rows.update_run(connection, name, values)
             self._judging.changed(connection, hold_run(connection, name), self._clock())
-            return run_rows.read_run(connection, name, self._clock())
+            return views.view_run(connection, self._overviews, name, self._clock()).shown
 
     def delete_run(self, name: str) -> None:
         """Remove a run with all of its history: it is gone at once, and its rows with the next `upkeep.purge`."""

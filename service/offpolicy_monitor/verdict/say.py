@@ -54,8 +54,11 @@ def _words(facts: Facts) -> Words:
 
 
 def _explains_the_data(facts: Facts) -> bool:
-    """A nucleus of one token has log mu = 0, which DataQuality takes for zero-filled: a named cause says more."""
-    explained = facts.named is not None and bool(facts.of("mismatch"))
+    """A nucleus of one token has log mu = 0, which DataQuality takes for zero-filled: a named cause says more.
+
+    Where none was looked for, there may be one.
+    """
+    explained = bool(facts.of("mismatch")) and (facts.named is not None or not facts.searched)
     return explained and not facts.newest.last("excluded_tokens.nonfinite")
 
 

@@ -18,11 +18,22 @@ from offpolicy_monitor.server.http.threads import store_router
 from offpolicy_monitor.server.routes.changes import RunChanges, check_correction, read_changes, with_methods_in_effect
 from offpolicy_monitor.store import Store
 from offpolicy_monitor.store.rows.cursors import Page
+from offpolicy_monitor.store.rows.listing import LONGEST_PATTERN
 
 #: Bytes of JSON after which a page of steps ends, and how many rows are in memory as more than their bytes.
 PAGE_BYTES, ROWS_AT_A_TIME = 4 << 20, 20
 
 By = Annotated[Literal["step", "minibatch"], Query(description="One row per training step, or one per gradient step.")]
+Order = Annotated[Literal["newest", "worst"], Query(description="Newest first, or what somebody should look at first.")]
+Pattern = Annotated[
+    str | None,
+    Query(
+        alias="q",
+        max_length=LONGEST_PATTERN,
+        description="Regular expression, found in the run's name or in one of its labels as `name=value`.",
+        examples=["^llama-.*", "gpu=h100"],
+    ),
+]
 #: Fields of one question.
 MOST_FIELDS = 32
 #: Characters of a field.
@@ -43,17 +54,42 @@ Points = Annotated[int, Query(ge=1, le=10_000, description="Most points; more st
 router = store_router()
 
 
-@router.get("/runs", summary="Runs, newest first", responses=openapi.answers(models.Runs, "A page of runs."))
-def list_runs(request: Request, limit: Limit = 100, cursor: Cursor = None) -> dict[str, Any]:
-    """With last step, state and verdict."""
-    page = services.of(request).store.runs(limit, cursor)
-    return {"runs": page.rows, "next_cursor": page.next_cursor}
+@router.get("/runs", summary="Runs", responses=openapi.answers(models.Runs, "A page of runs."))
+def list_runs(
+    request: Request, limit: Limit = 100, cursor: Cursor = None, order: Order = "newest", pattern: Pattern = None
+) -> dict[str, Any]:
+    """With last step, state and verdict, how each went and what is said of it.
+
+    Worst first: critical ones, those that are silent and did not say that they are finished, warnings, what is pending
+    or for information, healthy ones, finished ones; the newest first among equals.
+    """
+    parts = services.of(request)
+    views, following = parts.store.view_runs(limit, cursor, order, pattern)
+    return {"runs": parts.verdicts.with_summaries(views), "next_cursor": following}
 
 
 @router.get("/runs/{run}", summary="One run", responses=openapi.answers(models.Run, "The run.", 404))
 def get_run(run: KnownRun, request: Request) -> dict[str, Any]:
-    """Profile, labels, method rows, last step, state and verdict."""
-    return with_methods_in_effect(services.of(request).store.run(run))
+    """Profile, labels, method rows, last step, state and verdict, how it went and what is said of it."""
+    return _one(services.of(request), run)
+
+
+def _one(parts: services.Services, run: str) -> dict[str, Any]:
+    [shown] = parts.verdicts.with_summaries([parts.store.view_run(run)])
+    return with_methods_in_effect(shown)
+
+
+@router.get(
+    "/runs/{run}/verdict",
+    summary="What a run comes to, in one sentence",
+    responses=openapi.answers(models.Verdict, "The sentence and its parts.", 404),
+)
+def get_verdict(run: KnownRun, request: Request) -> dict[str, Any]:
+    """Since when, which half of the gap is at fault, what it looks like, and what to do.
+
+    `since_step` is the first breach of the worst open severity in that half; a cause is named from a score of 0.5 on.
+    """
+    return services.of(request).verdicts.read(run)
 
 
 @router.patch(
@@ -69,15 +105,15 @@ async def patch_run(run: KnownRun, request: Request) -> Response:
     """
     parts = services.of(request)
     changes = await read_changes(request, parts.settings)
-    row = await parts.pipeline.writer.call(lambda: _changed(parts.store, run, changes))
-    return json_response(with_methods_in_effect(row))
+    await parts.pipeline.writer.call(lambda: _change(parts.store, run, changes))
+    return json_response(await parts.readers.run(lambda: _one(parts, run)))
 
 
-def _changed(store: Store, run: str, changes: RunChanges) -> dict[str, Any]:
+def _change(store: Store, run: str, changes: RunChanges) -> None:
     given = changes.given()
     if "correction" in given:
         check_correction(given["correction"], given["methods"] if "methods" in given else store.methods(run))
-    return store.update_run(run, **given)
+    store.update_run(run, **given)
 
 
 @router.delete(

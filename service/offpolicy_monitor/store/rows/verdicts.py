@@ -3,12 +3,10 @@
 Rows are those of tables.alerts as mappings.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from sqlalchemy import Connection, select
-
-from offpolicy_monitor.store.rows.tables import ACTIVE, alerts
+from offpolicy_monitor.store.rows.tables import ACTIVE
 
 #: From the best advice to the worst.
 VERDICTS: Final = ("accept", "warn", "skip")
@@ -27,11 +25,3 @@ def verdict(rows: Iterable[Mapping[str, Any]]) -> str:
     """The advice: `skip` the update while a critical alert is active, `warn` while a warning is, else `accept`."""
     active = {row["severity"] for row in rows if row["state"] == ACTIVE}
     return "skip" if "critical" in active else "warn" if "warning" in active else "accept"
-
-
-def verdicts_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, str]:
-    """The verdict of each of these runs, by id."""
-    columns = (alerts.c.run_id, alerts.c.severity, alerts.c.state)
-    query = select(*columns).where(alerts.c.run_id.in_(run_ids), alerts.c.state == ACTIVE)
-    rows = [dict(row) for row in connection.execute(query).mappings()]
-    return {run: verdict([row for row in rows if row["run_id"] == run]) for run in run_ids}
