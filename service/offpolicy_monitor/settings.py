@@ -139,6 +139,7 @@ class Settings(BaseSettings):
     max_connections: int = Field(
         900, ge=1, description="Most connections at once; of more, those that are idle are closed, the longest first."
     )
+    max_listeners: int = Field(64, ge=1, description="Most streams of /v1/events at once; further ones are 503.")
     answer_bytes: int = Field(
         64 * MEBIBYTE, ge=1, description="Bytes of answers to reads held at once, unread ones too; later reads wait."
     )

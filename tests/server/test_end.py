@@ -17,7 +17,7 @@ process.END_WITHIN = 1.0
 @asynccontextmanager
 async def lifespan(app):
     pipeline = SimpleNamespace(measurer=SimpleNamespace(device_name="cpu"), stop=lambda: None)
-    app.state.services = SimpleNamespace(pipeline=pipeline)
+    app.state.services = SimpleNamespace(pipeline=pipeline, events=SimpleNamespace(close=lambda: None))
     yield
     time.sleep(60)
 

@@ -22,6 +22,7 @@ from offpolicy_monitor.server.routes import (
     batches,
     diagnosis,
     evaluate,
+    events,
     health,
     pages,
     recommendations,
@@ -33,7 +34,21 @@ from offpolicy_monitor.server.routes import (
 )
 from offpolicy_monitor.settings import Settings
 
-PARTS = (batches, evaluate, runs, whatif, recommendations, worst, diagnosis, alerts, health, scrape, runbook, pages)
+PARTS = (
+    batches,
+    evaluate,
+    runs,
+    whatif,
+    recommendations,
+    worst,
+    diagnosis,
+    alerts,
+    events,
+    health,
+    scrape,
+    runbook,
+    pages,
+)
 ROUTERS = tuple(part.router for part in PARTS)
 
 

@@ -89,6 +89,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop what nobody would wait for, then answer what is in flight."""
+        self._app.state.services.events.close()
         self._app.state.services.pipeline.stop()
         await super().shutdown(sockets)
 

@@ -29,6 +29,7 @@ from offpolicy_monitor.pipeline.stages import Pipeline
 from offpolicy_monitor.pipeline.values import Measurer
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.server.background import GIVE_BACK, PURGE, SWEEP, TIDY, WATCH, keep, warm_up
+from offpolicy_monitor.server.events import Events
 from offpolicy_monitor.server.exported import Exported
 from offpolicy_monitor.server.http.documents import Document, Documents
 from offpolicy_monitor.server.http.shared import Shared
@@ -36,6 +37,7 @@ from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.server.memory import Idle
 from offpolicy_monitor.server.notifications import notifier
 from offpolicy_monitor.server.probe import StoreProbe
+from offpolicy_monitor.server.telling import TellingStore, TellingUpkeep
 from offpolicy_monitor.server.verdicts import Verdicts
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import GradientStep, Leader, Store, Turn, leader_of
@@ -71,6 +73,7 @@ class Services:
     scrapes: Shared[Format, Document]
     probe: StoreProbe
     answers: ByteBudget
+    events: Events
     readers: Readers = field(default_factory=lambda: Readers("read", READERS, READ_WITHIN))
     device_is_warm: bool = False
     started_at: float = field(default_factory=time.time)
@@ -116,14 +119,17 @@ async def opened(
             metrics.transaction(seconds)
             teller.wake()
 
-        writer = Writer(store, committed, patience=settings.store_timeout)
-        pipeline = Pipeline(settings, writer, Merger(store.upkeep, writer), measurer, metrics, counters, store.known)
+        events = Events(settings.max_listeners)
+        writer = Writer(TellingStore(store, events), committed, patience=settings.store_timeout)
+        pipeline = Pipeline(
+            settings, writer, Merger(TellingUpkeep(store, events), writer), measurer, metrics, counters, store.known
+        )
         metrics.watch_inflight(lambda: pipeline.budget.used)
         exported = Exported(store, settings, leader)
         runs = RunExposition(exported, counters, detail_of(settings))
         scrapes = Shared(Documents(registry, runs).make)
         answers = ByteBudget(settings.answer_bytes, settings.admission_timeout, settings.variable("answer_bytes"))
-        services = Services(settings, store, pipeline, registry, metrics, scrapes, StoreProbe(store), answers)
+        services = Services(settings, store, pipeline, registry, metrics, scrapes, StoreProbe(store), answers, events)
         threads = ThreadPoolExecutor(BESIDE, thread_name_prefix="beside")
         beside = [asyncio.create_task(job) for job in _beside(services, leader, threads)]
         await asyncio.to_thread(leader.start, teller.wake)
@@ -131,6 +137,7 @@ async def opened(
         try:
             yield services
         finally:
+            events.close()
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
@@ -154,9 +161,12 @@ def _beside(services: Services, leader: Leader, threads: Executor) -> Iterator[C
     def is_warm() -> None:
         services.device_is_warm = True
 
-    def led(work: Callable[[], int]) -> Callable[[], Awaitable[int]]:
+    def led(work: Callable[[], int], told: bool = False) -> Callable[[], Awaitable[int]]:
         async def one_round() -> int:
-            return await loop.run_in_executor(threads, work) if leader.leads() else 0
+            changed = await loop.run_in_executor(threads, work) if leader.leads() else 0
+            if told and changed:
+                services.events.changed(None)
+            return changed
 
         return one_round
 
@@ -164,10 +174,10 @@ def _beside(services: Services, leader: Leader, threads: Executor) -> Iterator[C
         changed = upkeep.tidy(settings.settle_after, settings.block_steps, turn)
         return changed + upkeep.thin(settings.thin_after, turn) + upkeep.give_back(turn)
 
-    sweep = led(lambda: upkeep.sweep(time.time(), settings.step_timeout, turn))
+    sweep = led(lambda: upkeep.sweep(time.time(), settings.step_timeout, turn), told=True)
     yield warm_up(pipeline.warm_up, is_warm)
     yield keep(SWEEP, sweep, settings.step_timeout / SWEEPS_PER_TIMEOUT)
-    yield keep(WATCH, led(lambda: upkeep.watch(settings.run_expiry, turn)), WATCH_SECONDS)
+    yield keep(WATCH, led(lambda: upkeep.watch(settings.run_expiry, turn), told=True), WATCH_SECONDS)
     yield keep(PURGE, led(lambda: upkeep.purge(turn)), PURGE_SECONDS)
     yield keep(TIDY, led(tidy), TIDY_SECONDS)
     yield keep(GIVE_BACK, partial(asyncio.to_thread, Idle().give_back), GIVE_BACK_SECONDS)

@@ -22,7 +22,7 @@ from offpolicy_monitor.verdict import PATHS, Breach, Cause, Facts, Masks, Window
 MOST_STEPS: Final = 50
 #: Steps for which a cause is taken to stand in lists, and causes that one list has found anew.
 STANDS_FOR: Final = 25
-MOST_SOUGHT: Final = 2
+MOST_SOUGHT: Final = 1
 #: Steps before a breach with which staleness is compared.
 BEFORE: Final = 30
 #: The run's first steps that are its baseline, as rules have it: the 5th to the 25th.

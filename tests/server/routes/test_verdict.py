@@ -145,9 +145,10 @@ def test_a_cause_that_a_list_has_found_stands_while_its_breach_goes_on(client: C
 
 
 def test_a_list_looks_for_few_causes_at_once_and_denies_none(client: Client) -> None:
-    for run in ("r1", "r2", "r3", "r4"):
+    for run in ("r1", "r2", "r3"):
         post(client, run, *["healthy"] * 8, *["top_p"] * 6)
     heads = [row["summary"]["head"] for row in client.get("/v1/runs").json()["runs"]]
     assert sum("the engine moved away from the trainer." in head for head in heads) == 2
-    heads = [row["summary"]["head"] for row in client.get("/v1/runs").json()["runs"]]
+    for _ in range(2):
+        heads = [row["summary"]["head"] for row in client.get("/v1/runs").json()["runs"]]
     assert not any("the engine moved away from the trainer." in head for head in heads)

@@ -19,6 +19,8 @@ from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Problem, quotable
 from offpolicy_monitor.server.http.problems import SCOPE_KEY, ProblemResponse, refusal_of
 
 ROUTER_KINDS = {404: "unknown-path", 405: "method-not-allowed"}
+#: Parts of a request that a parameter is in.
+PARTS = ("query", "path", "header", "body")
 JSON_TYPES = {"model_attributes_type": "is not a JSON object", "json_invalid": "is not valid JSON"}
 
 
@@ -72,7 +74,9 @@ def _allowed(request: Request) -> list[str]:
 
 def _field(item: dict[str, Any]) -> str:
     """The parameter at fault, by its name on the wire: `("query", "limit")` -> `limit`."""
-    location = [part for part in item["loc"] if isinstance(part, str) and part not in ("query", "path", "body")]
+    location = [
+        part for part in item["loc"] if isinstance(part, str) and part not in ("query", "path", "header", "body")
+    ]
     return ".".join(location) or "body"
 
 

@@ -19,6 +19,8 @@ from offpolicy_monitor.server.http.problems import FAULT_KEY, SCOPE_KEY, Problem
 log = structlog.get_logger("offpolicy_monitor.http")
 DETAIL_SHOWN = 500
 NAME_SHOWN = 128
+#: In the scope of a request whose answer's body nobody will see.
+HEAD_KEY = "offpolicy_monitor.head"
 QUIET = {"/metrics", "/healthz", "/readyz"}
 DEFECT = "the service failed on this request; its log has the traceback"
 
@@ -37,7 +39,7 @@ class RequestMiddleware:
         method = scope["method"]
         if method == "HEAD":
             # What GET would answer, without its body (`_Exchange.send`).
-            scope = {**scope, "method": "GET"}
+            scope = {**scope, "method": "GET", HEAD_KEY: True}
         await _Exchange(scope, send, self.metrics, method).run(self.app, receive)
 
 

@@ -106,6 +106,7 @@ async def patch_run(run: KnownRun, request: Request) -> Response:
     parts = services.of(request)
     changes = await read_changes(request, parts.settings)
     await parts.pipeline.writer.call(lambda: _change(parts.store, run, changes))
+    parts.events.changed(run)
     return json_response(await parts.readers.run(lambda: _one(parts, run)))
 
 
@@ -129,6 +130,7 @@ async def delete_run(run: KnownRun, request: Request) -> Response:
     parts.pipeline.shards.forget(run)
     await parts.pipeline.writer.call(lambda: parts.store.delete_run(run))
     parts.pipeline.counters.forget(run)
+    parts.events.changed(run, deleted=True)
     return Response(status_code=204)
 
 
