@@ -66,7 +66,7 @@ def test_what_rests_between_two_attempts_may_be_dropped() -> None:
     threading.Timer(0.05, lambda: put(waiting, "b", 5)).start()
     began = time.monotonic()
     assert waiting.rest(found[0], 5.0) is False
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 4.0
     assert dropped == [1] and not waiting.done(found[0]) and taken(waiting) == "b"
 
 

@@ -21,7 +21,7 @@ RUN = "run-1"
 STEPS = 30  # baselines need 25
 VALUES = {"job": JOB, "run": RUN, "method": ".*", "window": "30m", "__range": "60s"}
 NO_ALERTMANAGER = "127.0.0.1:9"  # the discard port: nothing listens, and nothing is sent
-WITHIN = 15.0  # seconds; rates need two scrapes, and recorded series an evaluation after those
+WITHIN = 60.0  # seconds; rates need two scrapes, and recorded series an evaluation after those
 
 
 @dataclass(frozen=True)

@@ -54,13 +54,13 @@ def test_a_critical_is_told_once_and_mutes_its_own_warning_until_it_is_resolved(
         running_alertmanager(tmp_path, receiver.url) as alertmanager,
         running_prometheus(tmp_path, target, alertmanager),
     ):
-        wait_for(lambda: receiver.of("/page") and receiver.of("/chat"), 20)
+        wait_for(lambda: receiver.of("/page") and receiver.of("/chat"))
         breaches.update({critical: 0})
-        wait_for(lambda: len(receiver.of("/page")) == len(receiver.of("/chat")) == 2, 20)
+        wait_for(lambda: len(receiver.of("/page")) == len(receiver.of("/chat")) == 2)
         breaches.update({warning: 0, other: 0})
         # Both end in one evaluation, but Alertmanager may flush the group between them.
         ended = {(*other, "resolved"), (*warning, "resolved")}
-        wait_for(lambda: ended <= set().union(*told(receiver, "/chat")), 20)
+        wait_for(lambda: ended <= set().union(*told(receiver, "/chat")))
     assert told(receiver, "/page") == [{(*critical, "firing")}, {(*critical, "resolved")}]
     assert told(receiver, "/chat")[:2] == [{(*other, "firing")}, {(*other, "firing"), (*warning, "firing")}]
     assert receiver.of("/page")[0]["groupLabels"] == {"run": "r"}

@@ -64,7 +64,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         with running_prometheus(folder, target, "127.0.0.1:9", feature) as prometheus:
             for step in range(3):
                 figures = post(service, step)
-                wait_for(partial(query, prometheus, f'offpolicy_step{{run="{RUN}"}} == {step}'), 30)
+                wait_for(partial(query, prometheus, f'offpolicy_step{{run="{RUN}"}} == {step}'))
             steps = [old - sampling for sampling, old in map(log_probs, range(3))]
             yield Scraped(prometheus, steps, figures)
 
@@ -130,7 +130,7 @@ def test_recorded_shares_and_panels_answer_though_there_are_no_buckets(scraped: 
     }
     for name, bound in recorded.items():
         record = f"run_gap:offpolicy_token_log_ratio_{name}:ratio_rate30m{selector}"
-        (row,) = wait_for(partial(query, scraped.prometheus, record), 30)
+        (row,) = wait_for(partial(query, scraped.prometheus, record))
         low, high = (values > bound * SLACK).mean(), (values > bound / SLACK).mean()
         assert low - 0.01 <= float(row["value"][1]) <= high + 0.01
     for title in ("What share of tokens lies beyond a threshold?", "How are the log-ratios distributed?"):

@@ -44,13 +44,13 @@ def test_a_webhook_is_told_each_change_once_though_it_was_away_and_the_service_r
         with running_service(tmp_path, **setup) as at:
             answers = [post(at, step, DRIFTED) for step in range(3)]
             assert [answer["verdict"] for answer in answers] == ["accept", "accept", "skip"]
-            wait_for(lambda: webhook.refused, 10)
+            wait_for(lambda: webhook.refused)
             assert webhook.told == []
         webhook.away = False
         with running_service(tmp_path, **setup) as at:
-            wait_for(lambda: webhook.told, 10)
+            wait_for(lambda: webhook.told)
             post(at, 3, HEALTHY)
-            wait_for(lambda: len(webhook.told) > 1, 10)
+            wait_for(lambda: len(webhook.told) > 1)
             post(at, 4, HEALTHY)
     firing, resolved = webhook.told
     k3 = answers[-1]["gaps"]["mismatch"]["k3"]
@@ -76,12 +76,12 @@ def test_an_alertmanager_tells_once_and_again_when_it_is_over(tmp_path: Path) ->
         with running_service(tmp_path, **setup) as at:
             for step in range(3):
                 post(at, step, DRIFTED)
-            wait_for(lambda: receiver.told, 20)
+            wait_for(lambda: receiver.told)
             with urllib.request.urlopen(f"http://{alertmanager}/api/v2/alerts", timeout=5) as answer:
                 active = {(alert["labels"]["alertname"], alert["labels"]["run"]) for alert in json.load(answer)}
             assert ("MismatchKL", RUN) in active
             post(at, 3, HEALTHY)
-            wait_for(lambda: len(receiver.told) > 1, 20)
+            wait_for(lambda: len(receiver.told) > 1)
     (first_path, firing), (second_path, resolved) = receiver.told
     assert (first_path, second_path) == ("/page", "/page")
     assert (firing["status"], resolved["status"]) == ("firing", "resolved")

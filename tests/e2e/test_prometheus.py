@@ -38,16 +38,16 @@ def test_a_drifting_run_is_told_once_even_if_the_service_restarts_and_is_resolve
         with running_service(tmp_path) as at:
             for step in range(2):
                 post(at, step, DRIFTED)
-            wait_for(lambda: query(prometheus, f'offpolicy_step{{run="{RUN}"}} == 1'), 20)
+            wait_for(lambda: query(prometheus, f'offpolicy_step{{run="{RUN}"}} == 1'))
             assert query(prometheus, 'ALERTS{alertstate="firing"}') == []
             k3 = post(at, 2, DRIFTED)["gaps"]["mismatch"]["k3"]
-            wait_for(lambda: receiver.told, 20)
-        wait_for(lambda: query(prometheus, "up == 0"), 20)
+            wait_for(lambda: receiver.told)
+        wait_for(lambda: query(prometheus, "up == 0"))
         with running_service(tmp_path) as at:
-            wait_for(lambda: query(prometheus, f'offpolicy_step{{run="{RUN}"}} == 2'), 20)
+            wait_for(lambda: query(prometheus, f'offpolicy_step{{run="{RUN}"}} == 2'))
             assert len(receiver.told) == 1
             post(at, 3, HEALTHY)
-            wait_for(lambda: len(receiver.told) > 1, 20)
+            wait_for(lambda: len(receiver.told) > 1)
     firing, resolved = (document for _, document in receiver.told)
     assert [path for path, _ in receiver.told] == ["/page", "/page"]
     assert (firing["status"], resolved["status"]) == ("firing", "resolved")
@@ -79,8 +79,8 @@ def test_every_recorded_expression_answers_for_a_service_that_is_in_use(tmp_path
             post(service, step, HEALTHY)
             with pytest.raises(urllib.error.HTTPError, match="422"):
                 send(f"{service}/v1/runs/{RUN}/batches", {"step": -1})
-            wait_for(partial(query, prometheus, f'offpolicy_step{{run="{RUN}"}} == {step}'), 20)
+            wait_for(partial(query, prometheus, f'offpolicy_step{{run="{RUN}"}} == {step}'))
         for record in recorded:
-            wait_for(partial(query, prometheus, f'{{__name__="{record}"}}'), 20)
+            wait_for(partial(query, prometheus, f'{{__name__="{record}"}}'))
         (refused,) = query(prometheus, "instance:offpolicy_batches_refused:ratio_rate5m")
     assert 0.2 < float(refused["value"][1]) < 0.8

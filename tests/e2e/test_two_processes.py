@@ -62,7 +62,7 @@ def test_one_tells_and_shows_runs_and_another_takes_over(tmp_path: Path, postgre
         # What the follower stores is told by the leader, once, and shown by it alone.
         for step, service in enumerate((follower, leader, follower)):
             post(service.url, step, DRIFTED)
-        wait_for(lambda: told(receiver), 15)
+        wait_for(lambda: told(receiver))
         time.sleep(QUIET)
         assert told(receiver) == [("MismatchKL", "active")]
         assert [service.shows_the_run() for service in both] == [True, False]
@@ -72,7 +72,7 @@ def test_one_tells_and_shows_runs_and_another_takes_over(tmp_path: Path, postgre
         os.kill(leader.process.pid, signal.SIGSTOP)
         wait_for(follower.leads, AFTER_SILENCE)
         post(follower.url, 3, HEALTHY)
-        wait_for(lambda: len(told(receiver)) == 2, 15)
+        wait_for(lambda: len(told(receiver)) == 2)
         assert follower.shows_the_run()
         os.kill(leader.process.pid, signal.SIGCONT)
         time.sleep(QUIET)
@@ -86,7 +86,7 @@ def test_one_tells_and_shows_runs_and_another_takes_over(tmp_path: Path, postgre
         assert time.monotonic() - died < AFTER_DEATH
         for step in range(4, 7):
             post(leader.url, step, DRIFTED)
-        wait_for(lambda: len(told(receiver)) == 3, 15)
+        wait_for(lambda: len(told(receiver)) == 3)
         time.sleep(QUIET)
         assert told(receiver) == [("MismatchKL", state) for state in ("active", "resolved", "active")]
         assert len({body["id"] for body in receiver.taken}) == len(receiver.taken)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fixtures.answering import Asked, Said, answering
+from tests.fixtures.prometheus import PATIENCE
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,13 @@ class Receiver:
         self.taken.append(asked.json)
         return Said(status)
 
-    def wait_for(self, taken: int, within: float = 10.0) -> list[Any]:
+    def wait_for(self, taken: int, within: float = PATIENCE) -> list[Any]:
         """The bodies that were answered with success, once there are as many."""
         eventually(lambda: len(self.taken) >= taken, within)
         return self.taken
 
 
-def eventually(true: Any, within: float = 10.0) -> None:
+def eventually(true: Any, within: float = PATIENCE) -> None:
     """Return when it is true; fail where it does not become so in time."""
     deadline = time.monotonic() + within
     while not true():

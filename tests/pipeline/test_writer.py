@@ -194,10 +194,10 @@ def test_the_thread_outlives_whatever_a_transaction_or_a_call_raises() -> None:
         writer = Writer(database)
         for shard in (13, 14):
             with pytest.raises(Exception, match=r"StopIteration|0 answers to 1 records"):
-                await asyncio.wait_for(writer.ingest(record(shard)), 5)
+                await asyncio.wait_for(writer.ingest(record(shard)), 30)
         with pytest.raises(JobError):
-            await asyncio.wait_for(writer.call(lambda: sys.exit(3)), 5)
-        assert (await asyncio.wait_for(writer.ingest(record(2)), 5)).received_shards == 2
+            await asyncio.wait_for(writer.call(lambda: sys.exit(3)), 30)
+        assert (await asyncio.wait_for(writer.ingest(record(2)), 30)).received_shards == 2
         writer.close()
 
     asyncio.run(scenario())
@@ -208,7 +208,7 @@ def test_nobody_waits_for_a_thread_that_has_ended() -> None:
         writer = Writer(Database())
         writer.close()
         with pytest.raises(Unavailable, match="has ended"):
-            await asyncio.wait_for(writer.ingest(record(1)), 5)
+            await asyncio.wait_for(writer.ingest(record(1)), 30)
         assert writer.ages.oldest() == 0
 
     asyncio.run(scenario())
@@ -288,7 +288,7 @@ def test_nobody_waits_longer_than_said_and_what_was_given_up_is_not_written() ->
         tasks += [asyncio.create_task(writer.ingest(record(shard))) for shard in (1, 2)]
         calls: list[str] = []
         called = asyncio.create_task(writer.call(lambda: calls.append("called")))
-        answers = await asyncio.wait_for(asyncio.gather(*tasks, called, return_exceptions=True), 5)
+        answers = await asyncio.wait_for(asyncio.gather(*tasks, called, return_exceptions=True), 30)
         assert [isinstance(answer, Unavailable) for answer in answers] == [True] * 4
         assert all(answer.retry_after > 0 for answer in answers if isinstance(answer, Unavailable))
         assert "send it again" in str(answers[0])
@@ -306,7 +306,7 @@ def test_closing_does_not_wait_for_a_transaction_that_hangs() -> None:
         writer = Writer(database, patience=0.2)
         with pytest.raises(Unavailable):
             await writer.ingest(record(0))
-        await asyncio.wait_for(asyncio.to_thread(writer.close), 5)
+        await asyncio.wait_for(asyncio.to_thread(writer.close), 30)
         database.open.set()
 
     asyncio.run(scenario())

@@ -124,7 +124,7 @@ def test_a_body_that_arrives_slowly_but_in_time_keeps_its_room(application: Appl
             yield body[start : start + step]
             await asyncio.sleep(0.1)
 
-    with application(inflight_bytes=6 * MEBIBYTE, admission_timeout=1, body_timeout=10) as client:
+    with application(inflight_bytes=6 * MEBIBYTE, admission_timeout=1, body_timeout=60) as client:
 
         async def scenario() -> tuple[httpx.Response, httpx.Response]:
             headers = {**SAFETENSORS, "Content-Length": str(len(body))}

@@ -46,7 +46,7 @@ def test_a_store_that_hangs_shows_no_runs_until_it_answers_again(hanging: Hangin
     exported = Exported(hanging, Settings(), Alone(), within=0.2)
     began = time.monotonic()
     assert [exported() for _ in range(3)] == [(), (), ()]
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     assert hanging.asked == 1
     hanging.let.set()
     assert exported() == ["a run"]

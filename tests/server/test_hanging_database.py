@@ -22,7 +22,7 @@ from tests.fixtures.swallowing import Proxy
 
 POST_WITHIN, READY_WITHIN, SCRAPE_WITHIN, END_WITHIN = 15.0, 2.0, 5.0, 20.0
 #: What a busy machine may add to a promise.
-GRACE = 1.0
+GRACE = 4.0
 HANGS_FOR = 12.0
 
 

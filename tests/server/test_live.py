@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from offpolicy_monitor.server.process import END_WITHIN
 
 from tests.fixtures.application import good_frame, json_bytes, rows
 from tests.fixtures.live import HEAD, Service, answer_of, serving
@@ -17,8 +18,8 @@ from tests.fixtures.prometheus import wait_for
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A second for a body, a budget of one MiB."""
-    limits = {"OFFPOLICY_BODY_TIMEOUT": "1", "OFFPOLICY_INFLIGHT_BYTES": str(1 << 20)}
+    """Three seconds for a body, a budget of one MiB."""
+    limits = {"OFFPOLICY_BODY_TIMEOUT": "3", "OFFPOLICY_INFLIGHT_BYTES": str(1 << 20)}
     with serving(tmp_path_factory.mktemp("live"), **limits, OFFPOLICY_ADMISSION_TIMEOUT="0.3") as running:
         yield running
 
@@ -55,10 +56,7 @@ def test_a_client_that_goes_away_leaves_nothing_behind(service: Service) -> None
     body = json_bytes(step=99)
     with service.connect() as connection:
         connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body[:-1])
-    deadline = time.monotonic() + 10
-    while b'reason="client-disconnected"' not in scrape(service) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert b'offpolicy_rejected_requests_total{reason="client-disconnected"} 1.0' in scrape(service)
+    wait_for(lambda: b'offpolicy_rejected_requests_total{reason="client-disconnected"} 1.0' in scrape(service))
     assert rows(service.folder) == before
 
 
@@ -74,7 +72,7 @@ def test_a_full_budget_is_503_with_retry_after_and_small_bodies_are_served_all_t
     """A share of the budget is never a large body's: an eighth of one MiB."""
     with service.connect() as holding, service.connect() as waiting:
         holding.sendall(HEAD + b"Content-Length: 1048576\r\n\r\n" + b" " * 100_000)
-        wait_for(lambda: b"offpolicy_inflight_bytes 917504.0" in scrape(service), 0.4)
+        wait_for(lambda: b"offpolicy_inflight_bytes 917504.0" in scrape(service), 2.0)
         waiting.sendall(HEAD + b"Content-Length: 100000\r\n\r\n")
         assert service.post(json_bytes(step=12))[0] == 200
         status, headers, body = answer_of(waiting)
@@ -145,12 +143,9 @@ def test_a_stop_under_load_answers_every_request_in_flight(tmp_path: Path) -> No
             time.sleep(0.01)
         stopping.set()
         service.process.send_signal(signal.SIGTERM)
-        began = time.monotonic()
-        status = service.process.wait(20)
-        took = time.monotonic() - began
+        status = service.process.wait(2 * END_WITHIN)
         for thread in threads:
             thread.join(20)
     assert status == 0
-    assert took < 20
     assert set(answered) == {200}
     assert rows(tmp_path)["shards"] == len(answered)

@@ -69,7 +69,7 @@ def test_readers_that_do_not_read_cost_little_and_delay_nobody_for_long(service:
         assert asked(service, "/healthz")[0] == 200
         slowest = max(slowest, time.monotonic() - began)
         time.sleep(0.05)
-    assert slowest < 3
+    assert slowest < 10
     assert asked(service, path)[0] == 200
     assert service.post(json_bytes(step=STEPS))[0] == 200
     assert service.peak() - before < 80 * MEBIBYTE
@@ -85,7 +85,7 @@ def protocol(app: ASGIApp, write_timeout: float) -> Iterator[tuple[uvicorn.Serve
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        wait_for(lambda: server.started, 20)
+        wait_for(lambda: server.started)
         yield server, server.servers[0].sockets[0].getsockname()[1]
     finally:
         server.should_exit = True
@@ -100,18 +100,18 @@ def test_a_reader_that_takes_nothing_is_cut_off_after_the_write_timeout() -> Non
         await Response(b"x" * size)(scope, receive, send)
         took.append(time.monotonic() - began)
 
-    with protocol(app, write_timeout=0.5) as (server, port):
+    with protocol(app, write_timeout=1.5) as (server, port):
         with socket.create_connection(("127.0.0.1", port), timeout=30) as reading:
             reading.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             assert len(answer_of(reading)[2]) == size
         with socket.create_connection(("127.0.0.1", port), timeout=30) as still:
             still.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            wait_for(lambda: len(took) == 2 and not server.server_state.connections, 20)
+            wait_for(lambda: len(took) == 2 and not server.server_state.connections)
             taken = 0
             with contextlib.suppress(ConnectionError):
                 while piece := still.recv(1 << 20):
                     taken += len(piece)
-    assert took[1] > 0.4
+    assert took[1] > 1.4
     assert taken < size
 
 
@@ -121,12 +121,12 @@ def test_a_connection_that_ends_while_its_reader_stands_still_is_gone_after_the_
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await Response(b"x" * 40_000, headers={"Connection": "close"})(scope, receive, send)
 
-    with protocol(app, write_timeout=0.5) as (server, port), socket.socket() as still:
+    with protocol(app, write_timeout=1.5) as (server, port), socket.socket() as still:
         still.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         still.connect(("127.0.0.1", port))
         still.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        wait_for(lambda: server.server_state.total_requests == 1, 20)
-        wait_for(lambda: not server.server_state.connections, 10)
+        wait_for(lambda: server.server_state.total_requests == 1)
+        wait_for(lambda: not server.server_state.connections)
 
 
 def scope(client: Client, path: str, taker: Taker | None) -> dict[str, Any]:

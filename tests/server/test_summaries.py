@@ -162,12 +162,12 @@ BOMBS: Mapping[str, tuple[Callable[[], bytes], int]] = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_is_refused_in_under_a_second(client: Client, name: str) -> None:
+def test_a_bomb_is_refused_in_under_a_second_of_a_processor(client: Client, name: str) -> None:
     bomb, status = BOMBS[name]
     body = joined(frame.encode(envelope_of(0, 1), {"summary": np.frombuffer(bomb(), np.uint8)}))
-    began = time.perf_counter()
+    began = time.process_time()
     problem = refused(client, body)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
     assert problem["status"] == status
     assert ("OFFPOLICY_MAX_SUMMARY_BYTES" in problem["detail"]) == (status == 413)
     assert problem["errors"][0]["field"] == "summary"

@@ -230,7 +230,7 @@ def test_steps_whose_gradient_steps_come_in_turns_are_each_judged_once(client: C
 
 
 def test_a_gradient_step_that_never_comes_is_waited_for_until_its_time_is_up(application: Application) -> None:
-    with application(step_timeout=0.6) as client:
+    with application(step_timeout=2.0) as client:
         trainer = Trainer(client)
         trainer.step(0)
         for minibatch in (0, 1, 3):
@@ -240,14 +240,14 @@ def test_a_gradient_step_that_never_comes_is_waited_for_until_its_time_is_up(app
 
 
 def wait_until(true: Any) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
 def test_a_late_shard_has_its_step_judged_again_and_begins_no_alert_anew(application: Application) -> None:
-    with application(step_timeout=0.6) as client:
+    with application(step_timeout=2.0) as client:
         trainer = Trainer(client, 2)
         for step in range(6):
             trainer.step(step, minibatches=2, drift=0.4)

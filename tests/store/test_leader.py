@@ -5,12 +5,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
-from offpolicy_monitor.store.leader import LEASE, SILENCE, Alone, Elected, Leader, leader_of
+from offpolicy_monitor.store.leader import BEAT, LEASE, SILENCE, Alone, Elected, Leader, leader_of
 from offpolicy_monitor.store.session import parse_url
 from sqlalchemy import URL, NullPool, create_engine, text
 
 from tests.fixtures.postgres import Cluster
+from tests.fixtures.prometheus import wait_for
 from tests.fixtures.swallowing import Proxy
+
+#: Seconds that a busy machine may add to what is promised.
+BUSY = 10.0
 
 
 @contextmanager
@@ -45,9 +49,8 @@ def test_the_first_leads_until_it_ends_and_then_the_second_does(postgres_url: st
         assert (first.leads(), second.leads(), changes) == (True, False, [])
         first.close()
         assert first.leads() is False
-        seconds_until(second, True, 4.0)
-        time.sleep(0.1)
-        assert changes == [True]
+        seconds_until(second, True, BEAT + BUSY)
+        wait_for(lambda: changes == [True])
 
 
 def test_leaders_of_two_databases_are_two(postgres_database) -> None:  # type: ignore[no-untyped-def]
@@ -64,10 +67,9 @@ def test_a_leader_whose_session_was_ended_stands_again(postgres_url: str) -> Non
             connection.execute(
                 text(f"{holder} AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
             )
-        seconds_until(leader, False, 4.0)
-        seconds_until(leader, True, 6.0)
-        time.sleep(0.1)
-        assert changes == [True, False, True]
+        seconds_until(leader, False, BEAT + BUSY)
+        seconds_until(leader, True, BEAT + BUSY)
+        wait_for(lambda: changes == [True, False, True])
 
 
 def test_a_leader_whose_network_swallows_everything_stops_before_the_next_one_begins(
@@ -82,10 +84,10 @@ def test_a_leader_whose_network_swallows_everything_stops_before_the_next_one_be
         assert (first.leads(), second.leads()) == (True, False)
         with proxy.swallowing():
             began = time.monotonic()
-            seconds_until(first, False, LEASE + 2)
+            seconds_until(first, False, LEASE + BUSY)
             assert second.leads() is False
-            seconds_until(second, True, SILENCE + 4)
-            assert time.monotonic() - began < SILENCE + 4
+            seconds_until(second, True, SILENCE + BUSY)
+            assert time.monotonic() - began < SILENCE + BUSY
             assert first.leads() is False
         time.sleep(3.0)
         assert (first.leads(), second.leads()) == (False, True)

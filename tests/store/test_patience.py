@@ -20,7 +20,7 @@ def test_a_statement_that_takes_too_long_is_503_in_time_and_the_next_one_is_serv
         transaction = getattr(database, kind)(0.5)
         with pytest.raises(Unavailable, match=r"no answer within 0\.5 s") as caught, transaction as connection:
             connection.execute(SLEEP, {"seconds": 30})
-        assert 0.5 <= time.monotonic() - began < 3
+        assert 0.5 <= time.monotonic() - began < 15
         assert (caught.value.status, caught.value.kind) == (503, "store-unavailable")
         with getattr(database, kind)() as connection:
             assert connection.execute(text("SELECT 1")).scalar_one() == 1
@@ -30,15 +30,15 @@ def test_patience_is_that_of_the_whole_transaction(postgres_url: str) -> None:
     with closing(Database(parse_url(postgres_url))) as database:
         began = time.monotonic()
         with pytest.raises(Unavailable, match="no answer"), database.writing(1.0) as connection:
-            for _ in range(20):
+            for _ in range(100):
                 connection.execute(SLEEP, {"seconds": 0.3})
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 15
 
 
 def test_computing_in_a_transaction_costs_no_patience(postgres_url: str) -> None:
-    with closing(Database(parse_url(postgres_url))) as database, database.writing(0.5) as connection:
+    with closing(Database(parse_url(postgres_url))) as database, database.writing(2.0) as connection:
         connection.execute(text("SELECT 1"))
-        time.sleep(1.0)
+        time.sleep(2.5)
         connection.execute(SLEEP, {"seconds": 0.3})
 
 
