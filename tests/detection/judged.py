@@ -6,6 +6,7 @@ is tested. It knows no scenario.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -13,18 +14,14 @@ from numpy.typing import NDArray
 from offpolicy_monitor.alerts import RULES, History, Rule, Severity, Terms, paths_of
 from offpolicy_monitor.alerts.breaches import lasts, value_at
 from offpolicy_monitor.figures import at, with_correction
-from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.measure.tables import OF_DATA, Maker, made_by
 from offpolicy_monitor.methods import PRESETS, MethodRow
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
 from tests.detection.steps import Part
+from tests.fixtures.fused import fused_measurer
 
 Row = dict[str, float]
-MEASURER: Final = Measurer("cpu")
-#: Tables that rules look at, and with them those that a diagnosis does.
-OF_RULES: Final[tuple[Maker, ...]] = made_by("breakdowns", "advantages", "routing", "lengths")
-OF_DIAGNOSIS: Final[tuple[Maker, ...]] = (*OF_DATA, *made_by("lengths"))
+_measurer: Final = cache(fused_measurer)
 _PRESETS: Final = {preset.name: preset for preset in PRESETS}
 
 
@@ -48,10 +45,10 @@ class Verdict:
         return int(found[0]) + 1 if len(found) else None
 
 
-def summary_of(parts: Iterable[Part], method: str | None = None, makers: Sequence[Maker] = OF_RULES) -> StepSummary:
+def summary_of(parts: Iterable[Part], method: str | None = None) -> StepSummary:
     """The merged summary of a gradient step, with what the method in use does to it."""
     rows: tuple[MethodRow, ...] = (_PRESETS[method],) if method else ()
-    return merge_all([MEASURER.measure(batch, rows, origin, makers, worst=False) for batch, origin in parts])
+    return merge_all([_measurer().measure(batch, rows, origin, worst=False) for batch, origin in parts])
 
 
 def row_of(summary: StepSummary, version: int, method: str | None = None) -> Row:

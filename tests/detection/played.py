@@ -12,7 +12,7 @@ import numpy as np
 from offpolicy_monitor.diagnosis import collect, diagnose
 from offpolicy_monitor.summary.step import StepSummary
 
-from tests.detection.judged import OF_DIAGNOSIS, Row, Verdict, judged, row_of, summary_of, terms_of
+from tests.detection.judged import Row, Verdict, judged, row_of, summary_of, terms_of
 from tests.detection.scenarios import AFTER, ONSET, STRENGTHS, Scenario
 from tests.detection.state import Run, State
 from tests.detection.steps import make_step
@@ -87,5 +87,5 @@ def _healthy(run: Run, first: State, seed: int) -> list[Step]:
 def _step(run: Run, state: State, seed: int, step: int) -> Step:
     source = np.random.default_rng([seed, step])
     noisier = replace(state, scale=state.scale * float(np.exp(0.05 * source.standard_normal())))
-    summary = summary_of(make_step(run, noisier, step, source), run.method, OF_DIAGNOSIS)
+    summary = summary_of(make_step(run, noisier, step, source), run.method)
     return summary, row_of(summary, step, run.method)

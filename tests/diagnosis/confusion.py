@@ -15,6 +15,7 @@ from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.summary.step import merge_all
 
 from tests.diagnosis.generators import CLEAN, FAULTS, SIZES, STRENGTHS, Generated, generate
+from tests.fixtures.fused import fused_measurer
 
 TRAINING: Final = range(0, 1_000)
 HELD_BACK: Final = range(2_000_000, 2_001_000)
@@ -40,7 +41,7 @@ def evidence(measurer: Measurer, made: Generated) -> Evidence:
 
 def confusion(faults: Iterable[str], strength: str, tokens: int, seeds: Iterable[int]) -> dict[str, Counter[str]]:
     """Planted -> how often each name came first."""
-    measurer, seeds = Measurer("cpu"), list(seeds)
+    measurer, seeds = fused_measurer(), list(seeds)
     return {fault: Counter(named(measurer, fault, strength, tokens, seed) for seed in seeds) for fault in faults}
 
 

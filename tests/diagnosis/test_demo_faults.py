@@ -8,11 +8,11 @@ from offpolicy_monitor.demo.faults import KINDS, Fault, parse_fault
 from offpolicy_monitor.demo.message import Message
 from offpolicy_monitor.demo.trainer import Trainer
 from offpolicy_monitor.diagnosis import Evidence, collect, diagnose
-from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.summary.step import StepSummary
 
 from tests.demo.small import small
 from tests.fixtures.application import SAFETENSORS, Client, frame_bytes
+from tests.fixtures.fused import fused_measurer
 from tests.fixtures.threads import one_thread
 
 __all__ = ["one_thread"]
@@ -35,7 +35,7 @@ def measured(message: Message) -> StepSummary:
     batch = RaggedBatch.from_positions(lengths, columns, a_sequence, mask)
     labels = message.envelope["labels"]
     assert isinstance(labels, dict)
-    return Measurer("cpu").measure(batch, (), Origin(None, None, labels))
+    return fused_measurer().measure(batch, (), Origin(None, None, labels))
 
 
 def evidence_of(fault: Fault | None, **changes: Any) -> Evidence:

@@ -13,6 +13,7 @@ from offpolicy_monitor.measure import Measurer
 from tests.diagnosis.confusion import HELD_BACK, clean_share, confusion, named, right
 from tests.diagnosis.generators import CLEAN, FAULTS, SIZES, Generated, generate
 from tests.fixtures.application import SAFETENSORS, Client, frame_bytes
+from tests.fixtures.fused import fused_measurer
 
 
 def evidence_of(batch: RaggedBatch) -> dict[str, float]:
@@ -42,7 +43,7 @@ def test_bugs_of_medium_strength_are_named_on_held_back_seeds_and_clean_batches_
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_bug_of_medium_strength_is_named_in_a_batch_of_middle_size(fault: str) -> None:
-    assert named(Measurer("cpu"), fault, "medium", SIZES["middle"], HELD_BACK[0]) == fault
+    assert named(fused_measurer(), fault, "medium", SIZES["middle"], HELD_BACK[0]) == fault
 
 
 def test_the_slope_is_that_of_least_squares_over_middling_probabilities() -> None:
@@ -90,7 +91,7 @@ def test_nothing_is_named_where_there_is_no_mismatch() -> None:
 
 
 def test_a_jump_of_the_mismatch_that_lasts_is_stale_weights() -> None:
-    measurer = Measurer("cpu")
+    measurer = fused_measurer()
     (calm_batch, _), *_ = generate(CLEAN, "weak", 2000, 5).parts
     noisy, _ = generate("stale_weights", "medium", 2000, 2).parts[2]
     calm = [measurer.measure(calm_batch, ()) for _ in range(4)]
