@@ -10,7 +10,6 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from sqlalchemy import URL, NullPool, create_engine, text
@@ -35,15 +34,19 @@ class Distant(Served):
     database: str
 
 
-@pytest.fixture
-def served(tmp_path: Path, postgres_cluster: Cluster, postgres_url: str) -> Iterator[Distant]:
-    proxy, name = Proxy(postgres_cluster.socket), postgres_url.rpartition("/")[2].partition("?")[0]
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, postgres_cluster: Cluster) -> Iterator[Distant]:
+    """One for all tests, each of which finds it well again; the last one ends it."""
+    proxy, name = Proxy(postgres_cluster.socket), postgres_cluster.database()
     url = URL.create("postgresql+psycopg", "postgres", host="127.0.0.1", port=proxy.port, database=name)
+    database = {"OFFPOLICY_DATABASE_URL": url.render_as_string(hide_password=False)}
     try:
-        with service(tmp_path, OFFPOLICY_DATABASE_URL=url.render_as_string(hide_password=False)) as running:
-            yield Distant(running.port, running.process, running.log, proxy, postgres_cluster, postgres_url)
+        with service(tmp_path_factory.mktemp("distant"), **database) as running:
+            own = postgres_cluster.url(name)
+            yield Distant(running.port, running.process, running.log, proxy, postgres_cluster, own)
     finally:
         proxy.close()
+        postgres_cluster.take_back(name)
 
 
 def get(url: str, within: float) -> tuple[int, str]:
@@ -75,8 +78,8 @@ HANGS: dict[str, Callable[[Distant], AbstractContextManager[None]]] = {
 
 @pytest.mark.parametrize("hang", HANGS)
 def test_everything_is_answered_in_time_while(hang: str, served: Distant) -> None:
-    posters = Posters(served.url)
-    with posters.posting("p"):
+    posters, runs = Posters(served.url), hang.replace(" ", "-")
+    with posters.posting(runs):
         time.sleep(1.5)
         before = len(posters.acknowledged)
         assert before > 0
@@ -101,7 +104,7 @@ def test_everything_is_answered_in_time_while(hang: str, served: Distant) -> Non
     assert posters.without_retry_after == 0
     assert posters.slowest < POST_WITHIN + GRACE
     assert len(posters.acknowledged) > before
-    assert_stored_once(served, posters)
+    assert_stored_once(served, posters, runs)
 
 
 def start_readers(url: str, count: int) -> "list[subprocess.Popen[bytes]]":
@@ -110,15 +113,15 @@ def start_readers(url: str, count: int) -> "list[subprocess.Popen[bytes]]":
     return [subprocess.Popen(command) for _ in range(count)]
 
 
-def assert_stored_once(served: Distant, posters: Posters) -> None:
-    """What was acknowledged is there, once, and nothing else is."""
+def assert_stored_once(served: Distant, posters: Posters, runs: str) -> None:
+    """What was acknowledged is there, once, and nothing else is, of runs whose names begin so."""
     with create_engine(served.database, poolclass=NullPool).connect() as connection:
         query = "SELECT runs.name, shards.step FROM shards JOIN runs ON runs.id = shards.run_id"
         stored = [(name, step) for name, step in connection.execute(text(query))]
         complete = connection.execute(text("SELECT count(*) FROM steps WHERE state = 'complete' AND received = 1"))
         assert complete.scalar_one() == len(stored)
     assert len(stored) == len(set(stored))
-    assert set(stored) == posters.acknowledged
+    assert {pair for pair in stored if pair[0].startswith(runs)} == posters.acknowledged
 
 
 def test_the_service_ends_when_told_though_its_database_stands_still(served: Distant) -> None:

@@ -134,22 +134,29 @@ def test_a_damaged_file_is_told(client: Client, tmp_path: Path) -> None:
     assert (status, "is damaged" in reason, str(file) in reason) == (503, True, True), reason
 
 
+@pytest.fixture(scope="module")
+def on_a_disk(tmp_path_factory: pytest.TempPathFactory, failing_writes: Path) -> Iterator[tuple[str, FailingDisk]]:
+    """The URL of a service, and its disk."""
+    disk = FailingDisk(failing_writes, tmp_path_factory.mktemp("disk"))
+    with running_service(disk.folder, **disk.environment) as url:
+        yield url, disk
+
+
 @pytest.mark.parametrize(("number", "status"), [(28, 507), (122, 507), (5, 503)])
 def test_a_disk_that_fails_is_told_before_any_shard_meets_it(
-    tmp_path: Path, failing_writes: Path, number: int, status: int
+    on_a_disk: tuple[str, FailingDisk], number: int, status: int
 ) -> None:
-    disk = FailingDisk(failing_writes, tmp_path, number)
-    with running_service(tmp_path, **disk.environment) as url:
-        assert got(f"{url}/readyz")[0] == 200
-        with disk.failing():
-            time.sleep(1.1)
-            code, answer = got(f"{url}/readyz")
-            assert (code, answer["checks"]["store"]) == (503, False)
-            assert ("full" in answer["reason"]) == (status == 507)
-            assert got(url + URL, json_bytes(step=1))[0] == status
-            assert got(f"{url}/readyz")[0] == 503
-        wait_until_ready(url)
-        assert got(url + URL, json_bytes(step=1))[0] == 200
+    url, disk = on_a_disk
+    assert got(f"{url}/readyz")[0] == 200
+    with disk.failing(number):
+        time.sleep(1.1)
+        code, answer = got(f"{url}/readyz")
+        assert (code, answer["checks"]["store"]) == (503, False)
+        assert ("full" in answer["reason"]) == (status == 507)
+        assert got(url + URL, json_bytes(step=number))[0] == status
+        assert got(f"{url}/readyz")[0] == 503
+    wait_until_ready(url)
+    assert got(url + URL, json_bytes(step=number))[0] == 200
 
 
 def wait_until_ready(url: str) -> None:

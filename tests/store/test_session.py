@@ -262,15 +262,15 @@ def test_a_write_that_the_disk_refuses_says_whether_there_is_no_room(
         "from tests.fixtures.shards import make_record\n"
         "store = Store.open(sys.argv[1])\n"
         "store.ingest([make_record()])\n"
-        "Path(sys.argv[2]).touch()\n"
+        "Path(sys.argv[2]).write_text(sys.argv[3])\n"
         "try: store.ingest([make_record(1)])\n"
         "except Unavailable as error: print(int(error.status), error.kind, error.detail)\n"
         "Path(sys.argv[2]).unlink()\n"
         "store.ingest([make_record(1)])\n"
         "print(len(store.steps('r1').rows))"
     )
-    disk = FailingDisk(failing_writes, tmp_path, number)
-    arguments = [sys.executable, "-c", program, sqlite_url, disk.environment["FAILING_WHILE"]]
+    disk = FailingDisk(failing_writes, tmp_path)
+    arguments = [sys.executable, "-c", program, sqlite_url, disk.environment["FAILING_WHILE"], str(number)]
     ended = subprocess.run(
         arguments, env={**os.environ, **disk.environment}, capture_output=True, text=True, check=True
     )

@@ -12,7 +12,7 @@ from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
 
-from tests.fixtures.application import JSON, Client, database, json_bytes, running
+from tests.fixtures.application import JSON, Application, Client, database, json_bytes, running
 
 
 class SlowToWarm(Measurer):
@@ -63,13 +63,15 @@ def app_with(measurer: type[Measurer], folder: Path) -> FastAPI:
     return create_app(Settings(database_url=database(folder)), lambda _: measurer("cpu"))
 
 
-def test_a_running_service_is_alive_and_ready(client: Client) -> None:
-    assert client.get("/healthz").json()["status"] == "alive"
-    assert ready_within(client).json() == {
-        "status": "ready",
-        "checks": {"store": True, "schema": True, "device": True, "stages": True},
-        "measured_by": "torch",
-    }
+@pytest.mark.parametrize(("compiled", "form"), [(True, "fused"), (False, "torch")])
+def test_a_running_service_is_alive_and_ready(application: Application, compiled: bool, form: str) -> None:
+    with application(torch_compile=compiled) as client:
+        assert client.get("/healthz").json()["status"] == "alive"
+        assert ready_within(client).json() == {
+            "status": "ready",
+            "checks": {"store": True, "schema": True, "device": True, "stages": True},
+            "measured_by": form,
+        }
 
 
 def test_the_service_is_not_ready_before_its_device_is_warm(tmp_path: Path, migrated_copy: None) -> None:
