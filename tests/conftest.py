@@ -20,8 +20,8 @@ collect_ignore = ["frameworks"]
 #: Files that take longest, by waiting for the most part. Where tests run in several processes, each of which takes file
 #: after file, they are begun first, so that none is left alone with one of them at the end.
 LONGEST = (
-    "server/test_hanging_database.py",
     "fused/test_against_oracle.py",
+    "server/test_hanging_database.py",
     "measure/test_compilation.py",
     "server/test_readiness.py",
     "e2e/test_two_processes.py",

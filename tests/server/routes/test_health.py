@@ -13,6 +13,7 @@ from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
 
 from tests.fixtures.application import JSON, Application, Client, database, json_bytes, running
+from tests.fixtures.fused import loaded_pass
 
 
 class SlowToWarm(Measurer):
@@ -65,6 +66,8 @@ def app_with(measurer: type[Measurer], folder: Path) -> FastAPI:
 
 @pytest.mark.parametrize(("compiled", "form"), [(True, "fused"), (False, "torch")])
 def test_a_running_service_is_alive_and_ready(application: Application, compiled: bool, form: str) -> None:
+    if compiled:
+        loaded_pass()
     with application(torch_compile=compiled) as client:
         assert client.get("/healthz").json()["status"] == "alive"
         assert ready_within(client).json() == {
