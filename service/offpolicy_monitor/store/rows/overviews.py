@@ -29,6 +29,9 @@ REVISED: Final = 8
 RELOAD_SECONDS: Final = 60.0
 #: Runs kept, of which the one that was asked for longest ago goes first; 24 bytes for each of their steps.
 MOST_RUNS: Final = 256
+#: Runs whose steps are in memory at once while they are read, some 700 bytes each; what was read is kept if the rest
+#: of a list cannot be.
+AT_ONCE: Final = 8
 #: Figures of which every step is kept; the first that a run has is what it is drawn by.
 DRAWN: Final = ("gaps.mismatch.k3", "gaps.total.k3")
 
@@ -93,15 +96,21 @@ class Overviews:
         with self._lock:
             known = {row.id: self._kept[row.id] for row in rows if row.id in self._kept}
         found = {row.id: known[row.id] for row in rows if row.id in known and _stands(known[row.id], row)}
+        self._keep(found)
         changed = [row for row in rows if row.id not in found]
-        found |= self._changed(connection, changed, known, now)
+        for start in range(0, len(changed), AT_ONCE):
+            read = dict(self._changed(connection, changed[start : start + AT_ONCE], known, now))
+            self._keep(read)
+            found |= read
+        return found
+
+    def _keep(self, overviews: Mapping[int, Overview]) -> None:
         with self._lock:
-            for run, overview in found.items():
+            for run, overview in overviews.items():
                 self._kept[run] = overview
                 self._kept.move_to_end(run)
             while len(self._kept) > MOST_RUNS:
                 self._kept.popitem(last=False)
-        return found
 
     def window(self, connection: Connection, run: int, first: int, last: int) -> Table:
         """The figures of the steps from `first` to `last`, of the paths asked for."""
