@@ -4,6 +4,7 @@ figures.md, metrics.md, settings.md and summary.md are whole; methods.md has its
 and of presets between markers, alerts.md its table of rules; plots/ is drawn from figures that the bench wrote.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 from offpolicy_monitor.alerts import RULES, WALL_CLOCK_RULES, Rule, Severity
 from offpolicy_monitor.catalogue import preset_rows
 from offpolicy_monitor.methods import METHODS
+from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
 
 from scripts.docs.figures import figures_page, sequence_table, token_table
@@ -34,6 +36,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "figures.md": figures_page(),
         DOCS / "metrics.md": metrics_page(),
+        DOCS / "openapi.json": openapi_document(),
         DOCS / "settings.md": SETTINGS_HEAD + settings_table(),
         DOCS / "summary.md": summary_page(),
         **_with_tables(
@@ -48,6 +51,12 @@ def pages() -> dict[Path, str]:
         **_with_tables("alerts.md", {"rules": rules_table()}),
         **plots(),
     }
+
+
+def openapi_document() -> str:
+    """What a running service answers at /openapi.json, so that a change of the contract is seen as one."""
+    document = create_app(Settings(database_url="sqlite:///unused.db")).openapi()
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
 def _with_tables(page: str, tables: Mapping[str, str]) -> dict[Path, str]:
