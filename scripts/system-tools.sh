@@ -10,6 +10,7 @@ missing=""
 command -v promtool >/dev/null || missing="$missing prometheus"
 command -v amtool >/dev/null || missing="$missing prometheus-alertmanager"
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || missing="$missing postgresql"
+command -v chromium >/dev/null || missing="$missing chromium"
 command -v g++ >/dev/null || missing="$missing g++"
 command -v npm >/dev/null || missing="$missing npm"
 [ -n "$missing" ] || exit 0

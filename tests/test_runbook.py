@@ -131,10 +131,3 @@ def test_every_link_of_the_runbook_page_leads_somewhere(client: Client) -> None:
     assert {target for target in targets if target.startswith("#") and target[1:] not in anchors} == set()
     for target in sorted(target for target in targets if not target.startswith("#")):
         assert client.get(target).status_code == 200, target
-
-
-def test_the_runbook_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(client: Client) -> None:
-    response = client.get("/runbook")
-    assert response.headers["content-security-policy"].startswith("default-src 'self'")
-    assert "<script" not in response.text and "style=" not in response.text
-    assert all(target.startswith(("/", "#")) for target in re.findall(r'(?:src|href)="([^"]+)"', response.text))

@@ -282,7 +282,8 @@ def said(rule: Rule, severity: Any, of: Columns, terms: Terms) -> Callable[[int]
         if not terms.enabled(rule.name) or (threshold is None and not missing):
             return told | {"state": "disabled"}
         if missing:
-            return told | {"state": "silent", "missing": missing}
+            drawn = {} if threshold is None else {"threshold": threshold}
+            return told | {"state": "silent", "missing": missing, **drawn}
         seen = int(np.searchsorted(known, step, "right"))
         count = int(lasting[known[seen - 1]]) if seen else 0
         state = "quiet" if not count else "active" if count >= required else "pending"

@@ -46,10 +46,11 @@ def _states(rule: Rule, history: History, terms: Terms, known: Set[str]) -> list
     """`known` are the figures that are there."""
     if not terms.enabled(rule.name):
         return [RuleState(rule, severity, "disabled") for severity in rule.severities]
+    limits = terms.limits(rule)
     missing = tuple([path for path in rule.inputs if path not in known])
     if missing:
-        return [RuleState(rule, severity, "silent", missing=missing) for severity in rule.severities]
-    (index, value), limits, states = _last(rule, history, terms), terms.limits(rule), []
+        return [_silent(rule, severity, limits.get(severity), missing) for severity in rule.severities]
+    (index, value), states = _last(rule, history, terms), []
     for severity in rule.severities:
         limit = limits.get(severity)
         if limit is None:
@@ -60,6 +61,11 @@ def _states(rule: Rule, history: History, terms: Terms, known: Set[str]) -> list
             said = None if math.isnan(value) else value
             states.append(RuleState(rule, severity, "quiet", said, limit.threshold, limit.steps))
     return states
+
+
+def _silent(rule: Rule, severity: Severity, limit: Limit | None, missing: tuple[str, ...]) -> RuleState:
+    """It says nothing; its threshold can be drawn all the same."""
+    return RuleState(rule, severity, "silent", None, None if limit is None else limit.threshold, missing=missing)
 
 
 def _last(rule: Rule, history: History, terms: Terms) -> tuple[int, float]:

@@ -78,6 +78,7 @@ class Rule:
     above        whether it breaches above the threshold, or below it
     source       paper, framework or thread; `proposal` where a number has none
     half         what is at fault where it breaches; None: neither half of the gap, nor the data
+    baseline     the figure that it compares with the run's own beginning, if it does
     """
 
     name: str
@@ -90,6 +91,7 @@ class Rule:
     source: str
     above: bool = True
     half: Half | None = None
+    baseline: str = ""
     also: tuple[str, ...] = ()
 
     @cached_property

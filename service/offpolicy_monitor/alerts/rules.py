@@ -67,7 +67,7 @@ _SIMPLE: Final = (
         "MismatchDrift", "The mismatch grows against the run's own beginning", (K3,),
         drift_from_baseline(K3, 2.5e-4), "median7(k3) / median of steps 5..25, from 2.5e-4 on",
         by_severity(3, 10), lasting(5), "vime issue 64: 0.011 to 0.036 in 30 steps; open-instruct issue 1473",
-        half="mismatch",
+        half="mismatch", baseline=K3,
     ),
     Rule(
         "MismatchSpike", "The mismatch jumps for single steps", (K3,), spikes(K3, 1e-3, 10, 10),

@@ -221,6 +221,39 @@ class SeveralSeries(Shape):
     series: list[Series]
 
 
+class CataloguedFigure(Shape):
+    """What a figure means."""
+
+    path: str
+    unit: str
+    meaning: str
+    source: str
+    headline: bool = Field(description="Whether it is kept narrow: read over thousands of steps in milliseconds.")
+    since: str = Field(description="The release that first answered it.")
+
+
+class Catalogue(Shape):
+    """Every figure that is answered."""
+
+    figures: list[CataloguedFigure]
+
+
+class Bins(Shape):
+    """Bins that hold something, ascending: low < value <= high."""
+
+    low: list[float | None]
+    high: list[float | None]
+    count: list[int]
+
+
+class StepHistograms(Shape):
+    """Of one gradient step: per gap `log_ratio` counts tokens, `log_geometric_ratio` sequences."""
+
+    step: int
+    minibatch: int
+    gaps: dict[str, dict[str, Bins]]
+
+
 class Hypothesis(Shape):
     """A cause that the mismatch may have."""
 
@@ -242,7 +275,7 @@ class Diagnosis(Shape):
 
 
 class Curve(Shape):
-    """Shares dropped at each threshold; null where there is nothing to share."""
+    """Shares dropped at each threshold; null where there is nothing to share. `config`: where one was asked for."""
 
     threshold: list[float]
     masked_token_fraction: list[float | None]
@@ -255,6 +288,22 @@ class Curve(Shape):
     )
 
 
+class Preset(Shape):
+    """A threshold that a row has."""
+
+    name: str
+    parameter: str
+    threshold: float
+
+
+class Setting(Shape):
+    """A row as a framework writes it."""
+
+    framework: str
+    lines: list[str]
+    differs: str = Field(description="What is a little different there; empty for nothing.")
+
+
 class WhatIf(Shape):
     """The fields of a Curve where a method has one threshold; else a Curve a bound, `lower` and `upper`."""
 
@@ -265,6 +314,8 @@ class WhatIf(Shape):
     steps: list[int] = Field(description="First and last step read; empty where none counts.")
     steps_read: int
     steps_in_range: int
+    parameter: str | None = Field(description="The threshold's name in a row, where the method has but one.")
+    presets: list[Preset] = Field(description="Rows that differ in their thresholds alone, to be marked on the axis.")
     lower: Curve | None = None
     upper: Curve | None = None
 
@@ -339,7 +390,9 @@ class Alert(Shape):
     threshold: float | None
     expression: str
     summary: str
+    half: str | None = Field(description="What is at fault: mismatch, staleness, total, data; null for none of these.")
     runbook: str = Field(description="What it means and what to do.")
+    joined: int | None = Field(None, description="With `merge`: breaches that are one here.")
     started_at: str
     active_at: str | None
     resolved_at: str | None
@@ -350,6 +403,18 @@ class Alerts(Shape):
 
     alerts: list[Alert]
     next_cursor: str | None
+
+
+class Baseline(Shape):
+    """A figure over the run's 5th to 25th step: its median, and the band of the middle 80 %."""
+
+    model_config = ConfigDict(extra="allow", populate_by_name=True)
+
+    median: float
+    low: float
+    high: float
+    first: int = Field(alias="from")
+    last: int = Field(alias="to")
 
 
 class RuleState(Shape):
@@ -364,8 +429,10 @@ class RuleState(Shape):
     breach_steps: int | None = None
     since_step: int | None = None
     missing: list[str] = []
+    baseline: Baseline | None = Field(None, description="Of a rule that compares with the run's beginning.")
     expression: str
     summary: str
+    half: str | None
     runbook: str
 
 

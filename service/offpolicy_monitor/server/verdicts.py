@@ -13,6 +13,7 @@ from typing import Any, Final
 from offpolicy_monitor.alerts import RULES, Rule
 from offpolicy_monitor.diagnosis import collect, diagnose
 from offpolicy_monitor.methods import METHODS
+from offpolicy_monitor.server.baselines import BASELINE
 from offpolicy_monitor.store import RunView, Store, Table
 from offpolicy_monitor.summary.recommend import preset_states, recommend
 from offpolicy_monitor.summary.step import StepSummary
@@ -25,8 +26,6 @@ STANDS_FOR: Final = 25
 MOST_SOUGHT: Final = 1
 #: Steps before a breach with which staleness is compared.
 BEFORE: Final = 30
-#: The run's first steps that are its baseline, as rules have it: the 5th to the 25th.
-BASELINE: Final = slice(5, 26)
 #: Causes kept.
 MOST_KEPT: Final = 1024
 #: The method whose threshold every sentence tells, and the share of the tokens that it may drop.

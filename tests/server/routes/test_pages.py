@@ -1,76 +1,99 @@
-"""Pages: what they show, that names cannot break out of them, and that the curl line works as printed."""
+"""Pages as they are served: frames that load nothing from elsewhere, files named by what they hold.
+
+What their scripts draw is tested in a browser (tests/browser).
+"""
 
 import html
 import re
-import shlex
-from typing import Any
+from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
+from offpolicy_monitor.pages import assets
+from offpolicy_monitor.pages.render import page
 from offpolicy_monitor.server.app import create_app
+from offpolicy_monitor.server.routes.pages import PAGES
 from offpolicy_monitor.settings import Settings
 
-from tests.fixtures.application import JSON, Client, json_bytes, running
+from tests.fixtures.application import Client, running
+
+PATHS = ("/", "/alerts", "/compare", "/runs/r1", "/runs/r1/steps/3", "/runs/r1/what-if", "/runs/r1/worst")
+ALL = (*PATHS, "/runs/r1/diagnosis", "/docs", "/runbook")
+ADDRESS = re.compile(r"(?:src|href)=\"([^\"]*)\"")
 
 
-def curl_arguments(page: str) -> dict[str, Any]:
-    """The request that the page's curl line would send."""
-    found = re.search(r"<code>(curl .*?)</code>", page, re.S)
-    assert found is not None
-    words = shlex.split(html.unescape(found.group(1)))
-    assert words[:3] == ["curl", "-X", "POST"]
-    name, _, value = words[words.index("-H") + 1].partition(": ")
-    return {"url": words[3], "headers": {name: value}, "content": words[words.index("-d") + 1]}
+def addresses(text: str) -> list[str]:
+    """What a page leads to and loads."""
+    return [html.unescape(found) for found in ADDRESS.findall(text)]
 
 
-@pytest.mark.parametrize("path", ["/", "/docs"])
-def test_the_curl_line_of_a_page_works_as_printed(client: Client, path: str) -> None:
-    response = client.post(**curl_arguments(client.get(path).text))
-    assert response.status_code == 200, response.text
-
-
-def test_the_page_lists_runs_with_their_last_step_and_links(client: Client) -> None:
-    client.post("/v1/runs/my-run/batches", content=json_bytes(step=41), headers=JSON)
-    page = client.get("/").text
-    assert ">my-run<" in page
-    assert ">41<" in page
-    assert ">accept<" in page
-    assert '"/v1/runs/my-run"' in page
-    assert "curl" not in page
-
-
-@pytest.mark.parametrize("path", ["/", "/docs"])
+@pytest.mark.parametrize("path", ALL)
 def test_a_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(client: Client, path: str) -> None:
     response = client.get(path)
+    assert response.status_code == 200
     assert response.headers["content-security-policy"].startswith("default-src 'self'")
-    fetched = re.findall(r"(?:src|href)=\"([^\"]+)\"", response.text)
-    assert fetched and all(address.startswith(("/", "#")) for address in fetched)
-    assert "<script" not in response.text and "style=" not in response.text
+    assert all(not address.startswith(("/", "http")) for address in addresses(response.text))
+    assert re.findall(r"<script(?![^>]*src=)", response.text) == [] and "style=" not in response.text
 
 
-def test_every_link_of_the_page_answers(client: Client) -> None:
-    client.post("/v1/runs/my-run/batches", content=json_bytes(), headers=JSON)
-    for address in set(re.findall(r"(?:src|href)=\"([^\"]+)\"", client.get("/").text)):
-        assert client.get(html.unescape(address)).status_code == 200, address
+@pytest.mark.parametrize("path", ALL)
+@pytest.mark.parametrize("prefix", ["", "/team/monitor"])
+def test_every_link_of_a_page_answers_behind_any_prefix(client: Client, path: str, prefix: str) -> None:
+    for address in {found.partition("#")[0] for found in addresses(client.get(path).text)} - {""}:
+        reached = urljoin(prefix + path, address)
+        assert reached.startswith(f"{prefix}/"), address
+        assert client.get(reached.removeprefix(prefix)).status_code == 200, address
 
 
-def test_static_files_are_looked_up_by_name(client: Client) -> None:
-    assert client.get("/static/page.css").headers["content-type"].startswith("text/css")
-    for name in ("nothing.css", "..%2fpages.py", "%2e%2e"):
-        assert client.get(f"/static/{name}").status_code == 404
+def test_a_page_takes_any_query_which_is_its_scripts_and_the_api_none_that_it_does_not_know(client: Client) -> None:
+    assert client.get("/runs/r1?step=3&theme=dark&anything=1").status_code == 200
+    assert client.get("/v1/runs?anything=1").status_code == 422
 
 
-def test_the_docs_page_has_every_operation(client: Client) -> None:
-    page = client.get("/docs").text
-    for path, methods in client.get("/openapi.json").json()["paths"].items():
-        assert html.escape(path) in page
-        assert all(f">{method.upper()}<" in page for method in methods)
+@pytest.mark.parametrize("name", ["<b>", "a b", "%22onload", "x" * 129])
+def test_there_is_no_page_of_what_cannot_be_a_run(client: Client, name: str) -> None:
+    assert client.get(f"/runs/{name}").status_code == 404
 
 
-def test_while_the_store_is_away_the_page_says_so_as_a_page() -> None:
+def test_every_page_has_its_script_and_no_script_is_without_a_page() -> None:
+    drawn = {each.script for each in PAGES} | {"docs"}
+    assert drawn == {Path(name).stem for name in assets.FILES if re.fullmatch(r"pages/\w+\.js", name)}
+
+
+def test_a_file_is_kept_for_good_under_an_address_that_names_what_it_holds(client: Client) -> None:
+    found = client.get(f"/static/{assets.VERSION}/lib/dom.js")
+    assert found.status_code == 200 and "immutable" in found.headers["cache-control"]
+    assert "javascript" in found.headers["content-type"]
+    for name in ("lib/nothing.js", "..%2frender.py", "%2e%2e/render.py", ""):
+        assert client.get(f"/static/{assets.VERSION}/{name}").status_code == 404
+    assert client.get("/static/000000000000/lib/dom.js").status_code == 404
+
+
+def test_the_version_changes_with_any_file(tmp_path: Path) -> None:
+    (tmp_path / "a.js").write_text("1")
+    before = assets.digest(assets.files(tmp_path))
+    (tmp_path / "a.js").write_text("2")
+    changed = assets.digest(assets.files(tmp_path))
+    (tmp_path / "a.js").rename(tmp_path / "b.js")
+    assert len({before, changed, assets.digest(assets.files(tmp_path))}) == 3
+
+
+def test_a_page_names_all_that_its_script_imports_so_that_it_comes_at_once() -> None:
+    text = page("live.html", "/", "run", title="")
+    preloaded = re.findall(r"modulepreload\" href=\"[^\"]*?/static/[0-9a-f]+/([^\"]+)\"", text)
+    assert set(preloaded) == set(assets.imported("pages/run.js")) - {"pages/run.js"}
+    assert "charts/plot.js" in preloaded and "pages/run/figures.js" in preloaded
+
+
+def test_what_others_wrote_is_there_with_its_licence_and_version() -> None:
+    listed = assets.FILES["vendor/README.md"].read_text()
+    folders = {name.split("/")[1] for name in assets.FILES if name.startswith("vendor/") and name.count("/") > 1}
+    assert folders == {"uplot", "swagger-ui"}
+    assert all(f"{folder}/LICENSE" in listed and f"vendor/{folder}/LICENSE" in assets.FILES for folder in folders)
+    assert "uPlot" in listed and assets.FILES["vendor/uplot/uPlot.iife.min.js"].stat().st_size > 40_000
+
+
+def test_while_the_store_is_away_pages_are_served_all_the_same() -> None:
     with running(create_app(Settings(database_url="postgresql://nobody@127.0.0.1:1/none", device="cpu"))) as client:
-        response = client.get("/")
-        assert (response.status_code, response.headers["retry-after"]) == (503, "1")
-        assert response.headers["content-type"].startswith("text/html")
-        assert response.headers["content-security-policy"].startswith("default-src 'self'")
-        assert "Not available" in response.text
-        assert 'offpolicy_rejected_requests_total{reason="store-unavailable"} 1.0' in client.get("/metrics").text
+        assert client.get("/").status_code == 200
+        assert client.get("/v1/runs").status_code == 503

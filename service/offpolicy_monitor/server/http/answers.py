@@ -73,7 +73,11 @@ def alert_answer(row: Mapping[str, Any], public_url: str) -> dict[str, Any]:
     """An alert as it is told: where it stands, what its rule says, and what to do about it."""
     names = ("id", "alert", "severity", "state", "run", "since_step", "last_step", "breach_steps", "value", "threshold")
     times = {name: timestamp(row[name]) for name in ("started_at", "active_at", "resolved_at")}
-    return {**{name: row[name] for name in names}, **explained(row["alert"], public_url), **times}
+    return {
+        **{name: row[name] for name in (*names, "joined") if name in row},
+        **explained(row["alert"], public_url),
+        **times,
+    }
 
 
 def rule_answer(state: Mapping[str, Any], public_url: str) -> dict[str, Any]:
@@ -85,4 +89,4 @@ def explained(alert: str, public_url: str) -> dict[str, Any]:
     """What a rule is; an alert of a rule that an earlier version had keeps its name alone."""
     rule = _RULES.get(alert)
     known = {"expression": rule.expression, "summary": rule.summary} if rule else {"expression": "", "summary": ""}
-    return {**known, "runbook": f"{public_url}/runbook#{alert}"}
+    return {**known, "half": getattr(rule, "half", None), "runbook": f"{public_url}/runbook#{alert}"}

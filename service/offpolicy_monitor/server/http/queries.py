@@ -7,10 +7,11 @@ from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Refusal, quotable
 
 
 async def refuse_unknown_parameters(request: Request) -> None:
-    """Refusal 422 naming each query parameter that the matched route does not declare."""
-    if not request.url.query:
+    """Refusal 422 naming each query parameter that the matched route of the API does not declare."""
+    route = request.scope.get("route")
+    if not request.url.query or not getattr(route, "include_in_schema", True):
         return
-    known = _declared(request.scope.get("route"))
+    known = _declared(route)
     unknown = [quotable(name) for name in sorted(set(request.query_params) - known)[:MAX_ERRORS]]
     if unknown:
         message = f"is not a query parameter here; known: {', '.join(sorted(known)) or 'none'}"

@@ -3,20 +3,30 @@
 Both are read from the store, which keeps what the rules said when a step completed. Knows no SQL and judges nothing.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import Query, Request
 
+from offpolicy_monitor.alerts import RULES
+from offpolicy_monitor.alerts.stretches import joined
 from offpolicy_monitor.server import models, openapi, services
+from offpolicy_monitor.server.baselines import baseline
 from offpolicy_monitor.server.http.answers import alert_answer, rule_answer
 from offpolicy_monitor.server.http.parameters import RUN_PATTERN, Cursor, KnownRun, Limit
 from offpolicy_monitor.server.http.threads import store_router
+from offpolicy_monitor.store.rows.cursors import LARGEST_INTEGER
 
 Run = Annotated[str | None, Query(pattern=RUN_PATTERN, description="Alerts of this run alone.")]
 State = Annotated[
     Literal["pending", "active", "resolved"] | None,
     Query(description="`pending` has not lasted long enough to be told, `resolved` is over; all if not given."),
 ]
+
+Merge = Annotated[
+    int | None, Query(ge=0, le=LARGEST_INTEGER, description="Breaches of one rule at most so many steps apart are one.")
+]
+#: Rules that compare a figure with the run's own beginning.
+_COMPARED: Final = {rule.name: rule.baseline for rule in RULES if rule.baseline}
 
 router = store_router()
 
@@ -27,13 +37,22 @@ router = store_router()
     responses=openapi.answers(models.Alerts, "A page of alerts.", 404),
 )
 def get_alerts(
-    request: Request, run: Run = None, state: State = None, limit: Limit = 100, cursor: Cursor = None
+    request: Request,
+    run: Run = None,
+    state: State = None,
+    merge: Merge = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
 ) -> dict[str, Any]:
-    """One row per breach of one severity of a rule, from pending to active to resolved."""
+    """One row per breach of one severity of a rule, from pending to active to resolved.
+
+    With `merge`, breaches of a page that follow each other so closely are one row.
+    """
     parts = services.of(request)
     states = ("pending", "active", "resolved") if state is None else (state,)
     page = parts.store.alerts(run, states, limit, cursor)
-    found = [alert_answer(row, parts.settings.public_url) for row in page.rows]
+    rows = page.rows if merge is None else joined(page.rows, merge)
+    found = [alert_answer(row, parts.settings.public_url) for row in rows]
     return {"alerts": found, "next_cursor": page.next_cursor}
 
 
@@ -46,4 +65,9 @@ def get_rules(run: KnownRun, request: Request) -> dict[str, Any]:
     """Every rule and severity at the newest step that counts: quiet, pending, active; `silent` says what is missing."""
     parts = services.of(request)
     step, states = parts.store.states(run)
-    return {"step": step, "rules": [rule_answer(state, parts.settings.public_url) for state in states]}
+    rules = [rule_answer(state, parts.settings.public_url) for state in states]
+    found = {path: baseline(parts.store.view_run(run), path) for path in set(_COMPARED.values())}
+    for rule in rules:
+        if rule["alert"] in _COMPARED:
+            rule["baseline"] = found[_COMPARED[rule["alert"]]]
+    return {"step": step, "rules": rules}

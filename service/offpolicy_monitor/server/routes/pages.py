@@ -1,69 +1,69 @@
-"""The pages people open: `/` with the runs, `/docs` with the API. Server-rendered, nothing from outside, no scripts.
+"""The pages people open: frames without data, whose scripts read the API, and the files that they load.
 
-Every name is escaped by the template engine; the policy header forbids anything that is not served from here.
+The policy header forbids anything that is not served from here. A query is for the page's script: none is refused.
 """
 
-import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
+import re
+from dataclasses import dataclass
+from typing import Final
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
-from offpolicy_monitor._version import __version__
-from offpolicy_monitor.errors import Refusal, Unavailable
-from offpolicy_monitor.figures import at
-from offpolicy_monitor.server import openapi, services
-from offpolicy_monitor.server.http.problems import SCOPE_KEY, response_to
-from offpolicy_monitor.server.http.threads import asks_the_store
+from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.pages import assets
+from offpolicy_monitor.pages.render import page
+from offpolicy_monitor.vocabulary import RUN_NAME
 
-HERE = Path(__file__).parents[1]
-STATIC = {file.name: file for file in sorted((HERE / "static").iterdir())}
-SHOWN_RUNS = 100
-HEADERS = {
+HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-FIGURES = {
-    "mismatch_k3": "gaps.mismatch.k3",
-    "staleness_k3": "gaps.staleness.k3",
-    "ess": "gaps.total.ess",
-}
+#: Of a file whose address names what it holds.
+FOR_GOOD: Final = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 
-router = APIRouter(include_in_schema=False)
-templates = Environment(
-    loader=FileSystemLoader(HERE / "templates"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
+
+@dataclass(frozen=True)
+class Page:
+    """A page: where it is, the script that draws it (static/pages), and its title."""
+
+    path: str
+    script: str
+    title: str
+
+    def answer(self, request: Request) -> Response:
+        """The frame. A run that is not there yet has pages too, which say so and change once it is."""
+        run = request.path_params.get("run", "")
+        if run and not re.fullmatch(RUN_NAME, run):
+            raise Refusal(404, "unknown-path", "there is no such page")
+        values = {"run": run, "here": self.script, "title": self.title.format(run=run)}
+        return HTMLResponse(page("live.html", self.path, self.script, **values), headers=HEADERS)
+
+
+PAGES: Final = (
+    Page("/", "runs", "Runs"),
+    Page("/alerts", "alerts", "Alerts"),
+    Page("/compare", "compare", "Compare"),
+    Page("/runs/{run}", "run", "{run}"),
+    Page("/runs/{run}/steps/{step:int}", "step", "Step of {run}"),
+    Page("/runs/{run}/what-if", "whatif", "What-if: {run}"),
+    Page("/runs/{run}/worst", "worst", "Worst sequences: {run}"),
+    Page("/runs/{run}/diagnosis", "diagnosis", "Diagnosis: {run}"),
 )
 
-
-@router.get("/")
-@asks_the_store
-def runs(request: Request) -> HTMLResponse:
-    """The runs, newest first, with the figures of their last step that counts."""
-    store = services.of(request).store
-    try:
-        page = store.runs(SHOWN_RUNS, None)
-        figures = {row.run: row.figures for row in store.exported(SHOWN_RUNS, 0.0)}
-    except Unavailable as error:
-        return _away(request, error)
-    rows = [_row(row, figures.get(row["run"], {})) for row in page.rows]
-    return _page("runs.html", runs=rows, more=page.next_cursor is not None, curl=_curl(request))
+router = APIRouter(include_in_schema=False)
+for each in PAGES:
+    router.add_api_route(each.path, each.answer, response_class=HTMLResponse)
 
 
 @router.get("/docs")
-def docs(request: Request) -> HTMLResponse:
-    """The OpenAPI document as a page."""
-    document = request.app.openapi()
-    return _page(
-        "docs.html", description=document["info"]["description"], operations=_operations(document), curl=_curl(request)
+def docs() -> HTMLResponse:
+    """The API as Swagger UI, whose icons are data in its styles."""
+    policy = HEADERS["Content-Security-Policy"] + "; img-src 'self' data:"
+    return HTMLResponse(
+        page("docs.html", "/docs", "docs", here="docs"), headers=HEADERS | {"Content-Security-Policy": policy}
     )
 
 
@@ -73,62 +73,9 @@ def openapi_document(request: Request) -> JSONResponse:
     return JSONResponse(request.app.openapi())
 
 
-@router.get("/static/{name}")
-def static(name: str) -> FileResponse:
-    """A file of the pages. Names are looked up, never joined to a path."""
-    if name not in STATIC:
-        raise Refusal(404, "unknown-path", "there is no such file")
-    return FileResponse(STATIC[name], headers={"Cache-Control": "max-age=3600", "X-Content-Type-Options": "nosniff"})
-
-
-def _away(request: Request, error: Unavailable) -> HTMLResponse:
-    """The page instead of the problem document, which stays for the log and the counters."""
-    problem = request.scope[SCOPE_KEY] = response_to(error)
-    page = _page("away.html", detail=error.detail)
-    page.status_code = problem.status_code
-    page.headers["Retry-After"] = str(error.retry_after)
-    return page
-
-
-def _page(template: str, **values: Any) -> HTMLResponse:
-    return HTMLResponse(templates.get_template(template).render(version=__version__, **values), headers=HEADERS)
-
-
-def _curl(request: Request) -> str:
-    return openapi.curl_line(str(request.base_url).rstrip("/"))
-
-
-def _row(row: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, Any]:
-    return {**row, **{name: _figure(figures, path) for name, path in FIGURES.items()}}
-
-
-def _figure(figures: Mapping[str, Any], path: str) -> str:
-    """Three significant digits; a dash where the run has no such figure."""
-    value = at(figures, path)
-    return "–" if value is None else f"{value:.3g}"
-
-
-def _operations(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            yield {
-                "id": operation["operationId"],
-                "method": method.upper(),
-                "path": path,
-                "summary": operation.get("summary", ""),
-                "description": operation.get("description", ""),
-                "parameters": [{"description": "", "required": False, **p} for p in operation.get("parameters", ())],
-                "bodies": list(_bodies(operation)),
-                "responses": [
-                    {"status": status, "description": response["description"]}
-                    for status, response in operation["responses"].items()
-                ],
-            }
-
-
-def _bodies(operation: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    for media_type, body in operation.get("requestBody", {}).get("content", {}).items():
-        for example in body.get("examples", {}).values():
-            value = example["value"]
-            shown = value if isinstance(value, str) else json.dumps(value, indent=1)
-            yield {"media_type": media_type, "note": example.get("summary", ""), "example": shown}
+@router.get("/static/{version}/{name:path}")
+def static(version: str, name: str) -> FileResponse:
+    """A file of the pages, as this version of the service has it. Names are looked up, never joined to a path."""
+    if version != assets.VERSION or name not in assets.FILES:
+        raise Refusal(404, "unknown-path", "there is no such file; load the page again")
+    return FileResponse(assets.FILES[name], headers=FOR_GOOD)

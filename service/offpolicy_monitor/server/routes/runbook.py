@@ -17,12 +17,12 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 from offpolicy_monitor import resources
-from offpolicy_monitor._version import __version__
-from offpolicy_monitor.server.routes import pages
+from offpolicy_monitor.pages.render import page
+from offpolicy_monitor.server.routes.pages import HEADERS
 
 DOCUMENT: Final = "docs/runbook.md"
 #: What stands for a document that is no page of the service.
-SERVED: Final = {"protocol.md": "/docs"}
+SERVED: Final = {"protocol.md": "docs"}
 
 router = APIRouter(include_in_schema=False)
 
@@ -38,8 +38,7 @@ class Runbook:
 @router.get("/runbook")
 def runbook() -> HTMLResponse:
     """What each alert means and what to do."""
-    template = pages.templates.get_template("runbook.html")
-    return HTMLResponse(template.render(version=__version__, runbook=of_installation()), headers=pages.HEADERS)
+    return HTMLResponse(page("runbook.html", "/runbook", here="runbook", runbook=of_installation()), headers=HEADERS)
 
 
 @cache

@@ -12,9 +12,10 @@ from typing import Annotated, Any, Final
 from fastapi import Query, Request
 
 from offpolicy_monitor.errors import Refusal, quoted
-from offpolicy_monitor.methods import GAPS, METHODS, Method
+from offpolicy_monitor.methods import GAPS, METHODS, PRESETS, Method, MethodRow, restored
 from offpolicy_monitor.methods.curve import Curve
 from offpolicy_monitor.methods.model import Choice, Form
+from offpolicy_monitor.methods.options import settings
 from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.http.parameters import First, KnownRun, Last
 from offpolicy_monitor.server.http.threads import store_router
@@ -32,6 +33,11 @@ Level = Annotated[str | None, Query(max_length=64, description="Level; the metho
 Thresholds = Annotated[
     list[float] | None,
     Query(alias="threshold", max_length=MOST_THRESHOLDS, description="Points of interest; repeat it for several."),
+]
+
+RowName = Annotated[
+    str | None,
+    Query(max_length=64, description="The row whose other thresholds `config` keeps; the first if not named."),
 ]
 
 router = store_router()
@@ -71,13 +77,14 @@ def get_whatif(
     gap: Gap = None,
     level: Level = None,
     threshold: Thresholds = None,
+    row: RowName = None,
     first: First = None,
     last: Last = None,
     **options: str | None,
 ) -> dict[str, Any]:
     """Of the last gradient step of each step in the range, up to 200 of them spread evenly; `steps` names the first and
     the last one read. Without `threshold`, at the histograms' own edges, where counts are exact. Steps times thresholds
-    are bounded by OFFPOLICY_MAX_WHATIF_POINTS."""
+    are bounded by OFFPOLICY_MAX_WHATIF_POINTS. At one threshold, each curve's `config` is the setting to paste."""
     found = METHODS[_one_of("method", method, tuple(METHODS))]
     gap = _one_of("gap", gap or found.gap, GAPS)
     level = _one_of("level", level or found.levels[0], found.levels)
@@ -93,17 +100,48 @@ def get_whatif(
     answers = {
         name: whatif_curve(summaries, gap, curve, threshold, found.reweights) for name, curve in form.kept.items()
     }
+    rows = _rows_like(store.methods(run), found, gap, level, options)
+    if threshold is not None and len(threshold) == 1:
+        kept = next((each for each in rows if row in (None, each.name)), None)
+        base = {"method": method, "gap": gap, "level": level, **options} | (kept.spec if kept else {})
+        for name, answer in answers.items():
+            answer["config"] = settings({**base, name: threshold[0]})
     return {
         "method": method,
         "gap": gap,
         "level": level,
         **{name: value for name, value in options.items() if value is not None},
+        "parameter": found.only,
+        "presets": _presets(rows, form),
         "steps": [read[0][0], read[-1][0]] if read else [],
         "steps_read": len(read),
         "steps_in_range": in_range,
         "max_error": max(answer["max_error"] for answer in answers.values()),
         **(answers if found.only is None else answers[found.only]),
     }
+
+
+def _rows_like(
+    chosen: Sequence[Mapping[str, Any]] | None, method: Method, gap: str, level: str, options: Mapping[str, str | None]
+) -> list[MethodRow]:
+    """The rows that run on this run, and the presets, that differ from what is asked in their thresholds alone."""
+    rows = {row.name: row for row in (*PRESETS, *(() if chosen is None else restored(chosen)))}
+    variant = method.whatif_variant(options)
+    return [
+        row
+        for row in rows.values()
+        if row.method is method and (row.gap, row.level) == (gap, level) and method.whatif_variant(row.spec) == variant
+    ]
+
+
+def _presets(rows: Sequence[MethodRow], form: Form) -> list[dict[str, Any]]:
+    """Each of their thresholds, to be marked on the axis."""
+    found = [(row.name, name, row.spec.get(name)) for row in rows for name in form.kept]
+    return [
+        {"name": name, "parameter": parameter, "threshold": threshold}
+        for name, parameter, threshold in found
+        if threshold is not None
+    ]
 
 
 def _form(method: Method, level: str, asked: Mapping[str, str | None]) -> Form:

@@ -1,0 +1,20 @@
+/* The answer of /series as columns over one x. */
+
+import { get } from "../lib/api.js";
+
+/** Points that a plot of this width can show: a peak and a trough per pixel and a half. */
+export const points = () => Math.max(200, Math.min(1500, Math.round(innerWidth * 1.2)));
+
+/** {steps, values: {field: [...]}} of one row per step; fields that the run does not have are left out. */
+export async function columns(run, fields) {
+  const { series } = await get(`v1/runs/${run}/series`, { field: fields, by: "step", points: points() });
+  const every = new Set(series.flatMap(({ step }) => step));
+  const steps = [...every].sort((a, b) => a - b);
+  const values = {};
+  for (const { field, step, value } of series) {
+    const found = new Map(step.map((number, index) => [number, value[index]]));
+    const column = steps.map((number) => found.get(number) ?? null);
+    if (column.some((one) => one != null)) values[field] = column;
+  }
+  return { steps, values };
+}

@@ -1,0 +1,55 @@
+/* What a figure means, in which unit, and the call that gives it: on hover and on focus, from the API's own catalogue. */
+
+import { element, find } from "./dom.js";
+import { get } from "./api.js";
+
+let catalogue = null;
+
+/** Words that explain themselves on hover and focus: `about` is a figure's path, or {text, call}. */
+export function defined(words, about) {
+  const data = typeof about === "string" ? { figure: about } : { text: about.text ?? "", call: about.call ?? "" };
+  return element("span", { class: "def", tabindex: "0", data }, words);
+}
+
+/** Listen for them, once per page. */
+export function define() {
+  const tip = element("div", { id: "tip", role: "tooltip", hidden: true });
+  document.body.append(tip);
+  const shown = async (event) => {
+    const host = event.target.closest?.("[data-figure], [data-text]");
+    if (!host) {
+      tip.hidden = true;
+      return;
+    }
+    const lines = host.dataset.figure ? await ofFigure(host.dataset.figure) : ofText(host.dataset);
+    if (host !== document.activeElement && !host.matches(":hover")) return;
+    tip.replaceChildren(...lines);
+    tip.hidden = false;
+    host.setAttribute("aria-describedby", "tip");
+    place(tip, host.getBoundingClientRect());
+  };
+  document.addEventListener("mouseover", shown);
+  document.addEventListener("focusin", shown);
+  document.addEventListener("keydown", (event) => event.key === "Escape" && (tip.hidden = true));
+}
+
+function place(tip, box) {
+  const below = box.bottom + 8 + tip.offsetHeight < innerHeight;
+  tip.style.top = `${scrollY + (below ? box.bottom + 8 : Math.max(0, box.top - tip.offsetHeight - 8))}px`;
+  tip.style.left = `${Math.max(8, Math.min(box.left, innerWidth - tip.offsetWidth - 12))}px`;
+}
+
+function ofText({ text, call }) {
+  return [element("span", {}, text), call ? element("code", {}, `GET ${call}`) : null].filter(Boolean);
+}
+
+async function ofFigure(path) {
+  catalogue ??= get("v1/figures").then(({ figures }) => new Map(figures.map((figure) => [figure.path, figure])), () => new Map());
+  const figure = (await catalogue).get(path) ?? (await catalogue).get(path.replace(/^methods\.[^.]+/, "methods.NAME"));
+  const name = find("html").dataset.run || "RUN";
+  return [
+    element("b", {}, path),
+    figure ? element("span", {}, `${figure.meaning}${figure.unit ? ` Unit: ${figure.unit}.` : ""}`) : null,
+    element("code", {}, `GET /v1/runs/${name}/series?field=${path}`),
+  ].filter(Boolean);
+}

@@ -1,0 +1,106 @@
+/* The first screen of a run, from the top: one sentence, the two halves of the gap, steps, alerts, what the gap is made
+   of, what is kept out of the loss, what was sent besides, the worst sequence. */
+
+import { get, getOrNull } from "../lib/api.js";
+import { keeping, pages, run, state } from "../lib/address.js";
+import { element, fill, find } from "../lib/dom.js";
+import { failed, noSteps } from "../lib/empty.js";
+import { frame, keys } from "../lib/frame.js";
+import { follow } from "../lib/live.js";
+import { Board } from "../charts/board.js";
+import { columns } from "../charts/columns.js";
+import { drawHead } from "./run/head.js";
+import { drawVerdict } from "./run/verdict.js";
+import { panels } from "./run/panels.js";
+import { fieldsOf } from "./run/fields.js";
+import { WorstOf } from "./run/worst.js";
+
+/** Alerts that lanes are drawn from, and steps apart from which two breaches of a rule are two bars. */
+const ALERTS = 500;
+const APART = 5;
+
+const host = find("#page");
+let drawn = null;
+
+/** Everything that the page shows, from the same calls that scripts make. */
+async function read() {
+  const name = run();
+  const about = await getOrNull(`v1/runs/${name}`);
+  if (!about) return null;
+  const [verdict, series, { alerts }, { rules }, diagnosis] = await Promise.all([
+    get(`v1/runs/${name}/verdict`),
+    columns(name, fieldsOf(about)),
+    get("v1/alerts", { run: name, merge: APART, limit: ALERTS }),
+    get(`v1/runs/${name}/rules`),
+    getOrNull(`v1/runs/${name}/diagnosis`),
+  ]);
+  return { name, about, alerts, rules, diagnosis, verdict, steps: series.steps, values: series.values };
+}
+
+async function show() {
+  let data;
+  try {
+    data = await read();
+  } catch (error) {
+    if (!drawn) fill(host, failed(error));
+    return;
+  }
+  if (!data) return fill(host, noSteps(run()));
+  document.title = `${data.name}: ${data.verdict.head ?? data.verdict.sentence}`;
+  if (!drawn) begin(data);
+  else if (data.steps.length) drawn.update(data);
+}
+
+/** The first time: the parts of the page, and the keys that move through it. */
+function begin(data) {
+  const head = element("div", { class: "runhead" });
+  const verdict = element("section", { "aria-label": "Verdict" });
+  const stack = element("div", { class: "stack" });
+  const worst = element("div");
+  fill(host, head, verdict, stack, worst);
+  drawHead(head, data);
+  drawVerdict(verdict, data);
+  if (!data.steps.length) {
+    fill(stack, element("p", { class: "panel quiet" }, "No step is complete yet."));
+    drawn = { update: (next) => { drawn = null; begin(next); } };
+    return;
+  }
+  const board = new Board(data.steps, data.verdict.since_step);
+  const parts = panels(stack, board, data);
+  const sequence = new WorstOf(worst, board, data);
+  keyboard(board);
+  const update = (next) => {
+    board.update(next.steps, next.verdict.since_step);
+    drawHead(head, next);
+    drawVerdict(verdict, next);
+    parts.update(next);
+    sequence.update(next);
+    board.moved();
+  };
+  drawn = { update };
+  board.moved();
+}
+
+function keyboard(board) {
+  const by = (event) => (event.shiftKey ? 10 : 1);
+  keys({
+    "ArrowLeft ArrowRight": { text: "step back, forward (Shift: ten)", act: (event) => board.pin(board.pinned + (event.key === "ArrowLeft" ? -by(event) : by(event))) },
+    "Home End": { text: "first, last step", act: (event) => board.pin(event.key === "Home" ? 0 : board.steps.length - 1) },
+    "[ ]": { text: "previous, next run", act: (event) => neighbour(event.key === "[" ? -1 : 1) },
+    "0": { text: "whole run (also double-click)", act: () => board.zoom(board.full) },
+    "s": { text: "everything about this step", act: () => (location.href = keeping(pages.step(run(), board.steps[board.pinned]))) },
+  });
+}
+
+/** Go to the run before or after this one, worst first. */
+async function neighbour(by) {
+  const { runs } = await get("v1/runs", { order: "worst", limit: 200 });
+  const index = runs.findIndex((other) => other.run === run());
+  const next = runs[(index + by + runs.length) % runs.length];
+  const theme = state().theme;
+  if (next) location.href = new URL(find("html").dataset.root + pages.run(next.run) + (theme ? `?theme=${theme}` : ""), location.href);
+}
+
+frame();
+await show();
+follow(run(), show);

@@ -1,0 +1,90 @@
+/* A lane per rule that fired: a bar for each stretch of breaches, open rules and those of the half at fault first. Below
+   them a tick where the policy version changes, and a line through all lanes where the attempt does. */
+
+import { keeping, root } from "../../lib/address.js";
+import { element, fill } from "../../lib/dom.js";
+import { LEVEL, glyph } from "../../lib/glyphs.js";
+import { colour } from "../../lib/theme.js";
+import { gutter, isNarrow } from "../../charts/board.js";
+import { Lane } from "../../charts/lane.js";
+import { panel } from "./panel.js";
+
+const MOST = 6;
+const RANK = { critical: 2, warning: 1, info: 0 };
+const TICKS = 16;
+
+/** {alert, rows, isOpen, severity, since} of each rule that warned at least, the most telling first. */
+function lanesOf({ alerts, rules, verdict }) {
+  const half = new Map(rules.map((rule) => [rule.alert, rule.half]));
+  const names = [...new Set(alerts.filter(({ severity, since_step: since }) => RANK[severity] && since != null).map(({ alert }) => alert))];
+  const lanes = names.map((alert) => {
+    const rows = alerts.filter((row) => row.alert === alert && RANK[row.severity] && row.since_step != null);
+    const open = rows.filter(({ state }) => state === "active");
+    const telling = open.length ? open : rows;
+    const severity = telling.some((row) => row.severity === "critical") ? "critical" : "warning";
+    return { alert, rows, isOpen: open.length > 0, severity, since: Math.min(...telling.map((row) => row.since_step)), isAtFault: verdict.half != null && half.get(alert) === verdict.half };
+  });
+  return lanes.sort((a, b) => b.isOpen - a.isOpen || RANK[b.severity] - RANK[a.severity] || b.isAtFault - a.isAtFault || a.since - b.since);
+}
+
+export const alertLanes = {
+  id: "alerts",
+  shows(data) {
+    const lanes = lanesOf(data);
+    return lanes.length ? { key: Math.min(lanes.length, MOST), lanes, versions: data.values.policy_version, attempts: data.values.attempt, name: data.name } : null;
+  },
+  draw(stack, board, first) {
+    const hint = first.lanes.length > MOST ? `${MOST} of ${first.lanes.length}, open ones first` : "open ones first";
+    const { plot, rail } = panel(stack, { title: "Alerts", hint, call: `v1/alerts?run=${first.name}&merge=5`, extra: "tight lanes" });
+    let data = first;
+    const tall = isNarrow() ? 28 : 16; // on a phone the name stands above its lane
+    const lane = new Lane(board, plot, first.key * tall + TICKS, draw, { "aria-hidden": "true" });
+    const words = ({ isOpen, since }) => (isOpen ? `from ${since}` : "over");
+
+    function label() {
+      const rows = data.lanes.slice(0, MOST).map((rule) => element("div", { class: `s-${LEVEL[rule.severity]}` }, glyph(LEVEL[rule.severity]),
+        element("a", { class: "what", href: `${root()}runbook#${rule.alert}` }, rule.alert), element("span", { class: "quiet" }, words(rule))));
+      const ticks = data.versions && element("div", { class: "quiet" }, "policy version: ticks");
+      fill(rail, element("div", { class: "lane-labels" }, rows, ticks), element("a", { class: "more", href: keeping(`alerts?run=${data.name}`) }, "All alerts"));
+    }
+    function draw(ctx, left, height) {
+      data.lanes.slice(0, MOST).forEach((rule, line) => {
+        const top = (line + 1) * tall - 16;
+        if (isNarrow()) {
+          ctx.font = `11px ${colour("--sans")}`;
+          ctx.fillStyle = colour(`--${LEVEL[rule.severity]}`);
+          ctx.fillText(`${rule.alert}, ${words(rule)}`, gutter().left + 2, top - 1);
+        }
+        ctx.fillStyle = colour("--grid");
+        ctx.fillRect(0, top + 8, plot.clientWidth, 1);
+        for (const row of [...rule.rows].sort((a, b) => RANK[a.severity] - RANK[b.severity])) {
+          const thick = row.severity === "critical" ? 10 : 6; // height says severity too
+          const [from, to] = [left(row.since_step - 0.5), left((row.last_step ?? row.since_step) + 0.5)];
+          ctx.fillStyle = colour(`--${LEVEL[row.severity]}-fill`);
+          ctx.fillRect(from, top + 8 - thick / 2, Math.max(2, to - from), thick);
+        }
+      });
+      changes(ctx, left, height);
+    }
+    function changes(ctx, left, height) {
+      const changed = (values, index) => values?.[index] != null && values[index - 1] != null && values[index] !== values[index - 1];
+      board.steps.forEach((step, index) => {
+        if (!index) return;
+        if (changed(data.versions, index)) {
+          ctx.fillStyle = colour("--line-strong");
+          ctx.fillRect(left(step - 0.5), height - 8, 1, 5);
+        }
+        if (changed(data.attempts, index)) {
+          ctx.fillStyle = colour("--text");
+          ctx.fillRect(left(step - 0.5), 0, 1.5, height);
+        }
+      });
+    }
+    label();
+    return (next) => {
+      data = next;
+      label();
+      lane.redraw();
+    };
+  },
+};

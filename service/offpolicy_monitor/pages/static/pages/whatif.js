@@ -1,0 +1,37 @@
+/* What a correction would drop at other thresholds, on recorded steps: two methods side by side, with the setting to paste. */
+
+import { get } from "../lib/api.js";
+import { root, run } from "../lib/address.js";
+import { element, fill, find } from "../lib/dom.js";
+import { failed, noSteps } from "../lib/empty.js";
+import { frame } from "../lib/frame.js";
+import { percent } from "../lib/numbers.js";
+import { swatch } from "../charts/lines.js";
+import { Trial } from "./whatif/trial.js";
+import { SHARES } from "./whatif/curve.js";
+
+const host = find("#page");
+
+async function begin() {
+  const name = run();
+  let about, advice;
+  try {
+    [about, advice] = await Promise.all([get(`v1/runs/${name}`), get(`v1/runs/${name}/recommendations`)]);
+  } catch (error) {
+    return void fill(host, error.status === 404 ? noSteps(name) : failed(error));
+  }
+  const legend = element("span", { class: "scale" }, Object.values(SHARES).map(({ kind, words }) => [swatch(kind), words]));
+  const path = `v1/runs/${name}/whatif?method=opsm`;
+  const slots = ["a", "b"].map((slot) => element("section", { class: "card method", "aria-label": `Method ${slot.toUpperCase()}` }));
+  fill(host,
+    element("div", { class: "section" }, element("h1", { class: "title" }, "What would each threshold keep out of the loss?"), element("a", { class: "api", href: root() + path }, `GET /${path}`)),
+    element("p", { class: "controls quiet" }, advice.steps.length ? `Recorded steps, up to 200 of them; marks on the axis are rows that run, the dotted line is what drops ${percent(advice.target)} of the tokens.` : "No step is complete yet."),
+    element("p", { class: "controls" }, legend),
+    element("div", { class: "two" }, slots));
+  const used = about.correction ?? "opsm";
+  const trials = slots.map((slot, index) => new Trial(slot, "ab"[index], about, advice, index ? "geometric_mask_wide" : used));
+  await Promise.all(trials.map((trial) => trial.choose()));
+}
+
+frame();
+await begin();

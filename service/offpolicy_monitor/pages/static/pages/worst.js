@@ -1,0 +1,103 @@
+/* The worst sequences of a step, token by token, and what each of two corrections would drop of them. */
+
+import { get } from "../lib/api.js";
+import { remember, root, run, state } from "../lib/address.js";
+import { element, fill, find } from "../lib/dom.js";
+import { failed, noSteps } from "../lib/empty.js";
+import { frame } from "../lib/frame.js";
+import { number, percent } from "../lib/numbers.js";
+import { strip, tintLegend } from "../charts/tokens.js";
+
+const MOST = 10;
+const LETTERS = ["A", "B"];
+const RANKINGS = { abs_log_ratio_max: "largest |d|", log_geometric_ratio: "geometric ratio", k3_share: "share of k3" };
+const STANDARD = ["icepop", "geometric_mask_wide"];
+
+const host = find("#page");
+const selects = {};
+
+async function begin() {
+  let about;
+  try {
+    about = await get(`v1/runs/${run()}`);
+  } catch (error) {
+    return void fill(host, error.status === 404 ? noSteps(run()) : failed(error));
+  }
+  const asked = state();
+  const names = about.methods.map(({ name }) => name);
+  const standard = [about.correction ?? STANDARD[0], STANDARD[1]];
+  const choice = (id, options, wanted, label) => {
+    const select = (selects[id] = element("select", { on: { change: show } }, options.map((option) => element("option", { value: option }, option))));
+    select.value = options.includes(wanted) ? wanted : options[0] ?? "";
+    return element("label", { class: "field" }, label, select);
+  };
+  const step = element("input", { type: "number", min: 0, value: asked.step ?? "", placeholder: String(about.last_step ?? ""), on: { change: show } });
+  selects.step = step;
+  fill(host,
+    element("div", { class: "section" }, element("h1", { class: "title" }, "Worst sequences"), element("span", { class: "quiet", id: "agree", role: "status" }), element("a", { class: "api", id: "call" })),
+    element("div", { class: "controls" }, element("label", { class: "field" }, "Step", step), choice("gap", ["mismatch", "staleness", "total"], asked.gap, "Gap"),
+      LETTERS.map((letter, index) => choice(letter.toLowerCase(), names, asked[letter.toLowerCase()] ?? standard[index], element("b", {}, letter)))),
+    element("p", { class: "controls", id: "legend" }),
+    element("div", { id: "list" }));
+  if (!asked.gap) await chooseGap(about);
+  await show();
+}
+
+/** Without pi_old there is the total gap alone. */
+async function chooseGap({ last_step: last }) {
+  const { sequences } = await get(`v1/runs/${run()}/worst`, { step: state().step ?? last, limit: 1 }).catch(() => ({ sequences: [] }));
+  if (sequences.length) selects.gap.value = ["mismatch", "total", "staleness"].find((gap) => sequences[0].gaps[gap]) ?? "mismatch";
+}
+
+async function show() {
+  const [step, gap, a, b] = ["step", "gap", "a", "b"].map((id) => selects[id].value);
+  remember({ step, gap, a, b });
+  const parameters = { step: step || null, gap, limit: MOST, methods: [...new Set([a, b].filter(Boolean))] };
+  const call = `v1/runs/${run()}/worst?gap=${gap}${step ? `&step=${step}` : ""}`;
+  Object.assign(find("#call"), { href: root() + call, textContent: `GET /${call}` });
+  fill(find("#legend"), tintLegend(gap));
+  try {
+    const { sequences } = await get(`v1/runs/${run()}/worst`, parameters);
+    draw(sequences, gap, [a, b]);
+  } catch (error) {
+    fill(find("#list"), failed(error));
+  }
+}
+
+function draw(sequences, gap, methods) {
+  const cutsOf = ({ keep }) => methods.map((name, index) => ({ letter: LETTERS[index], name, drops: keep?.[name]?.map((kept) => !kept) ?? null }));
+  find("#agree").textContent = agreement(sequences.map(cutsOf));
+  fill(find("#list"), sequences.length ? sequences.map((sequence) => card(sequence, gap, cutsOf(sequence))) : element("p", { class: "card quiet" }, `No sequence differs by ${gap} in this step, or its worst ones are not kept.`));
+}
+
+/** Where the two disagree, over all tokens shown. */
+function agreement(cuts) {
+  let [onlyA, onlyB, both, all] = [0, 0, 0, 0];
+  for (const [a, b] of cuts) {
+    if (!a.drops || !b.drops) continue;
+    a.drops.forEach((dropped, index) => {
+      all += 1;
+      if (dropped && b.drops[index]) both += 1;
+      else if (dropped) onlyA += 1;
+      else if (b.drops[index]) onlyB += 1;
+    });
+  }
+  return all ? `Of ${all.toLocaleString("en")} tokens shown: A alone drops ${onlyA}, B alone ${onlyB}, both ${both}; they disagree on ${percent((onlyA + onlyB) / all)}.` : "";
+}
+
+function card(sequence, gap, cuts) {
+  const figures = sequence.gaps[gap];
+  const ranks = sequence.by.filter((rank) => rank.gap === gap).map(({ by, rank }) => `${RANKINGS[by]} #${rank}`).join(", ");
+  const counted = ({ letter, drops }) => (drops ? `${letter} drops ${drops.filter(Boolean).length} of ${drops.length}` : `${letter} cannot be told from what was kept`);
+  return element("section", { class: "card", "aria-label": `Sequence ${sequence.id ?? sequence.index}` },
+    element("header", {},
+      element("b", {}, `Sequence ${sequence.id ?? sequence.index}`), element("span", { class: "quiet" }, `step ${sequence.step}, shard ${sequence.shard}, ${sequence.tokens} tokens${ranks ? `, ${ranks}` : ""}`),
+      figures && element("span", {}, `largest |d| ${number(figures.abs_log_ratio_max)} nats`),
+      figures && element("span", {}, `geometric ratio ${number(Math.exp(figures.log_geometric_ratio), 4)}`),
+      figures?.k3_share != null && element("span", {}, `${percent(figures.k3_share)} of the step's k3`),
+      sequence.columns && element("span", { class: "quiet" }, cuts.map(counted).join(", "))),
+    strip(sequence, gap, cuts));
+}
+
+frame();
+await begin();
