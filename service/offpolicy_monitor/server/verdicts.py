@@ -49,7 +49,7 @@ class Verdicts:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._found: OrderedDict[int, Found] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock, self._seeking = threading.Lock(), threading.Lock()
 
     def read(self, run: str) -> dict[str, Any]:
         """All that is said of a run now, and of nothing older; Refusal 404 where there is none."""
@@ -69,10 +69,14 @@ class Verdicts:
             since = _since(facts)
             if since is not None:
                 known = self._known(view, facts, since)
-                if known is None and left > 0:
+                # Lists that are asked for at once leave it to one of them.
+                if known is None and left > 0 and self._seeking.acquire(blocking=False):
                     left -= 1
-                    read = self._store.summaries(view.shown["run"], most=MOST_STEPS)
-                    facts = replace(facts, cause=self._search(view, facts, [summary for _, _, summary in read]))
+                    try:
+                        read = self._store.summaries(view.shown["run"], most=MOST_STEPS)
+                        facts = replace(facts, cause=self._search(view, facts, [summary for _, _, summary in read]))
+                    finally:
+                        self._seeking.release()
                 else:
                     facts = replace(facts, searched=known is not None, cause=None if known is None else known.cause)
             answer = say(view.shown["verdict"], facts).answer()
