@@ -2,8 +2,8 @@
 
 So the base install (numpy alone) prints every help text, and a missing extra is named instead of traced.
 
-Exit status: 0 done; 1 it ran and the answer is no (a check failed, the service could not start); 2 the command line is
-wrong; 3 the setup is wrong (a setting, the database, a missing extra).
+Exit status: 0 done; 1 it ran and the answer is no (a check failed, the service could not start, or it refused or is
+away); 2 the command line is wrong; 3 the setup is wrong (a setting, the database, a missing extra).
 """
 
 import argparse
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "offpolicy-monitor"
 DONE, NO, SETUP_WRONG = 0, 1, 3
-EXIT_STATUSES = "Exit status: 0 done, 1 the answer is no, 2 wrong command line, 3 wrong setup."
+EXIT_STATUSES = "Exit status: 0 done, 1 the answer is no or no service answers, 2 wrong command line, 3 wrong setup."
 
 
 @dataclass(frozen=True)
@@ -178,6 +178,17 @@ def _tail(options: argparse.Namespace) -> int:
 def _replay(options: argparse.Namespace) -> int:
     status: int = needed("client.files.command").replay(options)
     return status
+
+
+def _asking(name: str, summary: str, examples: str) -> Command:
+    """A subcommand that asks a running service and prints what its pages say."""
+    return Command(
+        name,
+        summary,
+        examples,
+        lambda child: getattr(needed("answers.command"), f"add_{name}_arguments")(child),
+        lambda options: int(getattr(needed("answers.command"), name)(options)),
+    )
 
 
 def _database_argument(child: argparse.ArgumentParser) -> None:
@@ -356,6 +367,33 @@ COMMANDS: tuple[Command, ...] = (
         f"  {PROGRAM} replay dumps/train_data --format slime --run r1 --from 100 --to 200 --dry-run",
         lambda child: needed("client.files.command").add_replay_arguments(child),
         _replay,
+    ),
+    _asking(
+        "runs",
+        "list the runs of a service, worst first",
+        f"  {PROGRAM} runs\n  {PROGRAM} runs -q '^llama' --url http://monitor:8900\n"
+        f"  {PROGRAM} runs --json | jq -r '.runs[] | select(.verdict == \"skip\") | .run'",
+    ),
+    _asking(
+        "show",
+        "say what a run comes to: the sentence, its figures, its open alerts",
+        f"  {PROGRAM} show r1\n  {PROGRAM} show r1 --json | jq -r .verdict.sentence",
+    ),
+    _asking(
+        "alerts",
+        "list what fires, since which step",
+        f"  {PROGRAM} alerts\n  {PROGRAM} alerts --run r1 --state active",
+    ),
+    _asking(
+        "diagnose",
+        "say what may cause a run's mismatch, with the evidence and what to try",
+        f"  {PROGRAM} diagnose r1\n  {PROGRAM} diagnose r1 --from 96",
+    ),
+    _asking(
+        "whatif",
+        "say what a correction would keep out of the loss at other thresholds, with the setting to paste",
+        f"  {PROGRAM} whatif r1\n  {PROGRAM} whatif r1 --method icepop --bound lower\n"
+        f"  {PROGRAM} whatif r1 --method mask --level token --gap total --threshold 3",
     ),
     Command("db", "look after the database", f"  {PROGRAM} db upgrade\n  {PROGRAM} db check", _db_arguments, _version),
     Command(

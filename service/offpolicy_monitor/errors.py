@@ -12,6 +12,7 @@
     ├── InvalidSummaryError     a summary from elsewhere is none: a Refusal of the server (summary.checks)
     ├── RecordError             named numbers are none of a summary's: the same (summary.stored.named)
     ├── StoredSummaryError      stored bytes are no summary that this release reads (summary.stored)
+    ├── Unreachable             nobody answers a question, or another program does; an OSError too (client)
     ├── Mistake, Lost           a trainer's arguments are wrong; a batch will not arrive (client)
     └── BadDump, Unreadable, Unfinished
                                 a dump cannot be posted; it cannot be read; not yet (client.files)

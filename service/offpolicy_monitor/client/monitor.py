@@ -8,7 +8,6 @@ import atexit
 import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from typing import Any
 
 from offpolicy_monitor.client import questions
@@ -20,6 +19,7 @@ from offpolicy_monitor.client.halves import Halves
 from offpolicy_monitor.client.mistakes import Lost, Mistake
 from offpolicy_monitor.client.patience import Patience
 from offpolicy_monitor.client.queue import ByteQueue
+from offpolicy_monitor.client.read import Reader, path
 from offpolicy_monitor.client.run import Run
 from offpolicy_monitor.client.sender import Sender
 from offpolicy_monitor.client.shapes import check, lengths_of_rows
@@ -157,15 +157,36 @@ class Monitor:
         copied, wait = copies(values)
         wait()
         body = encode(envelope, copied, _bfloat16(values))
-        with closing(self._connect()) as connection:
-            answer = questions.ask(connection, "/v1/evaluate", {"detail": detail}, body)
+        answer = self._reader().post("/v1/evaluate", {"detail": detail}, body)
         shape = next(value.shape for name, value in values.items() if name.endswith("logprobs"))
         return questions.with_arrays(answer, shape)
 
     def runs(self) -> list[dict[str, Any]]:
         """All runs of the service, newest first, as GET /v1/runs has them. Raises Refusal, Unavailable, OSError."""
-        with closing(self._connect()) as connection:
-            return questions.all_runs(connection)
+        return self._reader().all_runs()
+
+    def verdict(self, run: str | None = None) -> dict[str, Any]:
+        """What this run comes to, or another: `sentence`, `since_step`, `half`, `cause`, `action` and more.
+
+        Raises Refusal, Unavailable, OSError.
+        """
+        return self._reader().verdict(run or self._config.run)
+
+    def diagnosis(self, run: str | None = None, *, first: int | None = None, last: int | None = None) -> dict[str, Any]:
+        """What may cause the mismatch: `hypotheses`, best first, and `steps`, of `first` to `last`, that they are of.
+
+        Raises Refusal, Unavailable, OSError.
+        """
+        return self._reader().diagnosis(run or self._config.run, first, last)
+
+    def alerts(
+        self, run: str | None = None, *, state: str | None = None, merge: int | None = None
+    ) -> list[dict[str, Any]]:
+        """The newest alerts of this run, or of another, up to 1,000: all, or those "active", "pending" or "resolved".
+
+        Those of one rule that lie up to `merge` steps apart come as one. Raises Refusal, Unavailable, OSError.
+        """
+        return list(self._reader().alerts(run or self._config.run, state, merge)["alerts"])
 
     def series(
         self,
@@ -183,9 +204,7 @@ class Monitor:
         them; more steps than `points` are thinned out. Raises Refusal, Unavailable, OSError, ConfigurationError.
         """
         query = {"field": field, "from": first, "to": last, "points": points}
-        path = f"{Run(run or self._config.run, None).path}/series"
-        with closing(self._connect()) as connection:
-            return questions.columns(questions.ask(connection, path, query), pandas)
+        return questions.columns(self._reader().get(path(run or self._config.run, "series"), query), pandas)
 
     @property
     def strict(self) -> bool:
@@ -256,6 +275,9 @@ class Monitor:
 
     def _connect(self) -> Connection:
         return Connection(self._config.url, self._config.timeout, self._config.token)
+
+    def _reader(self) -> Reader:
+        return Reader(self._config.url, self._config.timeout, self._config.token)
 
     def _surface(self) -> None:
         """With `strict`, raise once what the background has lost."""

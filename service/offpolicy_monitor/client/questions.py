@@ -1,45 +1,14 @@
-"""Reading: what the service answers to questions, as Python and numpy values.
+"""What the service answers to questions as numpy values: series as columns, masks and weights as arrays.
 
-Synchronous, each on a connection of its own, and it raises: Refusal where the question is at fault, Unavailable where
-the service is. Meant for notebooks and scripts, not for the training loop.
+Knows the shapes of answers, and not how they were asked for.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlencode
 
 import numpy as np
 
-from offpolicy_monitor.client.connection import Connection
-from offpolicy_monitor.client.shard import Buffers
-from offpolicy_monitor.errors import ConfigurationError, FieldError, Refusal, Unavailable
-from offpolicy_monitor.wire.frame import MEDIA_TYPE
-
-PAGE = 1000
-
-
-def ask(
-    connection: Connection, path: str, query: Mapping[str, object] | None = None, body: Buffers = ()
-) -> dict[str, Any]:
-    """GET, or POST of a body. Raises Refusal for 4xx, Unavailable for 5xx, OSError where nobody answers."""
-    given = {name: value for name, value in (query or {}).items() if value is not None}
-    target = f"{path}?{urlencode(given)}" if given else path
-    answer = connection.exchange("POST" if body else "GET", target, body, MEDIA_TYPE)
-    if answer.status >= 400:
-        raise _problem(answer.status, answer.document)
-    return dict(answer.document)
-
-
-def all_runs(connection: Connection) -> list[dict[str, Any]]:
-    """Every run, newest first."""
-    found: list[dict[str, Any]] = []
-    cursor: object = None
-    while True:
-        page = ask(connection, "/v1/runs", {"limit": PAGE, "cursor": cursor})
-        found += page["runs"]
-        cursor = page["next_cursor"]
-        if cursor is None:
-            return found
+from offpolicy_monitor.errors import ConfigurationError
 
 
 def columns(answer: Mapping[str, Any], pandas: bool) -> Any:
@@ -83,12 +52,3 @@ def _rows(rows: list[np.ndarray], shape: Sequence[int]) -> Any:
     for index, row in enumerate(rows):
         padded[index, : len(row)] = row
     return padded
-
-
-def _problem(status: int, document: Mapping[str, Any]) -> Refusal | Unavailable:
-    kind = str(document.get("type", "")).rpartition(":")[2] or "unknown"
-    detail = str(document.get("detail") or f"the service answered {status}")
-    if status >= 500 or status == 429:
-        return Unavailable(status, kind, detail)
-    errors = [FieldError(str(e.get("field")), str(e.get("message"))) for e in document.get("errors", ())]
-    return Refusal(status, kind, detail, errors)
