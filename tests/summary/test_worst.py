@@ -24,7 +24,7 @@ from offpolicy_monitor.summary.tables.worst import (
     WorstSequence,
     abs_log_ratio_max,
 )
-from offpolicy_monitor.summary.tables.worst_figures import worst_figures
+from offpolicy_monitor.summary.tables.worst_figures import first_of, standing_in
 
 SINGLES = st.floats(-LARGEST, LARGEST, width=32)
 COUNTS = st.integers(0, 2**40)
@@ -90,6 +90,11 @@ def test_a_summary_without_worst_sequences_is_as_small_as_before_they_were_kept(
     assert sequences_of([], []) == Worst().sequences == ()
 
 
+def worst_figures(summary: StepSummary, gap: str | None, by: str | None, limit: int) -> list[dict[str, Any]]:
+    """The answer of one gradient step."""
+    return [one.answer() for one in first_of(standing_in(4, 1, summary), gap, by)][:limit]
+
+
 def test_a_step_answers_each_sequence_once_with_its_places_and_its_share_of_the_step() -> None:
     far = {"total": GapFigures(4, 2.0, -0.5, 3.0)}
     near = {"total": GapFigures(2, 0.5, 0.75, 1.0)}
@@ -98,6 +103,8 @@ def test_a_step_answers_each_sequence_once_with_its_places_and_its_share_of_the_
     summary = summary_of(Parts(gaps={"total": {"tokens": 6, "k3": 8.0}}, worst=worst))
     first, second = worst_figures(summary, None, None, 10)
     assert first == {
+        "step": 4,
+        "minibatch": 1,
         "shard": 0,
         "index": 2,
         "id": "p0",
@@ -144,3 +151,20 @@ def test_raw_tokens_are_answered_as_columns_of_what_was_sent() -> None:
 
 def test_every_gap_is_ranked_by_every_figure() -> None:
     assert len(RANKINGS) == 9
+
+
+def test_sequences_of_several_steps_are_ranked_against_each_other_by_what_they_are_and_not_by_their_share() -> None:
+    quiet = Worst.of([WorstSequence(0, 0, 2, {"total": GapFigures(2, 0.1, 0.1, 0.5)})])
+    loud = Worst.of([WorstSequence(0, n, 2, {"total": GapFigures(2, 1.0, 0.5 + n, 2.0)}) for n in range(MOST)])
+    steps = [
+        summary_of(Parts(gaps={"total": {"tokens": 2, "k3": k3}}, worst=worst))
+        for k3, worst in ((0.5, quiet), (90.0, loud))
+    ]
+    found = [standing for step, summary in enumerate(steps) for standing in standing_in(step, 0, summary)]
+    answers = [one.answer() for one in first_of(found, "total", "k3_share")]
+    assert [(a["step"], a["index"], a["by"][0]["rank"]) for a in answers] == [(1, n, n + 1) for n in range(MOST)]
+    assert first_of(found)[0].standing.sequence.index == 0  # of equal |d| the first, as in one step
+    assert first_of(found, "total", "log_geometric_ratio")[0].standing.sequence.index == MOST - 1
+    assert [one.standing for one in first_of(found)] == [
+        o.standing for o in first_of(o.standing for o in first_of(found))
+    ]

@@ -20,6 +20,7 @@ from offpolicy_monitor.pipeline.decoder import Decoder
 from offpolicy_monitor.pipeline.device import Device
 from offpolicy_monitor.pipeline.expansion import bytes_to_evaluate
 from offpolicy_monitor.pipeline.gone import Gone
+from offpolicy_monitor.pipeline.kept import Keep, batch_of, kept
 from offpolicy_monitor.pipeline.lanes import BodyBudget
 from offpolicy_monitor.pipeline.merger import Merger
 from offpolicy_monitor.pipeline.shards import LookUp, Shards, origin_of
@@ -28,6 +29,7 @@ from offpolicy_monitor.pipeline.values import Body, Measurer
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.summary.evaluation import Detail, Evaluation
+from offpolicy_monitor.summary.tables.worst import WorstSequence
 from offpolicy_monitor.wire.decode import decode_evaluation
 from offpolicy_monitor.wire.message import Message
 
@@ -88,6 +90,11 @@ class Pipeline:
             return await self._in_slices(
                 self.measurer.evaluation(message.batch, rows, detail, origin_of(message)), body.gone
             )
+
+    async def keep(self, sequences: Sequence[WorstSequence], rows: Sequence[MethodRow]) -> list[Keep]:
+        """What rows would keep of sequences whose raw tokens were stored. Raises as `evaluate` does."""
+        batch = await self.decoder.run(lambda: batch_of(sequences))
+        return await self._in_slices(kept(self.measurer, sequences, rows, batch), None)
 
     def stop(self) -> None:
         """Give up evaluations, which nothing depends on; what is being stored is finished."""

@@ -358,6 +358,9 @@ class WorstSequence(Shape):
     gaps: dict[str, Figures]
     positions: list[Figures] = Field(description="The token of the largest |d| of each gap, with its log-probs.")
     columns: dict[str, list[float | None]] | None = Field(None, description="Raw tokens, where they were kept.")
+    keep: dict[str, list[int] | None] = Field(
+        {}, description="By row of `methods`, 1 or 0 for each raw token; null where these cannot decide it."
+    )
 
 
 class Worst(Shape):

@@ -229,6 +229,11 @@ class Store:
         with self._database.reading() as connection:
             return step_rows.read_spread(connection, run, first, last, most)
 
+    def own_summaries(self, run: str, first: int | None, last: int | None, most: int) -> list[tuple[int, int]]:
+        """(step, minibatch) of `most` steps in the range that share their summary with no others, spread evenly."""
+        with self._database.reading() as connection:
+            return step_rows.own_summaries(connection, run, first, last, most)
+
     def summary(self, run: str, step: int | None = None, minibatch: int | None = None) -> tuple[int, int, StepSummary]:
         """(step, minibatch, summary) of one gradient step, the latest one, or the last of `step`, if not named."""
         with self._database.reading() as connection:

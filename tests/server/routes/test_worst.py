@@ -1,9 +1,12 @@
 """GET /v1/runs/{run}/worst over posted shards, with real bytes."""
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
+from offpolicy_monitor.methods import PRESETS
+from offpolicy_monitor.methods.rule import Cut
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.summary.tables.worst import MOST
 from pydantic import ValidationError
@@ -91,6 +94,104 @@ def test_the_first_of_each_ranking_keep_raw_log_probs_where_the_setting_says_so(
         assert sequence["columns"]["position"] == list(range(length))
         for name in NAMES:
             assert sequence["columns"][name] == sent[name][start : start + length].tolist()
+
+
+#: Presets in lots that one answer decides.
+LOTS = [[preset.name for preset in PRESETS[first : first + 8]] for first in range(0, len(PRESETS), 8)]
+
+
+def evaluated(
+    client: Client, sent: dict[str, np.ndarray], mask: np.ndarray | None = None
+) -> dict[str, list[list[int]]]:
+    """What each preset keeps of each sequence, by /v1/evaluate on all of the batch."""
+    arrays = sent if mask is None else {**sent, "mask": mask}
+    content = frame_bytes({"methods": [preset.definition for preset in PRESETS]}, arrays)
+    answer = client.post("/v1/evaluate?detail=token", content=content, headers=SAFETENSORS).json()
+    return {row["name"]: row["keep_tokens"] for row in answer["methods"]}
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_what_rows_keep_of_raw_tokens_is_what_evaluate_keeps_of_the_same_sequences(
+    application: Application, masked: bool
+) -> None:
+    sent = columns(5)
+    sent["logprobs"][[3, 50, 400]] = np.nan
+    mask = np.random.default_rng(1).random(int(LENGTHS.sum())) < 0.8 if masked else None
+    arrays = sent if mask is None else {**sent, "mask": mask}
+    with application(keep_worst=3) as client:
+        client.post("/v1/runs/a/batches", content=frame_bytes({"step": 0}, arrays), headers=SAFETENSORS)
+        expected, told = evaluated(client, sent, mask), 0
+        for names in LOTS:
+            for sequence in worst(client, "limit=100&" + "&".join(f"methods={name}" for name in names)):
+                if "columns" not in sequence:
+                    assert "keep" not in sequence
+                    continue
+                assert list(sequence["keep"]) == names
+                for name, keep in sequence["keep"].items():
+                    of_all = expected[name][sequence["index"]]
+                    if keep is not None:
+                        told += 1
+                        assert keep == [of_all[position] for position in sequence["columns"]["position"]], name
+                    else:
+                        [row] = [preset for preset in PRESETS if preset.name == name]
+                        assert isinstance(row.rule, Cut) or row.needs_advantages
+    assert told > 20 * 5
+
+
+def test_of_a_sequence_that_was_cut_only_rows_on_tokens_are_decided(application: Application) -> None:
+    lengths = np.array([5000, 30])
+    source = np.random.default_rng(2)
+    mu = -source.exponential(1.0, 5030).astype(np.float32) - 0.01
+    sent = {
+        "lengths": lengths,
+        "sampling_logprobs": mu,
+        "logprobs": mu + source.normal(0, 0.3, 5030).astype(np.float32),
+    }
+    sent["logprobs"][[7, 5010]] -= 4  # the worst token is near the beginning
+    rows = [
+        {"name": "token", "method": "mask", "level": "token", "gap": "total", "lower": 0.8, "upper": 1.2},
+        {"name": "whole", "method": "mask", "level": "geometric", "gap": "total", "lower": 0.99, "upper": 1.01},
+        {"name": "lacks", "method": "mask", "level": "token", "gap": "mismatch", "lower": 0.8, "upper": 1.2},
+    ]
+    with application(keep_worst=2) as client:
+        client.post("/v1/runs/a/batches", content=frame_bytes({"step": 0}, sent), headers=SAFETENSORS)
+        client.request("PATCH", "/v1/runs/a", content=json.dumps({"methods": rows}).encode(), headers=JSON)
+        long, short = sorted(worst(client, "methods=token&methods=whole&methods=lacks"), key=lambda s: s["index"])
+    assert (len(long["columns"]["position"]), long["columns"]["position"][0]) == (4096, 0)
+    assert long["keep"]["whole"] is None and short["keep"]["whole"] in ([0] * 30, [1] * 30)
+    assert 0 < sum(long["keep"]["token"]) < 4096 == len(long["keep"]["token"])
+    assert long["keep"]["lacks"] is short["keep"]["lacks"] is None
+
+
+def test_the_worst_of_a_range_are_those_of_all_its_steps_each_with_its_own(client: Client) -> None:
+    every = []
+    for step in range(4):
+        sent = post(client, step, step)
+        d = log_ratios(sent, NAMES[2], NAMES[0])
+        every += [(float(np.abs(of_one).max()), step, index) for index, of_one in enumerate(d)]
+    ordered = sorted((one for one in every if 1 <= one[1] <= 3), reverse=True)[:MOST]
+    found = worst(client, "from=1&to=3&gap=total&by=abs_log_ratio_max")
+    assert [(s["step"], s["index"]) for s in found] == [(step, index) for _, step, index in ordered]
+    assert [s["by"][0]["rank"] for s in found] == [1, 2, 3, 4, 5]
+    assert worst(client, "from=2&to=2") == worst(client, "step=2")
+    assert {s["step"] for s in worst(client, "from=3")} == {3}
+    assert worst(client, "from=9") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("step=1&from=1", "step"),
+        ("minibatch=0&to=1", "minibatch"),
+        ("methods=nothing", "methods"),
+        ("&".join(f"methods={preset.name}" for preset in PRESETS[:9]), "methods"),
+    ],
+)
+def test_a_range_has_no_step_and_rows_are_those_of_the_run(client: Client, query: str, field: str) -> None:
+    client.post("/v1/runs/a/batches", content=json_bytes(), headers=JSON)
+    refused = client.get(f"/v1/runs/a/worst?{query}")
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == field
 
 
 def test_no_more_can_be_kept_than_a_ranking_has_places() -> None:

@@ -107,6 +107,16 @@ def read_spread(
     return _summaries(connection, spread(ids, most)), len(ids)
 
 
+def own_summaries(
+    connection: Connection, run: str, first: int | None, last: int | None, most: int
+) -> list[tuple[int, int]]:
+    """(step, minibatch) of `most` steps that count and have a summary of their own, spread evenly over the range."""
+    own = _counting(connection, run, first, last).where(func.coalesce(steps.c.block, 0) == 0)
+    ids = spread(connection.scalars(own.order_by(steps.c.step)).all(), most)
+    query = select(steps.c.step, steps.c.minibatch).where(steps.c.id.in_(ids)).order_by(steps.c.step)
+    return [(step, minibatch) for step, minibatch in connection.execute(query)]
+
+
 def spread(ids: Sequence[int], most: int) -> list[int]:
     """So many of them, spread evenly, the first and the last among them; all where they are no more."""
     count = min(most, len(ids))

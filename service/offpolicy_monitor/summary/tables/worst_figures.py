@@ -1,22 +1,23 @@
 """What is answered of Worst: an object per sequence, with its figures by gap, its ranks, its worst tokens.
 
-Shares of total k3 are made here, against the sums of the step that the sequences are of. Knows no request.
+Of one gradient step, or of several, whose sequences are ranked against each other. Shares of total k3 are made here,
+against the sums of the step that a sequence is of. Knows no request.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from offpolicy_monitor.summary.step import StepSummary, finite
 from offpolicy_monitor.summary.sums import fraction
 from offpolicy_monitor.summary.tables.worst import (
     GAPS,
+    MOST,
     RANKED_BY,
     RANKINGS,
     GapFigures,
     Position,
     Ranking,
     WorstSequence,
-    ranked,
 )
 from offpolicy_monitor.vocabulary import LOGPROBS
 
@@ -29,40 +30,72 @@ NAMES: Final[Mapping[str, str]] = {
 BY: Final = tuple(NAMES[by] for by in RANKED_BY)
 
 
-def worst_figures(summary: StepSummary, gap: str | None, by: str | None, limit: int) -> list[dict[str, Any]]:
-    """The worst `limit` sequences, JSON-ready, by their best rank in the rankings of a gap, of a figure, or of all.
+class Standing(NamedTuple):
+    """A sequence among the worst of its gradient step, and the sum of k3 of that step by gap."""
 
-    Those of equal ranks stand in the order of GAPS and BY.
+    step: int
+    minibatch: int
+    sequence: WorstSequence
+    totals: Mapping[str, float]
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """Decides between equal values."""
+        return self.step, self.minibatch, self.sequence.order
+
+
+class Ranked(NamedTuple):
+    """A sequence with its ranks, from 1, the best first."""
+
+    standing: Standing
+    ranks: Sequence[tuple[int, Ranking]]
+
+    def answer(self) -> dict[str, Any]:
+        """JSON-ready; `id` is None and `columns` is left out where there are none."""
+        step, minibatch, sequence, totals = self.standing
+        found = {
+            "step": step,
+            "minibatch": minibatch,
+            "shard": sequence.shard,
+            "index": sequence.index,
+            "id": sequence.id,
+            "tokens": sequence.tokens,
+            "by": [{"gap": gap, "by": NAMES[by], "rank": rank} for rank, (gap, by) in self.ranks],
+            "gaps": {gap: _gap(sequence.gaps[gap], totals.get(gap, 0.0)) for gap in GAPS if gap in sequence.gaps},
+            "positions": sorted(map(_position, sequence.positions), key=_largest, reverse=True),
+            **({} if sequence.columns is None else {"columns": _columns(sequence.columns.tokens)}),
+        }
+        return {name: finite(value) for name, value in found.items()}
+
+
+def standing_in(step: int, minibatch: int, summary: StepSummary) -> list[Standing]:
+    """The worst sequences of a gradient step."""
+    totals = {name: found.sums.get("k3", 0.0) for name, found in summary.gaps.items()}
+    return [Standing(step, minibatch, sequence, totals) for sequence in summary.worst.sequences]
+
+
+def first_of(found: Iterable[Standing], gap: str | None = None, by: str | None = None) -> list[Ranked]:
+    """Those that stand in the rankings of a gap, of a figure, or of all, by their best rank.
+
+    Those of equal ranks stand in the order of GAPS and BY. Of several steps a ranking by k3 is by its sum, so that a
+    quiet step, where much is the share of few, does not hide a loud one.
     """
     wanted = [r for r in RANKINGS if gap in (None, r[0]) and by in (None, NAMES[r[1]])]
-    rankings = {ranking: ranked(summary.worst.sequences, ranking) for ranking in wanted}
-    best: dict[object, tuple[int, int, WorstSequence]] = {}
-    for number, sequences in enumerate(rankings.values()):
-        for index, sequence in enumerate(sequences):
-            entry = (index, number, sequence)
-            best[sequence.order] = min(entry, best.get(sequence.order, entry), key=lambda found: found[:2])
-    ordered = sorted(best.values(), key=lambda found: found[:2])[:limit]
-    totals = {name: found.sums.get("k3", 0.0) for name, found in summary.gaps.items()}
-    answers = [_sequence(sequence, totals, rankings) for _, _, sequence in ordered]
-    return [finite(answer) for answer in answers]
+    candidates = list(found)
+    ranks: dict[object, list[tuple[int, int]]] = {}
+    standing: dict[object, Standing] = {}
+    for number, ranking in enumerate(wanted):
+        for rank, one in enumerate(_ranked(candidates, ranking), 1):
+            standing[one.order] = one
+            ranks.setdefault(one.order, []).append((rank, number))
+    ordered = sorted(ranks.items(), key=lambda entry: min(entry[1]))
+    return [Ranked(standing[order], [(rank, wanted[number]) for rank, number in sorted(own)]) for order, own in ordered]
 
 
-def _sequence(
-    sequence: WorstSequence, totals: Mapping[str, float], rankings: Mapping[Ranking, Sequence[WorstSequence]]
-) -> dict[str, Any]:
-    """One sequence; `id` is None and `columns` is left out where there are none."""
-    ranks = [(found.index(sequence) + 1, ranking) for ranking, found in rankings.items() if sequence in found]
-    ranks.sort(key=lambda found: found[0])
-    return {
-        "shard": sequence.shard,
-        "index": sequence.index,
-        "id": sequence.id,
-        "tokens": sequence.tokens,
-        "by": [{"gap": gap, "by": NAMES[by], "rank": rank} for rank, (gap, by) in ranks],
-        "gaps": {gap: _gap(sequence.gaps[gap], totals.get(gap, 0.0)) for gap in GAPS if gap in sequence.gaps},
-        "positions": sorted(map(_position, sequence.positions), key=_largest, reverse=True),
-        **({} if sequence.columns is None else {"columns": _columns(sequence.columns.tokens)}),
-    }
+def _ranked(found: Iterable[Standing], ranking: Ranking) -> list[Standing]:
+    """The first of a ranking, as summary.tables.worst.ranked has them."""
+    values = [(-value, one.order, one) for one in found if (value := one.sequence.value(ranking)) > 0]
+    return [one for _, _, one in sorted(values, key=lambda entry: entry[:2])[:MOST]]
 
 
 def _gap(figures: GapFigures, total: float) -> dict[str, Any]:
