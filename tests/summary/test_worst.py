@@ -33,6 +33,15 @@ POSITIONS = st.lists(st.builds(Position, COUNTS, st.tuples(LOGPROBS, LOGPROBS, L
 IDS = st.none() | st.text(max_size=4)
 
 
+SENT = st.lists(st.sampled_from([("advantages", False), ("policy_versions", True), ("rewards", False)]), unique=True)
+
+
+def numbers(whole: bool, tokens: int) -> st.SearchStrategy[Any]:
+    """What is kept beside log-probs: one number, or one for each token."""
+    one = st.integers(-1, 2**62) if whole else st.none() | st.floats(-1e300, 1e300)
+    return one | st.lists(one, min_size=tokens, max_size=tokens).map(tuple)
+
+
 @st.composite
 def sequences(draw: st.DrawFn) -> WorstSequence:
     """Any sequence whose largest |d| is that of its positions, as all that are measured."""
@@ -41,7 +50,9 @@ def sequences(draw: st.DrawFn) -> WorstSequence:
         gap: GapFigures(draw(COUNTS), abs_log_ratio_max(positions, gap), draw(SINGLES), draw(SINGLES))
         for gap in draw(st.lists(st.sampled_from(list(GAPS)), unique=True))
     }
-    columns = draw(st.none() | st.builds(Columns, st.integers(1, 5), POSITIONS))
+    tokens = draw(POSITIONS)
+    beside = {name: draw(numbers(whole, len(tokens))) for name, whole in draw(SENT)}
+    columns = draw(st.none() | st.builds(Columns, st.integers(1, 5), st.just(tokens), st.just(beside)))
     return WorstSequence(draw(COUNTS), draw(COUNTS), draw(COUNTS), gaps, positions, draw(IDS), columns)
 
 
@@ -147,6 +158,33 @@ def test_raw_tokens_are_answered_as_columns_of_what_was_sent() -> None:
     [answer] = worst_figures(StepSummary(worst=Worst.of([sequence])), None, None, 1)
     assert answer["columns"] == {"position": [3, 5], "sampling_logprobs": [-1.0, None], "logprobs": [-2.0, -1.0]}
     assert answer["gaps"]["total"]["k3_share"] is None
+
+
+def test_what_was_sent_of_a_sequence_or_of_its_tokens_is_answered_beside_their_log_probs() -> None:
+    tokens = (Position(3, (-1.0, None, -2.0)), Position(5, (None, None, -1.0)))
+    beside = {"advantages": (0.5, -1.5), "policy_versions": (7, -1), "rewards": 2.0}
+    columns = Columns(1, tokens, beside)
+    sequence = WorstSequence(0, 0, 2, {"total": GapFigures(1, 1.0, -1.0, 0.4)}, tokens[:1], None, columns)
+    stored = from_bytes(to_bytes(StepSummary(worst=Worst.of([sequence]))))
+    [answer] = worst_figures(stored, None, None, 1)
+    assert answer["columns"] == {
+        "position": [3, 5],
+        "sampling_logprobs": [-1.0, None],
+        "logprobs": [-2.0, -1.0],
+        "advantages": [0.5, -1.5],
+        "policy_versions": [7, -1],
+        "rewards": 2.0,
+    }
+
+
+def test_a_sequence_kept_without_anything_beside_its_log_probs_is_stored_as_it_was_before() -> None:
+    tokens = (Position(3, (-1.0, None, -2.0)),)
+    sequence = WorstSequence(0, 0, 2, {"total": GapFigures(1, 1.0, -1.0, 0.4)}, tokens, None, Columns(1, tokens))
+    columns, _ = columns_of(Worst.of([sequence]))
+    assert len(columns) == 9
+    further = columns_of(Worst.of([replace(sequence, columns=Columns(1, tokens, {"rewards": 1.0}))]))[0]
+    assert [column.tolist() for column in further[9:]] == [[0], [], [0], [], [1], [1.0]]
+    assert [column.tobytes() for column in further[:9]] == [column.tobytes() for column in columns]
 
 
 def test_every_gap_is_ranked_by_every_figure() -> None:

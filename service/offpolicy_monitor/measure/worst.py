@@ -15,8 +15,8 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.measure.view import BlockView
-from offpolicy_monitor.summary.stored.worst_columns import Positions, WorstColumns
-from offpolicy_monitor.summary.tables.worst import GAPS, LARGEST, LOGPROBS, MOST, Worst
+from offpolicy_monitor.summary.stored.worst_columns import OF_TOKENS, Numbers, Positions, WorstColumns
+from offpolicy_monitor.summary.tables.worst import BESIDE, GAPS, LARGEST, LOGPROBS, MOST, Worst
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS
 
 #: Raw tokens kept of a sequence; of a longer one, those around its worst token.
@@ -59,13 +59,15 @@ def worst(
     of_gaps = np.full((len(chosen), len(GAPS), len(values)), np.nan)
     of_gaps[:, [*map(list(GAPS).index, gaps)]] = np.stack([figures[0], *values[1:]])[..., chosen].T
     of_gaps[~(of_gaps[..., 0] > 0)] = np.nan
+    raw = _raw_tokens(begins[kept], ends[kept], tokens[first[kept]])
     return WorstColumns(
         np.stack([np.full(len(chosen), shard or 0), sequences, ends - begins], 1),
         of_gaps,
         _read(source, tokens, np.diff(first, append=len(tokens))),
         np.stack([kept, np.full(len(kept), keep)], 1),
-        _raw(source, begins[kept], ends[kept], tokens[first[kept]]),
+        _read(source, np.concatenate([NOTHING, *raw]), np.array([*map(len, raw)], np.int64)),
         None if source.sequence_ids is None else [source.sequence_ids[index] for index in sequences.tolist()],
+        _beside(source, sequences[kept], raw),
     ).worst
 
 
@@ -101,11 +103,31 @@ def furthest(source: RaggedBatch, gaps: Sequence[str], begins: Array, ends: Arra
     return tokens[found[np.searchsorted(found, first)] % whole], most
 
 
-def _raw(source: RaggedBatch, first: Array, end: Array, tokens: Array) -> Positions:
+def _raw_tokens(first: Array, end: Array, tokens: Array) -> list[Array]:
     """The tokens that are kept of sequences from `first` to `end`, around one of each."""
     begins = np.maximum(np.minimum(tokens - MOST_TOKENS // 2, end - MOST_TOKENS), first)
-    ranges = list(map(np.arange, begins, np.minimum(begins + MOST_TOKENS, end)))
-    return _read(source, np.concatenate([NOTHING, *ranges]), np.array([*map(len, ranges)], np.int64))
+    return list(map(np.arange, begins, np.minimum(begins + MOST_TOKENS, end)))
+
+
+def _beside(source: RaggedBatch, sequences: Array, raw: Sequence[Array]) -> list[Numbers]:
+    """What is kept beside the raw tokens of these sequences; nothing where none was sent."""
+    if not len(sequences) or not source.columns.keys() & set(BESIDE):
+        return []
+    whole = np.concatenate(raw)
+    found = []
+    for name in BESIDE:
+        column = source.columns.get(name)
+        if column is None:
+            found.append(Numbers(np.zeros(len(raw), np.int64), np.zeros(0)))
+        elif name in source.a_token:
+            found.append(Numbers(np.array([*map(len, raw)], np.int64) + OF_TOKENS, _finite(column[whole])))
+        else:
+            found.append(Numbers(np.ones(len(raw), np.int64), _finite(column[sequences])))
+    return found
+
+
+def _finite(values: Array) -> Array:
+    return values if values.dtype.kind in "iu" else np.where(np.isfinite(values), values, np.nan)
 
 
 def _read(source: RaggedBatch, tokens: Array, numbers: Array) -> Positions:

@@ -31,7 +31,13 @@ def batch_of(sequences: Sequence[WorstSequence]) -> RaggedBatch | None:
     logprobs = [position.logprobs for sequence in sequences for position in _tokens(sequence)]
     values = _narrow(np.array(logprobs, np.float64).reshape(-1, len(LOGPROBS)))
     sent = {name: values[:, k].copy() for k, name in enumerate(LOGPROBS) if np.isfinite(values[:, k]).any()}
-    return RaggedBatch.from_positions(lengths, sent, {}) if len(sent) >= FEWEST else None
+    if len(sent) < FEWEST:
+        return None
+    if any(_advantages(sequence) for sequence in sequences):
+        # One number for a whole sequence decides as the same number at each of its tokens does.
+        own = [_advantages(s) or [0.0] * size for s, size in zip(sequences, lengths.tolist(), strict=True)]
+        sent["advantages"] = _narrow(np.concatenate([np.array(values, np.float64) for values in own]))
+    return RaggedBatch.from_positions(lengths, sent, {})
 
 
 def kept(
@@ -60,12 +66,23 @@ def _is_told(row: MethodRow, sequence: WorstSequence) -> bool:
     """Whether what was kept of a sequence decides a row."""
     if isinstance(row.rule, Cut) or row.gap not in sequence.gaps:
         return False
+    if row.needs_advantages and not _advantages(sequence):
+        return False
     by_token = not isinstance(row.rule, Drop) or row.rule.of_tokens
     return by_token or len(_tokens(sequence)) == sequence.tokens
 
 
 def _tokens(sequence: WorstSequence) -> Sequence[Any]:
     return () if sequence.columns is None else sequence.columns.tokens
+
+
+def _advantages(sequence: WorstSequence) -> list[float]:
+    """Of each kept token; nothing where they were not sent."""
+    tokens = _tokens(sequence)
+    found = () if sequence.columns is None else sequence.columns.beside.get("advantages", ())
+    values = found if isinstance(found, tuple) else (found,) * len(tokens)
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(tokens) else []
 
 
 def _narrow(values: Array) -> Array:

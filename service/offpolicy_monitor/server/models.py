@@ -357,7 +357,9 @@ class WorstSequence(Shape):
     by: list[Figures] = Field(description="The rankings that it stands in: gap, by, rank from 1.")
     gaps: dict[str, Figures]
     positions: list[Figures] = Field(description="The token of the largest |d| of each gap, with its log-probs.")
-    columns: dict[str, list[float | None]] | None = Field(None, description="Raw tokens, where they were kept.")
+    columns: dict[str, list[float | None] | float | None] | None = Field(
+        None, description="Raw tokens, where they were kept; one number for what is of the whole sequence."
+    )
     keep: dict[str, list[int] | None] = Field(
         {}, description="By row of `methods`, 1 or 0 for each raw token; null where these cannot decide it."
     )

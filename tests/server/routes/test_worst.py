@@ -111,10 +111,13 @@ def evaluated(
 
 
 @pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("advantages", ["none", "sequence", "token"])
 def test_what_rows_keep_of_raw_tokens_is_what_evaluate_keeps_of_the_same_sequences(
-    application: Application, masked: bool
+    application: Application, masked: bool, advantages: str
 ) -> None:
-    sent = columns(5)
+    sent = columns(5, advantages == "sequence")
+    if advantages == "token":
+        sent["advantages"] = np.random.default_rng(4).choice([-1, 0, 1], int(LENGTHS.sum())).astype(np.float32)
     sent["logprobs"][[3, 50, 400]] = np.nan
     mask = np.random.default_rng(1).random(int(LENGTHS.sum())) < 0.8 if masked else None
     arrays = sent if mask is None else {**sent, "mask": mask}
@@ -134,7 +137,7 @@ def test_what_rows_keep_of_raw_tokens_is_what_evaluate_keeps_of_the_same_sequenc
                         assert keep == [of_all[position] for position in sequence["columns"]["position"]], name
                     else:
                         [row] = [preset for preset in PRESETS if preset.name == name]
-                        assert isinstance(row.rule, Cut) or row.needs_advantages
+                        assert isinstance(row.rule, Cut) or (row.needs_advantages and advantages == "none")
     assert told > 20 * 5
 
 
@@ -161,6 +164,22 @@ def test_of_a_sequence_that_was_cut_only_rows_on_tokens_are_decided(application:
     assert long["keep"]["whole"] is None and short["keep"]["whole"] in ([0] * 30, [1] * 30)
     assert 0 < sum(long["keep"]["token"]) < 4096 == len(long["keep"]["token"])
     assert long["keep"]["lacks"] is short["keep"]["lacks"] is None
+
+
+def test_advantages_versions_and_rewards_are_kept_as_they_were_sent(application: Application) -> None:
+    sent, source = columns(5), np.random.default_rng(6)
+    sent["policy_versions"] = source.integers(-1, 4, int(LENGTHS.sum()))
+    sent["rewards"] = source.normal(size=len(LENGTHS)).astype(np.float32)
+    with application(keep_worst=1) as client:
+        content = frame_bytes({"step": 0, "policy_version": 4}, sent)
+        assert client.post("/v1/runs/a/batches", content=content, headers=SAFETENSORS).status_code == 200
+        found = [sequence for sequence in worst(client, "limit=100") if "columns" in sequence]
+    assert found
+    for sequence in found:
+        index, kept = sequence["index"], sequence["columns"]
+        start = int(LENGTHS[:index].sum())
+        assert (kept["advantages"], kept["rewards"]) == (sent["advantages"][index], sent["rewards"][index])
+        assert kept["policy_versions"] == sent["policy_versions"][start : start + int(LENGTHS[index])].tolist()
 
 
 def test_the_worst_of_a_range_are_those_of_all_its_steps_each_with_its_own(client: Client) -> None:

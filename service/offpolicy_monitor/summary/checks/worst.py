@@ -16,6 +16,7 @@ from offpolicy_monitor.summary.tables.worst import (
     MOST,
     RANKINGS,
     Position,
+    Value,
     Worst,
     WorstSequence,
 )
@@ -47,10 +48,12 @@ def _check_sequence(sequence: WorstSequence, facts: Facts, path: str) -> None:
     need(len(sequence.positions) <= len(GAPS), join(path, "positions"), f"are more than {len(GAPS)}")
     _check_tokens(sequence.positions, facts, join(path, "positions"))
     if sequence.columns is not None:
-        ranks, tokens = sequence.columns
+        ranks, tokens, beside = sequence.columns
         need(1 <= ranks <= shard.keep_worst, join(path, "columns"), "are not kept here: OFFPOLICY_KEEP_WORST")
         need(len(tokens) <= min(MOST_TOKENS, sequence.tokens), join(path, "columns"), "are too many tokens")
         _check_tokens(tokens, facts, join(path, "columns"))
+        for name, numbers in beside.items():
+            _check_beside(numbers, len(tokens), f"{path}.columns.{name}")
 
 
 def _check_gaps(sequence: WorstSequence, facts: Facts, path: str) -> None:
@@ -82,6 +85,12 @@ def _check_tokens(tokens: Sequence[Position], facts: Facts, path: str) -> None:
         for value in token.logprobs:
             if value is not None:
                 need(_is_number(value), path, "must be a finite fraction")
+
+
+def _check_beside(numbers: Value | tuple[Value, ...], tokens: int, path: str) -> None:
+    need(not isinstance(numbers, tuple) or len(numbers) == tokens, path, f"must be {tokens} numbers, or one")
+    for value in numbers if isinstance(numbers, tuple) else (numbers,):
+        need(value is None or _is_number(value), path, "must be a finite fraction")
 
 
 def _is_number(value: float) -> bool:

@@ -1,12 +1,14 @@
 """The worst sequences of a summary as columns of numbers, and their ids beside them: as version 3 stores them.
 
-NaN stands for what is None. Max |d| is not stored: it is the largest at the positions that are.
+NaN stands for what is None. Max |d| is not stored: it is the largest at the positions that are. What is kept beside
+log-probs follows at the end, two columns for each of BESIDE, and is left out where no sequence has any: an older
+release wrote none.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,10 +16,12 @@ import numpy as np
 from offpolicy_monitor.summary.arrays import Array
 from offpolicy_monitor.summary.stored import columns
 from offpolicy_monitor.summary.tables.worst import (
+    BESIDE,
     GAPS,
     Columns,
     GapFigures,
     Position,
+    Value,
     Worst,
     WorstSequence,
     abs_log_ratio_max,
@@ -29,6 +33,8 @@ _SEQUENCE: Final = ("shard", "index", "tokens")
 _GAP: Final = ("tokens", "log_geometric_ratio", "k3_sum")
 _NO_GAP: Final = (np.nan,) * len(GapFigures._fields)
 _KEPT: Final = ("sequence", "places")
+#: What is added to the count of numbers of tokens, so that none are not taken for a sequence without.
+OF_TOKENS: Final = 2
 
 
 class Positions(NamedTuple):
@@ -44,6 +50,23 @@ class Positions(NamedTuple):
         return columns.whole(self.numbers), columns.whole(self.positions), columns.fractions(self.logprobs.ravel())
 
 
+class Numbers(NamedTuple):
+    """Numbers beside the raw tokens, one after the other.
+
+    counts  [K] how each kept sequence has them: 0 for none, 1 for its own one, n + 2 for one for each of n tokens
+    values  [V] whole or fractions; NaN for one that is None
+    """
+
+    counts: Array
+    values: Array
+
+    @property
+    def columns(self) -> tuple[Array, Array]:
+        """As they are stored; whole numbers may be below 0."""
+        is_whole = self.values.dtype.kind in "iu"
+        return columns.whole(self.counts), self.values.astype("<i8") if is_whole else columns.fractions(self.values)
+
+
 @dataclass(frozen=True, eq=False)
 class WorstColumns:
     """Sequences in columns, who are made when they are called for: storing them needs none."""
@@ -54,6 +77,7 @@ class WorstColumns:
     kept: Array  # [K, 2] of _KEPT
     tokens: Positions  # of each of these
     ids: Sequence[str | None] | None = None
+    beside: Sequence[Numbers] = ()  # of each of BESIDE, or nothing
 
     @property
     def worst(self) -> Worst:
@@ -64,7 +88,8 @@ class WorstColumns:
     def columns(self) -> list[Array]:
         """As they are stored."""
         whole, gaps, kept = columns.whole(self.sequences.ravel()), columns.fractions(self.gaps.ravel()), self.kept
-        return [whole, gaps, *self.positions.columns, columns.whole(kept.ravel()), *self.tokens.columns]
+        ahead = [whole, gaps, *self.positions.columns, columns.whole(kept.ravel()), *self.tokens.columns]
+        return [*ahead, *chain.from_iterable(numbers.columns for numbers in self.beside)]
 
     def __call__(self) -> tuple[WorstSequence, ...]:
         return sequences_of(self.columns, self.ids or [])
@@ -83,6 +108,7 @@ def columns_of(worst: Worst) -> tuple[list[Array], Sequence[str | None]]:
 
 def _in_columns(sequences: Sequence[WorstSequence]) -> WorstColumns:
     kept = [(number, s.columns) for number, s in enumerate(sequences) if s.columns is not None]
+    beside = [_numbers(name, [own for _, own in kept]) for name in BESIDE]
     of_gaps = np.array([s.gaps.get(gap, _NO_GAP) for s in sequences for gap in GAPS], np.float64)
     return WorstColumns(
         np.array([[getattr(s, name) for name in _SEQUENCE] for s in sequences], np.int64),
@@ -91,6 +117,7 @@ def _in_columns(sequences: Sequence[WorstSequence]) -> WorstColumns:
         np.array([[number, of_sequence.ranks] for number, of_sequence in kept], np.int64),
         _positions([of_sequence.tokens for _, of_sequence in kept]),
         [s.id for s in sequences],
+        beside if any(numbers.counts.any() for numbers in beside) else (),
     )
 
 
@@ -100,10 +127,13 @@ def sequences_of(found: Sequence[Array], ids: Sequence[str | None]) -> tuple[Wor
         return ()
     whole, of_gaps, *rest = found
     numbers, figures = whole.reshape(-1, len(_SEQUENCE)).tolist(), of_gaps.reshape(-1, len(GAPS), len(_GAP)).tolist()
-    positions, tokens = _read(*rest[:3]), _read(*rest[4:])
+    positions, tokens = _read(*rest[:3]), _read(*rest[4:7])
+    beside = _read_beside(rest[7:], len(tokens))
     kept = {
-        number: Columns(ranks, of_sequence)
-        for (number, ranks), of_sequence in zip(rest[3].reshape(-1, len(_KEPT)).tolist(), tokens, strict=True)
+        number: Columns(ranks, of_sequence, own)
+        for (number, ranks), of_sequence, own in zip(
+            rest[3].reshape(-1, len(_KEPT)).tolist(), tokens, beside, strict=True
+        )
     }
     return tuple(
         WorstSequence(shard, index, size, _figures(of_sequence, here), here, id_, kept.get(number))
@@ -139,6 +169,31 @@ def _read(numbers: Array, positions: Array, logprobs: Array) -> list[tuple[Posit
     if ends[-1] != len(flat):
         raise ValueError(f"{len(flat)} positions of {ends[-1]}")
     return [tuple(flat[begin:end]) for begin, end in pairwise(ends)]
+
+
+def _numbers(name: str, kept: Sequence[Columns]) -> Numbers:
+    counts, values = [], list[Value]()
+    for own in kept:
+        found = own.beside.get(name, ())
+        values += found if isinstance(found, tuple) else [found]
+        counts.append(1 if not isinstance(found, tuple) else len(found) + OF_TOKENS if name in own.beside else 0)
+    is_whole = all(type(value) is int for value in values)
+    return Numbers(np.array(counts, np.int64), np.array(values, np.int64 if is_whole else np.float64))
+
+
+def _read_beside(found: Sequence[Array], number: int) -> list[dict[str, Value | tuple[Value, ...]]]:
+    """By name, of each kept sequence; of more than is known here, that is left out."""
+    read: list[dict[str, Value | tuple[Value, ...]]] = [{} for _ in range(number)]
+    for name, counts, values in zip(BESIDE, found[::2], found[1::2], strict=False):
+        flat, begin = [_known(value) for value in values.tolist()], 0
+        for own, count in zip(read, counts.tolist(), strict=True):
+            size = count if count < OF_TOKENS else count - OF_TOKENS
+            if count:
+                own[name] = flat[begin] if count == 1 else tuple(flat[begin : begin + size])
+            begin += size
+        if begin != len(flat):
+            raise ValueError(f"{name}: {len(flat)} numbers of {begin}")
+    return read
 
 
 def _known(value: float) -> float | None:

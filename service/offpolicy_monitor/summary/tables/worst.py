@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -57,11 +58,21 @@ class Position(NamedTuple):
         return None if numerator is None or denominator is None else numerator - denominator
 
 
+#: What is kept of a sequence beside its log-probs, where it was sent: a number, or one for each raw token.
+BESIDE: Final = ("advantages", "policy_versions", "rewards")
+Value = float | None
+Beside = Mapping[str, Value | tuple[Value, ...]]
+
+
 class Columns(NamedTuple):
-    """Raw tokens of a sequence, kept while it stands among the first `ranks` of some ranking."""
+    """Raw tokens of a sequence, kept while it stands among the first `ranks` of some ranking.
+
+    beside  by name of BESIDE the sequence's own number, or the tokens' numbers; None for what is not finite
+    """
 
     ranks: int
     tokens: tuple[Position, ...]
+    beside: Beside = MappingProxyType({})
 
 
 @dataclass(frozen=True)

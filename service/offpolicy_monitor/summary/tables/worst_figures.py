@@ -14,6 +14,7 @@ from offpolicy_monitor.summary.tables.worst import (
     MOST,
     RANKED_BY,
     RANKINGS,
+    Columns,
     GapFigures,
     Position,
     Ranking,
@@ -63,7 +64,7 @@ class Ranked(NamedTuple):
             "by": [{"gap": gap, "by": NAMES[by], "rank": rank} for rank, (gap, by) in self.ranks],
             "gaps": {gap: _gap(sequence.gaps[gap], totals.get(gap, 0.0)) for gap in GAPS if gap in sequence.gaps},
             "positions": sorted(map(_position, sequence.positions), key=_largest, reverse=True),
-            **({} if sequence.columns is None else {"columns": _columns(sequence.columns.tokens)}),
+            **({} if sequence.columns is None else {"columns": _columns(sequence.columns)}),
         }
         return {name: finite(value) for name, value in found.items()}
 
@@ -123,8 +124,12 @@ def _largest(position: Mapping[str, Any]) -> float:
     return max(map(abs, position["log_ratio"].values()), default=0.0)
 
 
-def _columns(tokens: Sequence[Position]) -> dict[str, list[Any]]:
-    """One list a log-prob, None where it was not finite, and the tokens' positions; without what was not sent."""
-    columns = {name: [token.logprobs[index] for token in tokens] for index, name in enumerate(LOGPROBS)}
+def _columns(kept: Columns) -> dict[str, Any]:
+    """One list a log-prob, None where it was not finite, and the tokens' positions; without what was not sent.
+
+    Beside them lists, or the sequence's one number.
+    """
+    columns = {name: [token.logprobs[index] for token in kept.tokens] for index, name in enumerate(LOGPROBS)}
     sent = {name: column for name, column in columns.items() if any(value is not None for value in column)}
-    return {"position": [token.position for token in tokens], **sent}
+    beside = {name: list(found) if isinstance(found, tuple) else found for name, found in kept.beside.items()}
+    return {"position": [token.position for token in kept.tokens], **sent, **beside}
