@@ -131,9 +131,8 @@ def test_what_rows_keep_of_raw_tokens_is_what_evaluate_keeps_of_the_same_sequenc
                     continue
                 assert list(sequence["keep"]) == names
                 for name, keep in sequence["keep"].items():
-                    of_all = expected[name][sequence["index"]]
                     if keep is not None:
-                        told += 1
+                        told, of_all = told + 1, expected[name][sequence["index"]]
                         assert keep == [of_all[position] for position in sequence["columns"]["position"]], name
                     else:
                         [row] = [preset for preset in PRESETS if preset.name == name]
