@@ -162,7 +162,7 @@ def test_raw_tokens_are_answered_as_columns_of_what_was_sent() -> None:
 
 def test_what_was_sent_of_a_sequence_or_of_its_tokens_is_answered_beside_their_log_probs() -> None:
     tokens = (Position(3, (-1.0, None, -2.0)), Position(5, (None, None, -1.0)))
-    beside = {"advantages": (0.5, -1.5), "policy_versions": (7, -1), "rewards": 2.0}
+    beside: dict[str, Any] = {"advantages": (0.5, -1.5), "policy_versions": (7, -1), "rewards": 2.0}
     columns = Columns(1, tokens, beside)
     sequence = WorstSequence(0, 0, 2, {"total": GapFigures(1, 1.0, -1.0, 0.4)}, tokens[:1], None, columns)
     stored = from_bytes(to_bytes(StepSummary(worst=Worst.of([sequence]))))
