@@ -26,11 +26,11 @@ def primitive_rows(scale: Scale, progress: Progress) -> list[Row]:
     a = b + torch.from_numpy(rng.normal(0, 0.05, TOKENS).astype(np.float32))
     d = a - b
     segments, lengths = Segments(np.full(TOKENS // 2048, 2048), CPU), torch.full((TOKENS // 2048,), 2048)
-    stacked = torch.stack([a, a, a]), torch.stack([b, b, b])
+    sides = torch.stack([a, b])[:, None].repeat(1, 3, 1)
     marks = torch.stack([d > FAR])
     compiled = compiled_columns(CPU) if scale.compiled else token_columns
     pairs: dict[str, tuple[Work, Work]] = {
-        "columns of three gaps: compiled over eager": (lambda: compiled(*stacked), lambda: token_columns(*stacked)),
+        "columns of three gaps: compiled over eager": (lambda: compiled(sides), lambda: token_columns(sides)),
         "sums of sequences: numpy over segment_reduce": (
             lambda: segments.sum(d),
             lambda: torch.segment_reduce(d.double(), "sum", lengths=lengths),

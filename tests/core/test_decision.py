@@ -7,9 +7,9 @@ import torch
 from offpolicy_monitor.core.corrections import Anchor, Decided, Group, Placed, decide
 from offpolicy_monitor.core.decision import (
     DROP_SUMS,
-    WEIGHT_SUMS,
     differing,
     drop_sums,
+    drop_terms,
     dropped_in_sequences,
     split_sums,
     weight_sums,
@@ -29,13 +29,21 @@ def k3(d: float) -> float:
 
 
 def decided_of(low: list[bool], high: list[bool], whole: bool = False) -> Decided:
-    group = Group((Placed(Drop((Band("log_ratio"),)), 0),), torch.tensor([[low], [high]]), whole)
+    marked = [below or above for below, above in zip(low, high, strict=True)]
+    group = Group((Placed(Drop((Band("log_ratio"),)), 0),), torch.tensor([[marked], [low]]), whole)
     return Decided(None, group) if whole else Decided(group, None)
 
 
+def found_of(gaps: Gaps, decided: Decided) -> dict[str, list[float]]:
+    """What each rule drops and keeps."""
+    terms = drop_terms(gaps, decided, dropped_in_sequences(gaps, decided))
+    sides = torch.cat([drop_sums(gaps, group) for group in decided.groups])
+    found = {name: sides[:, side, index].tolist() for name, (side, index) in DROP_SUMS.items()}
+    return found | {name: values.double().sum(-1).tolist() for name, values in terms.items()}
+
+
 def sums_of(gap: Gaps, decided: Decided) -> dict[str, float]:
-    found = drop_sums(gap, decided, dropped_in_sequences(gap, decided))
-    return dict(zip(DROP_SUMS, found[:, 0].tolist(), strict=True))
+    return {name: values[0] for name, values in found_of(gap, decided).items()}
 
 
 def test_what_is_kept_of_a_sum_that_the_dropped_dominate_is_added_up_anew() -> None:
@@ -87,10 +95,11 @@ def test_nothing_dropped_keeps_everything(whole: bool) -> None:
 def test_weights_are_summed_over_tokens() -> None:
     gap = gap_of_log_ratios([[math.log(4.0), math.log(2.0)], [math.log(0.5)]], dtype=torch.float64)
     row = parse_row({"method": "truncate", "level": "sequence", "upper": 2.0})
-    found, largest = weight_sums(gap, decide(gap, [Placed(row.rule, 0)]))
+    (group,) = decide(gap, [Placed(row.rule, 0)]).groups
+    found, largest = weight_sums(gap, group)
     # w = min(r, 2) of the products 8 and 0.5, over tokens: 2, 2, 0.5; w - 1: 1, 1, -0.5
     expected = {"weight": 4.5, "weight_square": 8.25, "weight_excess": 1.5, "weight_excess_square": 2.25}
-    assert dict(zip(WEIGHT_SUMS, found[:, 0].tolist(), strict=True)) == pytest.approx(
+    assert {name: float(terms.sum()) for name, terms in found.items()} == pytest.approx(
         {**expected, "truncated_tokens": 2.0}, rel=1e-12
     )
     assert largest.tolist() == [2.0]
@@ -102,8 +111,7 @@ def test_rows_of_several_gaps_are_summed_each_over_its_own() -> None:
     gaps = Gaps(torch.tensor([mu, old, pi], dtype=torch.float64), (1, 2), (0, 1), parts)
     rule = parse_row({"method": "mask", "level": "token", "upper": math.exp(0.5)}).rule
     decided = decide(gaps, [Placed(rule, 1), Placed(rule, 0), Placed(rule, 1)])
-    found = drop_sums(gaps, decided, dropped_in_sequences(gaps, decided))
-    kept = dict(zip(DROP_SUMS, found.tolist(), strict=True))
+    kept = found_of(gaps, decided)
     assert kept["log_ratio_square_masked"] == pytest.approx([4.0, 1.0, 4.0], rel=1e-12)
     assert kept["log_ratio_square_kept"] == pytest.approx([0.0, 0.01, 0.0], rel=1e-12, abs=1e-15)
 

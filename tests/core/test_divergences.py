@@ -14,7 +14,7 @@ from offpolicy_monitor.core.divergences import (
     js_terms,
     k3_of,
     probability,
-    ratio_excess,
+    ratio_and_excess,
 )
 
 from tests.reference_methods import binary_kl as exact_binary_kl
@@ -22,8 +22,9 @@ from tests.reference_methods import binary_kl as exact_binary_kl
 
 def binary_kl(log_q: torch.Tensor, log_p: torch.Tensor) -> torch.Tensor:
     """KL(q || p); the other way round it is what it is with the two exchanged."""
-    forward, backward = binary_kls(bernoulli(log_q), bernoulli(log_p))
-    exchanged = binary_kls(bernoulli(log_p), bernoulli(log_q))
+    sides = torch.stack([log_q, log_p])
+    forward, backward = binary_kls(torch.stack(bernoulli(sides)))
+    exchanged = binary_kls(torch.stack(bernoulli(sides.flip(0))))
     assert torch.equal(forward, exchanged[1]) and torch.equal(backward, exchanged[0])
     return forward
 
@@ -86,7 +87,8 @@ def test_only_the_exponential_of_k3_is_clamped_at_80() -> None:
 
 
 def test_the_ratio_is_clamped_at_80() -> None:
-    got = ratio_excess(torch.tensor([81.0, 500.0, -500.0, 1e-12], dtype=torch.float64)).tolist()
+    ratio, got = ratio_and_excess(torch.tensor([81.0, 500.0, -500.0, 1e-12], dtype=torch.float64)).tolist()
+    assert ratio == [math.exp(80.0), math.exp(80.0), math.exp(-80.0), pytest.approx(1.0)]
     assert got[:3] == [math.expm1(80.0), math.expm1(80.0), math.expm1(-80.0)]
     assert got[3] == pytest.approx(1e-12, rel=1e-11)
 

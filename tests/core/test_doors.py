@@ -10,22 +10,21 @@ import numpy as np
 import pytest
 import torch
 from offpolicy_monitor import core
-from offpolicy_monitor.core.cells import marginal, tally
+from offpolicy_monitor.core.cells import Division, sums_by, tally
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.corrections import Decided, Group, Placed
-from offpolicy_monitor.core.decision import drop_sums, split_sums
+from offpolicy_monitor.core.decision import drop_terms, split_sums
 from offpolicy_monitor.core.divergences import (
     bernoulli,
     binary_kls,
-    bounded_ratio,
     exponentials,
     js_terms,
     k3_of,
     probability,
-    ratio_excess,
+    ratio_and_excess,
 )
 from offpolicy_monitor.core.gap import chosen
-from offpolicy_monitor.core.gap_sums import cross_sums, token_sums
+from offpolicy_monitor.core.gap_sums import cross_terms, token_sums
 from offpolicy_monitor.core.histogram import Layout, bin_numbers
 from offpolicy_monitor.core.ragged import total, totals
 from offpolicy_monitor.core.routing import rerouted, routing_sums
@@ -50,33 +49,32 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     bernoulli: (ROW,),
     beyond_second_moment: (ROW.abs(), MARKS),
     bin_numbers: (ROW, LAYOUT),
-    binary_kls: (bernoulli(ROW), bernoulli(ROW)),
-    bounded_ratio: (ROW,),
+    binary_kls: (torch.stack(bernoulli(torch.stack([ROW, ROW]))),),
     chosen: (ROW, [0]),
-    cross_sums: (GAPS, 0, 0, WIDE[:2]),
-    drop_sums: (GAPS, DROPS, torch.zeros(2, 1, 2, dtype=D64)),
+    cross_terms: (GAPS, 0, 0, WIDE[:2]),
+    drop_terms: (GAPS, DROPS, torch.zeros(2, 1, 2, dtype=D64)),
     exponentials: (ROW,),
     grid_counts: (ROW[None], ROW[:1]),
     js_terms: (ROW.abs(), torch.expm1(-WIDE.abs())),
     k3_of: (ROW,),
-    marginal: (WIDE[None], [3], 0),
     neighbour_sums: (ROW, ROW, MARKS, OWNERS),
     probability: (ROW,),
-    ratio_excess: (ROW,),
+    ratio_and_excess: (ROW,),
     regression_sums: (ROW, ROW, MARKS, -1.0, 1.0),
     rerouted: (IDS, IDS),
     routing_sums: (IDS, IDS),
+    sums_by: ([Division(OWNERS, 2)], [ROW]),
     split_sums: (MARKS[None], ROW[None, None], [0]),
     tally: (OWNERS[None], 2, ROW[None]),
-    token_columns: (ROW[None], ROW[None], MARKS[None]),
+    token_columns: (ROW.expand(2, 1, -1), MARKS[None]),
     token_sums: (GAPS, WIDE[:1]),
     total: (ROW,),
     totals: ([WIDE], 1),
 }
 #: Those that take no tensor beside gaps and decisions, which are checked where they are made.
 WITHOUT_TENSORS = {
-    "check", "check_shape", "clip_weights", "constant", "decide", "decides_tokens", "differing",
-    "dropped_in_sequences", "extremes", "sequence_scores", "sequence_sums", "token_scores", "weight_sums",
+    "check", "check_shape", "clip_weights", "constant", "decide", "decides_tokens", "differing", "drop_sums",
+    "dropped_in_sequences", "extremes", "gaps_of", "sequence_scores", "sequence_terms", "token_scores", "weight_sums",
 }  # fmt: skip
 #: Those of mathematics that others have published.
 PUBLISHED = (

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from offpolicy_monitor.core.gap import Gaps
-from offpolicy_monitor.core.gap_sums import cross_sums, extremes, sequence_sums, token_sums
+from offpolicy_monitor.core.gap_sums import cross_terms, extremes, sequence_terms, token_sums
 
 from tests.core.gaps import gap_of, gap_of_log_ratios, segments
 
@@ -13,11 +13,16 @@ LN2 = math.log(2.0)
 CENTRE = torch.zeros(1, dtype=torch.float64)
 
 
+def found_of(gaps: Gaps) -> dict[str, torch.Tensor]:
+    """All sums and extremes, [G] each; squares are about 0."""
+    ends, terms = extremes(gaps), sequence_terms(gaps).items()
+    added = {name: values.sum(-1, dtype=torch.float64) for name, values in terms}
+    return {**token_sums(gaps, CENTRE.expand(gaps.number)), **added, **ends["min"], **ends["max"]}
+
+
 def sums_of(gaps: Gaps) -> dict[str, float]:
-    """All sums and extremes of one gap; squares are about 0."""
-    ends = extremes(gaps)
-    found = {**token_sums(gaps, CENTRE), **sequence_sums(gaps), **ends["min"], **ends["max"]}
-    return {name: float(values[0]) for name, values in found.items()}
+    """Those of one gap."""
+    return {name: float(values[0]) for name, values in found_of(gaps).items()}
 
 
 def test_token_sums_of_known_probabilities() -> None:
@@ -36,7 +41,7 @@ def test_token_sums_of_known_probabilities() -> None:
         "multiplicative_excess": 2.0,
         "weight_excess": 0.5,
         "weight_excess_square": 1.25,
-        "exact_tokens": 1.0,
+        "changed_tokens": 2.0,
         "clamped_tokens": 0.0,
         "probability_diff": 0.375,
         "probability_diff_square": 0.078125,
@@ -66,7 +71,7 @@ def test_weights_are_clipped_at_twenty_and_not_counted_as_clamped() -> None:
 
 def test_the_two_zeros_are_equal_bitwise_enough_to_be_exact() -> None:
     sums = sums_of(gap_of([[0.0, -0.0, -1.0]], [[-0.0, 0.0, -1.0000001]]))
-    assert sums["exact_tokens"] == 2
+    assert (sums["tokens"], sums["changed_tokens"]) == (3, 1)
 
 
 def test_sequence_sums_of_known_sequences() -> None:
@@ -104,7 +109,7 @@ def test_cross_terms_pair_the_same_tokens() -> None:
     mu, old, pi = [0.0, 0.0], [1.0, 2.0], [1.5, -1.0]  # mismatch 1, 2; staleness 0.5, -3
     gaps = Gaps(torch.tensor([mu, old, pi]), (1, 2, 2), (0, 1, 0), segments(2))
     product = torch.tensor([0.5 - 6.0], dtype=torch.float64)
-    sums = {name: float(value) for name, value in cross_sums(gaps, 0, 1, product).items()}
+    sums = {name: float(value.sum()) for name, value in cross_terms(gaps, 0, 1, product).items()}
     assert sums == {"tokens": 2.0, "mismatch_square": 5.0, "staleness_square": 9.25, "mismatch_staleness": -5.5}
 
 
@@ -117,8 +122,7 @@ def test_a_token_that_is_not_valid_is_in_no_sum_of_its_gap() -> None:
         Gaps(torch.tensor([[-2.0, -2.0], [-1.5, -1.5]]), (1,), (0,), segments(2)),
         Gaps(torch.tensor([[-1.0, -1.0], [-1.5, -1.5]]), (1,), (0,), segments(1, 1)),
     ]
-    got = {**token_sums(holed, torch.zeros(3, dtype=torch.float64)), **sequence_sums(holed)}
-    got |= {name: values for ends in extremes(holed).values() for name, values in ends.items()}
+    got = found_of(holed)
     for gap, alone in enumerate(packed):
         for name, value in sums_of(alone).items():
             assert float(got[name][gap]) == pytest.approx(value, rel=1e-12, abs=1e-15), (gap, name)

@@ -51,8 +51,8 @@ rules = Rules()
 
 def sides(ran: Ran) -> tuple[list[float], list[float]]:
     """0/1 per token, or a sequence: marked on the low, on the high side."""
-    low, high = (side[0].double().tolist() for side in ran.group.marks)
-    return low, high
+    marked, low = ran.group.marks[:, 0]
+    return low.double().tolist(), (marked & ~low).double().tolist()
 
 
 def dropped(ran: Ran) -> list[float]:

@@ -132,7 +132,7 @@ WARM = """
 compiling.join(60)
 import numpy as np
 a = torch.linspace(-3.0, -0.01, 60_000).view(3, 20_000)
-print(outcomes[0](a, a * 1.01).totals.shape)
+print(outcomes[0](torch.stack([a, a * 1.01])).totals.shape)
 print([name for name in sys.modules if name.startswith(("torch._inductor", "torch._dynamo"))])
 """
 

@@ -34,8 +34,14 @@ class Advantages:
 
     @cached_property
     def of_tokens(self) -> Tensor:
-        """[T]: the advantage of each token."""
-        return self.values if self.a_token else self.segments.spread(self.values)
+        """[T] float64: the advantage of each token."""
+        values = self.values.double()
+        return values if self.a_token else self.segments.spread(values)
+
+    @cached_property
+    def magnitudes(self) -> Tensor:
+        """[T] float64: |A| of each token."""
+        return self.of_tokens.abs()
 
     @cached_property
     def groups(self) -> Tensor:

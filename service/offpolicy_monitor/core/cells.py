@@ -5,19 +5,22 @@ its input for the number of cells, and makes a GPU wait. Counts are exact; on a 
 fixed, so that they repeat to float64 rounding.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import DOUBLE, INTEGERS, NUMBERS, check, check_shape
+from offpolicy_monitor.core.checks import FLOATS, INTEGERS, NUMBERS, check, check_shape
+from offpolicy_monitor.core.constants import constant
 
 #: Runs shorter than this on average are brought together by sorting before they are added.
 SHORT_RUN: Final = 8
+#: Joint cells beyond this many cost a small batch more than another pass; the next division starts its own number.
+MOST_CELLS: Final = 1 << 12
 
 
 def tally(cells: Tensor, number: int, weights: Tensor | None = None) -> Tensor:
@@ -41,44 +44,83 @@ def tally(cells: Tensor, number: int, weights: Tensor | None = None) -> Tensor:
     return counts.scatter_add_(1, cells.long(), weights.double())
 
 
+class Division(NamedTuple):
+    """A way to divide values: `cells` [n], integers in 0..size-1; `scattered` if neighbours seldom share one."""
+
+    cells: Tensor
+    size: int
+    scattered: bool = False
+
+
+def sums_by(divisions: Sequence[Division], columns: Sequence[Tensor]) -> list[Tensor]:
+    """Counts and sums of K columns by the cells of each division: [n] float each -> [size, 1 + K] float64 each.
+
+    Sums have no denominator. Raises ValueError for another rank or length, TypeError for another dtype.
+    """
+    for column in columns:
+        check("column", column, 1, FLOATS)
+        check_shape("column", column, len(divisions[0].cells))
+    if columns[0].device.type == "cpu":
+        return _sums_on_cpu(divisions, columns)
+    one = constant(1.0, torch.float64, columns[0].device).expand(len(columns[0]))
+    values = torch.stack([one, *columns], -1)
+    sizes = [division.size for division in divisions]
+    zeros = torch.zeros((sum(sizes), values.shape[1]), dtype=torch.float64, device=values.device)
+    found = torch.split(zeros, sizes)
+    return [sums.index_add_(0, division.cells, values) for sums, division in zip(found, divisions, strict=True)]
+
+
+def _sums_on_cpu(divisions: Sequence[Division], columns: Sequence[Tensor]) -> list[Tensor]:
+    """By joint cells of several divisions, whose sums are those of each."""
+    found = dict[int, Tensor]()
+    for group in _together(divisions):
+        sizes = [divisions[index].size for index in group]
+        sums = _Cells.joint([divisions[index] for index in group]).sums(columns).view(*sizes, -1)
+        for axis, index in enumerate(group):
+            others = [other for other in range(len(group)) if other != axis]
+            found[index] = sums.sum(others) if others else sums
+    return [found[index] for index in range(len(divisions))]
+
+
+def _together(divisions: Sequence[Division]) -> Iterator[list[int]]:
+    """By index: those that are scattered alone; the others, which stand in runs, as many together as is cheap."""
+    group: list[int] = []
+    cells = 1
+    for index, division in enumerate(divisions):
+        if division.scattered:
+            yield [index]
+            continue
+        if group and cells * division.size > MOST_CELLS:
+            yield group
+            group, cells = [], 1
+        group.append(index)
+        cells *= division.size
+    if group:
+        yield group
+
+
 @dataclass(frozen=True, eq=False)
-class Columns:
-    """K columns [n] float each, to be summed by several ways to divide the values: stacked once, not so on the CPU."""
+class _Cells:
+    """Values on the CPU, by cell: numbers [n], integers in 0..number-1.
 
-    parts: Sequence[Tensor]
-
-    @cached_property
-    def stacked(self) -> Tensor:
-        """[n, 1 + K] float64: a one, and the columns."""
-        return torch.stack([torch.ones_like(self.parts[0]), *self.parts], -1).double()
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """The cell of each value: numbers [n], integers in 0..number-1; for sums of many columns.
-
-    On the CPU values are added in runs of equal cells, which are brought together first where they are scattered: half
-    the time of adding each value to its cell.
+    They are added in runs of equal cells, which are brought together first where they are scattered: half the time of
+    adding each value to its cell.
     """
 
     numbers: Tensor
     number: int
 
     @classmethod
-    def joint(cls, indices: Sequence[Tensor], sizes: Sequence[int]) -> "Cells":
-        """One number for several ways to divide the values: indices [n] each, the i-th in 0..sizes[i]-1."""
-        numbers, number = indices[0], sizes[0]
-        for index, size in zip(indices[1:], sizes[1:], strict=True):
-            numbers, number = torch.add(index, numbers, alpha=size), number * size
+    def joint(cls, divisions: Sequence[Division]) -> "_Cells":
+        """One number for several divisions, the first of which counts most."""
+        numbers, number = divisions[0].cells, divisions[0].size
+        for cells, size, _ in divisions[1:]:
+            numbers, number = torch.add(cells, numbers, alpha=size), number * size
         return cls(numbers, number)
 
-    def sums(self, columns: Columns) -> Tensor:
-        """Counts and sums by cell: [1 + K, C] float64."""
-        if self.numbers.device.type == "cpu":
-            return torch.from_numpy(np.stack([self._run_counts, *map(self._run_sums, columns.parts)]))
-        values = columns.stacked
-        added = torch.zeros((self.number, values.shape[1]), dtype=torch.float64, device=values.device)
-        return added.index_add_(0, self.numbers, values).T
+    def sums(self, columns: Sequence[Tensor]) -> Tensor:
+        """Counts and sums by cell: [C, 1 + K] float64."""
+        return torch.from_numpy(np.stack([self._run_counts, *map(self._run_sums, columns)], -1))
 
     @cached_property
     def _order(self) -> "np.ndarray | None":
@@ -104,14 +146,3 @@ class Cells:
         begins, cells = self._runs
         values = column.numpy() if self._order is None else column.numpy().take(self._order)
         return np.bincount(cells, np.add.reduceat(values, begins, dtype=np.float64), minlength=self.number)
-
-
-def marginal(sums: Tensor, sizes: Sequence[int], dimension: int) -> Tensor:
-    """Sums by the indices of one dimension: [K, C] float64 over joint cells -> [K, sizes[dimension]] float64.
-
-    Raises ValueError for another rank, TypeError for another dtype.
-    """
-    check("sums", sums, 2, DOUBLE)
-    grid = sums.reshape(len(sums), *sizes)
-    others = [axis + 1 for axis in range(len(sizes)) if axis != dimension]
-    return grid.sum(dim=others) if others else grid

@@ -1,4 +1,4 @@
-"""Everything about gaps' tokens that is computed token by token, in one function of two stacks of log-probs.
+"""Everything about gaps' tokens that is computed token by token, in one function of their log-probs.
 
 One pure function without branches on data, so that a compiler can make one pass over the tokens of it; run eagerly it
 gives the same figures. Shapes: G gaps, T tokens; `a`, `b` are the finite log-probs of the numerator and the denominator
@@ -52,27 +52,28 @@ class TokenColumns(NamedTuple):
     growth: Tensor  # exp|d| - 1
     k3: Tensor
     probability_difference: Tensor  # p - q
+    probability_difference_abs: Tensor
     totals: Tensor  # [len(TOTALS), G]
-    probability_diff_max: Tensor  # [G], of |p - q|
 
 
-def token_columns(a: Tensor, b: Tensor, valid: Tensor | None = None) -> TokenColumns:
+def token_columns(sides: Tensor, valid: Tensor | None = None) -> TokenColumns:
     """Derive every column of some gaps from their log-probs, nats.
 
-    a, b: [G, T] of one float dtype, finite, T >= 1; valid: [G, T] bool, or None for all. A token that is not valid has
-    a = b, and is in no total; totals have no denominator. What is between the log-probs and a column is float64. Raises
-    ValueError for another rank or unequal shapes, TypeError for another dtype.
+    sides: [2, G, T] float32 or float64, a and b, finite, T >= 1; valid: [G, T] bool, or None for all. A token that is
+    not valid has a = b, and is in no total; totals have no denominator. What is between the log-probs and a column is
+    float64. Raises ValueError for another rank or unequal shapes, TypeError for another dtype.
     Source of k3: Schulman, http://joschu.net/blog/kl-approx.html
     """
-    check("a", a, 2)
-    check("b", b, 2, (a.dtype,))
-    check_shape("b", b, *a.shape)
+    check("sides", sides, 3)
+    check_shape("sides", sides, 2, -1, -1)
+    a, b = sides.unbind()
     d = a - b
     magnitude = d.abs()
     ratio, excess, inverse_excess, k3, k3_reverse = exponentials(d)
     shrink, growth = torch.minimum(excess, inverse_excess), torch.maximum(excess, inverse_excess)
-    p, q = probability(torch.stack([a, b])).unbind()
+    p, q = probability(sides).unbind()
     difference = p - q
+    difference_abs = difference.abs()
     weight = ratio.clamp(math.exp(-WEIGHT_CLAMP), math.exp(WEIGHT_CLAMP))
     if valid is not None:
         check("valid", valid, 2, MARKS)
@@ -84,10 +85,10 @@ def token_columns(a: Tensor, b: Tensor, valid: Tensor | None = None) -> TokenCol
         excess.clamp(math.expm1(-WEIGHT_CLAMP), math.expm1(WEIGHT_CLAMP)),
         p,
         q,
-        difference.abs(),
+        difference_abs,
     )
     summed = (k3_reverse, js_terms(magnitude, shrink), ratio, excess, *counted, p * q, *squared)
     return TokenColumns(
-        d, magnitude, d.square(), ratio, excess, growth, k3, difference,
-        totals=totals(summed, len(squared)), probability_diff_max=squared[-1].amax(-1),
+        d, magnitude, d.square(), ratio, excess, growth, k3, difference, difference_abs,
+        totals=totals(summed, len(squared)),
     )  # fmt: skip

@@ -18,18 +18,18 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.constants import constant
-from offpolicy_monitor.core.divergences import bounded_ratio, ratio_excess
+from offpolicy_monitor.core.divergences import ratio_and_excess
 from offpolicy_monitor.core.gap import Gaps, chosen
 from offpolicy_monitor.core.scores import sequence_scores, token_scores
 from offpolicy_monitor.core.second_moment import Beyond
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
 from offpolicy_monitor.methods.rule import Band, Clip, Cut, Drop, Rule
 
-#: Which signs of A, of negative, zero and positive, drop what is below the bands, and what is above, by Drop.signs.
+#: Which signs of A, of negative, zero and positive, drop what is above the bands, and what is below, by Drop.signs.
 _SIGNS: Final = {
     "any": ((True, True, True), (True, True, True)),
-    "apart": ((True, False, False), (False, False, True)),
-    "apart_zero_low": ((True, True, False), (False, False, True)),
+    "apart": ((False, False, True), (True, False, False)),
+    "apart_zero_low": ((False, False, True), (True, True, False)),
 }
 
 
@@ -80,9 +80,14 @@ class Placed(NamedTuple):
         return self.anchor, isinstance(self.rule, Clip)
 
 
+def gaps_of(rules: Sequence[Placed]) -> list[int]:
+    """The gap of each rule, by its index."""
+    return [placed.gap for placed in rules]
+
+
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Marks of R rules: [2, R, n] bool, below and above the bounds, or all of them below.
+    """Marks of R rules: [2, R, n] bool, what is out of bounds, and of that what is below a lower one.
 
     rules   those that drop, those that reweight, those by another anchor
     whole   whether they decide about whole sequences
@@ -92,10 +97,10 @@ class Group:
     marks: Tensor
     whole: bool
 
-    @cached_property
+    @property
     def marked(self) -> Tensor:
-        """[R, n] bool."""
-        return self.marks[0] | self.marks[1]
+        """[R, n] bool: what is out of bounds."""
+        return self.marks[0]
 
     @cached_property
     def drops(self) -> tuple[Placed, ...]:
@@ -179,9 +184,10 @@ def _of_sequences(gaps: Gaps, rules: Sequence[Placed]) -> Group | None:
 
 
 def _group(there: Tensor | None, rules: Sequence[Placed], marks: Tensor, whole: bool) -> Group:
-    """Marks on what is there alone: `there` [G, n] bool, or None for all."""
+    """Of marks above and below, [2, R, n], those on what is there: `there` [G, n] bool, or None for all."""
     if there is not None:
-        marks = marks & chosen(there, [placed.gap for placed in rules])
+        marks = marks & chosen(there, gaps_of(rules))
+    marks[0].logical_or_(marks[1])
     return Group(tuple(rules), marks, whole)
 
 
@@ -195,7 +201,7 @@ def _by_sign(rules: Sequence[Placed], marks: Tensor, groups: Tensor | None) -> T
 
 
 def _outside(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Tensor:
-    """Below the lower and above the upper bound of any band of each rule, whatever the signs: [2, R, n] bool.
+    """Above the upper and below the lower bound of any band of each rule, whatever the signs: [2, R, n] bool.
 
     What a Cut takes is 1, and above 0.
     """
@@ -207,7 +213,7 @@ def _outside(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Tensor:
         [_cut(rules[n], gaps, start) if band is _TAKEN else next(found) for n, band in (*bands, *further)]
     )
     low, high = _limits(scores, [(band.lower, band.upper) for _, band in (*bands, *further)])
-    marks = torch.stack([scores < low, scores > high])
+    marks = torch.stack([scores > high, scores < low])
     for index, (number, _) in enumerate(further, len(rules)):
         marks.select(1, number).logical_or_(marks.select(1, index))
     return marks.narrow(1, 0, len(rules))
@@ -233,11 +239,11 @@ def clip_weights(gaps: Gaps, group: Group) -> Tensor:
     Of `group.clips`, of which there is one at least: [2, clips, T], or [2, clips, N] for whole sequences, float64. An
     absent bound clips nothing. Source: Yao et al., https://fengyao.notion.site/off-policy-rl
     """
-    gap_indices = [placed.gap for placed in group.clips]
+    gap_indices = gaps_of(group.clips)
     if group.whole:
         names = [placed.bands[0].score for placed in group.clips]
         scores = torch.stack(sequence_scores(gaps, list(zip(gap_indices, names, strict=True))))
-        ratios = torch.stack([bounded_ratio(scores), ratio_excess(scores)])
+        ratios = ratio_and_excess(scores)
     else:
         ratios = torch.stack(
             [column.select(0, gap) for column in (gaps.columns.ratio, gaps.columns.excess) for gap in gap_indices]

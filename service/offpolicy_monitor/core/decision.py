@@ -2,7 +2,8 @@
 
 Shapes: T tokens, N sequences, R rules in the order of core.corrections.Decided: those on tokens, then those on whole
 sequences, whose decision stands at each of their tokens: so token figures mean the same for both. Results are sums and
-counts, float64, without a denominator. Nothing is decided here.
+counts, without a denominator: over tokens [R], or terms of each sequence that are still to be added up, [R, N]. Nothing
+is decided here.
 """
 
 from collections.abc import Sequence
@@ -14,25 +15,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from offpolicy_monitor.core.checks import DOUBLE, MARKS, check, check_shape
-from offpolicy_monitor.core.corrections import Anchor, Decided, Group, clip_weights
+from offpolicy_monitor.core.constants import constant
+from offpolicy_monitor.core.corrections import Anchor, Decided, Group, clip_weights, gaps_of
 from offpolicy_monitor.core.gap import Gaps, chosen
 from offpolicy_monitor.core.ragged import total
 
-#: Rows of `drop_sums`. masked_advantage_mass is 0 without advantages.
-DROP_SUMS: Final = (
-    "masked_tokens",
-    "masked_low_tokens",
-    "masked_sequences",
-    "touched_sequences",
-    "k3_kept",
-    "k3_masked",
-    "log_ratio_square_kept",
-    "log_ratio_square_masked",
-    "masked_advantage_mass",
-)
-
-#: Rows of `weight_sums`, without the maximum.
-WEIGHT_SUMS: Final = ("weight", "weight_square", "weight_excess", "weight_excess_square", "truncated_tokens")
+#: Where each sum stands in what `drop_sums` gives of a rule: which side, and which value. |A| is 0 without advantages.
+DROP_SUMS: Final = {
+    "k3_masked": (0, 0),
+    "log_ratio_square_masked": (0, 1),
+    "masked_advantage_mass": (0, 2),
+    "k3_kept": (1, 0),
+    "log_ratio_square_kept": (1, 1),
+}
 
 
 def dropped_in_sequences(gaps: Gaps, decided: Decided) -> Tensor:
@@ -40,33 +35,36 @@ def dropped_in_sequences(gaps: Gaps, decided: Decided) -> Tensor:
     parts = []
     for group in decided.groups:
         if group.drops:
-            marks = torch.stack([group.marked, group.marks[0]]).narrow(1, 0, len(group.drops))
-            of_gaps = chosen(gaps.counts, [placed.gap for placed in group.drops]) if group.whole else None
-            parts.append(gaps.segments.sum(marks) if of_gaps is None else marks * of_gaps)
+            marks = group.marks.narrow(1, 0, len(group.drops))
+            whole = group.whole
+            parts.append(marks * gaps.counts_of(gaps_of(group.drops)) if whole else gaps.segments.sum(marks))
     return torch.cat(parts, 1)
 
 
-def drop_sums(gaps: Gaps, decided: Decided, dropped: Tensor) -> Tensor:
-    """Counts and sums of what is dropped and kept: [len(DROP_SUMS), R] float64, R >= 1.
+def drop_terms(gaps: Gaps, decided: Decided, dropped: Tensor) -> dict[str, Tensor]:
+    """Tokens that are dropped, and sequences: those that lose all of their tokens, and some. [R, N] each, R >= 1.
 
-    dropped: [2, R, N] of `dropped_in_sequences`. Kept sums are added up, since a rule drops the largest values, and
-    what is left can be a rounding error of the whole. Raises ValueError for another shape, TypeError for another dtype.
+    dropped: [2, R, N] of `dropped_in_sequences`. Raises ValueError for another shape, TypeError for another dtype.
     """
     check("dropped", dropped, 3, DOUBLE)
     check_shape("dropped", dropped, 2, len(decided.drops), gaps.segments.sequences)
     tokens, low = dropped.unbind()
     touched = tokens > 0
-    all_of_it = touched & (tokens == chosen(gaps.counts, [placed.gap for placed in decided.drops]))
-    counts = torch.stack([tokens, low, all_of_it, touched]).sum(-1)
-    weighed = torch.cat([_weighed(gaps, group) for group in decided.groups if group.drops])
-    (k3, square, mass), (k3_kept, square_kept, _) = weighed.permute(1, 2, 0).unbind()
-    return torch.cat([counts, torch.stack([k3_kept, k3, square_kept, square, mass])])
+    return {
+        "masked_tokens": tokens,
+        "masked_low_tokens": low,
+        "masked_sequences": touched & (tokens == gaps.counts_of(gaps_of(decided.drops))),
+        "touched_sequences": touched,
+    }
 
 
-def _weighed(gaps: Gaps, group: Group) -> Tensor:
-    """Sums of k3, d^2 and |A| over what is dropped, and over what is kept: [drops, 2, 3] float64."""
-    values = gaps.sequence_weights if group.whole else gaps.token_weights
-    return split_sums(group.dropped, values, [placed.gap for placed in group.drops])
+def drop_sums(gaps: Gaps, group: Group) -> Tensor:
+    """Sums of k3, d^2 and |A| over what a group drops, and over what it keeps: [drops, 2, 3] float64, drops >= 1.
+
+    What is kept is added up, since a rule drops the largest values, and what is left can be a rounding error of the
+    whole.
+    """
+    return split_sums(group.dropped, gaps.sequence_weights if group.whole else gaps.token_weights, gaps_of(group.drops))
 
 
 def split_sums(marks: Tensor, values: Tensor, gaps: Sequence[int]) -> Tensor:
@@ -84,9 +82,8 @@ def split_sums(marks: Tensor, values: Tensor, gaps: Sequence[int]) -> Tensor:
         pairs = zip(marks.numpy(), gaps, strict=True)
         return torch.from_numpy(np.stack([_split(mark, values.numpy()[gap], wholes[gap]) for mark, gap in pairs]))
     columns = values.flatten(0, 1).double().clamp(max=torch.finfo(torch.float64).max)  # 0 times infinity is NaN
-    sums = (torch.stack([marks, torch.bitwise_not(marks)], 1).double() @ columns.T).view(
-        len(gaps), 2, *values.shape[:2]
-    )
+    sides = constant([[True], [False]], torch.bool, marks.device)
+    sums = ((marks[:, None] == sides).double() @ columns.T).view(len(gaps), 2, *values.shape[:2])
     return torch.stack([sums[rule].select(1, gap) for rule, gap in enumerate(gaps)])
 
 
@@ -97,27 +94,31 @@ def _split(marks: "NDArray[np.bool_]", values: "NDArray[Any]", whole: "NDArray[n
     return np.stack([marked, whole - marked])
 
 
-def weight_sums(gaps: Gaps, decided: Decided) -> tuple[Tensor, Tensor]:
-    """Sums of the weights of rules that reweight, over tokens, [len(WEIGHT_SUMS), R], and their maxima [R], float64.
+def weight_sums(gaps: Gaps, group: Group) -> tuple[dict[str, Tensor], Tensor]:
+    """Sums over tokens of what a group weighs them with, and the largest weights, [clips] each, float64.
 
-    At least one rule. Squares in float64, since a weight without an upper bound may be as large as exp(80).
+    Of whole sequences the terms of each, [clips, N], since a weight counts for all tokens of one. At least one rule
+    that reweights. Squares in float64, since a weight without an upper bound may be as large as exp(80).
     """
-    found = [_weights(gaps, group) for group in decided.groups if group.clips]
-    sums, most = (torch.cat(part, -1) for part in zip(*found, strict=True))
-    return sums, most
-
-
-def _weights(gaps: Gaps, group: Group) -> tuple[Tensor, Tensor]:
-    gap_indices = [placed.gap for placed in group.clips]
+    indices = gaps_of(group.clips)
     weights = clip_weights(gaps, group)
-    truncated = group.marked.narrow(0, len(group.drops), len(gap_indices))
+    truncated = group.marked.narrow(0, len(group.drops), len(indices))
     if gaps.valid is not None:
-        weights = torch.where(chosen(gaps.filled if group.whole else gaps.valid, gap_indices), weights, 0.0)
-    counts = chosen(gaps.counts, gap_indices) if group.whole else None
-    counted = weights if counts is None else weights * counts
-    (weight, excess), (square, excess_square) = total(counted), torch.linalg.vecdot(counted, weights)
-    truncations = total(truncated if counts is None else truncated * counts)
-    return torch.stack([weight, square, excess, excess_square, truncations]), weights[0].amax(-1)
+        weights = torch.where(chosen(gaps.filled if group.whole else gaps.valid, indices), weights, 0.0)
+    if group.whole:
+        counts = gaps.counts_of(indices)
+        counted = weights * counts
+        sums, squares, truncations = counted, counted * weights, truncated * counts
+    else:
+        sums, squares, truncations = total(weights), torch.linalg.vecdot(weights, weights), total(truncated)
+    found = {
+        "weight": sums[0],
+        "weight_square": squares[0],
+        "weight_excess": sums[1],
+        "weight_excess_square": squares[1],
+        "truncated_tokens": truncations,
+    }
+    return found, weights[0].amax(-1)
 
 
 def differing(gaps: Gaps, decided: Decided) -> tuple[tuple[int, ...], Tensor]:
@@ -132,5 +133,5 @@ def differing(gaps: Gaps, decided: Decided) -> tuple[tuple[int, ...], Tensor]:
             moved = group.marked.narrow(0, by[there[0].row, Anchor.THERE], len(there))
             apart = chosen(group.marked, here) != moved
             rows += [placed.row for placed in there]
-            counts.append(total(apart * chosen(gaps.counts, [p.gap for p in there]) if group.whole else apart))
+            counts.append(total(apart * gaps.counts_of(gaps_of(there)) if group.whole else apart))
     return tuple(rows), torch.cat(counts)

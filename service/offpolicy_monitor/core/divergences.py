@@ -24,22 +24,14 @@ class Exponentials(NamedTuple):
     k3_reverse: Tensor  # exp(-d) - 1 + d
 
 
-def bounded_ratio(log_ratio: Tensor) -> Tensor:
-    """r = exp(clip(d, +-80)), exact where the ratio is far below one: [...] float -> [...] of that dtype.
+def ratio_and_excess(log_ratio: Tensor) -> Tensor:
+    """r = exp(clip(d, +-80)), with its digits far below one, and r - 1, with its digits near one.
 
-    Raises ValueError for a single number, TypeError for another dtype.
+    [...] float -> [2, ...] of that dtype. Raises ValueError for a single number, TypeError for another dtype.
     """
     check("log_ratio", log_ratio, None)
-    return torch.exp(log_ratio.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP))
-
-
-def ratio_excess(log_ratio: Tensor) -> Tensor:
-    """r - 1 = expm1(clip(d, +-80)), exact where the ratio is near one: [...] float -> [...] of that dtype.
-
-    Raises ValueError for a single number, TypeError for another dtype.
-    """
-    check("log_ratio", log_ratio, None)
-    return torch.expm1(log_ratio.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP))
+    clipped = log_ratio.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)
+    return torch.stack([torch.exp(clipped), torch.expm1(clipped)])
 
 
 def exponentials(log_ratio: Tensor) -> Exponentials:
@@ -83,29 +75,27 @@ def probability(log_prob: Tensor) -> Tensor:
     return torch.exp(log_prob.double().clamp(max=EXPONENT_CLAMP))
 
 
-def bernoulli(log_prob: Tensor) -> Tensor:
-    """p, 1 - p, log p and log(1 - p) of log-probs, nats; one above 0 is read as 0: [...] float -> [4, ...] float64.
+def bernoulli(log_prob: Tensor) -> tuple[Tensor, ...]:
+    """p, 1 - p, log p and log(1 - p) of log-probs, nats; one above 0 is read as 0: [...] float -> four [...] float64.
 
     1 - p = -expm1(log p), without an epsilon. Raises TypeError for another dtype.
     """
     check("log_prob", log_prob, None)
     log = log_prob.double().clamp(max=0.0)
     rest = -torch.expm1(log)
-    return torch.stack([torch.exp(log), rest, log, torch.log(rest)])
+    return torch.exp(log), rest, log, torch.log(rest)
 
 
-def binary_kls(q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    """KL between Bernoulli(q) and Bernoulli(p), and the other way round, nats: [4, ...] twice -> two [...], float64.
+def binary_kls(sides: Tensor) -> tuple[Tensor, Tensor]:
+    """KL between Bernoulli(q) and Bernoulli(p), and the other way round, nats: [4, 2, ...] -> two [...], float64.
 
     KL(q || p) = q log(q / p) + (1-q) log((1-q) / (1-p)). A zero complement of p gives +inf, unless q's is zero too: 0
     times what is infinite is NaN, which is left out of the sum. In float64, because the two terms cancel for near
-    policies. q, p: as `bernoulli` gives them. Raises ValueError for other shapes, TypeError for another dtype. Source:
-    DPPO, https://arxiv.org/abs/2602.04879
+    policies. sides: what `bernoulli` gives of q, then of p. Raises ValueError for another shape, TypeError for another
+    dtype. Source: DPPO, https://arxiv.org/abs/2602.04879
     """
-    check("q", q, None, DOUBLE)
-    check("p", p, None, DOUBLE)
-    check_shape("q", q, 4, *q.shape[1:])
-    check_shape("p", p, *q.shape)
-    logs = q.narrow(0, 2, 2) - p.narrow(0, 2, 2)
-    forward, backward = (torch.nansum(side.narrow(0, 0, 2) * logs, 0) for side in (q, p))
+    check("sides", sides, None, DOUBLE)
+    check_shape("sides", sides, 4, 2, *sides.shape[2:])
+    logs = sides[2:, 0] - sides[2:, 1]
+    forward, backward = torch.nansum(sides[:2] * logs[:, None], 0).unbind()
     return forward, -backward

@@ -19,7 +19,7 @@ from offpolicy_monitor.core.columns import TokenColumns, token_columns
 from offpolicy_monitor.core.divergences import bernoulli, binary_kls
 from offpolicy_monitor.core.ragged import Segments
 
-Derive = Callable[[Tensor, Tensor], TokenColumns]
+Derive = Callable[[Tensor], TokenColumns]
 
 
 def chosen(rows: Tensor, indices: Sequence[int]) -> Tensor:
@@ -66,21 +66,26 @@ class Gaps:
         return len(self.above)
 
     @cached_property
-    def numerator(self) -> Tensor:
-        """a, [G, T] nats; 0 where not valid."""
-        return self.kept(chosen(self.policies, self.above))
+    def sides(self) -> Tensor:
+        """a and b, [2, G, T] nats; 0 where not valid."""
+        return self.kept(chosen(self.policies, (*self.above, *self.below)).view(2, self.number, -1))
 
-    @cached_property
+    @property
+    def numerator(self) -> Tensor:
+        """a, [G, T] nats."""
+        return self.sides[0]
+
+    @property
     def denominator(self) -> Tensor:
-        """b, [G, T] nats; 0 where not valid."""
-        return self.kept(chosen(self.policies, self.below))
+        """b, [G, T] nats."""
+        return self.sides[1]
 
     @cached_property
     def columns(self) -> TokenColumns:
         """The derived columns, [G, T] each, and their totals."""
         if self.valid is None:
-            return self.derive(self.numerator, self.denominator)
-        return token_columns(self.numerator, self.denominator, self.valid)
+            return self.derive(self.sides)
+        return token_columns(self.sides, self.valid)
 
     def kept(self, values: Tensor) -> Tensor:
         """The values [..., G, T] of valid tokens, 0 for the others, whatever stands there."""
@@ -93,15 +98,18 @@ class Gaps:
             return self.segments.counts.expand(self.number, -1)
         return self.segments.sum(self.valid)
 
-    @cached_property
-    def tokens(self) -> Tensor:
-        """[G] float64: valid tokens."""
-        return self.counts.sum(-1)
+    def counts_of(self, indices: Sequence[int]) -> Tensor:
+        """`counts` of some of the gaps: [len(indices), N], or [1, N] where they are those of any."""
+        return self.counts[:1] if self.valid is None else chosen(self.counts, indices)
 
     @cached_property
     def filled(self) -> Tensor:
         """[G, N] bool: sequences with a valid token."""
         return self.counts > 0
+
+    def of_filled(self, values: Tensor) -> Tensor:
+        """The values [..., G, N] of sequences with a valid token, 0 for the others, whatever stands there."""
+        return values if self.valid is None else torch.where(self.filled, values, 0.0)
 
     @cached_property
     def sequence_sums(self) -> Tensor:
@@ -117,11 +125,6 @@ class Gaps:
     def sequence_means(self) -> Tensor:
         """[7, G, N] float64: the same over the number of valid tokens; 0 where there are none."""
         return self.sequence_sums / (self.counts if self.valid is None else self.counts.clamp(min=1.0))
-
-    @cached_property
-    def sums(self) -> Tensor:
-        """[7, G] float64: the same sums over all valid tokens."""
-        return self.sequence_sums.sum(-1)
 
     @property
     def sequence_sum(self) -> Tensor:
@@ -153,14 +156,15 @@ class Gaps:
         if self.valid is None:
             return self.segments.bounds(columns, columns)
         apart = ([torch.where(self.valid, column, end) for column in columns] for end in (torch.inf, -torch.inf))
-        least, most = (torch.where(self.filled, end, 0.0) for end in self.segments.bounds(*apart))
+        least, most = map(self.of_filled, self.segments.bounds(*apart))
         return least, most
 
     @cached_property
     def extremes(self) -> tuple[Tensor, Tensor]:
         """Smallest and largest d, |d|, p - q and |p - q| of each sequence, [4, G, N] float64 twice."""
-        moved = self.columns.probability_difference
-        return self.bounds([self.columns.log_ratio, self.columns.log_ratio_abs, moved, moved.abs()])
+        columns = self.columns
+        differences = (columns.probability_difference, columns.probability_difference_abs)
+        return self.bounds([columns.log_ratio, columns.log_ratio_abs, *differences])
 
     @cached_property
     def extreme_kls(self) -> tuple[Tensor, Tensor]:
@@ -182,12 +186,17 @@ class Gaps:
         """Largest |d|, [G, N] float64."""
         return self.extremes[1][1]
 
+    @property
+    def sequence_difference_max(self) -> Tensor:
+        """Largest |p - q|, [G, N] float64."""
+        return self.extremes[1][3]
+
     @cached_property
     def binary_kls(self) -> tuple[Tensor, Tensor]:
         """KL(q || p) with the sign of d, and the larger of KL(q || p) and KL(p || q): [G, T] float64 each, nats."""
-        parts = bernoulli(self.policies).unbind(1)
-        p, q = (torch.stack([parts[policy] for policy in side], 1) for side in (self.above, self.below))
-        moved, back = binary_kls(q, p)
+        of_policies, sides = bernoulli(self.policies), (*self.below, *self.above)
+        stacked = torch.stack([part.select(0, policy) for part in of_policies for policy in sides])
+        moved, back = binary_kls(stacked.view(len(of_policies), 2, self.number, -1))
         away, larger = torch.copysign(moved, self.columns.log_ratio), torch.maximum(moved, back)
         return self.kept(away), self.kept(larger)
 
@@ -206,7 +215,7 @@ class Gaps:
         """[G, T]: |A| of valid tokens, 0 without advantages."""
         if self.advantages is None:
             return torch.zeros((), device=self.policies.device).expand(self.number, self.segments.tokens)
-        return self.kept(self.advantages.of_tokens.abs().expand(self.number, -1))
+        return self.kept(self.advantages.magnitudes.expand(self.number, -1))
 
     @cached_property
     def sequence_mass(self) -> Tensor:

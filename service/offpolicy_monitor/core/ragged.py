@@ -58,8 +58,7 @@ class Segments:
         """[T] int64 on the device: the sequence that each token belongs to."""
         if self.device.type == "cpu":
             return torch.from_numpy(np.repeat(np.arange(self.sequences), self.lengths))
-        indices = torch.arange(self.sequences, device=self.device)
-        return torch.repeat_interleave(indices, self._device_lengths, output_size=self.tokens)
+        return torch.repeat_interleave(self._device_lengths, output_size=self.tokens)
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:

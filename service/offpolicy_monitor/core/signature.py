@@ -31,7 +31,7 @@ def regression_sums(d: Tensor, b: Tensor, valid: Tensor | None, lowest: float, h
     middling = (b > lowest) & (b < highest)
     if valid is not None:
         middling = middling & valid
-    columns = (torch.stack([torch.ones_like(d), b, d, d == 0]) * middling).double()
+    columns = torch.stack([_one(d), b, d, d == 0]) * middling
     return columns @ columns.T
 
 
@@ -46,18 +46,18 @@ def neighbour_sums(a: Tensor, b: Tensor, valid: Tensor | None, owners: Tensor) -
     check("owners", owners, 1, (torch.int64,))
     check_shape("owners", owners, len(a))
     later = len(a) - 1
-    pair = torch.stack([a, b])
-    second = pair.narrow(1, 1, later)
+    second = [side.narrow(0, 1, later) for side in (a, b)]
     if valid is None:
-        first, together = pair.narrow(1, 0, later), owners.narrow(0, 1, later) == owners.narrow(0, 0, later)
+        first = [side.narrow(0, 0, later) for side in (a, b)]
+        together = owners.narrow(0, 1, later) == owners.narrow(0, 0, later)
     else:
         indices = torch.arange(len(a), device=a.device)
         before = torch.cummax(torch.where(valid, indices, -1), 0).values.narrow(0, 0, later)
         there = before.clamp(min=0)
-        first = pair.index_select(1, there)
+        first = [side.index_select(0, there) for side in (a, b)]
         own = owners.index_select(0, there) == owners.narrow(0, 1, later)
         together = valid.narrow(0, 1, later) & (before >= 0) & own
-    columns = torch.cat([together[None], torch.where(together, torch.cat([first, second]), 0.0)]).double()
+    columns = torch.stack([_one(second[0]), *first, *second]) * together
     return columns @ columns.T
 
 
@@ -76,6 +76,11 @@ def grid_counts(values: Tensor, least: Tensor) -> Tensor:
     few = large & ((values.view(patterns) & ((1 << spare) - 1)) == 0)
     steps = values * constant([2.0**k for k in GRIDS], values.dtype, values.device)[:, None, None]
     return total(torch.cat([large[None], few[None], few & (steps == steps.round())]))
+
+
+def _one(values: Tensor) -> Tensor:
+    """[T] float64, which takes no memory: a 1 for each value, and columns stacked with it become float64."""
+    return constant(1.0, torch.float64, values.device).expand(len(values))
 
 
 def _check_pair(name: str, values: Tensor, other: str, others: Tensor, valid: Tensor | None) -> None:

@@ -5,7 +5,7 @@ r = exp(clip(d, +-80)); D is the sum of d over a sequence. Tables: `sequence/<ga
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -37,36 +37,37 @@ _UPDATES: Final = ("bad", "outward", "outward_square")
 
 
 def sums_of(view: BlockView) -> dict[str, Tensor]:
-    """[sums, G] of sequences; with advantages of tokens too, [G, bins] of |A r|, and [3] of the total gap's updates."""
-    found = {"sequence": _sequences(view)}
+    """With advantages, sums [G] and [G, bins] of |A r|, and [3] of the total gap's updates."""
     advantages = view.gaps.advantages
-    if advantages is not None:
-        found |= _by_advantage(view, advantages)
-        if "total" in view.block.batch.gaps:
-            found["updates"] = _updates(view, advantages, view.block.batch.gaps.index("total"))
+    if advantages is None:
+        return {}
+    found = _by_advantage(view, advantages)
+    if "total" in view.block.batch.gaps:
+        found["updates"] = _updates(view, advantages, view.block.batch.gaps.index("total"))
     return found
 
 
-def _sequences(view: BlockView) -> Tensor:
-    """In the order of _OF_SEQUENCES. Where nothing moves there is nothing to cancel."""
+def terms_of(view: BlockView) -> dict[str, Tensor]:
+    """[G, N] of what sequences are. Where nothing moves there is nothing to cancel."""
     gaps = view.gaps
     magnitude, product = view.own(gaps.sequence_abs_sum), view.own(gaps.sequence_sum)
     moving, tiny = magnitude > 0, torch.finfo(torch.float64).tiny
     cancelled = ((magnitude - product.abs()) / magnitude.clamp(min=tiny)).clamp_(min=0)
-    extreme = view.own(gaps.extremes[1][3]) > EXTREME_DIFFERENCE
-    return totals([moving, cancelled, product < math.log(VANISHING_RATIO), extreme])
+    extreme = view.own(gaps.sequence_difference_max) > EXTREME_DIFFERENCE
+    found = (moving, cancelled, product < math.log(VANISHING_RATIO), extreme)
+    return {f"sequence/{name}": values for name, values in zip(_OF_SEQUENCES, found, strict=True)}
 
 
 def _by_advantage(view: BlockView, advantages: Advantages) -> dict[str, Tensor]:
     """Products in float64: a ratio may be as large as exp(80)."""
-    gaps, values = view.gaps, advantages.of_tokens.double()
-    mass = values * view.own(gaps.columns.ratio)
-    own = values if view.valid is None else view.valid * values
+    gaps, values, sizes = view.gaps, advantages.of_tokens, advantages.magnitudes
+    mass = sizes * view.own(gaps.columns.ratio)
+    own = sizes if view.valid is None else view.valid * sizes
     return {
         "advantage/advantage_excess": view.own(gaps.columns.excess) @ values,
         "advantage/mass_square": torch.linalg.vecdot(mass, mass),
         "advantage/advantage_square": torch.linalg.vecdot(own, own).expand(view.number),
-        "gradient": tally(bin_numbers(mass.abs(), _layout(mass.device)), _layout(mass.device).bins, view.valid),
+        "gradient": tally(bin_numbers(mass, _layout(mass.device)), _layout(mass.device).bins, view.valid),
     }
 
 
@@ -89,15 +90,18 @@ def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[st
         tokens, sequences = (arrays[f"gaps/{unit}"][index] for unit in ("tokens", "sequences"))
         if not tokens:
             continue
-        named = zip(_OF_SEQUENCES, arrays["sequence"][:, index].tolist(), strict=True)
-        yield f"sequence/{gap}", {"sequences": sequences, **dict(named)}
+        yield f"sequence/{gap}", {"sequences": sequences, **_named(arrays, "sequence", _OF_SEQUENCES, index)}
         if "gradient" in arrays:
-            sums = {name: arrays[f"advantage/{name}"][index] for name in _OF_ADVANTAGES}
+            sums = _named(arrays, "advantage", _OF_ADVANTAGES, index)
             yield f"advantage/{gap}", {"advantage_abs": arrays["advantage_mass"][index], **sums}
             yield f"gradient/{gap}", {"": arrays["gradient"][index, -2 * GRADIENT_BINS :: 2]}
         if gap == "total" and "updates" in arrays:
             updates = zip(_UPDATES, arrays["updates"].tolist(), strict=True)
             yield f"advantage/{gap}#updates", {"tokens": tokens, **dict(updates)}
+
+
+def _named(arrays: Mapping[str, Array], prefix: str, names: Iterable[str], index: int) -> dict[str, Any]:
+    return {name: arrays[f"{prefix}/{name}"][index] for name in names}
 
 
 @cache

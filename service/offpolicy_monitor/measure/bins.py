@@ -9,9 +9,17 @@ from offpolicy_monitor.core.histogram import Layout, bin_numbers
 from offpolicy_monitor.summary import histogram
 
 
-def histogram_bins(values: Tensor) -> Tensor:
-    """The bin of summary.histogram of each value: [n] float, no NaN -> [n] int32."""
-    return bin_numbers(values, layout(values.device))
+def histogram_bins(*arrays: Tensor) -> list[Tensor]:
+    """The bin of summary.histogram of each value of some arrays: [...] float each, no NaN -> [...] int32 each.
+
+    All are found together; on the CPU each where it is.
+    """
+    bins = layout(arrays[0].device)
+    if arrays[0].device.type == "cpu":
+        return [bin_numbers(array, bins) for array in arrays]
+    flat = bin_numbers(torch.cat([array.float().flatten() for array in arrays]), bins)
+    parts = torch.split(flat, [array.numel() for array in arrays])
+    return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]
 
 
 @cache

@@ -176,7 +176,8 @@ class Block:
         if values is None:
             return None
         a_token = self.batch.advantages_a_token
-        return Advantages(values[self.token_range if a_token else slice(self.first, self.last)], a_token, segments)
+        own = values[self.token_range if a_token else slice(self.first, self.last)]
+        return Advantages(own, a_token, segments)
 
 
 def _settled(columns: list[Array]) -> tuple[list[Array], list[Array] | None]:

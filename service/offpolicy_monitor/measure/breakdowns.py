@@ -1,34 +1,32 @@
 """Breakdowns: tokens, sum d, |d|, d^2, k3 by bucket of each dimension and gap, and the cross terms of gaps.
 
-Dimensions of tokens share one joint cell number per token while their product stays small; dimensions of sequences add
-up the sums of sequences that exist anyway; where a whole batch is one bucket, its gaps' sums are the bucket's. Tables:
-`breakdown/<dimension>/<gap>` and `.../cross`; with the bucket in the path where the batch is one.
+Dimensions of sequences add up the sums of sequences that exist anyway; where a whole batch is one bucket, its gaps'
+sums are the bucket's. Tables: `breakdown/<dimension>/<gap>` and `.../cross`; with the bucket in the path where the
+batch is one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array
-from offpolicy_monitor.core.cells import Cells, Columns, marginal
-from offpolicy_monitor.measure.dimensions import Dimension, dimensions
+from offpolicy_monitor.core.cells import Division, sums_by
+from offpolicy_monitor.measure.dimensions import dimensions
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.breakdown import CROSS_KEYS, GAP_KEYS
 from offpolicy_monitor.summary.tables.buckets import constant_buckets
 
-#: Joint cells beyond this many cost a small batch more than another pass; the next dimension starts its own number.
-MOST_CELLS: Final = 1 << 12
-
 
 def sums_of(view: BlockView) -> dict[str, Tensor]:
-    """[1 + columns, buckets] of each dimension; the columns are those of `_columns`, after a count of all."""
-    found = list(dimensions(view.block, view.origin))
-    of_tokens, of_sequences = map(Columns, _columns(view))
-    sums: dict[str, Tensor] = {}
-    for group in _groups([dimension for dimension in found if dimension.a_token]):
-        sums |= _summed(group, of_tokens)
-    return sums | _summed([dimension for dimension in found if not dimension.a_token], of_sequences)
+    """[indices, 1 + columns] of each dimension: a count of all, and sums; the last index is no bucket."""
+    found, sums = list(dimensions(view.block, view.origin)), dict[str, Tensor]()
+    for a_token, columns in zip((True, False), _columns(view), strict=True):
+        own = [dimension for dimension in found if dimension.a_token == a_token]
+        divisions = [Division(dimension.indices, dimension.size, dimension.scattered) for dimension in own]
+        for dimension, array in zip(own, sums_by(divisions, columns), strict=True):
+            sums[f"breakdown/{dimension.name}"] = array
+    return sums
 
 
 def _columns(view: BlockView) -> tuple[list[Tensor], list[Tensor]]:
@@ -53,30 +51,6 @@ def _columns(view: BlockView) -> tuple[list[Tensor], list[Tensor]]:
     return of_tokens, [*of_sequences, *(gaps.counts[index] for index in indices)]
 
 
-def _groups(found: Sequence[Dimension]) -> Iterator[list[Dimension]]:
-    """Those that change from token to token alone; the others, which stand in runs, as many together as is cheap."""
-    yield from ([dimension] for dimension in found if dimension.scattered)
-    group: list[Dimension] = []
-    cells = 1
-    for dimension in found:
-        if dimension.scattered:
-            continue
-        if group and cells * dimension.size > MOST_CELLS:
-            yield group
-            group, cells = [], 1
-        group.append(dimension)
-        cells *= dimension.size
-    if group:
-        yield group
-
-
-def _summed(group: Sequence[Dimension], columns: Columns) -> dict[str, Tensor]:
-    """[1 + columns, places] of each dimension: a count of all, and sums; the last place is no bucket."""
-    sizes = [dimension.size for dimension in group]
-    sums = Cells.joint([dimension.indices for dimension in group], sizes).sums(columns)
-    return {f"breakdown/{dimension.name}": marginal(sums, sizes, index) for index, dimension in enumerate(group)}
-
-
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The tables of gaps with a token, and the cross terms' if some token is valid for all."""
     gaps, tokens = view.block.batch.gaps, arrays["gaps/tokens"]
@@ -85,7 +59,7 @@ def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[st
         parts.append((len(gaps), "cross", CROSS_KEYS, len(gaps) * len(GAP_KEYS)))
     columns = len(gaps) * len(GAP_KEYS) + (len(CROSS_KEYS) if view.block.batch.joint else 0)
     for name in (name for name in arrays if name.startswith("breakdown/")):
-        counts, *sums = arrays[name][:, :-1]
+        counts, *sums = arrays[name][:-1].T
         for index, part, keys, first in parts:
             valid = sums[columns + index] if len(sums) > columns else counts
             yield f"{name}/{part}", {"tokens": valid, **dict(zip(keys, sums[first:], strict=False))}

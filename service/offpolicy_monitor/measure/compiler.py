@@ -23,9 +23,9 @@ from offpolicy_monitor.measure.library import FUSED
 class Columns(torch.nn.Module):
     """token_columns in the form that torch exports."""
 
-    def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, sides: Tensor) -> tuple[Tensor, ...]:
         """Its columns, without their names."""
-        return tuple(token_columns(a, b))
+        return tuple(token_columns(sides))
 
 
 def main(what: str, cache: str, build: str) -> int:
@@ -67,12 +67,12 @@ def make_kernels(device_name: str) -> Callable[[Path, Path], None]:
 
 def compiled(path: Path, device: torch.device) -> Path:
     """Compile for columns of any length from FEWEST_TOKENS on, into one shared object; raises what torch raises."""
-    columns = kernels.sample(max(kernels.TRIED), device)
+    sides = kernels.sample(max(kernels.TRIED), device)
     tokens = torch.export.Dim("tokens", min=kernels.FEWEST_TOKENS)
     from torch._inductor import aot_compile
 
-    exported = torch.export.export(Columns(), columns, dynamic_shapes=({1: tokens}, {1: tokens}))
-    aot_compile(exported.module(), columns, options={"aot_inductor.output_path": str(path), **options(device)})
+    exported = torch.export.export(Columns(), (sides,), dynamic_shapes=({2: tokens},))
+    aot_compile(exported.module(), (sides,), options={"aot_inductor.output_path": str(path), **options(device)})
     return path
 
 

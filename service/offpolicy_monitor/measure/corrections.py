@@ -12,29 +12,37 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.corrections import Decided
-from offpolicy_monitor.core.decision import DROP_SUMS, WEIGHT_SUMS, drop_sums, weight_sums
+from offpolicy_monitor.core.decision import DROP_SUMS, drop_sums, drop_terms, weight_sums
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.measure.blocks import DeviceBatch
 from offpolicy_monitor.measure.totals import Sums
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.summary.method import DROP_COUNTS, SIDES, TABLES
+from offpolicy_monitor.summary.method import DROP_COUNTS, SIDES, TABLES, WEIGHTS
 
 Record = dict[str, float]
-_NONE: Final[Array] = np.zeros((0, 0))
+#: What the rows of a group decide about: its arrays are named by it.
+_UNITS: Final = ("tokens", "whole")
+_DROP_TERMS: Final = ("masked_tokens", "masked_low_tokens", "masked_sequences", "touched_sequences")
 _COUNTS: Final = {row.name for table in TABLES for row in table.rows if row.kind == "count"}
 
 
 def row_sums(gaps: Gaps, decided: Decided, dropped: Tensor | None) -> Sums:
-    """[sums, rows] of rows that drop and of rows that reweight, and |A| [G'].
+    """|A| of gaps [G'], `drops/...` of the rows that drop, and `weights/...` of those that reweight; some by group.
 
     dropped: core.decision.dropped_in_sequences, None where no row drops.
     """
-    sums, most = {"advantage_mass": gaps.sequence_mass.sum(-1)}, {}
+    sums, terms, most = dict[str, Tensor](), {"advantage_mass": gaps.sequence_mass}, dict[str, Tensor]()
     if dropped is not None:
-        sums["drops"] = drop_sums(gaps, decided, dropped)
-    if decided.clips:
-        sums["weights"], most["weights_max"] = weight_sums(gaps, decided)
-    return Sums(sums, {}, most)
+        terms |= {f"drops/{name}": values for name, values in drop_terms(gaps, decided, dropped).items()}
+    for group in decided.groups:
+        unit = _UNITS[group.whole]
+        if group.drops:
+            sums[f"drops/{unit}"] = drop_sums(gaps, group)
+        if group.clips:
+            found, most[f"weights/{unit}/weight_max"] = weight_sums(gaps, group)
+            weights = terms if group.whole else sums
+            weights |= {f"weights/{unit}/{name}": values for name, values in found.items()}
+    return Sums(sums, terms, {}, most)
 
 
 class Structure(NamedTuple):
@@ -58,12 +66,10 @@ def row_records(
         gap = batch.gaps.index(rows[number].gap)
         whole = {name: arrays[f"gaps/{name}"][gap] for name in ("tokens", "sequences")}
         found[number] = {**whole, **_nothing_dropped(arrays, gap), "advantage_mass": arrays["advantage_mass"][gap]}
-    for number, drops in zip(structure.drops, arrays.get("drops", _NONE).T.tolist(), strict=True):
-        named = dict(zip(DROP_SUMS, drops, strict=True))
-        found[number] |= named | {"masked_high_tokens": named["masked_tokens"] - named["masked_low_tokens"]}
-    clipped = zip(structure.clips, arrays.get("weights", _NONE).T.tolist(), arrays.get("weights_max", ()), strict=True)
-    for number, weights, most in clipped:
-        found[number] |= {**dict(zip(WEIGHT_SUMS, weights, strict=True)), "weight_max": most}
+    for number, dropped in zip(structure.drops, _dropped(arrays) if structure.drops else (), strict=True):
+        found[number] |= dropped
+    for number, weights in zip(structure.clips, _weights(arrays) if structure.clips else (), strict=True):
+        found[number] |= weights
     return {number: _present(found[number], rows[number], batch) for number in sorted(found)}
 
 
@@ -81,9 +87,31 @@ def no_drops(row: MethodRow) -> Record:
     return {name: 0 for name in DROP_COUNTS if row.two_sided or name not in SIDES.names}
 
 
+def _dropped(arrays: Mapping[str, Array]) -> Iterator[Record]:
+    """What each row that drops has dropped and kept, in the order of the groups."""
+    sides = np.concatenate([arrays[name] for name in (f"drops/{unit}" for unit in _UNITS) if name in arrays])
+    columns = {name: arrays[f"drops/{name}"] for name in _DROP_TERMS}
+    columns |= {name: sides[:, side, index] for name, (side, index) in DROP_SUMS.items()}
+    columns["masked_high_tokens"] = columns["masked_tokens"] - columns["masked_low_tokens"]
+    return _by_row(columns)
+
+
+def _weights(arrays: Mapping[str, Array]) -> Iterator[Record]:
+    """The sums of what each row that reweights weighs tokens with."""
+    found = [unit for unit in _UNITS if f"weights/{unit}/weight" in arrays]
+    return _by_row(
+        {name: np.concatenate([arrays[f"weights/{unit}/{name}"] for unit in found]) for name in WEIGHTS.names}
+    )
+
+
+def _by_row(columns: Mapping[str, Array]) -> Iterator[Record]:
+    for values in zip(*(column.tolist() for column in columns.values()), strict=True):
+        yield dict(zip(columns, values, strict=True))
+
+
 def _nothing_dropped(arrays: Mapping[str, Array], gap: int) -> Record:
     kept = {"k3_kept": arrays["gaps/k3"][gap], "log_ratio_square_kept": arrays["gaps/log_ratio_square"][gap]}
-    return dict.fromkeys((*DROP_SUMS, "masked_high_tokens"), 0.0) | kept
+    return dict.fromkeys((*_DROP_TERMS, *DROP_SUMS, "masked_high_tokens"), 0.0) | kept
 
 
 def _present(record: Record, row: MethodRow, batch: DeviceBatch) -> Record:

@@ -4,45 +4,47 @@ Tables: `gaps/<gap>`, `histograms/<gap>` and `cross`.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.cells import tally
-from offpolicy_monitor.core.gap_sums import cross_sums, extremes, sequence_sums, token_sums
-from offpolicy_monitor.measure.bins import histogram_bins
+from offpolicy_monitor.core.gap_sums import cross_terms, extremes, sequence_terms, token_sums
 from offpolicy_monitor.measure.blocks import DeviceBatch
 from offpolicy_monitor.measure.totals import Sums
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.gap import DEVIATION, GAP, QUANTITIES, SIGNS
 from offpolicy_monitor.summary.histogram import BINS
 
+#: What a gap keeps that follows from what is summed of it.
+_DERIVED: Final = frozenset({DEVIATION, "exact_tokens"})
+
 
 def gap_sums(view: BlockView) -> Sums:
-    """Sums and extremes [G'] by name, histograms [G, signs, bins], cross terms."""
+    """Sums, terms of sequences and extremes of gaps [G'], histograms [G, signs, bins], and cross terms."""
     gaps, joint = view.gaps, view.block.batch.joint
     centres = torch.from_numpy(np.resize(view.block.batch.centres, gaps.number))
     ends = extremes(gaps)
-    sums = {**token_sums(gaps, centres.to(view.block.batch.device, non_blocking=True)), **sequence_sums(gaps)}
-    cross = cross_sums(gaps, joint["mismatch"], joint["staleness"], view.cross_of_sequences) if joint else {}
+    sums = token_sums(gaps, centres.to(view.block.batch.device, non_blocking=True))
+    cross = cross_terms(gaps, joint["mismatch"], joint["staleness"], view.cross_of_sequences) if joint else {}
     return Sums(
-        {
-            **{f"gaps/{name}": values for name, values in sums.items()},
-            **{f"cross/{name}": value for name, value in cross.items()},
-            **{f"histograms/{name}": counts for name, counts in _histograms(view).items()},
-        },
-        {f"gaps/{name}": values for name, values in ends["min"].items()},
-        {f"gaps/{name}": values for name, values in ends["max"].items()},
+        {**_under("gaps", sums), **_under("histograms", _histograms(view))},
+        {**_under("gaps", sequence_terms(gaps)), **_under("cross", cross)},
+        _under("gaps", ends["min"]),
+        _under("gaps", ends["max"]),
     )
+
+
+def _under(prefix: str, arrays: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {f"{prefix}/{name}": array for name, array in arrays.items()}
 
 
 def _histograms(view: BlockView) -> dict[str, torch.Tensor]:
     """[G, signs, bins] of each quantity; one sign, which is unknown, without advantages."""
-    advantages, signs = view.gaps.advantages, view.sequence_signs
-    sequences = histogram_bins(torch.stack([view.own(view.gaps.sequence_mean), view.own(view.gaps.sequence_sum)]))
-    tokens, number = view.bins, 1 if advantages is None else len(SIGNS) - 1
+    advantages, signs, tokens, sequences = view.gaps.advantages, view.sequence_signs, view.bins, view.sequence_bins
+    number = 1 if advantages is None else len(SIGNS) - 1
     if advantages is not None and signs is not None:
         tokens = torch.add(tokens, advantages.token_groups, alpha=BINS)
         sequences = torch.add(sequences, signs, alpha=BINS)
@@ -59,7 +61,8 @@ def _histograms(view: BlockView) -> dict[str, torch.Tensor]:
 def gap_tables(arrays: Mapping[str, Array], batch: DeviceBatch) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The tables of the gaps that were sent, without a valid token as counts of 0; and cross terms if there are."""
     for index, gap in enumerate(batch.gaps):
-        found = {row.name: arrays[f"gaps/{row.name}"][index] for row in GAP.rows if row.name != DEVIATION}
+        found = {row.name: arrays[f"gaps/{row.name}"][index] for row in GAP.rows if row.name not in _DERIVED}
+        found["exact_tokens"] = found["tokens"] - arrays["gaps/changed_tokens"][index]
         apart = arrays["gaps/log_ratio_apart_square"][index]
         yield f"gaps/{gap}", {**found, DEVIATION: _deviation(apart, batch.centres[index], found)}
         yield (

@@ -28,21 +28,19 @@ def load(path: Path, device: torch.device) -> Derive:
     """The compiled pass over the tokens. RuntimeError where the file holds none, ValueError for other figures."""
     runner = _runner(path, device)
 
-    def derive(a: Tensor, b: Tensor) -> TokenColumns:
+    def derive(sides: Tensor) -> TokenColumns:
         """Long float32 columns of three gaps by the compiled form: it looks at no dtype or shape itself."""
-        if a.shape != b.shape or not (_fits(a, device) and _fits(b, device)):
-            return token_columns(a, b)
-        return TokenColumns(*runner.run([a, b]))
+        return TokenColumns(*runner.run([sides])) if _fits(sides, device) else token_columns(sides)
 
     for tokens in TRIED:
         _try(derive, tokens, device)
     return derive
 
 
-def sample(tokens: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Log-probs of the numerators and the denominators of gaps [GAPS, tokens] whose ratios are on both sides of 1."""
+def sample(tokens: int, device: torch.device) -> Tensor:
+    """Log-probs of the numerators and the denominators of gaps, whose ratios are on both sides of 1: [2, GAPS, T]."""
     a = torch.linspace(-3.0, -0.01, GAPS * tokens, device=device).view(GAPS, tokens)
-    return a, a * torch.linspace(0.9, 1.1, tokens, device=device)
+    return torch.stack([a, a * torch.linspace(0.9, 1.1, tokens, device=device)])
 
 
 def _runner(path: Path, device: torch.device) -> Any:
@@ -52,14 +50,15 @@ def _runner(path: Path, device: torch.device) -> Any:
     return made.AOTIModelContainerRunnerCpu(str(path), 1)
 
 
-def _fits(column: Tensor, device: torch.device) -> bool:
-    aligned = device.type == "cpu" or column.data_ptr() % ALIGNMENT == 0
-    shaped = column.ndim == 2 and len(column) == GAPS and column.shape[1] >= FEWEST_TOKENS and column.is_contiguous()
-    return aligned and shaped and column.dtype == torch.float32 and column.device.type == device.type
+def _fits(sides: Tensor, device: torch.device) -> bool:
+    aligned = device.type == "cpu" or sides.data_ptr() % ALIGNMENT == 0
+    shaped = sides.ndim == 3 and sides.shape[:2] == (2, GAPS) and sides.shape[2] >= FEWEST_TOKENS
+    held = sides.is_contiguous() and sides.dtype == torch.float32 and sides.device.type == device.type
+    return aligned and shaped and held
 
 
 def _try(derive: Derive, tokens: int, device: torch.device) -> None:
-    a, b = sample(tokens, device)
-    for got, expected in zip(derive(a, b), token_columns(a, b), strict=True):
+    sides = sample(tokens, device)
+    for got, expected in zip(derive(sides), token_columns(sides), strict=True):
         if got.shape != expected.shape or not torch.allclose(got, expected, TOLERANCE, TOLERANCE * 1e-2):
             raise ValueError(f"the compiled figures of {tokens} tokens are not those of the plain ones")

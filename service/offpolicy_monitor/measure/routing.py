@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
-from offpolicy_monitor.core.cells import Cells, Columns
+from offpolicy_monitor.core.cells import Division, sums_by
 from offpolicy_monitor.core.routing import RoutingSums, routing_sums
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.routing import EXPERTS, tables_of_gap
@@ -50,7 +50,7 @@ def sums_of(view: BlockView) -> dict[str, Tensor]:
             columns = view.gaps.columns
             size = columns.log_ratio_abs[index]
             parts = (columns.k3[index], columns.log_ratio_square[index], size, size.sqrt())
-            found[f"routing/{gap}"] = Cells(changed, len(routed.missing) + 1).sums(Columns(parts))[1:]
+            found[f"routing/{gap}"] = sums_by([Division(changed, len(routed.missing) + 1)], parts)[0].T[1:]
     return found
 
 

@@ -76,11 +76,14 @@ class Views:
 def block_sums(view: BlockView, makers: Sequence[Maker], each: Mapping[str, Tensor]) -> Sums:
     """Everything that a block adds to its batch: gaps, rows, tables, and what is kept `each` sequence."""
     gaps, rows = gap_sums(view), row_sums(view.gaps, view.decided, view.dropped)
-    return Sums({**gaps.sum, **rows.sum, **_sums(view, makers)}, gaps.min, {**gaps.max, **rows.max}, each)
+    made = _sums(view, makers)
+    sums, terms = {**gaps.sum, **rows.sum, **made.sum}, {**gaps.terms, **rows.terms, **made.terms}
+    return Sums(sums, terms, gaps.min, {**gaps.max, **rows.max}, each)
 
 
-def _sums(view: BlockView, makers: Sequence[Maker]) -> dict[str, Tensor]:
-    return {name: array for maker in makers if maker.sums for name, array in maker.sums(view).items()}
+def _sums(view: BlockView, makers: Sequence[Maker]) -> Sums:
+    sums = {name: array for maker in makers if maker.sums for name, array in maker.sums(view).items()}
+    return Sums(sums, {name: array for maker in makers if maker.terms for name, array in maker.terms(view).items()})
 
 
 def summary_of(
@@ -122,9 +125,9 @@ def with_tables(
 ) -> Arrays:
     """What is found of a batch already, and the tables of some makers; gaps and rows are not summed again."""
     views, totals = Views(loaded, applicable(rows, loaded), origin), Totals()
-    if any(maker.sums for maker in makers):
+    if any(maker.sums or maker.terms for maker in makers):
         for view in views.of_blocks(block_tokens):
-            totals.add(Sums(_sums(view, makers)))
+            totals.add(_sums(view, makers))
     arrays = {**_known(found, loaded), **totals.arrays()} if loaded.gaps and len(loaded.sequences) else {}
     return merged((found, Arrays.of(LAYOUT, dict(_made(views.last, arrays, makers)))))
 

@@ -22,6 +22,7 @@ class Maker(NamedTuple):
     """What makes the tables of a kind.
 
     sums     of a block: arrays that add up over blocks, by names of their own; None where no tokens are summed
+    terms    of a block: arrays whose last dimension is its sequences, over which they add up, by names of their own
     tables   of what they came to, and any view of the batch
     sent     arrays of which one must have been sent; empty for any batch
     gapless  whether there are tables without a gap too
@@ -30,6 +31,7 @@ class Maker(NamedTuple):
     name: str
     sums: Callable[[BlockView], Mapping[str, Tensor]] | None
     tables: Callable[[Mapping[str, Array], BlockView], Named]
+    terms: Callable[[BlockView], Mapping[str, Tensor]] | None = None
     sent: frozenset[str] = frozenset()
     gapless: bool = False
 
@@ -37,7 +39,8 @@ class Maker(NamedTuple):
     def of(cls, kind: Kind) -> "Maker":
         """The maker of a kind that is measured."""
         module = import_module(kind.measured)
-        return cls(kind.name, getattr(module, "sums_of", None), module.tables_of, kind.sent, kind.gapless)
+        sums, terms = (getattr(module, name, None) for name in ("sums_of", "terms_of"))
+        return cls(kind.name, sums, module.tables_of, terms, kind.sent, kind.gapless)
 
     def makes_any(self, batch: RaggedBatch) -> bool:
         """Whether a batch brings what its tables are of."""

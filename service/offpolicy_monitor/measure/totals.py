@@ -16,10 +16,17 @@ _MERGE: Final[Mapping[str, Callable[[Tensor, Tensor], Tensor]]] = {
 
 
 class Sums(NamedTuple):
-    """Arrays of a block by name, of any shape and dtype: those that add up, the least, the largest, and those whose
-    last dimension is the block's sequences."""
+    """Arrays of a block by name, of any dtype.
 
-    sum: Mapping[str, Tensor]
+    sum    [...] each: add up over blocks
+    terms  [..., N] each, of the block's N sequences: add up over these, then over blocks
+    min    [...] each: the least is kept
+    max    [...] each: the largest is kept
+    each   [..., N] each: kept of each sequence
+    """
+
+    sum: Mapping[str, Tensor] = {}
+    terms: Mapping[str, Tensor] = {}
     min: Mapping[str, Tensor] = {}
     max: Mapping[str, Tensor] = {}
     each: Mapping[str, Tensor] = {}
@@ -35,8 +42,9 @@ class Totals:
 
     def add(self, block: Sums) -> None:
         """Add a block's arrays: one operation for each way to merge."""
+        whole = block._replace(sum={**block.sum, **_added(block.terms)}, terms={})
         for kind, merge in _MERGE.items():
-            arrays = getattr(block, kind)
+            arrays = getattr(whole, kind)
             if arrays:
                 self._shapes |= {name: array.shape for name, array in arrays.items()}
                 flat = torch.cat([array.double().reshape(-1) for array in arrays.values()])
@@ -47,7 +55,7 @@ class Totals:
 
     def buffer(self) -> Tensor:
         """All of it on the device, [n] float64."""
-        each = {name: torch.cat(arrays, -1) for name, arrays in self._each.items()}
+        each = {name: arrays[0] if len(arrays) == 1 else torch.cat(arrays, -1) for name, arrays in self._each.items()}
         self._shapes |= {name: array.shape for name, array in each.items()}
         return torch.cat([*self._buffers.values(), *(array.reshape(-1).double() for array in each.values())])
 
@@ -60,3 +68,12 @@ class Totals:
             end += shape.numel()
             found[name] = host[end - shape.numel() : end].reshape(tuple(shape))
         return found
+
+
+def _added(terms: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Terms of sequences added up over these, all by one operation: [..., N] each -> [...] float64."""
+    if not terms:
+        return {}
+    rows = [array.reshape(-1, array.shape[-1]) for array in terms.values()]
+    sums = torch.split(torch.cat(rows).sum(-1, dtype=torch.float64), [len(row) for row in rows])
+    return {name: added.view(array.shape[:-1]) for added, (name, array) in zip(sums, terms.items(), strict=True)}

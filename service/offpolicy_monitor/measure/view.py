@@ -7,12 +7,13 @@ them are over jointly valid tokens), T tokens, N sequences of the block.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Origin
+from offpolicy_monitor.core.constants import constant
 from offpolicy_monitor.core.corrections import Decided
 from offpolicy_monitor.core.decision import differing, dropped_in_sequences
 from offpolicy_monitor.core.gap import Gaps
@@ -20,7 +21,7 @@ from offpolicy_monitor.core.routing import RoutingSums
 from offpolicy_monitor.measure.bins import histogram_bins
 from offpolicy_monitor.measure.blocks import Block
 from offpolicy_monitor.measure.decide import Decider
-from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
+from offpolicy_monitor.summary.tables.lengths import BINS, BINS_A_POWER
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +73,20 @@ class BlockView:
         """[G, N] float64: 1 for sequences with a valid token; None where all have one."""
         return None if self.gaps.valid is None else self.own(self.gaps.filled).double()
 
-    @cached_property
+    @property
     def bins(self) -> Tensor:
         """[G, T] int32: the bins of summary.histogram of the log-ratios."""
-        return histogram_bins(self.own(self.gaps.columns.log_ratio))
+        return self._bins[0]
+
+    @property
+    def sequence_bins(self) -> Tensor:
+        """[2, G, N] int32: the same of their mean L and their sum D over a sequence."""
+        return self._bins[1]
+
+    @cached_property
+    def _bins(self) -> list[Tensor]:
+        mean, product = self.own(self.gaps.sequence_mean), self.own(self.gaps.sequence_sum)
+        return histogram_bins(self.own(self.gaps.columns.log_ratio), torch.stack([mean, product]))
 
     @cached_property
     def cross(self) -> Tensor:
@@ -102,4 +113,16 @@ class BlockView:
     @cached_property
     def length_bins(self) -> Tensor:
         """[G, N] int64: the length of each sequence in quarters of a power of two."""
-        return torch.log2(self.own(self.gaps.counts).clamp(min=1.0)).mul_(BINS_A_POWER).long()
+        return self.lengths_among(_length_edges(self.gaps.policies.device))
+
+    def lengths_among(self, edges: Tensor) -> Tensor:
+        """[G, N] int64: at how many ascending edges [E] float64, or beyond them, each sequence's valid tokens are."""
+        if self.gaps.valid is None:
+            return torch.bucketize(self.gaps.segments.counts, edges, right=True).expand(self.number, -1)
+        return torch.bucketize(self.own(self.gaps.counts), edges, right=True)
+
+
+@cache
+def _length_edges(device: torch.device) -> Tensor:
+    """Where the bins of summary.tables.lengths after the first begin."""
+    return constant([2.0 ** (index / BINS_A_POWER) for index in range(1, BINS)], torch.float64, device)

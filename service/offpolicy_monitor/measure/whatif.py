@@ -25,7 +25,6 @@ from offpolicy_monitor.methods import METHODS
 from offpolicy_monitor.methods.catalogue import kept_scores
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
 from offpolicy_monitor.summary import cells
-from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
 from offpolicy_monitor.vocabulary import MIXED, NEGATIVE, POSITIVE, SIGNS, UNKNOWN, ZERO
 
 _SIGNS = len(SIGNS)
@@ -66,7 +65,7 @@ def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict
     bins, number = view.bins, cells.TOKEN_BINS.number
     if len(scores) > view.number:
         further = torch.stack(token_scores(view.gaps, [(score.gap, score.score) for score in scores[view.number :]]))
-        bins = torch.cat([bins, histogram_bins(further)])
+        bins = torch.cat([bins, *histogram_bins(further)])
     gaps = [score.gap for score in scores]
     groups = units.token_groups if len(units.token_groups) == 1 else chosen(units.token_groups, gaps)
     coarse = _token_bins(bins.device).index_select(0, bins.view(-1)).view(bins.shape)
@@ -76,7 +75,7 @@ def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict
     counts = tally(indices, _SIGNS * cells.LENGTHS * number, valid).view(shape)
     found = {"tokens": counts.sum(2), "lengths": counts @ _folds(counts.device)}
     if view.gaps.advantages is not None:
-        mass = view.gaps.advantages.of_tokens.abs().double().expand(len(scores), -1)
+        mass = view.gaps.advantages.magnitudes.expand(len(scores), -1)
         mass = mass if valid is None else mass * valid
         found["mass"] = tally(indices, _SIGNS * cells.LENGTHS * number, mass).view(shape).sum(2)
     return {f"whatif/tokens/{name}": values for name, values in found.items()}
@@ -97,9 +96,9 @@ def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> d
     by_length = torch.add(coarse, chosen(units.groups, gaps), alpha=groups[2])
     found["lengths"] = tally(by_length, groups[0] * groups[1] * groups[2], filled).view(-1, *groups)
     indices = torch.add(bins[:, None, :], units.parts, alpha=number).flatten(1)
-    for name, of_parts in (("tokens", units.part_tokens), ("mass", units.part_mass)):
-        if of_parts is not None:
-            found[name] = tally(indices, _SIGNS * number, chosen(of_parts, gaps).flatten(1)).view(-1, _SIGNS, number)
+    weights = chosen(units.part_weights, gaps).flatten(2)
+    both = tally(indices[:, None].expand(weights.shape).flatten(0, 1), _SIGNS * number, weights.flatten(0, 1))
+    found["weights"] = both.view(own, -1, _SIGNS, number)
     return {f"whatif/sequences/{name}": values for name, values in found.items()}
 
 
@@ -115,7 +114,7 @@ class _Units:
     @cached_property
     def lengths(self) -> Tensor:
         """[G, N] int64: the length group of each sequence."""
-        return (self.view.length_bins // BINS_A_POWER).clamp_(max=cells.LENGTHS - 1)
+        return self.view.lengths_among(_powers(self.view.gaps.policies.device))
 
     @cached_property
     def parts(self) -> Tensor:
@@ -124,31 +123,18 @@ class _Units:
         return constant(signs, torch.int64, self.view.gaps.policies.device)[:, None]
 
     @cached_property
-    def _marks(self) -> Tensor | None:
-        """[P, N] bool, or [P, T] of advantages per token: what has each sign; None without advantages."""
-        advantages = self.view.gaps.advantages
-        return None if advantages is None else advantages.groups == self.parts
-
-    @cached_property
-    def part_tokens(self) -> Tensor:
-        """[G, P, N] float64: tokens of each."""
-        gaps, counts = self.view.gaps, self.view.own(self.view.gaps.counts)[:, None]
-        if self._marks is None or gaps.advantages is None:
-            return counts
-        if not gaps.advantages.a_token:
-            return self._marks * counts
-        marks = self._marks.expand(self.view.number, -1, -1)
-        return gaps.segments.sum(marks if gaps.valid is None else marks & self.view.own(gaps.valid)[:, None])
-
-    @cached_property
-    def part_mass(self) -> Tensor | None:
-        """[G, P, N] float64: |A| of each; None without advantages."""
-        gaps = self.view.gaps
-        if self._marks is None or gaps.advantages is None:
-            return None
-        if not gaps.advantages.a_token:
-            return self._marks * self.view.own(gaps.sequence_mass)[:, None]
-        return gaps.segments.sum(self._marks * self.view.own(gaps.token_weights)[:, 2:])
+    def part_weights(self) -> Tensor:
+        """[G, 2, P, N] float64: tokens of each part, and |A|; without advantages [G, 1, 1, N]: tokens."""
+        gaps, advantages, counts = self.view.gaps, self.view.gaps.advantages, self.view.own(self.view.gaps.counts)
+        if advantages is None:
+            return counts[:, None, None]
+        marks = advantages.groups == self.parts
+        if not advantages.a_token:
+            return marks * torch.stack([counts, self.view.own(gaps.sequence_mass)], 1)[:, :, None]
+        valid = marks.expand(self.view.number, -1, -1)
+        valid = valid if gaps.valid is None else valid & self.view.own(gaps.valid)[:, None]
+        mass = marks * self.view.own(gaps.token_weights)[:, 2:]
+        return torch.stack([gaps.segments.sum(valid), gaps.segments.sum(mass)], 1)
 
     @cached_property
     def signs(self) -> Tensor:
@@ -158,7 +144,7 @@ class _Units:
             return self.parts.expand(self.view.number, gaps.segments.sequences)
         if not advantages.a_token:
             return advantages.groups.expand(self.view.number, -1)
-        whole = self.part_tokens == self.view.own(gaps.counts)[:, None]
+        whole = self.part_weights[:, 0] == self.view.own(gaps.counts)[:, None]
         return torch.where(whole.any(1), whole.int().argmax(1), MIXED)
 
     @cached_property
@@ -185,9 +171,17 @@ def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[st
                 continue
             path = f"whatif/{view.block.batch.gaps[score.gap]}/{score.score}"
             for measure in _measures(score):
-                found = arrays.get(f"whatif/{kind}/{measure}")
+                found = _found(arrays, kind, measure)
                 if found is not None:
                     yield f"{path}/{measure}", {"": _rounded(found[index]) if measure == "mass" else found[index]}
+
+
+def _found(arrays: Mapping[str, Array], kind: str, measure: str) -> Array | None:
+    """What a measure came to for all scores of a kind; the tokens and |A| of sequences stand in one array."""
+    if kind == "tokens" or measure not in ("tokens", "mass"):
+        return arrays.get(f"whatif/{kind}/{measure}")
+    weights, index = arrays["whatif/sequences/weights"], ("tokens", "mass").index(measure)
+    return weights[:, index] if index < weights.shape[1] else None
 
 
 def _measures(score: Kept) -> frozenset[str]:
@@ -199,6 +193,12 @@ def _edges(device: torch.device) -> Tensor:
     """Edges of SEQUENCE_BINS: a score that equals one stands in the bin nearer to zero, as bucketize has it above 0."""
     edges = cells.SEQUENCE_BINS.edges
     return torch.from_numpy(np.where(edges < 0, np.nextafter(edges, -np.inf), edges)).to(device, non_blocking=True)
+
+
+@cache
+def _powers(device: torch.device) -> Tensor:
+    """The lengths with which a length group begins, after the first."""
+    return constant([2.0**power for power in range(1, cells.LENGTHS)], torch.float64, device)
 
 
 @cache

@@ -12,7 +12,7 @@ _SUMS: Final = "`core/gap_sums.py`"
 _EXPONENTIALS: Final = "`core/divergences.py` `exponentials`"
 _ADVANTAGE: Final = "`summary/tables/advantage.py` `WEIGHED`"
 _SPREAD: Final = "`summary/gap.py` `ratio_spreads`"
-_RATIO: Final = "`core/divergences.py` `ratio_excess`"
+_RATIO: Final = "`core/divergences.py` `ratio_and_excess`"
 _DIFFERENCE: Final = "`core/columns.py` `token_columns`"
 
 
