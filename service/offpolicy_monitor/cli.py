@@ -10,6 +10,7 @@ import argparse
 import importlib
 import json
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,6 +190,28 @@ def _asking(name: str, summary: str, examples: str) -> Command:
         lambda child: getattr(needed("answers.command"), f"add_{name}_arguments")(child),
         lambda options: int(getattr(needed("answers.command"), name)(options)),
     )
+
+
+def _report_arguments(child: argparse.ArgumentParser) -> None:
+    command = needed("answers.command")
+    command.add_run(child)
+    child.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="file to write (RUN.html); one that is there goes"
+    )
+    command.add_arguments(child)
+
+
+def _report(options: argparse.Namespace) -> int:
+    command, report = needed("answers.command"), needed("pages.report")
+    target = options.output or Path(f"{options.run}.html")
+    found = command.carried(options, report.answers)
+    text: str = report.document(options.run, found, command.reader(options).url, time.time())
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{target} cannot be written: {error.strerror}") from error
+    sys.stdout.write(f"{target}: {len(text.encode()) / 1000:,.0f} kB, opens in any browser without a service\n")
+    return DONE
 
 
 def _database_argument(child: argparse.ArgumentParser) -> None:
@@ -394,6 +417,13 @@ COMMANDS: tuple[Command, ...] = (
         "say what a correction would keep out of the loss at other thresholds, with the setting to paste",
         f"  {PROGRAM} whatif r1\n  {PROGRAM} whatif r1 --method icepop --bound lower\n"
         f"  {PROGRAM} whatif r1 --method mask --level token --gap total --threshold 3",
+    ),
+    Command(
+        "report",
+        "write the page of a run as one file to attach to an issue: pictures, figures and nothing from outside",
+        f"  {PROGRAM} report r1 -o report.html\n  {PROGRAM} report r1 --url http://monitor:8900",
+        _report_arguments,
+        _report,
     ),
     Command("db", "look after the database", f"  {PROGRAM} db upgrade\n  {PROGRAM} db check", _db_arguments, _version),
     Command(

@@ -12,7 +12,8 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
 
 from offpolicy_monitor.answers import diagnosis as diagnosis_text
 from offpolicy_monitor.answers import listing
@@ -35,6 +36,7 @@ STANDARD: Final = "opsm"
 LEVELS: Final = ("token", "sequence", "geometric", "prefix")
 
 Answers = dict[str, Any]
+Result = TypeVar("Result")
 
 
 def add_arguments(child: argparse.ArgumentParser) -> None:
@@ -135,10 +137,25 @@ def _told(options: argparse.Namespace, ask: Callable[[Reader, argparse.Namespace
     return DONE
 
 
-def with_advice(act: Callable[[], None], url: str) -> None:
+def carried(options: argparse.Namespace, gather: Callable[[str, Callable[[str], Answers | None]], Answers]) -> Answers:
+    """What `gather` asks of the service about the run, by calls; None for what there is not."""
+    service = reader(options)
+
+    def get(call: str) -> Answers | None:
+        try:
+            return service.get(f"/{call}")
+        except Refusal as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+
+    return with_advice(lambda: gather(options.run, get), options.url)
+
+
+def with_advice(act: Callable[[], Result], url: str) -> Result:
     """Do it; what goes wrong with the service is raised with what to do about it."""
     try:
-        act()
+        return act()
     except Unreachable as error:
         raise Unreachable(f"{error}. Start one with `offpolicy-monitor serve`, or name its address by --url") from error
     except Unavailable as error:

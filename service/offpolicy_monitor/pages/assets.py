@@ -14,7 +14,8 @@ from typing import Final
 FOLDER: Final = Path(__file__).parent / "static"
 #: Bytes of a digest in an address.
 DIGITS: Final = 12
-_IMPORT: Final = re.compile(r'^import .*?"(\.{1,2}/[^"]+)";$', re.M | re.S)
+#: A statement that imports, and the relative path that it names.
+IMPORT: Final = re.compile(r'^(import .*?)"(\.{1,2}/[^"]+)";$', re.M | re.S)
 
 
 def files(folder: Path = FOLDER) -> dict[str, Path]:
@@ -43,6 +44,11 @@ def imported(name: str) -> tuple[str, ...]:
     Raises KeyError where one names a file that there is not.
     """
     found: dict[str, None] = {}
-    for relative in _IMPORT.findall(FILES[name].read_text()):
-        found |= dict.fromkeys(imported(posixpath.normpath(posixpath.join(posixpath.dirname(name), relative))))
+    for _, relative in IMPORT.findall(FILES[name].read_text(encoding="utf-8")):
+        found |= dict.fromkeys(imported(beside(name, relative)))
     return (*found, name)
+
+
+def beside(name: str, relative: str) -> str:
+    """The file that a script means by a relative path."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), relative))

@@ -25,6 +25,9 @@ def page(template: str, path: str, script: str = "", **values: Any) -> str:
     depth = path.count("/") - 1
     static = f"static/{assets.VERSION}/"
     scripts = assets.imported(f"pages/{script}.js") if script else ()
-    return _TEMPLATES.get_template(template).render(
-        root="../" * depth or "./", static=static, styles=STYLES, scripts=scripts, version=__version__, **values
-    )
+    return rendered(template, root="../" * depth or "./", static=static, styles=STYLES, scripts=scripts, **values)
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A template with its values, and the release."""
+    return _TEMPLATES.get_template(template).render(version=__version__, **values)

@@ -1,9 +1,11 @@
 /* The answer of /series as columns over one x. */
 
-import { get } from "../lib/api.js";
+import { get, isReport } from "../lib/api.js";
 
-/** Points that a plot of this width can show: a peak and a trough per pixel and a half. */
-export const points = () => Math.max(200, Math.min(1500, Math.round(innerWidth * 1.2)));
+const MOST = 1500;
+
+/** Points that a plot of this width can show: a peak and a trough per pixel and a half. A report is for any width. */
+export const points = () => (isReport ? MOST : Math.max(200, Math.min(MOST, Math.round(innerWidth * 1.2))));
 
 /** {steps, values: {field: [...]}} of one row per step; fields that the run does not have are left out. */
 export async function columns(run, fields) {

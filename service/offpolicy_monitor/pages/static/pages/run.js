@@ -1,7 +1,7 @@
 /* The first screen of a run, from the top: one sentence, the two halves of the gap, steps, alerts, what the gap is made
    of, what is kept out of the loss, what was sent besides, the worst sequence. */
 
-import { get, getOrNull } from "../lib/api.js";
+import { get, getOrNull, isReport } from "../lib/api.js";
 import { keeping, pages, run, state } from "../lib/address.js";
 import { element, fill, find } from "../lib/dom.js";
 import { failed, noSteps } from "../lib/empty.js";
@@ -86,10 +86,10 @@ function keyboard(board) {
   keys({
     "ArrowLeft ArrowRight": { text: "step back, forward (Shift: ten)", act: (event) => board.pin(board.pinned + (event.key === "ArrowLeft" ? -by(event) : by(event))) },
     "Home End": { text: "first, last step", act: (event) => board.pin(event.key === "Home" ? 0 : board.steps.length - 1) },
-    "[ ]": { text: "previous, next run", act: (event) => neighbour(event.key === "[" ? -1 : 1) },
     "0": { text: "whole run (also double-click)", act: () => board.zoom(board.full) },
     "s": { text: "everything about this step", act: () => (location.href = keeping(pages.step(run(), board.steps[board.pinned]))) },
   });
+  if (!isReport) keys({ "[ ]": { text: "previous, next run", act: (event) => neighbour(event.key === "[" ? -1 : 1) } });
 }
 
 /** Go to the run before or after this one, worst first. */

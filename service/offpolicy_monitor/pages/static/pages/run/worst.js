@@ -1,6 +1,6 @@
 /* The worst sequence of the step that is looked at, its tokens coloured by log-ratio. */
 
-import { getOrNull } from "../../lib/api.js";
+import { getOrNull, isReport } from "../../lib/api.js";
 import { keeping, pages } from "../../lib/address.js";
 import { element, fill } from "../../lib/dom.js";
 import { number, percent } from "../../lib/numbers.js";
@@ -8,6 +8,9 @@ import { strip, tintLegend } from "../../charts/tokens.js";
 
 /** Milliseconds that a step is pinned for before its sequence is asked for. */
 const ASKED_AFTER = 150;
+
+const NONE = "No sequence differs in this step, or its worst ones are not kept.";
+const LEFT_OUT = "This report has the worst sequences of its newest step and of the step where it began.";
 
 export class WorstOf {
   constructor(host, board, data) {
@@ -32,7 +35,7 @@ export class WorstOf {
     const gap = this.data.values["gaps.mismatch.k3"] ? (this.data.verdict.half === "staleness" ? "staleness" : "mismatch") : "total";
     const title = element("div", { class: "section" }, element("h2", {}, `Worst sequence by ${gap}`), element("span", { class: "quiet" }, `step ${step}`),
       element("a", { class: "api", href: keeping(pages.worst(this.data.name)) }, "All of them"));
-    fill(this.host, title, found?.sequences.length ? this.card(found.sequences[0], gap) : element("p", { class: "card quiet" }, "No sequence differs in this step, or its worst ones are not kept."));
+    fill(this.host, title, found?.sequences.length ? this.card(found.sequences[0], gap) : element("p", { class: "card quiet" }, !found && isReport ? LEFT_OUT : NONE));
   }
 
   card(sequence, gap) {

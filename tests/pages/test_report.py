@@ -1,0 +1,166 @@
+"""A report is one file that holds all that it shows: opened from disk, without a service, it draws a run's page."""
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from offpolicy_monitor.cli import main
+from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.pages import assets
+from offpolicy_monitor.pages.report import answers, bare, call_of_series, document, in_script, modules
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.fixtures.drifting import DRIFTING, LAST, MARKUP, ONSET, YOUNG, ask, post_runs
+from tests.fixtures.live import Service, serving
+from tests.fixtures.service import free_port
+from tests.fixtures.tools import require_tool
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
+ABOUT = {"methods": [{"name": "icepop"}, {"name": "opsm"}, {"name": "mine"}], "correction": "mine"}
+
+
+def test_every_script_is_carried_and_names_what_it_needs_by_a_name_that_is_there() -> None:
+    carried = modules()
+    assert tuple(carried) == assets.imported("pages/run.js")
+    for name, url in carried.items():
+        head, _, content = url.partition(",")
+        text = base64.b64decode(content).decode()
+        assert head == "data:text/javascript;base64"
+        assert set(re.findall(r'(?:from|^import) "([^"]+)"', text, re.M)) <= set(carried), name
+
+
+def test_a_relative_path_becomes_the_path_from_the_root() -> None:
+    assert 'from "lib/api.js";' in bare("pages/run.js") and 'from "pages/run/head.js";' in bare("pages/run.js")
+    assert 'from "charts/board.js";' in bare("pages/run/alerts.js")
+    assert '"./' not in bare("pages/run.js")
+
+
+def test_the_figures_are_those_that_the_script_of_the_page_lists() -> None:
+    call = call_of_series("r1", ABOUT)
+    assert call.startswith("v1/runs/r1/series?field=gaps.mismatch.k3&field=gaps.staleness.k3&")
+    masked = re.findall(r"field=methods\.(\w+)\.masked_token_fraction", call)
+    assert masked == ["mine", "opsm", "icepop"]
+    assert call.endswith("&by=step&points=1500")
+
+
+def test_what_there_is_not_is_left_out_and_a_run_that_there_is_not_is_refused() -> None:
+    def get(call: str) -> dict | None:
+        if call.endswith("/verdict"):
+            return {"since_step": 3}
+        if "/series?" in call:
+            return {"series": [{"step": [1, 2, 7]}]}
+        return None if call.endswith("/diagnosis") else ABOUT
+
+    found = answers("r1", get)
+    assert "v1/runs/r1/diagnosis" not in found
+    assert [call for call in found if "worst" in call] == [f"v1/runs/r1/worst?step={step}&limit=1" for step in (3, 7)]
+    with pytest.raises(Refusal, match="there is no run named r1"):
+        answers("r1", lambda call: None)
+
+
+def test_no_text_of_a_run_ends_the_script_that_holds_it() -> None:
+    hostile = {"v1/runs/r1": {"labels": {"a": "</script><script>alert(1)</script>", "b": "<!--<script"}}}
+    assert json.loads(in_script(hostile)) == hostile and "<" not in in_script(hostile)
+    plain = document("r1", {}, "http://127.0.0.1:8900", 0.0)
+    text = document("r1", hostile, "http://127.0.0.1:8900", 0.0)
+    assert text.count("<script") == plain.count("<script") and text.count("</script") == plain.count("</script")
+
+
+def test_nothing_is_loaded_from_anywhere_and_links_lead_to_the_service() -> None:
+    text = document("r1", {}, "https://proxy.example/monitor/", 0.0)
+    assert re.findall(r"<script[^>]* src=|@import|url\(", text) == []
+    loaded = re.findall(r"<link [^>]*href=\"([^\"]*)", text)
+    assert [url.partition(",")[0] for url in loaded] == ["data:image/svg+xml;base64"]
+    led = re.findall(r"<a [^>]*href=\"([^\"]*)", text)
+    assert {url for url in led if not url.startswith(("https://proxy.example/monitor/", "#"))} == set()
+    assert "Report of 1970-01-01 00:00 UTC" in text and "content=\"default-src 'none';" in text
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict]]:
+    """The folder with a report of each run, and the verdicts; the service that wrote them is gone."""
+    folder = tmp_path_factory.mktemp("reports")
+    with serving(folder, OFFPOLICY_KEEP_WORST="3") as service:
+        post_runs(service.url)
+        for run in (DRIFTING, YOUNG):
+            assert main(["report", run, "-o", str(folder / f"{run}.html"), "--url", service.url]) == 0
+        said = {run: ask(service.url, f"/v1/runs/{run}/verdict") for run in (DRIFTING, YOUNG)}
+        yield from gone(service, folder, said)
+
+
+def gone(service: Service, folder: Path, said: dict) -> Iterator[tuple[Path, dict]]:
+    service.process.terminate()
+    service.process.wait(60)
+    yield folder, said
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    program = require_tool("chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium: Browser) -> Iterator[Page]:
+    """A page that may load files alone, with an empty console at the end."""
+    said: list[str] = []
+    with chromium.new_context(viewport={"width": 1280, "height": 900}, offline=True) as context:
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: said.append(request.url) if request.url.startswith("http") else None)
+        yield page
+    assert said == []
+
+
+def test_a_file_from_disk_shows_the_sentence_and_the_plots(opened: Page, reports: tuple[Path, dict]) -> None:
+    folder, said = reports
+    opened.goto((folder / f"{DRIFTING}.html").as_uri())
+    expect(opened.get_by_role("heading", level=1)).to_have_text(said[DRIFTING]["head"])
+    expect(opened.get_by_text(said[DRIFTING]["action"])).to_be_visible()
+    plots = opened.locator(".plot[role=img]")
+    assert plots.count() >= 4
+    assert all(re.search(r"steps 0 to 47", one.get_attribute("aria-label") or "") for one in plots.all())
+    expect(opened.get_by_text(f"step {LAST}", exact=True).last).to_be_visible()
+    expect(opened.locator(".foot")).to_contain_text("Report of 20")
+
+
+def test_keys_move_through_a_report_and_it_says_which_sequences_it_has(
+    opened: Page, reports: tuple[Path, dict]
+) -> None:
+    opened.goto((reports[0] / f"{DRIFTING}.html").as_uri() + f"?step={ONSET}")
+    expect(opened.locator(".at").first).to_contain_text(f"step {ONSET}, pinned")
+    expect(opened.get_by_text(re.compile(r"^largest \|d\|"))).to_be_visible()
+    opened.keyboard.press("ArrowRight")
+    expect(opened.get_by_text("This report has the worst sequences of its newest step")).to_be_visible()
+    opened.keyboard.press("[")
+    opened.keyboard.press("t")
+    expect(opened.locator(".at").first).to_contain_text(f"step {ONSET + 1}, pinned")
+
+
+def test_a_young_run_with_markup_in_a_label_is_drawn_as_text(opened: Page, reports: tuple[Path, dict]) -> None:
+    folder, said = reports
+    opened.goto((folder / f"{YOUNG}.html").as_uri())
+    expect(opened.get_by_role("heading", level=1)).to_have_text(said[YOUNG]["head"])
+    expect(opened.get_by_text(MARKUP).first).to_be_visible()
+    assert opened.locator("img").count() == 0
+
+
+def test_definitions_are_carried_too(opened: Page, reports: tuple[Path, dict]) -> None:
+    opened.goto((reports[0] / f"{DRIFTING}.html").as_uri())
+    opened.locator("[data-figure]").first.focus()
+    expect(opened.locator("#tip, [role=tooltip]").first).to_contain_text("GET /v1/runs/drifting/series?field=")
+
+
+def test_without_a_service_no_file_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    assert main(["report", "r1", "-o", str(tmp_path / "r1.html"), "--url", url]) == 1
+    assert "no service answers at" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
