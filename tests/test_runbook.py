@@ -120,7 +120,9 @@ def test_queries_parse(tmp_path: Path) -> None:
 def test_the_service_has_every_section_under_the_address_that_alerts_link_to(client: Client) -> None:
     response = client.get("/runbook")
     assert response.status_code == 200
-    assert {name for name in sections() if f'<h2 id="{name}">{name}</h2>' in response.text} == set(sections())
+    assert {name for name in sections() if f'<h2 id="{name}" tabindex="-1">{name}</h2>' in response.text} == set(
+        sections()
+    )
     assert "runbook" in client.get("/").text
 
 

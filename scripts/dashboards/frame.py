@@ -119,6 +119,6 @@ def _section(section: Section, y: int) -> tuple[list[dashboard.Panel | dashboard
         if x + question.width > COLUMNS:
             x, y, line = 0, y + line, 0
         position = dashboard.GridPos(h=question.height, w=question.width, x=x, y=y)
-        placed.append(panel(question).grid_pos(position).build())
+        placed.append(panel(question, section.repeat == "run").grid_pos(position).build())
         x, line = x + question.width, max(line, question.height)
     return placed, y + line

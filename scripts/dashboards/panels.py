@@ -24,11 +24,11 @@ DASHES = {"dash": [6, 6], "fill": "dash"}
 SEVERITIES = {"warning": "orange", "critical": "red"}
 
 
-def panel(question: Question) -> Any:
-    """The builder of the question's panel, without a position on the grid."""
+def panel(question: Question, of_run: bool = False) -> Any:
+    """The builder of the question's panel, without a position on the grid; `of_run` where it is of one run alone."""
     builder = KINDS[question.kind](question)
     builder.id(question.id).title(question.title).description(question.description).datasource(SOURCE)
-    builder.unit(question.unit).links(links(question)).targets(targets(question))
+    builder.unit(question.unit).links(links(question, of_run)).targets(targets(question))
     if question.minimum is not None:
         builder.min(question.minimum)
     if question.maximum is not None:
@@ -56,11 +56,14 @@ def _target(query: Query, question: Question, letter: str) -> Any:
     return target.range()
 
 
-def links(question: Question) -> list[Any]:
-    """To the runbook's section of the rule, where the panel has one, and to the live page."""
+def links(question: Question, of_run: bool) -> list[Any]:
+    """To the runbook's section of the rule, where the panel has one, and to the live page, that of the run if any."""
     anchor = f"#{question.alert}" if question.alert else ""
     title = f"What to do: {question.alert}" if question.alert else "Runbook"
-    pages = {title: "${service_url}/runbook" + anchor, "Live page": "${service_url}/"}
+    pages = {
+        title: "${service_url}/runbook" + anchor,
+        "Live page": "${service_url}/runs/${run}" if of_run else "${service_url}/",
+    }
     kind = dashboard.DashboardLinkType.LINK
     return [build.DashboardLink(name).type(kind).url(url).target_blank(True) for name, url in pages.items()]
 

@@ -1,7 +1,7 @@
 """From a question to a table: one column a query, a row for each set of labels, the worst first.
 
 The columns are what the legends say; the first one sorts, unless the question has a column called `sort`. Cells with
-a run lead to the run's dashboard, cells with an alert to its section of the runbook.
+a run lead to the run's dashboard and its live page, cells with an alert to its section of the runbook.
 """
 
 import string
@@ -15,8 +15,11 @@ from grafana_foundation_sdk.models import dashboard
 from scripts.dashboards.model import Question
 
 CELL_LINKS = {
-    "run": ("This run", "/d/offpolicy-run?var-run=${__data.fields.run}&${datasource:queryparam}&${job:queryparam}"),
-    "alert": ("What to do", "${service_url}/runbook#${__data.fields.alert}"),
+    "run": {
+        "This run": "/d/offpolicy-run?var-run=${__data.fields.run}&${datasource:queryparam}&${job:queryparam}",
+        "Live page": "${service_url}/runs/${__data.fields.run}",
+    },
+    "alert": {"What to do": "${service_url}/runbook#${__data.fields.alert}"},
 }
 
 
@@ -30,8 +33,9 @@ def table(question: Question) -> Any:
     for query in question.queries:
         if query.unit:
             panel.override_by_name(query.legend, [dashboard.DynamicConfigValue("unit", query.unit)])
-    for field, (title, url) in CELL_LINKS.items():
-        panel.override_by_name(field, [dashboard.DynamicConfigValue("links", [{"title": title, "url": url}])])
+    for field, pages in CELL_LINKS.items():
+        found = [{"title": title, "url": url} for title, url in pages.items()]
+        panel.override_by_name(field, [dashboard.DynamicConfigValue("links", found)])
     return panel
 
 

@@ -57,7 +57,7 @@ def test_a_fault_is_asked_for_by_name_and_strength(capsys: pytest.CaptureFixture
 def test_a_run_prints_addresses_progress_and_a_summary(service: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(parse("--url", service.url, "--steps", "2", "--run", "r1")) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert f"page     {service.url}/" in lines
+    assert f"page     {service.url}/runs/r1" in lines
     assert f"metrics  {service.url}/metrics" in lines
     assert any(line.startswith("step    0  reward 0.") for line in lines)
     assert lines[-1].startswith("reward 0.")

@@ -8,7 +8,7 @@ from typing import Any
 from offpolicy_monitor.notify import Notifier, targets
 from offpolicy_monitor.notify.alertmanager import Alertmanager, entry
 from offpolicy_monitor.notify.ports import Ports, Post, Reply
-from offpolicy_monitor.notify.words import description
+from offpolicy_monitor.notify.words import description, page
 
 from tests.notify.alerts import ALERT, PUBLIC_URL, Alerts
 from tests.notify.manager import alerts_of, running_alertmanager
@@ -47,8 +47,12 @@ def test_an_alert_has_the_labels_that_routes_match_and_the_annotations_that_peop
         },
         "startsAt": "2023-11-14T22:14:20.500Z",
         "endsAt": "2023-11-14T22:20:40.000Z",
-        "generatorURL": "http://monitor.example:8900/#r1",
+        "generatorURL": "http://monitor.example:8900/runs/r1?step=96",
     }
+
+
+def test_an_alert_of_the_wall_clock_leads_to_the_runs_page_as_it_is() -> None:
+    assert page(PUBLIC_URL, {**ALERT, "since_step": None}) == "http://monitor.example:8900/runs/r1"
 
 
 def test_a_description_leaves_out_what_an_alert_of_the_wall_clock_lacks() -> None:
@@ -126,7 +130,7 @@ def test_a_real_alertmanager_notifies_once_and_says_when_it_ended(tmp_path: Path
     assert [alert["labels"] for alert in held] == [labels]
     assert (firing["status"], resolved["status"]) == ("firing", "resolved")
     assert firing["alerts"][0]["annotations"]["runbook_url"] == "http://monitor.example:8900/runbook#MismatchKL"
-    assert firing["alerts"][0]["generatorURL"] == "http://monitor.example:8900/#r1"
+    assert firing["alerts"][0]["generatorURL"] == "http://monitor.example:8900/runs/r1?step=96"
     assert len(people.received) == 2
 
 

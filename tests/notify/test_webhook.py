@@ -54,7 +54,7 @@ def test_the_body_says_what_how_much_since_when_and_where_to_read_on() -> None:
             "expression": "mismatch k3",
             "summary": "Engine and trainer disagree about the same tokens",
             "runbook": "http://monitor.example:8900/runbook#MismatchKL",
-            "page": "http://monitor.example:8900/#r1",
+            "page": "http://monitor.example:8900/runs/r1?step=96",
             "started_at": "2023-11-14T22:13:20.000Z",
             "active_at": "2023-11-14T22:14:20.500Z",
             "resolved_at": None,

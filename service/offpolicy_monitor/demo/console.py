@@ -26,7 +26,7 @@ class Console:
         fault = f", fault {config.fault.name}={config.fault.strength:g}" if config.fault else ""
         wrong = f", {config.scenario} from step {config.onset} on" if config.scenario != "healthy" else fault
         self.terminal.say(f"run {config.run}: GRPO on anagrams, sampler {config.sampler}, lag {config.lag}{wrong}")
-        self.terminal.say(f"page     {url}/")
+        self.terminal.say(f"page     {url}/runs/{config.run}")
         self.terminal.say(f"metrics  {url}/metrics")
 
     def report(self, progress: Progress) -> None:

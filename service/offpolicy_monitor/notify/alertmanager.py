@@ -98,5 +98,5 @@ def entry(alert: Alert, expires: float, public_url: str) -> dict[str, Any]:
         },
         "startsAt": timestamp(alert["active_at"]),
         "endsAt": timestamp(ends),
-        "generatorURL": page(public_url, alert["run"]),
+        "generatorURL": page(public_url, alert),
     }  # fmt: skip

@@ -3,9 +3,10 @@
 from offpolicy_monitor.notify.ports import Alert
 
 
-def page(public_url: str, run: str) -> str:
-    """The run's part of the live page; names of runs need no escaping."""
-    return f"{public_url}/#{run}"
+def page(public_url: str, alert: Alert) -> str:
+    """The run's page at the step where the alert began; names of runs need no escaping."""
+    began = "" if alert["since_step"] is None else f"?step={alert['since_step']}"
+    return f"{public_url}/runs/{alert['run']}{began}"
 
 
 def description(alert: Alert) -> str:

@@ -62,6 +62,7 @@ def _anchored(tokens: list[Token]) -> Iterator[str]:
     for opening, inline in pairwise(tokens):
         if opening.type == "heading_open":
             opening.attrSet("id", anchor(inline.content))
+            opening.attrSet("tabindex", "-1")  # a fragment's target has the focus, so that keys scroll from there
             if opening.tag == "h2":
                 yield inline.content
 
