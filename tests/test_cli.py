@@ -15,6 +15,8 @@ from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import migrate
 
+from tests.fixtures.service import free_port
+
 WITHOUT_LIBRARIES = """
 import sys
 for name in {missing!r}:
@@ -56,7 +58,15 @@ def test_the_base_install_prints_help_and_version() -> None:
         assert (ended.returncode, ended.stderr) == (0, ""), arguments
 
 
-@pytest.mark.parametrize("arguments", [["serve"], ["db", "upgrade"], ["db", "check"], ["methods"], ["settings"]])
+def test_the_base_install_asks_a_service() -> None:
+    ended = base_install("runs", "--url", f"http://127.0.0.1:{free_port()}")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("offpolicy-monitor: no service answers at http://127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["serve"], ["report", "r1"], ["db", "upgrade"], ["db", "check"], ["methods"], ["settings"]]
+)
 def test_a_missing_library_is_named_with_its_extra(arguments: list[str]) -> None:
     ended = base_install(*arguments)
     assert ended.returncode == 3

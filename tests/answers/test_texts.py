@@ -43,6 +43,13 @@ def test_runs_are_counted_and_listed_as_they_came() -> None:
     ]
 
 
+def test_a_narrow_terminal_keeps_the_spark_before_the_reason() -> None:
+    assert runs({"runs": [R1], "next_cursor": None}, Style(48), NOW)[2:] == [
+        "            run  step     k3  mismatch k3",
+        "■ Drifting  r1    120  0.058  ▁▅█",
+    ]
+
+
 def test_a_page_that_is_not_the_last_says_so_and_none_says_none() -> None:
     assert runs({"runs": [R2], "next_cursor": "x"}, Style(), NOW)[0] == "the first 1 run: 1 healthy"
     assert runs({"runs": [], "next_cursor": None}, Style(), NOW) == ["No run yet."]

@@ -37,10 +37,10 @@ def runs(page: Mapping[str, Any], style: Style, now: float) -> list[str]:
         Column("run", [run["run"] for run in found], cut=14),
         Column("step", [_text(run["last_step"]) for run in found], right=True),
         Column("k3", [_last(one) for one in sparks], right=True),
-        Column("mismatch k3", [spark(one["values"], SPARK) for one in sparks], optional=2),
+        Column("mismatch k3", [spark(one["values"], SPARK) for one in sparks], optional=1),
         Column("steps/min", [figure(run["steps_per_minute"]) for run in found], right=True, optional=4),
         Column("last batch", [_ago(run["last_batch_at"], now) for run in found], right=True, optional=3),
-        Column("why", [brief(run["summary"]["head"]) for run in found], cut=36, optional=1),
+        Column("why", [brief(run["summary"]["head"]) for run in found], cut=36, optional=2),
     ]  # fmt: skip
     return [f"{first}{len(found)} run{'' if len(found) == 1 else 's'}: {', '.join(parts)}", "", *table(columns, style)]
 
