@@ -39,7 +39,16 @@ export async function get(path, parameters = {}, signal = undefined) {
   return body;
 }
 
-/** The same, null where there is no such thing (404): a run that is new has no steps. */
+/** A run as the service has it, null where there is none: asked so that nothing is refused. */
+export async function aRun(name) {
+  if (!isReport) {
+    const { runs } = await get("v1/runs", { q: `^${name.replaceAll(".", "\\.")}$`, limit: 1 });
+    if (!runs.some(({ run }) => run === name)) return null;
+  }
+  return get(`v1/runs/${name}`);
+}
+
+/** The same as `get`, null where there is no such thing (404): a run that is new has no diagnosis. */
 export async function getOrNull(path, parameters = {}) {
   try {
     return await get(path, parameters);

@@ -1,10 +1,10 @@
 /* What causes the mismatch: hypotheses, best first, with their evidence and what to try. */
 
-import { get } from "../lib/api.js";
+import { aRun, get } from "../lib/api.js";
 import { root, run, state } from "../lib/address.js";
 import { defined } from "../lib/definitions.js";
 import { element, fill, find } from "../lib/dom.js";
-import { failed } from "../lib/empty.js";
+import { failed, noSteps } from "../lib/empty.js";
 import { frame } from "../lib/frame.js";
 import { follow } from "../lib/live.js";
 import { number } from "../lib/numbers.js";
@@ -17,6 +17,7 @@ async function show() {
   const { from, to } = state();
   const range = { from: from ?? null, to: to ?? null };
   try {
+    if (!(await aRun(run()))) return void fill(host, noSteps(run()));
     draw(await get(`v1/runs/${run()}/diagnosis`, range));
   } catch (error) {
     fill(host, failed(error));

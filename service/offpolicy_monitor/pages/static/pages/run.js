@@ -1,7 +1,7 @@
 /* The first screen of a run, from the top: one sentence, the two halves of the gap, steps, alerts, what the gap is made
    of, what is kept out of the loss, what was sent besides, the worst sequence. */
 
-import { get, getOrNull, isReport } from "../lib/api.js";
+import { aRun, get, getOrNull, isReport } from "../lib/api.js";
 import { keeping, pages, run, state } from "../lib/address.js";
 import { element, fill, find } from "../lib/dom.js";
 import { failed, noSteps } from "../lib/empty.js";
@@ -25,7 +25,7 @@ let drawn = null;
 /** Everything that the page shows, from the same calls that scripts make. */
 async function read() {
   const name = run();
-  const about = await getOrNull(`v1/runs/${name}`);
+  const about = await aRun(name);
   if (!about) return null;
   const [verdict, series, { alerts }, { rules }, diagnosis] = await Promise.all([
     get(`v1/runs/${name}/verdict`),

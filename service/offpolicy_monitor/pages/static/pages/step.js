@@ -1,10 +1,10 @@
 /* Everything about one step: how large the log-ratios are, where they stand, and which shards, engines or labels differ. */
 
-import { get, getOrNull } from "../lib/api.js";
+import { aRun, get, getOrNull } from "../lib/api.js";
 import { keeping, pages, remember, root, run, state } from "../lib/address.js";
 import { defined } from "../lib/definitions.js";
 import { element, fill, find } from "../lib/dom.js";
-import { failed } from "../lib/empty.js";
+import { failed, noSteps } from "../lib/empty.js";
 import { frame, keys } from "../lib/frame.js";
 import { number, percent } from "../lib/numbers.js";
 import { histogram } from "../charts/histogram.js";
@@ -30,6 +30,7 @@ const host = find("#page");
 async function show() {
   const minibatch = state().minibatch ?? null;
   try {
+    if (!(await aRun(run()))) return void fill(host, noSteps(run()));
     const found = await get(`v1/runs/${run()}/steps/${step()}`, { minibatch });
     const distributions = await getOrNull(`v1/runs/${run()}/steps/${step()}/histograms`, { minibatch });
     draw(found, distributions);

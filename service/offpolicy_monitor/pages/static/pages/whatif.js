@@ -1,6 +1,6 @@
 /* What a correction would drop at other thresholds, on recorded steps: two methods side by side, with the setting to paste. */
 
-import { get } from "../lib/api.js";
+import { aRun, get } from "../lib/api.js";
 import { root, run } from "../lib/address.js";
 import { element, fill, find } from "../lib/dom.js";
 import { failed, noSteps } from "../lib/empty.js";
@@ -16,9 +16,11 @@ async function begin() {
   const name = run();
   let about, advice;
   try {
-    [about, advice] = await Promise.all([get(`v1/runs/${name}`), get(`v1/runs/${name}/recommendations`)]);
+    about = await aRun(name);
+    if (!about) return void fill(host, noSteps(name));
+    advice = await get(`v1/runs/${name}/recommendations`);
   } catch (error) {
-    return void fill(host, error.status === 404 ? noSteps(name) : failed(error));
+    return void fill(host, failed(error));
   }
   const legend = element("span", { class: "scale" }, Object.values(SHARES).map(({ kind, words }) => [swatch(kind), words]));
   const path = `v1/runs/${name}/whatif?method=opsm`;

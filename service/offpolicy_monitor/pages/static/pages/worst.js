@@ -1,6 +1,6 @@
 /* The worst sequences of a step, token by token, and what each of two corrections would drop of them. */
 
-import { get } from "../lib/api.js";
+import { aRun, get } from "../lib/api.js";
 import { remember, root, run, state } from "../lib/address.js";
 import { element, fill, find } from "../lib/dom.js";
 import { failed, noSteps } from "../lib/empty.js";
@@ -19,10 +19,11 @@ const selects = {};
 async function begin() {
   let about;
   try {
-    about = await get(`v1/runs/${run()}`);
+    about = await aRun(run());
   } catch (error) {
-    return void fill(host, error.status === 404 ? noSteps(run()) : failed(error));
+    return void fill(host, failed(error));
   }
+  if (!about) return void fill(host, noSteps(run()));
   const asked = state();
   const names = about.methods.map(({ name }) => name);
   const standard = [about.correction ?? STANDARD[0], STANDARD[1]];

@@ -38,8 +38,8 @@ export const alertLanes = {
     const { plot, rail } = panel(stack, { title: "Alerts", hint, call: `v1/alerts?run=${first.name}&merge=5`, extra: "tight lanes" });
     let data = first;
     const tall = isNarrow() ? 28 : 16; // on a phone the name stands above its lane
-    const lane = new Lane(board, plot, first.key * tall + TICKS, draw, { "aria-hidden": "true" });
     const words = ({ isOpen, since }) => (isOpen ? `from ${since}` : "over");
+    const lane = new Lane(board, plot, first.key * tall + TICKS, draw, { "aria-hidden": "true" });
 
     function label() {
       const rows = data.lanes.slice(0, MOST).map((rule) => element("div", { class: `s-${LEVEL[rule.severity]}` }, glyph(LEVEL[rule.severity]),

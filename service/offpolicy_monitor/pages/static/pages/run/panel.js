@@ -25,7 +25,7 @@ export function panel(stack, { title, hint, call, extra = "" }) {
 export function readout(board, rail, rows, before = [], after = []) {
   let cells = [];
   const put = (next) => {
-    cells = next.map((row) => ({ row, value: element("dd", {}, "–"), note: row.note ? element("div", { class: "note" }) : null }));
+    cells = next.map((row) => ({ row, value: element("dd", {}, "–"), note: row.note ? element("dd", { class: "note" }) : null }));
     const list = cells.flatMap(({ row, value, note }) => [
       element("dt", {}, swatch(row.kind), element("span", {}, defined(row.name, row.figure), row.detail ? element("span", { class: "quiet" }, ` ${row.detail}`) : null)),
       value, note].filter(Boolean));

@@ -36,7 +36,7 @@ function causes({ hypotheses, steps }, wasOpen) {
     element("span", { class: "meter", role: "img", "aria-label": `score ${number(score)}, believed from 0.5` }, element("i", { style: { width: `${score * 100}%` } })),
     element("b", {}, number(score)),
     element("span", { class: "say quiet" }, summary, " ", Object.entries(evidence).slice(0, EVIDENCE).map(([figure, value]) =>
-      element("span", { class: "nowrap" }, `${figure} ${typeof value === "number" ? number(value) : value} `))),
+      element("span", {}, `${figure} ${typeof value === "number" ? number(value) : value} `))),
   ]);
   return element("details", { open: wasOpen },
     element("summary", {}, first.name === "noise" ? "What the diagnosis ruled out" : "Why this cause, and what else it could be"),

@@ -1,0 +1,124 @@
+"""Each page of each kind of run: it shows what the API says, leaves the console empty, and can be used by everyone."""
+
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.browser import planted as runs
+from tests.browser.conftest import Open
+from tests.browser.planted import ask
+from tests.fixtures.live import Service
+
+OF_A_RUN = ("", "/steps/5", "/what-if", "/worst", "/diagnosis")
+OF_ALL = ("/", "/alerts", "/compare", "/compare?runs=healthy,drifting", "/docs", "/runbook")
+NAMES = tuple(run.name for run in runs.ALL)
+#: Widths of a desk and of a phone.
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
+
+@pytest.mark.parametrize("path", OF_ALL)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_of_all_runs_is_accessible_and_quiet(show: Open, path: str, scheme: str) -> None:
+    with show(path, color_scheme=scheme) as page:
+        assert page.title().endswith("offpolicy-monitor") or path == "/compare"
+        if path != "/docs":  # Swagger UI's own markup is not ours
+            assert serious(page) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("page_of", OF_A_RUN)
+def test_a_page_of_any_kind_of_run_is_accessible_and_quiet(show: Open, name: str, page_of: str) -> None:
+    step = min(5, next(run.steps for run in runs.ALL if run.name == name) - 1)
+    with show(f"/runs/{name}{page_of.replace('5', str(step))}") as page:
+        page.wait_for_load_state("networkidle") if False else page.wait_for_timeout(300)
+        assert serious(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("name", ["drifting", runs.LONGEST_NAME])
+@pytest.mark.parametrize("page_of", OF_A_RUN)
+def test_a_page_fits_a_phone(show: Open, name: str, page_of: str) -> None:
+    with show(f"/runs/{name}{page_of}", viewport=NARROW, color_scheme="dark") as page:
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert serious(page) == []
+
+
+def test_a_run_that_is_not_there_says_what_to_do(show: Open) -> None:
+    with show("/runs/nobody") as page:
+        expect(page.get_by_text("There is no run nobody yet")).to_be_visible()
+
+
+def test_the_sentence_of_a_run_is_the_services(show: Open, planted: Service) -> None:
+    said = ask(planted.url, "/v1/runs/drifting/verdict")
+    with show("/runs/drifting") as page:
+        expect(page.get_by_role("heading", level=1)).to_have_text(said["head"])
+        expect(page.get_by_text(said["action"])).to_be_visible()
+
+
+def test_figures_beside_a_plot_are_those_of_the_api(show: Open, planted: Service) -> None:
+    with show("/runs/drifting?step=40") as page:
+        series = ask(planted.url, "/v1/runs/drifting/series?field=gaps.mismatch.k3&by=step")
+        value = series["value"][series["step"].index(40)]
+        shown = page.locator(".panel").first.locator("dd").first
+        expect(shown).to_have_text(f"{value:.2g}")
+
+
+def test_markup_in_labels_and_ids_stays_text(show: Open) -> None:
+    for path in ("/runs/markup", "/", "/runs/markup/worst"):
+        with show(path) as page:
+            expect(page.get_by_text(runs.MARKUP).first).to_be_visible()
+            assert page.locator("img").count() == 0
+
+
+def test_arrow_keys_move_the_step_and_the_address_keeps_it(show: Open) -> None:
+    with show("/runs/healthy") as page:
+        page.keyboard.press("ArrowLeft")
+        expect(page).to_have_url(re.compile(r"step=46"))
+        expect(page.locator(".at").first).to_contain_text("step 46, pinned")
+        page.keyboard.press("End")
+        expect(page).not_to_have_url(re.compile("step="))
+
+
+def test_a_shared_link_gives_the_same_picture(show: Open) -> None:
+    with show("/runs/drifting?step=30&x=20-40&theme=dark&method=opsm") as page:
+        expect(page.locator(".at").first).to_contain_text("step 30, pinned")
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        first = page.locator(".stack").screenshot()
+        address = page.url
+    with show(address.partition("/runs")[1] + address.partition("/runs")[2]) as page:
+        expect(page.locator(".at").first).to_contain_text("step 30, pinned")
+        assert page.locator(".stack").screenshot() == first
+
+
+def test_every_plot_says_in_words_what_it_shows(show: Open) -> None:
+    with show("/runs/drifting") as page:
+        labels = [one.get_attribute("aria-label") or "" for one in page.locator(".plot[role=img]").all()]
+        assert labels and all(re.search(r"(rose|fell|stayed) from .+ to .+; steps 0 to 47", label) for label in labels)
+
+
+def test_the_page_follows_a_run_and_comes_back_after_a_restart(show: Open, planted: Service) -> None:
+    live = runs.Planted("live", steps=6)
+    runs.plant(planted.url, [live])
+    with show("/runs/live") as page:
+        expect(page.locator(".at").first).to_contain_text("step 5")
+        runs.post(planted.url, "live", 6, live)
+        expect(page.locator(".at").first).to_contain_text("step 6")
+
+
+def test_a_first_page_is_small_and_all_from_here(show: Open, planted: Service) -> None:
+    with show("/runs/healthy") as page:
+        sizes = page.evaluate("performance.getEntriesByType('resource').map((one) => [one.name, one.decodedBodySize])")
+        own = [name for name, _ in sizes]
+        assert all(name.startswith(planted.url) for name in own)
+        assert sum(size for _, size in sizes) < 300_000
+
+
+def serious(page: Page) -> list[str]:
+    """What axe-core finds that keeps somebody out."""
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{one['id']}: {one['nodes'][0]['html'][:160]}" for one in found if one["impact"] in ("serious", "critical")
+    ]
