@@ -18,7 +18,7 @@ DEPENDS := pyproject.toml setup.py constraints.txt service/offpolicy_monitor/_ve
 SOURCES := service tests scripts migrations setup.py
 TYPED := service tests scripts migrations
 
-.PHONY: help run demo test lint docs dashboards format bench bench-check diagnosis detection conformance frameworks build lock clean
+.PHONY: help run demo test lint docs dashboards screenshots format bench bench-check diagnosis detection conformance frameworks build lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,9 @@ docs: $(VENV)/.installed-dev ## rewrite the generated parts of docs/ and the Pro
 
 dashboards: $(VENV)/.installed-dev ## rewrite the Grafana dashboards from scripts/dashboards
 	@$(BIN)/python -m scripts.dashboards
+
+screenshots: $(VENV)/.installed-dev ## take the pictures of README and docs, of a real run with a planted fault (needs Chromium)
+	@$(BIN)/python -m scripts.screenshots
 
 format: $(VENV)/.installed-dev ## rewrite the sources in the one format
 	@$(BIN)/ruff check --quiet --fix $(SOURCES)
