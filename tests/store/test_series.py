@@ -93,6 +93,13 @@ def test_a_verdict_is_of_the_step_at_which_a_breach_had_lasted_long_enough(open_
         *("accept", "accept", "warn", "warn", "accept", "accept", "skip", "skip", "accept")
     ]
     assert store.series("r1", "verdict", first=3, last=6)["value"] == ["warn", "accept", "accept", "skip"]
+    rows = store.steps("r1").rows
+    assert [row["verdict"] for row in rows] == store.series("r1", "verdict")["value"]
+    assert [row["received_at"] for row in rows] == store.series("r1", "received_at")["value"]
+    assert {row["verdict"]: [alert["severity"] for alert in row["alerts"]] for row in rows} == {
+        "accept": [], "warn": ["warning"], "skip": ["warning", "critical"],
+    }  # fmt: skip
+    assert store.step("r1", 6)["verdict"] == "skip"
 
 
 def test_a_verdict_is_of_all_gradient_steps_of_a_step(open_store: Open) -> None:
@@ -106,6 +113,7 @@ def test_a_step_that_is_not_judged_yet_has_no_verdict(open_store: Open) -> None:
     store = loud(open_store)
     store.ingest([make_record(1, minibatch=0, minibatches=2)])
     assert store.series("r1", "verdict")["value"] == [None]
+    assert (store.step("r1", 1)["verdict"], store.step("r1", 1)["alerts"]) == (None, None)
     store.ingest([make_record(1, minibatch=1, minibatches=2)])
     assert store.series("r1", "verdict")["value"] == ["accept", "accept"]
 

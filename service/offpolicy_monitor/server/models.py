@@ -180,11 +180,21 @@ class Runs(Shape):
     next_cursor: str | None
 
 
+class StepAlert(Shape):
+    """A rule in breach, by its severity."""
+
+    alert: str
+    severity: str
+
+
 class Step(Shape):
     """One merged gradient step."""
 
     step: int
     minibatch: int
+    received_at: str = Field(description="When its newest shard came.")
+    verdict: str | None = Field(description="accept, warn or skip, of the training step; null before it is judged.")
+    alerts: list[StepAlert] | None = Field(description="Warnings and worse that were active at it.")
     gaps: Gaps
     methods: Methods
     routing: Routing = {}

@@ -39,23 +39,38 @@ def _times(connection: Connection, run: int, rows: Sequence[Any]) -> list[Any]:
 
 def _verdicts(connection: Connection, run: int, rows: Sequence[Any]) -> list[Any]:
     """Null where the rules have not looked at the step yet."""
+    return [None if found is None else verdict_of(found) for found in active_at(connection, run, rows)]
+
+
+def verdict_of(active: Sequence[tuple[str, str]]) -> str:
+    """What (rule, severity) of active alerts come to."""
+    return VERDICTS[max((_SEVERITIES[severity] for _, severity in active), default=0)]
+
+
+def active_at(connection: Connection, run: int, rows: Sequence[Any]) -> list[list[tuple[str, str]] | None]:
+    """The (rule, severity) of warnings and worse that were active at each step; None before the rules looked at it.
+
+    `rows` have a step, an attempt and the time of the first shard.
+    """
     judged = connection.execute(select(judgements).where(judgements.c.run_id == run)).one_or_none()
     if judged is None or judged.step is None or not rows:
         return [None] * len(rows)
     at = np.array([row.step for row in rows], np.int64)
     began = np.array([row.first_received_at for row in rows])
-    worst = np.zeros(len(rows), np.int64)
+    found: list[list[tuple[str, str]]] = [[] for _ in rows]
     lasting = {(state["alert"], state["severity"]): state.get("required_steps", 1) for state in _states(judged)}
-    known, beginnings = _training_steps(connection, run)
-    for alert in _alerts(connection, run):
+    told = _alerts(connection, run)
+    known, beginnings = _training_steps(connection, run) if told else (at[:0], began[:0])
+    for alert in told:
         from_ = np.searchsorted(known, alert.since_step) + lasting.get((alert.alert, alert.severity), 1) - 1
         if from_ >= len(known):
             continue
         here = (at >= known[from_]) & ((at <= alert.last_step) | (alert.state == ACTIVE))
         if alert.resolved_at is not None and any(row.attempt for row in rows):
             here &= began < _replaced_from(alert, known, beginnings)
-        worst[here] = np.maximum(worst[here], _SEVERITIES[alert.severity])
-    return [VERDICTS[level] if step <= judged.step else None for step, level in zip(at, worst, strict=True)]
+        for index in np.flatnonzero(here):
+            found[index].append((alert.alert, alert.severity))
+    return [active if step <= judged.step else None for step, active in zip(at, found, strict=True)]
 
 
 def _replaced_from(alert: Any, known: NDArray[np.int64], beginnings: NDArray[np.float64]) -> float:

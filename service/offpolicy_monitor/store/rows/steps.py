@@ -15,15 +15,18 @@ from offpolicy_monitor.store.rows.cursors import Page, cut, decode_cursor, encod
 from offpolicy_monitor.store.rows.derived import Figures
 from offpolicy_monitor.store.rows.merged_steps import merge_stored
 from offpolicy_monitor.store.rows.runs import run_id
+from offpolicy_monitor.store.rows.step_columns import active_at, verdict_of
 from offpolicy_monitor.store.rows.tables import COMPLETE, OPEN, blocks, steps
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.timestamps import timestamp
 
 BY = ("step", "minibatch")
 
 ROW_COLUMNS = (
     *(steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.policy_version),
     *(steps.c.shards, steps.c.received, steps.c.merged, steps.c.state),
+    *(steps.c.first_received_at, steps.c.last_received_at),
     *derived.COLUMNS,
 )
 
@@ -170,10 +173,15 @@ def is_last_minibatch() -> ColumnElement[bool]:
 
 
 def _rows(connection: Connection, rows: Sequence[Any]) -> list[dict[str, Any]]:
-    return [_row(connection, *pair) for pair in zip(rows, derived.of_rows(connection, rows), strict=True)]
+    """Rows of one run with ROW_COLUMNS, as they are answered."""
+    active = active_at(connection, rows[0].run_id, rows) if rows else []
+    return [_row(connection, *each) for each in zip(rows, derived.of_rows(connection, rows), active, strict=True)]
 
 
-def _row(connection: Connection, row: Any, figures: Figures) -> dict[str, Any]:
+def _row(
+    connection: Connection, row: Any, figures: Figures, active: Sequence[tuple[str, str]] | None
+) -> dict[str, Any]:
+    alerts = None if active is None else [{"alert": alert, "severity": severity} for alert, severity in active]
     return {
         "step": row.step,
         "minibatch": row.minibatch,
@@ -182,6 +190,9 @@ def _row(connection: Connection, row: Any, figures: Figures) -> dict[str, Any]:
         "received_shards": row.received if row.merged is None else row.merged,
         "shards": row.shards,
         "complete": row.state == COMPLETE,
+        "received_at": timestamp(row.last_received_at),
+        "verdict": None if active is None else verdict_of(active),
+        "alerts": alerts,
         **(_merged_now(connection, row) if row.merged is None else figures.read()),
     }
 
