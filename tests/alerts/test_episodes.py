@@ -9,6 +9,7 @@ from offpolicy_monitor.alerts import (
     Severity,
     Terms,
     Timing,
+    evaluate,
     paths_of,
 )
 from offpolicy_monitor.alerts.engine import State
@@ -29,11 +30,49 @@ def after(before: Episode | None, state: RuleState, step: int) -> Episode | None
 
 def test_a_breach_is_pending_then_active_then_resolved() -> None:
     pending = after(None, said("pending", 1, 10), 10)
-    assert pending == Episode("MismatchKL", "warning", "pending", 10, 10, 1, 3e-3, 2e-3)
+    assert pending == Episode("MismatchKL", "warning", "pending", 10, 10, 1, 3e-3, 2e-3, 3e-3)
     active = after(pending, said("active", 5, 10), 14)
     assert active is not None and (active.state, active.since_step, active.breach_steps) == ("active", 10, 5)
     ended = after(active, said("quiet"), 15)
     assert ended is not None and (ended.state, ended.last_step, ended.breach_steps) == ("resolved", 14, 5)
+
+
+def test_an_episode_keeps_its_worst_value_and_the_steps_at_which_it_became_active_and_ended() -> None:
+    values = (("pending", 3e-3), ("active", 9e-3), ("active", 4e-3))
+    seen, found = None, []
+    for step, (state, value) in enumerate(values, 10):
+        seen = after(seen, said(state, step - 9, 10)._replace(value=value, peak=value), step)
+        assert seen is not None
+        found.append((seen.peak, seen.active_step, seen.resolved_step))
+    assert found == [(3e-3, None, None), (9e-3, 11, None), (9e-3, 11, None)]
+    ended = after(seen, said("quiet")._replace(value=1e-3), 15)
+    assert ended is not None
+    assert (ended.value, ended.peak, ended.active_step, ended.resolved_step) == (1e-3, 9e-3, 11, 15)
+
+
+def test_the_worst_value_of_a_rule_that_breaches_below_is_the_least_and_that_of_all_steps_of_the_breach() -> None:
+    rule = next(rule for rule in RULES if not rule.above and len(rule.inputs) == 1)
+    [path], severity = rule.inputs, rule.severities[0]
+    limit = Terms().limits(rule)[severity].threshold
+    rows = [(step, {path: limit - 0.01 * depth}) for step, depth in enumerate((-5, 1, 9, 2, 3, 4, 5))]
+    states = {state.severity: state for state in evaluate([rule], History.of(rows, [path]), Terms())}
+    expected = min(rule.measure(History.of(rows, [path]), Terms(), index) for index in range(len(rows)))
+    assert states[severity].peak == expected < states[severity].value  # type: ignore[operator]
+
+
+def test_a_breach_that_an_older_release_made_active_does_not_say_at_which_step() -> None:
+    older = Episode("MismatchKL", "warning", "active", 10, 14, 5, 3e-3, 2e-3)
+    newer = after(older, said("active", 6, 10)._replace(peak=5e-3), 15)
+    assert newer is not None and (newer.peak, newer.active_step) == (5e-3, None)
+
+
+def test_silence_has_its_longest_time_as_its_worst_and_no_steps() -> None:
+    names, first = judge_timing(Timing(1.0, 700.0, None), Terms(), [])
+    _, second = judge_timing(Timing(1.0, 900.0, None), Terms(), first.values())
+    _, over = judge_timing(Timing(1.0, 1.0, None), Terms(), second.values())
+    assert "RunSilent" in names
+    ended = over["RunSilent", "warning"]
+    assert (ended.state, ended.peak, ended.active_step, ended.resolved_step) == ("resolved", 900.0, None, None)
 
 
 def test_a_pending_breach_that_ends_leaves_nothing() -> None:

@@ -53,7 +53,8 @@ class Script:
 
 def episode(severity: str, state: str, since: int, last: int) -> dict[str, Any]:
     found = {"alert": "Loud", "severity": severity, "state": state, "since_step": since, "last_step": last}
-    return {**found, "breach_steps": last - since + 1, "value": 2.0, "threshold": 1.0}
+    steps = {"active_step": last, "resolved_step": None}
+    return {**found, "breach_steps": last - since + 1, "value": 2.0, "threshold": 1.0, "peak": 3.0, **steps}
 
 
 def judged(open_store: Open, severities: dict[int, tuple[str, ...]]) -> tuple[Store, Script]:

@@ -22,7 +22,8 @@ class RuleState(NamedTuple):
 
     `disabled`: the run wants no such rule or threshold; `silent`: a figure it needs is not there, and `missing` names
     it; `quiet`: no breach; `pending`: a breach that has not lasted `required_steps` yet; `active`: it has. `value` is
-    the last known one; `breach_steps` and `since_step` tell how long the breach has lasted without a break.
+    the last known one; `breach_steps` and `since_step` tell how long the breach has lasted without a break, `peak` is
+    its worst value.
     """
 
     rule: Rule
@@ -34,6 +35,7 @@ class RuleState(NamedTuple):
     breach_steps: int = 0
     since_step: int | None = None
     missing: tuple[str, ...] = ()
+    peak: float | None = None
 
 
 def evaluate(rules: Iterable[Rule], history: History, terms: Terms) -> list[RuleState]:
@@ -82,4 +84,7 @@ def _breach(
 ) -> RuleState:
     count, first = breach(rule, limit, history, terms, index)
     state: State = "active" if count >= limit.steps else "pending"
-    return RuleState(rule, severity, state, value, limit.threshold, limit.steps, count, history.steps[first])
+    noted = [value for value in history.notes(rule.name)[first : index + 1] if value is not None and value == value]
+    since = history.steps[first]
+    peak = rule.worst(noted)
+    return RuleState(rule, severity, state, value, limit.threshold, limit.steps, count, since, peak=peak)

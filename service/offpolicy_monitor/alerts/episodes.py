@@ -17,7 +17,12 @@ Key = tuple[str, Severity]
 
 @dataclass(frozen=True)
 class Episode:
-    """One breach of one severity of a rule. Steps are None where the rule is on the wall clock."""
+    """One breach of one severity of a rule. Steps are None where the rule is on the wall clock.
+
+    peak           the worst value while it was open, in the rule's direction
+    active_step    the step whose judgement made it active
+    resolved_step  the one whose judgement ended it
+    """
 
     alert: str
     severity: Severity
@@ -27,6 +32,9 @@ class Episode:
     breach_steps: int
     value: float | None
     threshold: float | None
+    peak: float | None = None
+    active_step: int | None = None
+    resolved_step: int | None = None
 
     @property
     def key(self) -> Key:
@@ -49,7 +57,7 @@ def follow(
         elif state.state != "silent" and key in before:
             ended = after.pop(key)
             if ended.state == "active":
-                after[key] = replace(ended, state="resolved", value=state.value)
+                after[key] = replace(ended, state="resolved", value=state.value, resolved_step=step)
     return after
 
 
@@ -63,7 +71,20 @@ def _continued(before: Episode | None, state: RuleState | WallClockState, step: 
     told = before is not None and before.state == "active"
     shown: Literal["pending", "active"] = "active" if told or state.state == "active" else "pending"
     last = step if since is not None else None
-    return Episode(state.rule.name, state.severity, shown, since, last, count, state.value, state.threshold)
+    active = None if shown == "pending" or last is None else step
+    if before is not None and told:
+        active = before.active_step
+    kept = state.rule.name, state.severity, shown, since, last, count, state.value, state.threshold
+    return Episode(*kept, _peak(before, state), active)
+
+
+def _peak(before: Episode | None, state: RuleState | WallClockState) -> float | None:
+    """The worst so far: the history may no longer reach back to what was seen before."""
+    now = state.value if isinstance(state, WallClockState) or state.peak is None else state.peak
+    seen = [value for value in (now, None if before is None else before.peak) if value is not None]
+    if not seen:
+        return None
+    return max(seen) if isinstance(state, WallClockState) else state.rule.worst(seen)
 
 
 def _goes_on(before: Episode, since: int) -> bool:

@@ -4,7 +4,7 @@ A rule compares one number per step with a threshold a severity. Terms say which
 of the kind of correction it uses, or its own. Neither knows where figures come from.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
@@ -105,6 +105,10 @@ class Rule:
         if isinstance(found, Mapping):
             return next((found[kind] for kind in kinds if kind and kind in found), next(iter(found.values())))
         return found
+
+    def worst(self, values: Iterable[float]) -> float:
+        """The one furthest into a breach. ValueError where there is none."""
+        return max(values) if self.above else min(values)
 
     def beyond(self, value: float, threshold: float) -> bool:
         """Whether a value breaches; one that is NaN does not."""

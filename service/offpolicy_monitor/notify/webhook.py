@@ -23,8 +23,8 @@ log = structlog.get_logger("offpolicy_monitor.notify")
 #: Alerts asked for at once.
 BATCH: Final = 100
 COPIED: Final = (
-    "state", "alert", "severity", "run", "value", "threshold", "since_step", "last_step", "breach_steps", "expression",
-    "summary", "runbook",
+    "state", "alert", "severity", "run", "value", "peak", "threshold", "since_step", "last_step", "active_step",
+    "resolved_step", "breach_steps", "expression", "summary", "runbook",
 )  # fmt: skip
 TIMES: Final = ("started_at", "active_at", "resolved_at")
 #: The backoff's key of the receiver as a whole: where it does not answer, no other delivery fares better.

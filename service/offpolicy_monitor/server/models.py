@@ -400,8 +400,13 @@ class Alert(Shape):
     run: str
     since_step: int | None = Field(description="First step of the breach; null where the rule is on the wall clock.")
     last_step: int | None
+    active_step: int | None = Field(
+        description="Step whose judgement made it active; null where the rule is on the wall clock."
+    )
+    resolved_step: int | None = Field(description="Step whose judgement ended it; null where no step did.")
     breach_steps: int
     value: float | None
+    peak: float | None = Field(description="The worst value while it was open; null of what an older release kept.")
     threshold: float | None
     expression: str
     summary: str

@@ -67,6 +67,9 @@ def test_a_run_that_drifts_is_pending_then_active_then_resolved_and_a_healthy_on
     assert "MismatchKL" not in names(client)
     resolved = named(alerts(client, "?state=resolved"), "MismatchKL")
     assert (resolved["id"], resolved["last_step"]) == (pending["id"], 14)
+    assert (pending["active_step"], active["active_step"], active["resolved_step"]) == (None, 14, None)
+    assert (resolved["active_step"], resolved["resolved_step"]) == (14, 15)
+    assert resolved["value"] < resolved["threshold"] < pending["peak"] <= resolved["peak"] == active["peak"]
     assert resolved["started_at"] <= resolved["active_at"] <= resolved["resolved_at"]
 
 
@@ -209,6 +212,17 @@ def test_alerts_come_in_pages_the_newest_first(client: Client) -> None:
     assert first["alerts"] + rest["alerts"] == whole["alerts"]
     ids = [alert["id"] for alert in whole["alerts"]]
     assert ids == sorted(ids, reverse=True)
+
+
+def test_breaches_that_are_joined_have_the_worst_value_of_all_and_became_active_with_the_first(client: Client) -> None:
+    for step, apart in enumerate([0.15, 0.09, 0.01, 0.01, 0.12, 0.01]):
+        post(client, step, apart)
+    every = [alert for alert in alerts(client, "?state=resolved") if alert["severity"] == "critical"]
+    later, earlier = [alert for alert in every if alert["alert"] == every[0]["alert"]][:2]
+    joined = next(a for a in alerts(client, "?merge=5&state=resolved") if a["id"] == later["id"])
+    assert joined["joined"] >= 2
+    assert joined["peak"] == max(earlier["peak"], later["peak"]) > later["peak"]
+    assert (joined["active_step"], joined["resolved_step"]) == (earlier["active_step"], later["resolved_step"])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,10 @@ from offpolicy_monitor.store.rows.runs import run_id
 from offpolicy_monitor.store.rows.tables import ACTIVE, PENDING, RESOLVED, alerts, runs
 
 #: What a judgement decides of an episode.
-EPISODE: Final = ("alert", "severity", "state", "since_step", "last_step", "breach_steps", "value", "threshold")
+EPISODE: Final = (
+    "alert", "severity", "state", "since_step", "last_step", "breach_steps", "value", "threshold", "peak",
+    "active_step", "resolved_step",
+)  # fmt: skip
 Episode = Mapping[str, Any]
 
 

@@ -19,7 +19,7 @@ too then, those in `metrics` remain, and their rows in `shards` and most in `jud
 `runs.methods` are the method rows chosen for the run, NULL for the default ones; `correction` names the one that the
 trainer really uses, `overrides` are the run's own thresholds by rule. `waiting_steps.since` is when the newest
 gradient step began; `judged_steps.figures` are JSON by path, compressed, and `checksum` is theirs. `alerts.told` is the
-state that was last told.
+state that was last told; `peak`, `active_step` and `resolved_step` are NULL of what an older release wrote.
 """
 
 from sqlalchemy import (
@@ -222,6 +222,9 @@ alerts = Table(
     Column("active_at", Double),
     Column("resolved_at", Double),
     Column("told", String(8)),
+    Column("peak", Double),
+    Column("active_step", BigInteger),
+    Column("resolved_step", BigInteger),
     Index(None, "run_id", "state"),
     Index(None, "state", "told"),
 )
