@@ -1,0 +1,42 @@
+"""/runbook#Name in a browser: the section is what is seen, by people and by a screenshot that no script takes."""
+
+import subprocess
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import FLAGS, Open
+from tests.fixtures.live import Service
+from tests.fixtures.tools import require_tool
+
+#: Bytes of a picture without any text, and more.
+BLANK = 20_000
+
+
+def test_a_section_is_shown_by_its_fragment_and_keys_scroll_on_from_there(show: Open) -> None:
+    with show("/runbook#MismatchKL") as page:
+        heading = page.locator("#MismatchKL")
+        expect(heading).to_be_in_viewport()
+        expect(heading).to_be_focused()
+        assert len(page.screenshot()) > BLANK
+        page.keyboard.press("PageDown")
+        expect(heading).not_to_be_in_viewport()
+
+
+def test_without_a_fragment_keys_scroll_from_the_top(show: Open) -> None:
+    with show("/runbook") as page:
+        title = page.locator("h1").first
+        expect(title).to_be_in_viewport()
+        page.keyboard.press("PageDown")
+        expect(title).not_to_be_in_viewport()
+
+
+def test_a_section_is_on_a_screenshot_that_is_taken_without_a_script(planted: Service, tmp_path: Path) -> None:
+    shown = {}
+    for fragment in ("", "#MismatchKL"):
+        picture = tmp_path / "shown.png"
+        command = [require_tool("chromium"), "--headless", *FLAGS, f"--screenshot={picture}", "--window-size=1280,900"]
+        subprocess.run([*command, f"{planted.url}/runbook{fragment}"], check=True, timeout=120, capture_output=True)
+        shown[fragment] = picture.read_bytes()
+    assert min(map(len, shown.values())) > BLANK
+    assert shown["#MismatchKL"] != shown[""]
