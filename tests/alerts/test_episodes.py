@@ -38,7 +38,7 @@ def test_a_breach_is_pending_then_active_then_resolved() -> None:
 
 
 def test_an_episode_keeps_its_worst_value_and_the_steps_at_which_it_became_active_and_ended() -> None:
-    values = (("pending", 3e-3), ("active", 9e-3), ("active", 4e-3))
+    values: tuple[tuple[State, float], ...] = (("pending", 3e-3), ("active", 9e-3), ("active", 4e-3))
     seen, found = None, []
     for step, (state, value) in enumerate(values, 10):
         seen = after(seen, said(state, step - 9, 10)._replace(value=value, peak=value), step)

@@ -35,8 +35,9 @@ def test_a_section_is_on_a_screenshot_that_is_taken_without_a_script(planted: Se
     shown = {}
     for fragment in ("", "#MismatchKL"):
         picture = tmp_path / "shown.png"
-        command = [require_tool("chromium"), "--headless", *FLAGS, f"--screenshot={picture}", "--window-size=1280,900"]
-        subprocess.run([*command, f"{planted.url}/runbook{fragment}"], check=True, timeout=120, capture_output=True)
+        flags = ["--headless", *FLAGS, f"--screenshot={picture}", "--window-size=1280,900"]
+        command = [str(require_tool("chromium")), *flags, f"{planted.url}/runbook{fragment}"]
+        subprocess.run(command, check=True, timeout=120, capture_output=True)
         shown[fragment] = picture.read_bytes()
     assert min(map(len, shown.values())) > BLANK
     assert shown["#MismatchKL"] != shown[""]
