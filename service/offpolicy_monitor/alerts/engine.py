@@ -15,6 +15,8 @@ State = Literal["disabled", "silent", "quiet", "pending", "active"]
 
 #: A figure that none of the last so many steps has is missing; one that a few steps lack is waited for.
 PATIENCE: Final = 10
+#: Steps of a breach whose worst value is looked for, more than are judged at once; what was before, its episode has.
+UNSEEN: Final = 64
 
 
 class RuleState(NamedTuple):
@@ -23,7 +25,7 @@ class RuleState(NamedTuple):
     `disabled`: the run wants no such rule or threshold; `silent`: a figure it needs is not there, and `missing` names
     it; `quiet`: no breach; `pending`: a breach that has not lasted `required_steps` yet; `active`: it has. `value` is
     the last known one; `breach_steps` and `since_step` tell how long the breach has lasted without a break, `peak` is
-    its worst value.
+    the worst value of its last UNSEEN steps.
     """
 
     rule: Rule
@@ -84,7 +86,8 @@ def _breach(
 ) -> RuleState:
     count, first = breach(rule, limit, history, terms, index)
     state: State = "active" if count >= limit.steps else "pending"
-    noted = [value for value in history.notes(rule.name)[first : index + 1] if value is not None and value == value]
+    lately = history.notes(rule.name)[max(first, index + 1 - UNSEEN) : index + 1]
+    noted = [value for value in lately if value is not None and value == value]
     since = history.steps[first]
     peak = rule.worst(noted)
     return RuleState(rule, severity, state, value, limit.threshold, limit.steps, count, since, peak=peak)
