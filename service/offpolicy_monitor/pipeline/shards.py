@@ -270,8 +270,12 @@ def _claim(work: Work, message: Message | Reduced, digest: bytes) -> ShardRecord
 
 
 def _finished(work: Work, envelope: Envelope, record: ShardRecord, is_first_half: bool) -> Measured:
-    """What is stored, told and counted is made here and not on the writer's thread, which serves every shard."""
+    """What is stored, told and counted is made here and not on the writer's thread, which serves every shard.
+
+    Told first: headline figures, which are prepared, are read off all figures where these were made.
+    """
+    told = work.tell(record.summary)
     if not is_first_half:
         record = prepared(record)
-    told, histograms = work.tell(record.summary), exposed(record.summary)
+    histograms = exposed(record.summary)
     return Measured(envelope, is_first_half, record, told, histograms, time.perf_counter())

@@ -9,6 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import zstandard
+from offpolicy_monitor.summary import step
+from offpolicy_monitor.summary.answer import gaps_told
+from offpolicy_monitor.summary.form import Told
+from offpolicy_monitor.summary.records import ALL, Wanted
 
 from tests.fixtures.application import JSON, SAFETENSORS, Application, Client, frame_bytes, good_frame, json_bytes, rows
 
@@ -49,6 +53,20 @@ def test_without_detail_a_batch_is_answered_with_where_it_stands_alone(client: C
     assert brief.keys() == half.keys() == RECEIPT
     assert {**brief, "duplicate": True}.items() <= whole.items()
     assert {"tokens", "gaps", "methods"} <= whole.keys()
+
+
+def test_figures_that_are_answered_are_not_made_again_to_be_stored(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[Wanted]()
+
+    def counted(*of: Any) -> Told:
+        made.append(of[-1])
+        return gaps_told(*of)
+
+    monkeypatch.setattr(step, "gaps_told", counted)
+    post(client, good_frame(minibatches=1), SAFETENSORS)
+    assert made == [ALL]
 
 
 @pytest.mark.parametrize("query", ["?detail=all", "?detail=none&more=1", "?detail="])
