@@ -10,6 +10,8 @@ from offpolicy_monitor.exposition.histograms import Counted, exposed
 from offpolicy_monitor.families import ABSOLUTE, RUN_HISTOGRAMS, SIGNED, Family
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS
+from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 from tests.fixtures.shards import make_summary
 
@@ -62,3 +64,26 @@ def test_counts_at_the_thresholds_are_those_at_the_same_bounds_among_all(family:
     chosen = dict(zip((*family.all_bounds, np.inf), range(len(family.all_bounds) + 1), strict=True))
     assert counted.at(family, family.bounds) == [chosen[bound] for bound in (*family.bounds, np.inf)]
     assert counted.at(family, family.all_bounds) == list(chosen.values())
+
+
+def test_each_gap_has_what_its_own_histograms_count() -> None:
+    source = np.random.default_rng(8)
+    columns = {name: -source.exponential(1.0, 60).astype(np.float32) for name in LOGPROBS}
+    columns["logprobs"][7] = np.nan
+    signs = np.array([-1.0, 0.0, 1.0], np.float32)
+    batch = RaggedBatch.from_positions(np.full(3, 20, np.int64), columns, {"advantages": signs})
+    summary = Measurer("cpu").measure(batch, PRESETS)
+    found = exposed(summary)
+    assert found.keys() == summary.gaps.keys() and len(found) == 3
+    for gap, of_gap in summary.gaps.items():
+        families = found[gap].families
+        for name, quantity in (
+            ("token_log_ratio_nats", "log_ratio"),
+            ("sequence_log_geometric_ratio_nats", "log_geometric_ratio"),
+        ):
+            counts = of_gap.histogram(quantity).counts
+            assert families[name].buckets.tolist() == native.bucketed(counts).tolist(), (gap, name)
+
+
+def test_a_summary_without_a_gap_shows_nothing() -> None:
+    assert exposed(StepSummary()) == {}

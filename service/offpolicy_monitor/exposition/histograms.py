@@ -6,7 +6,7 @@ counted beyond that bound in the absolute family: the signed edge belongs to the
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from operator import add
 from typing import Final
 
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from offpolicy_monitor.exposition import native
 from offpolicy_monitor.families import ABSOLUTE, SIGNED, Family
-from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.gap import SHOWN, SIGNS, shown_from
 from offpolicy_monitor.summary.histogram import BINS, Counts, bin_edges
+from offpolicy_monitor.summary.scheme import COUNTS, REMEMBERED, Scheme
 from offpolicy_monitor.summary.step import StepSummary
 
 _MIRRORED: Final = tuple(-bound for bound in ABSOLUTE)
@@ -83,26 +84,34 @@ class Exposed:
 
 #: By gap.
 Histograms = Mapping[str, Exposed]
-_COUNTED: Final = ("log_ratio", "log_geometric_ratio")
 _SUMMED: Final = ("log_ratio", "log_ratio_abs", "log_geometric")
 
 
 def exposed(summary: StepSummary) -> Histograms:
     """What a shard adds to its run's histograms: it is made for each, so nothing is worked out here."""
-    return {path.removeprefix("gaps/"): _of_gap(summary.arrays, path) for path in summary.arrays.under("gaps")}
+    gaps = summary.gap_names
+    if not gaps:
+        return {}
+    (where, found), into = summary.arrays.filled, _into(summary.arrays.scheme.base)
+    few = where.searchsorted(len(into))
+    counts = np.zeros(len(SHOWN) * len(gaps) * len(_stretches()) + 1, np.int64)
+    np.add.at(counts, into[where[:few]], found[:few])
+    of_gaps = counts[:-1].reshape(len(SHOWN), len(gaps), -1)
+    sums = summary.gap_sums.rows(_SUMMED).T.tolist()
+    return {
+        gap: Exposed(tokens, sequences, (first, second, third))
+        for gap, tokens, sequences, (first, second, third) in zip(gaps, *of_gaps, sums, strict=True)
+    }
 
 
-def _of_gap(arrays: Arrays, path: str) -> Exposed:
-    tokens, sequences = (_kept(arrays, f"{path.replace('gaps/', 'histograms/')}/{name}") for name in _COUNTED)
-    first, second, third = (arrays[f"{path}/{name}"].item() for name in _SUMMED)
-    return Exposed(tokens, sequences, (first, second, third))
-
-
-def _kept(arrays: Arrays, row: str) -> Counts:
-    """[stretches] what a histogram counts over all signs of the advantage; nothing where there is none."""
-    found = arrays.get(row)
-    counts: Counts = np.zeros(BINS, np.int64) if found is None else found.sum(axis=0)
-    return np.add.reduceat(counts, _stretches())
+@lru_cache(REMEMBERED)
+def _into(scheme: Scheme) -> NDArray[np.int32]:
+    """[counts of the scheme] the stretch that each is added to, over SHOWN and the gaps; past all others for none."""
+    begins, stretches = shown_from(scheme), len(_stretches())
+    found = np.full(scheme.sizes[COUNTS], len(begins) * stretches, np.int32)
+    for histogram, begin in enumerate(begins.tolist()):
+        found[begin : begin + len(SIGNS) * BINS] = np.tile(_stretch_of() + histogram * stretches, len(SIGNS))
+    return found
 
 
 def _signed(counts: Counts, total: float) -> Counted:
@@ -120,6 +129,12 @@ def _stretches() -> NDArray[np.intp]:
     """First bins of the stretches in which no bound and no native bucket ends."""
     firsts = np.concatenate([_edges(SIGNED), _edges(ABSOLUTE), _edges(_MIRRORED), native.firsts(), [0]])
     return np.unique(firsts[firsts < BINS])
+
+
+@cache
+def _stretch_of() -> NDArray[np.intp]:
+    """[BINS] which stretch each bin is in."""
+    return np.repeat(np.arange(len(_stretches())), np.diff(_stretches(), append=BINS))
 
 
 @cache

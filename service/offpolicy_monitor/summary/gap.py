@@ -134,7 +134,7 @@ SHOWN: Final = ("log_ratio", "log_geometric_ratio")
 
 def shown(arrays: Arrays) -> Histograms:
     """The histograms of SHOWN over all advantage signs: those of the first quantity of each gap, then of the second."""
-    begins = _begins(arrays.scheme.base)
+    begins = shown_from(arrays.scheme.base)
     if not len(begins):
         return Histograms(0, begins, begins)
     where, counts = arrays.filled
@@ -145,8 +145,8 @@ def shown(arrays: Arrays) -> Histograms:
 
 
 @lru_cache(REMEMBERED)
-def _begins(scheme: Scheme) -> Counts:
-    """Where these histograms begin among counts."""
+def shown_from(scheme: Scheme) -> Counts:
+    """Where these histograms begin among counts, in that order."""
     names = [
         f"{path.replace('gaps/', 'histograms/')}/{quantity}" for quantity in SHOWN for path in scheme.under("gaps")
     ]
