@@ -1,13 +1,13 @@
 """The token at which two policies differ most in a sequence, of the few sequences that measure.worst asks about."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from offpolicy_monitor.batch import RaggedBatch
+from offpolicy_monitor.fused.arrays import Floats
 from offpolicy_monitor.fused.bits import MAGNITUDE_BITS, pattern
 from offpolicy_monitor.fused.token import PASS, STRICT
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS
@@ -18,13 +18,13 @@ Array = NDArray[Any]
 _STRIP = 64
 
 
-def furthest(source: RaggedBatch, gaps: Sequence[str], begins: Array, ends: Array) -> tuple[Array, Array]:
+def furthest(columns: Mapping[str, Floats], gaps: Sequence[str], begins: Array, ends: Array) -> tuple[Array, Array]:
     """As measure.worst.furthest: the first token with the largest |d| of each gap in each sequence [G, C], and that
     |d|; 0 for none."""
     tokens, distances = np.empty((len(gaps), len(begins)), np.int64), np.empty((len(gaps), len(begins)))
     for gap, own, apart in zip(gaps, tokens, distances, strict=True):
-        above, below = (np.require(source.columns[name], np.float32, ("C", "A", "W")) for name in GAP_LOGPROBS[gap])
-        find(above, below, begins, ends, own, apart)
+        above, below = GAP_LOGPROBS[gap]
+        find(columns[above], columns[below], begins, ends, own, apart)
     return tokens, distances
 
 

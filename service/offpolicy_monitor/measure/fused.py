@@ -4,6 +4,7 @@ It serves on the CPU, once it is compiled or loaded; never unasked in a trainer.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -86,7 +87,8 @@ def fused(threads: int = 1) -> Fused:
             found = summarise(loaded, rows, self._threads)
             if keep_worst is None:
                 return StepSummary(found.arrays, found.specs)
-            first = worst(batch, found.gaps, found.figures, origin.shard, keep_worst, furthest)
+            find = partial(furthest, loaded.columns)
+            first = worst(batch, found.gaps, found.figures, origin.shard, keep_worst, find)
             return StepSummary(found.arrays, found.specs, first)
 
         def evaluation(

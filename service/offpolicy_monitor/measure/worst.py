@@ -7,6 +7,7 @@ Shapes: N sequences of the batch that have a token, C of them chosen; G gaps.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.measure.view import BlockView
-from offpolicy_monitor.summary.stored.worst_columns import OF_TOKENS, Numbers, Positions, WorstColumns
+from offpolicy_monitor.summary.stored.worst_columns import NO_POSITIONS, OF_TOKENS, Numbers, Positions, WorstColumns
 from offpolicy_monitor.summary.tables.worst import BESIDE, GAPS, LARGEST, LOGPROBS, MOST, Worst
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS
 
@@ -39,9 +40,9 @@ def worst(
     figures: Array,
     shard: int | None,
     keep: int,
-    find: Callable[..., tuple[Array, Array]] | None = None,
+    find: Callable[[Sequence[str], Array, Array], tuple[Array, Array]] | None = None,
 ) -> Worst:
-    """The worst sequences of a batch by `figures_of_sequences` of all of it; `find` is a quicker `furthest`.
+    """The worst sequences of a batch by `figures_of_sequences` of all of it; `find` is a quicker `furthest` of it.
 
     The first `keep` of each ranking keep their raw tokens.
     """
@@ -52,7 +53,7 @@ def worst(
         return Worst()
     sequences = np.flatnonzero(source.offsets[1:] > source.offsets[:-1])[chosen]
     begins, ends = source.offsets[sequences], source.offsets[sequences + 1]
-    found, distances = (find or furthest)(source, gaps, begins, ends)
+    found, distances = (find or partial(furthest, source))(gaps, begins, ends)
     tokens = np.unique(found[distances > 0])
     first = np.searchsorted(tokens, begins)
     kept = np.flatnonzero(np.isin(chosen, ranked[:, :keep][there[:, :keep]])) if keep else NOTHING
@@ -65,7 +66,7 @@ def worst(
         of_gaps,
         _read(source, tokens, np.diff(first, append=len(tokens))),
         np.stack([kept, np.full(len(kept), keep)], 1),
-        _read(source, np.concatenate([NOTHING, *raw]), np.array([*map(len, raw)], np.int64)),
+        _read(source, np.concatenate(raw), np.array([*map(len, raw)], np.int64)) if raw else NO_POSITIONS,
         None if source.sequence_ids is None else [source.sequence_ids[index] for index in sequences.tolist()],
         _beside(source, sequences[kept], raw),
     ).worst

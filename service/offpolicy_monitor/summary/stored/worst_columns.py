@@ -67,6 +67,9 @@ class Numbers(NamedTuple):
         return columns.whole(self.counts), self.values.astype("<i8") if is_whole else columns.fractions(self.values)
 
 
+NO_POSITIONS: Final = Positions(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, len(LOGPROBS)), np.float32))
+
+
 @dataclass(frozen=True, eq=False)
 class WorstColumns:
     """Sequences in columns, who are made when they are called for: storing them needs none."""
