@@ -30,7 +30,7 @@ def test_packing_drops_what_the_mask_excludes() -> None:
     assert batch.columns["turns"].tolist() == [0, 1, 1]
     assert batch.columns["advantages"].tolist() == [1, 2, 3]
     assert (batch.tokens, batch.sequences, batch.lengths.tolist()) == (3, 3, [3, 0, 2])
-    assert batch.a_token == {"sampling_logprobs", "turns"}
+    assert batch.per_token == {"sampling_logprobs", "turns"}
 
 
 @pytest.mark.parametrize("mask", [None, np.array([True, True, True])])
@@ -54,7 +54,7 @@ def test_a_batch_may_have_no_sequence() -> None:
 
 def test_as_many_tokens_as_sequences_are_told_apart() -> None:
     batch = RaggedBatch.from_positions(int64(1, 1), {"advantages": float32(1, 2)}, {"rewards": float32(3, 4)})
-    assert batch.a_token == {"advantages"}
+    assert batch.per_token == {"advantages"}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_does_not_fit_together_is_refused(arguments: dict[str, Any], messag
         "offsets": int64(0, 2),
         "columns": {"logprobs": float32(-1, -2)},
         "lengths": int64(2),
-        "a_token": frozenset({"logprobs", "old_logprobs"}),
+        "per_token": frozenset({"logprobs", "old_logprobs"}),
     }
     assert RaggedBatch(**sound).tokens == 2
     with pytest.raises(ValueError, match=message):

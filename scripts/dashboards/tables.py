@@ -1,4 +1,4 @@
-"""From a question to a table: one column a query, a row for each set of labels, the worst first.
+"""From a question to a table: one column per query, one row for each set of labels, the worst first.
 
 The columns are what the legends say; the first one sorts, unless the question has a column called `sort`. Cells with
 a run lead to the run's dashboard and its live page, cells with an alert to its section of the runbook.

@@ -92,7 +92,7 @@ def methods_table() -> str:
 
 
 def presets_table() -> str:
-    """One row a preset."""
+    """One row per preset."""
     rows = [
         (f"`{row['name']}`", f"`{row['method']}`", row["gap"], row["level"], row["thresholds"], row["source"])
         for row in preset_rows()
@@ -121,7 +121,7 @@ def _steps(rule: Rule) -> str:
 
 
 def _threshold(rule: Rule, severity: Severity) -> str:
-    """The threshold of a severity: one, or one a profile or kind of correction."""
+    """The threshold of a severity: one, or one per profile or kind of correction."""
     side, found = ">" if rule.above else "<", rule.thresholds[severity]
     if isinstance(found, Mapping):
         return ", ".join(f"{kind} {side} {value:g}" for kind, value in found.items())

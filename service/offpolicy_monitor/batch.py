@@ -8,7 +8,7 @@ Shapes: S sequences, P positions as sent (padding and masked ones included), T t
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from offpolicy_monitor.vocabulary import LOGPROBS
 
 Array = NDArray[Any]
+
+#: Dtypes on the wire whose own rounding would look like a grid.
+_COARSE_DTYPES: Final = frozenset({"bfloat16", "float16"})
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class RaggedBatch:
 
     offsets    [S+1] int64, non-decreasing, from 0 to T: sequence i owns tokens offsets[i]:offsets[i+1]
     columns    name on the wire -> [T] or [S] or [T, ...]; log-probs are float32 or float64 and all of one dtype
-    a_token    the columns that have one entry per token; the others have one per sequence (T may equal S)
+    per_token  the columns that have one entry per token; the others have one per sequence (T may equal S)
     lengths    [S] int64: positions of each sequence as sent
     positions  [T] int64 into the P positions, or None where every position is a token
     """
@@ -45,7 +48,7 @@ class RaggedBatch:
     columns: Mapping[str, Array]
     lengths: Array
     positions: Array | None = None
-    a_token: frozenset[str] = frozenset()
+    per_token: frozenset[str] = frozenset()
     sequence_ids: tuple[str, ...] | None = None
     dtypes: Mapping[str, str] = field(default_factory=dict)
 
@@ -56,7 +59,7 @@ class RaggedBatch:
         if len(self.lengths) != sequences:
             raise ValueError(f"lengths has {len(self.lengths)} entries for {sequences} sequences")
         for name, column in self.columns.items():
-            if len(column) != (tokens if name in self.a_token else sequences):
+            if len(column) != (tokens if name in self.per_token else sequences):
                 raise ValueError(f"{name} has {len(column)} entries for {tokens} tokens in {sequences} sequences")
         if self.positions is not None and len(self.positions) != tokens:
             raise ValueError(f"positions has {len(self.positions)} entries for {tokens} tokens")
@@ -76,6 +79,11 @@ class RaggedBatch:
     def sequences(self) -> int:
         """S: sequences as sent, empty ones included."""
         return len(self.offsets) - 1
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether no log-prob came in a dtype so coarse that a grid in it says nothing of the policies."""
+        return _COARSE_DTYPES.isdisjoint(self.dtypes.values())
 
     @classmethod
     def from_positions(

@@ -12,7 +12,7 @@ SHOWN_FIRST = ("method", "gap", "level")
 
 
 def preset_rows() -> list[dict[str, Any]]:
-    """One row a preset: its name, method, gap, level, thresholds, their source, and what the method does."""
+    """One row per preset: its name, method, gap, level, thresholds, their source, and what the method does."""
     return [{**_preset_row(row.name, row.spec), "source": row.source} for row in PRESETS]
 
 

@@ -27,6 +27,9 @@ NEGATIVE, ZERO, POSITIVE, MIXED, UNKNOWN = range(len(SIGNS))
 TOKEN_SIGNS: Final = SIGNS[NEGATIVE : POSITIVE + 1]
 UNKNOWN_SIGN: Final = SIGNS[UNKNOWN]
 
+#: log mu of 0 says that the token was certain. Where the trainer's log-prob is below this it was not: mu was filled in.
+CERTAIN_LOGPROB: Final = -0.1
+
 #: The quantiles that are answered of log-ratios.
 QUANTILES: Final = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 

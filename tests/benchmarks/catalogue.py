@@ -1,4 +1,4 @@
-"""What everything beyond the core figures costs: time a token over the 13-sum core, and bytes of the stored summary.
+"""What everything beyond the core figures costs: time per token over the 13-sum core, and bytes of the stored summary.
 
 The batch brings all that a trainer can send without experts: versions and turns per token, advantages, ids.
 """

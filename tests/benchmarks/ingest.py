@@ -66,13 +66,13 @@ def reduced_over_sink(scale: Scale, target: Served, sink: Served, progress: Prog
     envelope = {"shard": 0, "shards": 1}
     summary = reduced({**envelope, "step": 0}, arrays)
 
-    def tokens_a_second() -> float:
+    def tokens_per_second() -> float:
         steps = (next(STEPS) for _ in range(SUMMARIES * posts))
         bodies = [Body(encode({**envelope, "step": step}, summary), MEDIA_TYPE) for step in steps]
         return len(bodies) * MILLION / to_service.seconds(bodies)
 
     with connected(target, connections=CLIENTS) as to_service, connected(sink) as to_sink:
-        candidates = {"sink": rate(source, SINK_POSTS * posts, to_sink), "service": tokens_a_second}
+        candidates = {"sink": rate(source, SINK_POSTS * posts, to_sink), "service": tokens_per_second}
         rates = by_turns(candidates, scale.rounds, progress)
     what = f"service, summaries of {MILLION:,} tokens, over the sink with the tokens"
     note = f"{len(summary['summary']):,} bytes each, {CLIENTS} connections"

@@ -1,4 +1,4 @@
-"""The client of the benchmarks: http.client on connections that stay open, a thread each.
+"""The client of the benchmarks: http.client on connections that stay open, one thread each.
 
 It posts what it is given and fails on any answer but 200. Knows nothing of what the bodies mean.
 """

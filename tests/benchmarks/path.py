@@ -1,4 +1,4 @@
-"""The whole path of a shard, from outside: what a post costs over a trainer's own k3, and small shards a second.
+"""The whole path of a shard, from outside: what a post costs over a trainer's own k3, and small shards per second.
 
 Every shard is measured in full, stored, fsynced and judged before it is answered; every step is declared to have one
 gradient step, so that each is judged at once. Bodies are laid out beforehand and not counted.
@@ -74,7 +74,7 @@ def k3(d: NDArray[np.float32]) -> float:
 
 
 def a_second(shards: int, target: Served, scale: Scale, progress: Progress) -> Row:
-    """Small shards a second of many connections, steps of so many shards; the median of the rounds."""
+    """Small shards per second of many connections, steps of so many shards; the median of the rounds."""
     source, posts = Synthetic(SMALL_TOKENS), scale.path_posts
     what = f"shards of {SMALL_TOKENS:,} tokens, {CLIENTS} connections, steps of {shards}"
     with connected(target, AS_MONITOR, CLIENTS) as load:

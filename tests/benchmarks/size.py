@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument("--postgres", metavar="URL", help="an empty database; it is left full")
     options = parser.parse_args()
     headings = "".join(f"  {heading:>13}" for heading in HEADING)
-    sys.stdout.write(f"{'KB a step':10}  {'tokens':>9}  {'shards':>6}{headings}\n")
+    sys.stdout.write(f"{'KB per step':11}  {'tokens':>9}  {'shards':>6}{headings}\n")
     for tokens, shards in KINDS:
         summaries = [measured(tokens, shards, seed) for seed in range(DIFFERENT)]
         with tempfile.TemporaryDirectory() as folder:

@@ -7,8 +7,8 @@ from offpolicy_monitor.core.advantages import Advantages
 from tests.core.gaps import segments
 
 
-def advantages(values: list[float], a_token: bool, *lengths: int) -> Advantages:
-    return Advantages(torch.tensor(values), a_token, segments(*lengths))
+def advantages(values: list[float], per_token: bool, *lengths: int) -> Advantages:
+    return Advantages(torch.tensor(values), per_token, segments(*lengths))
 
 
 def test_a_sequences_advantage_stands_at_each_of_its_tokens() -> None:
@@ -34,10 +34,10 @@ def test_as_many_sequences_as_tokens_are_told_apart_by_what_was_said() -> None:
     assert advantages([1.0, -1.0], False, 1, 1).of_tokens.tolist() == [1.0, -1.0]
 
 
-@pytest.mark.parametrize(("a_token", "count"), [(True, 2), (False, 3)])
-def test_a_wrong_number_of_advantages_is_refused(a_token: bool, count: int) -> None:
+@pytest.mark.parametrize(("per_token", "count"), [(True, 2), (False, 3)])
+def test_a_wrong_number_of_advantages_is_refused(per_token: bool, count: int) -> None:
     with pytest.raises(ValueError, match="advantages have shape"):
-        advantages([1.0] * count, a_token, 1, 2)
+        advantages([1.0] * count, per_token, 1, 2)
 
 
 def test_advantages_of_another_rank_or_dtype_are_refused() -> None:

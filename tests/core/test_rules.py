@@ -122,7 +122,7 @@ def test_one_bound_may_be_absent() -> None:
     assert (dropped(above), dropped(below)) == ([0.0, 0.0, 1.0], [1.0, 0.0, 0.0])
 
 
-def test_k_statistics_a_token_have_no_sides() -> None:
+def test_k_statistics_per_token_have_no_sides() -> None:
     gap = gap_of_log_ratios([[0.5, -0.5, 1.0]])
     k1 = rules.mask(gap, level="token", statistic="k1", lower=-0.5, upper=0.25)
     k2 = rules.mask(gap, level="token", statistic="k2", lower=None, upper=0.125)
@@ -147,7 +147,7 @@ def test_k_statistics_a_token_have_no_sides() -> None:
         ("k3", "sum", math.exp(1) - 2 + math.exp(-2) + 1),
     ],
 )
-def test_k_statistics_a_sequence_are_made_by_reduce(statistic: str, reduce: str, figure: float) -> None:
+def test_k_statistics_per_sequence_are_made_by_reduce(statistic: str, reduce: str, figure: float) -> None:
     gap = gap_of_log_ratios([[1.0, -2.0]], dtype=D64)  # k1 = -1, 2; k2 = 0.5, 2; k3 = e - 2, e^-2 + 1
     just_above, just_below = figure * (1 + 1e-9), figure * (1 - 1e-9)
     for bound, expected in ((just_above, [0.0]), (just_below, [1.0])):
@@ -174,7 +174,7 @@ def test_opsm_drops_negative_sequences_whose_mean_fell_by_more_than_delta() -> N
     assert decision.group.whole
 
 
-def test_opsm_with_advantages_a_token_drops_the_negative_tokens_alone() -> None:
+def test_opsm_with_advantages_per_token_drops_the_negative_tokens_alone() -> None:
     decision = rules.opsm(gap_of_log_ratios([[-1.0, -1.0, -1.0]], [[-1.0, 0.0, 2.0]]), delta=0.5)
     assert dropped(decision) == [1.0, 0.0, 0.0]
 

@@ -26,8 +26,8 @@ def make_step(run: Run, state: State, version: int, source: np.random.Generator)
         new = np.where(hit[tokens.owners], np.roll(new, -1), new)
     if state.broken:
         mu = np.where(source.random(len(mu)) < state.broken, np.nan, mu)
-    a_token = {"sampling_logprobs": mu, "old_logprobs": old, "logprobs": new, "entropy": tokens.entropy}
-    columns = {name: values.astype(np.float32) for name, values in a_token.items()}
+    per_token = {"sampling_logprobs": mu, "old_logprobs": old, "logprobs": new, "entropy": tokens.entropy}
+    columns = {name: values.astype(np.float32) for name, values in per_token.items()}
     if run.routed:
         columns |= _experts(len(mu), state.agreement, source)
     lags = np.minimum(source.integers(0, state.lag + 1, run.sequences), version)

@@ -12,8 +12,9 @@ from offpolicy_monitor.diagnosis import collect, diagnose
 from offpolicy_monitor.diagnosis.evidence import JUMP
 from offpolicy_monitor.diagnosis.hypotheses import HYPOTHESES
 from offpolicy_monitor.families import BY_NAME, RUN_GAUGES
-from offpolicy_monitor.figures import FIGURES, HEADLINE, figure_at, from_headline, headline, is_headline, is_known, walk
-from offpolicy_monitor.figures.path import names
+from offpolicy_monitor.figures import FIGURES, HEADLINE, from_headline, headline, is_headline, is_known, walk
+from offpolicy_monitor.figures.path import expression, names
+from offpolicy_monitor.summary.figure import Figure
 
 from tests.figures.everything import CORRECTION, ROWS, post, summary
 from tests.fixtures.application import JSON, Client, json_bytes, started
@@ -43,6 +44,11 @@ def answered(loaded: Client) -> dict[str, float]:
     """Every number of the answer to a step that has everything, by its path."""
     step = loaded.get("/v1/runs/all/steps/1").json()
     return dict(walk({name: value for name, value in step.items() if name not in FACTS}))
+
+
+def figure_at(path: str) -> Figure | None:
+    """The row of the figure at a path; None where no step has one there."""
+    return next((figure for figure in FIGURES if re.fullmatch(expression(figure.path), path)), None)
 
 
 def test_every_figure_that_is_answered_is_a_row_of_the_catalogue(answered: dict[str, float]) -> None:

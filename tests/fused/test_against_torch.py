@@ -27,12 +27,12 @@ def both(batch: RaggedBatch, origin: Origin = ORIGIN) -> tuple[RaggedBatch, Step
     return batch, got, Measurer("cpu", keep_worst=KEPT).measure(batch, ROWS, origin)
 
 
-def with_more(sent: list[Sequence], extra: dict[str, np.ndarray], a_token: bool) -> RaggedBatch:
+def with_more(sent: list[Sequence], extra: dict[str, np.ndarray], per_token: bool) -> RaggedBatch:
     """The batch with columns of the positions, or of the sequences."""
     batch = packed(sent)
-    if a_token:
+    if per_token:
         extra = {name: values if batch.positions is None else values[batch.positions] for name, values in extra.items()}
-    names = batch.a_token | (set(extra) if a_token else set())
+    names = batch.per_token | (set(extra) if per_token else set())
     return RaggedBatch(
         batch.offsets, {**batch.columns, **extra}, batch.lengths, batch.positions, frozenset(names), dtypes=batch.dtypes
     )
@@ -79,7 +79,7 @@ def test_probabilities_that_float32_does_not_hold() -> None:
 
 
 @pytest.mark.parametrize("advantage", [-1.5, 0.0, 2.0])
-def test_one_advantage_a_token_that_never_changes_gives_what_one_a_sequence_does(advantage: float) -> None:
+def test_one_advantage_per_token_that_never_changes_gives_what_one_per_sequence_does(advantage: float) -> None:
     of_sequences = random_sequences(3, [60, 700], 0.2)
     for one in of_sequences:
         object.__setattr__(one, "advantage", advantage)
@@ -99,7 +99,7 @@ def test_rounded_log_probs_leave_their_grids_unless_they_came_rounded(fused: Fus
     batch = packed(sent)
     assert_same(*both(batch))
     coarse = RaggedBatch(
-        batch.offsets, batch.columns, batch.lengths, None, batch.a_token, dtypes={"logprobs": "bfloat16"}
+        batch.offsets, batch.columns, batch.lengths, None, batch.per_token, dtypes={"logprobs": "bfloat16"}
     )
     _, got, expected = both(coarse)
     assert_same(coarse, got, expected)

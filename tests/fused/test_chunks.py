@@ -54,11 +54,11 @@ def test_a_small_batch_is_one_chunk_and_a_large_one_is_eight_or_more_of_some_siz
 def test_what_the_pass_cannot_hold_is_left_to_torch(fused: Fused) -> None:
     batch = packed(random_sequences(1, [3, 4], 0.1))
     wide = {name: column.astype(np.float64) for name, column in batch.columns.items()}
-    assert fused(RaggedBatch(batch.offsets, wide, batch.lengths, None, batch.a_token), PRESETS, ORIGIN, None) is None
+    assert fused(RaggedBatch(batch.offsets, wide, batch.lengths, None, batch.per_token), PRESETS, ORIGIN, None) is None
     for value, left in ((1e16, True), (-1e16, True), (np.inf, False), (-1e14, False)):
         far = {**batch.columns, "logprobs": batch.columns["logprobs"].copy()}
         far["logprobs"][2] = value
-        answer = fused(RaggedBatch(batch.offsets, far, batch.lengths, None, batch.a_token), PRESETS, ORIGIN, None)
+        answer = fused(RaggedBatch(batch.offsets, far, batch.lengths, None, batch.per_token), PRESETS, ORIGIN, None)
         assert (answer is None) == left
 
 

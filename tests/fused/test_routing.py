@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("fused")
 
 def with_experts(batch: RaggedBatch, experts: dict[str, Any]) -> RaggedBatch:
     return RaggedBatch(
-        batch.offsets, {**batch.columns, **experts}, batch.lengths, batch.positions, batch.a_token | experts.keys()
+        batch.offsets, {**batch.columns, **experts}, batch.lengths, batch.positions, batch.per_token | experts.keys()
     )
 
 

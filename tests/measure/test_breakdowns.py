@@ -25,7 +25,7 @@ EDGES = [(0.0, "0"), (1e-4, "1e-4"), (1e-3, "1e-3"), (0.01, "1e-2"), (0.1, "1e-1
 EDGES.append((0.99, "99e-2"))
 
 
-def batch(seed: int, a_token: bool, sequences: int = 40) -> RaggedBatch:
+def batch(seed: int, per_token: bool, sequences: int = 40) -> RaggedBatch:
     """Lengths 0..70, one masked position in five, a few non-finite log-probs, versions from before and after."""
     source = np.random.default_rng(seed)
     lengths = source.integers(0, 70, sequences)
@@ -37,7 +37,7 @@ def batch(seed: int, a_token: bool, sequences: int = 40) -> RaggedBatch:
         columns[name][source.integers(0, tokens, 5)] = np.nan
     columns["turns"] = source.integers(-1, 20, tokens)
     per_sequence: dict[str, Any] = {}
-    size, where = (tokens, columns) if a_token else (sequences, per_sequence)
+    size, where = (tokens, columns) if per_token else (sequences, per_sequence)
     where["policy_versions"] = source.integers(-1, 12, size)
     where["advantages"] = source.integers(-1, 2, size).astype(np.float32)
     mask = source.random(tokens) > 0.2
@@ -55,7 +55,7 @@ def buckets(data: RaggedBatch, sequence: int, token: int) -> dict[str, str | Non
     begin, end = int(data.offsets[sequence]), int(data.offsets[sequence + 1])
 
     def at(name: str) -> float:
-        return float(data.columns[name][token if name in data.a_token else sequence])
+        return float(data.columns[name][token if name in data.per_token else sequence])
 
     mu, version, turn, advantage = at("sampling_logprobs"), at("policy_versions"), at("turns"), at("advantages")
     lag = VERSION - version
@@ -93,10 +93,10 @@ def measured(data: RaggedBatch, makers_of_blocks: int = 1 << 18) -> StepSummary:
     return measurer.measure(data, (), Origin(VERSION, 3, {"engine": "vllm"}))
 
 
-@pytest.mark.parametrize("a_token", [False, True])
+@pytest.mark.parametrize("per_token", [False, True])
 @pytest.mark.parametrize("block_tokens", [1 << 18, 200])
-def test_each_bucket_has_the_sums_of_a_loop_over_its_tokens(a_token: bool, block_tokens: int) -> None:
-    data = batch(5, a_token)
+def test_each_bucket_has_the_sums_of_a_loop_over_its_tokens(per_token: bool, block_tokens: int) -> None:
+    data = batch(5, per_token)
     tables = records_of(measured(data, block_tokens).arrays)
     wanted = expected(data)
     found = {name for name in tables if name.startswith("breakdown/") and not name.endswith("/cross")}

@@ -11,7 +11,7 @@ from offpolicy_monitor.methods import PRESETS, parse_rows
 from offpolicy_monitor.summary.step import merge_all
 
 
-def ragged(seed: int, sequences: int = 200, a_token: bool = False) -> RaggedBatch:
+def ragged(seed: int, sequences: int = 200, per_token: bool = False) -> RaggedBatch:
     source = np.random.default_rng(seed)
     lengths = source.integers(1, 120, sequences)
     tokens = int(lengths.sum())
@@ -19,10 +19,10 @@ def ragged(seed: int, sequences: int = 200, a_token: bool = False) -> RaggedBatc
     columns["old_logprobs"] = columns["sampling_logprobs"] + source.normal(0, 0.02, tokens).astype(np.float32)
     columns["logprobs"] = columns["old_logprobs"] + source.normal(0, 0.3, tokens).astype(np.float32)
     columns["old_logprobs"][:3] = np.nan
-    advantages = source.normal(0, 1, tokens if a_token else sequences).astype(np.float32)
-    per_sequence = {} if a_token else {"advantages": advantages}
+    advantages = source.normal(0, 1, tokens if per_token else sequences).astype(np.float32)
+    per_sequence = {} if per_token else {"advantages": advantages}
     return RaggedBatch.from_positions(
-        lengths, {**columns, **({"advantages": advantages} if a_token else {})}, per_sequence
+        lengths, {**columns, **({"advantages": advantages} if per_token else {})}, per_sequence
     )
 
 
@@ -30,16 +30,16 @@ def gap_of(data: RaggedBatch, numerator: str, denominator: str) -> tuple[Any, An
     """d and A of the valid tokens in float64, and the sequence of each."""
     d = (data.columns[numerator] - data.columns[denominator]).astype(np.float64)
     owners = np.repeat(np.arange(data.sequences), np.diff(data.offsets))
-    a_token = "advantages" in data.a_token
+    per_token = "advantages" in data.per_token
     advantages = data.columns["advantages"].astype(np.float64)
-    advantages = advantages if a_token else advantages[owners]
+    advantages = advantages if per_token else advantages[owners]
     valid = np.isfinite(d)
     return d[valid], advantages[valid], owners[valid]
 
 
-@pytest.mark.parametrize("a_token", [False, True])
-def test_a_gap_has_the_weighted_figures_of_its_definition(a_token: bool) -> None:
-    data = ragged(1, a_token=a_token)
+@pytest.mark.parametrize("per_token", [False, True])
+def test_a_gap_has_the_weighted_figures_of_its_definition(per_token: bool) -> None:
+    data = ragged(1, per_token=per_token)
     answer = Measurer("cpu").evaluate(data)["gaps"]
     pairs = {"mismatch": ("old_logprobs", "sampling_logprobs"), "total": ("logprobs", "sampling_logprobs")}
     for name, pair in pairs.items():
@@ -136,9 +136,9 @@ def test_a_row_that_ran_on_a_part_of_the_shards_has_no_length_bias() -> None:
     assert methods["mine"]["masked_sequence_fraction"] == 0.5
 
 
-@pytest.mark.parametrize("a_token", [False, True])
-def test_updates_at_risk_are_counted_token_by_token(a_token: bool) -> None:
-    data = ragged(7, a_token=a_token)
+@pytest.mark.parametrize("per_token", [False, True])
+def test_updates_at_risk_are_counted_token_by_token(per_token: bool) -> None:
+    data = ragged(7, per_token=per_token)
     data.columns["logprobs"][::50] -= 3.0
     gaps = Measurer("cpu").evaluate(data)["gaps"]
     d, advantage, owners = gap_of(data, "logprobs", "sampling_logprobs")

@@ -161,7 +161,7 @@ def test_no_gap_and_no_method_is_lost_to_a_log_prob_of_minus_1e30() -> None:
     assert len(answer["methods"]) == len(ROWS)
 
 
-def test_nan_and_infinity_are_excluded_and_counted_once_a_token() -> None:
+def test_nan_and_infinity_are_excluded_and_counted_once_per_token() -> None:
     nan, inf = math.nan, math.inf
     answer = figures_of([sequence([nan, -1.0, -1.0, -1.0], [nan, -1.0, -inf, -1.0], [-1.0, inf, -1.0, -1.25])])
     assert answer["excluded_tokens"] == {"nonfinite": 3}

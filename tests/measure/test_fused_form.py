@@ -42,7 +42,7 @@ def with_experts(batch: RaggedBatch) -> RaggedBatch:
     random = np.random.default_rng(4)
     sent = {name: random.integers(0, 9, (batch.tokens, 3, 2)).astype(np.uint8) for name in ("experts", "old_experts")}
     return RaggedBatch(
-        batch.offsets, {**batch.columns, **sent}, batch.lengths, batch.positions, batch.a_token | sent.keys()
+        batch.offsets, {**batch.columns, **sent}, batch.lengths, batch.positions, batch.per_token | sent.keys()
     )
 
 

@@ -120,8 +120,8 @@ def test_attribution_is_absent_where_nothing_is_off_policy() -> None:
 def test_a_batch_without_sequences_has_counts_of_zero_and_no_figure(advantages: str | None) -> None:
     none = {name: np.zeros(0, np.float32) for name in COLUMNS}
     own = {} if advantages is None else {"advantages": np.zeros(0, np.float32)}
-    a_token, a_sequence = ({**none, **own}, {}) if advantages == "token" else (none, own)
-    batch = RaggedBatch.from_positions(np.zeros(0, np.int64), a_token, a_sequence)
+    per_token, per_sequence = ({**none, **own}, {}) if advantages == "token" else (none, own)
+    batch = RaggedBatch.from_positions(np.zeros(0, np.int64), per_token, per_sequence)
     answer = Measurer("cpu").evaluate(batch, detail="token")
     assert (answer["tokens"], answer["sequences"], answer["empty_sequences"]) == (0, 0, 0)
     assert answer["excluded_tokens"] == {"nonfinite": 0}

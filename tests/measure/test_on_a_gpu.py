@@ -31,9 +31,9 @@ MOST_OPERATIONS = 300
 MOST_BYTES = 890
 FORMS: dict[str, dict[str, Any]] = {
     "finite, advantages of sequences": {},
-    "finite, advantages of tokens": {"a_token": True},
+    "finite, advantages of tokens": {"per_token": True},
     "some not finite, advantages of sequences": {"holes": True},
-    "some not finite, advantages of tokens": {"holes": True, "a_token": True},
+    "some not finite, advantages of tokens": {"holes": True, "per_token": True},
     "no advantages": {"advantages": False},
     "two log-probs": {"names": COLUMNS[:2]},
     "float64": {"dtype": np.float64},
@@ -42,7 +42,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 def batch(
     tokens: int,
-    a_token: bool = False,
+    per_token: bool = False,
     holes: bool = False,
     advantages: bool = True,
     names: tuple[str, ...] = COLUMNS,
@@ -53,8 +53,8 @@ def batch(
     if holes:
         columns[names[0]][:3] = np.nan
     columns["policy_versions"], columns["turns"] = np.ones(tokens, np.int64), np.zeros(tokens, np.int64)
-    own = {"advantages": np.ones(tokens if a_token else 20, dtype)} if advantages else {}
-    return RaggedBatch.from_positions(lengths, columns | (own if a_token else {}), {} if a_token else own)
+    own = {"advantages": np.ones(tokens if per_token else 20, dtype)} if advantages else {}
+    return RaggedBatch.from_positions(lengths, columns | (own if per_token else {}), {} if per_token else own)
 
 
 def measured(data: RaggedBatch, rows: tuple[MethodRow, ...], block_tokens: int) -> tuple[torch.Tensor, Operations]:
@@ -79,7 +79,7 @@ def test_experts_are_compared_without_a_wait() -> None:
     data = batch(400)
     experts = {f"{name}experts": np.zeros((400, 2, 4), np.uint8) for name in ("sampling_", "old_", "")}
     with_experts = RaggedBatch(
-        data.offsets, {**data.columns, **experts}, data.lengths, None, data.a_token | set(experts)
+        data.offsets, {**data.columns, **experts}, data.lengths, None, data.per_token | set(experts)
     )
     assert measured(with_experts, PRESETS, GPU_BLOCK_TOKENS)[0].device == DEVICE
 

@@ -71,7 +71,7 @@ def expected(data: RaggedBatch, gap: str) -> dict[int, Expected]:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("block_tokens", [1 << 18, 200])
 def test_each_ranking_is_that_of_a_loop_over_the_sequences(seed: int, block_tokens: int) -> None:
-    data = batch(seed, a_token=False)
+    data = batch(seed, per_token=False)
     worst = measured(data, shard=3, block_tokens=block_tokens)
     for gap, by in RANKINGS:
         wanted = expected(data, gap)
@@ -84,7 +84,7 @@ def test_each_ranking_is_that_of_a_loop_over_the_sequences(seed: int, block_toke
 
 @pytest.mark.parametrize("seed", range(4))
 def test_each_sequence_has_its_figures_and_worst_tokens_of_every_gap(seed: int) -> None:
-    data = batch(seed, a_token=True)
+    data = batch(seed, per_token=True)
     starts = np.concatenate([[0], np.cumsum(data.lengths)])
     wanted = {gap: expected(data, gap) for gap in GAPS}
     for sequence in measured(data, shard=3).sequences:
@@ -109,7 +109,7 @@ def test_shards_merge_in_any_order_to_the_worst_of_all_their_sequences(
     seed: int, cuts: list[int], data: st.DataObject
 ) -> None:
     edges = [0, *sorted(cuts), 40]
-    whole = batch(seed, a_token=False)
+    whole = batch(seed, per_token=False)
     parts = [cut(whole, first, last) for first, last in pairwise(edges)]
     shards = [measured(part, shard, keep=1) for shard, part in enumerate(parts)]
     merged = reduce(Worst.merge, data.draw(st.permutations(shards)), Worst())
@@ -125,10 +125,10 @@ def cut(data: RaggedBatch, first: int, last: int) -> RaggedBatch:
     before = int(data.lengths[:first].sum())
     return RaggedBatch(
         data.offsets[first : last + 1] - data.offsets[first],
-        {n: c[tokens] if n in data.a_token else c[first:last] for n, c in data.columns.items()},
+        {n: c[tokens] if n in data.per_token else c[first:last] for n, c in data.columns.items()},
         data.lengths[first:last],
         None if data.positions is None else data.positions[tokens] - before,
-        data.a_token,
+        data.per_token,
     )
 
 

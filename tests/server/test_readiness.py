@@ -216,7 +216,7 @@ class Asked:
             raise self.error
 
 
-def test_the_store_is_asked_once_a_second_however_many_ask() -> None:
+def test_the_store_is_asked_once_per_second_however_many_ask() -> None:
     async def scenario() -> None:
         store = Asked()
         probe = StoreProbe(store)

@@ -14,7 +14,7 @@ from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.histogram import LARGEST_KEY, bin_edges
 from offpolicy_monitor.summary.method import DROP_COUNTS, path_of
 from offpolicy_monitor.summary.tables.advantage import GRADIENT_BINS, middle
-from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
+from offpolicy_monitor.summary.tables.lengths import BINS_PER_POWER
 from offpolicy_monitor.summary.tables.routing import routing
 from offpolicy_monitor.vocabulary import QUANTILES
 
@@ -345,7 +345,7 @@ def _length_bias(units: list[int], sequences: list[int], masked: list[int]) -> d
     for place in bins:
         ranks[place] = before + units[place] - (units[place] - 1) / 2
         before += units[place]
-    logs = {place: (place + 0.5) / BINS_A_POWER for place in bins}
+    logs = {place: (place + 0.5) / BINS_PER_POWER for place in bins}
     share = sum(masked) / before
     xx, xy = _moments(units, ranks, masked, share)
     log_xx, log_xy = _moments(units, logs, masked, share)

@@ -44,7 +44,7 @@ DISTRIBUTIONS: Mapping[str, Draw] = {
 }
 
 
-def batch_of(draw: Draw, a_token: bool, seed: int) -> RaggedBatch:
+def batch_of(draw: Draw, per_token: bool, seed: int) -> RaggedBatch:
     source = np.random.default_rng(seed)
     lengths = np.concatenate([source.integers(1, 300, 80), [1, 1, 2, 3]])
     count = int(lengths.sum())
@@ -54,8 +54,8 @@ def batch_of(draw: Draw, a_token: bool, seed: int) -> RaggedBatch:
     old = mu + d * source.uniform(0.5, 1.5, len(lengths)).repeat(lengths)
     columns = {"sampling_logprobs": mu, "old_logprobs": old, "logprobs": old + 0.3 * draw(source, count)}
     columns = {name: column.clip(max=-1e-6).astype(np.float32) for name, column in columns.items()}
-    advantages = source.choice([-1.5, -0.5, 0.0, 0.7, 1.0], count if a_token else len(lengths)).astype(np.float32)
-    if a_token:
+    advantages = source.choice([-1.5, -0.5, 0.0, 0.7, 1.0], count if per_token else len(lengths)).astype(np.float32)
+    if per_token:
         return RaggedBatch.from_positions(lengths, {**columns, "advantages": advantages}, {})
     return RaggedBatch.from_positions(lengths, columns, {"advantages": advantages})
 
@@ -99,10 +99,10 @@ def exact(figures: Mapping[str, Any], weights: bool) -> tuple[float, ...]:
     return tuple(figures[f"masked_{name}"] for name in ("token_fraction", "sequence_fraction", "advantage_mass"))
 
 
-def stated(curve: Mapping[str, Any], place: int, weights: bool) -> tuple[float, ...]:
+def stated(curve: Mapping[str, Any], index: int, weights: bool) -> tuple[float, ...]:
     prefix = "truncated" if weights else "masked"
     names = ("token_fraction",) if weights else ("token_fraction", "sequence_fraction", "advantage_mass")
-    return tuple(curve[f"{prefix}_{name}"][place] for name in names)
+    return tuple(curve[f"{prefix}_{name}"][index] for name in names)
 
 
 def kept(batch: RaggedBatch) -> StepSummary:
@@ -115,10 +115,10 @@ def kept(batch: RaggedBatch) -> StepSummary:
     return Measurer("cpu").measure(batch, parsed, Origin(), OF_METHODS)
 
 
-@pytest.mark.parametrize("a_token", [False, True], ids=["advantage a sequence", "advantage a token"])
+@pytest.mark.parametrize("per_token", [False, True], ids=["advantage per sequence", "advantage per token"])
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_every_curve_is_within_its_stated_error_of_rows_that_ran(name: str, a_token: bool) -> None:
-    batch = batch_of(DISTRIBUTIONS[name], a_token, seed=len(name))
+def test_every_curve_is_within_its_stated_error_of_rows_that_ran(name: str, per_token: bool) -> None:
+    batch = batch_of(DISTRIBUTIONS[name], per_token, seed=len(name))
     summary = kept(batch)
     source = np.random.default_rng(1)
     rows, expected = [], []

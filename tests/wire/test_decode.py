@@ -158,13 +158,13 @@ def test_the_advantage_of_a_sequence_without_a_token_may_be_anything() -> None:
 def test_a_list_of_s_advantages_is_per_sequence_and_of_t_per_token() -> None:
     per_sequence = decode_json(step=1, lengths=[2, 1], advantages=[1, 2], **PAIR).batch
     per_token = decode_json(step=1, lengths=[2, 1], advantages=[1, 2, 3], **PAIR).batch
-    assert ("advantages" in per_sequence.a_token, "advantages" in per_token.a_token) == (False, True)
+    assert ("advantages" in per_sequence.per_token, "advantages" in per_token.per_token) == (False, True)
     assert per_token.columns["advantages"].tolist() == [1.0, 2.0, 3.0]
 
 
 def test_where_s_equals_t_a_list_of_advantages_is_per_sequence() -> None:
     batch = decode_json(step=1, lengths=[2, 0, 1], advantages=[1, 2, 3], **PAIR).batch
-    assert "advantages" not in batch.a_token
+    assert "advantages" not in batch.per_token
     assert batch.columns["advantages"].tolist() == [1.0, 0.0, 3.0]
 
 

@@ -85,7 +85,7 @@ def test_the_later_half_may_repeat_lengths_and_mask() -> None:
 def test_advantages_per_token_replace_those_per_sequence() -> None:
     got = joined({**FIRST, "advantages": ADVANTAGES}, {**LATER, "advantages": [1, 2, 3, 4]}).batch
     assert got.columns["advantages"].tolist() == [1.0, 3.0, 4.0]
-    assert "advantages" in got.a_token
+    assert "advantages" in got.per_token
 
 
 def test_a_float64_later_half_widens_the_first() -> None:

@@ -137,7 +137,7 @@ def test_every_layout_means_the_same(layout: Callable[[Content], Message], conte
     expected, got = ragged_json(content), layout(content)
     np.testing.assert_array_equal(got.batch.offsets, expected.batch.offsets)
     assert got.batch.columns.keys() == expected.batch.columns.keys()
-    assert got.batch.a_token == expected.batch.a_token
+    assert got.batch.per_token == expected.batch.per_token
     for name, column in expected.batch.columns.items():
         if column.size or got.batch.columns[name].size:
             np.testing.assert_array_equal(got.batch.columns[name], column, err_msg=name)

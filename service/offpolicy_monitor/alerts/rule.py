@@ -1,7 +1,7 @@
 """Rule: one row of the table of rules, and Terms: what holds for one run when its rules are judged.
 
-A rule compares one number per step with a threshold a severity. Terms say which thresholds: those of the run's profile,
-of the kind of correction it uses, or its own. Neither knows where figures come from.
+A rule compares one number per step with a threshold per severity. Terms say which thresholds: those of the run's
+profile, of the kind of correction it uses, or its own. Neither knows where figures come from.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +20,7 @@ PROFILES: Final = ("dense_bf16", "moe_bf16", "fp8", "fp4", "bitwise")
 #: Kinds of the method in use, which decide how much it may mask: by its level, or GSPO and GRPO by themselves.
 CORRECTIONS: Final = ("token", "sequence", "gspo", "grpo")
 
-#: One number for all runs, or one a profile or a kind of correction; for what is not named the first one holds.
+#: One number for all runs, or one per profile or kind of correction; for what is not named the first one holds.
 Threshold = float | Mapping[str, float]
 Measure = Callable[[History, "Terms", int], float]
 
@@ -37,7 +37,7 @@ class Limit(NamedTuple):
 class Terms:
     """The profile of a run, the kind of the correction it uses (None: not known), and its overrides by rule name.
 
-    An override may have `enabled` (bool), `steps` (of every severity), and a threshold a severity, None for none.
+    An override may have `enabled` (bool), `steps` (of every severity), and a threshold per severity, None for none.
     """
 
     profile: str = PROFILES[0]

@@ -49,7 +49,7 @@ def alerts(found: Sequence[Mapping[str, Any]], style: Style, of_one_run: bool = 
     """Open alerts first, then pending ones, then what is over."""
     if not found:
         return ["No rule has fired."]
-    order = {state: place for place, state in enumerate(STATES)}
+    order = {state: index for index, state in enumerate(STATES)}
     ranked = sorted(found, key=lambda row: -(_step(row)))
     ranked = sorted(ranked, key=lambda row: (order[row["state"]], -list(LEVELS).index(row["severity"])))
     levels = [LEVELS[row["severity"]] for row in ranked]

@@ -7,7 +7,7 @@ from typing import Final
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 #: Powers of ten between which a k3 is drawn, those of the pages, so that sparks can be compared.
 LOW, HIGH = -5.0, -1.0
-Place = Callable[[float], float]
+Height = Callable[[float], float]
 
 
 def spark(values: Sequence[float | None], width: int) -> str:
@@ -22,13 +22,13 @@ def bars(values: Sequence[float | None], width: int) -> str:
     return _drawn(values, width, lambda value: (value - low) / (high - low) if high > low else 0.0)
 
 
-def _drawn(values: Sequence[float | None], width: int, place: Place) -> str:
+def _drawn(values: Sequence[float | None], width: int, height: Height) -> str:
     count = min(width, len(values))
     stretches = [values[len(values) * index // count : len(values) * (index + 1) // count] for index in range(count)]
-    return "".join(_block([value for value in stretch if value is not None], place) for stretch in stretches)
+    return "".join(_block([value for value in stretch if value is not None], height) for stretch in stretches)
 
 
-def _block(values: Sequence[float], place: Place) -> str:
+def _block(values: Sequence[float], height: Height) -> str:
     if not values:
         return " "
-    return BLOCKS[min(len(BLOCKS) - 1, max(0, int(place(max(values)) * len(BLOCKS))))]
+    return BLOCKS[min(len(BLOCKS) - 1, max(0, int(height(max(values)) * len(BLOCKS))))]

@@ -17,18 +17,18 @@ from offpolicy_monitor.core.ragged import Segments
 
 @dataclass(frozen=True, eq=False)
 class Advantages:
-    """values [N] or [T] float, finite; `a_token` says which, since N may equal T.
+    """values [N] or [T] float, finite; `per_token` says which, since N may equal T.
 
     Raises ValueError for another rank or length, TypeError for another dtype.
     """
 
     values: Tensor
-    a_token: bool
+    per_token: bool
     segments: Segments
 
     def __post_init__(self) -> None:
         check("advantages", self.values, 1)
-        expected = self.segments.tokens if self.a_token else self.segments.sequences
+        expected = self.segments.tokens if self.per_token else self.segments.sequences
         if len(self.values) != expected:
             raise ValueError(f"advantages have shape {tuple(self.values.shape)}, expected ({expected},)")
 
@@ -36,7 +36,7 @@ class Advantages:
     def of_tokens(self) -> Tensor:
         """[T] float64: the advantage of each token."""
         values = self.values.double()
-        return values if self.a_token else self.segments.spread(values)
+        return values if self.per_token else self.segments.spread(values)
 
     @cached_property
     def magnitudes(self) -> Tensor:
@@ -52,4 +52,4 @@ class Advantages:
     @cached_property
     def token_groups(self) -> Tensor:
         """[T] int64: `groups` at each token."""
-        return self.groups if self.a_token else self.segments.spread(self.groups)
+        return self.groups if self.per_token else self.segments.spread(self.groups)

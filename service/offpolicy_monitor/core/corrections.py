@@ -23,16 +23,11 @@ from offpolicy_monitor.core.gap import Gaps, chosen
 from offpolicy_monitor.core.scores import sequence_scores, token_scores
 from offpolicy_monitor.core.second_moment import Beyond
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
-from offpolicy_monitor.methods.rule import Band, Clip, Cut, Drop, Rule
+from offpolicy_monitor.methods.rule import DROPPED_SIGNS, Band, Clip, Cut, Drop, Rule, Signs
 
-#: Which signs of A, of negative, zero and positive, drop what is above the bands, and what is below, by Drop.signs.
-_SIGNS: Final = {
-    "any": ((True, True, True), (True, True, True)),
-    "apart": ((False, False, True), (True, False, False)),
-    "apart_zero_low": ((False, False, True), (True, True, False)),
-}
-
-
+#: [signs, 2, 3]: whether A negative, zero or positive drops what is above the bands, and what is below.
+_SIGNS: Final = [[[sign in signs for sign in range(3)] for signs in sides] for sides in DROPPED_SIGNS.values()]
+_SIGN_INDEX: Final = {signs: index for index, signs in enumerate(DROPPED_SIGNS)}
 #: What stands for the band of a Cut.
 _TAKEN: Final = Band("taken", upper=0.0)
 
@@ -70,7 +65,7 @@ class Placed(NamedTuple):
         return all(band.score in TOKEN_SCORES for band in self.bands)
 
     @property
-    def signs(self) -> str:
+    def signs(self) -> Signs:
         """What the advantage of a token must be to be dropped, as in Drop.signs."""
         return self.rule.signs if isinstance(self.rule, Drop) else "any"
 
@@ -145,7 +140,7 @@ def decides_tokens(placed: Placed, gaps: Gaps) -> bool:
     signed = placed.signs != "any"
     if signed and gaps.advantages is None:
         raise ValueError("a sign rule needs advantages")
-    return placed.of_tokens or (signed and gaps.advantages is not None and gaps.advantages.a_token)
+    return placed.of_tokens or (signed and gaps.advantages is not None and gaps.advantages.per_token)
 
 
 def decide(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Decided:
@@ -195,9 +190,8 @@ def _by_sign(rules: Sequence[Placed], marks: Tensor, groups: Tensor | None) -> T
     """Those whose advantage has the sign that the rule looks at: groups [n] int32 of A, None without advantages."""
     if groups is None or all(placed.signs == "any" for placed in rules):
         return marks
-    allowed = constant(list(_SIGNS.values()), torch.bool, marks.device).index_select(2, groups).unbind()
-    looked_at = list(_SIGNS)
-    return marks & torch.stack([allowed[looked_at.index(placed.signs)] for placed in rules], 1)
+    allowed = constant(_SIGNS, torch.bool, marks.device).index_select(2, groups).unbind()
+    return marks & torch.stack([allowed[_SIGN_INDEX[placed.signs]] for placed in rules], 1)
 
 
 def _outside(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Tensor:

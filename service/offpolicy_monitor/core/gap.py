@@ -220,6 +220,6 @@ class Gaps:
     @cached_property
     def sequence_mass(self) -> Tensor:
         """[G, N] float64: sum of |A| over each sequence's valid tokens, 0 without advantages."""
-        if self.advantages is not None and not self.advantages.a_token:
+        if self.advantages is not None and not self.advantages.per_token:
             return self.advantages.values.abs() * self.counts
         return self.segments.sum(self._mass)

@@ -11,7 +11,6 @@ two buckets counts it depends on the bin, so shares at a bound may be those of `
 have buckets narrower than a bin, and some of them always empty.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -122,8 +121,3 @@ def _stretches(filled: list[int]) -> Iterator[tuple[int, int]]:
             first = bucket
         last = bucket
     yield first, last
-
-
-def upper_bound(index: int) -> float:
-    """The largest magnitude that bucket `index` holds."""
-    return math.exp2(index / BUCKETS_PER_POWER)

@@ -129,11 +129,11 @@ class RunExposition:
         """Finished histograms of each gap that a run has; 0 where this process has stored nothing of it yet."""
         bounds = family.all_bounds if self._detail.all_buckets else family.bounds
         for run, gap in ((run, gap) for run, of_run in gaps.items() for gap in of_run):
-            counted, place = counts[run].counted(family, gap), (family.name, run, gap)
-            known = kept.get(place)
+            counted, key = counts[run].counted(family, gap), (family.name, run, gap)
+            known = kept.get(key)
             if known is None or known[0] is not counted:
                 known = (counted, format.histogram(family, run, gap, bounds, counted))
-            self._kept_buckets[format][place] = known
+            self._kept_buckets[format][key] = known
             yield known[1]
 
     def _shown(self, row: ExportedRun, kept: _Shown | None, format: Format) -> _Shown:

@@ -7,7 +7,6 @@ torch nor the database.
 from offpolicy_monitor.figures.catalogue import (
     FIGURES,
     HEADLINE,
-    figure_at,
     from_headline,
     headline,
     is_headline,
@@ -23,7 +22,6 @@ __all__ = [
     "Figure",
     "Gauge",
     "at",
-    "figure_at",
     "from_headline",
     "headline",
     "is_headline",

@@ -38,11 +38,6 @@ def is_known(path: str) -> bool:
     return _any_of(_PATHS).fullmatch(path) is not None
 
 
-def figure_at(path: str) -> Figure | None:
-    """The row of the figure at a path; None where no step has one there."""
-    return next((figure for figure in FIGURES if _any_of((figure.path,)).fullmatch(path)), None)
-
-
 def is_headline(path: str) -> bool:
     """Whether a figure of this path is in `metrics`."""
     return _any_of(HEADLINE).fullmatch(path) is not None

@@ -46,7 +46,7 @@ LENGTHS: Final = cells.LENGTHS
 NO_BUCKET: Final = 8
 MU_BUCKETS: Final = 9
 
-# Sums over tokens, a gap each.
+# Sums over tokens, per gap.
 (
     K3_REVERSE, JS, RATIO, EXCESS, WEIGHT, WEIGHT_SQUARE, WEIGHT_EXCESS, WEIGHT_EXCESS_SQUARE, TAIL, CHANGED, CLAMPED,
     DIFFERENCE, DIFFERENCE_SQUARE, DIFFERENCE_MAX, ADVANTAGE_EXCESS, MASS_SQUARE, BAD, OUTWARD, OUTWARD_SQUARE, SEEN,
@@ -54,7 +54,7 @@ MU_BUCKETS: Final = 9
 ) = range(22)  # fmt: skip
 TOKEN_SUMS: Final = 22
 
-# Sums and extremes of a sequence, a gap each.
+# Sums and extremes of a sequence, per gap.
 (
     SUM, ABS, SQUARE, K3_SUM, GROWTH, LEAST, MOST, LEAST_ABS, PD_LEAST, PD_MOST, PD_LEAST_ABS, AWAY_LEAST, AWAY_MOST,
     LARGER_LEAST,
@@ -109,7 +109,7 @@ class Plan(NamedTuple):
     joint: bool  # the tokens are valid for all three gaps, and figures of all are made
     alone: bool  # nothing but the figures of all three gaps is wanted
     advantages: bool
-    a_token: bool  # advantages stand at tokens, not at sequences
+    per_token: bool  # advantages stand at tokens, not at sequences
     grids: bool
     magnitudes: bool  # a rule looks at |d|
     positive: bool  # some log-prob is above 0

@@ -10,16 +10,16 @@ from offpolicy_monitor.fused.arrays import DROPS, GAPS, WEIGHS, Bounds
 from offpolicy_monitor.fused.sequences import NAMES
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
-from offpolicy_monitor.methods.rule import Band, Clip, Cut, Drop
+from offpolicy_monitor.methods.rule import DROPPED_SIGNS, Band, Clip, Cut, Drop
+from offpolicy_monitor.vocabulary import POSITIVE
 
-#: A rule on one gap, and the gap on which it stands when mu is its anchor instead of pi_old, or the other way round.
-OTHER_ANCHOR: Final = {"staleness": "total", "total": "staleness"}
 _LARGEST: Final = float(np.finfo(np.float32).max)
-_BELOW_ZERO: Final = np.nextafter(np.float32(0), np.float32(-1))
 
-#: Which advantages a rule drops below its bands, and above them: A <= low_sign, A >= high_sign.
-_LOW_SIGNS: Final = {"any": math.inf, "apart": float(_BELOW_ZERO), "apart_zero_low": 0.0}
-_HIGH_SIGNS: Final = {"any": -math.inf, "apart": -float(_BELOW_ZERO), "apart_zero_low": -float(_BELOW_ZERO)}
+#: The largest A of each sign, negative, zero and positive; the least is minus that of the opposite sign.
+_LARGEST_OF_SIGN: Final = (float(np.nextafter(np.float32(0), np.float32(-1))), 0.0, math.inf)
+#: What drops below the bands, A <= low_sign, and what above them, A >= high_sign.
+_LOW_SIGNS: Final = {signs: _LARGEST_OF_SIGN[max(below)] for signs, (_, below) in DROPPED_SIGNS.items()}
+_HIGH_SIGNS: Final = {signs: -_LARGEST_OF_SIGN[POSITIVE - min(above)] for signs, (above, _) in DROPPED_SIGNS.items()}
 
 
 def on_tokens(row: MethodRow) -> bool:
@@ -71,7 +71,7 @@ def _bands(row: MethodRow) -> tuple[Band, ...]:
 
 
 def _anchor(row: MethodRow) -> int:
-    return -1 if row.gap not in OTHER_ANCHOR or isinstance(row.rule, Cut) else GAPS.index(OTHER_ANCHOR[row.gap])
+    return -1 if row.other_anchor is None else GAPS.index(row.other_anchor)
 
 
 def _whole(values: Iterable[Any]) -> Any:

@@ -15,7 +15,7 @@ from offpolicy_monitor.fused import inspection, runs
 from offpolicy_monitor.fused.arrays import DENOMINATOR, GAPS, NUMERATOR, Floats, Integers, Tokens
 from offpolicy_monitor.fused.chunk import Sent
 from offpolicy_monitor.fused.parts import Kind
-from offpolicy_monitor.vocabulary import LOGPROBS
+from offpolicy_monitor.vocabulary import CERTAIN_LOGPROB, LOGPROBS
 
 Array = NDArray[Any]
 
@@ -25,10 +25,6 @@ MOST_SEQUENCES: Final = 1 << 18
 MOST_TOKENS: Final = (1 << 31) - 1
 #: Beyond this magnitude the square of a float32 log-ratio nears overflow.
 LARGEST_LOGPROB: Final = 1e15
-#: log mu of 0 says that the token was certain; where the trainer's log-prob is below this it was not.
-CERTAIN: Final = -0.1
-#: Dtypes on the wire whose own rounding would look like a grid.
-COARSE_DTYPES: Final = frozenset({"bfloat16", "float16"})
 
 _FINITE: Final = int(np.float32(np.inf).view(np.int32))
 _LARGEST: Final = int(np.float32(LARGEST_LOGPROB).view(np.int32))
@@ -74,11 +70,10 @@ class Batch:
     def kind(self, constants: int) -> Kind:
         """What it has in common with others, where a whole shard is one bucket of so many dimensions."""
         positive = any(largest > 0 for _, _, largest in self._extremes.values())
-        grids = not COARSE_DTYPES & set(self.source.dtypes.values())
         sampling = LOGPROBS[0] in self.columns
         advantages, turns = self._owner("advantages"), self._owner("turns")
         versions = "" if self.origin.policy_version is None else self._owner("policy_versions")
-        return Kind(self.gaps, sampling, advantages, turns, versions, grids, positive, constants)
+        return Kind(self.gaps, sampling, advantages, turns, versions, self.source.is_fine, positive, constants)
 
     @property
     def has_advantages(self) -> bool:
@@ -92,7 +87,7 @@ class Batch:
 
     def _owner(self, name: str) -> str:
         """What has one entry each."""
-        return "" if name not in self.source.columns else "token" if name in self.source.a_token else "sequence"
+        return "" if name not in self.source.columns else "token" if name in self.source.per_token else "sequence"
 
     @property
     def suspects(self) -> tuple[int, int, int, int]:
@@ -100,7 +95,7 @@ class Batch:
         if not any(most >= _FINITE or largest > 0 or not least for least, most, largest in self._extremes.values()):
             return 0, 0, 0, 0
         columns = [self.columns.get(name, _EMPTY) for name in LOGPROBS]
-        found: tuple[int, int, int, int] = inspection.suspects(*columns, np.float32(CERTAIN))
+        found: tuple[int, int, int, int] = inspection.suspects(*columns, np.float32(CERTAIN_LOGPROB))
         return found
 
     def parts(self) -> list[Chosen]:

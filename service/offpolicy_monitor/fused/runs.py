@@ -15,11 +15,10 @@ PASS: Final[dict[str, Any]] = {"error_model": "numpy", "nogil": True}
 
 #: Buckets of positions: the first token, 1 + power for tokens from 2**power on, the last.
 FIRST, LAST = 0, 64
-POSITIONS: Final = 65
 NO_LAG: Final = len(LAG_BUCKETS)
 NO_TURN: Final = TURNS + 1
-#: More than any dimension has, with one for what belongs to none.
-BUCKETS: Final = 66
+#: More than any dimension has, those of positions included, with one for what belongs to none.
+BUCKETS: Final = LAST + 2
 #: Tokens that are compared at a time.
 _STRIDE = 16
 
@@ -131,7 +130,7 @@ def _same(values: Any, t: Any, end: Any) -> Any:
 
 
 @njit(**PASS)
-def version_sums(offsets: Any, versions: Any, a_token: Any, policy: Any) -> Any:
+def version_sums(offsets: Any, versions: Any, per_token: Any, policy: Any) -> Any:
     """(spans, sequences with a known version, tokens with one, sum of lags, largest lag, mean lag of each sequence).
 
     versions [T] or [S], below 0 where unknown; means [S], NaN where none is known.
@@ -142,8 +141,8 @@ def version_sums(offsets: Any, versions: Any, a_token: Any, policy: Any) -> Any:
         t, end = offsets[s], offsets[s + 1]
         known, lags = 0, 0.0
         while t < end:
-            version = versions[t] if a_token else versions[s]
-            stop = _same(versions, t, end) if a_token else end
+            version = versions[t] if per_token else versions[s]
+            stop = _same(versions, t, end) if per_token else end
             if version >= 0:
                 lag = float(policy) - float(version)
                 spans += 1

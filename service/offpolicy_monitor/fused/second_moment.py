@@ -61,7 +61,7 @@ def cut(a: Any, b: Any, threshold: Any) -> Any:
 
 @njit(**PASS)
 def drop(
-    a: Any, b: Any, offsets: Any, advantages: Any, a_token: Any, value: Any, ties: Any, dropped: Any, kept: Any
+    a: Any, b: Any, offsets: Any, advantages: Any, per_token: Any, value: Any, ties: Any, dropped: Any, kept: Any
 ) -> Any:
     """[RULE_SUMS] of dropping what `cut` says; dropped [S] is how many tokens of each sequence; kept [T], or [0]."""
     out = np.zeros(RULE_SUMS)
@@ -79,7 +79,7 @@ def drop(
             out[K3_DROPPED + side] += np.float64(far(d)[3])
             out[SQUARE_DROPPED + side] += square
             if off and len(advantages):
-                out[MASS_DROPPED] += abs(np.float64(advantages[t] if a_token else advantages[s]))
+                out[MASS_DROPPED] += abs(np.float64(advantages[t] if per_token else advantages[s]))
             if off and len(kept):
                 kept[t] = 0
         dropped[s] = number

@@ -47,10 +47,10 @@ from offpolicy_monitor.fused.counts import length_group, sign_of
 from offpolicy_monitor.fused.sums import EXTREME
 from offpolicy_monitor.fused.token import PASS, bin_key
 from offpolicy_monitor.summary.tables import lengths
-from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
+from offpolicy_monitor.summary.tables.lengths import BINS_PER_POWER
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
 
-#: Scores of sequences, a gap each: what rules compare, and what what-if keeps cells of.
+#: Scores of sequences, per gap: what rules compare, and what what-if keeps cells of.
 NAMES: Final = (
     "log_geometric_ratio", "log_product_ratio", "log_ratio_min", "log_ratio_max", "log_ratio_abs_max", "k2_mean",
     "k2_sum", "k3_mean", "k3_sum", "k3_max", "growth_mean", "log_ratio_abs_min", "probability_difference_min",
@@ -120,7 +120,7 @@ def add_up(tokens: Any, plan: Any, bounds: Any, token_gaps: Any, wanted: Any, le
         if n == 0:
             continue
         sign, common = _signs(tokens, plan, s, n, left.own[s], split)
-        quarter = int(np.floor(np.log2(float(n)) * BINS_A_POWER))
+        quarter = int(np.floor(np.log2(float(n)) * BINS_PER_POWER))
         for gap in range(3):
             if plan.gaps[gap]:
                 _scores(left.gaps[s, gap], n, scores[gap])
@@ -149,7 +149,7 @@ def _signs(tokens: Any, plan: Any, s: Any, n: Any, own: Any, split: Any) -> Any:
     if not plan.advantages:
         split[NEUTRAL, 0] = n
         return NEUTRAL, NEUTRAL
-    if plan.a_token:
+    if plan.per_token:
         split[NEGATIVE, 0], split[NEGATIVE, 1] = own[NEGATIVES], own[NEGATIVE_MASS]
         split[POSITIVE, 0], split[POSITIVE, 1] = own[POSITIVES], own[POSITIVE_MASS]
         split[NEUTRAL, 0] = n - own[NEGATIVES] - own[POSITIVES]
@@ -346,7 +346,7 @@ def _rule(
     if dropped:
         kept[_SEQUENCES] += 1 if dropped == n else 0
         kept[_TOUCHED] += 1
-        whole = not plan.a_token or bounds.low_sign[r] == np.inf
+        whole = not plan.per_token or bounds.low_sign[r] == np.inf
         out.masked[r, quarter] += 1 if whole else np.int64(dropped)
 
 

@@ -31,7 +31,7 @@ INLINE: Final[dict[str, Any]] = {**STRICT, "forceinline": True}
 #: Of what Python calls, and of what runs over sequences: without the interpreter's lock.
 PASS: Final[dict[str, Any]] = {"error_model": "numpy", "nogil": True}
 
-ZERO, QUARTER, THIRD, HALF, ONE, TWO, FOUR = f(0), f(0.25), f(1 / 3), f(0.5), f(1), f(2), f(4)
+ZERO, QUARTER, HALF, ONE, TWO, FOUR = f(0), f(0.25), f(0.5), f(1), f(2), f(4)
 #: The argument of an exponential is clamped to +- this.
 CLAMP = f(EXPONENT_CLAMP)
 #: Stands for a bound that is not there; no finite figure of a token comes near it.

@@ -169,7 +169,7 @@ def _advantages(tokens: Any, plan: Any, begin: Any, n: Any, sequence: Any, block
     if not plan.advantages:
         A[:] = ZERO
         groups[:] = NEUTRAL * BINS
-    elif plan.a_token:
+    elif plan.per_token:
         own = tokens.advantages[begin : begin + n]
         for i in range(n):
             A[i] = own[i]
@@ -248,7 +248,7 @@ def _see(seen: Any, least: Any, most: Any) -> None:
 @njit(**STAGES)
 def _signed(tokens: Any, plan: Any, begin: Any, i: Any, j: Any, sequence: Any, block: Any, out: Any) -> None:
     """Sums by sign of A, where a sequence's tokens may differ in it."""
-    if not plan.a_token:
+    if not plan.per_token:
         return
     sums.advantages_by_sign(block.advantages[i:j], out.own[sequence])
     for gap in range(3):
@@ -271,11 +271,11 @@ def _cells(
         else:
             bins = block.keys[: j - i]
             least, most, _ = sums.extremes(values)
-            if least > -_NEAR_ZERO and most < _NEAR_ZERO and not plan.a_token:
+            if least > -_NEAR_ZERO and most < _NEAR_ZERO and not plan.per_token:
                 local[c, 0, _ZERO_BIN] += j - i
                 continue
             columns.bins_of(values, plan.splits, bins)
-        if plan.a_token:
+        if plan.per_token:
             counts.by_sign_and_coarse_bin(
                 bins, plan.token_bins, block.groups[i:j], block.advantages[i:j], length, found.cells[c], into.masses[c]
             )  # fmt: skip
@@ -286,7 +286,7 @@ def _cells(
 @njit(**STAGES)
 def _flush(tokens: Any, plan: Any, sequence: Any, local: Any, into: Any, found: Any) -> None:
     """Put the cells of a sequence that has ended where its sign and length are counted."""
-    if plan.a_token or plan.alone:
+    if plan.per_token or plan.alone:
         return
     length = counts.length_group(tokens.offsets[sequence + 1] - tokens.offsets[sequence])
     A = np.float64(tokens.advantages[sequence]) if plan.advantages else 0.0
@@ -306,7 +306,7 @@ def _of_all(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, whole: Any, 
     if plan.alone:
         if len(tokens.logprobs[0]):
             _by_mu(tokens, plan, begin, n, block, into)
-        if plan.a_token:
+        if plan.per_token:
             counts.signs_of(block.groups[:n], block.keys)
             sums.sums_by_bucket(block, block.keys[:n], into.signs)
         return
@@ -329,7 +329,7 @@ def _of_all(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, whole: Any, 
             sums.updates_at_risk(
                 A, block.scores[LOG_RATIO, TOTAL, :n], block.scores[PROBABILITY, TOTAL], into.tokens[TOTAL]
             )  # fmt: skip
-        if plan.a_token:
+        if plan.per_token:
             counts.signs_of(block.groups[:n], block.keys)
             sums.sums_by_bucket(block, block.keys[:n], into.signs)
     if len(mu):
@@ -374,7 +374,7 @@ def _rules(
         else:
             number = rules.dropped(x, k3, d, A, band, into.rules[r])
             if number > ZERO:
-                _by_sequence(tokens, plan.a_token, begin, sequence, x, A, band, number, out.dropped[r], into.rules[r])
+                _by_sequence(tokens, plan.per_token, begin, sequence, x, A, band, number, out.dropped[r], into.rules[r])
                 if len(out.kept):
                     rules.kept(x, A, band, out.kept[r, begin : begin + n])
         if plan.joint and anchor >= 0:
@@ -402,7 +402,7 @@ def _score(bounds: Any, r: Any, gap: Any, n: Any, scores: Any, seen: Any, sides:
 
 @njit(**STAGES)
 def _by_sequence(
-    tokens: Any, a_token: Any, begin: Any, sequence: Any, x: Any, A: Any, band: Any, number: Any, out: Any, into: Any
+    tokens: Any, per_token: Any, begin: Any, sequence: Any, x: Any, A: Any, band: Any, number: Any, out: Any, into: Any
 ) -> None:  # fmt: skip
     """How many tokens of each sequence a rule drops, `number` in all, and the |A| of all; `sequence` is the first."""
     i, n = 0, len(x)
@@ -411,7 +411,7 @@ def _by_sequence(
         if i < j:
             own = number if j - i == n else rules.dropped_of_sequence(x[i:j], A[i:j], band)
             out[sequence] += np.int32(own)
-            if a_token:
+            if per_token:
                 into[MASS_DROPPED] += rules.mass_of_dropped(x[i:j], A[i:j], band)
             else:
                 into[MASS_DROPPED] += own * abs(np.float64(A[i]))

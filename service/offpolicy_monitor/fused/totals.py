@@ -1,6 +1,6 @@
 """What is made once every token is counted: M2PO's cut, what belongs to sequences, and what tables have in other units.
 
-Results that have the same place in a table and in Result are finished where they are. `decide` comes before `close`.
+Results that a table and Result have in the same form are finished where they are. `decide` comes before `close`.
 """
 
 from typing import Any, Final
@@ -129,7 +129,7 @@ def _cut(tokens: Any, plan: Any, bounds: Any, cuts: Any, rules: Any, left: Any) 
         value, ties = second_moment.cut(a, b, threshold)
         kept = left.kept[r] if len(left.kept) else np.zeros(0, np.uint8)
         rules[r] = second_moment.drop(
-            a, b, tokens.offsets, tokens.advantages, plan.a_token, value, ties, left.dropped[r], kept
+            a, b, tokens.offsets, tokens.advantages, plan.per_token, value, ties, left.dropped[r], kept
         )
 
 

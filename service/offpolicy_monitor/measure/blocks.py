@@ -34,7 +34,7 @@ class DeviceBatch:
     names       the log-prob columns that were sent, in the order of `columns`
     columns     [T] float32 or float64 each, 0 where not finite
     finite      [T] bool each, or None where all of all columns is finite
-    advantages  [N] or [T] float, or None; `advantages_a_token` says which
+    advantages  [N] or [T] float, or None; `advantages_per_token` says which
     sequences   [N] int64 on the host: which of the batch's sequences have a token
     offsets     [N+1] int64 on the host: where their tokens begin and end
     derive      core.columns.token_columns, or a compiled form of it
@@ -57,7 +57,7 @@ class DeviceBatch:
         columns, finite = _settled([batch.columns[name] for name in names])
         sequences = np.flatnonzero(np.diff(batch.offsets))
         advantages = batch.columns.get("advantages")
-        if advantages is not None and "advantages" not in batch.a_token:
+        if advantages is not None and "advantages" not in batch.per_token:
             advantages = advantages[sequences] if len(sequences) < batch.sequences else advantages
         return cls(
             batch,
@@ -82,9 +82,9 @@ class DeviceBatch:
         return np.float64 if self.columns and self.columns[0].dtype == torch.float64 else np.float32
 
     @property
-    def advantages_a_token(self) -> bool:
+    def advantages_per_token(self) -> bool:
         """Whether there is an advantage per token."""
-        return "advantages" in self.source.a_token
+        return "advantages" in self.source.per_token
 
     @cached_property
     def joint(self) -> Mapping[str, int]:
@@ -175,9 +175,9 @@ class Block:
         values = self.batch.advantages
         if values is None:
             return None
-        a_token = self.batch.advantages_a_token
-        own = values[self.token_range if a_token else slice(self.first, self.last)]
-        return Advantages(own, a_token, segments)
+        per_token = self.batch.advantages_per_token
+        own = values[self.token_range if per_token else slice(self.first, self.last)]
+        return Advantages(own, per_token, segments)
 
 
 def _settled(columns: list[Array]) -> tuple[list[Array], list[Array] | None]:

@@ -21,8 +21,8 @@ from offpolicy_monitor.summary.tables.buckets import constant_buckets
 def sums_of(view: BlockView) -> dict[str, Tensor]:
     """[indices, 1 + columns] of each dimension: a count of all, and sums; the last index is no bucket."""
     found, sums = list(dimensions(view.block, view.origin)), dict[str, Tensor]()
-    for a_token, columns in zip((True, False), _columns(view), strict=True):
-        own = [dimension for dimension in found if dimension.a_token == a_token]
+    for per_token, columns in zip((True, False), _columns(view), strict=True):
+        own = [dimension for dimension in found if dimension.per_token == per_token]
         divisions = [Division(dimension.indices, dimension.size, dimension.scattered) for dimension in own]
         for dimension, array in zip(own, sums_by(divisions, columns), strict=True):
             sums[f"breakdown/{dimension.name}"] = array

@@ -4,16 +4,13 @@ All of it is about what came, so it is counted where it came: on the host. Table
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.measure.blocks import extremes
-from offpolicy_monitor.vocabulary import LOGPROBS
-
-#: log mu of 0 says that the token was certain. Where the trainer's log-prob is below this it was not: mu was filled in.
-CERTAIN: Final = -0.1
+from offpolicy_monitor.vocabulary import CERTAIN_LOGPROB, LOGPROBS
 
 
 def batch_tables(batch: RaggedBatch, policy_version: int | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -63,7 +60,7 @@ def _filled(batch: RaggedBatch, zeros: Array) -> int:
     """Of the tokens with log mu exactly 0, those that the trainer did not find certain; none where it sent nothing."""
     for name in ("old_logprobs", "logprobs"):
         if name in batch.columns:
-            return int((batch.columns[name][zeros] < CERTAIN).sum())
+            return int((batch.columns[name][zeros] < CERTAIN_LOGPROB).sum())
     return 0
 
 
@@ -72,7 +69,7 @@ def _lag(batch: RaggedBatch, policy_version: int | None) -> dict[str, float]:
     versions = batch.columns.get("policy_versions")
     if versions is None or policy_version is None:
         return {}
-    weights = np.ones(len(versions)) if "policy_versions" in batch.a_token else np.diff(batch.offsets)
+    weights = np.ones(len(versions)) if "policy_versions" in batch.per_token else np.diff(batch.offsets)
     known = (versions >= 0) & (weights > 0)
     if not known.any():
         return {}

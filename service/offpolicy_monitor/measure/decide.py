@@ -2,16 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Final
 
 from offpolicy_monitor.core.corrections import Anchor, Decided, Placed, decide
 from offpolicy_monitor.core.second_moment import Beyond, beyond_second_moment
 from offpolicy_monitor.measure.blocks import Block, DeviceBatch
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.methods.rule import Cut
-
-#: A rule on staleness is anchored on pi_old, one on total on mu; rules on mismatch compare no current policy.
-OTHER_ANCHOR: Final = {"staleness": "total", "total": "staleness"}
 
 
 def applicable(rows: Sequence[MethodRow], batch: DeviceBatch) -> list[MethodRow]:
@@ -28,7 +24,7 @@ class Decider:
     def __init__(self, rows: Sequence[MethodRow], batch: DeviceBatch) -> None:
         self.rows = tuple(rows)
         self._batch = batch
-        self._gaps = {gap: place for place, gap in enumerate(batch.gaps)}
+        self._gaps = {gap: index for index, gap in enumerate(batch.gaps)}
         self._placed: dict[int, Placed] = {}
         self._beyond: dict[str, Callable[[float], Beyond]] = {}
 
@@ -45,9 +41,9 @@ class Decider:
         """
         joint, found = self._batch.joint, []
         for number, row in enumerate(self.rows):
-            if joint and row.gap in OTHER_ANCHOR and not isinstance(row.rule, Cut):
+            if joint and row.other_anchor is not None:
                 placed = self._own(number)
-                found.append(placed._replace(gap=joint[OTHER_ANCHOR[row.gap]], anchor=Anchor.THERE))
+                found.append(placed._replace(gap=joint[row.other_anchor], anchor=Anchor.THERE))
                 if self._batch.finite is not None:
                     found.append(placed._replace(gap=joint[row.gap], anchor=Anchor.HERE))
         return tuple(found)

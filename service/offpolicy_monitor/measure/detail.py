@@ -44,19 +44,19 @@ class Decisions:
         self._keep = np.zeros(positions, np.uint8) if by_token else None
         self._weights = np.zeros(positions, np.float32) if by_token and row.method.reweights else None
 
-    def add(self, block: Block, places: Array | slice, keep: Array, keep_sequences: Array) -> None:
+    def add(self, block: Block, positions: Array | slice, keep: Array, keep_sequences: Array) -> None:
         """What is kept of a block's tokens, which are at these positions, and whether any is of each sequence."""
         self._keep_sequences[block.sequences] = keep_sequences
         if self._keep is not None:
-            self._keep[places] = keep
+            self._keep[positions] = keep
 
-    def weigh(self, places: Array | slice, weights: Array) -> None:
+    def weigh(self, positions: Array | slice, weights: Array) -> None:
         """The weights of a block's tokens."""
         if self._weights is None:
             return
         if self._weights.dtype != np.float64 and weights.dtype == np.float64:
             self._weights = self._weights.astype(np.float64)
-        self._weights[places] = weights
+        self._weights[positions] = weights
 
     def detail(self) -> RowDetail:
         """All of it."""
@@ -65,15 +65,15 @@ class Decisions:
 
 def add_decisions(block: Block, decided: Decided, decisions: list[Decisions]) -> None:
     """Add what rows decided about a block to the decisions of each; `decisions` by the number of a row."""
-    places = _positions(block)
+    positions = _positions(block)
     for group in decided.groups:
         keep = _kept(block.gaps, group)
         any_kept = block.gaps.segments.max(keep) > 0
         for placed, kept, sequences in zip(group.rules, keep.cpu().numpy(), any_kept.cpu().numpy(), strict=True):
-            decisions[placed.row].add(block, places, kept, sequences)
+            decisions[placed.row].add(block, positions, kept, sequences)
         if group.clips:
             for placed, own in zip(group.clips, _weights(block.gaps, group).cpu().numpy(), strict=True):
-                decisions[placed.row].weigh(places, own)
+                decisions[placed.row].weigh(positions, own)
 
 
 def _kept(gaps: Gaps, group: Group) -> Tensor:
@@ -89,8 +89,8 @@ def _weights(gaps: Gaps, group: Group) -> Tensor:
     """[R, T]: the weights of valid tokens, 0 at the others."""
     weights = clip_weights(gaps, group)[0]
     weights = gaps.segments.spread(weights) if group.whole else weights.to(gaps.policies.dtype)
-    places = [placed.gap for placed in group.clips]
-    return weights if gaps.valid is None else torch.where(chosen(gaps.valid, places), weights, 0.0)
+    indices = [placed.gap for placed in group.clips]
+    return weights if gaps.valid is None else torch.where(chosen(gaps.valid, indices), weights, 0.0)
 
 
 def _positions(block: Block) -> Array | slice:

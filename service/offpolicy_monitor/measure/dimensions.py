@@ -23,14 +23,14 @@ MU_EDGES: Final = (1e-4, 1e-3, 1e-2, 0.1, 0.5, 0.9, 0.99)
 
 @dataclass(frozen=True, eq=False)
 class Dimension:
-    """`indices` of any integer type, `buckets` for no bucket: [T] of the block if `a_token`, else [N].
+    """`indices` of any integer type, `buckets` for no bucket: [T] of the block if `per_token`, else [N].
 
     `scattered`: neighbours seldom share a bucket.
     """
 
     name: str
     indices: Tensor
-    a_token: bool
+    per_token: bool
     scattered: bool = False
 
     @property
@@ -46,9 +46,9 @@ class Dimension:
 
 def dimensions(block: Block, origin: Origin) -> Iterator[Dimension]:
     """The dimensions whose arrays were sent, for one block."""
-    for name, indices, a_token in _indices(block, origin):
+    for name, indices, per_token in _indices(block, origin):
         tensor = torch.from_numpy(np.asarray(indices, np.int32)).to(block.batch.device, non_blocking=True)
-        yield Dimension(name, tensor, a_token)
+        yield Dimension(name, tensor, per_token)
     if "sampling_logprobs" in block.batch.names:
         yield Dimension("mu_probability", _mu_indices(block), True, scattered=True)
 
@@ -61,15 +61,15 @@ def _indices(block: Block, origin: Origin) -> Iterator[tuple[str, Array, bool]]:
     for name in ("policy_versions", "advantages", "turns"):
         if name not in source.columns:
             continue
-        a_token = name in source.a_token
-        values = source.columns[name][tokens if a_token else block.sequences]
+        per_token = name in source.per_token
+        values = source.columns[name][tokens if per_token else block.sequences]
         if name == "advantages":
-            yield "advantage_sign", np.sign(values).astype(np.int64) + 1, a_token
+            yield "advantage_sign", np.sign(values).astype(np.int64) + 1, per_token
         elif name == "turns":
-            yield "turn", np.where(values < 0, TURNS + 1, np.minimum(values, TURNS)), a_token
+            yield "turn", np.where(values < 0, TURNS + 1, np.minimum(values, TURNS)), per_token
         elif origin.policy_version is not None:
             lags = np.clip(origin.policy_version - values.astype(np.int64), -1, LAGS) + 1
-            yield "lag", np.where(values < 0, len(LAG_BUCKETS), lags), a_token
+            yield "lag", np.where(values < 0, len(LAG_BUCKETS), lags), per_token
 
 
 def _positions(lengths: Array) -> Array:

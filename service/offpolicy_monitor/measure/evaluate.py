@@ -80,5 +80,5 @@ class Rows:
         records: dict[int, Record] = {}
         for totals, structure in zip(self._totals if arrays else (), self._structures, strict=True):
             records |= row_records({**arrays, **totals.arrays()}, structure, self._rows, self._batch)
-        sums = [records.get(place, no_drops(row)) for place, row in enumerate(self._rows)]
+        sums = [records.get(index, no_drops(row)) for index, row in enumerate(self._rows)]
         return rows_told([row.definition for row in self._rows], Records.of(sums, SUMS))

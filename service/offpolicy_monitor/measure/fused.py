@@ -52,8 +52,8 @@ class Fused(Protocol):
 def fused_pass(threads: int) -> Product[Fused]:
     """The pass on so many threads."""
 
-    def load(place: Path) -> Fused | None:
-        found = library.find_pass(place)
+    def load(cache: Path) -> Fused | None:
+        found = library.find_pass(cache)
         if found is None:
             return None
         from offpolicy_monitor.fused import compiled

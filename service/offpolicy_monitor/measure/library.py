@@ -51,7 +51,7 @@ def find(cache: Path, device: torch.device) -> Path | None:
 
 
 def publish(built: Path, cache: Path, device: torch.device) -> None:
-    """Put built kernels where `find` looks, all at once, and in cache of what was there."""
+    """Put built kernels where `find` looks, all at once, in place of what was there."""
     name = _name(device)
     built.chmod(0o600)
     path = cache / f"{name}-{_digest(built)}.so"
@@ -72,7 +72,7 @@ def find_pass(cache: Path) -> Path | None:
 
 
 def publish_pass(built: Path, cache: Path) -> None:
-    """Put a built pass where `find_pass` looks, all at once, and in cache of what was there."""
+    """Put a built pass where `find_pass` looks, all at once, in place of what was there."""
     for path in built.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)
     folder = cache / f"{_pass_name()}-{_digest_of_all(built)}"
@@ -84,13 +84,13 @@ def publish_pass(built: Path, cache: Path) -> None:
 def check_owned(path: Path) -> None:
     """PermissionError unless nobody but this user and root can change what the path names."""
     path = path.resolve(strict=True)
-    for cache in (path, *path.parents):
-        status = cache.stat()
-        owners, writers = ((os.geteuid(),), GROUP_OR_OTHERS) if cache == path else ((os.geteuid(), 0), stat.S_IWOTH)
+    for part in (path, *path.parents):
+        status = part.stat()
+        owners, writers = ((os.geteuid(),), GROUP_OR_OTHERS) if part == path else ((os.geteuid(), 0), stat.S_IWOTH)
         if status.st_uid not in owners:
-            raise PermissionError(f"{cache} belongs to another user: kernels are not loaded from there")
+            raise PermissionError(f"{part} belongs to another user: kernels are not loaded from there")
         if status.st_mode & writers and not status.st_mode & stat.S_ISVTX:
-            raise PermissionError(f"others can write to {cache}: kernels are not loaded from there")
+            raise PermissionError(f"others can write to {part}: kernels are not loaded from there")
 
 
 def _name(device: torch.device) -> str:

@@ -29,9 +29,6 @@ from offpolicy_monitor.summary.tables.signature import (
 _MIDDLE: Final = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 _NEIGHBOURS: Final = ((0, 0), (0, 1), (0, 2), (1, 1), (2, 2), (0, 3), (0, 4), (3, 3), (4, 4), (1, 4), (2, 3))
 
-#: Dtypes on the wire whose own rounding would look like a grid.
-COARSE_DTYPES: Final = frozenset({"bfloat16", "float16"})
-
 
 def sums_of(view: BlockView) -> dict[str, Tensor]:
     """Products of the regression [4, 4] and of neighbours [5, 5], [sums, columns] of grids; none without mismatch."""
@@ -45,7 +42,7 @@ def sums_of(view: BlockView) -> dict[str, Tensor]:
         "signature/middle": regression_sums(d, b, valid, math.log(LOWEST_MIDDLE), math.log(HIGHEST_MIDDLE)),
         "signature/neighbours": neighbour_sums(a, b, valid, gaps.segments.owners),
     }
-    if not COARSE_DTYPES & set(view.block.batch.source.dtypes.values()):
+    if view.block.batch.source.is_fine:
         least = constant(list(LEAST.values()), d.dtype, d.device)
         found["signature/grid"] = grid_counts(torch.stack([b, a, d]), least)
     return found

@@ -52,8 +52,3 @@ OF_DATA: Final = tuple(Maker.of(kind) for kind in KINDS if kind.measured and not
 #: Tables of the rows' decisions: made of ingested batches, whose rows are few.
 OF_METHODS: Final = tuple(Maker.of(kind) for kind in KINDS if kind.measured and kind.of_rows)
 MAKERS: Final = (*OF_DATA, *OF_METHODS)
-
-
-def made_by(*names: str) -> tuple[Maker, ...]:
-    """The makers of the kinds of these names."""
-    return tuple(maker for maker in MAKERS if maker.name in names)

@@ -21,7 +21,7 @@ from offpolicy_monitor.core.routing import RoutingSums
 from offpolicy_monitor.measure.bins import histogram_bins
 from offpolicy_monitor.measure.blocks import Block
 from offpolicy_monitor.measure.decide import Decider
-from offpolicy_monitor.summary.tables.lengths import BINS, BINS_A_POWER
+from offpolicy_monitor.summary.tables.lengths import BINS, BINS_PER_POWER
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ class BlockView:
         advantages = self.gaps.advantages
         if advantages is None:
             return None
-        if not advantages.a_token:
+        if not advantages.per_token:
             return advantages.groups.expand(self.number, -1)
         sums = self.gaps.segments.sum(self.own(self.gaps.kept(advantages.values.expand(self.gaps.number, -1))))
         return torch.sign(sums).long() + 1
@@ -125,4 +125,4 @@ class BlockView:
 @cache
 def _length_edges(device: torch.device) -> Tensor:
     """Where the bins of summary.tables.lengths after the first begin."""
-    return constant([2.0 ** (index / BINS_A_POWER) for index in range(1, BINS)], torch.float64, device)
+    return constant([2.0 ** (index / BINS_PER_POWER) for index in range(1, BINS)], torch.float64, device)

@@ -129,7 +129,7 @@ class _Units:
         if advantages is None:
             return counts[:, None, None]
         marks = advantages.groups == self.parts
-        if not advantages.a_token:
+        if not advantages.per_token:
             return marks * torch.stack([counts, self.view.own(gaps.sequence_mass)], 1)[:, :, None]
         valid = marks.expand(self.view.number, -1, -1)
         valid = valid if gaps.valid is None else valid & self.view.own(gaps.valid)[:, None]
@@ -142,7 +142,7 @@ class _Units:
         gaps, advantages = self.view.gaps, self.view.gaps.advantages
         if advantages is None:
             return self.parts.expand(self.view.number, gaps.segments.sequences)
-        if not advantages.a_token:
+        if not advantages.per_token:
             return advantages.groups.expand(self.view.number, -1)
         whole = self.part_weights[:, 0] == self.view.own(gaps.counts)[:, None]
         return torch.where(whole.any(1), whole.int().argmax(1), MIXED)
@@ -157,7 +157,7 @@ class _Units:
         """[1 or G, T] int64: the sign and the length group of each token as one number."""
         gaps, advantages = self.view.gaps, self.view.gaps.advantages
         different = self.view.number if gaps.valid is not None else 1
-        if advantages is not None and advantages.a_token:
+        if advantages is not None and advantages.per_token:
             lengths = gaps.segments.spread(self.lengths[:different])
             return torch.add(lengths, advantages.groups, alpha=cells.LENGTHS)
         return gaps.segments.spread(self.groups[:different])

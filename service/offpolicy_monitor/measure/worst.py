@@ -120,7 +120,7 @@ def _beside(source: RaggedBatch, sequences: Array, raw: Sequence[Array]) -> list
         column = source.columns.get(name)
         if column is None:
             found.append(Numbers(np.zeros(len(raw), np.int64), np.zeros(0)))
-        elif name in source.a_token:
+        elif name in source.per_token:
             found.append(Numbers(np.array([*map(len, raw)], np.int64) + OF_TOKENS, _finite(column[whole])))
         else:
             found.append(Numbers(np.ones(len(raw), np.int64), _finite(column[sequences])))

@@ -7,13 +7,15 @@ from functools import cached_property
 from typing import Any, Final
 
 from offpolicy_monitor.methods.curve import Curve
-from offpolicy_monitor.methods.rule import Drop, Rule, rule_of
+from offpolicy_monitor.methods.rule import Cut, Drop, Rule, rule_of
 
 REQUIRED: Final = "required"
 NON_NEGATIVE: Final = (0.0, math.inf)
 #: What every weight can be raised to: its square still adds up over every token to what float64 holds.
 WEIGHTS: Final = (0.0, 1e100)
 ANY_NUMBER: Final = (-math.inf, math.inf)
+#: A rule on staleness is anchored on pi_old, one on total on mu; rules on mismatch compare no current policy.
+_OTHER_ANCHOR: Final = {"staleness": "total", "total": "staleness"}
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,14 @@ class MethodRow:
     def applies(self, gaps: Collection[str], advantages: bool) -> bool:
         """Whether its inputs are there, where these gaps are, and perhaps advantages."""
         return self.gap in gaps and (advantages or not self.needs_advantages)
+
+    @property
+    def other_anchor(self) -> str | None:
+        """The gap it would stand on with mu for its anchor instead of pi_old, or the other way round.
+
+        None on mismatch, and for a Cut, whose bound is of all tokens of its own gap.
+        """
+        return None if isinstance(self.rule, Cut) else _OTHER_ANCHOR.get(self.gap)
 
     @property
     def two_sided(self) -> bool:

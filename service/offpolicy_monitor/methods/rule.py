@@ -10,12 +10,17 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from offpolicy_monitor.methods.curve import SECOND_MOMENT, TOKEN_SCORES, Curve
-from offpolicy_monitor.vocabulary import ZERO
+from offpolicy_monitor.vocabulary import NEGATIVE, POSITIVE, ZERO
 
 #: Which tokens a band drops: whatever their advantage; below it those with A < 0 and above it those with A > 0; or the
 #: same, with A == 0 counted as negative.
 Signs = Literal["any", "apart", "apart_zero_low"]
-
+#: Of each, the signs of A (vocabulary) of what is dropped above a band, and of what is dropped below.
+DROPPED_SIGNS: Final[Mapping[Signs, tuple[tuple[int, ...], tuple[int, ...]]]] = {
+    "any": ((NEGATIVE, ZERO, POSITIVE), (NEGATIVE, ZERO, POSITIVE)),
+    "apart": ((POSITIVE,), (NEGATIVE,)),
+    "apart_zero_low": ((POSITIVE,), (NEGATIVE, ZERO)),
+}
 
 #: What computes looks at no more bands of one rule.
 MOST_BANDS: Final = 2

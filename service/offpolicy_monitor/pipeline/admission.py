@@ -79,7 +79,7 @@ class ByteBudget:
     def reserve(self, size: int, pace: Paced | None = None) -> Reservation:
         """Hold `size` bytes for the block; wait for them at most `timeout` seconds, else Unavailable (503).
 
-        Nothing needs no place in the queue.
+        Nothing takes no room in the queue.
         """
         return Reservation(self, size, pace)
 

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 #: What is read of a body: the message, and what goes with it.
 Read = TypeVar("Read", bound=tuple[Any, Any])
 DECODERS = 2
-#: What a frame may leave beside its body without a place in the budget for decoding: a connection costs as much.
+#: What a frame may leave beside its body without a share of the budget for decoding: a connection costs as much.
 UNCOUNTED_BYTES = 64 * 1024
 
 

@@ -4,7 +4,6 @@ Knows the contract's words; no route and no computation. The safetensors example
 """
 
 import base64
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -109,12 +108,6 @@ def _inlined(node: Any, definitions: dict[str, Any]) -> Any:
     if "$ref" in node:
         return _inlined(definitions[node["$ref"].rpartition("/")[2]], definitions)
     return {name: _inlined(item, definitions) for name, item in node.items()}
-
-
-def curl_line(base_url: str, run: str = "my-run") -> str:
-    """A command that posts the example to a running service."""
-    body = json.dumps(json_example(ENVELOPE))
-    return f"curl -X POST {base_url}/v1/runs/{run}/batches -H 'Content-Type: application/json' -d '{body}'"
 
 
 _BODY_HELP = (

@@ -68,7 +68,6 @@ class Services:
     settings: Settings
     store: Store
     pipeline: Pipeline
-    registry: CollectorRegistry
     metrics: ProcessMetrics
     scrapes: Shared[Format, Document]
     probe: StoreProbe
@@ -76,7 +75,6 @@ class Services:
     events: Events
     readers: Readers = field(default_factory=lambda: Readers("read", READERS, READ_WITHIN))
     device_is_warm: bool = False
-    started_at: float = field(default_factory=time.time)
     verdicts: Verdicts = field(init=False)
 
     def __post_init__(self) -> None:
@@ -129,7 +127,7 @@ async def opened(
         runs = RunExposition(exported, counters, detail_of(settings))
         scrapes = Shared(Documents(registry, runs).make)
         answers = ByteBudget(settings.answer_bytes, settings.admission_timeout, settings.variable("answer_bytes"))
-        services = Services(settings, store, pipeline, registry, metrics, scrapes, StoreProbe(store), answers, events)
+        services = Services(settings, store, pipeline, metrics, scrapes, StoreProbe(store), answers, events)
         threads = ThreadPoolExecutor(BESIDE, thread_name_prefix="beside")
         beside = [asyncio.create_task(job) for job in _beside(services, leader, threads)]
         await asyncio.to_thread(leader.start, teller.wake)

@@ -87,12 +87,6 @@ def outdated(url: str, or_else: str = "") -> str | None:
     return f"the database is at revision {revision}, not {newest}: run '{UPGRADE}'{or_else}"
 
 
-def revise(url: str, message: str) -> None:
-    """For developers: write the next migration from the difference between a database at head and the tables."""
-    with closing(Database(parse_url(url), bounded=False)) as database, database.writing() as connection:
-        command.revision(_config(connection), message, autogenerate=True)
-
-
 def revision_of(connection: Connection) -> str | None:
     """The revision recorded in the database; None where none is."""
     return MigrationContext.configure(connection).get_current_revision()

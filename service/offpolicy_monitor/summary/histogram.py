@@ -90,16 +90,6 @@ class Histogram:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Histogram) and bool((self.counts == other.counts).all())
 
-    def count_at_most(self, bounds: Iterable[float]) -> list[int]:
-        """Values <= each bound; the bounds must be among EXACT_BOUNDS (ValueError), so the counts are exact."""
-        upper = bin_edges()[1]
-        cumulative = np.concatenate([[0], np.cumsum(self.counts)])
-        known = {float(np.float32(bound)) for bound in EXACT_BOUNDS}
-        wanted = [float(np.float32(bound)) for bound in bounds]
-        if not known.issuperset(wanted):
-            raise ValueError(f"not an exact bound: {sorted(set(wanted) - known)}")
-        return [int(cumulative[np.searchsorted(upper, bound, side="right")]) for bound in wanted]
-
     def quantiles(self, fractions: Iterable[float], lowest: float, highest: float) -> list[float]:
         """Quantiles by linear interpolation between order statistics, each within RELATIVE_ERROR of its value.
 

@@ -100,13 +100,13 @@ def _settled(batch: RaggedBatch) -> RaggedBatch:
     filled, single = counts.min(initial=1) > 0, counts.max(initial=0) <= 1
     settled: dict[str, Array] = {}
     for name, values in either:
-        per_token = name in batch.a_token
+        per_token = name in batch.per_token
         if single if per_token else not filled:
             settled[name] = np.full(len(counts), ARRAYS[name].neutral, values.dtype)
             settled[name][counts > 0] = values if per_token else values[counts > 0]
     if not settled:
         return batch
-    return replace(batch, columns={**batch.columns, **settled}, a_token=batch.a_token - settled.keys())
+    return replace(batch, columns={**batch.columns, **settled}, per_token=batch.per_token - settled.keys())
 
 
 def _check_range(row: ArrayRow, values: Array, batch: RaggedBatch) -> None:
@@ -130,7 +130,7 @@ def _refusal(row: ArrayRow, wrong: Array, message: str, batch: RaggedBatch) -> R
     """The 422 that names the first entry that is wrong: its sequence, and its position as sent."""
     index = int(np.argmax(wrong))
     where = f"sequence {index}"
-    if row.name in batch.a_token:
+    if row.name in batch.per_token:
         sequence = int(np.searchsorted(batch.offsets, index, side="right")) - 1
         position = index if batch.positions is None else int(batch.positions[index])
         where = f"sequence {sequence}, position {position - int(batch.lengths[:sequence].sum())}"

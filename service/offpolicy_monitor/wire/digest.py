@@ -29,7 +29,8 @@ def content_digest(message: Message) -> bytes:
     batch = message.batch
     head = message.envelope.model_dump(exclude=NOT_CONTENT) | {
         "dtypes": dict(batch.dtypes),
-        "a_token": sorted(batch.a_token),
+        # Under the name that the digests in databases were made with.
+        "a_token": sorted(batch.per_token),
     }
     digest = xxhash.xxh3_128(orjson.dumps(head, option=orjson.OPT_SORT_KEYS))
     _add(digest, "offsets", batch.offsets)

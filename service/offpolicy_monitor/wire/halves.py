@@ -55,7 +55,7 @@ def _merged(first: RaggedBatch, later: RaggedBatch) -> RaggedBatch:
         name: column.astype(dtype, copy=False) if column.dtype.kind == "f" else column
         for name, column in {**first.columns, **later.columns}.items()
     }
-    a_token = (first.a_token - later.columns.keys()) | later.a_token
-    merged = replace(first, columns=columns, a_token=a_token, sequence_ids=later.sequence_ids, dtypes=dtypes)
+    per_token = (first.per_token - later.columns.keys()) | later.per_token
+    merged = replace(first, columns=columns, per_token=per_token, sequence_ids=later.sequence_ids, dtypes=dtypes)
     check(merged)
     return merged

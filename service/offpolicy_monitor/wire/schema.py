@@ -38,8 +38,9 @@ def _few(labels: object) -> object:
 class Envelope(BaseModel):
     """The envelope of one shard. Integers are JSON integers of at most 64 bits; unknown fields are refused.
 
-    `step`, `minibatch`, `minibatches`, `attempt`, `shard` and `shards` place the shard; `policy_version` is that of the
-    current policy; `rollout` names the rollout of a two-phase post; `labels` and `sequence_ids` are for finding again.
+    `step`, `minibatch`, `minibatches`, `attempt`, `shard` and `shards` say which shard it is; `policy_version` is that
+    of the current policy; `rollout` names the rollout of a two-phase post; `labels` and `sequence_ids` are for finding
+    again.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

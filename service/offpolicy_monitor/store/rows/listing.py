@@ -16,7 +16,6 @@ from offpolicy_monitor.store.rows.runs import state_of
 from offpolicy_monitor.store.rows.tables import ACTIVE, PENDING, alerts, judgements, runs
 
 Order = Literal["newest", "worst"]
-ORDERS: Final[tuple[Order, ...]] = ("newest", "worst")
 #: Characters of a pattern, and seconds that matching may take in all.
 LONGEST_PATTERN: Final = 200
 MATCH_SECONDS: Final = 0.25

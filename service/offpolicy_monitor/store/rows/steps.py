@@ -74,12 +74,12 @@ def read_summary(
     columns = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
     row_id = _find(connection, run, step, minibatch)
     query = select(*columns, steps.c.summary, steps.c.block).where(steps.c.id == row_id)
-    *place, kept, block = connection.execute(query).one()
+    *key, kept, block = connection.execute(query).one()
     if block:
-        message = f"step {place[1]} shares its summary with others; OFFPOLICY_BLOCK_STEPS says how many steps do"
+        message = f"step {key[1]} shares its summary with others; OFFPOLICY_BLOCK_STEPS says how many steps do"
         raise Refusal(410, "step-merged", message)
-    summary = merge_stored(connection, *place) if kept is None else stored.from_bytes(kept)
-    return place[1], place[2], summary
+    summary = merge_stored(connection, *key) if kept is None else stored.from_bytes(kept)
+    return key[1], key[2], summary
 
 
 def _find(connection: Connection, run: str, step: int | None, minibatch: int | None) -> int:

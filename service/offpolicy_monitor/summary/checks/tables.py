@@ -13,7 +13,7 @@ import numpy as np
 from offpolicy_monitor.summary.arrays import filled
 from offpolicy_monitor.summary.checks.facts import Facts
 from offpolicy_monitor.summary.checks.faults import about_at_most, need, printable
-from offpolicy_monitor.summary.tables.lengths import BINS_A_POWER
+from offpolicy_monitor.summary.tables.lengths import BINS_PER_POWER
 from offpolicy_monitor.summary.tables.routing import PARTS, PREFIX
 
 Check = Callable[[Facts, Sequence[str], str], None]
@@ -90,8 +90,8 @@ def _length(facts: Facts, parts: Sequence[str], path: str) -> None:
     need(sequences.keys() == tokens.keys(), path, "has lengths of no sequence")
     for index, number in tokens.items():
         # A bin holds lengths from 2^(index / 4) on; rounding of the logarithm may move a length by one part in 10^6.
-        least = sequences[index] * 2 ** (index / BINS_A_POWER)
-        most = least * 2 ** (1 / BINS_A_POWER)
+        least = sequences[index] * 2 ** (index / BINS_PER_POWER)
+        most = least * 2 ** (1 / BINS_PER_POWER)
         near = math.floor(least * (1 - 1e-6)) <= number <= math.ceil(most * (1 + 1e-6))
         need(near, f"{path}.{index}", "does not fit the lengths of its sequences")
 

@@ -1,7 +1,7 @@
 """Named records: a summary as it was spelled before it was arrays, each number by its name.
 
 Stored versions 1 and 2 are read through here. A table's name is its path; the entries of an array are named by their
-indices, those of a breakdown by their buckets, one record a bucket.
+indices, those of a breakdown by their buckets, one record per bucket.
 """
 
 from collections.abc import Iterator, Mapping

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 Indices = NDArray[np.int64]
 
-BINS_A_POWER: Final = 4
-BINS: Final = 64 * BINS_A_POWER
+BINS_PER_POWER: Final = 4
+BINS: Final = 64 * BINS_PER_POWER
 QUARTILE: Final = 0.25
 UNITS: Final = ("sequences", "tokens")
 
@@ -122,7 +122,7 @@ def _rows(scheme: Scheme, names: tuple[str, ...]) -> _Rows:
 def _biases(bins: Indices, masked: Floats, units: Floats, sequences: Floats) -> Figures:
     """The figures of R rows by what there is, and what each drops, in B bins of length: [R, B] each."""
     ranks = units.cumsum(1) - (units - 1) / 2
-    ranked, of_log = _pairs(units, ranks, masked), _pairs(units, (bins + 0.5) / BINS_A_POWER, masked)
+    ranked, of_log = _pairs(units, ranks, masked), _pairs(units, (bins + 0.5) / BINS_PER_POWER, masked)
     low = _share(units, masked, sequences)
     high = _share(units[:, ::-1], masked[:, ::-1], sequences[:, ::-1])
     return {

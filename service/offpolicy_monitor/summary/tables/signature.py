@@ -224,7 +224,7 @@ def _mean(table: Sums, key: str) -> float:
 
 
 def _length(arrays: Arrays) -> float:
-    """Tokens a sequence: each has one first token."""
+    """Tokens per sequence: each has one first token."""
     rows = buckets(arrays, "position", "mismatch")
     return _added(rows.values())["tokens"] / rows["first"]["tokens"] if "first" in rows else 1.0
 

@@ -98,7 +98,7 @@ def tables_of(arrays: Mapping[str, Array], view: "BlockView") -> Iterator[tuple[
         return
     lengths = np.diff(batch.offsets)
     values = versions.astype(np.int64)
-    if "policy_versions" not in batch.a_token:
+    if "policy_versions" not in batch.per_token:
         values = np.repeat(values, lengths)
     owners = np.repeat(np.arange(len(lengths)), lengths)
     known = values >= 0
