@@ -79,7 +79,7 @@ class Builder:
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def do_copy(self, arguments: str) -> None:
-        """Copy what .dockerignore lets through; a copy from another stage is at its place already."""
+        """Copy what .dockerignore lets through; a copy from another stage is there already."""
         if arguments.startswith("--from="):
             return
         lines = (ROOT / ".dockerignore").read_text().splitlines()

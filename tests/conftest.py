@@ -39,7 +39,7 @@ LONGEST = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of the longest files first; the others stay in their order."""
-    order = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    order = {Path(__file__).parent / name: index for index, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path, len(order)))
 
 

@@ -147,10 +147,10 @@ def _frame(plot: Plot, x: Axis, y: Axis) -> Iterable[str]:
 
 def _curve(index: int, name: str, points: Points, x: Axis, y: Axis) -> Iterable[str]:
     """A line with its dots; its name above its last dot."""
-    places = [(x.at(size), y.at(taken)) for size, taken in points.items()]
-    yield f'<g class="c{index}"><path class="line" d="M{" L".join(f"{across} {down}" for across, down in places)}"/>'
-    yield from (f'<circle class="dot" cx="{across}" cy="{down}" r="4"/>' for across, down in places)
-    across, down = places[-1]
+    dots = [(x.at(size), y.at(taken)) for size, taken in points.items()]
+    yield f'<g class="c{index}"><path class="line" d="M{" L".join(f"{across} {down}" for across, down in dots)}"/>'
+    yield from (f'<circle class="dot" cx="{across}" cy="{down}" r="4"/>' for across, down in dots)
+    across, down = dots[-1]
     yield f'<text class="name" x="{across - 6}" y="{down - 10}" text-anchor="end">{escape(name)}</text></g>'
 
 

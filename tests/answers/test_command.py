@@ -68,8 +68,8 @@ def test_alerts_are_those_of_all_runs_or_of_one(capsys: Printed) -> None:
 def test_a_diagnosis_names_causes_best_first(capsys: Printed, address: str) -> None:
     found = ask(address, "/v1/runs/drifting/diagnosis?from=32")["hypotheses"]
     shown = "\n".join(lines(capsys, "diagnose", "drifting", "--from", "32"))
-    places = [shown.index(f"  {one['title']}") for one in found]
-    assert "Causes of the mismatch, steps 32 to 47" in shown and places == sorted(places)
+    positions = [shown.index(f"  {one['title']}") for one in found]
+    assert "Causes of the mismatch, steps 32 to 47" in shown and positions == sorted(positions)
 
 
 def test_whatif_tells_the_share_and_the_setting_at_a_threshold(capsys: Printed, address: str) -> None:

@@ -35,7 +35,7 @@ def primitive_rows(scale: Scale, progress: Progress) -> list[Row]:
             lambda: segments.sum(d),
             lambda: torch.segment_reduce(d.double(), "sum", lengths=lengths),
         ),
-        "sums of marked tokens: places over a product of matrices": (
+        "sums of marked tokens: indices over a product of matrices": (
             lambda: split_sums(marks, d[None, None], [0]),
             lambda: torch.stack([marks, ~marks], 1).double() @ d[None].double().T,
         ),

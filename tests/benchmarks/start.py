@@ -45,8 +45,8 @@ def acknowledged(folder: Path, compiled: bool) -> int:
     """Shards that a new service answers with 200 in its first seconds, from the first connection on."""
     source, stopped, counts = Synthetic(TOKENS), threading.Event(), [0] * CLIENTS
     with tempfile.TemporaryDirectory(dir=folder) as name:
-        place = Path(name)
-        with service(place, compiled, XDG_CACHE_HOME=str(place / "cache")) as running:
+        folder = Path(name)
+        with service(folder, compiled, XDG_CACHE_HOME=str(folder / "cache")) as running:
             wait_until_it_listens(running)
             threads = [
                 threading.Thread(target=post, args=(running, source, stopped, counts, i)) for i in range(CLIENTS)

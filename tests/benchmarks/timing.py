@@ -24,9 +24,9 @@ class Progress:
         self._name = name
         self._write(name, end="" if self._on_terminal else "\n")
 
-    def step(self, place: int, of: int, what: str = "") -> None:
+    def step(self, number: int, of: int, what: str = "") -> None:
         if self._on_terminal:
-            self._write(f"{self._name} {what} {place}/{of}", end="")
+            self._write(f"{self._name} {what} {number}/{of}", end="")
 
     def close(self) -> None:
         self._write("done", end="\n")

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def batch(sequences: int = 4, length: int = 8, seed: int = 0) -> dict[str, Any]:
-    """Padded [S, L] arrays, the mask one in all places."""
+    """Padded [S, L] arrays, the mask one at all positions."""
     rng = np.random.default_rng(seed)
     mu = -rng.exponential(0.5, (sequences, length)).astype(np.float32)
     old = mu + rng.normal(0, 0.02, mu.shape).astype(np.float32)

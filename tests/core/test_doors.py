@@ -124,9 +124,9 @@ def test_a_tensor_of_another_rank_or_dtype_is_refused(
 ) -> None:
     arguments = CALLS[function]
     function(*arguments)
-    indices = [place for place, value in enumerate(arguments) if takes_tensors(value)]
+    indices = [index for index, value in enumerate(arguments) if takes_tensors(value)]
     assert indices
-    for place in indices:
-        wrong = spoiled(arguments[place], how)
+    for index in indices:
+        wrong = spoiled(arguments[index], how)
         with pytest.raises(error):
-            function(*arguments[:place], wrong, *arguments[place + 1 :])
+            function(*arguments[:index], wrong, *arguments[index + 1 :])

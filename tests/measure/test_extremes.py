@@ -38,19 +38,19 @@ def nulls(figures: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("value", HUGE)
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_huge_float32_log_prob_leaves_every_figure_finite(value: float, place: int) -> None:
+@pytest.mark.parametrize("column", [0, 1, 2])
+def test_a_huge_float32_log_prob_leaves_every_figure_finite(value: float, column: int) -> None:
     columns = [[-1.0, -0.5], [-1.25, -0.5], [-1.0, -0.75]]
-    columns[place][0] = value
+    columns[column][0] = value
     for gap in figures_of([sequence(*columns)])["gaps"].values():
         assert nulls(gap) <= {"probability_correlation"}
 
 
 @pytest.mark.parametrize("value", [-1e39, -1e75, 1e39])
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_float64_log_prob_beyond_float32_can_be_answered_and_stored(value: float, place: int) -> None:
+@pytest.mark.parametrize("column", [0, 1, 2])
+def test_a_float64_log_prob_beyond_float32_can_be_answered_and_stored(value: float, column: int) -> None:
     columns = [[-1.0, -0.5], [-1.25, -0.5], [-1.0, -0.75]]
-    columns[place][0] = value
+    columns[column][0] = value
     for gap in figures_of([sequence(*columns)], np.float64)["gaps"].values():
         assert nulls(gap) <= {"probability_correlation"}
 

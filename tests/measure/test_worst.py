@@ -155,14 +155,14 @@ def test_of_equal_sequences_the_lower_shard_and_then_the_lower_index_come_first(
 
 @pytest.mark.parametrize("more", [0, FEW])
 def test_the_largest_of_equal_values_are_the_first(more: int) -> None:
-    def places(values: list[float], number: int) -> list[int]:
+    def furthest(values: list[float], number: int) -> list[int]:
         found, there = first_of_each(np.array([values + [0] * more], np.float32), number)
-        return [int(place) for place in found[there]]
+        return [int(index) for index in found[there]]
 
-    assert places([1, 3, 3, 2, 3], 2) == [1, 2]
-    assert places([1, 3, 3, 2, 3], 4) == [1, 2, 4, 3]
-    assert places([0, 1, 0, 0, 0], 5) == [1]
-    assert places([0, 0, 0, 0], 2) == []
+    assert furthest([1, 3, 3, 2, 3], 2) == [1, 2]
+    assert furthest([1, 3, 3, 2, 3], 4) == [1, 2, 4, 3]
+    assert furthest([0, 1, 0, 0, 0], 5) == [1]
+    assert furthest([0, 0, 0, 0], 2) == []
 
 
 def test_each_ranking_has_its_own_first() -> None:
@@ -213,15 +213,15 @@ def test_the_first_of_each_ranking_keep_their_raw_tokens_and_lose_them_with_thei
 
 def test_of_a_long_sequence_the_raw_tokens_around_its_worst_are_kept() -> None:
     sampling = np.full(10_000, -1.0, np.float32)
-    for place, first in ((0, 0), (5000, 5000 - MOST_TOKENS // 2), (9999, 10_000 - MOST_TOKENS)):
+    for position, first in ((0, 0), (5000, 5000 - MOST_TOKENS // 2), (9999, 10_000 - MOST_TOKENS)):
         new = sampling.copy()
-        new[place] = -3.0
+        new[position] = -3.0
         columns = {"sampling_logprobs": sampling, "logprobs": new}
         data = RaggedBatch.from_positions(np.array([0, 10_000]), columns, {})
         [sequence] = measured(data, keep=1).sequences
         assert sequence.columns is not None
         assert [t.position for t in sequence.columns.tokens] == list(range(first, first + MOST_TOKENS))
-        assert [p.position for p in sequence.positions] == [place]
+        assert [p.position for p in sequence.positions] == [position]
 
 
 def test_ids_travel_with_their_sequences() -> None:

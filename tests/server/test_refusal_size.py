@@ -62,10 +62,10 @@ def test_a_body_that_is_wrong_at_length_is_refused_in_a_few_kilobytes(client: Cl
         {"correction": LONG[:60_000]},
         {"alerts": {LONG[:60_000]: {}}},
         {"alerts": {"MismatchKL": {LONG[:60_000]: 1}}},
-        {"alerts": {str(place): 1 for place in range(5000)}},
+        {"alerts": {str(index): 1 for index in range(5000)}},
         {"labels": {LONG[:60_000]: "x"}},
         {LONG[:60_000]: 1},
-        {str(place): 1 for place in range(5000)},
+        {str(index): 1 for index in range(5000)},
     ],
 )
 def test_a_patch_that_is_wrong_at_length_is_refused_in_a_few_kilobytes(client: Client, changes: dict[str, Any]) -> None:
@@ -77,7 +77,7 @@ def test_a_patch_that_is_wrong_at_length_is_refused_in_a_few_kilobytes(client: C
     "url",
     [
         f"/v1/runs?{LONG[:50_000]}=1",
-        "/v1/runs?" + "&".join(f"p{place}=1" for place in range(5000)),
+        "/v1/runs?" + "&".join(f"p{index}=1" for index in range(5000)),
         f"/v1/runs?cursor={LONG[:50_000]}",
         f"/v1/runs?limit={LONG[:50_000]}",
         f"/v1/runs/{LONG[:50_000]}",

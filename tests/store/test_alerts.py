@@ -12,6 +12,7 @@ from offpolicy_monitor.store import Receipt, Store
 from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.rows.histories import RunHistory
 from offpolicy_monitor.store.session import Database, parse_url
+from offpolicy_monitor.store.write.judge import Judge
 from sqlalchemy import text
 
 from tests.fixtures import shards
@@ -23,7 +24,7 @@ make_record = partial(shards.make_record, minibatches=1)
 
 
 @dataclass
-class Script:
+class Script(Judge):
     """A judge that says what the test wants: severities of the rule Loud by step; RunSilent after 600 s."""
 
     severities: dict[int, tuple[str, ...]]

@@ -14,7 +14,7 @@ from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.rows.histories import RunHistory
 from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.store.write import settle
-from offpolicy_monitor.store.write.judge import NoRules
+from offpolicy_monitor.store.write.judge import Judge
 from sqlalchemy import text
 
 from tests.fixtures.revisions import downgrade
@@ -73,7 +73,7 @@ def test_histories_of_an_older_program_are_judged_on(database_url: str) -> None:
     assert again.seen.columns["tokens"].tolist() == [100, 101, 102, 7, 8]
 
 
-class Watching(NoRules):
+class Watching(Judge):
     """A judge that says nothing and remembers what it was shown."""
 
     paths: Sequence[str] = ("tokens", "gaps.mismatch.k3", "policy_version")

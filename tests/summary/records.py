@@ -47,4 +47,4 @@ def _buckets(arrays: Arrays, path: str, dimension: str, part: str) -> Iterator[t
 
 
 def _entries(array: np.ndarray) -> Record:
-    return {str(place): value for place, value in filled(array).items()}
+    return {str(index): value for index, value in filled(array).items()}

@@ -301,12 +301,12 @@ def _sequence_figures(sums: Sums) -> dict[str, Any]:
 
 def _quantiles(arrays: Arrays, name: str, lowest: float, highest: float) -> dict[str, float]:
     counts = arrays[name].sum(0)
-    bins = [place for place in range(len(counts)) for _ in range(int(counts[place]))]
+    bins = [index for index in range(len(counts)) for _ in range(int(counts[index]))]
     total, found = len(bins), {}
     for fraction in QUANTILES:
         rank = fraction * (total - 1)
         below, above = math.floor(rank), math.ceil(rank)
-        low, high = (_order_statistic(bins, place, lowest, highest) for place in (below, above))
+        low, high = (_order_statistic(bins, index, lowest, highest) for index in (below, above))
         found[str(fraction)] = low + (high - low) * (rank - below)
     return found
 
@@ -340,12 +340,12 @@ def _length_biases(arrays: Arrays) -> dict[str, dict[str, Any]]:
 
 
 def _length_bias(units: list[int], sequences: list[int], masked: list[int]) -> dict[str, Any]:
-    bins = [place for place, number in enumerate(units) if number]
+    bins = [index for index, number in enumerate(units) if number]
     ranks, before = {}, 0
-    for place in bins:
-        ranks[place] = before + units[place] - (units[place] - 1) / 2
-        before += units[place]
-    logs = {place: (place + 0.5) / BINS_PER_POWER for place in bins}
+    for index in bins:
+        ranks[index] = before + units[index] - (units[index] - 1) / 2
+        before += units[index]
+    logs = {index: (index + 0.5) / BINS_PER_POWER for index in bins}
     share = sum(masked) / before
     xx, xy = _moments(units, ranks, masked, share)
     log_xx, log_xy = _moments(units, logs, masked, share)
@@ -362,17 +362,17 @@ def _length_bias(units: list[int], sequences: list[int], masked: list[int]) -> d
 
 
 def _moments(units: list[int], values: dict[int, float], masked: list[int], share: float) -> tuple[float, float]:
-    mean = math.fsum(units[place] * value for place, value in values.items()) / sum(units)
-    xx = math.fsum(units[place] * (value - mean) ** 2 for place, value in values.items())
-    xy = math.fsum((masked[place] - units[place] * share) * (value - mean) for place, value in values.items())
+    mean = math.fsum(units[index] * value for index, value in values.items()) / sum(units)
+    xx = math.fsum(units[index] * (value - mean) ** 2 for index, value in values.items())
+    xy = math.fsum((masked[index] - units[index] * share) * (value - mean) for index, value in values.items())
     return xx, xy
 
 
 def _quarter(units: list[int], sequences: list[int], masked: list[int], order: list[int]) -> float:
     left, counted, dropped = 0.25 * sum(sequences), 0.0, 0.0
-    for place in order:
-        part = max(0.0, min(left, sequences[place])) / sequences[place] if sequences[place] else 0.0
-        left -= sequences[place]
-        counted += units[place] * part
-        dropped += masked[place] * part
+    for index in order:
+        part = max(0.0, min(left, sequences[index])) / sequences[index] if sequences[index] else 0.0
+        left -= sequences[index]
+        counted += units[index] * part
+        dropped += masked[index] * part
     return dropped / counted if counted else 0.0

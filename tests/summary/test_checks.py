@@ -56,11 +56,11 @@ def test_a_batch_without_sequences_or_without_tokens_passes() -> None:
 
 
 def replaced(rows: Mapping[str, Any]) -> Arrays:
-    """The arrays of FULL with other values in some rows; at a place of one where a dot and a number follow the name."""
+    """The arrays of FULL with other values in some rows; at one index where a dot and a number follow the name."""
     arrays = Arrays(FULL.arrays.scheme, FULL.arrays.buffer.copy(), FULL.arrays.sparse)
     for name, value in rows.items():
-        row, _, place = name.partition(".")
-        target = arrays[row].reshape(-1)[int(place) : int(place) + 1] if place else arrays[row]
+        row, _, index = name.partition(".")
+        target = arrays[row].reshape(-1)[int(index) : int(index) + 1] if index else arrays[row]
         target[...] = value(target) if callable(value) else value
     return arrays
 
@@ -198,7 +198,7 @@ DROPPED = sorted({key for key in FULL.arrays.scheme.keys if key != "batch"})
 
 @st.composite
 def altered(draw: st.DrawFn) -> StepSummary:
-    """FULL with odd values in some places, and perhaps without some tables."""
+    """FULL with odd values at some indices, and perhaps without some tables."""
     arrays = replaced({})
     for name in draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4)):
         flat, value = arrays[name].reshape(-1), draw(ODD)

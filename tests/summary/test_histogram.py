@@ -58,7 +58,7 @@ def test_quantiles_are_within_the_stated_error(name: str, count: int) -> None:
 
 def test_quantiles_of_merged_histograms_are_within_the_stated_error() -> None:
     random = np.random.default_rng(5)
-    parts = [random.normal(place, 0.1, 400).astype(np.float32) for place in (-2, 0, 5)]
+    parts = [random.normal(mean, 0.1, 400).astype(np.float32) for mean in (-2, 0, 5)]
     merged = Histogram.empty()
     for part in parts:
         merged = merged.merge(histogram_of(part))

@@ -13,13 +13,14 @@ from offpolicy_monitor.alerts.judge import judge_steps, judge_timing, shown
 from offpolicy_monitor.methods import PRESETS, MethodRow, restored
 from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.rows.histories import RunHistory
+from offpolicy_monitor.store.write.judge import Judge
 
 FIELDS: Final = tuple(Episode.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
-class RulesJudge:
-    """Implements store.write.judge.Judge: `rules` on steps, and those on the wall clock."""
+class RulesJudge(Judge):
+    """Judges by `rules` on steps, and by those on the wall clock."""
 
     rules: Sequence[Rule] = RULES
 

@@ -32,7 +32,7 @@ from offpolicy_monitor.store.rows.views import RunView
 from offpolicy_monitor.store.session import TRY_SECONDS, WRITE_SECONDS, Database, parse_url, sqlite_file
 from offpolicy_monitor.store.upkeep import Upkeep
 from offpolicy_monitor.store.write import delete, ingest, judge
-from offpolicy_monitor.store.write.judge import Judge, Judging, NoRules
+from offpolicy_monitor.store.write.judge import Judge, Judging
 from offpolicy_monitor.store.write.known import Known, known
 from offpolicy_monitor.store.write.prepare import prepare
 from offpolicy_monitor.summary.step import StepSummary
@@ -70,7 +70,7 @@ class Store:
         self._database = database
         self._lock = lock
         self._clock = clock
-        self._judging = Judging.by(judge or NoRules())
+        self._judging = Judging.by(judge or Judge())
         self._failed = failed
         self._turn = threading.Lock()
         self._outcomes = trial.Outcomes()

@@ -13,7 +13,7 @@ from offpolicy_monitor.store.rows.histories import RunHistory
 from offpolicy_monitor.store.rows.tables import blocks, judged_steps, shards, steps
 from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.store.write import settle, thin
-from offpolicy_monitor.store.write.judge import NoRules
+from offpolicy_monitor.store.write.judge import Judge
 from offpolicy_monitor.summary.step import merge_all
 from sqlalchemy import func, select
 
@@ -25,7 +25,7 @@ DAY, MONTH = 86_400.0, 30 * 86_400.0
 STEPS, THIN = 250, 200
 
 
-class Watching(NoRules):
+class Watching(Judge):
     """A judge that says nothing and remembers the steps that it was shown."""
 
     paths: Sequence[str] = ("tokens",)

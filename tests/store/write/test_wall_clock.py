@@ -10,7 +10,7 @@ from offpolicy_monitor.store import Store
 from offpolicy_monitor.store.rows.alerts import EPISODE
 from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.session import Database, parse_url
-from offpolicy_monitor.store.write.judge import NoRules
+from offpolicy_monitor.store.write.judge import Judge
 from sqlalchemy import Engine, event, text
 
 from tests.fixtures.shards import make_record
@@ -66,7 +66,7 @@ def test_no_statement_has_a_parameter_for_every_run(
 
 
 def test_more_runs_than_a_statement_can_have_parameters_are_watched(postgres_url: str, clock: Clock) -> None:
-    class Silent(NoRules):
+    class Silent(Judge):
         """Tells of one run alone."""
 
         def timing(

@@ -8,7 +8,7 @@ the rows of the runs.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
@@ -26,43 +26,24 @@ from offpolicy_monitor.store.rows.training import TrainingStep
 from offpolicy_monitor.store.write.judged_figures import Merges, judged_figures
 
 
-class Judge(Protocol):
-    """The rules. `paths` are the figures they look at, `of_all` those of them that are of the merge of all gradient
-    steps of a training step; episodes are mappings with the keys of alert_rows.EPISODE."""
+class Judge:
+    """The rules: this one has none, and others derive from it. Episodes are mappings with the keys of
+    rows.alerts.EPISODE."""
 
     @property
-    def paths(self) -> Sequence[str]: ...
+    def paths(self) -> Sequence[str]:
+        """The figures they look at; without any no step is judged."""
+        return ()
 
     @property
-    def of_all(self) -> Collection[str]: ...
+    def of_all(self) -> Collection[str]:
+        """Those of them that are of the merge of all gradient steps of a training step."""
+        return ()
 
     def steps(
         self, run: HeldRun, history: RunHistory, before: Sequence[Episode]
     ) -> tuple[list[dict[str, Any]], list[Episode]]:
         """At the newest step: states ready for JSON, and the episodes that remain; `before` are those not over."""
-
-    def timing(
-        self,
-        run: HeldRun,
-        step_seconds: float | None,
-        silence: float,
-        open_for: float | None,
-        before: Sequence[Episode],
-    ) -> list[Episode]:
-        """By the wall clock, all in seconds: the episodes that remain."""
-
-
-@dataclass(frozen=True)
-class NoRules:
-    """A judge that has nothing to say."""
-
-    paths: Sequence[str] = ()
-    of_all: Collection[str] = ()
-
-    def steps(
-        self, run: HeldRun, history: RunHistory, before: Sequence[Episode]
-    ) -> tuple[list[dict[str, Any]], list[Episode]]:
-        """No states; what there is remains."""
         return [], list(before)
 
     def timing(
@@ -73,7 +54,7 @@ class NoRules:
         open_for: float | None,
         before: Sequence[Episode],
     ) -> list[Episode]:
-        """What there is remains."""
+        """By the wall clock, all in seconds: the episodes that remain."""
         return list(before)
 
 
