@@ -132,7 +132,7 @@ REFUSED: list[tuple[StepSummary, str]] = [
     (without("batch"), "batch/lag_tokens"),
     (without("gaps/staleness"), "histograms/staleness/log_ratio"),
     (without("histograms/total"), "histograms/total"),
-    (without("cross"), "breakdown/mu_probability/cross/tokens"),
+    (without("cross"), "breakdown/position/cross/tokens"),
     (without("methods/opsm"), "masked/opsm/total/sequences"),
     (without("versions/lag"), "versions/spans"),
     (without("versions/spans"), "versions/lag"),
