@@ -284,8 +284,16 @@ class Diagnosis(Shape):
     steps: list[int] = Field(description="First and last step looked at; empty where none counts.")
 
 
+class Setting(Shape):
+    """A row as a framework writes it."""
+
+    framework: str
+    lines: list[str]
+    differs: str = Field(description="What is a little different there; empty for nothing.")
+
+
 class Curve(Shape):
-    """Shares dropped at each threshold; null where there is nothing to share. `config`: where one was asked for."""
+    """Shares dropped at each threshold; null where there is nothing to share."""
 
     threshold: list[float]
     masked_token_fraction: list[float | None]
@@ -296,6 +304,7 @@ class Curve(Shape):
     by_length_quartile: dict[str, list[float | None]] = Field(
         description="Share of the rule's own unit, tokens or sequences, within quarters of the sequences by length."
     )
+    config: list[Setting] | None = Field(None, description="Where one threshold was asked for: the setting to paste.")
 
 
 class Preset(Shape):
@@ -306,16 +315,8 @@ class Preset(Shape):
     threshold: float
 
 
-class Setting(Shape):
-    """A row as a framework writes it."""
-
-    framework: str
-    lines: list[str]
-    differs: str = Field(description="What is a little different there; empty for nothing.")
-
-
 class WhatIf(Shape):
-    """The fields of a Curve where a method has one threshold; else a Curve a bound, `lower` and `upper`."""
+    """The fields of a Curve where a method has one threshold; else a Curve per bound, `lower` and `upper`."""
 
     method: str
     gap: str

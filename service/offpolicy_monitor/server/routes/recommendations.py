@@ -29,7 +29,7 @@ router = store_router()
 @router.get(
     "/runs/{run}/recommendations",
     summary="Thresholds for a wanted mask rate",
-    responses=openapi.answers(models.Recommendations, "A threshold a bound, and the state of every preset.", 404),
+    responses=openapi.answers(models.Recommendations, "A threshold per bound, and the state of every preset.", 404),
 )
 def get_recommendations(
     run: KnownRun, request: Request, target: Target = 0.01, first: First = None, last: Last = None

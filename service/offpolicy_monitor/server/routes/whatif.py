@@ -67,7 +67,7 @@ def _query(choice: Choice) -> object:
 @router.get(
     "/runs/{run}/whatif",
     summary="What a rule would drop at other thresholds",
-    responses=openapi.answers(models.WhatIf, "A curve; two-sided rules have one a bound.", 404),
+    responses=openapi.answers(models.WhatIf, "A curve; two-sided rules have one per bound.", 404),
 )
 @with_options
 def get_whatif(
