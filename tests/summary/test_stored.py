@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from offpolicy_monitor.summary import StepSummary, StoredSummaryError, from_bytes, to_bytes
+from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.layout import LAYOUT
+from offpolicy_monitor.summary.scheme import scheme_of
 from offpolicy_monitor.summary.stored import version_2, version_3
 from offpolicy_monitor.summary.stored.named import Parts, summary_of
 from offpolicy_monitor.summary.tables.worst import Worst
@@ -134,6 +137,17 @@ def test_a_buffer_with_an_entry_twice_is_refused() -> None:
     found[steps + 2 : steps + 4] = b"\0\0"  # from the first entry that is not zero to the second
     with pytest.raises(ValueError, match="there twice"):
         version_3.parsed(bytes(found), 3)
+
+
+OF_SHARD = ("breakdown/shard/3/total", 'breakdown/label:a"b/\u00e9/total')
+
+
+@pytest.mark.parametrize("keys", [(), ("batch", "cross"), OF_SHARD, ("batch", "cross", *OF_SHARD)], ids=len)
+def test_the_first_header_tells_the_keys_the_specs_and_what_is_absent(keys: tuple[str, ...]) -> None:
+    for specs in ({}, FULL.specs):
+        summary = StepSummary(Arrays(scheme_of(LAYOUT, keys), absent=frozenset({"cross"})), specs)
+        header = version_3.headers_of(version_3.content(to_bytes(summary)[1:]))[0]
+        assert json.loads(header) == {"keys": list(keys), "specs": specs, "absent": ["cross"]}
 
 
 def test_the_stored_form_says_its_version() -> None:

@@ -123,9 +123,10 @@ class Arrays:
         """The single numbers of the tables at a path by the names of their rows; {} where there are none."""
         found: dict[str, float] = {}
         for table in self.scheme.paths.get(path, ()):
-            for row, name, span in self.scheme.rows(table.key):
+            begins = self.scheme.starts[table.key]
+            for row, name, span in self.scheme.block(table.key).rows.values():
                 if span is not None and not span.shape and name not in self.absent:
-                    found[row] = self.sections[span.section].item(span.start)
+                    found[row] = self.sections[span.section].item(begins[span.section] + span.start)
         return found
 
     def columns(self, path: str) -> dict[str, Array]:

@@ -245,8 +245,9 @@ def union(schemes: tuple[Scheme, ...]) -> Scheme:
 @lru_cache(REMEMBERED)
 def runs(source: Scheme, target: Scheme) -> tuple[Sequence[Run], ...]:
     """By section, where the entries of one buffer stand in another, whose scheme has all of its rows."""
-    if source is target:
-        return tuple((Run(0, size, 0),) for size in source.sizes)
+    alike = source.layout is target.layout and source.version == target.version
+    if alike and target.keys[: len(source.keys)] == source.keys:  # of a merge that grows: nothing has moved
+        return tuple([Run(0, size, 0)] if size else [] for size in source.sizes)
     ahead, keys = (
         ([0] * len(SECTIONS), source.keys) if source.base is not target.base else (source.base.sizes, source.own)
     )

@@ -54,18 +54,24 @@ def write(summary: StepSummary) -> bytes:
     arrays = summary.arrays
     worst, ids = worst_columns.columns_of(summary.worst)
     found = [*_buffer(arrays), *_sparse(arrays), *worst]
-    of_shape = (arrays.scheme, arrays.absent, tuple(summary.specs))
-    shape = remembered(("shape", *of_shape), summary.specs.values(), lambda: _shape_of(summary))
-    texts = [shape, _json({"ids": ids, "columns": list(map(columns.size_of, found))})]
+    texts = [_shape_of(summary), _json({"ids": ids, "columns": list(map(columns.size_of, found))})]
     return _AT_HAND.compressor.compress(
         b"".join([_LENGTHS.pack(*map(len, texts)), *texts, *map(columns.written, found)])
     )
 
 
 def _shape_of(summary: StepSummary) -> bytes:
-    """The first header."""
-    arrays = summary.arrays
-    return _json({"keys": arrays.scheme.keys, "specs": summary.specs, "absent": sorted(arrays.absent)})
+    """The first header. The keys of a shard alone are not remembered: with labels of its own nobody else has them."""
+    arrays, specs = summary.arrays, summary.specs
+    scheme = arrays.scheme
+
+    def around() -> tuple[bytes, bytes]:
+        rest = _json({"specs": specs, "absent": sorted(arrays.absent)})
+        return _json(scheme.base.keys)[:-1], b"]," + rest[1:]
+
+    ahead, behind = remembered(("shape", scheme.base, arrays.absent, tuple(specs)), specs.values(), around)
+    own = _json(scheme.own)[1:-1]
+    return b"".join([b'{"keys":', ahead, b"," if scheme.own and scheme.base.keys else b"", own, behind])
 
 
 def _json(value: Any) -> bytes:
