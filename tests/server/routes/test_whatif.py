@@ -156,3 +156,31 @@ def test_steps_times_thresholds_are_bounded_by_a_setting(tmp_path: Path, migrate
 
 def test_an_unknown_run_is_not_found(client: Client) -> None:
     assert client.get("/v1/runs/nobody/whatif?method=opsm").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("row", "parameter", "thresholds"),
+    [
+        ({"method": "opsm"}, "delta", (0.002, 0.0137, 0.08)),
+        ({"method": "mask", "level": "token", "gap": "mismatch"}, "upper", (1.02, 1.07, 1.3)),
+        ({"method": "mask", "level": "geometric", "gap": "total"}, "upper", (1.0005, 1.01, 1.05)),
+        ({"method": "mask", "level": "geometric", "gap": "total"}, "lower", (0.97, 0.99, 0.9995)),
+        ({"method": "gspo"}, "upper", (1.0003, 1.003, 1.02)),
+        ({"method": "dppo"}, "threshold", (0.003, 0.021, 0.15)),
+        ({"method": "ipo"}, "threshold", (0.003, 0.021, 0.15)),
+    ],
+)
+def test_any_threshold_drops_what_the_row_of_the_method_drops_within_the_error_that_is_stated(
+    client: Client, row: dict[str, Any], parameter: str, thresholds: tuple[float, ...]
+) -> None:
+    for step in range(2):
+        post(client, step, seed=20 + step)
+    asked = "&".join(f"{name}={value}" for name, value in row.items())
+    for threshold in thresholds:
+        answer = whatif(client, f"{asked}&threshold={threshold}")
+        curve = answer if answer["parameter"] else answer[parameter]
+        [error] = curve["error"]
+        exact = evaluated(client, [20, 21], {**row, parameter: threshold})
+        assert error < 0.2  # one of few sequences may lie within a column
+        for name, value in exact.items():
+            assert curve[name] == [pytest.approx(value, abs=error + 1e-9)], (row, threshold, name)

@@ -6,6 +6,8 @@ import { number } from "../lib/numbers.js";
 const FEW_DECADES = 100;
 /** Parts that a linear axis is cut into. */
 const PARTS = 2.2;
+/** Digits that tell 22.5 from 25. */
+const apart = (value) => number(value, 3);
 const NICE = [1, 2, 2.5, 5, 10];
 
 /** The powers of ten from `low` to `high`, both powers themselves. */
@@ -27,7 +29,7 @@ export function logAxis(values, label = number) {
 }
 
 /** Round numbers around the values; `from` and `to` fix an end. */
-export function linearAxis(values, label = number, from = null, to = null) {
+export function linearAxis(values, label = apart, from = null, to = null) {
   const known = values.filter((value) => value != null && Number.isFinite(value));
   const low = from ?? (known.length ? Math.min(...known) : 0);
   const high = to ?? (known.length ? Math.max(...known) : 1);

@@ -87,7 +87,7 @@ function keyboard(board) {
     "ArrowLeft ArrowRight": { text: "step back, forward (Shift: ten)", act: (event) => board.pin(board.pinned + (event.key === "ArrowLeft" ? -by(event) : by(event))) },
     "Home End": { text: "first, last step", act: (event) => board.pin(event.key === "Home" ? 0 : board.steps.length - 1) },
     "0": { text: "whole run (also double-click)", act: () => board.zoom(board.full) },
-    "s": { text: "everything about this step", act: () => (location.href = keeping(pages.step(run(), board.steps[board.pinned]))) },
+    "s": { text: "everything about this step (also Enter on the bar of steps)", act: () => (location.href = keeping(pages.step(run(), board.steps[board.pinned]))) },
   });
   if (!isReport) keys({ "[ ]": { text: "previous, next run", act: (event) => neighbour(event.key === "[" ? -1 : 1) } });
 }

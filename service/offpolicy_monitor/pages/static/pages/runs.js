@@ -92,10 +92,19 @@ function drawCompare() {
   link.href = keeping(pages.compare([...chosen]));
 }
 
+/** Half a pattern is not asked for while one types; Enter asks, since the service knows patterns that browsers do not. */
+function isWhole(pattern) {
+  try {
+    return Boolean(new RegExp(pattern));
+  } catch {
+    return false;
+  }
+}
+
 frame();
 let due;
 const filter = element("input", { type: "search", id: "filter", "data-filter": true, placeholder: "name or label, as a regular expression  /", value: state().q ?? "",
-  on: { input: () => { remember({ q: filter.value }); clearTimeout(due); due = setTimeout(show, TYPING); } } });
+  on: { input: () => { remember({ q: filter.value }); clearTimeout(due); if (isWhole(filter.value)) due = setTimeout(show, TYPING); }, change: () => isWhole(filter.value) || show() } });
 fill(find("#page"),
   element("div", { class: "section" }, element("h1", { class: "title" }, "Runs"), element("span", { class: "quiet", id: "summary", role: "status" }),
     element("a", { class: "api", href: keeping("v1/runs?order=worst") }, "GET /v1/runs?order=worst")),

@@ -1,5 +1,6 @@
 /* The bar of steps: one cell per step, coloured and as tall as its verdict. Click or arrow keys move the pinned step. */
 
+import { keeping, pages, run } from "../../lib/address.js";
 import { element, fill, find } from "../../lib/dom.js";
 import { LEVEL } from "../../lib/glyphs.js";
 import { number } from "../../lib/numbers.js";
@@ -27,11 +28,12 @@ export const stepBar = {
     function draw(ctx, left, height) {
       const room = height - 8;
       const [low, high] = board.range;
+      const fills = Object.fromEntries(Object.keys(TALL).map((name) => [name, colour(`--${name}-fill`)]));
       board.steps.forEach((step, index) => {
         if (step < low - 1 || step > high + 1) return;
         const [from, tall] = [left(step - 0.5), TALL[level(index)] * room];
         const width = Math.max(1, left(step + 0.5) - from - (left(step + 0.5) - from > 3 ? 1 : 0));
-        ctx.fillStyle = colour(`--${level(index)}-fill`);
+        ctx.fillStyle = fills[level(index)];
         ctx.fillRect(from, height - tall, width, tall);
         if (index === board.pinned) mark(ctx, from, width, height, tall);
       });
@@ -53,6 +55,7 @@ export const stepBar = {
       return `step ${board.steps[index]}, ${verdicts[index] ?? "not judged"}, ${parts.map((gap) => `${gap} k3 ${number(values[`gaps.${gap}.k3`][index])}`).join(", ")}`;
     }
     lane.canvas.addEventListener("click", (event) => board.pin(lane.indexAt(event)));
+    lane.canvas.addEventListener("keydown", ({ key }) => { if (key === "Enter") location.href = keeping(pages.step(run(), board.steps[board.pinned])); });
     let due;
     board.onMove((index, hovering) => {
       if (hovering) return;
