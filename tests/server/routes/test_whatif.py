@@ -165,9 +165,9 @@ def test_an_unknown_run_is_not_found(client: Client) -> None:
         ({"method": "mask", "level": "token", "gap": "mismatch"}, "upper", (1.02, 1.07, 1.3)),
         ({"method": "mask", "level": "geometric", "gap": "total"}, "upper", (1.0005, 1.01, 1.05)),
         ({"method": "mask", "level": "geometric", "gap": "total"}, "lower", (0.97, 0.99, 0.9995)),
-        ({"method": "gspo"}, "upper", (1.0003, 1.003, 1.02)),
-        ({"method": "dppo"}, "threshold", (0.003, 0.021, 0.15)),
-        ({"method": "ipo"}, "threshold", (0.003, 0.021, 0.15)),
+        ({"method": "ppo_clip", "level": "geometric"}, "upper", (1.0003, 1.003, 1.02)),
+        ({"method": "dppo"}, "upper", (0.15, 0.4)),
+        ({"method": "ipo"}, "threshold", (0.15, 0.4)),
     ],
 )
 def test_any_threshold_drops_what_the_row_of_the_method_drops_within_the_error_that_is_stated(
