@@ -165,8 +165,6 @@ def test_an_unknown_run_is_not_found(client: Client) -> None:
         ({"method": "mask", "level": "token", "gap": "mismatch"}, "upper", (1.02, 1.07, 1.3)),
         ({"method": "mask", "level": "geometric", "gap": "total"}, "upper", (1.0005, 1.01, 1.05)),
         ({"method": "mask", "level": "geometric", "gap": "total"}, "lower", (0.97, 0.99, 0.9995)),
-        ({"method": "ppo_clip", "level": "geometric"}, "upper", (1.0003, 1.003, 1.02)),
-        ({"method": "dppo"}, "upper", (0.15, 0.4)),
         ({"method": "ipo"}, "threshold", (0.15, 0.4)),
     ],
 )
