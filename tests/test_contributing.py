@@ -20,7 +20,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 #: File -> the text before which its block goes: at the end of a list, or before an entry of it; none of a new file.
 MARKS: Final = {
     "methods/catalogue.py": "    )\n}  # fmt: skip\n",
-    "summary/gap.py": '        "k1": -sums["log_ratio"] / count,\n',
+    "summary/gap.py": '        "k1": lambda sums: -sums["log_ratio"] / sums["tokens"],\n',
     "summary/batch.py": '    ),\n    "what was sent",\n',
     "measure/counts.py": "            **_suspects(batch),\n",
     "figures/rows/gaps.py": '    Figure("k1", "nats", "`-d`"',

@@ -19,7 +19,8 @@ PATIENCE = 30_000
 Open = Callable[..., Any]
 
 
-@pytest.fixture(scope="session")
+# Of a module: while Playwright runs, so does an event loop in this process, which other tests have of their own.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """The browser, or the test is skipped saying what to install; with CI=true it fails."""
     program = require_tool("chromium")
