@@ -15,14 +15,16 @@ export function defined(words, about) {
 export function define() {
   const tip = element("div", { id: "tip", role: "tooltip", hidden: true });
   document.body.append(tip);
+  let latest = 0; // what was asked for before is not shown any more
   const shown = async (event) => {
+    const turn = ++latest;
     const host = event.target.closest?.("[data-figure], [data-text]");
     if (!host) {
       tip.hidden = true;
       return;
     }
     const lines = host.dataset.figure ? await ofFigure(host.dataset.figure) : ofText(host.dataset);
-    if (host !== document.activeElement && !host.matches(":hover")) return;
+    if (turn !== latest || (host !== document.activeElement && !host.matches(":hover"))) return;
     tip.replaceChildren(...lines);
     tip.hidden = false;
     host.setAttribute("aria-describedby", "tip");
@@ -30,7 +32,11 @@ export function define() {
   };
   document.addEventListener("mouseover", shown);
   document.addEventListener("focusin", shown);
-  document.addEventListener("keydown", (event) => event.key === "Escape" && (tip.hidden = true));
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    latest += 1;
+    tip.hidden = true;
+  });
 }
 
 function place(tip, box) {
