@@ -1,21 +1,32 @@
 """How a row is written down in the frameworks that people train with: the setting to paste, numbers filled in.
 
 Names are those of verl (Hydra overrides), TRL (arguments of GRPOConfig), prime-rl (TOML of the trainer) and slime
-(flags). What a framework cannot say has no row; where it says something a little different, `differs` tells. Which of
-our rows a peer's option is, with the conformance that holds it: docs/methods.md.
+(flags), at the versions that tests/option_names.json names. What a framework cannot say has no row; where it says
+something a little different, `differs` tells. Which of our rows a peer's option is, with the conformance that holds it:
+docs/methods.md.
 """
 
+import math
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final
 
 from offpolicy_monitor.methods.catalogue import METHODS
+from offpolicy_monitor.methods.model import Threshold
 
 #: Frameworks in the order that they are shown.
 FRAMEWORKS: Final = ("verl", "TRL", "prime-rl", "slime")
 #: Significant digits of a threshold in a setting.
 DIGITS: Final = 6
+#: What a framework calls a threshold by: `{1/upper}` is the inverse of ours. ZeroDivisionError where there is none.
+FORMS: Final[Mapping[str, Callable[[float], float]]] = {
+    "1/": lambda value: 1 / value,
+    "1+": lambda value: 1 + value,
+    "exp ": math.exp,
+    "": lambda value: value,
+}
 
 _CORRECTION: Final = "algorithm.rollout_correction."
 _ACTOR: Final = "actor_rollout_ref.actor."
@@ -27,39 +38,40 @@ _ICEPOP: Final = "--custom-tis-function-path slime.backends.megatron_utils.loss.
 class Option:
     """A framework's setting for rows of a method at a level.
 
-    lines     to be pasted; `{upper}` stands for a threshold, `{1/upper}` for its inverse
+    gap       the one that it is on in the framework
+    lines     to be pasted; `{upper}` stands for a threshold, `{1/upper}` for another form of it, `{upper:pair}` for a
+              positive number that is always written with a point
     options   what the row says of the method's choices (statistic, divergence), where that matters
-    gap       the gap that it is on in the framework, where that is not the row's own to choose
     """
 
     framework: str
     method: str
     level: str
+    gap: str
     lines: tuple[str, ...]
     options: Mapping[str, str] = field(default_factory=dict)
-    gap: str = ""
     differs: str = ""
 
     @property
     def thresholds(self) -> set[str]:
         """The thresholds that it needs."""
-        names = (name for line in self.lines for _, name, _, _ in string.Formatter().parse(line) if name)
-        return {name.removeprefix("1/") for name in names}
+        return {_form(name)[1] for line in self.lines for _, name, _, _ in string.Formatter().parse(line) if name}
 
     def of(self, row: Mapping[str, Any]) -> tuple[str, ...] | None:
         """The lines for a row; None where this is no setting for it, or a threshold is missing."""
         same = row["method"] == self.method and row["level"] == self.level
         if not same or any(_chosen(row, name) != option for name, option in self.options.items()):
             return None
-        values = {name: row.get(name) for name in self.thresholds}
-        if any(value is None for value in values.values()):
-            return None
-        texts = {name: _digits(float(value)) for name, value in values.items() if value is not None}
-        inverse = {f"1/{name}": _digits(1 / float(value)) for name, value in values.items() if value}
         try:
-            return tuple(_filled(line, texts | inverse) for line in self.lines)
-        except KeyError:  # the inverse of 0
+            return tuple(_filled(line, row) for line in self.lines)
+        except (LookupError, ArithmeticError):
             return None
+
+    def unsaid(self, row: Mapping[str, Any]) -> list[str]:
+        """The thresholds of the row that it has no word for."""
+        known = METHODS[self.method].parameters
+        given = [name for name in known if isinstance(known[name], Threshold) and row.get(name) is not None]
+        return [name for name in given if name not in self.thresholds]
 
 
 def _rollout(kind: str, value: str, threshold: str) -> tuple[str, ...]:
@@ -74,67 +86,88 @@ def _clip(mode: str) -> tuple[str, ...]:
     )
 
 
-def _vllm(mode: str) -> tuple[str, ...]:
-    return (f'vllm_importance_sampling_mode="{mode}"', "vllm_importance_sampling_clip_max={upper}")
+def _vllm(mode: str, low: str, high: str) -> tuple[str, ...]:
+    bounds = (("min", low), ("max", high))
+    lines = [f"vllm_importance_sampling_clip_{side}={bound}" for side, bound in bounds if bound]
+    return (f'vllm_importance_sampling_mode="{mode}"', *lines)
 
 
 _RATIO: Final = {"statistic": "ratio"}
-_K3: Final = {"statistic": "k3", "reduce": "mean"}
-_TV: Final = {"divergence": "tv"}
-_UPPER_ALONE: Final = "bounds the ratio above alone"
 _INVERSE: Final = "names the inverse ratio: the same bounds, read the other way round"
+#: verl's names of k-statistics, by level and how they are reduced.
+_REDUCED: Final = (
+    ("token", "mean", "token"), ("geometric", "mean", "seq_mean"), ("sequence", "mean", "seq_mean"),
+    ("sequence", "sum", "seq_sum"), ("sequence", "max", "seq_max"),
+)  # fmt: skip
+#: TRL's bounds, lower and upper, for rows that have both, the upper or the lower alone.
+_BOUNDS: Final = (("{lower}", "{upper}"), ("", "{upper}"), ("{lower}", "None"))
 
 OPTIONS: Final = (
-    Option("verl", "truncate", "token", _rollout("rollout_is", "token", "{upper}")),
-    Option("verl", "truncate", "sequence", _rollout("rollout_is", "sequence", "{upper}")),
-    Option("verl", "mask", "token", _rollout("rollout_is", "token", "{lower}_{upper}"), _RATIO),
-    Option(
-        "verl", "mask", "sequence", _rollout("rollout_rs", "seq_sum_k1", "{1/upper}_{1/lower}"), _RATIO,
-        differs=_INVERSE,
+    Option("verl", "truncate", "token", "mismatch", _rollout("rollout_is", "token", "{upper}")),
+    Option("verl", "truncate", "sequence", "mismatch", _rollout("rollout_is", "sequence", "{upper}")),
+    Option("verl", "mask", "token", "mismatch", _rollout("rollout_is", "token", "{lower:pair}_{upper:pair}"), _RATIO),
+    *(
+        Option(
+            "verl", "mask", level, "mismatch", _rollout("rollout_rs", name, "{1/upper:pair}_{1/lower:pair}"), _RATIO,
+            _INVERSE,
+        )
+        for level, name in (("sequence", "seq_sum_k1"), ("geometric", "seq_mean_k1"))
     ),
-    Option(
-        "verl", "mask", "geometric", _rollout("rollout_rs", "seq_mean_k1", "{1/upper}_{1/lower}"), _RATIO,
-        differs=_INVERSE,
+    *(
+        Option(
+            "verl", "mask", level, "mismatch",
+            _rollout("rollout_rs", f"{name}_k1", "{exp lower:pair}_{exp upper:pair}"),
+            {"statistic": "k1", "reduce": reduce}, "names the inverse ratio, whose logarithm is k1",
+        )
+        for level, reduce, name in _REDUCED if reduce != "max"
     ),
-    Option("verl", "mask", "geometric", _rollout("rollout_rs", "seq_mean_k3", "{upper}"), _K3),
-    Option("verl", "ppo_clip", "token", _clip("vanilla"), gap="staleness"),
-    Option("verl", "ppo_clip", "geometric", _clip("gspo"), gap="staleness"),
-    Option("verl", "cispo", "token", _clip("cispo"), gap="staleness"),
-    Option(
-        "verl", "dppo", "token", (f"{_ACTOR}policy_loss.loss_mode=dppo_tv", f"{_ACTOR}clip_ratio={{upper}}"), _TV,
-        "staleness", "one bound for both signs, on staleness",
+    *(
+        Option(
+            "verl", "mask", level, "mismatch", _rollout("rollout_rs", f"{name}_{k}", "{upper}"),
+            {"statistic": k, "reduce": reduce},
+        )
+        for k in ("k2", "k3") for level, reduce, name in _REDUCED
     ),
-    Option("TRL", "opsm", "geometric", ("off_policy_mask_threshold={delta}",)),
-    Option("TRL", "mask", "token", _vllm("token_mask"), _RATIO, differs=_UPPER_ALONE),
-    Option("TRL", "mask", "sequence", _vllm("sequence_mask"), _RATIO, differs=_UPPER_ALONE),
-    Option("TRL", "truncate", "token", _vllm("token_truncate")),
-    Option("TRL", "truncate", "sequence", _vllm("sequence_truncate")),
-    Option("TRL", "ppo_clip", "token", ("epsilon={lower}", "epsilon_high={upper}"), gap="staleness"),
-    Option(
-        "TRL", "ppo_clip", "geometric",
-        ('importance_sampling_level="sequence"', "epsilon={lower}", "epsilon_high={upper}"), gap="staleness",
+    Option("verl", "ppo_clip", "token", "staleness", _clip("vanilla")),
+    Option("verl", "ppo_clip", "geometric", "staleness", _clip("gspo")),
+    Option("verl", "cispo", "token", "staleness", _clip("cispo")),
+    Option("verl", "dppo", "token", "staleness", _clip("dppo_tv"), {"divergence": "tv"}),
+    Option("verl", "dppo", "token", "staleness", _clip("dppo_kl"), {"divergence": "kl"}),
+    Option("TRL", "opsm", "geometric", "total", ("off_policy_mask_threshold={delta}",)),
+    *(
+        Option("TRL", method, level, "mismatch", _vllm(f"{level}_{does}", *bounds), options)
+        for method, does, options in (("truncate", "truncate", {}), ("mask", "mask", _RATIO))
+        for level in ("token", "sequence") for bounds in _BOUNDS
     ),
-    Option("prime-rl", "dppo", "token", (_LOSS, "dppo_mask_low = {lower}", "dppo_mask_high = {upper}"), _TV, "total"),
-    Option("prime-rl", "ipo", "token", (_LOSS, "ipo_threshold = {threshold}"), gap="total"),
-    Option("slime", "truncate", "token", ("--use-tis", "--tis-clip {upper}"), gap="mismatch"),
+    Option("TRL", "ppo_clip", "token", "staleness", ("epsilon={lower}", "epsilon_high={upper}")),
     Option(
-        "slime", "mask", "token", ("--use-tis", _ICEPOP, "--tis-clip-low {lower}", "--tis-clip {upper}"), _RATIO,
-        "mismatch",
+        "TRL", "ppo_clip", "geometric", "staleness",
+        ('importance_sampling_level="sequence"', "epsilon={lower}", "epsilon_high={upper}"),
     ),
+    Option("TRL", "cispo", "token", "staleness", ('loss_type="cispo"', "epsilon_high={1+upper}")),
     Option(
-        "slime", "opsm", "geometric", ("--use-opsm", "--opsm-delta {delta}", "--use-rollout-logprobs"), gap="total",
+        "prime-rl", "dppo", "token", "total",
+        (_LOSS, 'type = "default"', "dppo_mask_low = {lower}", "dppo_mask_high = {upper}"), {"divergence": "tv"},
+    ),
+    Option("prime-rl", "ipo", "token", "total", (_LOSS, 'type = "ipo"', "ipo_threshold = {threshold}")),
+    Option("slime", "truncate", "token", "mismatch", ("--use-tis", "--tis-clip-low {lower}", "--tis-clip {upper}")),
+    Option("slime", "truncate", "token", "mismatch", ("--use-tis", "--tis-clip {upper}")),
+    Option(
+        "slime", "mask", "token", "mismatch",
+        ("--use-tis", _ICEPOP, "--tis-clip-low {lower}", "--tis-clip {upper}"), _RATIO,
+    ),
+    Option("slime", "mask", "token", "mismatch", ("--use-tis", _ICEPOP, "--tis-clip {upper}"), _RATIO),
+    Option(
+        "slime", "opsm", "geometric", "total", ("--use-opsm", "--opsm-delta {delta}", "--use-rollout-logprobs"),
         differs="without --use-rollout-logprobs it looks at staleness alone",
     ),
-    Option(
-        "slime", "ppo_clip", "token", ("--eps-clip {lower}", "--eps-clip-high {upper}"), gap="staleness",
-    ),
-    Option(
-        "slime", "ppo_clip", "geometric",
-        ("--advantage-estimator gspo", "--eps-clip {lower}", "--eps-clip-high {upper}"), gap="staleness",
-    ),
-    Option(
-        "slime", "cispo", "token",
-        ("--advantage-estimator cispo", "--eps-clip {lower}", "--eps-clip-high {upper}"), gap="staleness",
+    Option("slime", "ppo_clip", "token", "staleness", ("--eps-clip {lower}", "--eps-clip-high {upper}")),
+    *(
+        Option(
+            "slime", method, level, "staleness",
+            (f"--advantage-estimator {name}", "--eps-clip {lower}", "--eps-clip-high {upper}"),
+        )
+        for method, level, name in (("ppo_clip", "geometric", "gspo"), ("cispo", "token", "cispo"))
     ),
 )  # fmt: skip
 
@@ -145,18 +178,42 @@ def settings(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _settings(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Of each framework the option that leaves the fewest thresholds unsaid, the first of them."""
     for framework in FRAMEWORKS:
-        for option in OPTIONS:
-            lines = option.of(row) if option.framework == framework else None
-            if lines is not None:
-                elsewhere = option.gap and option.gap != row["gap"]
-                gap = f"there it is on {option.gap}, here on {row['gap']}" if elsewhere else ""
-                yield {"framework": framework, "lines": list(lines), "differs": option.differs or gap}
-                break
+        fitting = [(option, option.of(row)) for option in OPTIONS if option.framework == framework]
+        said = [(option, lines) for option, lines in fitting if lines is not None]
+        if said:
+            option, lines = min(said, key=lambda found: len(found[0].unsaid(row)))
+            yield {"framework": framework, "lines": list(lines), "differs": "; ".join(_differing(option, row))}
 
 
-def _filled(line: str, values: Mapping[str, str]) -> str:
-    return "".join(text + (values[name] if name else "") for text, name, _, _ in string.Formatter().parse(line))
+def _differing(option: Option, row: Mapping[str, Any]) -> Iterator[str]:
+    if option.differs:
+        yield option.differs
+    if option.unsaid(row):
+        yield f"{option.framework} has no {' and no '.join(option.unsaid(row))}"
+    if option.gap != row["gap"]:
+        yield f"there it is on {option.gap}, here on {row['gap']}"
+
+
+def _filled(line: str, row: Mapping[str, Any]) -> str:
+    """The line with the row's numbers; LookupError for one that it lacks, ArithmeticError where it has no such form."""
+    parts = string.Formatter().parse(line)
+    return "".join(text + (_value(name, spec or "", row) if name else "") for text, name, spec, _ in parts)
+
+
+def _value(name: str, spec: str, row: Mapping[str, Any]) -> str:
+    form, threshold = _form(name)
+    if row.get(threshold) is None:
+        raise LookupError(threshold)
+    value = FORMS[form](float(row[threshold]))
+    return _of_a_pair(value) if spec == "pair" else _digits(value)
+
+
+def _form(name: str) -> tuple[str, str]:
+    """What is done to a threshold, and its name."""
+    form = next(form for form in FORMS if name.startswith(form))
+    return form, name.removeprefix(form)
 
 
 def _chosen(row: Mapping[str, Any], name: str) -> str:
@@ -166,3 +223,14 @@ def _chosen(row: Mapping[str, Any], name: str) -> str:
 
 def _digits(value: float) -> str:
     return f"{value:.{DIGITS}g}"
+
+
+def _of_a_pair(value: float) -> str:
+    """As a half of `lower_upper`: Hydra reads 0.5_5 as the number 0.55, and 0.5_5.0 as the text that it is.
+
+    ArithmeticError for a bound of 0, which verl refuses.
+    """
+    if value <= 0:
+        raise ArithmeticError(value)
+    text = f"{Decimal(_digits(value)):f}"
+    return text if "." in text else f"{text}.0"
