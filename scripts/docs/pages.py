@@ -1,7 +1,8 @@
 """The generated parts of docs/: each page with the text it should have.
 
-figures.md, metrics.md, settings.md and summary.md are whole; methods.md has its tables of a gap's figures, of methods
-and of presets between markers, alerts.md its table of rules; plots/ is drawn from figures that the bench wrote.
+figures.md, metrics.md, settings.md and summary.md are whole; methods.md has its tables of a gap's figures, of methods,
+of presets and of peers' metrics between markers, alerts.md its table of rules; plots/ is drawn from figures that the
+bench wrote.
 """
 
 import json
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from offpolicy_monitor.alerts import RULES, WALL_CLOCK_RULES, Rule, Severity
+from offpolicy_monitor.backtest import peers
 from offpolicy_monitor.catalogue import preset_rows
 from offpolicy_monitor.methods import METHODS
 from offpolicy_monitor.server.app import create_app
@@ -46,6 +48,7 @@ def pages() -> dict[Path, str]:
                 "figures of sequences": sequence_table(),
                 "methods": methods_table(),
                 "presets": presets_table(),
+                **{f"metrics of {peer}": peer_table(peer) for peer in dict.fromkeys(row[0] for row in peers.rows())},
             },
         ),
         **_with_tables("alerts.md", {"rules": rules_table()}),
@@ -98,6 +101,11 @@ def presets_table() -> str:
         for row in preset_rows()
     ]
     return table(("preset", "method", "gap", "level", "parameters", "source"), rows)
+
+
+def peer_table(peer: str) -> str:
+    """One row for each metric of a framework, with our figure."""
+    return table((peer, "ours", "same?"), [row[1:] for row in peers.rows() if row[0] == peer])
 
 
 def rules_table() -> str:

@@ -214,6 +214,18 @@ def _report(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _backtest_arguments(child: argparse.ArgumentParser) -> None:
+    try:
+        needed("backtest.command").add_arguments(child)
+    except ConfigurationError:
+        child.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def _backtest(options: argparse.Namespace) -> int:
+    status: int = needed("backtest.command").main(options)
+    return status
+
+
 def _database_argument(child: argparse.ArgumentParser) -> None:
     child.add_argument("--database-url", metavar="URL", help="SQLAlchemy URL (OFFPOLICY_DATABASE_URL, a SQLite file)")
 
@@ -400,7 +412,8 @@ COMMANDS: tuple[Command, ...] = (
     _asking(
         "show",
         "say what a run comes to: the sentence, its figures, its open alerts",
-        f"  {PROGRAM} show r1\n  {PROGRAM} show r1 --json | jq -r .verdict.sentence",
+        f"  {PROGRAM} show r1\n  {PROGRAM} show r1 --json | jq -r .verdict.sentence\n"
+        f"  {PROGRAM} show r1 --csv > r1.csv",
     ),
     _asking(
         "alerts",
@@ -424,6 +437,15 @@ COMMANDS: tuple[Command, ...] = (
         f"  {PROGRAM} report r1 -o report.html\n  {PROGRAM} report r1 --url http://monitor:8900",
         _report_arguments,
         _report,
+    ),
+    Command(
+        "backtest",
+        "say what the rules would have told of a history of figures, a file or a stored run (status 1: critical)",
+        f"  {PROGRAM} backtest wandb_export.csv --profile moe_bf16\n"
+        f"  {PROGRAM} backtest --run r1 --rules rules.json\n"
+        f"  {PROGRAM} show r1 --csv > r1.csv && {PROGRAM} backtest r1.csv --json | jq '.alerts[0]'",
+        _backtest_arguments,
+        _backtest,
     ),
     Command("db", "look after the database", f"  {PROGRAM} db upgrade\n  {PROGRAM} db check", _db_arguments, _version),
     Command(

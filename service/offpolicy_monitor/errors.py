@@ -2,6 +2,7 @@
 
     OffpolicyMonitorError
     ├── ConfigurationError      the operator mends the setup; the process does not start
+    │   └── BadHistory          a file is no history of a run (backtest)
     ├── FrameError              bytes that are no frame; the server turns it into a Refusal with status 400
     │   └── FrameLimitError     more of them than is read; the same with 413 or 422
     ├── Problem                 what a problem document shows (RFC 9457)

@@ -19,6 +19,7 @@ from offpolicy_monitor.answers import diagnosis as diagnosis_text
 from offpolicy_monitor.answers import listing
 from offpolicy_monitor.answers import run as run_text
 from offpolicy_monitor.answers import whatif as whatif_text
+from offpolicy_monitor.answers.history import as_csv, headline_paths, history
 from offpolicy_monitor.answers.style import Style, style_of
 from offpolicy_monitor.client.read import LOCAL, TIMEOUT, Reader, Unreachable, path
 from offpolicy_monitor.errors import Refusal, Unavailable
@@ -50,6 +51,10 @@ def add_arguments(child: argparse.ArgumentParser) -> None:
 
 def _add_printing(child: argparse.ArgumentParser) -> None:
     add_arguments(child)
+    _add_json(child)
+
+
+def _add_json(child: argparse._ActionsContainer) -> None:
     child.add_argument("--json", action="store_true", help="the answers of the API as they are, for scripts")
 
 
@@ -67,7 +72,10 @@ def add_runs_arguments(child: argparse.ArgumentParser) -> None:
 def add_show_arguments(child: argparse.ArgumentParser) -> None:
     """The arguments of show."""
     add_run(child)
-    _add_printing(child)
+    add_arguments(child)
+    how = child.add_mutually_exclusive_group()
+    _add_json(how)
+    how.add_argument("--csv", action="store_true", help="its history instead: a row a step, for backtest or a notebook")
 
 
 def add_alerts_arguments(child: argparse.ArgumentParser) -> None:
@@ -104,7 +112,11 @@ def runs(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace) -> int:
-    """One run."""
+    """One run, or its history."""
+    if options.csv:
+        service = reader(options)
+        with_advice(lambda: sys.stdout.write(_history(service, options.run)), options.url)
+        return DONE
     return _told(options, _show)
 
 
@@ -195,6 +207,10 @@ def _show(service: Reader, options: argparse.Namespace) -> Asked:
         "",
         style.paint(f"{service.url}/runs/{options.run}", "quiet"),
     ]
+
+
+def _history(service: Reader, run: str) -> str:
+    return as_csv(history(service, run, headline_paths(service)))
 
 
 def _diagnose(service: Reader, options: argparse.Namespace) -> Asked:

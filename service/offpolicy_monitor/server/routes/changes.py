@@ -77,11 +77,26 @@ async def read_changes(request: Request, settings: Settings) -> RunChanges:
         if len(text) > settings.max_label_length:
             limit, variable = settings.max_label_length, settings.variable("max_label_length")
             raise Refusal.over_limit(422, "over-limit", "labels", len(text), limit, variable)
-    for rule, change in changes.alerts.items():
-        _check_rule(rule, change)
+    check_rules(changes.alerts)
     if changes.methods is not None:
         return changes.model_copy(update={"methods": _definitions(changes.methods, settings)})
     return changes
+
+
+def read_overrides(document: object) -> dict[str, Any]:
+    """What PATCH takes as `alerts`, as it is kept; Refusal 422 naming each field at fault."""
+    try:
+        changes = RunChanges.model_validate({"alerts": document})
+    except ValidationError as error:
+        raise _refusal(error) from error
+    check_rules(changes.alerts)
+    return dict(changes.given()["overrides"])
+
+
+def check_rules(changes: Mapping[str, RuleChanges]) -> None:
+    """Refusal 422 for what is no rule, or no severity of its rule."""
+    for rule, change in changes.items():
+        _check_rule(rule, change)
 
 
 def check_correction(name: str | None, chosen: Sequence[Mapping[str, Any]] | None) -> None:

@@ -1,0 +1,58 @@
+"""A timeline: a history judged step by step, by the engine that the service judges by, over what it would look back on.
+
+Every step is one that is over. Nothing here knows files, or how a timeline is shown.
+"""
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from offpolicy_monitor.alerts import RULES, Episode, History, Rule, Terms, paths_of
+from offpolicy_monitor.alerts.episodes import Key
+from offpolicy_monitor.alerts.judge import judge_steps
+from offpolicy_monitor.alerts.messages import message
+from offpolicy_monitor.backtest.figures import Figures
+from offpolicy_monitor.store.rows.histories import RunHistory
+
+
+@dataclass
+class Alert:
+    """An alert that became active: at which `step`, `until` which (None: it is active at the last step), and what it
+    said then.
+    """
+
+    alert: str
+    severity: str
+    step: int
+    until: int | None
+    value: float | None
+    message: str
+
+    def answer(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return dict(vars(self))
+
+
+def timeline(
+    figures: Figures, terms: Terms, reached: Callable[[int], None] = lambda steps: None, rules: Sequence[Rule] = RULES
+) -> list[Alert]:
+    """Every alert in the order of the steps; `reached` is told how many of them are done."""
+    history = RunHistory([], {path: array("d") for path in paths_of(rules)})
+    open_: dict[Key, Episode] = {}
+    told: dict[Key, Alert] = {}
+    found: list[Alert] = []
+    for done, step in enumerate(figures.steps, 1):
+        history.put((step, 0, done), figures.at(step))
+        seen = History(history.steps, history.columns, history.noted)
+        states, episodes = judge_steps(seen, terms, open_.values(), rules)
+        said = {(state.rule.name, state.severity): state for state in states}
+        for key, episode in episodes.items():
+            if episode.state == "active" and key not in told:
+                told[key] = Alert(*key, step, None, episode.value, message(said[key]))
+                found.append(told[key])
+            elif episode.state == "resolved" and key in told:
+                told.pop(key).until = step
+        open_ = {key: episode for key, episode in episodes.items() if episode.state != "resolved"}
+        reached(done)
+    return found
