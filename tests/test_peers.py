@@ -30,7 +30,7 @@ def section(heading: str) -> str:
 
 def rows(text: str) -> list[list[str]]:
     """The cells of each row of the tables in a text, without heads."""
-    lines = [line for line in text.splitlines() if line.startswith("|") and "|---" not in line]
+    lines = [line for line in text.splitlines() if line.startswith("|") and not set(line) <= set("| -")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return cells[1:]
 
