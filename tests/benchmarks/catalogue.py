@@ -9,7 +9,7 @@ from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.core.ragged import Segments
 from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.measure.tables import OF_DATA, OF_METHODS, Maker
+from offpolicy_monitor.measure.tables import OF_DATA, OF_INGESTED, Maker
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.summary import to_bytes
 
@@ -29,7 +29,7 @@ def catalogue_rows(scale: Scale, progress: Progress) -> list[Row]:
     """Nanoseconds a token of the full set over the 13-sum core, of each maker, and the stored size."""
     source = Synthetic(scale.core_tokens)
     batch, measurer = full_batch(source), measurer_of(scale.compiled)
-    makers = (*OF_DATA, *OF_METHODS)
+    makers = (*OF_DATA, *OF_INGESTED)
     works: dict[str, Work] = {
         "sums": thirteen_sums(source),
         "core": lambda: measurer.measure(batch, PRESETS, ORIGIN, (), worst=False),

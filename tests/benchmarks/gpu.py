@@ -13,7 +13,7 @@ from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.measure.blocks import DeviceBatch
 from offpolicy_monitor.measure.measurer import GPU_BLOCK_TOKENS, Measurer
 from offpolicy_monitor.measure.summarise import summarise
-from offpolicy_monitor.measure.tables import OF_DATA, OF_METHODS
+from offpolicy_monitor.measure.tables import OF_DATA, OF_INGESTED
 from offpolicy_monitor.methods import PRESETS
 
 from tests.benchmarks.batches import BYTES_PER_TOKEN, Synthetic
@@ -53,7 +53,7 @@ def size_row(tokens: int, measurer: Measurer, derive: Derive, scale: Scale, prog
     loaded = DeviceBatch.load(Synthetic(tokens).batch(), measurer.device, derive)
     source = torch.zeros(tokens * BYTES_PER_TOKEN, dtype=torch.uint8, device=measurer.device)
     target, flush = torch.empty_like(source), torch.empty(L2_BYTES, dtype=torch.uint8, device=measurer.device)
-    makers = (*OF_DATA, *OF_METHODS)
+    makers = (*OF_DATA, *OF_INGESTED)
     candidates = {
         "copy": event_seconds(lambda: target.copy_(source), flush),
         "core": event_seconds(lambda: summarise(loaded, PRESETS, GPU_BLOCK_TOKENS, Origin(), makers), flush),

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 from offpolicy_monitor import core
-from offpolicy_monitor.core.cells import Division, sums_by, tally
+from offpolicy_monitor.core.cells import Division, Tally, sums_by, tallies, tally
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.corrections import Decided, Group, Placed
 from offpolicy_monitor.core.decision import drop_terms, split_sums
+from offpolicy_monitor.core.density import joint_counts
 from offpolicy_monitor.core.divergences import (
     bernoulli,
     binary_kls,
@@ -55,6 +56,7 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     drop_terms: (GAPS, DROPS, torch.zeros(2, 1, 2, dtype=D64)),
     exponentials: (ROW,),
     grid_counts: (ROW[None], ROW[:1]),
+    joint_counts: (ROW.expand(2, -1), Layout(-10, 4, 1, torch.empty(0)), MARKS[None]),
     js_terms: (ROW.abs(), torch.expm1(-WIDE.abs())),
     k3_of: (ROW,),
     neighbour_sums: (ROW, ROW, MARKS, OWNERS),
@@ -65,6 +67,7 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     routing_sums: (IDS, IDS),
     sums_by: ([Division(OWNERS, 2)], [ROW]),
     split_sums: (MARKS[None], ROW[None, None], [0]),
+    tallies: (Tally(OWNERS[None], 2, [None, ROW[None]]), Tally(OWNERS[None], 3)),
     tally: (OWNERS[None], 2, ROW[None]),
     token_columns: (ROW.expand(2, 1, -1), MARKS[None]),
     token_sums: (GAPS, WIDE[:1]),
@@ -92,6 +95,8 @@ def public() -> list[Callable[..., Any]]:
 
 
 def spoiled(value: Any, how: str) -> Any:
+    if isinstance(value, Tally):
+        return value._replace(cells=spoiled(value.cells, how))
     if isinstance(value, list):
         return [spoiled(entry, how) for entry in value]
     if isinstance(value, np.ndarray):
@@ -100,7 +105,7 @@ def spoiled(value: Any, how: str) -> Any:
 
 
 def takes_tensors(value: Any) -> bool:
-    return isinstance(value[0] if isinstance(value, list) else value, torch.Tensor | np.ndarray)
+    return isinstance(value[0] if isinstance(value, list) else value, torch.Tensor | np.ndarray | Tally)
 
 
 @pytest.mark.parametrize("function", public(), ids=lambda function: function.__name__)

@@ -13,7 +13,7 @@ from offpolicy_monitor.measure.blocks import DeviceBatch
 from offpolicy_monitor.measure.decide import applicable
 from offpolicy_monitor.measure.measurer import GPU_BLOCK_TOKENS
 from offpolicy_monitor.measure.summarise import Views, block_sums
-from offpolicy_monitor.measure.tables import OF_DATA, OF_METHODS
+from offpolicy_monitor.measure.tables import OF_DATA, OF_INGESTED
 from offpolicy_monitor.measure.totals import Totals
 from offpolicy_monitor.measure.worst import figures_of_sequences
 from offpolicy_monitor.methods import PRESETS, MethodRow
@@ -23,7 +23,7 @@ from tests.fixtures.fake_cuda import DEVICE, Operations, fake_cuda
 from tests.measure.rows import ROWS
 from tests.reference import COLUMNS
 
-MAKERS = (*OF_DATA, *OF_METHODS)
+MAKERS = (*OF_DATA, *OF_INGESTED)
 ORIGIN = Origin(4, 0, {"engine": "vllm"})
 #: Of the whole of a batch with every preset and every table.
 MOST_OPERATIONS = 300

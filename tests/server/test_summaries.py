@@ -70,8 +70,8 @@ def assert_same(found: Any, wanted: Any, path: str = "") -> None:
 
 
 READINGS = (
-    "steps/7", "steps?from=0", "worst?step=7", "diagnosis", "whatif?method=opsm", "whatif?method=mask&level=token",
-    "recommendations?target=0.01", "rules", "series?field=gaps.mismatch.k3",
+    "steps/7", "steps/7/histograms", "steps?from=0", "worst?step=7", "diagnosis", "whatif?method=opsm",
+    "whatif?method=mask&level=token", "recommendations?target=0.01", "rules", "series?field=gaps.mismatch.k3",
 )  # fmt: skip
 
 

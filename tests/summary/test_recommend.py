@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.measure.tables import OF_METHODS
+from offpolicy_monitor.measure.tables import OF_INGESTED
 from offpolicy_monitor.methods import METHODS, PRESETS, parse_rows
 from offpolicy_monitor.methods.curve import Curve
 from offpolicy_monitor.summary import StepSummary
@@ -33,7 +33,7 @@ def batch_of(seed: int, length: int, sigma: float = 0.1, sequences: int = 600) -
 
 
 def kept(batch: RaggedBatch) -> StepSummary:
-    return Measurer("cpu").measure(batch, ROWS, Origin(), OF_METHODS)
+    return Measurer("cpu").measure(batch, ROWS, Origin(), OF_INGESTED)
 
 
 def dropped(batch: RaggedBatch, row: dict[str, Any]) -> float:

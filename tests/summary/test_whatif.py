@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.measure.tables import OF_METHODS
+from offpolicy_monitor.measure.tables import OF_INGESTED
 from offpolicy_monitor.methods import METHODS, Method, parse_rows
 from offpolicy_monitor.methods.curve import SECOND_MOMENT, Curve
 from offpolicy_monitor.methods.model import Form
@@ -112,7 +112,7 @@ def kept(batch: RaggedBatch) -> StepSummary:
         for method, level, variant, form in kept_forms()
     }
     parsed = parse_rows([{"name": name, **row} for name, row in rows.items()])
-    return Measurer("cpu").measure(batch, parsed, Origin(), OF_METHODS)
+    return Measurer("cpu").measure(batch, parsed, Origin(), OF_INGESTED)
 
 
 @pytest.mark.parametrize("per_token", [False, True], ids=["advantage per sequence", "advantage per token"])

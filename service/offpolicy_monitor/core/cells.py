@@ -5,6 +5,7 @@ its input for the number of cells, and makes a GPU wait. Counts are exact; on a 
 fixed, so that they repeat to float64 rounding.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,25 +24,56 @@ SHORT_RUN: Final = 8
 MOST_CELLS: Final = 1 << 12
 
 
+class Tally(NamedTuple):
+    """What is counted: cells [K, n] of integers in 0..number-1, with each of these weights [K, n]; None for 1."""
+
+    cells: Tensor
+    number: int
+    weights: Sequence[Tensor | None] = (None,)
+
+
 def tally(cells: Tensor, number: int, weights: Tensor | None = None) -> Tensor:
     """How many values, or how much weight, each cell of each row has: cells [K, n] int -> [K, number] float64.
 
     cells are in 0..number-1; weights [K, n] of any number's dtype, or None for counts, which have no denominator.
     Raises ValueError for another rank or shape, TypeError for another dtype.
     """
-    check("cells", cells, 2, INTEGERS)
-    if weights is not None:
-        check("weights", weights, 2, NUMBERS)
-        check_shape("weights", weights, *cells.shape)
-    if cells.device.type == "cpu":
-        rows = torch.arange(len(cells), dtype=cells.dtype)[:, None] * number
-        added = None if weights is None else weights.reshape(-1).double()
-        counts = torch.bincount((cells + rows).view(-1), added, minlength=len(cells) * number)
-        return counts.double().view(len(cells), number)
-    counts = torch.zeros((len(cells), number), dtype=torch.float64, device=cells.device)
-    if weights is None:
-        return counts.scatter_(1, cells.long(), 1.0, reduce="add")
-    return counts.scatter_add_(1, cells.long(), weights.double())
+    return tallies(Tally(cells, number, (weights,)))[0].select(0, 0)
+
+
+def tallies(*parts: Tally) -> list[Tensor]:
+    """The same of several at a time, which are emptied together, and of W weights each: [W, K, number] float64 each.
+
+    Raises ValueError for another rank or shape, TypeError for another dtype.
+    """
+    for cells, _, weights in parts:
+        check("cells", cells, 2, INTEGERS)
+        for known in (known for known in weights if known is not None):
+            check("weights", known, 2, NUMBERS)
+            check_shape("weights", known, *cells.shape)
+    if parts[0].cells.device.type == "cpu":
+        return [torch.stack([_counted(part, weights) for weights in part.weights]) for part in parts]
+    shapes = [(len(part.weights), len(part.cells), part.number) for part in parts]
+    zeros = torch.zeros(sum(map(math.prod, shapes)), dtype=torch.float64, device=parts[0].cells.device)
+    found = [
+        own.view(shape) for own, shape in zip(torch.split(zeros, list(map(math.prod, shapes))), shapes, strict=True)
+    ]
+    for part, counts in zip(parts, found, strict=True):
+        cells = part.cells.long()
+        for own, added in zip(counts.unbind(), part.weights, strict=True):
+            if added is None:
+                own.scatter_(1, cells, 1.0, reduce="add")
+            else:
+                own.scatter_add_(1, cells, added.double())
+    return found
+
+
+def _counted(part: Tally, weights: Tensor | None) -> Tensor:
+    cells, number, _ = part
+    rows = torch.arange(len(cells), dtype=cells.dtype)[:, None] * number
+    added = None if weights is None else weights.reshape(-1).double()
+    counts = torch.bincount((cells + rows).view(-1), added, minlength=len(cells) * number)
+    return counts.double().view(len(cells), number)
 
 
 class Division(NamedTuple):

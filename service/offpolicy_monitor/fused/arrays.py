@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from offpolicy_monitor.summary import cells, histogram
 from offpolicy_monitor.summary.evaluation import Detail
+from offpolicy_monitor.summary.tables import density
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -37,6 +38,10 @@ LOG_RATIO, MAGNITUDE, K3, PROBABILITY, AWAY, LARGER = range(6)
 SCORES: Final = 6
 #: Forms of a rule on tokens.
 DROPS, WEIGHS = range(2)
+
+#: Gaps whose tokens are counted by two log-probs at a time: those that begin at mu.
+DENSE: Final = tuple(map(GAPS.index, density.GAPS))
+DENSITY: Final = density.BINS**2
 
 #: Signs of an advantage, as groups of counts: negative, zero (or unknown), positive; of sequences also mixed.
 NEGATIVE, NEUTRAL, POSITIVE, MIXED = range(4)
@@ -113,6 +118,7 @@ class Plan(NamedTuple):
     grids: bool
     magnitudes: bool  # a rule looks at |d|
     positive: bool  # some log-prob is above 0
+    densities: bool  # tokens are counted by two log-probs at a time
     splits: Floats  # of summary.histogram, +BIG for none
     token_bins: Marks  # the bin among TOKEN_BINS of each bin of summary.histogram
     edges: Floats  # [7]: log mu at which a bucket of mu begins
@@ -167,6 +173,7 @@ class Counts(NamedTuple):
     masses: Singles  # [3, 4, MASS_KEYS]: four banks
     cells: Singles  # [C, 3, LENGTHS, bins]
     grids: Singles  # [3, 8]
+    densities: Singles  # [DENSE, 4, DENSITY]: four banks
 
 
 class Block(NamedTuple):

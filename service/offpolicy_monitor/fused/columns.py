@@ -15,11 +15,13 @@ from offpolicy_monitor.fused.token import (
     ZERO,
     bin_key,
     binary_kls,
+    density_key,
     far,
     mass_key,
     near,
     probability,
 )
+from offpolicy_monitor.summary.tables.density import BINS as DENSITY_BINS
 
 
 @njit(**STRICT)
@@ -122,3 +124,10 @@ def mass_keys(ratio: Any, advantages: Any, keys: Any) -> None:
     """The key of |A r| of each token."""
     for i in range(len(ratio)):
         keys[i] = mass_key(advantages[i] * ratio[i])
+
+
+@njit(**STRICT)
+def density_keys(numerator: Any, mu: Any, keys: Any) -> None:
+    """The cell of summary.tables.density of each token."""
+    for i in range(len(mu)):
+        keys[i] = density_key(numerator[i]) * DENSITY_BINS + density_key(mu[i])

@@ -73,7 +73,8 @@ class Rows:
     """The rows that apply to a kind of batch, and their numbers: `on_tokens` and `on_sequences` index `rows`.
 
     M2PO's rows are among the rules on tokens as rules that drop nothing; `cuts` [n, 2] has which, and their threshold.
-    `whatif` asks for what-if cells and other anchors, `detail` for what is decided about each sequence, or each token.
+    `whatif` asks for what-if cells, other anchors and densities, `detail` for what is decided about each sequence, or
+    each token.
     """
 
     rows: Sequence[MethodRow]
@@ -228,7 +229,8 @@ class Part:
         return Plan(
             flags, divergences & flags, _pairs(self.token_cells, TOKEN_SCORES), self.joint, self.alone,
             bool(kind.advantages), kind.advantages == "token", kind.grids,
-            bool((bounds.score == arrays.MAGNITUDE).any()), kind.positive, _SPLITS, _TOKEN_BINS, _MU_EDGES,
+            bool((bounds.score == arrays.MAGNITUDE).any()), kind.positive, self.rows.whatif, _SPLITS, _TOKEN_BINS,
+            _MU_EDGES,
         )  # fmt: skip
 
     def sequence_plan(self, buckets: Integers) -> SequencePlan:

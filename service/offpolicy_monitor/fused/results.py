@@ -13,6 +13,8 @@ import numpy as np
 from offpolicy_monitor.fused.arrays import (
     BINS,
     CELL,
+    DENSE,
+    DENSITY,
     LENGTHS,
     MU_BUCKETS,
     RULE_SUMS,
@@ -142,6 +144,7 @@ def _shapes(size: Size) -> Mapping[Any, Shapes]:
         },
         Counts: {
             "histograms": (3, 3 * BINS), "masses": (3, 4, MASS_KEYS), "cells": (own, 3, LENGTHS, fine), "grids": (3, 8),
+            "densities": (len(DENSE), 4, DENSITY),
         },
         SequenceSums: {
             "gaps": (3, GAP_SUMS), "cancelled": (3, 5), "histograms": (3, 2, 3, BINS),

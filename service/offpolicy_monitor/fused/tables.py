@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offpolicy_monitor.fused import arrays, dimensions
-from offpolicy_monitor.fused.arrays import GAPS, MISMATCH, STALENESS, TOTAL
+from offpolicy_monitor.fused.arrays import DENSE, GAPS, MISMATCH, STALENESS, TOTAL
 from offpolicy_monitor.fused.dimensions import Dimension
 from offpolicy_monitor.fused.parts import Part
 from offpolicy_monitor.fused.results import Result
@@ -24,6 +24,7 @@ from offpolicy_monitor.summary.gap import QUANTITIES, SIGNS
 from offpolicy_monitor.summary.histogram import BINS
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.tables.breakdown import GAP_KEYS
+from offpolicy_monitor.summary.tables.density import BINS as BINS_OF_DENSITY
 from offpolicy_monitor.summary.tables.signature import GRID_KEYS, MIDDLE_KEYS, NEIGHBOUR_KEYS, PREFIX
 from offpolicy_monitor.vocabulary import SIGNS as CELL_SIGNS
 
@@ -99,6 +100,7 @@ def tables_of(named: Named) -> Tables:
     yield from _breakdowns(named)
     yield from _signature(named)
     yield from _whatif(named)
+    yield from _densities(named)
 
 
 def empty_tables(parts: Sequence[Part], part: Part) -> Tables:
@@ -279,6 +281,12 @@ def _measures(gap: str, score: str, named: Named, tokens: Array, lengths: Array,
     yield f"{path}/lengths", {"": _by_sign(lengths, len(CELL_SIGNS), named)}
     if named.advantages:
         yield f"{path}/mass", {"": _by_sign(masses, len(CELL_SIGNS), named)}
+
+
+def _densities(named: Named) -> Tables:
+    for gap, banks in zip(DENSE, named.slots.counts.densities, strict=True):
+        if named.part.plan.densities and GAPS[gap] in named.part.gaps:
+            yield f"density/{GAPS[gap]}", {"": banks[0].reshape(BINS_OF_DENSITY, BINS_OF_DENSITY)}
 
 
 class Whole(NamedTuple):

@@ -19,7 +19,7 @@ from offpolicy_monitor.fused.bits import (
     top_bits,
 )
 from offpolicy_monitor.summary import histogram
-from offpolicy_monitor.summary.tables import advantage
+from offpolicy_monitor.summary.tables import advantage, density
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP
 
 f = np.float32
@@ -67,6 +67,11 @@ _MASS_LEAST = f(2.0**advantage.SMALLEST_EXPONENT * (1 - 2.0 ** -(advantage.MANTI
 _MASS_MOST = f(2.0**advantage.LARGEST_EXPONENT)
 _MASS_BASE = ((127 + advantage.SMALLEST_EXPONENT) << advantage.MANTISSA_BITS) - 1
 MASS_KEYS = 2 + ((advantage.LARGEST_EXPONENT - advantage.SMALLEST_EXPONENT) << advantage.MANTISSA_BITS)
+
+_DENSITY_SHIFT = 23 - density.MANTISSA_BITS
+_DENSITY_LEAST = f(0.75 * 2.0**density.SMALLEST_EXPONENT)
+_DENSITY_MOST = f(2.0**density.LARGEST_EXPONENT)
+_DENSITY_BASE = ((127 + density.SMALLEST_EXPONENT) << density.MANTISSA_BITS) - 1
 
 
 @njit(**INLINE)
@@ -181,3 +186,9 @@ def bin_key(value: Any) -> Any:
 def mass_key(value: Any) -> Any:
     """The key of summary.advantage of |value|."""
     return top_bits(lesser(greater(abs(value), _MASS_LEAST), _MASS_MOST), _MASS_SHIFT, _MASS_BASE)
+
+
+@njit(**INLINE)
+def density_key(log_prob: Any) -> Any:
+    """The bin of summary.tables.density of a log-prob, from p near 1 on."""
+    return top_bits(lesser(greater(-log_prob, _DENSITY_LEAST), _DENSITY_MOST), _DENSITY_SHIFT, _DENSITY_BASE)

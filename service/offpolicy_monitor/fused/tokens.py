@@ -18,6 +18,7 @@ from offpolicy_monitor.fused.arrays import (
     BINS,
     BLOCK,
     DENOMINATOR,
+    DENSE,
     DROPS,
     K3,
     K3_KEPT,
@@ -334,6 +335,12 @@ def _of_all(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, whole: Any, 
             sums.sums_by_bucket(block, block.keys[:n], into.signs)
     if len(mu):
         _by_mu(tokens, plan, begin, n, block, into)
+    if plan.densities:
+        for k in range(len(DENSE)):
+            if plan.gaps[DENSE[k]]:
+                numerator = tokens.logprobs[NUMERATOR[DENSE[k]]]
+                columns.density_keys(numerator[begin : begin + n], mu[begin : begin + n], block.keys)
+                counts.in_banks(block.keys[:n], found.densities[k])
     if plan.gaps[MISMATCH]:
         d = block.scores[LOG_RATIO, MISMATCH, :n]
         sums.regression(mu[begin : begin + n], d, _LOWEST, _HIGHEST, into.regression)

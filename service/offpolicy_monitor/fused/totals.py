@@ -12,6 +12,7 @@ from offpolicy_monitor.fused import second_moment, sequences
 from offpolicy_monitor.fused.arrays import (
     CHANGED,
     DENOMINATOR,
+    DENSITY,
     DEVIATION,
     DIFFERENCE,
     DIFFERENCE_MAX,
@@ -204,7 +205,7 @@ def _tiny_probabilities(a: Any, b: Any, out: Any) -> None:
 
 @njit(**PASS)
 def _cells(sums: Any, counts: Any, of: Any, out: Any) -> None:
-    """What-if cells by bin and by length; |A| in few bits; one bank of masses; the ends of sequences taken off."""
+    """What-if cells by bin and by length; |A| in few bits; one bank each; the ends of sequences taken off."""
     for c in range(len(counts.cells)):
         for sign in range(3):
             for length in range(LENGTHS):
@@ -219,6 +220,10 @@ def _cells(sums: Any, counts: Any, of: Any, out: Any) -> None:
         banks = counts.masses[gap]
         for key in range(MASS_KEYS):
             banks[0, key] += banks[1, key] + banks[2, key] + banks[3, key]
+    for k in range(len(counts.densities)):
+        banks = counts.densities[k]
+        for cell in range(DENSITY):
+            banks[0, cell] += banks[1, cell] + banks[2, cell] + banks[3, cell]
     for k in range(4):
         heads, tails = sums.neighbours[2 + k] - of.ends[0, k], sums.neighbours[2 + k] - of.ends[1, k]
         of.ends[0, k], of.ends[1, k] = heads, tails

@@ -78,9 +78,9 @@ def _updates(view: BlockView, advantages: Advantages, gap: int) -> Tensor:
     `outward_square`: tokens with A d > 0, where the gradient pushes the ratio further from 1, and the sum of their d^2.
     A token that is not valid has d = 0, and p = q.
     """
-    columns, signs = view.gaps.columns, torch.sign(advantages.of_tokens)
-    bad = (columns.probability_difference[gap] < -EXTREME_DIFFERENCE) & (signs < 0)
-    outward = columns.log_ratio[gap] * signs > 0
+    columns, values = view.gaps.columns, advantages.of_tokens
+    bad = (columns.probability_difference[gap] < -EXTREME_DIFFERENCE) & (values < 0)
+    outward = columns.log_ratio[gap] * values > 0
     return totals([bad, outward, columns.log_ratio_square[gap] * outward])
 
 

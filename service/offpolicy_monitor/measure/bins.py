@@ -17,7 +17,8 @@ def histogram_bins(*arrays: Tensor) -> list[Tensor]:
     bins = layout(arrays[0].device)
     if arrays[0].device.type == "cpu":
         return [bin_numbers(array, bins) for array in arrays]
-    flat = bin_numbers(torch.cat([array.float().flatten() for array in arrays]), bins)
+    values = [array.float().flatten() for array in arrays]
+    flat = bin_numbers(values[0] if len(values) == 1 else torch.cat(values), bins)
     parts = torch.split(flat, [array.numel() for array in arrays])
     return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]
 

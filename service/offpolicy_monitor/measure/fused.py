@@ -24,7 +24,7 @@ from offpolicy_monitor.vocabulary import LOGPROBS
 
 #: The kinds of tables that the pass makes; torch makes the others beside it.
 IN_PASS: Final = frozenset(
-    {"breakdowns", "versions", "advantages", "signature", "routing", "anchors", "lengths", "whatif"}
+    {"breakdowns", "versions", "advantages", "signature", "routing", "anchors", "lengths", "whatif", "densities"}
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from offpolicy_monitor.batch import Array
-from offpolicy_monitor.core.cells import tally
+from offpolicy_monitor.core.cells import Tally, tallies
 from offpolicy_monitor.core.gap_sums import cross_terms, extremes, sequence_terms, token_sums
 from offpolicy_monitor.measure.blocks import DeviceBatch
 from offpolicy_monitor.measure.totals import Sums
@@ -50,9 +50,12 @@ def _histograms(view: BlockView) -> dict[str, torch.Tensor]:
         sequences = torch.add(sequences, signs, alpha=BINS)
     shape = (view.number, number, BINS)
     filled = None if view.filled is None else view.filled.repeat(2, 1)
-    of_sequences = tally(sequences.flatten(0, 1), number * BINS, filled).view(2, *shape)
+    of_tokens, of_sequences = tallies(
+        Tally(tokens, number * BINS, (view.valid,)), Tally(sequences.flatten(0, 1), number * BINS, (filled,))
+    )
+    of_sequences = of_sequences.view(2, *shape)
     return {
-        "log_ratio": tally(tokens, number * BINS, view.valid).view(shape),
+        "log_ratio": of_tokens.view(shape),
         "log_geometric_ratio": of_sequences.select(0, 0),
         "log_product_ratio": of_sequences.select(0, 1),
     }

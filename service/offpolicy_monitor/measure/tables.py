@@ -47,8 +47,8 @@ class Maker(NamedTuple):
         return not self.sent or not self.sent.isdisjoint(batch.columns)
 
 
-#: Tables of the data: made of every batch.
-OF_DATA: Final = tuple(Maker.of(kind) for kind in KINDS if kind.measured and not kind.of_rows)
-#: Tables of the rows' decisions: made of ingested batches, whose rows are few.
-OF_METHODS: Final = tuple(Maker.of(kind) for kind in KINDS if kind.measured and kind.of_rows)
-MAKERS: Final = (*OF_DATA, *OF_METHODS)
+#: Tables of every batch.
+OF_DATA: Final = tuple(Maker.of(kind) for kind in KINDS if kind.measured and not kind.ingested)
+#: Tables of batches that are ingested, whose rows are few.
+OF_INGESTED: Final = tuple(Maker.of(kind) for kind in KINDS if kind.measured and kind.ingested)
+MAKERS: Final = (*OF_DATA, *OF_INGESTED)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array
-from offpolicy_monitor.core.cells import tally
+from offpolicy_monitor.core.cells import Tally, tallies
 from offpolicy_monitor.core.constants import constant
 from offpolicy_monitor.core.gap import chosen
 from offpolicy_monitor.core.scores import sequence_scores, token_scores
@@ -70,14 +70,14 @@ def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict
     groups = units.token_groups if len(units.token_groups) == 1 else chosen(units.token_groups, gaps)
     coarse = _token_bins(bins.device).index_select(0, bins.view(-1)).view(bins.shape)
     indices = torch.add(coarse, groups, alpha=number)
-    valid = None if view.valid is None else chosen(view.valid, gaps)
-    shape = (len(scores), _SIGNS, cells.LENGTHS, number)
-    counts = tally(indices, _SIGNS * cells.LENGTHS * number, valid).view(shape)
-    found = {"tokens": counts.sum(2), "lengths": counts @ _folds(counts.device)}
+    weights = [None if view.valid is None else chosen(view.valid, gaps)]
     if view.gaps.advantages is not None:
         mass = view.gaps.advantages.magnitudes.expand(len(scores), -1)
-        mass = mass if valid is None else mass * valid
-        found["mass"] = tally(indices, _SIGNS * cells.LENGTHS * number, mass).view(shape).sum(2)
+        weights.append(mass if weights[0] is None else mass * weights[0])
+    [counts] = tallies(Tally(indices, _SIGNS * cells.LENGTHS * number, weights))
+    counts = counts.view(len(weights), len(scores), _SIGNS, cells.LENGTHS, number)
+    found = dict(zip(("tokens", "mass"), counts.sum(3), strict=False))
+    found["lengths"] = counts.select(0, 0) @ _folds(counts.device)
     return {f"whatif/tokens/{name}": values for name, values in found.items()}
 
 
@@ -88,17 +88,22 @@ def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> d
     bins = torch.bucketize(values, _edges(values.device))
     filled = None if view.filled is None else chosen(view.filled, gaps)
     indices = torch.add(bins, chosen(units.signs, gaps), alpha=number)
-    found = {"sequences": tally(indices, _SIGNS * number, filled).view(-1, _SIGNS, number)}
+    parts = [Tally(indices, _SIGNS * number, (filled,))]
     own = sum("tokens" in score.measures for score in scores)
     gaps, bins, filled = gaps[:own], bins[:own], None if filled is None else filled[:own]
     groups = (_SIGNS, cells.LENGTHS, cells.LENGTH_BINS.number)
     coarse = _coarse(bins.device).index_select(0, bins.reshape(-1)).view(bins.shape)
     by_length = torch.add(coarse, chosen(units.groups, gaps), alpha=groups[2])
-    found["lengths"] = tally(by_length, groups[0] * groups[1] * groups[2], filled).view(-1, *groups)
+    parts.append(Tally(by_length, groups[0] * groups[1] * groups[2], (filled,)))
     indices = torch.add(bins[:, None, :], units.parts, alpha=number).flatten(1)
     weights = chosen(units.part_weights, gaps).flatten(2)
-    both = tally(indices[:, None].expand(weights.shape).flatten(0, 1), _SIGNS * number, weights.flatten(0, 1))
-    found["weights"] = both.view(own, -1, _SIGNS, number)
+    parts.append(Tally(indices, _SIGNS * number, weights.unbind(1)))
+    of_sequences, lengths, both = tallies(*parts)
+    found = {
+        "sequences": of_sequences.view(-1, _SIGNS, number),
+        "lengths": lengths.view(-1, *groups),
+        "weights": both.view(-1, own, _SIGNS, number).transpose(0, 1),
+    }
     return {f"whatif/sequences/{name}": values for name, values in found.items()}
 
 

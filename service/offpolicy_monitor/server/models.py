@@ -256,12 +256,26 @@ class Bins(Shape):
     count: list[int]
 
 
+class Cells(Shape):
+    """Cells that hold something of a grid whose two axes have the same bins: bin k lies above edge k - 1, at most at
+    edge k."""
+
+    edges: list[float] = Field(description="Log-probs between bins, ascending, nats; the outermost bins are open.")
+    numerator: list[int] = Field(description="Of each cell, the bin of the numerator's log-prob.")
+    denominator: list[int] = Field(description="The bin of the denominator's, which is log mu.")
+    count: list[int] = Field(description="Tokens.")
+
+
 class StepHistograms(Shape):
     """Of one gradient step: per gap `log_ratio` counts tokens, `log_geometric_ratio` sequences."""
 
     step: int
     minibatch: int
     gaps: dict[str, dict[str, Bins]]
+    densities: dict[str, Cells] = Field(
+        description="Tokens by both of their log-probs, of mismatch and total where log mu was sent; a step of which "
+        "some shard was counted by an older release has none."
+    )
 
 
 class Hypothesis(Shape):

@@ -28,7 +28,7 @@ class Kind:
                measure.view.BlockView. It is imported when a batch is measured, and not before, since most need torch
     sent       arrays of which one must have been sent for there to be tables; empty for any batch
     gapless    whether there are tables without a gap too
-    of_rows    whether the tables are about decisions of method rows: not made for /v1/evaluate, whose rows are many
+    ingested   whether the tables are of ingested batches alone: /v1/evaluate, whose rows are many, answers none of them
     """
 
     name: str
@@ -39,4 +39,4 @@ class Kind:
     measured: str = ""
     sent: frozenset[str] = frozenset()
     gapless: bool = False
-    of_rows: bool = False
+    ingested: bool = False

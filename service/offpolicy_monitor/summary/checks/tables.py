@@ -13,6 +13,7 @@ import numpy as np
 from offpolicy_monitor.summary.arrays import filled
 from offpolicy_monitor.summary.checks.facts import Facts
 from offpolicy_monitor.summary.checks.faults import about_at_most, need, printable
+from offpolicy_monitor.summary.tables import density
 from offpolicy_monitor.summary.tables.lengths import BINS_PER_POWER
 from offpolicy_monitor.summary.tables.routing import PARTS, PREFIX
 
@@ -37,6 +38,9 @@ def check_tables(facts: Facts) -> None:
         for one, other in TOGETHER:
             found = [name.format(gap=gap) in facts.arrays for name in (one, other)]
             need(found[0] == found[1], one.format(gap=gap), f"needs {other.format(gap=gap)}, and the other way round")
+    for gap, path in ((table.needs, table.path) for table in density.TABLES):
+        there = path in facts.arrays or path in facts.arrays.absent
+        need(there or not facts.count(gap), path, "required")
     spans = facts.arrays.record("versions/spans")
     need(("lag" in spans) == ("versions/lag" in facts.arrays), "versions/spans", "has its lag without versions/lag")
 
@@ -149,4 +153,5 @@ KINDS: Final[Mapping[str, Check]] = {
     "masked": _masked,
     "routing": _routing,
     "whatif": _of_gap,
+    "density": _of_gap,
 }

@@ -16,7 +16,8 @@ from offpolicy_monitor.summary.gap import QUANTITIES, SIGNS
 from offpolicy_monitor.summary.histogram import BINS
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.method import Spec, path_of
-from offpolicy_monitor.summary.rows import SPARSE, Layout, Row, name_of
+from offpolicy_monitor.summary.rows import NAMED, SPARSE, Layout, Row, name_of
+from offpolicy_monitor.summary.scheme import COUNTS
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables.buckets import BUCKETS
 from offpolicy_monitor.summary.tables.worst import Worst
@@ -60,7 +61,9 @@ def summary_of(parts: Parts) -> StepSummary:
     records |= {"cross": parts.cross} if parts.cross else {}
     arrays = arrays_of({**records, **parts.tables})
     histograms = {f"histograms/{name}": _histograms(name, parts.histograms.get(name, {})) for name in parts.gaps}
-    return StepSummary(merged([arrays, Arrays.of(LAYOUT, histograms)]), dict(parts.specs), parts.worst)
+    whole = merged([arrays, Arrays.of(LAYOUT, histograms)])
+    later = [table.key for table in LAYOUT.tables if table.since > NAMED] if whole.sections[COUNTS].any() else ()
+    return StepSummary(whole.lacking(later), dict(parts.specs), parts.worst)
 
 
 def _histograms(gap: str, counts: Mapping[str, Any]) -> dict[str, Array]:

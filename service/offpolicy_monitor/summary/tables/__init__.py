@@ -7,6 +7,7 @@ from offpolicy_monitor.summary.tables import (
     advantage,
     anchors,
     breakdown,
+    density,
     lengths,
     outliers,
     routing,
@@ -25,4 +26,5 @@ KINDS: Final[tuple[Kind, ...]] = (
     anchors.KIND,
     lengths.KIND,
     whatif.KIND,
+    density.KIND,
 )

@@ -62,4 +62,4 @@ def tables_of(arrays: Mapping[str, Array], view: "BlockView") -> Iterator[tuple[
             yield f"anchor/{name}", {"tokens": arrays["cross/tokens"], "differing": differing}
 
 
-KIND: Final = Kind("anchors", TABLES, measured=__name__, of_rows=True)
+KIND: Final = Kind("anchors", TABLES, measured=__name__, ingested=True)

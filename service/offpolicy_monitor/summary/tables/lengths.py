@@ -186,4 +186,4 @@ def tables_of(arrays: Mapping[str, Array], view: "BlockView") -> Iterator[tuple[
             yield f"masked/{quote(row.name, safe='')}/{row.gap}/{unit}", {"": counts}
 
 
-KIND: Final = Kind("lengths", TABLES, measured=__name__, of_rows=True)
+KIND: Final = Kind("lengths", TABLES, measured=__name__, ingested=True)

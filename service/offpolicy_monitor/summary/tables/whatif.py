@@ -301,4 +301,4 @@ def _default_thresholds(tables: Sequence[Arrays], gap: str, curve: Curve) -> lis
     return sorted(curve.scale.threshold(sign * float(edge)) for edge in edges)
 
 
-KIND: Final = Kind("whatif", TABLES, measured="offpolicy_monitor.measure.whatif", of_rows=True)
+KIND: Final = Kind("whatif", TABLES, measured="offpolicy_monitor.measure.whatif", ingested=True)

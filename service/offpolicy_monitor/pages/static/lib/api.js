@@ -48,12 +48,12 @@ export async function aRun(name) {
   return get(`v1/runs/${name}`);
 }
 
-/** The same as `get`, null where there is no such thing (404): a run that is new has no diagnosis. */
+/** The same as `get`, null where there is no such thing (404), or no longer (410): a run that is new has no diagnosis. */
 export async function getOrNull(path, parameters = {}) {
   try {
     return await get(path, parameters);
   } catch (error) {
-    if (error instanceof Refused && error.status === 404) return null;
+    if (error instanceof Refused && [404, 410].includes(error.status)) return null;
     throw error;
   }
 }

@@ -1,4 +1,5 @@
-/* Everything about one step: how large the log-ratios are, where they stand, and which shards, engines or labels differ. */
+/* Everything about one step: how large the log-ratios are, of which tokens, where they stand, and which shards, engines or
+   labels differ. */
 
 import { aRun, get, getOrNull } from "../lib/api.js";
 import { keeping, pages, remember, root, run, state } from "../lib/address.js";
@@ -9,6 +10,7 @@ import { frame, keys } from "../lib/frame.js";
 import { number, percent } from "../lib/numbers.js";
 import { histogram } from "../charts/histogram.js";
 import { bars } from "../charts/bars.js";
+import { density } from "../charts/density.js";
 import { swatch } from "../charts/lines.js";
 
 const GAPS = ["mismatch", "staleness", "total"];
@@ -22,6 +24,9 @@ const DIMENSIONS = [
   ["mu_probability", "By the engine's probability of the token"], ["position", "By position in the sequence"], ["length", "By length of the sequence"],
   ["advantage_sign", "By sign of the advantage"], ["lag", "By policy versions since sampling"], ["shard", "By shard"],
 ];
+
+/** What is compared with the engine, by gap. */
+const COMPARED = { mismatch: "π_old, recomputed", total: "π, current policy" };
 
 const at = (figures, path) => path.split(".").reduce((node, key) => node?.[key], figures);
 const step = () => Number(location.pathname.split("/").at(-1));
@@ -47,6 +52,7 @@ function draw(found, distributions) {
       found.minibatches.length > 1 && minibatches(found), element("a", { class: "api", href: root() + path }, `GET /${path}`)),
     element("div", { class: "section" }, element("h2", {}, "How large are the log-ratios?"), element("span", { class: "quiet" }, "tokens by log-ratio, signed log axis, share of the tokens")),
     element("div", { class: "card" }, distributions && gaps.length ? gaps.map((gap) => histogram(gap, distributions.gaps[gap]?.log_ratio)) : element("p", { class: "quiet" }, "No tokens to count.")),
+    densities(found, distributions),
     element("div", { class: "section" }, element("h2", {}, "The gaps in figures")),
     element("div", { class: "card table" }, figures(found, gaps)),
     breakdowns(found, gaps),
@@ -64,6 +70,34 @@ function minibatches(found) {
     found.minibatches.map((index) => element("option", { value: index }, `gradient step ${index}`)));
   select.value = found.minibatch;
   return select;
+}
+
+/** One gap of those that begin at μ; which, the address says. */
+function densities(found, distributions) {
+  const known = Object.keys(distributions?.densities ?? {});
+  const card = element("div", { class: "card" });
+  const drawn = () => {
+    const gap = known.includes(state().gap) ? state().gap : known[0];
+    const choice = element("select", { on: { change: () => { remember({ gap: choice.value === known[0] ? null : choice.value }); drawn().querySelector("select").focus(); } } },
+      known.map((name) => element("option", { value: name, selected: name === gap }, COMPARED[name])));
+    return fill(card, known.length > 1 && element("label", { class: "field" }, element("span", { class: "nowrap" }, "Engine against"), choice), density(gap, distributions.densities[gap], 1 - found.gaps[gap].tail_fraction));
+  };
+  if (known.length) drawn();
+  else fill(card, element("p", { class: "quiet" }, uncounted(found, distributions)));
+  return [
+    element("div", { class: "section" }, element("h2", {}, "Do engine and trainer agree on each token?"),
+      element("span", { class: "quiet" }, defined("tokens by both of their probabilities", { text: "On both axes −log p in halves of powers of two, on a log axis, so that probabilities near 1 are told apart.", call: `/v1/runs/${run()}/steps/${found.step}/histograms` }))),
+    card,
+  ];
+}
+
+/** Why there is no density. */
+function uncounted(found, distributions) {
+  if (!distributions) return "The histograms of this step are gone: of old steps figures are kept.";
+  if (!found.tokens) return "No tokens to count.";
+  if (!found.gaps.mismatch && !found.gaps.total) return "Needs the engine's log-probs of the tokens: send sampling_logprobs too.";
+  if (!found.gaps.mismatch?.tokens && !found.gaps.total?.tokens) return "No token has a finite log-prob in both.";
+  return "Some shard of this step was counted by a release that did not count this, in a trainer or here. Steps that today's release counts have it.";
 }
 
 function figures(found, gaps) {
