@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, CDPSession, Page, expect
 
 from tests.browser import planted as runs
 from tests.browser.conftest import opened
@@ -21,8 +21,13 @@ CRITICAL: Final = [Copy(f"critical-{index}", "bad", 48) for index in range(5)]
 GONE: Final = Copy("gone", "well", 48, ago=86_400)
 HUGE: Final = Copy("huge", "bad", 10_000)
 SMALL: Final = [Copy(f"small-{index:03}", "well", 12) for index in range(RUNS - 2 - len(LONG) - len(CRITICAL) - 2)]
-#: What the pages take on an idle machine is below a second, and a redraw below 50 ms; tests share theirs.
+#: Milliseconds that a list of 50 runs may take; a list of 200 may take longer where others use the machine too.
+SECOND: Final = 1000
 BUSY: Final = 4
+#: Times that a page is loaded, of which the fastest counts.
+LOADED: Final = 4
+#: Milliseconds that all plots of a run may take to be drawn anew.
+REDRAWN: Final = 50
 #: Of each zoom by mouse and each way back by key: milliseconds until every plot of the page is drawn.
 TIMED: Final = """() => {
     window.took = [];
@@ -43,6 +48,20 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with serving(folder) as service:
         ask(service.url, "/v1/runs?order=worst&limit=200")
         yield service
+
+
+def measured(page: Page) -> CDPSession:
+    """A session that counts what the page's thread spends from now on."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    return session
+
+
+def processor_ms(session: CDPSession) -> float:
+    """Milliseconds of processor time that the page's thread has spent on tasks: scripts, style, layout and paint."""
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    [seconds] = [float(metric["value"]) for metric in metrics if metric["name"] == "TaskDuration"]
+    return seconds * 1000
 
 
 def names(page: Page) -> list[str]:
@@ -77,24 +96,29 @@ def test_a_regular_expression_filters_them_and_stays_in_the_address(chromium: Br
         expect(page.locator(".runname")).to_have_count(15)
 
 
-def test_the_list_of_long_runs_is_painted_and_drawn_within_a_second(
-    chromium: Browser, many: Service, record_property: Any
+@pytest.mark.parametrize(("query", "rows"), [("?q=^long", 50), ("", RUNS)])
+def test_a_list_is_painted_and_drawn_within_a_second(
+    chromium: Browser, many: Service, record_property: Any, query: str, rows: int
 ) -> None:
-    figures = []
-    for query in ("/?q=^long", "/"):
-        with opened(chromium, many.url + query) as page:
-            page.locator(".runname").first.wait_for()
-            drawn = page.evaluate("performance.now()")
-            paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-            figures.append((query, paint, drawn))
-            record_property(query, f"first paint {paint:.0f} ms, list drawn {drawn:.0f} ms")
-    assert all(paint < 1000 * BUSY and drawn < 1000 * BUSY for _, paint, drawn in figures)
+    paints, draws = [], []
+    for _ in range(LOADED):
+        with opened(chromium, f"{many.url}/{query}") as page:
+            expect(page.locator(".runname")).to_have_count(rows)
+            draws.append(page.evaluate("performance.now()"))
+            paints.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+    record_property("first_paint_ms", paints)
+    record_property("drawn_ms", draws)
+    # Others take time away, but never give any: the fastest is what it takes.
+    assert min(paints) < SECOND
+    assert min(draws) < SECOND * (1 if rows == 50 else BUSY)
 
 
 def test_a_run_of_ten_thousand_steps_is_redrawn_at_once(chromium: Browser, many: Service, record_property: Any) -> None:
     with opened(chromium, many.url + "/runs/huge") as page:
         expect(page.locator(".at").first).to_contain_text("step 9999")
         page.evaluate(TIMED)
+        processor = measured(page)
+        spent = []
         box = page.locator(".u-over").first.bounding_box()
         assert box
         for turn in range(5):
@@ -103,12 +127,16 @@ def test_a_run_of_ten_thousand_steps_is_redrawn_at_once(chromium: Browser, many:
             page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + 40, steps=3)
             page.mouse.up()
             expect(page).to_have_url(re.compile(r"x=\d+-\d+"))
+            before = processor_ms(processor)
             page.keyboard.press("0")
             expect(page).not_to_have_url(re.compile("x="))
+            spent.append(processor_ms(processor) - before)
         took = sorted(page.evaluate("window.took"))
         record_property("redraw_ms", took)
+        record_property("redraw_processor_ms", spent)
         assert len(took) == 10
-        assert took[5] < 50 * BUSY
+        assert took[0] < REDRAWN
+        assert min(spent) < REDRAWN
 
 
 def test_every_peak_of_a_long_run_is_kept_by_what_is_drawn_of_it(chromium: Browser, many: Service) -> None:

@@ -38,6 +38,12 @@ VERSION: Final = digest(FILES)
 
 
 @cache
+def content(name: str) -> bytes:
+    """What a file holds; it stays in memory, since every page asks for some twenty of them."""
+    return FILES[name].read_bytes()
+
+
+@cache
 def imported(name: str) -> tuple[str, ...]:
     """The scripts that a script needs, itself last, each after those that it needs itself.
 

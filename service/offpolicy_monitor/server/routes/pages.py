@@ -5,10 +5,11 @@ The policy header forbids anything that is not served from here. A query is for 
 
 import re
 from dataclasses import dataclass
+from mimetypes import guess_type
 from typing import Final
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.pages import assets
@@ -74,8 +75,9 @@ def openapi_document(request: Request) -> JSONResponse:
 
 
 @router.get("/static/{version}/{name:path}")
-def static(version: str, name: str) -> FileResponse:
+async def static(version: str, name: str) -> Response:
     """A file of the pages, as this version of the service has it. Names are looked up, never joined to a path."""
     if version != assets.VERSION or name not in assets.FILES:
         raise Refusal(404, "unknown-path", "there is no such file; load the page again")
-    return FileResponse(assets.FILES[name], headers=FOR_GOOD)
+    media_type = guess_type(name)[0] or "application/octet-stream"
+    return Response(assets.content(name), media_type=media_type, headers=FOR_GOOD)

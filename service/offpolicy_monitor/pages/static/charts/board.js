@@ -20,12 +20,7 @@ export class Board {
     const wanted = state().step;
     this.follows = wanted == null;
     this.pinned = this.follows ? steps.length - 1 : this.nearest(Number(wanted));
-    let width = innerWidth;
-    addEventListener("resize", () => {
-      if (innerWidth === width) return;
-      width = innerWidth;
-      this.each("rebuild");
-    });
+    this.widths = new ResizeObserver((changes) => this.resized(changes));
     onTheme(() => this.each("rebuild"));
   }
 
@@ -39,10 +34,19 @@ export class Board {
     return this.hovered ?? this.pinned;
   }
 
-  /** A plot or a lane: {rebuild(), redraw(), ranged()}. */
+  /** A plot or a lane: {host, width that it was built for, rebuild(), redraw(), ranged()}. */
   add(part) {
     this.parts.push(part);
+    this.widths.observe(part.host);
     return part;
+  }
+
+  /** Build anew what is wider or narrower now; what is hidden waits until it is seen. */
+  resized(changes) {
+    for (const { target } of changes) {
+      const part = this.parts.find(({ host }) => host === target);
+      if (part && target.clientWidth && target.clientWidth !== part.width) part.rebuild();
+    }
   }
 
   /** Call `listener(index, hovering)` whenever the step that is looked at changes. */

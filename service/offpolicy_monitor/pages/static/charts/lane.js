@@ -10,10 +10,15 @@ export class Lane {
     this.canvas = element("canvas", attributes);
     host.replaceChildren(this.canvas);
     board.add(this);
-    this.redraw();
+    this.rebuild();
   }
 
+  /** The width is read where it may have changed alone: to read it after a change lays the whole page out. */
   rebuild() {
+    const pixel = devicePixelRatio;
+    this.width = this.host.clientWidth;
+    Object.assign(this.canvas, { width: this.width * pixel, height: this.height * pixel });
+    Object.assign(this.canvas.style, { width: `${this.width}px`, height: `${this.height}px` });
     this.redraw();
   }
 
@@ -23,18 +28,18 @@ export class Lane {
 
   redraw() {
     const [low, high] = this.board.range;
-    const pixel = devicePixelRatio;
     const { left, right } = gutter();
-    const width = this.host.clientWidth;
-    const inner = width - left - right;
-    Object.assign(this.canvas, { width: width * pixel, height: this.height * pixel });
-    Object.assign(this.canvas.style, { width: `${width}px`, height: `${this.height}px` });
+    const inner = this.width - left - right;
     const ctx = this.canvas.getContext("2d");
-    ctx.scale(pixel, pixel);
+    const scale = this.canvas.width / this.width;
+    ctx.setTransform(scale, 0, 0, scale, 0, 0);
+    ctx.clearRect(0, 0, this.width, this.height);
+    ctx.save();
     ctx.beginPath();
     ctx.rect(left, 0, inner, this.height);
     ctx.clip();
     this.draw(ctx, (step) => left + ((step - low) / (high - low)) * inner, this.height);
+    ctx.restore();
   }
 
   /** The index of the step under a pointer. */

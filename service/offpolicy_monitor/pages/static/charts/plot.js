@@ -44,6 +44,7 @@ export class Plot {
   rebuild() {
     this.drawn?.destroy();
     this.host.replaceChildren();
+    this.width = this.host.clientWidth || 300;
     this.drawn = new uPlot(this.options(), this.data(), this.host);
     this.drawn.over.addEventListener("click", (event) => this.clicked(event));
     this.ranged();
@@ -81,7 +82,7 @@ export class Plot {
     const look = { font, stroke: colour("--quiet"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false } };
     const label = (value) => shown.axis.label(value);
     return {
-      width: this.host.clientWidth || 300,
+      width: this.width,
       height: shown.height,
       padding: [6, gutter().right, shown.hasSteps ? 0 : 6, 0],
       legend: { show: false },

@@ -1,22 +1,35 @@
-/* What a page shows is in its address, so that a link shows a colleague the same picture. */
+/* What a page shows is in its address, so that a link shows a colleague the same picture. The address itself is written
+   once changes rest: to write it takes a browser longer than to draw a plot, and it refuses to at every move of a
+   slider. */
 
 import { find } from "./dom.js";
 
 /** What leads from one page to the next with it. */
 const KEPT = ["step", "theme"];
 
-/** Every part of the state, as text. */
-export const state = () => Object.fromEntries(new URLSearchParams(location.search));
+/** Milliseconds that changes rest before they are written. */
+const RESTED = 60;
 
-/** Change parts of it; null takes a part away. History keeps one entry per page, not one per move. */
+const all = new URLSearchParams(location.search);
+let due = null;
+
+/** Every part of the state, as text. */
+export const state = () => Object.fromEntries(all);
+
+/** Change parts of it; null takes a part away. */
 export function remember(changes) {
-  const all = new URLSearchParams(location.search);
   for (const [name, value] of Object.entries(changes)) {
     if (value == null || value === "") all.delete(name);
     else all.set(name, value);
   }
-  history.replaceState(null, "", location.pathname + (all.size ? "?" + all : "") + location.hash);
   for (const link of document.querySelectorAll("a[data-keep]")) link.href = keeping(link.dataset.keep);
+  clearTimeout(due);
+  due = setTimeout(write, RESTED);
+}
+
+/** History keeps one entry per page, not one per move. */
+function write() {
+  history.replaceState(null, "", location.pathname + (all.size ? "?" + all : "") + location.hash);
 }
 
 /** An address of the service with what is kept of the state. */

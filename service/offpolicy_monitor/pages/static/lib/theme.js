@@ -8,8 +8,14 @@ const painters = [];
 /** Call this after every change of colours: a canvas keeps those that it was painted with. */
 export const onTheme = (paint) => painters.push(paint);
 
+/** Values of this theme that were read: a plot asks for the same few at every line that it draws. */
+const known = new Map();
+
 /** The value of a colour, by its meaning: `--mismatch`. */
-export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+export function colour(name) {
+  if (!known.has(name)) known.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return known.get(name);
+}
 
 /** The other of the two. */
 export function flip() {
@@ -20,6 +26,7 @@ export function flip() {
 export function apply() {
   const chosen = state().theme;
   document.documentElement.dataset.theme = ["light", "dark"].includes(chosen) ? chosen : system.matches ? "dark" : "light";
+  known.clear();
   for (const paint of painters) paint();
 }
 

@@ -57,28 +57,31 @@ export const alertLanes = {
         }
         ctx.fillStyle = colour("--grid");
         ctx.fillRect(0, top + 8, plot.clientWidth, 1);
-        for (const row of [...rule.rows].sort((a, b) => RANK[a.severity] - RANK[b.severity])) {
-          const thick = row.severity === "critical" ? 10 : 6; // height says severity too
-          const [from, to] = [left(row.since_step - 0.5), left((row.last_step ?? row.since_step) + 0.5)];
-          ctx.fillStyle = colour(`--${LEVEL[row.severity]}-fill`);
-          ctx.fillRect(from, top + 8 - thick / 2, Math.max(2, to - from), thick);
-        }
+        bars(ctx, left, rule.rows, "warning", top + 5, 6);
+        bars(ctx, left, rule.rows, "critical", top + 3, 10); // height says severity too
       });
       changes(ctx, left, height);
     }
+    function bars(ctx, left, rows, severity, top, thick) {
+      ctx.beginPath();
+      for (const row of rows) {
+        if (row.severity !== severity) continue;
+        const [from, to] = [left(row.since_step - 0.5), left((row.last_step ?? row.since_step) + 0.5)];
+        ctx.rect(from, top, Math.max(2, to - from), thick);
+      }
+      ctx.fillStyle = colour(`--${LEVEL[severity]}-fill`);
+      ctx.fill();
+    }
     function changes(ctx, left, height) {
       const changed = (values, index) => values?.[index] != null && values[index - 1] != null && values[index] !== values[index - 1];
-      board.steps.forEach((step, index) => {
-        if (!index) return;
-        if (changed(data.versions, index)) {
-          ctx.fillStyle = colour("--line-strong");
-          ctx.fillRect(left(step - 0.5), height - 8, 1, 5);
-        }
-        if (changed(data.attempts, index)) {
-          ctx.fillStyle = colour("--text");
-          ctx.fillRect(left(step - 0.5), 0, 1.5, height);
-        }
-      });
+      const lines = (values, stroke, width, top, tall) => {
+        ctx.beginPath();
+        board.steps.forEach((step, index) => { if (changed(values, index)) ctx.rect(left(step - 0.5), top, width, tall); });
+        ctx.fillStyle = colour(stroke);
+        ctx.fill();
+      };
+      lines(data.versions, "--line-strong", 1, height - 8, 5);
+      lines(data.attempts, "--text", 1.5, 0, height);
     }
     label();
     return (next) => {

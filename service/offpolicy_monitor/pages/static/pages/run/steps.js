@@ -9,7 +9,7 @@ import { Lane } from "../../charts/lane.js";
 import { panel } from "./panel.js";
 
 const HEIGHT = 34;
-/** Share of the height by level. */
+/** Share of the height by level, the worst last. */
 const TALL = { unknown: 0.22, healthy: 0.38, warn: 0.68, critical: 1 };
 /** Milliseconds that a step is pinned for before it is said aloud. */
 const SAID_AFTER = 400;
@@ -28,15 +28,17 @@ export const stepBar = {
     function draw(ctx, left, height) {
       const room = height - 8;
       const [low, high] = board.range;
-      const fills = Object.fromEntries(Object.keys(TALL).map((name) => [name, colour(`--${name}-fill`)]));
-      board.steps.forEach((step, index) => {
-        if (step < low - 1 || step > high + 1) return;
-        const [from, tall] = [left(step - 0.5), TALL[level(index)] * room];
-        const width = Math.max(1, left(step + 0.5) - from - (left(step + 0.5) - from > 3 ? 1 : 0));
-        ctx.fillStyle = fills[level(index)];
-        ctx.fillRect(from, height - tall, width, tall);
-        if (index === board.pinned) mark(ctx, from, width, height, tall);
-      });
+      const wide = left(1) - left(0);
+      const width = Math.max(1, wide - (wide > 3 ? 1 : 0));
+      // The worst level comes last, so that one bad step among many that share its pixel is seen.
+      for (const name of Object.keys(TALL)) {
+        const tall = TALL[name] * room;
+        ctx.beginPath();
+        board.steps.forEach((step, index) => { if (step > low - 1 && step < high + 1 && level(index) === name) ctx.rect(left(step - 0.5), height - tall, width, tall); });
+        ctx.fillStyle = colour(`--${name}-fill`);
+        ctx.fill();
+      }
+      mark(ctx, left(board.steps[board.pinned] - 0.5), width, height, TALL[level(board.pinned)] * room);
     }
     function mark(ctx, from, width, height, tall) {
       const [middle, top] = [from + width / 2, height - tall - 8];
