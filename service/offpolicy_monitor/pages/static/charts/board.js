@@ -18,8 +18,8 @@ export class Board {
     this.since = since;
     this.range = asked(this.full) ?? this.full;
     const wanted = state().step;
-    this.follows = wanted == null;
-    this.pinned = this.follows ? steps.length - 1 : this.nearest(Number(wanted));
+    this.wanted = wanted == null ? null : Number(wanted); // the step that is pinned; null follows the newest
+    this.pinned = this.follows ? steps.length - 1 : this.nearest(this.wanted);
     this.widths = new ResizeObserver((changes) => this.resized(changes));
     onTheme(() => this.each("rebuild"));
   }
@@ -29,15 +29,23 @@ export class Board {
     return [this.steps[0] - 0.5, this.steps.at(-1) + 0.5];
   }
 
+  get isFull() {
+    return this.range[0] === this.full[0] && this.range[1] === this.full[1];
+  }
+
+  get follows() {
+    return this.wanted == null;
+  }
+
   /** The index of the step that is looked at: under the cursor, else pinned. */
   get index() {
     return this.hovered ?? this.pinned;
   }
 
-  /** A plot or a lane: {host, width that it was built for, rebuild(), redraw(), ranged()}. */
+  /** A plot or a lane: {host, width that it was built for, rebuild(), redraw(), ranged()}; or what else follows the range. */
   add(part) {
     this.parts.push(part);
-    this.widths.observe(part.host);
+    if (part.host) this.widths.observe(part.host);
     return part;
   }
 
@@ -56,22 +64,21 @@ export class Board {
 
   /** Further steps, or other ones: a range that showed all goes on doing so, and so does the newest step. */
   update(steps, since) {
-    const wasFull = this.range[0] === this.full[0] && this.range[1] === this.full[1];
-    const pinned = this.steps[this.pinned];
+    const wasFull = this.isFull;
     this.steps = steps;
     this.since = since;
     this.hovered = null;
     if (wasFull) this.range = this.full;
-    this.pinned = this.follows ? steps.length - 1 : this.nearest(pinned);
+    this.pinned = this.follows ? steps.length - 1 : this.nearest(this.wanted);
   }
 
   /** Look at a step by its index, and say so in the address; the newest one is followed. */
   pin(index) {
     this.pinned = Math.max(0, Math.min(this.steps.length - 1, index));
-    this.follows = this.pinned === this.steps.length - 1;
     const step = this.steps[this.pinned];
+    this.wanted = this.pinned === this.steps.length - 1 ? null : step;
     if (step < this.range[0] || step > this.range[1]) this.zoom(this.full);
-    remember({ step: this.follows ? null : step });
+    remember({ step: this.wanted });
     this.each("redraw");
     this.moved();
   }
@@ -79,8 +86,7 @@ export class Board {
   /** Show the steps from range[0] to range[1]. */
   zoom(range) {
     this.range = range[1] - range[0] < 1 ? [range[0] - 0.5, range[1] + 0.5] : range;
-    const isFull = this.range[0] === this.full[0] && this.range[1] === this.full[1];
-    remember({ x: isFull ? null : this.range.map((end) => Math.max(0, Math.round(end))).join("-") });
+    remember({ x: this.isFull ? null : this.range.map((end) => Math.max(0, Math.round(end))).join("-") });
     this.each("ranged");
   }
 

@@ -16,8 +16,9 @@ export class Plot {
   /**
    * @param board  the Board whose steps it shows
    * @param host   the element it fills
-   * @param shown  {title, height, axis, lines: [{kind, name, values, fillTo?}], limits?: [{value, text, level}],
-   *               band?: {low, high, text}, hasSteps?: draws the steps below, isMain?: names the onset}
+   * @param shown  {title, hint, height, axis, lines: [{kind, name, values, fillTo?}], limits?: [{value, text, level}],
+   *               band?: {low, high, text}, hasSteps?: draws the steps below, isMain?: names the onset,
+   *               told?: [{name, values}] lines in words where those drawn are not the figures, say?: value in words}
    */
   constructor(board, host, shown) {
     Object.assign(this, { board, host, shown });
@@ -127,8 +128,9 @@ export class Plot {
   /** The plot in words: of each line its first and last value, the trend, and the ends of its range. */
   describe() {
     const { steps, since } = this.board;
-    const lines = this.shown.lines.map(({ name, kind, values }) => `${name ?? kind} ${inWords(values)}`);
+    const { told, lines: drawn, say } = this.shown;
+    const lines = (told ?? drawn).map(({ name, kind, values }) => `${name ?? kind} ${inWords(values, say)}`);
     const onset = since == null ? "" : `; something is wrong since step ${since}`;
-    this.host.setAttribute("aria-label", `${this.shown.title}: ${lines.join("; ")}; steps ${steps[0]} to ${steps.at(-1)}${onset}`);
+    this.host.setAttribute("aria-label", `${this.shown.title} (${this.shown.hint}): ${lines.join("; ")}; steps ${steps[0]} to ${steps.at(-1)}${onset}`);
   }
 }

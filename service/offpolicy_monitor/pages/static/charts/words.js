@@ -7,7 +7,8 @@ export function inWords(values, label = number) {
   const known = values.filter((value) => value != null);
   if (!known.length) return "has no values";
   const [first, last] = [known[0], known.at(-1)];
-  const trend = last > first * 1.1 ? "rose" : last < first * 0.9 ? "fell" : "stayed";
+  const little = Math.abs(first) * 0.1;
+  const trend = last > first + little ? "rose" : last < first - little ? "fell" : "stayed";
   const least = known.reduce((a, b) => Math.min(a, b));
   const most = known.reduce((a, b) => Math.max(a, b));
   return `${trend} from ${label(first)} to ${label(last)}, least ${label(least)}, largest ${label(most)}`;

@@ -12,7 +12,8 @@ import { brief, levelOf } from "../lib/verdicts.js";
 import { linearAxis, logAxis, shareAxis } from "../charts/axes.js";
 import { Board } from "../charts/board.js";
 import { columns } from "../charts/columns.js";
-import { OF_RUNS } from "../charts/lines.js";
+import { Finer } from "../charts/finer.js";
+import { OF_RUNS, swatch } from "../charts/lines.js";
 import { Plot } from "../charts/plot.js";
 import { panel, readout } from "./run/panel.js";
 
@@ -29,49 +30,90 @@ const PANELS = [
 const MOST = OF_RUNS.length;
 
 const names = () => (state().runs ?? "").split(",").filter(Boolean).slice(0, MOST);
+const FIELDS = PANELS.map(({ field }) => field);
 const host = find("#page");
+let drawn = null;
 
 async function show() {
   const chosen = names();
-  if (chosen.length < 2) return void (await choose(chosen));
   try {
-    const fields = PANELS.map(({ field }) => field);
-    const [abouts, found] = [await Promise.all(chosen.map((name) => get(`v1/runs/${name}`))), await Promise.all(chosen.map((name) => columns(name, fields)))];
-    draw(chosen, abouts, joined(found));
+    if (chosen.length < 2) return void (await choose(chosen));
+    const abouts = await Promise.all(chosen.map((name) => get(`v1/runs/${name}`)));
+    const data = { chosen, abouts, ...(await read(chosen)) };
+    if (drawn?.key === keyOf(data)) await drawn.update(data);
+    else begin(data);
   } catch (error) {
-    fill(host, failed(error));
+    if (!drawn) fill(host, failed(error));
   }
 }
 
-/** The columns of several runs over the steps of all: {steps, values: [per run {field: [...]}]}. */
-function joined(found) {
+/** Which runs and which panels there are: with others the page is drawn anew. */
+const keyOf = ({ chosen, values }) => [...chosen, ...panelsOf(values).map(({ field }) => field)].join();
+const panelsOf = (values) => PANELS.filter(({ field }) => OF_RUNS.some((_, index) => values[of(index, field)]));
+const of = (index, field) => `${index} ${field}`;
+
+/** The figures of several runs over the steps of all: {steps, values: {"INDEX FIELD": [...]}}. */
+async function read(chosen, from = null, to = null) {
+  const found = await Promise.all(chosen.map((name) => columns(name, FIELDS, from, to)));
   const steps = [...new Set(found.flatMap((one) => one.steps))].sort((a, b) => a - b);
-  const values = found.map((one) => {
+  const values = {};
+  found.forEach((one, run) => {
     const index = new Map(one.steps.map((step, position) => [step, position]));
-    return Object.fromEntries(Object.entries(one.values).map(([field, column]) => [field, steps.map((step) => column[index.get(step)] ?? null)]));
+    for (const [field, column] of Object.entries(one.values)) values[of(run, field)] = steps.map((step) => column[index.get(step)] ?? null);
   });
   return { steps, values };
 }
 
-function draw(chosen, abouts, { steps, values }) {
+function begin(data) {
   const stack = element("div", { class: "stack" });
-  const list = element("div", { class: "card" }, chosen.map((name, index) => element("p", { class: `line s-${levelOf(abouts[index].summary)}` },
-    glyph(levelOf(abouts[index].summary)), " ", element("a", { class: "runname", href: keeping(pages.run(name)) }, name), " ", element("span", { class: "quiet" }, brief(abouts[index].summary)))));
+  const list = element("div", { class: "card" });
   fill(host, heading(), list, stack);
-  if (!steps.length) return;
-  const board = new Board(steps);
-  const shown = PANELS.filter(({ field }) => values.some((of) => of[field]));
-  shown.forEach(({ field, title, hint, axis, shown: words, height }, order) => {
-    const { plot, rail } = panel(stack, { title, hint, call: `v1/runs/${chosen[0]}/series?field=${field}&by=step` });
-    const lines = chosen.map((name, index) => ({ kind: OF_RUNS[index], name, values: values[index][field] ?? steps.map(() => null) }));
-    new Plot(board, plot, { title, height, hasSteps: order === shown.length - 1, axis: axis(lines.flatMap((line) => line.values)), lines });
-    readout(board, rail, lines.map((line) => ({ kind: line.kind, name: line.name, figure: field, value: (index) => words(line.values[index]) })));
+  drawList(list, data);
+  if (!data.steps.length) return void fill(stack, element("p", { class: "panel quiet" }, "No step is complete yet."));
+  const board = new Board(data.steps);
+  const shown = panelsOf(data.values);
+  const updates = shown.map((one, order) => draw(stack, board, one, data, order === shown.length - 1));
+  let newest = data;
+  const put = (series) => {
+    board.update(series.steps, null);
+    for (const update of updates) update(series);
+    board.moved();
+  };
+  const finer = new Finer(board, {
+    read: (from, to) => read(data.chosen, from, to), coarse: () => newest, put,
+    count: () => Math.max(...newest.abouts.map(({ steps }) => steps)),
   });
   keys({
     "ArrowLeft ArrowRight": { text: "step back, forward", act: (event) => board.pin(board.pinned + (event.key === "ArrowLeft" ? -1 : 1)) },
     "0": { text: "all steps (also double-click)", act: () => board.zoom(board.full) },
   });
   board.moved();
+  const update = async (next) => {
+    newest = next;
+    drawList(list, next);
+    put(await finer.of(next));
+  };
+  drawn = { key: keyOf(data), update };
+}
+
+/** What is said of each run, with the look of its line. */
+function drawList(host, { chosen, abouts }) {
+  fill(host, chosen.map((name, index) => element("p", { class: `line s-${levelOf(abouts[index].summary)}` },
+    swatch(OF_RUNS[index]), " ", glyph(levelOf(abouts[index].summary)), " ", element("a", { class: "runname", href: keeping(pages.run(name)) }, name), " ", element("span", { class: "quiet" }, brief(abouts[index].summary)))));
+}
+
+/** A panel of one figure with a line per run; answers how it is brought up to date. */
+function draw(stack, board, { field, title, hint, axis, shown: words, height }, data, isLast) {
+  const { plot, rail } = panel(stack, { title, hint, call: `v1/runs/${data.chosen[0]}/series?field=${field}&by=step` });
+  const lines = ({ steps, values }) => data.chosen.map((name, index) => ({ kind: OF_RUNS[index], name, values: values[of(index, field)] ?? steps.map(() => null) }));
+  const shown = (series) => ({ title, hint, say: words, height, hasSteps: isLast, axis: axis(lines(series).flatMap((line) => line.values)), lines: lines(series) });
+  const rows = (series) => lines(series).map((line) => ({ kind: line.kind, name: line.name, figure: field, value: (index) => words(line.values[index]) }));
+  const line = new Plot(board, plot, shown(data));
+  const put = readout(board, rail, rows(data));
+  return (series) => {
+    line.show(shown(series));
+    put(rows(series));
+  };
 }
 
 const heading = () => element("div", { class: "section" }, element("h1", { class: "title" }, "Compare"), element("span", { class: "quiet" }, "aligned by step"));

@@ -9,6 +9,7 @@ import { frame, keys } from "../lib/frame.js";
 import { follow } from "../lib/live.js";
 import { Board } from "../charts/board.js";
 import { columns } from "../charts/columns.js";
+import { Finer } from "../charts/finer.js";
 import { drawHead } from "./run/head.js";
 import { drawVerdict } from "./run/verdict.js";
 import { panels } from "./run/panels.js";
@@ -34,7 +35,7 @@ async function read() {
     get(`v1/runs/${name}/rules`),
     getOrNull(`v1/runs/${name}/diagnosis`),
   ]);
-  return { name, about, alerts, rules, diagnosis, verdict, steps: series.steps, values: series.values };
+  return { name, about, alerts, rules, diagnosis, verdict, ...series };
 }
 
 async function show() {
@@ -69,13 +70,22 @@ function begin(data) {
   const parts = panels(stack, board, data);
   const sequence = new WorstOf(worst, board, data);
   keyboard(board);
-  const update = (next) => {
-    board.update(next.steps, next.verdict.since_step);
+  let newest = data;
+  const put = (series) => {
+    const shown = { ...newest, ...series };
+    board.update(shown.steps, shown.verdict.since_step);
+    parts.update(shown);
+    sequence.update(shown);
+    board.moved();
+  };
+  const finer = new Finer(board, {
+    read: (from, to) => columns(data.name, fieldsOf(newest.about), from, to), coarse: () => newest, count: () => newest.about.steps, put,
+  });
+  const update = async (next) => {
+    newest = next;
     drawHead(head, next);
     drawVerdict(verdict, next);
-    parts.update(next);
-    sequence.update(next);
-    board.moved();
+    put(await finer.of(next));
   };
   drawn = { update };
   board.moved();

@@ -3,6 +3,7 @@
 
 import { aRun, get, getOrNull } from "../lib/api.js";
 import { keeping, pages, remember, root, run, state } from "../lib/address.js";
+import { labelWords } from "../lib/buckets.js";
 import { defined } from "../lib/definitions.js";
 import { element, fill, find } from "../lib/dom.js";
 import { failed, noSteps } from "../lib/empty.js";
@@ -22,7 +23,7 @@ const FIGURES = [
 /** Breakdowns with their words; labels come after them, by name. */
 const DIMENSIONS = [
   ["mu_probability", "By the engine's probability of the token"], ["position", "By position in the sequence"], ["length", "By length of the sequence"],
-  ["advantage_sign", "By sign of the advantage"], ["lag", "By policy versions since sampling"], ["shard", "By shard"],
+  ["advantage_sign", "By sign of the advantage"], ["lag", "By policy versions since sampling"], ["turn", "By turn"], ["shard", "By shard"],
 ];
 
 /** What is compared with the engine, by gap. */
@@ -115,9 +116,11 @@ function breakdowns(found, gaps) {
   const shown = gaps.includes("mismatch") ? ["mismatch", "staleness"].filter((gap) => gaps.includes(gap)) : gaps.slice(0, 1);
   return [
     element("div", { class: "section" }, element("h2", {}, "Where is the gap?"), element("span", { class: "quiet" }, "k3 in nats per token of each group, log axis from its smallest")),
-    element("div", { class: "two" }, names.map((name) => element("section", { class: "card" }, element("h3", {}, words.get(name) ?? `By ${name.replace(/^label:/, "label ")}`), bars(found.breakdowns[name], shown)))),
+    element("div", { class: "two" }, names.map((name) => group(words.get(name) ?? labelWords(name), bars(name, found.breakdowns[name], shown)))),
   ];
 }
+
+const group = (title, chart) => element("section", { class: "card", "aria-label": title }, element("h3", {}, title), chart);
 
 frame();
 const go = (by) => { location.href = new URL(keeping(pages.step(run(), Math.max(0, step() + by))), location.href); };

@@ -29,13 +29,13 @@ export const gaps = {
     return { key: lines.map(({ kind }) => kind).join(), lines, limits, band, baseline, lag: values["policy_lag.max"] };
   },
   draw(stack, board, first) {
-    const title = "How far apart, and which half?";
-    const { plot, rail } = panel(stack, { title, hint: "k3, nats per token, log scale", call: "series?field=gaps.mismatch.k3&field=gaps.staleness.k3&by=step" });
+    const [title, hint] = ["How far apart, and which half?", "k3, nats per token, log scale"];
+    const { plot, rail } = panel(stack, { title, hint, call: "series?field=gaps.mismatch.k3&field=gaps.staleness.k3&by=step" });
     const at = element("p", { class: "at" });
     const isTotal = first.lines[0].kind === "total";
     const missing = element("p", { class: "note quiet" }, "No ", element("code", {}, "old_logprobs"), " were sent: the gap cannot be split.");
     const shown = (data) => ({
-      title, height: isNarrow() ? 220 : 268, isMain: true, hasSteps: true, band: data.band, limits: data.limits, lines: data.lines,
+      title, hint, height: isNarrow() ? 220 : 268, isMain: true, hasSteps: true, band: data.band, limits: data.limits, lines: data.lines,
       axis: logAxis([...data.lines.flatMap(({ values }) => values), ...data.limits.map(({ value }) => value)]),
     });
     const rows = (data) => data.lines.map(({ kind, values }) => ({
@@ -59,24 +59,27 @@ const NOTES = {
   staleness: ({ lag }, index) => (lag?.[index] == null ? "" : `largest lag ${number(lag[index])} version${lag[index] === 1 ? "" : "s"}`),
 };
 
+const PARTS = ["mismatch", "interaction", "staleness"];
+
 /** Mismatch grows from below, staleness from above; what lies between, or overlaps, is the interaction. */
 export const attribution = {
   id: "attribution",
   shows({ values }) {
-    const parts = ["mismatch", "interaction", "staleness"].map((part) => values[`attribution.${part}`]);
+    const parts = PARTS.map((part) => values[`attribution.${part}`]);
     return parts.every(Boolean) ? { parts } : null;
   },
   draw(stack, board, first) {
-    const title = "What is the gap made of?";
-    const { plot, rail } = panel(stack, { title, hint: "share of the mean squared log-ratio", call: "series?field=attribution.mismatch&field=attribution.staleness&by=step" });
+    const [title, hint] = ["What is the gap made of?", "share of the mean squared log-ratio"];
+    const { plot, rail } = panel(stack, { title, hint, call: "series?field=attribution.mismatch&field=attribution.staleness&by=step" });
     const shown = ({ parts, isLast }) => ({
-      title, height: 104, axis: shareAxis, hasSteps: isLast,
+      title, hint, height: 104, axis: shareAxis, hasSteps: isLast, say: percent,
+      told: PARTS.map((name, part) => ({ name, values: parts[part] })),
       lines: [
-        { kind: "mismatch", name: "mismatch", values: parts[0], fillTo: 0 },
-        { kind: "staleness", name: "1 less staleness", values: parts[2].map((share) => (share == null ? null : 1 - share)), fillTo: 1 },
+        { kind: "mismatch", values: parts[0], fillTo: 0 },
+        { kind: "staleness", values: parts[2].map((share) => (share == null ? null : 1 - share)), fillTo: 1 },
       ],
     });
-    const rows = ({ parts }) => ["mismatch", "interaction", "staleness"].map((name, part) => ({
+    const rows = ({ parts }) => PARTS.map((name, part) => ({
       kind: name === "interaction" ? "other" : name, name, figure: `attribution.${name}`, value: (index) => percent(parts[part][index]),
     }));
     const line = new Plot(board, plot, shown(first));
@@ -97,12 +100,12 @@ export const masks = {
     return used || others.length ? { key: [used, ...others].join(), used, others, rules, of: (name) => values[masked(name)] } : null;
   },
   draw(stack, board, first) {
-    const title = "What is kept out of the loss?";
-    const { plot, rail } = panel(stack, { title, hint: "share of the tokens, linear to 1%, then log", call: `series?field=${masked(first.used ?? first.others[0])}&by=step` });
+    const [title, hint] = ["What is kept out of the loss?", "share of the tokens, linear to 1%, then log"];
+    const { plot, rail } = panel(stack, { title, hint, call: `series?field=${masked(first.used ?? first.others[0])}&by=step` });
     let data = first;
     let picked = first.others.includes(state().method) ? state().method : first.others[0];
     const shown = () => ({
-      title, height: 124, axis: maskAxis, hasSteps: first.isLast,
+      title, hint, height: 124, axis: maskAxis, say: percent, hasSteps: first.isLast,
       limits: data.used ? limitsOf(data.rules, "MaskRate", (severity, value) => `${severity} ${percent(value)}`) : [],
       lines: [data.used && { kind: "total", name: data.used, values: data.of(data.used) }, picked && { kind: "preset", name: picked, values: data.of(picked) }].filter(Boolean),
     });
@@ -134,12 +137,12 @@ export const effective = {
     return lines.length ? { key: names.join(), names, lines, rules } : null;
   },
   draw(stack, board, first) {
-    const title = "How many tokens still count?";
-    const { plot, rail } = panel(stack, { title, hint: "effective sample size, share of the tokens", call: "series?field=gaps.mismatch.ess&field=gaps.total.ess&by=step" });
+    const [title, hint] = ["How many tokens still count?", "effective sample size, share of the tokens"];
+    const { plot, rail } = panel(stack, { title, hint, call: "series?field=gaps.mismatch.ess&field=gaps.total.ess&by=step" });
     const shown = ({ lines, names, rules }) => {
       const least = lines.flatMap(({ values }) => values).reduce((a, b) => (b == null ? a : Math.min(a, b)), 0.25);
       const limits = names[0] === "mismatch" ? limitsOf(rules, "LowEffectiveSampleSize", (severity, value) => `mismatch ${severity} ${percent(value)}`) : [];
-      return { title, height: 88, hasSteps: first.isLast, lines, limits, axis: { ...linearAxis([0, 1], shareAxis.label, Math.max(0, least), 1) } };
+      return { title, hint, say: percent, height: 88, hasSteps: first.isLast, lines, limits, axis: { ...linearAxis([0, 1], shareAxis.label, Math.max(0, least), 1) } };
     };
     const rows = ({ lines, names }) => lines.map(({ kind, name, values }, line) => ({ kind, name, figure: `gaps.${names[line]}.ess`, value: (index) => percent(values[index]) }));
     const line = new Plot(board, plot, shown(first));
@@ -161,7 +164,7 @@ export const sent = [
   shows: ({ values }) => (values[field] ? { values: values[field] } : null),
   draw(stack, board, first) {
     const { plot, rail } = panel(stack, { title, hint, call: `series?field=${field}&by=step` });
-    const shown = ({ values }) => ({ title, height: first.isLast ? 86 : 66, hasSteps: first.isLast, axis: linearAxis(values), lines: [{ kind: "total", name: title.toLowerCase(), values }] });
+    const shown = ({ values }) => ({ title, hint, height: first.isLast ? 86 : 66, hasSteps: first.isLast, axis: linearAxis(values), lines: [{ kind: "total", name: title.toLowerCase(), values }] });
     const rows = ({ values }) => [{ kind: "total", name: title.toLowerCase(), figure: field, value: (index) => number(values[index]) }];
     const line = new Plot(board, plot, shown(first));
     const put = readout(board, rail, rows(first));

@@ -14,7 +14,7 @@ export function panels(stack, board, data) {
     update(next) {
       if (signature(next) === drawn.signature) for (const update of drawn.updates) update(next);
       else {
-        board.parts = board.parts.filter((part) => !stack.contains(part.host));
+        board.parts = board.parts.filter(({ host }) => !host || !stack.contains(host));
         board.listeners = board.listeners.filter((listener) => !drawn.listeners.includes(listener));
         stack.replaceChildren();
         drawn = draw(stack, board, next);
