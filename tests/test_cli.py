@@ -6,11 +6,15 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from offpolicy_monitor import __version__
-from offpolicy_monitor.cli import COMMANDS, DB_COMMANDS, EXPORT_COMMANDS, main
+from offpolicy_monitor.cli import COMMANDS, main
+from offpolicy_monitor.cli.database import DB_COMMANDS
+from offpolicy_monitor.cli.exports import EXPORT_COMMANDS
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import migrate
@@ -72,6 +76,61 @@ def test_a_missing_library_is_named_with_its_extra(arguments: list[str]) -> None
     assert ended.returncode == 3
     assert "is not installed: pip install 'offpolicy-monitor[server]'" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def interrupted(arguments: list[str], until: Callable[[subprocess.Popen], object]) -> tuple[int, str]:
+    """A command that is sent SIGINT once `until` has returned: its exit status, and what it says as an error."""
+    command = [sys.executable, "-m", "offpolicy_monitor.cli", *arguments]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until(running)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    return running.returncode, said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["runs"], ["show", "r"], ["alerts"], ["diagnose", "r"], ["whatif", "r"], ["report", "r"], ["demo"],
+     ["replay", "{dump}", "--run", "r"]],
+    ids=lambda command: command[0],
+)  # fmt: skip
+def test_ctrl_c_ends_a_command_that_waits_for_a_service_quietly(command: list[str], tmp_path: Path) -> None:
+    dump = tmp_path / "a.jsonl"
+    dump.write_text(json.dumps({"step": 0, "sampling_logprobs": [[-1.0]], "old_logprobs": [[-1.0]]}) + "\n")
+    with socket.create_server(("127.0.0.1", 0)) as silent, ExitStack() as held:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        arguments = [word.format(dump=dump) for word in command]
+        silent.settimeout(60)
+        status, said = interrupted([*arguments, "--url", url], lambda _: held.enter_context(silent.accept()[0]))
+    assert status == 130
+    assert "Traceback" not in said and "Error" not in said
+
+
+def test_ctrl_c_ends_the_service_in_order(tmp_path: Path) -> None:
+    arguments = ["serve", "--port", "0", "--database-url", f"sqlite:///{tmp_path / 'x.db'}"]
+
+    def listening(running: subprocess.Popen) -> None:
+        assert running.stdout is not None
+        while not running.stdout.readline().startswith("  device"):
+            pass
+
+    status, said = interrupted(arguments, listening)
+    assert status == 130
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("command", ["--help", "serve --help", "methods", "settings --json", "version"])
+def test_a_reader_that_has_seen_enough_is_no_failure(command: str) -> None:
+    line = f"{sys.executable} -m offpolicy_monitor.cli {command} | true; echo ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True)
+    assert (ended.stdout, ended.stderr) == ("0\n", "")
+
+
+def test_lists_fit_a_narrow_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    for command in ("methods", "settings"):
+        assert main([command]) == 0
+        assert max(map(len, capsys.readouterr().out.splitlines())) <= 100, command
 
 
 def test_a_wrong_command_line_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,6 +35,8 @@ def test_what_serves_and_stores_is_imported_without_torch() -> None:
 def test_listings_and_help_texts_are_printed_without_torch() -> None:
     asked = [
         ["--help"],
+        ["version"],
+        ["runs", "--help"],
         ["serve", "--help"],
         ["demo", "--help"],
         ["replay", "--help"],
@@ -48,3 +50,12 @@ def test_listings_and_help_texts_are_printed_without_torch() -> None:
         "print('torch' in sys.modules)"
     )
     assert printed(code) == "False"
+
+
+def test_the_list_of_commands_costs_neither_numpy_nor_what_serves() -> None:
+    code = (
+        "import contextlib, sys\nfrom offpolicy_monitor.cli import main\n"
+        "with contextlib.suppress(SystemExit): main(['--help'])\n"
+        "print(sorted({'numpy', 'torch', 'fastapi', 'pydantic', 'sqlalchemy', 'http.client'} & set(sys.modules)))"
+    )
+    assert printed(code) == "[]"

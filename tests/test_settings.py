@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from offpolicy_monitor import cli
+from offpolicy_monitor.cli import main
+from offpolicy_monitor.cli.environment import read_settings
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.settings import Settings
 
@@ -19,7 +20,7 @@ def test_trusted_hosts_are_names_without_scheme_and_port(monkeypatch: pytest.Mon
     for wrong in ("http://one", "one:8900", "a*.one", "one/two", "one two"):
         monkeypatch.setenv("OFFPOLICY_TRUSTED_HOSTS", wrong)
         with pytest.raises(ConfigurationError, match="OFFPOLICY_TRUSTED_HOSTS"):
-            cli.read_settings()
+            read_settings()
 
 
 def test_an_empty_variable_leaves_a_target_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +39,7 @@ def test_an_address_that_cannot_be_posted_to_is_refused_by_its_variable(
 ) -> None:
     monkeypatch.setenv(Settings.variable(field), value)
     with pytest.raises(ConfigurationError, match=Settings.variable(field)) as refused:
-        cli.read_settings()
+        read_settings()
     assert "secret" not in str(refused.value)
 
 
@@ -52,14 +53,14 @@ def test_secrets_are_not_printed(
 ) -> None:
     monkeypatch.setenv("OFFPOLICY_WEBHOOK_URL", "https://hooks.example/services/T0/B0/token")
     monkeypatch.setenv("OFFPOLICY_WEBHOOK_SECRET", "correct horse")
-    assert cli.main(arguments) == 0
+    assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert "https://hooks.example/..." in printed
     assert "token" not in printed.split("OFFPOLICY_WEBHOOK_URL")[1][:80] and "correct horse" not in printed
 
 
 def test_settings_as_json_are_plain_values(capsys: pytest.CaptureFixture[str]) -> None:
-    cli.main(["settings", "--json"])
+    main(["settings", "--json"])
     rows = {row["variable"]: row["value"] for row in json.loads(capsys.readouterr().out)}
     assert rows["OFFPOLICY_ALERTMANAGER_URLS"] == ""
     assert rows["OFFPOLICY_WEBHOOK_SECRET"] is None

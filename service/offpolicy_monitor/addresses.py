@@ -8,7 +8,8 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 SCHEMES: Final = ("http", "https")
-EXAMPLE: Final = "http://127.0.0.1:8900"
+#: Where a service listens that was told nothing else.
+LOCAL: Final = "http://127.0.0.1:8900"
 
 
 def parts_of(url: str) -> SplitResult:
@@ -22,7 +23,7 @@ def parts_of(url: str) -> SplitResult:
     except ValueError:
         valid = False
     if not valid:
-        raise ValueError(f"must be an http or https URL with a host, as in {EXAMPLE}")
+        raise ValueError(f"must be an http or https URL with a host, as in {LOCAL}")
     return parts
 
 

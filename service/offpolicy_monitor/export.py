@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from offpolicy_monitor import resources
-from offpolicy_monitor.addresses import EXAMPLE, parts_of
+from offpolicy_monitor.addresses import LOCAL, parts_of
 from offpolicy_monitor.errors import ConfigurationError
 
-DEFAULT_SERVICE_URL: Final = EXAMPLE
+DEFAULT_SERVICE_URL: Final = LOCAL
 """The address that the shipped files link to."""
 
 KINDS: Final[Mapping[str, str]] = {"grafana": "grafana/*.json", "prometheus": "prometheus/*.rules.yaml"}

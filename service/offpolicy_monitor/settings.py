@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from offpolicy_monitor.addresses import parts_of
+from offpolicy_monitor.addresses import LOCAL, parts_of
 
 MEBIBYTE = 1 << 20
 #: A batch is an eighth of it at a time for each.
@@ -181,9 +181,7 @@ class Settings(BaseSettings):
         "the run's own, the worst of them first up to 120 series per run; all adds the quiet ones, up to 196.",
     )
 
-    public_url: str = Field(
-        "http://127.0.0.1:8900", description="Where people reach the service: links of alerts begin with it."
-    )
+    public_url: str = Field(LOCAL, description="Where people reach the service: links of alerts begin with it.")
     trusted_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
         description="Hosts that are answered beside loopback's and the one of OFFPOLICY_PUBLIC_URL, by commas "

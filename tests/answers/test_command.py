@@ -6,7 +6,9 @@ import re
 import numpy as np
 import pytest
 from offpolicy_monitor import Monitor
+from offpolicy_monitor.answers.advice import near
 from offpolicy_monitor.cli import main
+from offpolicy_monitor.verdict.numbers import percent
 
 from tests.client.fakes import Fake, serving
 from tests.fixtures.answering import Said
@@ -100,7 +102,7 @@ def test_json_is_what_the_api_answers(capsys: Printed, address: str) -> None:
 
 def test_a_narrow_terminal_is_not_overrun(capsys: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    for command in ASKING[:3]:
+    for command in ASKING[:4]:
         assert max(map(len, lines(capsys, *command)[:-1])) <= 60, command
 
 
@@ -118,7 +120,44 @@ def test_a_monitor_answers_the_same_in_python(address: str) -> None:
 
 def test_a_refusal_is_told_in_the_services_words(capsys: Printed) -> None:
     assert main(["show", "nobody"]) == 1
-    assert capsys.readouterr().err == "offpolicy-monitor: there is no run named nobody\n"
+    assert capsys.readouterr().err == (
+        "offpolicy-monitor: there is no run named nobody; `offpolicy-monitor runs` lists those that there are\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["show", "diagnose", "whatif", "report", "alerts --run"])
+def test_a_name_that_is_nearly_right_is_answered_with_the_one_that_is(command: str, capsys: Printed) -> None:
+    assert main([*command.split(), "Driftin"]) == 1
+    assert capsys.readouterr().err == "offpolicy-monitor: there is no run named Driftin; did you mean drifting?\n"
+
+
+def test_names_that_are_near_have_letters_in_common_or_lie_within() -> None:
+    names = ["llama-8b-grpo-v2", "llama-8b-grpo-v3", "qwen", "x" * 128]
+    assert near("lama-8b-grpo-v2", names) == ["llama-8b-grpo-v2", "llama-8b-grpo-v3"]
+    assert near("GRPO", names) == ["llama-8b-grpo-v2", "llama-8b-grpo-v3"]
+    assert near("zzz", names) == []
+
+
+def test_methods_are_tried_side_by_side(capsys: Printed) -> None:
+    methods = ("--method", "opsm", "--method", "geometric_mask_wide")
+    found = document(capsys, "whatif", "drifting", *methods)["methods"]
+    alone = [document(capsys, "whatif", "drifting", "--method", name) for name in methods[1::2]]
+    assert found == alone
+    shown = lines(capsys, "whatif", "drifting", *methods)
+    assert [line.split()[0] for line in shown[:3]] == ["method", "opsm", "mask"]
+    for row, one in zip(shown[1:3], alone, strict=True):
+        share = one["at"].get("upper", one["at"])["masked_token_fraction"][0]
+        assert f" {percent(share)} " in row
+    assert sum("the setting" in line for line in shown) == 2
+
+
+def test_a_service_that_lacks_a_route_is_of_another_release(capsys: Printed) -> None:
+    fake = Fake()
+    answer = {"type": "urn:offpolicy-monitor:problem:unknown-path", "detail": "there is nothing at this path"}
+    fake.answer = lambda asked: Said(404, answer)  # type: ignore[method-assign]
+    with serving(fake):
+        assert main(["diagnose", "drifting", "--url", fake.url]) == 1
+    assert "is of another release than this command: there is nothing at this path" in capsys.readouterr().err
 
 
 def test_an_unknown_method_is_refused_with_those_that_there_are(capsys: Printed) -> None:

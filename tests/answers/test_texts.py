@@ -6,6 +6,7 @@ from offpolicy_monitor.answers.diagnosis import diagnosis
 from offpolicy_monitor.answers.listing import alerts, runs
 from offpolicy_monitor.answers.run import run
 from offpolicy_monitor.answers.style import Style
+from offpolicy_monitor.answers.trial import Trial
 from offpolicy_monitor.answers.whatif import whatif
 
 NOW = 1_800_000_000.0
@@ -155,7 +156,7 @@ def asked(**more: Any) -> dict[str, Any]:
 def test_whatif_says_the_share_then_few_rows_then_the_settings() -> None:
     answer = asked(upper=curve([1.5, 2.0, 5.0], [0.5, 0.2, 0.001]))
     at = asked(upper=curve([3.0], [0.1]))
-    assert whatif(answer, at, "upper", Style()) == [
+    assert whatif([Trial("upper", answer, at)], Style()) == [
         "mask at mismatch, token, upper 3 would act on 10% of the tokens (± 0.2%) of steps 0 to 9 (10 steps).",
         "",
         "   upper  tokens  sequences  advantage mass     ±  rows that run there",
@@ -176,6 +177,28 @@ def test_whatif_says_the_share_then_few_rows_then_the_settings() -> None:
 
 def test_a_curve_of_many_edges_is_a_few_rows_and_those_of_presets() -> None:
     edges = [1.0 + index / 100 for index in range(200)] + [5.0, 6.0]
-    lines = whatif(asked(upper=curve(edges, [0.1] * 202)), asked(upper=curve([2.0], [0.1])), "upper", Style())
+    tried = Trial("upper", asked(upper=curve(edges, [0.1] * 202)), asked(upper=curve([2.0], [0.1])))
+    lines = whatif([tried], Style())
     shown = [line.split()[0] for line in lines[3 : lines.index("the setting") - 1]]
     assert shown == ["1", "1.28", "1.57", "1.86", "›", "2.14", "2.43", "2.72", "5", "6"]
+
+
+def test_methods_side_by_side_are_a_row_each_and_one_without_figures_is_said() -> None:
+    two = Trial("upper", asked(upper=curve([2.0], [0.2])), asked(upper=curve([2.0], [0.2])))
+    one = {**asked(**curve([0.01], [0.5])), "method": "opsm", "parameter": "delta"}
+    none = {**asked(**curve([], [])), "method": "ipo", "parameter": "threshold"}
+    trials = [two, Trial("delta", one, one), Trial("threshold", none, None)]
+    lines = whatif(trials, Style())
+    assert lines[:3] == [
+        "method  gap       level  threshold   tokens  sequences  advantage mass     ±",
+        "mask    mismatch  token  upper 2        20%          –             20%  0.2%",
+        "opsm    mismatch  token  delta 0.01     50%          –             50%  0.2%",
+    ]
+    assert lines[-1] == "No step of this run has what ipo looks at."
+
+
+def test_what_is_said_of_a_setting_is_wrapped_and_the_setting_is_not() -> None:
+    at = asked(upper=curve([3.0], [0.1]))
+    at["upper"]["config"] = [{"framework": "TRL", "lines": ["x" * 70], "differs": "word " * 20}]
+    lines = whatif([Trial("upper", at, at)], Style(width=60))
+    assert [line for line in lines if len(line) > 60] == [f"  TRL       {'x' * 70}"]

@@ -3,7 +3,8 @@ import os
 import signal
 
 import pytest
-from offpolicy_monitor.demo.cli import add_arguments, config_of, main, stop_on_signals
+from offpolicy_monitor.client.read import Unreachable
+from offpolicy_monitor.demo.cli import Stop, add_arguments, config_of, main, stop_on_signals
 from offpolicy_monitor.demo.faults import KINDS, Fault
 
 from tests.client.fakes import Fake
@@ -67,20 +68,18 @@ def test_a_run_prints_addresses_progress_and_a_summary(service: Fake, capsys: py
 
 def test_a_service_that_is_not_there_is_one_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
     url = unused_url()
-    assert main(parse("--url", url)) == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith(f"error: no offpolicy-monitor answers at {url} (")
-    assert captured.err.count("\n") == 1
+    with pytest.raises(Unreachable, match=f"^no service answers at {url}: .* Start one with"):
+        main(parse("--url", url))
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_one_signal_asks_to_stop_and_a_second_interrupts(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
-    with stop_on_signals() as stop:
-        assert not stop.is_set()
+    before, stop = signal.getsignal(number), Stop()
+    with stop_on_signals(stop):
+        assert not stop.is_set() and stop.by is None
         os.kill(os.getpid(), number)
-        assert stop.is_set()
+        assert stop.is_set() and stop.by == number
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert signal.getsignal(number) == before

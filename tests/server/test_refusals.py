@@ -189,6 +189,7 @@ EVALUATE = [
     ("row that is no object", "methods", ["opsm"], ""),
     ("unknown detail", "detail", [], "?detail=all"),
     ("unknown query parameter", "details", [], "?details=none"),
+    ("repeated query parameter", "detail", [], "?detail=none&detail=token"),
 ]
 
 

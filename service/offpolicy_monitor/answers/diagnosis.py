@@ -32,7 +32,8 @@ def _hypothesis(one: Mapping[str, Any], style: Style) -> list[str]:
     believed = "" if is_believed else f", below {BELIEVED:g}: not believed"
     since = "" if one.get("since_step") is None else f", since step {one['since_step']}"
     title = f"{meter} {number(one['score'])}  {clean(one.get('title') or one['name'])}{since}{believed}"
-    lines = [style.paint(title, "bold" if is_believed else ""), *style.wrapped(one["summary"], "  ")]
+    lines = [style.paint(line, "bold" if is_believed else "") for line in style.wrapped(title, hanging="  ")]
+    lines += style.wrapped(one["summary"], "  ")
     for figure, value in one["evidence"].items():
         lines.append(f"    {clean(figure)} {clean(number(value, 3) if isinstance(value, int | float) else value)}")
     if is_believed:

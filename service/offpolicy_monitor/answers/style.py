@@ -33,12 +33,14 @@ class Style:
         """The text in a colour by its meaning; as it is where there are none."""
         return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self.colours and colour and text else text
 
-    def wrapped(self, text: str, indent: str = "") -> list[str]:
-        """Lines of at most the width, and of what reads well on a terminal."""
+    def wrapped(self, text: str, indent: str = "", hanging: str | None = None) -> list[str]:
+        """Lines of at most the width, and of what reads well on a terminal; `hanging`: indent of all but the first."""
         if self.width == ENDLESS:
             return [indent + clean(text)]
         width = max(20, min(self.width, READABLE))
-        return textwrap.wrap(clean(text), width, initial_indent=indent, subsequent_indent=indent)
+        return textwrap.wrap(
+            clean(text), width, initial_indent=indent, subsequent_indent=indent if hanging is None else hanging
+        )
 
 
 def style_of(stream: TextIO, environment: Mapping[str, str]) -> Style:

@@ -68,14 +68,15 @@ def _fitting(columns: Sequence[Column], room: int) -> list[Column]:
 
 
 def _widths(columns: Sequence[Column], room: int) -> list[int]:
-    """Of each column; what is too much is taken from those that may be cut, the last first."""
+    """Of each column; what is too much is taken from the widest of those that may be cut."""
     widths = [column.width for column in columns]
-    if room == ENDLESS:
-        return widths
-    for index in reversed(range(len(columns))):
-        over = _sum(widths) - room
-        if over > 0 and columns[index].cut:
-            widths[index] = max(columns[index].least, widths[index] - over)
+    while room != ENDLESS and (over := _sum(widths) - room) > 0:
+        left = sorted((widths[index], index) for index, column in enumerate(columns) if widths[index] > column.least)
+        if not left:
+            break
+        widest, index = left.pop()
+        next_widest = max(columns[index].least, left[-1][0] if left else 0)
+        widths[index] = max(widest - over, min(next_widest, widest - 1), columns[index].least)
     return widths
 
 

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from offpolicy_monitor.alerts import CORRECTIONS, PROFILES, RULES, Terms, paths_of
-from offpolicy_monitor.answers import command as asking
+from offpolicy_monitor.answers.advice import with_advice
+from offpolicy_monitor.answers.arguments import add_service
+from offpolicy_monitor.answers.command import reader
 from offpolicy_monitor.answers.history import history
 from offpolicy_monitor.answers.style import style_of
 from offpolicy_monitor.backtest import text
@@ -24,6 +26,7 @@ from offpolicy_monitor.backtest.tables import read
 from offpolicy_monitor.backtest.timeline import timeline
 from offpolicy_monitor.client.read import path
 from offpolicy_monitor.client.terminal import Terminal
+from offpolicy_monitor.commandline import DONE, NO, run_name
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.server.judge import correction_kind
 from offpolicy_monitor.server.routes.changes import read_overrides
@@ -38,8 +41,8 @@ def add_arguments(child: argparse.ArgumentParser) -> None:
     what.add_argument(
         "file", nargs="*", type=Path, metavar="FILE", help="CSV or JSON with a column of steps; several are one"
     )
-    what.add_argument("--run", metavar="NAME", help="a stored run of a service in place of files")
-    asking.add_arguments(child)
+    what.add_argument("--run", type=run_name, metavar="NAME", help="a stored run of a service in place of files")
+    add_service(child)
     child.add_argument("--profile", choices=PROFILES, help="what is normal for the run (the file's or run's own)")
     child.add_argument("--correction", choices=CORRECTIONS, help="kind of the method in use, for rules on masks")
     child.add_argument("--rules", type=Path, metavar="FILE", help="thresholds as JSON: what PATCH takes as `alerts`")
@@ -66,7 +69,7 @@ def main(options: argparse.Namespace) -> int:
         sys.stdout.writelines(
             f"{line}\n" for line in text.told(figures, terms, found, style_of(sys.stdout, os.environ))
         )
-    return int(any(alert.severity == "critical" for alert in found))
+    return NO if any(alert.severity == "critical" for alert in found) else DONE
 
 
 def _of_files(options: argparse.Namespace) -> tuple[Figures, Mapping[str, Any]]:
@@ -78,7 +81,7 @@ def _of_files(options: argparse.Namespace) -> tuple[Figures, Mapping[str, Any]]:
 
 
 def _of_run(options: argparse.Namespace) -> tuple[Figures, Mapping[str, Any]]:
-    service = asking.reader(options)
+    service = reader(options)
 
     def ask() -> tuple[Figures, Mapping[str, Any]]:
         about = service.get(path(options.run))
@@ -91,7 +94,7 @@ def _of_run(options: argparse.Namespace) -> tuple[Figures, Mapping[str, Any]]:
         }
         return Figures(steps, columns, (), ()), own
 
-    return asking.with_advice(ask, options.url)
+    return with_advice(service, options.run, ask)
 
 
 def _wanted() -> list[str]:

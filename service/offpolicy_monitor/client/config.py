@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from offpolicy_monitor.addresses import LOCAL
 from offpolicy_monitor.client.connection import parse
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.vocabulary import RUN_NAME
@@ -45,7 +46,7 @@ def settled(config: Config, environment: Mapping[str, str]) -> Config:
         token=config.token or environment.get(TOKEN) or None,
     )
     if not config.url:
-        raise ConfigurationError(f"no address: give Monitor a url or set {URL}, such as http://127.0.0.1:8900")
+        raise ConfigurationError(f"no address: give Monitor a url or set {URL}, such as {LOCAL}")
     parse(config.url)
     if not re.fullmatch(RUN_NAME, config.run):
         what = f"{config.run!r} is no name of a run" if config.run else f"no run: give Monitor a run or set {RUN}"

@@ -25,7 +25,7 @@ from offpolicy_monitor.client.sender import Sender
 from offpolicy_monitor.client.shapes import check, lengths_of_rows
 from offpolicy_monitor.client.shard import Shard, make_envelope
 from offpolicy_monitor.client.values import Value, copies, read
-from offpolicy_monitor.wire.frame import encode
+from offpolicy_monitor.wire.frame import MEDIA_TYPE, encode
 
 QUEUE_BYTES = 256 << 20
 
@@ -157,7 +157,7 @@ class Monitor:
         copied, wait = copies(values)
         wait()
         body = encode(envelope, copied, _bfloat16(values))
-        answer = self._reader().post("/v1/evaluate", {"detail": detail}, body)
+        answer = self._reader().post("/v1/evaluate", {"detail": detail}, body, MEDIA_TYPE)
         shape = next(value.shape for name, value in values.items() if name.endswith("logprobs"))
         return questions.with_arrays(answer, shape)
 

@@ -7,16 +7,15 @@ an answer.
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from offpolicy_monitor.client.connection import Connection, parse
-from offpolicy_monitor.client.shard import Buffers
+from offpolicy_monitor.client.connection import JSON, Connection, parse
 from offpolicy_monitor.errors import FieldError, OffpolicyMonitorError, Refusal, Unavailable
-from offpolicy_monitor.wire.frame import MEDIA_TYPE
 
-#: Where a service listens that was told nothing else.
-LOCAL = "http://127.0.0.1:8900"
+if TYPE_CHECKING:
+    from offpolicy_monitor.client.shard import Buffers
+
 #: Seconds without progress after which a question is given up.
 TIMEOUT = 10.0
 #: Runs of one page, and alerts: the most that the service answers at once.
@@ -39,9 +38,9 @@ class Reader:
         """GET of a path; a list repeats its name in the query, and None is left out."""
         return self._exchange("GET", place + asked(query or {}))
 
-    def post(self, place: str, query: Mapping[str, object], body: Buffers) -> dict[str, Any]:
-        """POST of a frame."""
-        return self._exchange("POST", place + asked(query), body)
+    def post(self, place: str, query: Mapping[str, object], body: "Buffers", media_type: str) -> dict[str, Any]:
+        """POST of a body."""
+        return self._exchange("POST", place + asked(query), body, media_type)
 
     def all_runs(self) -> list[dict[str, Any]]:
         """Every run, newest first."""
@@ -68,10 +67,23 @@ class Reader:
         """What may cause the mismatch of the steps `first` to `last`, best first."""
         return self.get(path(run, "diagnosis"), {"from": first, "to": last})
 
-    def _exchange(self, method: str, target: str, body: Buffers = ()) -> dict[str, Any]:
+    def series(
+        self,
+        run: str,
+        fields: Sequence[str],
+        first: int | None = None,
+        last: int | None = None,
+        points: int | None = None,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Figures over the steps `first` to `last`: one as columns, several as `series` in the order asked."""
+        query = {"field": fields, "from": first, "to": last, "points": points, "by": by}
+        return self.get(path(run, "series"), query)
+
+    def _exchange(self, method: str, target: str, body: "Buffers" = (), media_type: str = JSON) -> dict[str, Any]:
         try:
             with closing(Connection(self.url, self._timeout, self._token)) as connection:
-                answer = connection.exchange(method, target, body, MEDIA_TYPE)
+                answer = connection.exchange(method, target, body, media_type)
         except OSError as error:
             reason = f"no answer within {self._timeout:g} s" if isinstance(error, TimeoutError) else str(error)
             raise Unreachable(f"no service answers at {self.url}: {reason}") from error

@@ -1,20 +1,20 @@
-"""`offpolicy-monitor demo`: flags to DemoConfig, signals to a clean end, errors to an exit status.
+"""`offpolicy-monitor demo`: flags to DemoConfig, signals to a clean end and an exit status.
 
 torch is imported when a run starts and not for `--help`.
 """
 
 import argparse
-import math
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import get_args
 
+from offpolicy_monitor.commandline import DONE, INTERRUPTED, natural, positive, run_name, some_seconds
 from offpolicy_monitor.demo.config import DemoConfig, SamplerName
 from offpolicy_monitor.demo.faults import Fault, describe_faults, parse_fault
 from offpolicy_monitor.demo.scenarios import SCENARIOS, describe_scenarios
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the demo's flags."""
     default = DemoConfig()
     parser.add_argument("--url", default=os.environ.get("OFFPOLICY_URL", default.url), help="service (%(default)s)")
-    parser.add_argument("--run", help="name of the run (demo- and the time)")
+    parser.add_argument("--run", type=run_name, help="name of the run (demo- and the time)")
     parser.add_argument("--attempt", type=natural, help="restart epoch (found out from the service)")
     parser.add_argument(
         "--sampler",
@@ -53,26 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--steps", type=positive, help="end after this many training steps")
-    length.add_argument("--seconds", type=duration, help=f"end after this time ({DEFAULT_SECONDS:.0f})")
+    length.add_argument("--seconds", type=some_seconds, help=f"end after this time ({DEFAULT_SECONDS:.0f})")
     length.add_argument("--forever", action="store_true", help="go on until interrupted")
-
-
-def natural(text: str) -> int:
-    """A whole number from 0, or argparse's error."""
-    return _at_least(int(text), 0)
-
-
-def positive(text: str) -> int:
-    """A whole number from 1, or argparse's error."""
-    return _at_least(int(text), 1)
-
-
-def duration(text: str) -> float:
-    """Seconds, more than 0 and finite, or argparse's error."""
-    seconds = float(text)
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"must be more than 0 seconds: {text}")
-    return seconds
 
 
 def fault(text: str) -> Fault:
@@ -81,12 +63,6 @@ def fault(text: str) -> Fault:
         return parse_fault(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _at_least(number: int, least: int) -> int:
-    if number < least:
-        raise argparse.ArgumentTypeError(f"must be at least {least}: {number}")
-    return number
 
 
 def config_of(args: argparse.Namespace) -> DemoConfig:
@@ -107,39 +83,45 @@ def config_of(args: argparse.Namespace) -> DemoConfig:
     )
 
 
+class Stop(threading.Event):
+    """Set where the run is to end; `by` is the signal that asked for it, None where none did."""
+
+    by: int | None = None
+
+
 def main(args: argparse.Namespace) -> int:
-    """Run the demo: 0 when it ended or was asked to, 1 when it could not start, 3 when a library is missing."""
+    """Run the demo; answers the exit status. Raises ConfigurationError for a missing library, Unreachable."""
     config = config_of(args)
     try:
         from offpolicy_monitor.demo.console import Console
         from offpolicy_monitor.demo.train import run_demo
     except ModuleNotFoundError as error:
-        print(f"error: {error}. The demo needs: pip install 'offpolicy-monitor[server]'", file=sys.stderr)
-        return 3
-    console = Console(sys.stdout)
-    try:
-        with stop_on_signals() as stop:
-            result = run_demo(config, console.report, stop, console.opening)
-    except ConfigurationError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        raise ConfigurationError(f"{error}. The demo needs: pip install 'offpolicy-monitor[server]'") from error
+    console, stop = Console(sys.stdout), Stop()
+    with ExitStack() as entered:
+
+        def opening(config: DemoConfig) -> None:
+            entered.enter_context(stop_on_signals(stop))  # until then there is nothing to bring to an end
+            console.opening(config)
+
+        result = run_demo(config, console.report, stop, opening)
     console.closing(result)
-    return 0
+    return INTERRUPTED if stop.by == signal.SIGINT else DONE
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; a second signal interrupts at once."""
-    stop = threading.Event()
+def stop_on_signals(stop: Stop) -> Iterator[None]:
+    """Ctrl-C and SIGTERM set the event; a second signal interrupts at once."""
 
     def ask(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
+        stop.by = number
         stop.set()
 
     previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield stop
+        yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

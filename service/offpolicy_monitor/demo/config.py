@@ -6,6 +6,7 @@ Values only. It knows neither torch nor the command line; cli.py turns flags int
 from dataclasses import dataclass
 from typing import Literal
 
+from offpolicy_monitor.addresses import LOCAL
 from offpolicy_monitor.demo.faults import Fault
 
 SamplerName = Literal["bfloat16", "int8", "exact"]
@@ -27,7 +28,7 @@ class DemoConfig:
     first_level, top_level   longest prompt in letters at the start and after the last rise
     """
 
-    url: str = "http://127.0.0.1:8900"
+    url: str = LOCAL
     run: str = "demo"
     attempt: int | None = None
     sampler: SamplerName = "bfloat16"

@@ -14,12 +14,12 @@ import torch
 from offpolicy_monitor.client.connection import Connection
 from offpolicy_monitor.client.monitor import Monitor
 from offpolicy_monitor.client.one_thread import one_thread
+from offpolicy_monitor.client.read import Unreachable
 from offpolicy_monitor.demo.answers import Answers
 from offpolicy_monitor.demo.config import DemoConfig
 from offpolicy_monitor.demo.progress import DemoResult, Progress, Tally, measure_progress
 from offpolicy_monitor.demo.rollout import Rollout
 from offpolicy_monitor.demo.trainer import Trainer
-from offpolicy_monitor.errors import ConfigurationError
 
 TIMEOUT = 10.0  # seconds for the service to say that it is there
 Report = Callable[[Progress], None]
@@ -34,7 +34,7 @@ def run_demo(
     """Train until `config.steps` or `config.seconds` is reached or `stop` is set, and post every gradient step.
 
     `opening` is called once the service has answered, `report` after each training step. torch has one thread
-    meanwhile. Raises ConfigurationError if no service answers; what fails to be posted later is counted.
+    meanwhile. Raises Unreachable if no service answers; what fails to be posted later is counted.
     """
     _check(config.url)
     answers = Answers()
@@ -47,7 +47,7 @@ def run_demo(
 
 
 def _check(url: str) -> None:
-    """Raise ConfigurationError, saying what to do, unless a service answers here."""
+    """Raise Unreachable, saying what to do, unless a service answers here."""
     with closing(Connection(url, TIMEOUT, None)) as connection:
         try:
             answer = connection.exchange("GET", "/healthz")
@@ -55,10 +55,8 @@ def _check(url: str) -> None:
         except OSError as error:
             reason = str(error) or type(error).__name__
     if reason:
-        raise ConfigurationError(
-            f"no offpolicy-monitor answers at {url} ({reason}). "
-            "Start one with `offpolicy-monitor serve`, or name another with --url."
-        )
+        advice = "Start one with `offpolicy-monitor serve`, or name its address by --url"
+        raise Unreachable(f"no service answers at {url}: {reason}. {advice}")
 
 
 def _run(config: DemoConfig, monitor: Monitor, answers: Answers, report: Report, stop: threading.Event) -> DemoResult:

@@ -16,7 +16,7 @@ from offpolicy_monitor.server import openapi, services
 from offpolicy_monitor.server.http import handlers
 from offpolicy_monitor.server.http.hosts import TrustedHosts
 from offpolicy_monitor.server.http.middleware import RequestMiddleware
-from offpolicy_monitor.server.http.queries import refuse_unknown_parameters
+from offpolicy_monitor.server.http.queries import refuse_wrong_parameters
 from offpolicy_monitor.server.routes import (
     alerts,
     batches,
@@ -97,7 +97,7 @@ def create_app(settings: Settings, make_measurer: Callable[[Settings], Measurer]
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        dependencies=[Depends(refuse_unknown_parameters)],
+        dependencies=[Depends(refuse_wrong_parameters)],
         redirect_slashes=False,
         middleware=around,
     )

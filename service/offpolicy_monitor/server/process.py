@@ -1,7 +1,8 @@
 """The server process: uvicorn with bounded connections around the application, until it is told to stop.
 
-On SIGTERM or SIGINT it stops accepting, answers what is in flight, closes the parts and returns. What keeps it from
-that for longer than promised (a database or a disk that hangs) is not waited for: nothing acknowledged depends on it.
+On SIGTERM or SIGINT it stops accepting, answers what is in flight, closes the parts and returns which it was. What
+keeps it from that for longer than promised (a database or a disk that hangs) is not waited for: nothing acknowledged
+depends on it.
 """
 
 import contextlib
@@ -61,6 +62,7 @@ class Server(uvicorn.Server):
         self._app, self._on_started = app, started
         self._last_resort = threading.Timer(END_WITHIN, _end_at_once)
         self._last_resort.daemon = True
+        self.told: int | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve with the application's parts open."""
@@ -76,6 +78,7 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Told to stop: from now on the end has a deadline."""
         if not self.should_exit:
+            self.told = sig
             self._last_resort.start()
         super().handle_exit(sig, frame)
 
@@ -110,8 +113,8 @@ def _base_url(listener: Any) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(settings: Settings, insecure: bool, started: Callable[[Listening], None]) -> None:
-    """Serve until told to stop. `started` is called once the service listens.
+def serve(settings: Settings, insecure: bool, started: Callable[[Listening], None]) -> int | None:
+    """Serve until told to stop, and answer the signal that told it. `started` is called once the service listens.
 
     Raises ConfigurationError for an address that others can reach, unless `insecure` (there is no authentication), for
     one that cannot be bound, and for a database or a device that cannot be used.
@@ -128,6 +131,8 @@ def serve(settings: Settings, insecure: bool, started: Callable[[Listening], Non
         server = Server(_config(app, settings), app, started)
         with server.stopping_in_time():
             server.run([listener])
+        return server.told
+    return signal.SIGINT
 
 
 def end(status: int) -> int:

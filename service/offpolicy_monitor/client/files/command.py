@@ -1,12 +1,11 @@
 """The subcommands tail and replay: their arguments, and what they do.
 
-The only place here that knows the environment and the terminal. Exit status as at the top of cli.py: 1 where a dump
-holds something that was not stored, 3 where the service or the setup is to blame.
+The only place here that knows the environment and the terminal. Exit status: 1 where a dump holds something that was
+not stored, 3 where the service or the setup is to blame, 130 for Ctrl-C; SIGTERM ends in order too.
 """
 
 import argparse
 import os
-import re
 import signal
 import sys
 import threading
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from offpolicy_monitor.addresses import LOCAL
 from offpolicy_monitor.client.files.deliver import Choice, Delivery
 from offpolicy_monitor.client.files.follow import Follower
 from offpolicy_monitor.client.files.formats import FORMATS, Format, guessed
@@ -23,13 +23,15 @@ from offpolicy_monitor.client.files.record import Record, Unfinished
 from offpolicy_monitor.client.files.state import State
 from offpolicy_monitor.client.files.tail import Tail
 from offpolicy_monitor.client.files.units import SETTLE, Readiness, Unit
+from offpolicy_monitor.commandline import DONE, INTERRUPTED, NO, natural, run_name, seconds
 from offpolicy_monitor.errors import ConfigurationError
-from offpolicy_monitor.vocabulary import RUN_NAME
 
-DEFAULT_URL = "http://127.0.0.1:8900"
-DONE, NO = 0, 1
 PATIENCE = 300.0  # seconds that replay waits for a service that does not answer
 POLL = 1.0  # seconds between two looks at a folder
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: whoever started this wants it to end."""
 
 
 def add_tail_arguments(child: argparse.ArgumentParser) -> None:
@@ -37,10 +39,10 @@ def add_tail_arguments(child: argparse.ArgumentParser) -> None:
     child.add_argument("folder", type=Path, metavar="DIR", help="folder that the trainer dumps into")
     child.add_argument("--format", choices=FORMATS, required=True, help="kind of dump")
     child.add_argument("--once", action="store_true", help="end at the end of what is there")
-    child.add_argument("--poll", type=_seconds, default=POLL, metavar="S", help=f"seconds between looks ({POLL:g})")
+    child.add_argument("--poll", type=seconds, default=POLL, metavar="S", help=f"seconds between looks ({POLL:g})")
     child.add_argument(
         "--settle",
-        type=_seconds,
+        type=seconds,
         default=SETTLE,
         metavar="S",
         help=f"seconds without a change after which a file without a marker is whole ({SETTLE:g})",
@@ -56,12 +58,13 @@ def add_replay_arguments(child: argparse.ArgumentParser) -> None:
 
 
 def _add_common_arguments(child: argparse.ArgumentParser, patience: float | None) -> None:
-    child.add_argument("--run", default=os.environ.get("OFFPOLICY_RUN"), help="run to post to (OFFPOLICY_RUN)")
-    url = os.environ.get("OFFPOLICY_URL", DEFAULT_URL)
-    child.add_argument("--url", default=url, help=f"the service (OFFPOLICY_URL, {DEFAULT_URL})")
-    child.add_argument("--attempt", type=_natural, metavar="N", help="restart epoch, in place of what the dumps name")
-    child.add_argument("--from", type=_natural, default=0, dest="first", metavar="STEP", help="first step to post")
-    child.add_argument("--to", type=_natural, dest="last", metavar="STEP", help="last step to post")
+    run = os.environ.get("OFFPOLICY_RUN")
+    child.add_argument("--run", type=run_name, default=run, help="run to post to (OFFPOLICY_RUN)")
+    url = os.environ.get("OFFPOLICY_URL", LOCAL)
+    child.add_argument("--url", default=url, help=f"the service (OFFPOLICY_URL, {LOCAL})")
+    child.add_argument("--attempt", type=natural, metavar="N", help="restart epoch, in place of what the dumps name")
+    child.add_argument("--from", type=natural, default=0, dest="first", metavar="STEP", help="first step to post")
+    child.add_argument("--to", type=natural, dest="last", metavar="STEP", help="last step to post")
     beside = "beside the dumps" if patience is None else "none: post all"
     child.add_argument("--state", type=Path, metavar="FILE", help=f"where to remember what is stored ({beside})")
     child.add_argument("--skip-bad", action="store_true", help="count what is malformed or refused, and go on")
@@ -69,7 +72,7 @@ def _add_common_arguments(child: argparse.ArgumentParser, patience: float | None
     forever = "for ever" if patience is None else f"{patience:g}"
     child.add_argument(
         "--patience",
-        type=_seconds,
+        type=seconds,
         default=patience,
         metavar="S",
         help=f"seconds to wait for a service that does not take a post ({forever})",
@@ -82,15 +85,16 @@ def tail(options: argparse.Namespace) -> int:
         raise ConfigurationError(f"{options.folder} is no folder")
     run, form = _run(options), FORMATS[options.format]
     state = options.state or options.folder / f".offpolicy-monitor.{run}.{form.name}.json"
-    progress = Progress(sys.stderr, None)
+    progress, ended = Progress(sys.stderr, None), DONE
     with _delivery(options, run, form, state, progress) as delivery:
         progress.note(f"following {options.folder} as {form.name}, posting to run {run} at {options.url}")
         follower = Follower(options.folder, delivery, Readiness(options.settle))
         try:
             follower.follow(options.once, options.poll)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as asked:
             progress.note("stopped; the same command goes on from here")
-    return NO if delivery.bad else DONE
+            ended = DONE if isinstance(asked, Terminated) else INTERRUPTED
+    return NO if delivery.bad else ended
 
 
 def replay(options: argparse.Namespace) -> int:
@@ -103,9 +107,9 @@ def replay(options: argparse.Namespace) -> int:
             with _delivery(options, run, form, options.state, progress) as delivery:
                 _deliver_all(delivery, units)
             bad += delivery.bad
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as asked:
         progress.note("stopped before the end")
-        return NO
+        return NO if isinstance(asked, Terminated) else INTERRUPTED
     return NO if bad else DONE
 
 
@@ -180,7 +184,7 @@ def _ending_on_sigterm() -> Iterator[None]:
     """SIGTERM ends like Ctrl-C, so that the state is written; left as it was where this is no main thread."""
 
     def end(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
+        raise Terminated
 
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -195,20 +199,4 @@ def _ending_on_sigterm() -> Iterator[None]:
 def _run(options: argparse.Namespace) -> str:
     if not options.run:
         raise ConfigurationError("no run is named: pass --run, or set OFFPOLICY_RUN")
-    if not re.fullmatch(RUN_NAME, options.run):
-        raise ConfigurationError(f"{options.run!r} is no name of a run: letters, digits and ._- up to 128")
     return str(options.run)
-
-
-def _natural(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError(text)
-    return number
-
-
-def _seconds(text: str) -> float:
-    number = float(text)
-    if not 0 <= number < 1e9:
-        raise ValueError(text)
-    return number

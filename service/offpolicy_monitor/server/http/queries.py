@@ -1,4 +1,8 @@
-"""Refuses query parameters that a route does not know: a misspelt filter must not silently select everything."""
+"""Refuses query parameters that a route does not know, or takes but once: a misspelt filter must not silently select
+everything, nor the last of two values hide the first."""
+
+from collections.abc import Iterator
+from typing import get_args, get_origin
 
 from fastapi import Request
 from fastapi.routing import APIRoute
@@ -6,20 +10,29 @@ from fastapi.routing import APIRoute
 from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Refusal, quotable
 
 
-async def refuse_unknown_parameters(request: Request) -> None:
-    """Refusal 422 naming each query parameter that the matched route of the API does not declare."""
+async def refuse_wrong_parameters(request: Request) -> None:
+    """Refusal 422 naming each query parameter that the matched route of the API does not declare, or takes but once."""
     route = request.scope.get("route")
     if not request.url.query or not getattr(route, "include_in_schema", True):
         return
-    known = _declared(route)
-    unknown = [quotable(name) for name in sorted(set(request.query_params) - known)[:MAX_ERRORS]]
-    if unknown:
-        message = f"is not a query parameter here; known: {', '.join(sorted(known)) or 'none'}"
-        errors = [FieldError(name, message) for name in unknown]
-        raise Refusal(422, "unknown-parameter", f"{', '.join(unknown)}: {message}", errors)
+    known = dict(_declared(route))
+    names = [name for name, _ in request.query_params.multi_items()]
+    _refuse("unknown-parameter", set(names) - set(known), f"is not a query parameter here; known: {_listed(known)}")
+    _refuse("repeated-parameter", {n for n in known if not known[n] and names.count(n) > 1}, "is taken once")
 
 
-def _declared(route: object) -> set[str]:
-    if not isinstance(route, APIRoute):
-        return set()
-    return {field.alias for field in route.dependant.query_params}
+def _refuse(kind: str, names: set[str], message: str) -> None:
+    wrong = [quotable(name) for name in sorted(names)[:MAX_ERRORS]]
+    if wrong:
+        raise Refusal(422, kind, f"{', '.join(wrong)}: {message}", [FieldError(name, message) for name in wrong])
+
+
+def _declared(route: object) -> Iterator[tuple[str, bool]]:
+    """Each query parameter, and whether it may be repeated."""
+    for field in route.dependant.query_params if isinstance(route, APIRoute) else ():
+        annotation = field.field_info.annotation
+        yield field.alias, any(get_origin(one) is list for one in (annotation, *get_args(annotation)))
+
+
+def _listed(names: dict[str, bool]) -> str:
+    return ", ".join(sorted(names)) or "none"

@@ -1,0 +1,106 @@
+"""One method tried on a run's recorded steps: which row is meant, its curve, and its curve at the threshold."""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from offpolicy_monitor.client.read import Reader, path
+from offpolicy_monitor.errors import Refusal
+
+#: What a row says besides its thresholds.
+OPTIONS: Final = ("statistic", "reduce", "divergence", "zero_advantage")
+#: The row that is tried where the run names no correction.
+STANDARD: Final = "opsm"
+
+Answer = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """`curve`: what-if at the histograms' own edges; `at`: the same at one threshold, None where no step has any."""
+
+    bound: str
+    curve: Answer
+    at: Answer | None
+
+    @property
+    def answers(self) -> dict[str, Answer]:
+        """As the API gave them."""
+        return {"curve": self.curve} | ({} if self.at is None else {"at": self.at})
+
+    @cached_property
+    def shares(self) -> Answer:
+        """The curve of the bound."""
+        return _of_bound(self.curve, self.bound)
+
+    @cached_property
+    def tried(self) -> Answer:
+        """The same at the one threshold. TypeError where there is none."""
+        return _of_bound(self.at or {}, self.bound)
+
+    @cached_property
+    def presets(self) -> dict[float, list[str]]:
+        """Names of the rows that run at each threshold of the bound."""
+        found: dict[float, list[str]] = {}
+        for one in self.curve["presets"]:
+            if one["parameter"] == self.bound:
+                found.setdefault(one["threshold"], []).append(one["name"])
+        return found
+
+
+def trial(service: Reader, about: Answer, name: str | None, options: argparse.Namespace) -> Trial:
+    """Of the method or row `name` on the run that `about` tells of; None: its correction in use."""
+    run: str = about["run"]
+    row, query = _meant(about, name, {"gap": options.gap, "level": options.level})
+    curve = _curve(service, run, query)
+    names = bounds(curve)
+    bound = options.bound if options.bound in names else names[-1]
+    threshold = _own_threshold(curve, bound, row) if options.threshold is None else options.threshold
+    if threshold is None:
+        return Trial(bound, curve, None)
+    return Trial(bound, curve, _curve(service, run, {**query, "threshold": threshold, "row": row}))
+
+
+def bounds(curve: Answer) -> list[str]:
+    """What thresholds of the rule are called: one, or those of its two sides."""
+    return [curve["parameter"]] if "threshold" in curve else [one for one in ("lower", "upper") if curve.get(one)]
+
+
+def _of_bound(answer: Answer, bound: str) -> Answer:
+    found: Answer = answer if "threshold" in answer else answer[bound]
+    return found
+
+
+def _own_threshold(curve: Answer, bound: str, row: str | None) -> float | None:
+    """That of the row, else of any row of the kind, else the middle of the curve; None where it is empty."""
+    found = {one["name"]: one["threshold"] for one in curve["presets"] if one["parameter"] == bound}
+    edges = _of_bound(curve, bound)["threshold"]
+    middle = edges[len(edges) // 2] if edges else None
+    own: float | None = found.get(row, next(iter(found.values()), middle))
+    return own
+
+
+def _meant(about: Answer, name: str | None, asked: Mapping[str, str | None]) -> tuple[str | None, dict[str, Any]]:
+    """The row of that name, or of that method, and the query for its curve; a method without a row stands alone."""
+    wanted = name or about["correction"] or STANDARD
+    given = {key: value for key, value in asked.items() if value is not None}
+    named = [row for row in about["methods"] if row["name"] == wanted]
+    like = [row for row in about["methods"] if row["method"] == wanted and given.items() <= row.items()]
+    row = next(iter(named + like), None)
+    if row is None:
+        return None, {"method": wanted, **given}
+    kept = {key: row[key] for key in ("method", "gap", "level", *OPTIONS) if key in row}
+    return row["name"], {**kept, **given}
+
+
+def _curve(service: Reader, run: str, query: dict[str, Any]) -> Answer:
+    """What-if by those options that this method's curves know; the service names those that it does not."""
+    try:
+        return service.get(path(run, "whatif"), query)
+    except Refusal as error:
+        unknown = next((one.field for one in error.errors if one.field in OPTIONS and one.field in query), None)
+        if unknown is None:
+            raise
+        return _curve(service, run, {key: value for key, value in query.items() if key != unknown})

@@ -1,0 +1,68 @@
+"""The subcommands of db: make it, bring it up to date, check it, give room back."""
+
+import argparse
+import sys
+from typing import Final
+
+from offpolicy_monitor.cli.command import Command, group_of, needed
+from offpolicy_monitor.cli.environment import add_database, read_settings, without_password
+from offpolicy_monitor.commandline import DONE, NO
+
+
+def _add_vacuum(child: argparse.ArgumentParser) -> None:
+    add_database(child)
+    child.add_argument("--full", action="store_true", help="on PostgreSQL: write the tables anew, which locks each")
+
+
+def _url(options: argparse.Namespace) -> str:
+    return read_settings(database_url=options.database_url).database_url
+
+
+def _upgrade(options: argparse.Namespace) -> int:
+    url = _url(options)
+    revision = needed("store.migrate").upgrade(url)
+    sys.stdout.write(f"{without_password(url)} is at revision {revision}\n")
+    return DONE
+
+
+def _check(options: argparse.Namespace) -> int:
+    problems = needed("store.migrate").check(_url(options))
+    sys.stdout.writelines(f"{problem}\n" for problem in problems or ["the database is right"])
+    return NO if problems else DONE
+
+
+def _vacuum(options: argparse.Namespace) -> int:
+    url = _url(options)
+    size = needed("store.space").vacuum(url, options.full)
+    sys.stdout.write(f"{without_password(url)} takes {size / 1e6:,.1f} MB\n")
+    return DONE
+
+
+DB_COMMANDS: Final = (
+    Command(
+        "upgrade",
+        "make the database, or bring its schema up to date",
+        ("$ db upgrade", "$ db upgrade --database-url postgresql://user@host/offpolicy"),
+        add_database,
+        _upgrade,
+    ),
+    Command(
+        "check",
+        "say whether the database is whole and has the schema that this version needs (status 1: no)",
+        ("$ db check && echo fine",),
+        add_database,
+        _check,
+    ),
+    Command(
+        "vacuum",
+        "give the room that deleted and old rows have left back to the file system",
+        (
+            "$ db vacuum          # SQLite: with the service stopped, and as much room again meanwhile",
+            "$ db vacuum --full   # PostgreSQL: tables are written anew, each locked meanwhile",
+        ),
+        _add_vacuum,
+        _vacuum,
+    ),
+)
+
+DB: Final = group_of("db", "look after the database", DB_COMMANDS)

@@ -1,0 +1,37 @@
+"""Settings of a subcommand: from the environment, with the flags that were given in their place."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from offpolicy_monitor.cli.command import needed
+from offpolicy_monitor.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.settings import Settings
+
+
+def add_database(child: argparse.ArgumentParser) -> None:
+    """The argument that names the database."""
+    child.add_argument("--database-url", metavar="URL", help="SQLAlchemy URL (OFFPOLICY_DATABASE_URL, a SQLite file)")
+
+
+def read_settings(**overrides: object) -> "Settings":
+    """The settings in force; ConfigurationError names each variable that is wrong."""
+    module = needed("settings")
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        settings: Settings = module.Settings(**given)
+    except ValueError as error:
+        raise ConfigurationError(_setting_errors(error, module.Settings)) from error
+    return settings
+
+
+def without_password(url: str) -> str:
+    """The address of a database, fit to be shown."""
+    return str(needed("store.session").parse_url(url).render_as_string(hide_password=True))
+
+
+def _setting_errors(error: ValueError, settings: Any) -> str:
+    problems: list[Any] = getattr(error, "errors", list)()
+    lines = [f"{settings.variable(str(item['loc'][0]))}: {item['msg']}" for item in problems]
+    return "\n".join(lines) or str(error)

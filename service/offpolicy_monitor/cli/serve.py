@@ -1,0 +1,77 @@
+"""The subcommand serve: the service itself, until it is told to stop."""
+
+import argparse
+import signal
+import sys
+from typing import TYPE_CHECKING, Final
+
+from offpolicy_monitor._version import __version__
+from offpolicy_monitor.cli.command import PROGRAM, Command, needed
+from offpolicy_monitor.cli.environment import add_database, read_settings, without_password
+from offpolicy_monitor.commandline import DONE, INTERRUPTED
+from offpolicy_monitor.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.server.process import Listening
+    from offpolicy_monitor.settings import Settings
+
+
+def _add_arguments(child: argparse.ArgumentParser) -> None:
+    child.add_argument("--host", help="address to bind (OFFPOLICY_HOST, 127.0.0.1)")
+    child.add_argument("--port", type=int, help="port to bind, 0 for a free one (OFFPOLICY_PORT, 8900)")
+    add_database(child)
+    child.add_argument("--insecure", action="store_true", help="allow an address that other machines can reach")
+    child.add_argument(
+        "--migrate",
+        action=argparse.BooleanOptionalAction,
+        help="bring the database's schema up to date first (default: yes for SQLite, no for PostgreSQL)",
+    )
+
+
+def _serve(options: argparse.Namespace) -> int:
+    settings = read_settings(host=options.host, port=options.port, database_url=options.database_url)
+    needed("logs").configure(settings.log_level, settings.log_format)
+    process = needed("server.process")
+    embedded = settings.database_url.startswith("sqlite")
+    if options.migrate if options.migrate is not None else embedded:
+        needed("store.migrate").upgrade(settings.database_url)
+    else:
+        _refuse_other_schema(settings.database_url)
+    told = process.serve(settings, options.insecure, lambda listening: _say_where(listening, settings))
+    return int(process.end(INTERRUPTED if told == signal.SIGINT else DONE))
+
+
+def _refuse_other_schema(url: str) -> None:
+    """ConfigurationError where the database is not at the revision that this version needs."""
+    advice = needed("store.migrate").outdated(url, ", or pass --migrate")
+    if advice is not None:
+        raise ConfigurationError(advice)
+
+
+def _say_where(listening: "Listening", settings: "Settings") -> None:
+    """Say where everything is, once the service listens."""
+    base_url = listening.base_url
+    lines = {
+        "page": f"{base_url}/",
+        "API docs": f"{base_url}/docs",
+        "metrics": f"{base_url}/metrics",
+        "post to": f"{base_url}/v1/runs/RUN/batches",
+        "database": without_password(settings.database_url),
+        "device": listening.device,
+    }
+    sys.stdout.write(f"{PROGRAM} {__version__} is serving\n")
+    sys.stdout.writelines(f"  {name:<9} {value}\n" for name, value in lines.items())
+    sys.stdout.flush()
+
+
+SERVE: Final = Command(
+    "serve",
+    "run the service",
+    (
+        "$ serve",
+        "$ serve --port 0 --database-url sqlite:///run.db",
+        "OFFPOLICY_DATABASE_URL=postgresql://user@host/offpolicy $ serve --migrate",
+    ),
+    _add_arguments,
+    _serve,
+)
