@@ -14,7 +14,7 @@ from offpolicy_monitor.diagnosis import Evidence, collect, diagnose
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.summary.step import merge_all
 
-from tests.diagnosis.generators import CLEAN, FAULTS, SIZES, STRENGTHS, Generated, generate
+from tests.diagnosis.generators import CLEAN, FAULTS, SIZES, STRENGTHS, Generated, generate_steps
 from tests.fixtures.fused import fused_measurer
 
 TRAINING: Final = range(0, 1_000)
@@ -29,14 +29,14 @@ Counts = Mapping[str, Counter[str]]
 
 
 def named(measurer: Measurer, fault: str, strength: str, tokens: int, seed: int) -> str:
-    """The name of the first hypothesis for one generated gradient step."""
-    found = diagnose(evidence(measurer, generate(fault, strength, tokens, seed)))
+    """The name of the first hypothesis for the generated gradient steps of a fault."""
+    found = diagnose(evidence(measurer, *generate_steps(fault, strength, tokens, seed)))
     return str(found[0]["name"]) if found else NOTHING
 
 
-def evidence(measurer: Measurer, made: Generated) -> Evidence:
-    """The evidence of one gradient step."""
-    return collect([merge_all([measurer.measure(batch, (), origin) for batch, origin in made.parts])])
+def evidence(measurer: Measurer, *made: Generated) -> Evidence:
+    """The evidence of gradient steps."""
+    return collect([merge_all([measurer.measure(batch, (), origin) for batch, origin in step.parts]) for step in made])
 
 
 def confusion(faults: Iterable[str], strength: str, tokens: int, seeds: Iterable[int]) -> dict[str, Counter[str]]:

@@ -32,16 +32,30 @@ STRENGTHS: Final = ("weak", "medium", "strong")
 CLEAN: Final = "noise"
 MISSED_SYNCS: Final = 8
 LAYERS: Final = 16
+#: Gradient steps of a fault that shows in how the mismatch goes from step to step.
+SERIES: Final = 8
+#: Tokens after which the trace of another prompt is half as large; how much of it stays.
+HALF_LIFE: Final = 24
+STAYS: Final = 0.1
+#: Tokens in which a coarse cache comes to have its whole effect.
+CONTEXT: Final = 500
 
 
 @dataclass(frozen=True)
 class Case:
-    """One batch being made: what is planted how strongly, the healthy text, and the form that the seed chose."""
+    """One batch being made: what is planted how strongly, the healthy text, the form that the seed chose, and which
+    gradient step of the fault it is, from 0."""
 
     size: float
     text: Text
     form: bool
     source: np.random.Generator
+    step: int = 0
+
+    def positions(self, part: slice) -> Array:
+        """[n] how many tokens of its sequence come before each of a part."""
+        index = np.arange(part.start, min(part.stop, len(self.text.owners)))
+        return np.asarray(index - self.text.first[self.text.owners[part]])
 
 
 Logits = tuple[Array, Array]
@@ -76,10 +90,42 @@ def stale_weights(case: Case, part: slice, engine: Array, trainer: Array) -> Log
 
 def first_token(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
     """Different prompts: logits of the first token differ, and half as much with each token after it."""
-    index = np.arange(part.start, min(part.stop, len(case.text.owners)))
-    after = index - case.text.first[case.text.owners[part]]
-    drift = (case.size * 0.5**after).astype(np.float32)
+    drift = (case.size * 0.5 ** case.positions(part)).astype(np.float32)
     return engine, trainer + drift[:, None] * case.source.standard_normal(trainer.shape, np.float32)
+
+
+def prompt(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
+    """Another context: logits differ most where the answer begins, fade along it, and never agree; in all sequences, or
+    in half of them."""
+    left = STAYS + (1 - STAYS) * 0.5 ** (case.positions(part) / HALF_LIFE)
+    hit = np.where(case.form | (case.text.owners[part] % 2 == 0), left, 0.0)
+    return engine, trainer + _random(case.size * hit, trainer, case)
+
+
+def partial_sync(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
+    """Weights that are never synced: logits drift as a random walk does, step by step, or sharpen as well."""
+    age = case.step + 1
+    sharper = 1.0 if case.form else 1 + case.size * age / (4 * SERIES)
+    drift = np.full(len(trainer), case.size * math.sqrt(age))
+    return engine, trainer * np.float32(sharper) + _random(drift, trainer, case)
+
+
+def kv_precision(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
+    """A coarse cache: errors of the engine's logits grow with the tokens that are read from it, as they add up."""
+    read = np.minimum(case.positions(part) / CONTEXT, 1.0)
+    return engine, trainer + _random(case.size * (read if case.form else np.sqrt(read)), trainer, case)
+
+
+def unknown(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
+    """Something that leaves no mark: all logits differ, more on some tokens, from the first step on."""
+    louder = np.where(case.source.random(len(trainer)) < 0.2, 2.0, 1.0) if case.form else np.ones(len(trainer))
+    return engine, trainer + _random(case.size * louder, trainer, case)
+
+
+def _random(deviation: Array, logits: Array, case: Case) -> Array:
+    """[n, V] Gaussian changes of logits, of a deviation [n] per token."""
+    scale = np.asarray(deviation, np.float32)[:, None]
+    return np.asarray(scale * case.source.standard_normal(logits.shape, np.float32))
 
 
 def low_probability_tail(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
@@ -120,6 +166,35 @@ def quantised(case: Case, mu: Array, old: Array) -> Logits:
     return np.round(mu / (exponent * case.size)) * exponent * case.size, old
 
 
+def decimal(case: Case, mu: Array, old: Array) -> Logits:
+    """The engine's log-probs, or both sides', went through a text of so many decimals."""
+    rounded = np.round(mu, int(case.size))
+    return rounded, old if case.form else np.round(old, int(case.size))
+
+
+def garbled(case: Case, mu: Array, old: Array) -> Logits:
+    """Of some rows the tokens are others than those that the engine reports on, or of one another."""
+    hit = _some(case)
+    foreign = -np.abs(case.source.normal(4.0, 3.0, len(old)))
+    exchanged = np.where(case.source.random(len(old)) < 0.5, foreign, case.source.permutation(old))
+    return mu, np.where(hit, foreign if case.form else exchanged, old)
+
+
+def sampled_padding(case: Case, mu: Array, old: Array) -> Logits:
+    """One answer contains a pad token, improbable, which the trainer does not see: what follows is of another context.
+
+    `size` is how much of the answer follows.
+    """
+    chosen = int(np.argmax(case.text.lengths))
+    end = int(case.text.first[chosen] + case.text.lengths[chosen])
+    pad = end - max(2, round(case.size * int(case.text.lengths[chosen])))
+    mu, old = mu.copy(), old.copy()
+    mu[pad] = case.source.uniform(-14.0, -7.0)
+    old[pad] = 0.0 if case.form else mu[pad] - 2.0
+    old[pad + 1 : end] = mu[pad + 1 : end] - np.abs(case.source.normal(3.0, 3.0, end - pad - 1))
+    return mu, old
+
+
 def sent(case: Case, mu: Array, old: Array) -> Logits:
     """What is computed is what is sent."""
     return mu, old
@@ -127,12 +202,14 @@ def sent(case: Case, mu: Array, old: Array) -> Logits:
 
 @dataclass(frozen=True)
 class Fault:
-    """Strengths weak to strong in the unit of `what`, and where the fault acts: in logits, or in what is sent."""
+    """Strengths weak to strong in the unit of `what`; where it acts, in logits or in what is sent; how many gradient
+    steps it takes to show."""
 
     what: str
     sizes: tuple[float, float, float]
     plant: Plant = untouched
     send: Callable[[Case, Array, Array], Logits] = sent
+    steps: int = 1
 
 
 FAULTS: Final[Mapping[str, Fault]] = {
@@ -147,7 +224,16 @@ FAULTS: Final[Mapping[str, Fault]] = {
         "flattening of logits below; floor of each token in per mille", (0.1, 0.2, 0.4), low_probability_tail
     ),
     "routing": Fault("change of the logits a layer whose experts differ", (0.1, 0.2, 0.4), routing),
+    "prompt": Fault("change of the logits where answers begin", (0.5, 1.0, 2.0), prompt),
+    "partial_sync": Fault("drift of a logit in one step", (0.03, 0.1, 0.3), partial_sync, steps=SERIES),
+    "garbled": Fault("share of the sequences, at least one", (0.01, 0.015, 0.02), send=garbled),
+    "sampled_padding": Fault("share of one answer that follows", (0.1, 0.3, 0.5), send=sampled_padding),
+    "kv_precision": Fault("change of the logits at 500 tokens", (0.1, 0.2, 0.4), kv_precision),
+    "unknown": Fault("change of all logits", (0.4, 0.7, 1.0), unknown),
 }
+
+
+NOTHING: Final = Fault("", (0.0, 0.0, 0.0))
 
 
 @dataclass(frozen=True)
@@ -157,12 +243,20 @@ class Generated:
     parts: tuple[tuple[RaggedBatch, Origin], ...]
 
 
-def generate(fault: str, strength: str, tokens: int, seed: int) -> Generated:
+def generate_steps(fault: str, strength: str, tokens: int, seed: int) -> list[Generated]:
+    """As many gradient steps as the fault needs to show, of about `tokens` tokens each."""
+    steps = FAULTS[fault].steps if fault in FAULTS else 1
+    return [generate(fault, strength, tokens, seed, step) for step in range(steps)]
+
+
+def generate(fault: str, strength: str, tokens: int, seed: int, step: int = 0) -> Generated:
     """About `tokens` tokens with `fault` (CLEAN for none), in as many messages as there are engines."""
-    source = np.random.default_rng([seed, tokens, [CLEAN, *FAULTS].index(fault), STRENGTHS.index(strength)])
-    row = FAULTS.get(fault, Fault("", (0.0, 0.0, 0.0)))
+    key = [seed, tokens, [CLEAN, *FAULTS].index(fault), STRENGTHS.index(strength)]
+    run, source = np.random.default_rng(key), np.random.default_rng([*key, step])
+    row = FAULTS.get(fault, NOTHING)
     kinds = tuple(NOISE) if fault == CLEAN else USUAL
-    case = _case(fault, row.sizes[STRENGTHS.index(strength)], text(tokens, str(source.choice(kinds)), source), source)
+    healthy = text(tokens, str(run.choice(kinds)), source, run)
+    case = _case(fault, row.sizes[STRENGTHS.index(strength)], healthy, bool(run.random() < 0.5), source, step)
     parts = [_log_probs(case, row, slice(start, min(start + CHUNK, tokens))) for start in range(0, tokens, CHUNK)]
     mu, old = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
     mu, old = row.send(case, mu, old)
@@ -170,15 +264,14 @@ def generate(fault: str, strength: str, tokens: int, seed: int) -> Generated:
     return Generated(tuple(_messages(case.text, columns | _experts(fault, case))))
 
 
-def _case(fault: str, size: float, healthy: Text, source: np.random.Generator) -> Case:
+def _case(fault: str, size: float, healthy: Text, form: bool, source: np.random.Generator, step: int) -> Case:
     """The case, with the lag or the replicas that a form of staleness needs."""
-    form = bool(source.random() < 0.5)
     sequences = len(healthy.lengths)
     if fault == "stale_weights":
         lags = source.integers(0, 5, sequences) if form else healthy.lags
         replicas = healthy.replicas if form else np.arange(sequences) * REPLICAS // sequences
         healthy = Text(**{**vars(healthy), "lags": lags, "replicas": replicas})
-    return Case(size, healthy, form, source)
+    return Case(size, healthy, form, source, step)
 
 
 def _log_probs(case: Case, row: Fault, part: slice) -> Logits:

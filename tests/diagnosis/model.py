@@ -53,17 +53,20 @@ class Text:
         return np.cumsum(self.lengths) - self.lengths
 
 
-def text(tokens: int, kind: str, source: np.random.Generator) -> Text:
-    """About 400 tokens per sequence; with lag, with advantages, of several replicas, by the toss of a coin each."""
+def text(tokens: int, kind: str, source: np.random.Generator, run: np.random.Generator) -> Text:
+    """About 400 tokens per sequence; with lag, with advantages, of several replicas, by the toss of a coin each.
+
+    `run` decides what stays from step to step: how large the noise is.
+    """
     lengths = _lengths(tokens, source)
     sequences, owners = len(lengths), np.repeat(np.arange(len(lengths)), lengths)
     least, most = NOISE[kind]
-    scale = np.full(tokens, math.exp(source.uniform(math.log(least), math.log(most))))
+    scale = np.full(tokens, math.exp(run.uniform(math.log(least), math.log(most))))
     if kind == "experts":
         scale *= np.where(source.random(tokens) < 0.12, 6.0, 1.0)
     if kind == "sequences":
         scale *= np.exp(0.5 * source.standard_normal(sequences))[owners]
-    relative = 2.0 ** source.uniform(-9, -6.5) if kind == "bfloat16" else 0.0
+    relative = 2.0 ** run.uniform(-9, -6.5) if kind == "bfloat16" else 0.0
     lags = source.integers(0, LARGEST_LAG + 1, sequences) * (source.random() < 0.5)
     replicas = np.arange(sequences) * REPLICAS // sequences if source.random() < 0.5 else None
     advantages = source.standard_normal(sequences).astype(np.float32) if source.random() < 0.5 else None

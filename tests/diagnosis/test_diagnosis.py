@@ -1,23 +1,26 @@
 """Planted bugs are named, clean batches are left in peace, and what is named says why."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 from offpolicy_monitor.batch import RaggedBatch
-from offpolicy_monitor.diagnosis import collect, diagnose
+from offpolicy_monitor.diagnosis import Evidence, Limits, collect, diagnose
 from offpolicy_monitor.diagnosis.hypotheses import HYPOTHESES
 from offpolicy_monitor.measure import Measurer
+from offpolicy_monitor.server.limits import mismatch_limits
+from offpolicy_monitor.summary.step import StepSummary
 
-from tests.diagnosis.confusion import HELD_BACK, clean_share, confusion, named, right
+from tests.diagnosis.confusion import HELD_BACK, clean_share, confusion, evidence, named, right
 from tests.diagnosis.generators import CLEAN, FAULTS, SIZES, Generated, generate
 from tests.fixtures.application import SAFETENSORS, Client, frame_bytes
 from tests.fixtures.fused import fused_measurer
 
 
-def evidence_of(batch: RaggedBatch) -> dict[str, float]:
-    return dict(collect([Measurer("cpu").measure(batch, ())]))
+def evidence_of(batch: RaggedBatch) -> Evidence:
+    return collect([Measurer("cpu").measure(batch, ())])
 
 
 def columns(mu: Any, old: Any, lengths: Any) -> RaggedBatch:
@@ -90,18 +93,72 @@ def test_nothing_is_named_where_there_is_no_mismatch() -> None:
     assert diagnose(evidence_of(columns(mu, mu, [200])))[0]["name"] == "copied"
 
 
-def test_a_jump_of_the_mismatch_that_lasts_is_stale_weights() -> None:
+def calm_steps(measurer: Measurer, number: int) -> list[StepSummary]:
+    (batch, _), *_ = generate(CLEAN, "weak", 2000, 5).parts
+    return [measurer.measure(batch, ())] * number
+
+
+def unlike(measurer: Measurer, size: float, seed: int) -> StepSummary:
+    """A step whose log-probs differ by noise of this deviation, where all tokens are alike."""
+    source = np.random.default_rng(seed)
+    mu = -source.exponential(1.0, 4000)
+    return measurer.measure(columns(mu, mu + size * source.standard_normal(4000) - size**2 / 2, [400] * 10), ())
+
+
+def test_a_jump_alone_is_named_unknown_with_its_step_and_what_to_check() -> None:
     measurer = fused_measurer()
-    (calm_batch, _), *_ = generate(CLEAN, "weak", 2000, 5).parts
-    noisy, _ = generate("stale_weights", "medium", 2000, 2).parts[2]
-    calm = [measurer.measure(calm_batch, ()) for _ in range(4)]
-    jumped = [measurer.measure(noisy, ()) for _ in range(4)]
-    assert diagnose(collect(calm + jumped))[0]["name"] == "stale_weights"
-    assert diagnose(collect(calm))[0]["name"] == CLEAN
+    summaries = [*calm_steps(measurer, 6), *(unlike(measurer, 0.5, seed) for seed in range(6))]
+    first = diagnose(collect(summaries, range(90, 102)))[0]
+    assert (first["name"], first["since_step"]) == ("unknown", 96)
+    assert first["evidence"]["steps.k3_jump_step"] == 96
+    assert "token ids of one prompt" in first["try"][1]
+
+
+def test_a_jump_from_which_the_mismatch_grows_is_stale_weights() -> None:
+    measurer = fused_measurer()
+    aging = [unlike(measurer, 0.2 * math.sqrt(age), age) for age in range(1, 10)]
+    first = diagnose(collect([*calm_steps(measurer, 6), *aging], range(90, 105)))[0]
+    assert (first["name"], first["since_step"]) == ("stale_weights", 96)
+    assert diagnose(collect(calm_steps(measurer, 8)))[0]["name"] == CLEAN
+
+
+def test_what_nothing_explains_is_noise_up_to_the_critical_mismatch_of_the_run_and_unknown_beyond() -> None:
+    step = unlike(fused_measurer(), 0.25, 1)
+    k3 = collect([step])["gaps.mismatch.k3"]
+    assert diagnose(collect([step], limits=Limits(k3 / 10, 1.01 * k3)))[0]["name"] == CLEAN
+    found = diagnose(collect([step], limits=Limits(k3 / 10, 0.99 * k3)))
+    assert found[0]["name"] == "unknown" and CLEAN not in {row["name"] for row in found}
+
+
+def test_the_evidence_names_the_replica_and_the_worst_sequence() -> None:
+    measurer = fused_measurer()
+    stale = next(evidence(measurer, generate("stale_weights", "strong", 20_000, seed)) for seed in (1, 2, 3, 4)
+                 if generate("stale_weights", "strong", 20_000, seed).parts[-1][1].shard == 3)  # fmt: skip
+    assert stale.names["signature.replica.name"] in ("engine e2", "shard 2")
+    garbled = diagnose(evidence(measurer, generate("garbled", "strong", 20_000, 1)))[0]
+    assert garbled["name"] == "garbled"
+    assert re.fullmatch(r"step 0, shard \d+, index \d+", garbled["evidence"]["few.worst"])
+
+
+def test_a_sequence_that_goes_wrong_in_its_midst_is_told_from_one_that_was_never_right() -> None:
+    source, measurer = np.random.default_rng(3), fused_measurer()
+    mu = -source.exponential(1.0, 16_000)
+    old = mu + 0.02 * source.standard_normal(16_000)
+    for begin, name in ((4000, "garbled"), (4300, "sampled_padding")):
+        broken = old.copy()
+        broken[begin:4400] -= np.abs(source.normal(3.0, 2.0, 4400 - begin))
+        assert diagnose(collect([measurer.measure(columns(mu, broken, [400] * 40), ())]))[0]["name"] == name
+
+
+def test_the_limits_of_a_diagnosis_are_those_of_the_run() -> None:
+    own = {"MismatchKL": {"warning": 0.5, "critical": None}}
+    usual = mismatch_limits("fp4", {})
+    assert usual.critical > mismatch_limits("dense_bf16", {}).critical > usual.warning / 10 > 0
+    assert mismatch_limits("fp4", own) == Limits(0.5, usual.critical)
 
 
 def test_every_hypothesis_says_what_to_try_and_has_a_name_of_its_own() -> None:
-    assert len({row.name for row in HYPOTHESES}) == len(HYPOTHESES) == 10
+    assert len({row.name for row in HYPOTHESES}) == len(HYPOTHESES) == 16
     assert all(row.tries and row.paths and row.summary.endswith(".") for row in HYPOTHESES)
 
 

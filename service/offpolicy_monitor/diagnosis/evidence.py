@@ -1,43 +1,58 @@
-"""Evidence: figures of one or more steps by their paths, as hypotheses are judged by.
+"""Evidence: figures of one or more steps by their paths, as hypotheses are judged by, and what some of them are of.
 
 A figure that a step lacks is not there. It knows summaries and no hypothesis.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
+from offpolicy_monitor.diagnosis.few import few
+from offpolicy_monitor.diagnosis.over_steps import over_steps
 from offpolicy_monitor.figures import walk
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
-Evidence = Mapping[str, float]
-
-#: Steps on either side of a jump in mismatch k3.
-AROUND: Final = 3
 #: What the evidence is taken from.
 LOOKED_AT: Final = ("gaps.mismatch.", "signature.", "routing.mismatch.")
-#: The largest lasting rise of mismatch k3 from step to step: the one piece of evidence that is no figure of a step.
-JUMP: Final = "steps.k3_jump"
+#: Texts among the figures: which shard, label or column a mark is of.
+NAMED: Final = (("replica", "name"), ("grid", "column"))
+WARNING: Final = "limits.warning"
+CRITICAL: Final = "limits.critical"
 
 
-def collect(summaries: Sequence[StepSummary]) -> Evidence:
-    """The evidence of steps in order: figures of their merge, and the largest jump of mismatch k3 between them."""
-    figures = merge_all(summaries).step_figures()
-    evidence = {path: value for path, value in walk(figures) if path.startswith(LOOKED_AT)}
-    jump = _jump([_k3(summary) for summary in summaries])
-    return evidence if jump is None else {**evidence, JUMP: jump}
+class Limits(NamedTuple):
+    """Mismatch k3 at which MismatchKL warns and is critical for a run; those of a dense one in bfloat16."""
+
+    warning: float = 2e-3
+    critical: float = 1e-2
 
 
-def _k3(summary: StepSummary) -> float | None:
-    gap = summary.gaps.get("mismatch")
-    return gap.sums["k3"] / gap.sums["tokens"] if gap is not None and gap.sums.get("tokens") else None
+USUAL: Final = Limits()
 
 
-def _jump(k3: Sequence[float | None]) -> float | None:
-    """The largest lasting rise: the least of AROUND steps over the most of the AROUND before; None if too few."""
-    known = [value for value in k3 if value is not None]
-    rises = [
-        min(known[index : index + AROUND]) / before
-        for index in range(AROUND, len(known) - AROUND + 1)
-        if (before := max(known[index - AROUND : index])) > 0
-    ]
-    return max(rises) if rises else None
+class Evidence(dict[str, float]):
+    """Figures by path. `names`: by path, which replica, column or sequence a mark is of."""
+
+    def __init__(self, figures: Mapping[str, float], names: Mapping[str, str]) -> None:
+        super().__init__(figures)
+        self.names = names
+
+
+def collect(summaries: Sequence[StepSummary], steps: Sequence[int] = (), limits: Limits = USUAL) -> Evidence:
+    """The evidence of summaries in order: figures of their merge, what changes between them, and what few sequences do.
+
+    Where k3 jumped and stayed, figures are of the steps since, which those before would dilute. `steps` names the step
+    of each, without it they are counted from 0; `limits` are those of the run.
+    """
+    numbers = steps or range(len(summaries))
+    between, begin = over_steps(summaries, numbers)
+    since, merged = summaries[begin:], merge_all(summaries[begin:])
+    figures = merged.step_figures()
+    found = {path: value for path, value in walk(figures) if path.startswith(LOOKED_AT)}
+    found |= {WARNING: limits.warning, CRITICAL: limits.critical}
+    of_few, named = few(since, merged, numbers[begin:])
+    return Evidence(found | between | of_few, _names(figures.get("signature", {})) | named)
+
+
+def _names(signature: Mapping[str, Any]) -> dict[str, str]:
+    marks = ((f"signature.{mark}.{key}", signature.get(mark, {}).get(key)) for mark, key in NAMED)
+    return {path: name for path, name in marks if name}

@@ -7,8 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from offpolicy_monitor.diagnosis import scores
-from offpolicy_monitor.diagnosis.evidence import JUMP, Evidence
+from offpolicy_monitor.diagnosis import few, scores
+from offpolicy_monitor.diagnosis.evidence import CRITICAL, Evidence
+from offpolicy_monitor.diagnosis.over_steps import GROWTH, GROWTH_Z, JUMP, JUMPED_AT
+
+_FEW: Final = (few.WORST, few.SHARE, few.COUNT, few.PART, few.EARLY)
+_OVER_STEPS: Final = (JUMP, JUMPED_AT, GROWTH, GROWTH_Z)
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,35 @@ HYPOTHESES: Final = (
         "an engine on old weights",
         scores.stale_weights,
         "Part of the tokens were sampled with older weights than the trainer recomputes with.",
-        ("signature.lag.share", "signature.lag.z", "signature.replica.share", "signature.replica.z", JUMP),
-        ("Check that every engine took the last weight sync.", "Lower the allowed lag."),
+        (
+            "signature.replica.name",
+            "signature.replica.ratio",
+            "signature.replica.share",
+            "signature.replica.z",
+            "signature.lag.share",
+            "signature.lag.z",
+            *_OVER_STEPS,
+        ),
+        (
+            "Ask each engine which version it serves; the replica that is named first. Take one that is behind out.",
+            "Look for a weight sync that failed or timed out at the step that is named, and sync again.",
+            "If it grows with lag: lower the allowed lag, or drop rollouts that began before the last sync.",
+        ),
+    ),
+    Hypothesis(
+        "partial_sync",
+        "weights that are not all synced",
+        scores.partial_sync,
+        "The mismatch of all tokens grows from step to step: the engine does not get all of the trainer's weights, or "
+        "not as they are.",
+        (GROWTH, GROWTH_Z, "gaps.mismatch.k3", "gaps.mismatch.ratio_mean", "signature.regression.slope"),
+        (
+            "Compare a checksum of every tensor in engine and trainer after a sync: lm_head, embeddings, norms, "
+            "biases, adapters and experts first.",
+            "If an adapter is merged into quantised weights (NF4, int8), sync it unmerged, or merge in bfloat16.",
+            "If all tensors agree: restart the engine from the trainer's checkpoint. If the mismatch stays, it is of "
+            "precision, and the policy has moved to where it shows.",
+        ),
     ),
     Hypothesis(
         "copied",
@@ -96,12 +127,63 @@ HYPOTHESES: Final = (
         ("Compare the token ids of prompts on both sides.", "Check the chat template and BOS."),
     ),
     Hypothesis(
+        "prompt",
+        "another prompt",
+        scores.prompt,
+        "The mismatch is largest where answers begin and fades along them: the two sides see different contexts.",
+        ("signature.position.decline", "signature.position.z", "gaps.mismatch.k3", *_OVER_STEPS[:2]),
+        (
+            "Print the token ids of one prompt as the engine got them and as the trainer has them, and compare.",
+            "Look for BOS added twice or not at all, another chat template, a system prompt or images on one side, "
+            "prompts cut at another length, and positions that do not start at 0 behind padding.",
+        ),
+    ),
+    Hypothesis(
         "low_probability_tail",
         "a low-precision lm_head",
         scores.low_probability_tail,
         "Improbable tokens are more probable in the engine than in the trainer.",
         ("signature.low_probability.k3_share", "signature.low_probability.token_share", "signature.low_probability.z"),
         ("A higher precision in the engine, its lm_head first.", "Sample with a small min_p on both sides."),
+    ),
+    Hypothesis(
+        "kv_precision",
+        "a coarse KV cache",
+        scores.kv_precision,
+        "The mismatch grows with the position in an answer: each token reads more of what the engine keeps coarsely.",
+        ("signature.position.growth", "signature.position.z", "gaps.mismatch.k3", "gaps.mismatch.ratio_mean"),
+        (
+            "Set the engine's kv_cache_dtype to auto (bfloat16) for a step and compare; or calibrate its fp8 scales.",
+            "If it stays: compare RoPE scaling and position ids, and sliding windows, of both sides at long contexts.",
+        ),
+    ),
+    Hypothesis(
+        "garbled",
+        "a few garbled sequences",
+        scores.garbled,
+        "Most of the mismatch is of a few sequences that are wrong from their first token on; the others are right.",
+        _FEW,
+        (
+            "Look at the worst sequences (/worst): decode one, and see whether tokens, log-probs and prompt belong "
+            "together.",
+            "Look for rows that were swapped when a batch was sorted, padded or gathered, for requests that were "
+            "aborted and resumed, and for one GPU or host that all of them come from.",
+            "Until it is found mask sequences by their geometric ratio: that drops them and nothing else.",
+        ),
+    ),
+    Hypothesis(
+        "sampled_padding",
+        "sampled padding that the trainer masks out",
+        scores.sampled_padding,
+        "Most of the mismatch is of a few sequences that are right up to some token and wrong from there on, as where "
+        "an answer contains the pad token and the trainer's attention mask leaves it out.",
+        _FEW,
+        (
+            "Look at the token before the mismatch begins (/worst has its position): is it the pad token, or EOS?",
+            "Make attention masks from lengths and not from `tokens != pad`; use a pad token that is never sampled, or "
+            "forbid it in the engine (bad_words, logit_bias).",
+            "If it is no padding: look for answers that were resumed or spliced there.",
+        ),
     ),
     Hypothesis(
         "routing",
@@ -116,5 +198,30 @@ HYPOTHESES: Final = (
             "routing.mismatch.changed.share_of_tokens",
         ),
         ("Replay the engine's routing in the trainer.", "The router in float32 on both sides."),
+    ),
+    Hypothesis(
+        "unknown",
+        "none of the known causes",
+        scores.unknown,
+        "The mismatch is far more than noise, and shows no mark of a cause that is known here.",
+        (
+            "gaps.mismatch.k3",
+            CRITICAL,
+            *_OVER_STEPS,
+            "gaps.mismatch.ratio_mean",
+            "gaps.mismatch.k1",
+            "signature.regression.slope",
+            "signature.replica.name",
+            "signature.replica.ratio",
+        ),
+        (
+            "What changed at the step that is named: a restart, a new engine or image, a sync that took long?",
+            "Compare the token ids of one prompt on both sides: BOS, chat template, truncation.",
+            "Compare a checksum of every tensor in engine and trainer after a sync.",
+            "Rescore one batch with the engine's prefill, and with a second engine: what differs names the part.",
+            "Check what the log-probs are: processed or raw, temperature, top_p, soft cap.",
+            "Switch off one thing at a time: prefix caching, cascade attention, speculative decoding, fp8.",
+            "Send labels (engine, gpu, host), policy_versions and shards, so that more can be told apart.",
+        ),
     ),
 )

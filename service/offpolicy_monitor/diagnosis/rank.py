@@ -4,15 +4,19 @@ from typing import Any, Final
 
 from offpolicy_monitor.diagnosis.evidence import Evidence
 from offpolicy_monitor.diagnosis.hypotheses import HYPOTHESES, Hypothesis
+from offpolicy_monitor.diagnosis.over_steps import JUMP, JUMPED_AT, LEAST_JUMP
 
 #: Below this score a hypothesis is not worth showing.
 LEAST_SCORE: Final = 0.01
+#: From this score on a hypothesis is believed.
+BELIEVED: Final = 0.5
 
 
 def diagnose(evidence: Evidence, bitwise: bool = False) -> list[dict[str, Any]]:
-    """[{name, title, score, summary, evidence, try}], best first; empty where there is no mismatch to explain.
+    """[{name, title, score, summary, evidence, try, since_step}], best first; empty where there is nothing to explain.
 
-    Under the bitwise profile a mismatch of exactly 0 is what was asked for, and is nothing to explain.
+    Under the bitwise profile a mismatch of exactly 0 is what was asked for, and is nothing to explain. `since_step` is
+    there where a hypothesis is believed and the mismatch jumped.
     """
     if not evidence.get("gaps.mismatch.tokens"):
         return []
@@ -24,12 +28,15 @@ def diagnose(evidence: Evidence, bitwise: bool = False) -> list[dict[str, Any]]:
 
 
 def _row(hypothesis: Hypothesis, evidence: Evidence) -> dict[str, Any]:
+    score, known = hypothesis.score(evidence), {**evidence, **evidence.names}
+    jumped = score >= BELIEVED and hypothesis.name != "noise" and evidence.get(JUMP, 1.0) >= LEAST_JUMP
     return {
         "name": hypothesis.name,
         "title": hypothesis.title,
-        "score": hypothesis.score(evidence),
+        "score": score,
         "summary": hypothesis.summary,
         # Answers name the mismatch alone, since all of a diagnosis is of it.
-        "evidence": {path.removeprefix("gaps."): evidence[path] for path in hypothesis.paths if path in evidence},
+        "evidence": {path.removeprefix("gaps."): known[path] for path in hypothesis.paths if path in known},
         "try": list(hypothesis.tries),
+        **({"since_step": int(evidence[JUMPED_AT])} if jumped else {}),
     }

@@ -8,7 +8,9 @@ seeds (tests/diagnosis); they are proposals, not measurements of production runs
 import math
 from typing import Final
 
-from offpolicy_monitor.diagnosis.evidence import JUMP, Evidence
+from offpolicy_monitor.diagnosis import few as of_few
+from offpolicy_monitor.diagnosis.evidence import CRITICAL, WARNING, Evidence
+from offpolicy_monitor.diagnosis.over_steps import GROWTH, GROWTH_Z, JUMP, LEAST_JUMP
 
 #: A z-score below the first counts for nothing, above the second in full.
 DOUBTFUL: Final = 4.0
@@ -25,8 +27,20 @@ CHANCE_SHARE: Final = 0.4
 ROUTED_Z: Final = 1.75
 #: The z of a tail flips signs at random: ten tokens of one sign, which chance gives once in 500, have at most 3.2.
 SIGNS_Z: Final = 2.6
-#: Rise of k3 that is a jump and no drift; vime's issue 64 has 3 in thirty steps.
-LEAST_JUMP: Final = 3.0
+#: Mean k3 below which growth means nothing: MismatchDrift is silent below it, too.
+SMALL_K3: Final = 2.5e-4
+#: Of k3, the share that has come in the course of a window in which it doubled: healthy runs drift that far.
+DRIFT_SHARE: Final = 0.5
+#: Missing from the mean ratio where an engine has long been left behind.
+FAR_AWAY: Final = 0.02
+#: The z of the trend of k3 allows for figures of a run that go together from step to step.
+TREND_Z: Final = 3.0
+#: More of the sequences than this are not few; one always is.
+FEW: Final = 0.05
+#: A sequence that is wrong from its beginning has there this part of the d^2 that is expected there, or more.
+FROM_BEGINNING: Final = 0.2
+#: Text alone makes early tokens, or late ones, somewhat noisier than the others.
+TEXT_SHARE: Final = 0.3
 #: Of a hotter engine the slope explains 0.85 to 1.2 of what the tail does; of a broken tail less than 0.6.
 HOTTER: Final = 0.7
 
@@ -49,16 +63,26 @@ def top_p(evidence: Evidence) -> float:
         return 0.0
     if evidence.get("gaps.mismatch.k1", 0.0) <= 2 * evidence.get("gaps.mismatch.k3", 0.0):
         return 0.0
-    spread = 1 + evidence["gaps.mismatch.chi2"] - (1 - missing) ** 2
-    error = math.sqrt(max(spread, 1e-18) / evidence["gaps.mismatch.tokens"])
-    return believed(missing / size, 0.2, missing / error) * (1 - shifted(evidence))
+    found = believed(missing / size, 0.2, _missing_z(evidence))
+    return found * (1 - shifted(evidence)) * (1 - growing(evidence)) * (1 - few(evidence))
+
+
+def _missing_z(evidence: Evidence) -> float:
+    """How many standard errors the mean ratio is below 1."""
+    missing = 1 - evidence.get("gaps.mismatch.ratio_mean", 1.0)
+    spread = 1 + evidence.get("gaps.mismatch.chi2", 0.0) - (1 - missing) ** 2
+    return missing / math.sqrt(max(spread, 1e-18) / evidence.get("gaps.mismatch.tokens", 1.0))
 
 
 def temperature(evidence: Evidence) -> float:
-    """log a runs along log b with a slope other than 1, and the tail does not contradict it."""
+    """log a runs along log b with a slope other than 1, the tail does not contradict it, and it does not grow.
+
+    Weights that are old sharpen or flatten a policy as a temperature does, but ever more.
+    """
     share, z = evidence.get("signature.regression.share", 0.0), evidence.get("signature.regression.z", 0.0)
     against = 0.0 if _tail_follows_slope(evidence) else _tail(evidence)
-    return believed(share, 0.1, z) * (1 - shifted(evidence)) * (1 - against)
+    found = believed(share, 0.1, z) * (1 - shifted(evidence)) * (1 - against)
+    return found * (1 - growing(evidence)) * (1 - few(evidence))
 
 
 def off_by_one(evidence: Evidence) -> float:
@@ -73,13 +97,21 @@ def shifted(evidence: Evidence) -> float:
 
 
 def stale_weights(evidence: Evidence) -> float:
-    """d^2 grows with version lag, or one replica's is larger than the others', or k3 jumps and stays.
+    """Some tokens are older than others; or k3 jumps and grows from there on.
 
-    Any bug that begins between two steps makes k3 jump and stay; where tokens say which it is, the jump says nothing.
+    A jump alone may be anything that begins between two steps. Without a jump an engine that has long kept its weights
+    shows in the mean ratio: it never draws what the policy has come to say.
     """
-    found = max(_sure(evidence, "signature.lag"), _sure(evidence, "signature.replica"), _lasting(evidence))
-    others = (shifted(evidence), copied(evidence), first_token(evidence))
+    found = older(evidence)
+    if evidence.get(JUMP, 1.0) >= LEAST_JUMP or _far_away(evidence):
+        found = max(found, growing(evidence))
+    others = (shifted(evidence), copied(evidence), first_token(evidence), few(evidence))
     return found * math.prod(1 - other for other in others)
+
+
+def older(evidence: Evidence) -> float:
+    """d^2 grows with version lag, or one replica's is larger than the others'."""
+    return max(_sure(evidence, "signature.lag"), _sure(evidence, "signature.replica"))
 
 
 def _sure(evidence: Evidence, mark: str) -> float:
@@ -87,12 +119,24 @@ def _sure(evidence: Evidence, mark: str) -> float:
     return believed(share - CHANCE_SHARE, 0.15, CLUSTERED_Z * z)
 
 
-def _lasting(evidence: Evidence) -> float:
-    jump = evidence.get(JUMP, 1.0)
-    if jump < LEAST_JUMP:
+def _far_away(evidence: Evidence) -> bool:
+    missing = 1 - evidence.get("gaps.mismatch.ratio_mean", 1.0)
+    return missing > FAR_AWAY and _missing_z(evidence) > CERTAIN
+
+
+def growing(evidence: Evidence) -> float:
+    """k3 grows from step to step, to more than twice what it was, and no mark of tokens says why."""
+    if evidence.get("gaps.mismatch.k3", 0.0) < SMALL_K3 or evidence.get(GROWTH, 1.0) <= 1:
         return 0.0
-    causes = (temperature, top_p, quantised, low_probability_tail, routing)
-    return believed(1 - 1 / jump, 0.3, CERTAIN) * math.prod(1 - cause(evidence) for cause in causes)
+    found = believed(1 - 1 / evidence[GROWTH] - DRIFT_SHARE, 0.15, TREND_Z * evidence[GROWTH_Z])
+    causes = (shifted, copied, quantised, first_token, routing)
+    return found * math.prod(1 - cause(evidence) for cause in causes)
+
+
+def partial_sync(evidence: Evidence) -> float:
+    """k3 grows without a jump, as it does where a part of the weights is left behind from the first step on."""
+    found = growing(evidence)
+    return found * (1 - stale_weights(evidence)) * (1 - _tail(evidence)) * (1 - few(evidence))
 
 
 def copied(evidence: Evidence) -> float:
@@ -114,6 +158,42 @@ def first_token(evidence: Evidence) -> float:
     share = evidence.get("signature.first_token.second_moment_share", 0.0)
     excess = share - 10 * evidence.get("signature.first_token.token_share", 1.0)
     return believed(max(0.0, excess), 0.2, CERTAIN) * (1 - shifted(evidence))
+
+
+def prompt(evidence: Evidence) -> float:
+    """d^2 is large at the beginning and falls with the position, further than the first token: another context."""
+    share, z = evidence.get("signature.position.decline", 0.0), evidence.get("signature.position.z", 0.0)
+    found = believed(share - TEXT_SHARE, 0.15, -CLUSTERED_Z * z)
+    return found * math.prod(1 - cause(evidence) for cause in (shifted, copied, first_token, older, few))
+
+
+def kv_precision(evidence: Evidence) -> float:
+    """d^2 grows with the position: each token reads more of a coarse cache than the one before it."""
+    share, z = evidence.get("signature.position.growth", 0.0), evidence.get("signature.position.z", 0.0)
+    found = believed(share - TEXT_SHARE, 0.15, CLUSTERED_Z * z)
+    return found * math.prod(1 - cause(evidence) for cause in (shifted, copied, routing, older, few))
+
+
+def few(evidence: Evidence) -> float:
+    """Few sequences hold most of k3: those that others speak of are not the run's."""
+    if evidence.get(of_few.COUNT, 0) > 1 and evidence[of_few.PART] > FEW:
+        return 0.0
+    found = believed(evidence.get(of_few.SHARE, 0.0) - CHANCE_SHARE, 0.15, CERTAIN)
+    return found * (1 - shifted(evidence)) * (1 - first_token(evidence))
+
+
+def garbled(evidence: Evidence) -> float:
+    """Few sequences hold most of k3, and are wrong from their beginning."""
+    return few(evidence) * (1 - _begins_late(evidence))
+
+
+def sampled_padding(evidence: Evidence) -> float:
+    """Few sequences hold most of k3, and are right until some token in their midst."""
+    return few(evidence) * _begins_late(evidence)
+
+
+def _begins_late(evidence: Evidence) -> float:
+    return max(0.0, 1 - evidence.get(of_few.EARLY, math.inf) / FROM_BEGINNING)
 
 
 def low_probability_tail(evidence: Evidence) -> float:
@@ -149,8 +229,24 @@ def routing(evidence: Evidence) -> float:
 
 
 def noise(evidence: Evidence) -> float:
-    """What is left where no cause is believed more than one half."""
+    """What is left where no cause is believed more than one half, as long as it is no more than noise can be."""
+    return 0.0 if _beyond_noise(evidence) else _left(evidence)
+
+
+def unknown(evidence: Evidence) -> float:
+    """What is left where it is more than noise can be."""
+    return _left(evidence) if _beyond_noise(evidence) else 0.0
+
+
+def _left(evidence: Evidence) -> float:
     return 1 - max(score(evidence) for score in CAUSES)
+
+
+def _beyond_noise(evidence: Evidence) -> bool:
+    """Whether k3 is beyond the critical value of the run's profile, or jumped, stayed, and is beyond its warning."""
+    k3 = evidence.get("gaps.mismatch.k3", 0.0)
+    jumped = evidence.get(JUMP, 1.0) >= LEAST_JUMP
+    return k3 > evidence.get(CRITICAL, math.inf) or (jumped and k3 > evidence.get(WARNING, math.inf))
 
 
 CAUSES: Final = (
@@ -158,9 +254,14 @@ CAUSES: Final = (
     temperature,
     off_by_one,
     stale_weights,
+    partial_sync,
     copied,
     quantised,
     first_token,
+    prompt,
     low_probability_tail,
+    kv_precision,
     routing,
+    garbled,
+    sampled_padding,
 )

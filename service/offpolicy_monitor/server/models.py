@@ -287,8 +287,11 @@ class Hypothesis(Shape):
     title: str = Field(description="In a few words, as in: it looks like top-p renormalisation.")
     score: float = Field(description="0 to 1; beyond one half it beats plain noise.")
     summary: str
-    evidence: dict[str, float | None] = Field(description="Figures by their paths.")
+    evidence: dict[str, float | str | None] = Field(
+        description="Figures by their paths, and the replica, column or sequence that some of them are of."
+    )
     tries: list[str] = Field(alias="try", description="What to do, first things first.")
+    since_step: int | None = Field(None, description="Where it is believed, and k3 jumped and stayed: since when.")
 
 
 class Diagnosis(Shape):

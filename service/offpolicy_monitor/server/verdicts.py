@@ -14,6 +14,7 @@ from offpolicy_monitor.alerts import RULES, Rule
 from offpolicy_monitor.diagnosis import collect, diagnose
 from offpolicy_monitor.methods import METHODS
 from offpolicy_monitor.server.baselines import BASELINE
+from offpolicy_monitor.server.limits import mismatch_limits
 from offpolicy_monitor.store import RunView, Store, Table
 from offpolicy_monitor.summary.recommend import preset_states, recommend
 from offpolicy_monitor.summary.step import StepSummary
@@ -112,7 +113,8 @@ class Verdicts:
         return found if stands else None
 
     def _search(self, view: RunView, facts: Facts, summaries: Sequence[StepSummary]) -> Cause | None:
-        ranked = diagnose(collect(summaries), view.shown["profile"] == "bitwise")
+        evidence = collect(summaries, limits=mismatch_limits(view.shown["profile"], view.overrides))
+        ranked = diagnose(evidence, view.shown["profile"] == "bitwise")
         cause = Cause(*(ranked[0][name] for name in ("name", "title", "score", "try"))) if ranked else None
         since = _since(facts)
         with self._lock:

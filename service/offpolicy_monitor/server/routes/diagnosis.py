@@ -11,6 +11,7 @@ from offpolicy_monitor.diagnosis import collect, diagnose
 from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.http.parameters import First, KnownRun, Last
 from offpolicy_monitor.server.http.threads import store_router
+from offpolicy_monitor.server.limits import mismatch_limits
 
 #: The newest steps of the range that are looked at.
 MOST_STEPS: Final = 50
@@ -26,8 +27,8 @@ router = store_router()
 def get_diagnosis(run: KnownRun, request: Request, first: First = None, last: Last = None) -> dict[str, Any]:
     """Of the newest 50 steps in the range that count, merged; `steps` names the first and the last of them."""
     store = services.of(request).store
-    bitwise = store.run(run)["profile"] == "bitwise"
+    shown = store.run(run)
     found = store.summaries(run, first, last, MOST_STEPS)
-    evidence = collect([summary for _, _, summary in found])
-    steps = [found[0][0], found[-1][0]] if found else []
-    return {"hypotheses": diagnose(evidence, bitwise), "steps": steps}
+    steps = [step for step, _, _ in found]
+    evidence = collect([summary for _, _, summary in found], steps, mismatch_limits(shown["profile"], shown["alerts"]))
+    return {"hypotheses": diagnose(evidence, shown["profile"] == "bitwise"), "steps": [*steps[:1], *steps[-1:]]}

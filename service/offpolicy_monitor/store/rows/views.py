@@ -26,8 +26,8 @@ SPARK: Final = 48
 class RunView:
     """A run as it is answered, and what a sentence about it is said of.
 
-    `open_alerts` are its alerts that are not over, of a finished run those that were not when it finished; times in
-    unix seconds.
+    `open_alerts` are its alerts that are not over, of a finished run those that were not when it finished; `overrides`
+    its own terms by rule; times in unix seconds.
     """
 
     shown: dict[str, Any]
@@ -36,6 +36,7 @@ class RunView:
     last_batch_at: float
     overview: Overview
     open_alerts: Sequence[Mapping[str, Any]]
+    overrides: Mapping[str, Mapping[str, Any]]
 
 
 def view_runs(connection: Connection, overviews: Overviews, ids: Sequence[int], now: float) -> list[RunView]:
@@ -116,7 +117,8 @@ def _view(
         "active_alerts": sum(alert["state"] == ACTIVE for alert in open_alerts),
         "spark": spark(overview),
     }
-    return RunView(shown, row.id, now, min(row.last_batch_at or row.created_at, now), overview, open_alerts)
+    last_batch_at = min(row.last_batch_at or row.created_at, now)
+    return RunView(shown, row.id, now, last_batch_at, overview, open_alerts, row.overrides or {})
 
 
 def spark(overview: Overview) -> dict[str, Any] | None:

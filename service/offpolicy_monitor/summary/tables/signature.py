@@ -7,6 +7,7 @@ belongs to no table here comes from breakdowns of the mismatch. It weighs nothin
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
 from offpolicy_monitor.pairs import correlation, of_points, of_sums
 from offpolicy_monitor.summary import rows as schema
@@ -79,6 +80,7 @@ def signature(arrays: Arrays) -> dict[str, Any]:
         "grid": _grid(arrays),
         "uncertain": _uncertain(arrays.record(f"{PREFIX}/middle")),
         "first_token": _part(arrays, "position", ("first",)),
+        "position": _along(arrays),
         "low_probability": _part(arrays, "mu_probability", LOW_BUCKETS),
         "lag": _growth(arrays),
         "replica": _replica(arrays),
@@ -186,27 +188,52 @@ def _growth(arrays: Arrays) -> dict[str, float]:
     return {"share": max(0.0, min(1.0, squares.share)), "z": over(sizes.slope, error)}
 
 
-def _replica(arrays: Arrays) -> dict[str, float]:
-    """Of shards and of each label's values: the one whose mean |d| exceeds the usual most surely.
+def _along(arrays: Arrays) -> dict[str, float]:
+    """The lines of mean |d| and mean d^2 on log2 of the position, but for first and last tokens.
+
+    `growth` is the share of sum d^2 that comes with the position, `decline` the share beyond that of the furthest
+    positions, z that of |d|, positive where it grows.
+    """
+    rows = {math.log2(int(b)): table for b, table in buckets(arrays, "position", "mismatch").items() if b.isdigit()}
+    whole = _added(rows.values())
+    if len(rows) < 3 or not whole["log_ratio_square"] > 0:
+        return {}
+    sizes, squares = (
+        of_points((table["tokens"], power, table[key]) for power, table in rows.items())
+        for key in ("log_ratio_abs", "log_ratio_square")
+    )
+    error = math.sqrt(_variance(whole, _length(arrays)) / sizes.xx)
+    below = squares.slope * (squares.x - max(rows)) / squares.y
+    return {
+        "growth": max(0.0, min(1.0, squares.share)),
+        "decline": max(0.0, min(1.0, below)),
+        "z": over(sizes.slope, error),
+    }
+
+
+def _replica(arrays: Arrays) -> dict[str, Any]:
+    """Of shards and of each label's values: the one whose mean |d| exceeds the usual most surely, by its name.
 
     The usual is the lower median. `share` is of sum d^2, `ratio` of mean d^2.
     """
-    best: dict[str, float] = {}
+    best: dict[str, Any] = {}
     for dimension in sorted(dimensions(arrays)):
         if dimension == "shard" or dimension.startswith("label:"):
-            rows = list(buckets(arrays, dimension, "mismatch").values())
+            rows = buckets(arrays, dimension, "mismatch")
             if len(rows) > 1 and (figures := _outlier(rows, _length(arrays)))["z"] > best.get("z", 0.0):
-                best = figures
+                best = figures | {"name": f"{unquote(dimension.removeprefix('label:'))} {unquote(figures['name'])}"}
     return best
 
 
-def _outlier(rows: list[Sums], length: float) -> dict[str, float]:
-    ordered = sorted(rows, key=lambda table: table["log_ratio_abs"] / table["tokens"])
-    usual, worst = ordered[(len(ordered) - 1) // 2], ordered[-1]
+def _outlier(buckets_of: Mapping[str, Sums], length: float) -> dict[str, Any]:
+    rows = list(buckets_of.values())
+    ordered = sorted(buckets_of.items(), key=lambda row: row[1]["log_ratio_abs"] / row[1]["tokens"])
+    (_, usual), (name, worst) = ordered[(len(ordered) - 1) // 2], ordered[-1]
     excess = _mean(worst, "log_ratio_abs") - _mean(usual, "log_ratio_abs")
     error = math.sqrt(sum(_variance(table, length) / table["tokens"] for table in (worst, usual)))
     square, total = _mean(usual, "log_ratio_square"), sum(table["log_ratio_square"] for table in rows)
     return {
+        "name": name,
         "share": max(0.0, worst["log_ratio_square"] - square * worst["tokens"]) / total if total > 0 else 0.0,
         "z": over(excess, error),
         "ratio": _mean(worst, "log_ratio_square") / square if square > 0 else math.inf,
@@ -262,6 +289,11 @@ FIGURES: Final = (
     Figure("uncertain.tokens", "tokens", "with 0.01 < mu < 0.9"),
     *under("first_token", _HELD),
     *under("low_probability", _HELD),
+    Figure(
+        "position.growth", "share of sum d^2", "that comes with log2 of the position, but for first and last tokens"
+    ),
+    Figure("position.decline", "share of sum d^2", "there beyond that of the furthest positions, were it on a line"),
+    Figure("position.z", "", "of the slope of |d| on log2 of the position"),
     Figure("lag.share", "share of sum d^2", "that grows with version lag"),
     Figure("lag.z", "", "of the slope of |d| on lag"),
     Figure("replica.share", "share of sum d^2", "of the shard or label that stands out most surely"),
