@@ -4,12 +4,12 @@ A function of the history and the terms alone, so that a restart forgets nothing
 """
 
 import math
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
 from offpolicy_monitor.alerts.breaches import breach, value_at
 from offpolicy_monitor.alerts.history import History
-from offpolicy_monitor.alerts.rule import Limit, Rule, Severity, Terms
+from offpolicy_monitor.alerts.rule import Limit, Plan, Rule, Severity, Terms
 
 State = Literal["disabled", "silent", "quiet", "pending", "active"]
 
@@ -43,28 +43,37 @@ class RuleState(NamedTuple):
 def evaluate(rules: Iterable[Rule], history: History, terms: Terms) -> list[RuleState]:
     """The state of every severity of every rule at the newest step, from mild to worst within a rule."""
     known = history.known(PATIENCE)
-    return [state for rule in rules for state in _states(rule, history, terms, known)]
+    return [state for rule in rules for state in _states(terms.plan(rule), history, terms, known)]
 
 
-def _states(rule: Rule, history: History, terms: Terms, known: Set[str]) -> list[RuleState]:
+def _states(plan: Plan, history: History, terms: Terms, known: frozenset[str]) -> list[RuleState]:
     """`known` are the figures that are there."""
-    if not terms.enabled(rule.name):
-        return [RuleState(rule, severity, "disabled") for severity in rule.severities]
-    limits = terms.limits(rule)
-    missing = tuple([path for path in rule.inputs if path not in known])
-    if missing:
-        return [_silent(rule, severity, limits.get(severity), missing) for severity in rule.severities]
-    (index, value), states = _last(rule, history, terms), []
-    for severity in rule.severities:
-        limit = limits.get(severity)
+    rule, states = plan.rule, []
+    if not plan.enabled:
+        return _without_number(plan, ())
+    if not known.issuperset(rule.inputs):
+        return _without_number(plan, tuple([path for path in rule.inputs if path not in known]))
+    index, value = _last(rule, history, terms)
+    said = None if math.isnan(value) else value
+    for severity, limit in plan.severities:
         if limit is None:
             states.append(RuleState(rule, severity, "disabled"))
         elif rule.beyond(value, limit.threshold):
             states.append(_breach(rule, severity, limit, history, terms, index, value))
         else:
-            said = None if math.isnan(value) else value
             states.append(RuleState(rule, severity, "quiet", said, limit.threshold, limit.steps))
     return states
+
+
+def _without_number(plan: Plan, missing: tuple[str, ...]) -> list[RuleState]:
+    """Silent for what is missing, or else disabled; the same at every step."""
+    found: list[RuleState] | None = plan.said.get(missing)
+    if found is None:
+        found = plan.said[missing] = [
+            _silent(plan.rule, severity, limit, missing) if missing else RuleState(plan.rule, severity, "disabled")
+            for severity, limit in plan.severities
+        ]
+    return found
 
 
 def _silent(rule: Rule, severity: Severity, limit: Limit | None, missing: tuple[str, ...]) -> RuleState:

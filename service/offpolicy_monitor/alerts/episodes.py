@@ -51,8 +51,12 @@ def follow(
     """
     after = dict(before)
     for state in states:
+        breaches = state.state in ("pending", "active")
+        # Most are quiet, and were.
+        if not breaches and not before:
+            continue
         key = state.rule.name, state.severity
-        if state.state in ("pending", "active"):
+        if breaches:
             after[key] = _continued(before.get(key), state, step)
         elif state.state != "silent" and key in before:
             ended = after.pop(key)

@@ -40,15 +40,16 @@ def _of(names: set[str], open_: Iterable[Episode]) -> dict[Key, Episode]:
 
 def shown(state: RuleState) -> dict[str, Any]:
     """A state as it is kept and answered: what does not apply is left out."""
-    found: dict[str, Any] = {"alert": state.rule.name, "severity": state.severity, "state": state.state}
-    if state.value is not None:
-        found["value"] = state.value
-    if state.threshold is not None:
-        found["threshold"] = state.threshold
-    if state.state not in ("disabled", "silent"):
-        found |= {"required_steps": state.required_steps, "breach_steps": state.breach_steps}
-    if state.since_step is not None:
-        found["since_step"] = state.since_step
-    if state.missing:
-        found["missing"] = list(state.missing)
+    rule, severity, named, value, threshold, required, breached, since, missing, _ = state
+    found: dict[str, Any] = {"alert": rule.name, "severity": severity, "state": named}
+    if value is not None:
+        found["value"] = value
+    if threshold is not None:
+        found["threshold"] = threshold
+    if named != "disabled" and named != "silent":
+        found["required_steps"], found["breach_steps"] = required, breached
+    if since is not None:
+        found["since_step"] = since
+    if missing:
+        found["missing"] = list(missing)
     return found

@@ -43,7 +43,7 @@ class Terms:
     profile: str = PROFILES[0]
     correction: str | None = None
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    _limits: dict[str, Mapping[Severity, Limit]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _plans: dict[str, "Plan"] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def enabled(self, rule: str) -> bool:
         """Whether the run wants this rule."""
@@ -51,11 +51,16 @@ class Terms:
         return override is None or bool(override.get("enabled", True))
 
     def limits(self, rule: "Rule") -> Mapping[Severity, Limit]:
-        """The severities of a rule that are in force, from mild to worst; looked up once."""
-        found = self._limits.get(rule.name)
+        """The severities of a rule that are in force, from mild to worst."""
+        return self.plan(rule).limits
+
+    def plan(self, rule: "Rule") -> "Plan":
+        """What these terms make of a rule, worked out once."""
+        found = self._plans.get(rule.name)
         if found is None:
-            limits = (self._limit(rule, severity) for severity in rule.severities)
-            found = self._limits[rule.name] = {limit.severity: limit for limit in limits if limit is not None}
+            thresholds = tuple((severity, self._limit(rule, severity)) for severity in rule.severities)
+            limits = {severity: limit for severity, limit in thresholds if limit is not None}
+            found = self._plans[rule.name] = Plan(rule, self.enabled(rule.name), thresholds, limits, {})
         return found
 
     def _limit(self, rule: "Rule", severity: Severity) -> Limit | None:
@@ -63,6 +68,21 @@ class Terms:
         threshold = override.get(severity, rule.threshold(severity, self.correction, self.profile))
         steps = int(override.get("steps") or rule.steps[severity])
         return None if threshold is None else Limit(severity, threshold, steps)
+
+
+class Plan(NamedTuple):
+    """A rule under some terms: what is the same at every step.
+
+    severities  from mild to worst; None for one that is not in force
+    limits      those that are
+    said        what is said of the rule where that has no number, by what it lacks; kept by whoever says it
+    """
+
+    rule: "Rule"
+    enabled: bool
+    severities: tuple[tuple[Severity, Limit | None], ...]
+    limits: Mapping[Severity, Limit]
+    said: dict[tuple[str, ...], Any]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from offpolicy_monitor.figures.catalogue import (
     is_known,
     with_correction,
 )
-from offpolicy_monitor.figures.path import at, walk
+from offpolicy_monitor.figures.path import at, at_each, walk
 from offpolicy_monitor.summary.figure import Figure, Gauge
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Figure",
     "Gauge",
     "at",
+    "at_each",
     "from_headline",
     "headline",
     "is_headline",

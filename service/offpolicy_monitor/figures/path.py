@@ -53,6 +53,12 @@ def at(figures: Any, path: str) -> float | None:
     return None
 
 
+def at_each(figures: Any, paths: Iterable[str]) -> dict[str, float]:
+    """The numbers at those of the paths that have one."""
+    found = ((path, at(figures, path)) for path in paths)
+    return {path: value for path, value in found if value is not None}
+
+
 def walk(figures: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
     """(path, number) of every number in nested figures."""
     for key, value in _by_key(figures).items():

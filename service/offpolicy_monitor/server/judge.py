@@ -41,7 +41,7 @@ class RulesJudge(Judge):
         open_ = [_episode(row) for row in before]
         terms = _terms_under(run, history)
         states, after = judge_steps(History(history.steps, history.columns, history.noted), terms, open_, self.rules)
-        return [shown(state) for state in states], _rows({state.rule.name for state in states}, open_, after.values())
+        return [shown(state) for state in states], _rows({rule.name for rule in self.rules}, open_, after.values())
 
     def timing(
         self,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from offpolicy_monitor.alerts import RULES, paths_of
-from offpolicy_monitor.figures import HEADLINE, at, headline, with_correction
+from offpolicy_monitor.figures import HEADLINE, at_each, headline, with_correction
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.store.rows import narrow
@@ -60,9 +60,9 @@ def test_of_what_older_releases_stored(path: Path) -> None:
 
 def test_rules_are_judged_on_the_numbers_that_are_answered() -> None:
     for paths in (paths_of(RULES), ("gaps.total.quantiles.0.5", "gaps.total.k2", "correction.weight_ess", "tokens")):
-        figures = Merged(again(FULL), 1, b"").figures_for(paths, "tis_token")
-        whole = with_correction(FULL.step_figures(), "tis_token")
-        assert [at(figures, path) for path in paths] == [at(whole, path) for path in paths]
+        figures = Merged(again(FULL), 1, b"").at_each(paths, "tis_token")
+        assert figures == at_each(with_correction(FULL.step_figures(), "tis_token"), paths)
+        assert figures
 
 
 def test_neither_quantiles_nor_length_biases_are_made_for_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Connection, and_, bindparam, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
 
-from offpolicy_monitor.figures import with_correction
+from offpolicy_monitor.figures import at_each, with_correction
 from offpolicy_monitor.store.rows import narrow
 from offpolicy_monitor.store.rows.derived import figures_for
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
@@ -69,11 +69,12 @@ class Merged:
     def _headlines(self) -> dict[str | None, dict[str, float]]:
         return {}
 
-    def figures_for(self, paths: Collection[str], correction: str | None) -> Mapping[str, Any]:
-        """Figures among which those at these paths are, nested or by path."""
+    def at_each(self, paths: Collection[str], correction: str | None) -> dict[str, float]:
+        """The figures at those of the paths that have one."""
         if narrow.covers(tuple(paths)):
-            return self.headline(correction)
-        return with_correction(figures_for(self.merge, paths), correction)
+            found = self.headline(correction)
+            return {path: found[path] for path in paths if path in found}
+        return at_each(with_correction(figures_for(self.merge, paths), correction), paths)
 
 
 #: A shard, or the merge of some that follow each other: the summary, where it is at hand, or its stored form.

@@ -5,11 +5,10 @@ one alone is missed; what updates move is of the last. Which figure is which is 
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import Connection, select
 
-from offpolicy_monitor.figures import at, with_correction
+from offpolicy_monitor.figures import at_each, with_correction
 from offpolicy_monitor.store.rows import derived
 from offpolicy_monitor.store.rows.derived import figures_for, needed
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
@@ -37,28 +36,32 @@ def judged_figures(
     What `merges` lacks is read. `policy_version` is that of the last gradient step.
     """
     counting = step.counting
-    last = {**_figures(connection, run, counting[-1], merges, paths), "policy_version": counting[-1].policy_version}
-    whole = last if len(counting) == 1 else _merged(connection, run, counting, merges, of_all)
-    chosen = {path: at(whole if path in of_all else last, path) for path in paths}
-    return {path: value for path, value in chosen.items() if value is not None}
+    last = _figures(connection, run, counting[-1], merges, paths)
+    version = counting[-1].policy_version
+    if version is not None and "policy_version" in paths:
+        last["policy_version"] = version
+    if len(counting) == 1:
+        return last
+    whole = _merged(connection, run, counting, merges, of_all)
+    return {path: value for path, value in last.items() if path not in of_all} | whole
 
 
 def _figures(
     connection: Connection, run: HeldRun, step: GradientStep, merges: Merges, paths: Collection[str]
-) -> Mapping[str, Any]:
+) -> dict[str, float]:
     if step.id in merges:
-        return merges[step.id].figures_for(paths, run.correction)
+        return merges[step.id].at_each(paths, run.correction)
     rows = connection.execute(select(*derived.COLUMNS).where(steps.c.id == step.id)).all()
     [figures] = derived.of_rows(connection, rows)
-    return with_correction(figures.read(), run.correction)
+    return at_each(with_correction(figures.read(), run.correction), paths)
 
 
 def _merged(
     connection: Connection, run: HeldRun, gradient_steps: Sequence[GradientStep], merges: Merges, paths: Collection[str]
-) -> Mapping[str, Any]:
-    """The figures of the merge of all that those at `paths` are among, in the order of their minibatches."""
+) -> dict[str, float]:
+    """The same of the merge of all, in the order of their minibatches."""
     whole = merge_all(_summary(connection, run, step, merges) for step in gradient_steps)
-    return with_correction(figures_for(needed(whole, paths), paths), run.correction)
+    return at_each(with_correction(figures_for(needed(whole, paths), paths), run.correction), paths)
 
 
 def _summary(connection: Connection, run: HeldRun, step: GradientStep, merges: Merges) -> StepSummary:
