@@ -1,6 +1,7 @@
 """The client of the benchmarks: http.client on connections that stay open, one thread each.
 
-It posts what it is given and fails on any answer but 200. Knows nothing of what the bodies mean.
+It posts what it is given, in the pieces in which Monitor sends a body, and fails on any answer but 200. Knows nothing
+of what the bodies mean.
 """
 
 import http.client
@@ -12,13 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from offpolicy_monitor.client.connection import in_pieces
+
 TIMEOUT = 120.0
 KEPT_OPEN = 2.0  # seconds without a request after which a server may have closed a connection
 
 
 @dataclass(frozen=True)
 class Body:
-    """A request body as buffers sent one after the other."""
+    """A request body as buffers one after the other."""
 
     buffers: Sequence[bytes | memoryview]
     media_type: str
@@ -79,7 +82,7 @@ class Load:
 
     def _post(self, connection: http.client.HTTPConnection, body: Body) -> None:
         headers = {"Content-Type": body.media_type, "Content-Length": str(body.nbytes)}
-        connection.request("POST", self._path, iter(body.buffers), headers)
+        connection.request("POST", self._path, in_pieces(body.buffers), headers)
         answer = connection.getresponse()
         text = answer.read()
         if answer.status != 200:
