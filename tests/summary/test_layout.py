@@ -60,6 +60,25 @@ def test_counts_add_up_however_many_of_them_are_zero(share: float) -> None:
         assert (both[name] == sum(side[name] for side in sides if name in side.scheme.spans)).all(), name
 
 
+def test_counts_that_are_told_by_where_they_are_not_zero_read_and_merge_as_all_of_them_do() -> None:
+    dense = FULL.arrays
+    few = Arrays.filled_at(dense.scheme, dense.filled, np.concatenate(dense.fractions))
+    few.sparse, few.absent = dense.sparse, dense.absent
+    assert few.nbytes < dense.nbytes
+    assert all((few[name] == dense[name]).all() for name in dense.scheme.spans)
+    assert all(few.record(path) == dense.record(path) for path in dense.scheme.paths)
+    entries = np.arange(dense.scheme.sizes[COUNTS])[:, None]
+    assert (few.counts_at(entries) == dense.counts[entries]).all()
+    assert merged([few, few]) == merged([dense, dense]) and merged([Arrays(), few]) == dense
+    assert few == dense and (few.buffer == dense.buffer).all()
+
+
+def test_what_is_not_kept_cannot_be_written_to() -> None:
+    few = Arrays.filled_at(FULL.arrays.scheme, FULL.arrays.filled, np.concatenate(FULL.arrays.fractions))
+    with pytest.raises(ValueError, match="read-only"):
+        few["batch/tokens"][...] = 1
+
+
 def test_no_two_tables_are_declared_at_one_place() -> None:
     keys = [table.key for table in LAYOUT.tables]
     assert len(set(keys)) == len(keys)

@@ -29,7 +29,7 @@ def moves_of(where: Arrays, first: int, numbers: int, counts: int) -> Moves:
     ValueError for a count that is in two tables: it is gone once it is moved.
     """
     whole = where.sections[COUNTS]
-    slots = where.buffer[len(whole) :].view(np.float64).astype(np.int64)
+    slots = np.concatenate(where.fractions).astype(np.int64)
     of_counts = _rows(whole, first + numbers, counts)
     left = np.ones(counts, np.int64)
     for begin, _, length in of_counts.tolist():

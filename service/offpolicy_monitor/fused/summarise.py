@@ -5,7 +5,7 @@ Where that is follows from which parts there are and from which of their tables,
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,9 +23,9 @@ from offpolicy_monitor.fused.tables import Named, Whole, empty_tables, tables_of
 from offpolicy_monitor.fused.threads import ALONE, Threads
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.slices import Slices, finished
-from offpolicy_monitor.summary.arrays import Arrays, Sparse, merged
+from offpolicy_monitor.summary.arrays import Arrays, Sparse, merged, room_for_fractions
 from offpolicy_monitor.summary.layout import LAYOUT
-from offpolicy_monitor.summary.scheme import COUNTS, scheme_of
+from offpolicy_monitor.summary.scheme import COUNTS, SUMS, Scheme, scheme_of
 from offpolicy_monitor.summary.tables.buckets import constant_buckets
 from offpolicy_monitor.vocabulary import EXPERT_IDS, LOGPROBS
 
@@ -80,8 +80,7 @@ def in_slices(
         found.append((yield from measured(batch, part, chosen, buckets, ranking, threads)))
     whole, there, lags = _of_batch(batch)
     reading = reading_of(nothing, tuple((one.part, one.present) for one in found), there)
-    arrays = Arrays(scheme_of(LAYOUT, reading.keys_of(constants)))
-    reading.fill(arrays, found, whole)
+    arrays = reading.arrays(reading.scheme(constants), found, whole)
     if lags is not None:
         arrays.sparse["versions/lag"] = lags
     if routed := dict(_routing(batch, threads)) if experts else {}:
@@ -104,30 +103,33 @@ class Reading:
     moves: Sequence[Moves]
     whole: Sequence[tuple[int, Array, Array]]
 
-    def keys_of(self, constants: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-        """The keys where the whole shard is in these buckets of dimensions."""
+    def scheme(self, constants: Sequence[tuple[str, str]]) -> Scheme:
+        """The scheme of the tables where the whole shard is in these buckets of dimensions."""
         if not self.constant:
-            return self.keys
+            return self._scheme
         paths = [f"breakdown/{dimension}/{bucket}" for dimension, bucket in constants]
-        return (*self.keys, *[f"{paths[number]}/{rest}" for number, rest in self.constant])
+        return scheme_of(LAYOUT, (*self.keys, *[f"{paths[number]}/{rest}" for number, rest in self.constant]))
 
-    def fill(self, arrays: Arrays, parts: Sequence[Measured], whole: Whole) -> None:
-        """Move what the parts came to, and give back the room that it lay in."""
-        fractions = arrays.buffer[arrays.scheme.sizes[COUNTS] :].view(np.float64)
-        values = np.array(whole)
+    @cached_property
+    def _scheme(self) -> Scheme:
+        return scheme_of(LAYOUT, self.keys)
+
+    def arrays(self, scheme: Scheme, parts: Sequence[Measured], whole: Whole) -> Arrays:
+        """What the parts came to, moved out of the room that it lay in, which is given back."""
+        fractions, values = room_for_fractions(scheme), np.array(whole)
         where, counts = [], []
         for section, into, which in self.whole:
             if section == COUNTS:
                 where.append(into)
                 counts.append(values[which].astype(np.int64))
             else:
-                arrays.sections[section][into] = values[which]
+                fractions[into + sum(scheme.sizes[SUMS:section])] = values[which]
         for moves, (part, _, _, room) in zip(self.moves, parts, strict=True):
             number = move(moves, *room.flats, fractions, room.where, room.counts)
             where.append(room.where[:number].copy())
             counts.append(room.counts[:number].copy())
             part.spare.append(room)
-        arrays.fill(*_ascending(np.concatenate(where), np.concatenate(counts)))
+        return Arrays.filled_at(scheme, _ascending(np.concatenate(where), np.concatenate(counts)), fractions)
 
 
 def _ascending(where: Integers, counts: Integers) -> tuple[Integers, Integers]:

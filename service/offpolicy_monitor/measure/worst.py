@@ -25,6 +25,7 @@ MOST_TOKENS: Final = 4096
 #: Up to so many values are sorted as they are.
 FEW: Final = 256
 NOTHING: Final = np.zeros(0, np.int64)
+GAP_INDEX: Final = {gap: index for index, gap in enumerate(GAPS)}
 
 
 def figures_of_sequences(view: BlockView) -> Tensor:
@@ -47,25 +48,24 @@ def worst(
     The first `keep` of each ranking keep their raw tokens.
     """
     values = _single(figures[1:])
-    ranked, there = first_of_each(np.abs(np.concatenate(values)), MOST)
-    chosen = np.unique(ranked[there])
+    ranked, there = first_of_each(np.abs(values.reshape(-1, values.shape[-1])), MOST)
+    chosen = _marked(ranked[there], values.shape[-1])
     if not len(chosen):
         return Worst()
-    sequences = np.flatnonzero(source.offsets[1:] > source.offsets[:-1])[chosen]
+    filled = source.offsets[1:] > source.offsets[:-1]
+    sequences = chosen if filled.all() else np.flatnonzero(filled)[chosen]
     begins, ends = source.offsets[sequences], source.offsets[sequences + 1]
     found, distances = (find or partial(furthest, source))(gaps, begins, ends)
-    tokens = np.unique(found[distances > 0])
-    first = np.searchsorted(tokens, begins)
-    kept = np.flatnonzero(np.isin(chosen, ranked[:, :keep][there[:, :keep]])) if keep else NOTHING
-    of_gaps = np.full((len(chosen), len(GAPS), len(values)), np.nan)
-    of_gaps[:, [*map(list(GAPS).index, gaps)]] = np.stack([figures[0], *values[1:]])[..., chosen].T
-    of_gaps[~(of_gaps[..., 0] > 0)] = np.nan
-    raw = _raw_tokens(begins[kept], ends[kept], tokens[first[kept]])
+    tokens = _ascending(found[distances > 0])
+    first = tokens.searchsorted(begins)
+    most = _marked(ranked[:, :keep][there[:, :keep]], values.shape[-1]) if keep else NOTHING
+    kept = chosen.searchsorted(most)
+    raw = _raw_tokens(begins[kept], ends[kept], tokens[first[kept]]) if len(kept) else []
     return WorstColumns(
-        np.stack([np.full(len(chosen), shard or 0), sequences, ends - begins], 1),
-        of_gaps,
-        _read(source, tokens, np.diff(first, append=len(tokens))),
-        np.stack([kept, np.full(len(kept), keep)], 1),
+        _columns(shard or 0, sequences, ends - begins),
+        _of_gaps(gaps, np.array([figures[0], *values[1:]])[..., chosen]),
+        _read(source, tokens, tokens.searchsorted(ends) - first),
+        _columns(kept, keep),
         _read(source, np.concatenate(raw), np.array([*map(len, raw)], np.int64)) if raw else NO_POSITIONS,
         None if source.sequence_ids is None else [source.sequence_ids[index] for index in sequences.tolist()],
         _beside(source, sequences[kept], raw),
@@ -84,6 +84,39 @@ def first_of_each(values: Array, number: int) -> tuple[Array, Array]:
         values = values[:, candidates]
     order = np.argsort(-values, axis=1, kind="stable")[:, :number]
     return candidates[order], values[np.arange(len(values))[:, None], order] > 0
+
+
+def _marked(columns: Array, number: int) -> Array:
+    """The different ones of these columns of `number`, in ascending order."""
+    marks = np.zeros(number, bool)
+    marks[columns] = True
+    return marks.nonzero()[0]
+
+
+def _ascending(values: Array) -> Array:
+    """The different ones, in ascending order."""
+    values.sort()
+    new = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=new[1:])
+    return values[new]
+
+
+def _columns(*columns: Array | int) -> Array:
+    """Columns of whole numbers side by side; one that is the same in all rows is a number."""
+    rows = next(len(column) for column in columns if not isinstance(column, int))
+    found = np.empty((rows, len(columns)), np.int64)
+    for index, column in enumerate(columns):
+        found[:, index] = column
+    return found
+
+
+def _of_gaps(gaps: Sequence[str], figures: Array) -> Array:
+    """[F, G, C] of the gaps that were sent -> [C, 3, F] of all, NaN where a sequence has no token of a gap."""
+    found = np.full((figures.shape[-1], len(GAPS), len(figures)), np.nan)
+    for gap, of_gap in zip(gaps, figures.swapaxes(0, 1), strict=True):
+        found[:, GAP_INDEX[gap]] = of_gap.T
+    found[~(found[..., 0] > 0)] = np.nan
+    return found
 
 
 def furthest(source: RaggedBatch, gaps: Sequence[str], begins: Array, ends: Array) -> tuple[Array, Array]:
@@ -139,7 +172,7 @@ def _read(source: RaggedBatch, tokens: Array, numbers: Array) -> Positions:
     else:
         positions = source.positions[tokens] - (np.cumsum(source.lengths) - source.lengths)[sequences]
     sent = [(k, source.columns[name]) for k, name in enumerate(LOGPROBS) if name in source.columns]
-    dtype = np.result_type(np.float32, *(column for _, column in sent))
+    dtype = np.promote_types(np.float32, sent[0][1].dtype)  # they share one
     logprobs = np.full((len(tokens), len(LOGPROBS)), np.nan, dtype)
     for k, column in sent:
         logprobs[:, k] = column[tokens]
@@ -148,4 +181,4 @@ def _read(source: RaggedBatch, tokens: Array, numbers: Array) -> Positions:
 
 
 def _single(values: Array) -> Array:
-    return np.clip(values, -LARGEST, LARGEST).astype(np.float32)
+    return np.minimum(np.maximum(values, -LARGEST), LARGEST).astype(np.float32)

@@ -39,12 +39,15 @@ NOWHERE: Final[Sparse] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 class Arrays:
     """Rows by name (`gaps/total/k3`), each an array that must not be changed once others can see it.
 
-    sections  the entries of each section of the scheme, all of them parts of `buffer` [n] int64
-    sparse    by name, where rows of no fixed length are not zero
-    absent    names of rows, and keys of declared tables, that some of what was merged did not count
+    Of a small shard one count in a hundred is not zero: what is measured or read has only those until somebody asks for
+    all of `counts`, which are the most of its buffer.
+
+    fractions  sums, minima and maxima, float64: parts of `_fractions`, the buffer from where its counts end
+    sparse     by name, where rows of no fixed length are not zero
+    absent     names of rows, and keys of declared tables, that some of what was merged did not count
     """
 
-    __slots__ = ("_filled", "absent", "buffer", "scheme", "sections", "sparse")
+    __slots__ = ("_counts", "_filled", "_fractions", "absent", "fractions", "scheme", "sparse")
 
     def __init__(
         self,
@@ -53,29 +56,111 @@ class Arrays:
         sparse: Mapping[str, Sparse] | None = None,
         absent: frozenset[str] = frozenset(),
     ) -> None:
-        self.scheme = EMPTY if scheme is None else scheme
-        self.buffer = np.zeros(sum(self.scheme.sizes), np.int64) if buffer is None else buffer
-        self.sections = _sections(self.scheme, self.buffer)
+        scheme = EMPTY if scheme is None else scheme
         if buffer is None:
-            for section in (MINIMA, MAXIMA):
-                self.sections[section].fill(NOTHING[section])
+            self._hold(scheme, np.zeros(scheme.sizes[COUNTS], np.int64), None, room_for_fractions(scheme))
+        else:
+            counts = scheme.sizes[COUNTS]
+            self._hold(scheme, buffer[:counts], None, buffer[counts:].view(np.float64))
         self.sparse: dict[str, Sparse] = dict(sparse or {})
         self.absent = absent
-        self._filled: Sparse | None = None
+
+    @classmethod
+    def filled_at(cls, scheme: Scheme, filled: Sparse, fractions: NDArray[np.float64]) -> "Arrays":
+        """Those whose counts are zero but at some entries, in ascending order; `fractions` as of room_for_fractions."""
+        arrays = cls.__new__(cls)
+        arrays._hold(scheme, None, filled, fractions)
+        arrays.sparse, arrays.absent = {}, frozenset()
+        return arrays
+
+    def _hold(
+        self,
+        scheme: Scheme,
+        counts: NDArray[np.int64] | None,
+        filled: Sparse | None,
+        fractions: NDArray[np.float64],
+    ) -> None:
+        """Counts, or where they are not zero, and fractions."""
+        self.scheme, self._counts, self._filled, self._fractions = scheme, counts, filled, fractions
+        sums, minima = scheme.sizes[SUMS], scheme.sizes[SUMS] + scheme.sizes[MINIMA]
+        self.fractions = fractions[:sums], fractions[sums:minima], fractions[minima:]
 
     @property
     def filled(self) -> Sparse:
-        """Where counts are not zero and what they are there, looked for once: a small shard has one in a hundred."""
+        """Where counts are not zero and what they are there, looked for once."""
         if self._filled is None:
-            counts = self.sections[COUNTS]
-            where = np.flatnonzero(counts != 0)  # of booleans: four times as fast
-            self._filled = where, counts[where]
+            where = np.flatnonzero(self.counts != 0)  # of booleans: four times as fast
+            self._filled = where, self.counts[where]
         return self._filled
 
-    def fill(self, where: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
-        """Give the counts, all of them zero until now, what they are where they are not; `where` ascends."""
-        self.sections[COUNTS][where] = counts
-        self._filled = where, counts
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """All of them."""
+        if self._counts is None:
+            self._counts = self.counts_between(0, self.scheme.sizes[COUNTS])
+        return self._counts
+
+    @property
+    def sections(self) -> list[Array]:
+        """The entries of each section of the scheme."""
+        return [self.counts, *self.fractions]
+
+    def section(self, number: int) -> Array:
+        """One of these."""
+        return self.counts if number == COUNTS else self.fractions[number - SUMS]
+
+    @property
+    def buffer(self) -> NDArray[np.int64]:
+        """All that is not sparse as the scheme lays it out, the bits of fractions as whole numbers; a copy."""
+        return np.concatenate([self.counts, self._fractions.view(np.int64)])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+        counts = () if self._counts is None else (self._counts,)
+        return sum(held.nbytes for held in (*counts, *(self._filled or ()), self._fractions))
+
+    def counts_between(self, start: int, stop: int) -> NDArray[np.int64]:
+        """A stretch of the counts."""
+        if self._counts is not None:
+            return self._counts[start:stop]
+        where, counts = self.filled
+        first, last = where.searchsorted((start, stop)).tolist()
+        found = np.zeros(stop - start, np.int64)
+        found[where[first:last] - start] = counts[first:last]
+        found.flags.writeable = False  # what is written there would not be kept
+        return found
+
+    def counts_at(self, entries: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The counts at some entries, in their shape."""
+        if self._counts is not None:
+            return self._counts[entries]
+        where, counts = self.filled
+        if not len(where):
+            return np.zeros(entries.shape, np.int64)
+        found = np.minimum(where.searchsorted(entries), len(where) - 1)
+        return np.where(where[found] == entries, counts[found], 0)
+
+    def fractions_at(self, entries: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The fractions at some entries of the buffer, in their shape."""
+        return self._fractions[entries - self.scheme.sizes[COUNTS]]
+
+    def copy(self) -> "Arrays":
+        """The same in arrays of its own, counts and fractions, that may be changed."""
+        return self._with(self.counts.copy(), None, self._fractions.copy(), self.absent)
+
+    def _with(
+        self,
+        counts: NDArray[np.int64] | None,
+        filled: Sparse | None,
+        fractions: NDArray[np.float64],
+        absent: frozenset[str],
+    ) -> "Arrays":
+        """Other numbers of the same rows."""
+        found = Arrays.__new__(Arrays)
+        found._hold(self.scheme, counts, filled, fractions)
+        found.sparse, found.absent = dict(self.sparse), absent
+        return found
 
     @classmethod
     def of(cls, layout: Layout, tables: Mapping[str, Mapping[str, Any]]) -> "Arrays":
@@ -100,8 +185,9 @@ class Arrays:
         return arrays
 
     def __getitem__(self, name: str) -> Array:
-        span = self.scheme.spans[name]
-        return self.sections[span.section][span.start : span.stop].reshape(span.shape)
+        section, start, stop, shape = self.scheme.spans[name]
+        found = self.counts_between(start, stop) if section == COUNTS else self.fractions[section - SUMS][start:stop]
+        return found.reshape(shape)
 
     def get(self, name: str) -> Array | None:
         """A row, None where it is not there or was not counted by all."""
@@ -123,10 +209,15 @@ class Arrays:
         """The single numbers of the tables at a path by the names of their rows; {} where there are none."""
         found: dict[str, float] = {}
         for table in self.scheme.paths.get(path, ()):
-            begins = self.scheme.starts[table.key]
-            for row, name, span in self.scheme.block(table.key).rows.values():
-                if span is not None and not span.shape and name not in self.absent:
-                    found[row] = self.sections[span.section].item(begins[span.section] + span.start)
+            begins, block = self.scheme.starts[table.key], self.scheme.block(table.key)
+            counts = self.counts_between(begins[COUNTS], begins[COUNTS] + block.sizes[COUNTS])
+            for row, name, span in block.rows.values():
+                if span is None or span.shape or name in self.absent:
+                    continue
+                if span.section == COUNTS:
+                    found[row] = counts.item(span.start)
+                else:
+                    found[row] = self.fractions[span.section - SUMS].item(begins[span.section] + span.start)
         return found
 
     def columns(self, path: str) -> dict[str, Array]:
@@ -153,7 +244,7 @@ class Arrays:
             return self
         gone = [key for key, table in self.scheme.tables.items() if table.declared in lost]
         left = self.without(gone)
-        return Arrays(left.scheme, left.buffer, left.sparse, lost)
+        return left._with(left._counts, left._filled, left._fractions, lost)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Arrays) or self.scheme.spans.keys() != other.scheme.spans.keys():
@@ -176,7 +267,7 @@ def merged(parts: Sequence[Arrays]) -> Arrays:
         return Arrays()
     scheme, (first, *others) = union(tuple(part.scheme for part in parts)), parts
     if scheme is first.scheme:
-        whole = Arrays(scheme, first.buffer.copy(), first.sparse)
+        whole = first.copy()
     else:
         whole = Arrays(scheme)
         _add(whole, first)
@@ -196,15 +287,15 @@ def _add(whole: Arrays, part: Arrays) -> None:
     """Add what a part counts, whose rows the whole has."""
     apart = _between_means(whole, part)
     for section, found in zip(SECTIONS, runs(part.scheme, whole.scheme), strict=True):
-        mine, theirs = whole.sections[section], part.sections[section]
-        if section == COUNTS and len(part.filled[0]) < FEW * len(theirs):
-            _add_few(mine, part.filled, found)
+        if section == COUNTS and len(part.filled[0]) < FEW * part.scheme.sizes[COUNTS]:
+            _add_few(whole.counts, part.filled, found)
             continue
+        mine, theirs = whole.section(section), part.section(section)
         for start, stop, into in found:
             here = mine[into : into + stop - start]
             _MERGE[section](here, theirs[start:stop], out=here)
     for index, between in apart:
-        whole.sections[SUMS][index] += between
+        whole.fractions[0][index] += between
     for name, found_there in part.sparse.items():
         whole.sparse[name] = _together(whole.at(name), found_there)
 
@@ -225,9 +316,9 @@ def _between_means(whole: Arrays, part: Arrays) -> list[tuple[int, float]]:
     found = []
     for name, theirs in part.scheme.deviations.items():
         mine = whole.scheme.deviations[name]
-        n, m = whole.sections[COUNTS].item(mine.tokens), part.sections[COUNTS].item(theirs.tokens)
+        n, m = whole.counts.item(mine.tokens), part.counts_between(theirs.tokens, theirs.tokens + 1).item()
         if n and m:
-            apart = whole.sections[SUMS].item(mine.total) / n - part.sections[SUMS].item(theirs.total) / m
+            apart = whole.fractions[0].item(mine.total) / n - part.fractions[0].item(theirs.total) / m
             found.append((mine.entry, apart * apart * (n * m / (n + m))))
     return found
 
@@ -240,8 +331,9 @@ def _together(left: Sparse, right: Sparse) -> Sparse:
     return numbers, counts
 
 
-def _sections(scheme: Scheme, buffer: NDArray[np.int64]) -> list[Array]:
-    """The sections of a buffer, as they are typed."""
-    counts, sums, minima, _ = scheme.sizes
-    fractions = buffer[counts:].view(np.float64)
-    return [buffer[:counts], fractions[:sums], fractions[sums : sums + minima], fractions[sums + minima :]]
+def room_for_fractions(scheme: Scheme) -> NDArray[np.float64]:
+    """Sums, minima and maxima of nothing, one after the other."""
+    sums, minima, maxima = scheme.sizes[SUMS:]
+    found = np.zeros(sums + minima + maxima)
+    found[sums : sums + minima], found[sums + minima :] = NOTHING[MINIMA], NOTHING[MAXIMA]
+    return found

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.rows import name_of
-from offpolicy_monitor.summary.scheme import REMEMBERED, Scheme
+from offpolicy_monitor.summary.scheme import REMEMBERED, SUMS, Scheme
 
 Floats = NDArray[np.float64]
 #: Figures of R records by name, [R] each.
@@ -53,9 +53,9 @@ class Records:
         """The records at these paths."""
         scheme = arrays.scheme
         plan = _plan(scheme.base, scheme.begins, tuple(paths), arrays.absent)
-        found = arrays.buffer[plan.entries]
-        numbers = found.view(np.float64)
-        numbers[: plan.counts] = found[: plan.counts]
+        numbers = np.empty(plan.entries.shape)
+        numbers[: plan.counts] = arrays.counts_at(plan.entries[: plan.counts])
+        numbers[plan.counts :] = arrays.fractions_at(plan.entries[plan.counts :])
         if plan.lacking is not None:
             numbers[plan.lacking] = np.nan
         return cls(numbers, plan)
@@ -150,7 +150,7 @@ class _Plan(NamedTuple):
 
     row_of   the row of each name, counts first
     counts   how many of the names are counts
-    entries  [names, R] in the buffer
+    entries  [names, R] in the buffer, of what is lacking any in its section
     lacking  [names, R] where there is none
     lacks    the same as bytes
     chosen   the indices of names that were asked for together
@@ -187,6 +187,7 @@ def _plan(scheme: Scheme, begins: tuple[int, ...], paths: tuple[str, ...], absen
                     of_row[record] = begins[span.section] + span.start
     names = [*of_counts, *(name for name in found if name not in of_counts)]
     entries = np.zeros((len(names), len(paths)), np.intp)
+    entries[len(of_counts) :] = begins[SUMS]
     lacking = np.ones(entries.shape, bool)
     for index, name in enumerate(names):
         for record, entry in found[name].items():

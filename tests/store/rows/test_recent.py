@@ -42,7 +42,7 @@ def test_a_shard_is_found_by_its_content_and_the_time_it_came() -> None:
 
 def test_of_too_many_shards_the_oldest_step_goes() -> None:
     records = [shard(number) for number in range(3)]
-    recent = Recent(most=3 * records[0].summary.arrays.buffer.nbytes)
+    recent = Recent(most=3 * records[0].summary.arrays.nbytes)
     recent.put((1, 0, 0, 0), records[0])
     recent.put((1, 1, 0, 0), records[1])
     recent.put((1, 0, 0, 0), records[2])
@@ -55,7 +55,7 @@ def test_of_too_many_shards_the_oldest_step_goes() -> None:
 def test_of_many_shards_few_summaries_are_kept_whose_merge_has_the_same_bits_in_any_order() -> None:
     records = [lacking(make_record(shard=number, shards=100), number) for number in range(100)]
     whole = stored.to_bytes(merge_all(record.summary for record in records))
-    size = records[0].summary.arrays.buffer.nbytes
+    size = records[0].summary.arrays.nbytes
     for seed in range(5):
         recent, coming = Recent(most=100 * size), [*records]
         if seed:
@@ -97,7 +97,7 @@ def test_a_step_of_many_shards_is_merged_without_reading_them_back(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = [make_record(shard=number, shards=80) for number in range(80)]
-    monkeypatch.setattr(store._recent, "_most", 50 * records[0].summary.arrays.buffer.nbytes)
+    monkeypatch.setattr(store._recent, "_most", 50 * records[0].summary.arrays.nbytes)
     with monkeypatch.context() as patched:
         patched.setattr("offpolicy_monitor.summary.stored.from_bytes", lambda blob: pytest.fail("was read back"))
         answers = [store.ingest([record])[0] for record in records]

@@ -110,4 +110,4 @@ class Recent:
 
 def _size(summary: StepSummary) -> int:
     """Bytes that a summary takes."""
-    return summary.arrays.buffer.nbytes
+    return summary.arrays.nbytes

@@ -16,7 +16,7 @@ from offpolicy_monitor.store.rows.cursors import LARGEST_INTEGER
 from offpolicy_monitor.store.rows.records import ShardRecord
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.arrays import NOTHING, Arrays
-from offpolicy_monitor.summary.scheme import COUNTS, SUMS
+from offpolicy_monitor.summary.scheme import COUNTS
 from offpolicy_monitor.summary.sums import LARGEST_COUNT, LARGEST_SUM
 
 INTEGERS = ("attempt", "step", "minibatch", "shard")
@@ -68,7 +68,7 @@ def prepared(record: ShardRecord) -> ShardRecord:
 def _overflow(arrays: Arrays) -> Refusal | None:
     """Refusal 422 for the first count or sum that is too large to be merged with others, if any. NaN is too large."""
     where, filled = arrays.filled
-    for section, values in enumerate((filled, *arrays.sections[SUMS:])):
+    for section, values in enumerate((filled, *arrays.fractions)):
         limit = LARGEST_COUNT if section == COUNTS else LARGEST_SUM
         if np.abs(values).max(initial=0) <= limit:
             continue

@@ -15,11 +15,11 @@ from typing import Any, Final
 import numpy as np
 import zstandard
 
-from offpolicy_monitor.summary.arrays import Array, Arrays
+from offpolicy_monitor.summary.arrays import Array, Arrays, room_for_fractions
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.remembered import remembered
 from offpolicy_monitor.summary.rows import Layout
-from offpolicy_monitor.summary.scheme import MAXIMA, MINIMA, REMEMBERED, SUMS, scheme_of
+from offpolicy_monitor.summary.scheme import COUNTS, REMEMBERED, SUMS, Scheme, scheme_of
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.stored import columns, worst_columns
 from offpolicy_monitor.summary.stored.packed_tree import TooLargeError
@@ -105,10 +105,7 @@ def parsed(found: bytes, version: int, layout: Layout = LAYOUT, check: Check = l
     begin = _LENGTHS.size + len(shape) + len(own)
     end = begin + sum(map(columns.length, sizes[:ahead]))
     numbers, rest = columns.read(found[begin:end], sizes[:ahead]), found[end:]
-    arrays = Arrays(scheme)
-    _fill(arrays, numbers)
-    for name in scheme.sparse:
-        arrays.sparse[name] = next(numbers), next(numbers)
+    arrays = _arrays(scheme, numbers)
     arrays.absent = absent
     worst = Worst.later(lambda: worst_columns.sequences_of(list(columns.read(rest, sizes[ahead:])), header["ids"]))
     return StepSummary(newest(arrays), specs, worst if rest else Worst())
@@ -145,7 +142,7 @@ def newest(arrays: Arrays) -> Arrays:
 
 def _buffer(arrays: Arrays) -> Iterator[Array]:
     """Where counts and sums are not zero, as steps, and what they are; then the extremes."""
-    _, sums, *extremes = arrays.sections
+    sums, *extremes = arrays.fractions
     where, counts = arrays.filled
     yield columns.steps(where)
     yield columns.whole(counts)
@@ -155,20 +152,28 @@ def _buffer(arrays: Arrays) -> Iterator[Array]:
     yield np.concatenate(extremes)
 
 
-def _fill(arrays: Arrays, numbers: Iterator[Array]) -> None:
+def _arrays(scheme: Scheme, numbers: Iterator[Array]) -> Arrays:
     steps, counts, of_sums, sums, extremes = (next(numbers) for _ in range(OF_BUFFER))
-    arrays.fill(_ascending(steps), counts.astype(np.int64))
-    arrays.sections[SUMS][_ascending(of_sums)] = sums
-    minima = arrays.scheme.sizes[MINIMA]
-    arrays.sections[MINIMA][...] = extremes[:minima]
-    arrays.sections[MAXIMA][...] = extremes[minima:]
+    where, fractions = _ascending(steps, scheme.sizes[COUNTS]), room_for_fractions(scheme)
+    if len(counts) != len(where):
+        raise ValueError(f"{len(counts)} counts of {len(where)}")
+    begin = scheme.sizes[SUMS]
+    fractions[_ascending(of_sums, begin)] = sums
+    fractions[begin:] = extremes
+    arrays = Arrays.filled_at(scheme, (where, counts.astype(np.int64)), fractions)
+    for name in scheme.sparse:
+        arrays.sparse[name] = next(numbers), next(numbers)
+    return arrays
 
 
-def _ascending(steps: Array) -> Array:
-    """Where each entry stands, from the steps between them; ValueError for two at one index."""
-    if (steps[1:] < 1).any():
-        raise ValueError("an entry of a buffer is there twice")
-    return np.cumsum(steps, dtype=np.int64)
+def _ascending(steps: Array, size: int) -> Array:
+    """Where each entry of a section stands, from the steps between them; ValueError for two at one, or past all."""
+    if (steps[1:] < 1).any() or steps.max(initial=0) > size or steps[:1].min(initial=0) < 0:
+        raise ValueError("an entry of a buffer is there twice, or in no table")
+    where = np.cumsum(steps, dtype=np.int64)
+    if len(where) and where[-1] >= size:
+        raise ValueError("an entry of a buffer is in no table")
+    return where
 
 
 def _sparse(arrays: Arrays) -> Iterator[Array]:

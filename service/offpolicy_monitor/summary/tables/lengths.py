@@ -17,7 +17,7 @@ from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.records import ALL, Figures, Floats, Wanted
-from offpolicy_monitor.summary.scheme import COUNTS, REMEMBERED, Scheme
+from offpolicy_monitor.summary.scheme import REMEMBERED, Scheme
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -96,10 +96,9 @@ def length_biases(arrays: Arrays, names: tuple[str, ...], wanted: Wanted = ALL) 
     known = _rows(arrays.scheme.base, names)
     if not known.rows:
         return NOTHING
-    counts = arrays.sections[COUNTS]
-    whole = {gap: int(counts[begin : begin + BINS].sum()) for gap, begin in known.tokens.items()}
-    bins = np.flatnonzero(counts[known.units[:, None] + np.arange(BINS)].any(0))
-    figures = _biases(bins, *counts[known.begins[:, :, None] + bins].astype(np.float64))
+    whole = {gap: int(arrays.counts_between(begin, begin + BINS).sum()) for gap, begin in known.tokens.items()}
+    bins = np.flatnonzero(arrays.counts_at(known.units[:, None] + np.arange(BINS)).any(0))
+    figures = _biases(bins, *arrays.counts_at(known.begins[:, :, None] + bins).astype(np.float64))
     return Biased(known.rows, whole), figures
 
 
