@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from offpolicy_monitor.methods import METHODS, PRESETS, MethodRow
 from offpolicy_monitor.methods.options import FRAMEWORKS, OPTIONS, Option, settings
-from trl import GRPOConfig
 
 #: Options by framework with the values that they take, read off its sources at the version that `source` names.
 KNOWN = json.loads((Path(__file__).parent / "option_names.json").read_text())
@@ -45,6 +44,8 @@ def _verl_numbers(kind: list[str] | str, text: str) -> list[float]:
 
 def read_by_trl(lines: Sequence[str]) -> list[float]:
     """Arguments of GRPOConfig in Python."""
+    from trl import GRPOConfig  # a second of every process that collects these tests
+
     given = {name: ast.literal_eval(text) for name, text in (line.split("=") for line in lines)}
     kinds = {field.name: str(field.type) for field in dataclasses.fields(GRPOConfig)}
     words = {name: value for name, value in given.items() if isinstance(value, str)}

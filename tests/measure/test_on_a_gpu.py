@@ -17,7 +17,6 @@ from offpolicy_monitor.measure.tables import OF_DATA, OF_INGESTED
 from offpolicy_monitor.measure.totals import Totals
 from offpolicy_monitor.measure.worst import figures_of_sequences
 from offpolicy_monitor.methods import PRESETS, MethodRow
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from tests.fixtures.fake_cuda import DEVICE, Operations, fake_cuda
 from tests.measure.rows import ROWS
@@ -92,6 +91,8 @@ def test_operations_are_bounded_and_do_not_grow_with_the_tokens_and_memory_is_bo
 
 
 def test_a_look_at_a_value_and_a_shape_that_depends_on_data_would_be_seen() -> None:
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+
     with fake_cuda():
         values = torch.zeros(8, device=DEVICE)
         with pytest.raises(AssertionError, match="waits"):

@@ -10,6 +10,7 @@ import os
 import random
 import re
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -25,39 +26,40 @@ def listed(item: str) -> str:
     return "[" + f"{item}," * (SIZE // (len(item) + 1)) + f"{item}]"
 
 
-WORST = {
-    "small numbers": ("logprobs", listed("1")),
-    "numbers": ("logprobs", listed("-9")),
-    "fractions": ("logprobs", listed("0.5")),
-    "integers": ("turns", listed("-9")),
-    "mask": ("mask", listed("1")),
-    "empty lists": ("logprobs", listed("[]")),
-    "lists of one": ("logprobs", listed("[1]")),
-    "experts": ("experts", listed("[[1,2]]")),
-    "unknown lists": ("x", listed("[]")),
-    "nested lists": ("x", listed("[" * 500 + "]" * 500)),
-    "objects": ("x", listed("{}")),
-    "nested objects": ("x", listed('{"":' * 500 + "0" + "}" * 500)),
-    "objects of one": ("x", listed('{"":0}')),
-    "keys": ("x", keys("0")),
-    "labels": ("labels", keys('""')),
-    "labels that are no texts": ("labels", keys("0")),
-    "ids": ("sequence_ids", listed('"ab"')),
-    "ids of one character": ("sequence_ids", listed('"a"')),
-    "wide ids": ("sequence_ids", listed('"\U0001f600a"')),
-    "long ids with a wide character": ("sequence_ids", listed('"\U0001f600' + "a" * 200 + '"')),
-    "ids that are no texts": ("sequence_ids", listed("1")),
-    "a text with a wide character": ("rollout", '"\U0001f600' + "a" * SIZE + '"'),
-    "a text": ("rollout", '"' + "a" * SIZE + '"'),
-    "rows": ("methods", listed("{}")),
-    "a row": ("methods", f"[{keys('0')}]"),
+#: A field and what makes its text, a second's work for all of them.
+WORST: dict[str, tuple[str, Callable[[], str]]] = {
+    "small numbers": ("logprobs", partial(listed, "1")),
+    "numbers": ("logprobs", partial(listed, "-9")),
+    "fractions": ("logprobs", partial(listed, "0.5")),
+    "integers": ("turns", partial(listed, "-9")),
+    "mask": ("mask", partial(listed, "1")),
+    "empty lists": ("logprobs", partial(listed, "[]")),
+    "lists of one": ("logprobs", partial(listed, "[1]")),
+    "experts": ("experts", partial(listed, "[[1,2]]")),
+    "unknown lists": ("x", partial(listed, "[]")),
+    "nested lists": ("x", partial(listed, "[" * 500 + "]" * 500)),
+    "objects": ("x", partial(listed, "{}")),
+    "nested objects": ("x", partial(listed, '{"":' * 500 + "0" + "}" * 500)),
+    "objects of one": ("x", partial(listed, '{"":0}')),
+    "keys": ("x", partial(keys, "0")),
+    "labels": ("labels", partial(keys, '""')),
+    "labels that are no texts": ("labels", partial(keys, "0")),
+    "ids": ("sequence_ids", partial(listed, '"ab"')),
+    "ids of one character": ("sequence_ids", partial(listed, '"a"')),
+    "wide ids": ("sequence_ids", partial(listed, '"\U0001f600a"')),
+    "long ids with a wide character": ("sequence_ids", partial(listed, '"\U0001f600' + "a" * 200 + '"')),
+    "ids that are no texts": ("sequence_ids", partial(listed, "1")),
+    "a text with a wide character": ("rollout", lambda: '"\U0001f600' + "a" * SIZE + '"'),
+    "a text": ("rollout", lambda: '"' + "a" * SIZE + '"'),
+    "rows": ("methods", partial(listed, "{}")),
+    "a row": ("methods", lambda: f"[{keys('0')}]"),
 }
 
 
 def worst(name: str) -> bytes:
     """A body of which one field is as bad as it can be."""
     field, value = WORST[name]
-    return f'{{"step":1,"lengths":[1],"{field}":{value}}}'.encode()
+    return f'{{"step":1,"lengths":[1],"{field}":{value()}}}'.encode()
 
 
 def ordinary() -> bytes:
@@ -81,7 +83,7 @@ def taken(name: str) -> int:
     from offpolicy_monitor.wire.decode import decode_batch, decode_evaluation
 
     limits, body = limits_of(Settings(_env_file=None, max_json_lists=1 << 30)), BODIES[name]()
-    decode = decode_evaluation if WORST.get(name, ("", ""))[0] == "methods" else decode_batch
+    decode = decode_evaluation if name in WORST and WORST[name][0] == "methods" else decode_batch
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = resident("VmRSS")
     with contextlib.suppress(Refusal):
@@ -114,4 +116,6 @@ if __name__ == "__main__":
     resident("VmRSS")
     import offpolicy_monitor.pipeline.stages  # noqa: F401  # once, not in each child
 
+    # Made before any child, whose memory is then taken by decoding alone.
+    WORST.update({name: (field, partial(str, value())) for name, (field, value) in WORST.items()})
     json.dump({name: in_a_child(name) for name in BODIES}, sys.stdout)
