@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = [
     "tests.fixtures.application",
+    "tests.fixtures.chromium",
     "tests.fixtures.faults",
+    "tests.fixtures.planted",
     "tests.fixtures.postgres",
     "tests.fixtures.stores",
 ]

@@ -12,8 +12,8 @@ from offpolicy_monitor.verdict.numbers import percent
 
 from tests.client.fakes import Fake, serving
 from tests.fixtures.answering import Said
-from tests.fixtures.drifting import ask
 from tests.fixtures.live import Service
+from tests.fixtures.planted import ask
 from tests.fixtures.service import free_port
 
 ASKING = (["runs"], ["show", "drifting"], ["alerts"], ["diagnose", "drifting"], ["whatif", "drifting"])
@@ -21,10 +21,10 @@ Printed = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
-def address(monkeypatch: pytest.MonkeyPatch, planted: Service) -> str:
-    monkeypatch.setenv("OFFPOLICY_URL", planted.url)
+def address(monkeypatch: pytest.MonkeyPatch, planted_two: Service) -> str:
+    monkeypatch.setenv("OFFPOLICY_URL", planted_two.url)
     monkeypatch.delenv("COLUMNS", raising=False)
-    return planted.url
+    return planted_two.url
 
 
 def lines(printed: Printed, *arguments: str) -> list[str]:

@@ -68,9 +68,9 @@ def test_a_bad_file_is_status_3_and_no_file_is_status_2(tmp_path: Path, capsys: 
 
 
 def test_a_stored_run_and_its_csv_are_judged_as_the_service_did(
-    planted: Service, tmp_path: Path, capsys: Printed, monkeypatch: pytest.MonkeyPatch
+    planted_two: Service, tmp_path: Path, capsys: Printed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OFFPOLICY_URL", planted.url)
+    monkeypatch.setenv("OFFPOLICY_URL", planted_two.url)
     assert main(["alerts", "--run", "drifting", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["alerts"]
     service = {(row["alert"], row["severity"], row["active_step"]) for row in told if row["active_step"] is not None}

@@ -3,7 +3,7 @@
 import pytest
 from offpolicy_monitor.pages import assets
 
-from tests.browser.conftest import Open
+from tests.fixtures.chromium import Open
 
 
 @pytest.mark.parametrize("values", [[24], [0.31, 0.347], [7, 8], [1.5, 1.75], [820, 900], [0, 0]])

@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Open
+from tests.fixtures.chromium import Open
 
 #: Pages have fewer things than this that one can reach by Tab.
 STOPS = 80

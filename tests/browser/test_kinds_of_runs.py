@@ -2,16 +2,15 @@
 
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser import planted as runs
-from tests.browser.conftest import Open, opened
-from tests.browser.planted import ask
+from tests.fixtures import planted as runs
+from tests.fixtures.chromium import Open, opened
 from tests.fixtures.live import Service
+from tests.fixtures.planted import ask
 
 BROKEN = runs.Planted("broken", steps=14, noise=lambda step: 0.01 if step < 8 else math.nan)
 #: As many labels as a batch may have, each as long as it may be.
@@ -22,12 +21,10 @@ WIDTHS = (1280, 390)
 
 
 @pytest.fixture(scope="module")
-def ends(planted: Service) -> Iterator[Service]:
-    """The planted service with these runs too, which are gone afterwards."""
+def ends(planted: Service) -> Service:
+    """The planted service with these runs too."""
     runs.plant(planted.url, [BROKEN, LABELLED])
-    yield planted
-    for run in (BROKEN, LABELLED):
-        ask(planted.url, f"/v1/runs/{run.name}", method="DELETE")
+    return planted
 
 
 def test_a_run_that_is_over_says_so_and_keeps_its_last_step(show: Open) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser import planted as runs
-from tests.browser.conftest import opened
+from tests.fixtures import planted as runs
 from tests.fixtures.application import database
+from tests.fixtures.chromium import opened
 from tests.fixtures.service import COMMAND, DEFAULTS, free_port, served, wait_until_ready
 
 LIVE = runs.Planted("live", steps=6)

@@ -7,11 +7,11 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Browser, CDPSession, Page, expect
 
-from tests.browser import planted as runs
-from tests.browser.conftest import opened
 from tests.browser.grown import Copy, grow
-from tests.browser.planted import ask, plant
+from tests.fixtures import planted as runs
+from tests.fixtures.chromium import opened
 from tests.fixtures.live import Service, serving
+from tests.fixtures.planted import ask, plant
 
 #: The runs that are posted, of which the others are copies.
 WELL, BAD = runs.Planted("well", steps=48), runs.Planted("bad", steps=48, noise=runs.DRIFTING.noise)

@@ -6,10 +6,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.browser import planted as runs
-from tests.browser.conftest import Open
-from tests.browser.planted import ask
+from tests.fixtures import planted as runs
+from tests.fixtures.chromium import Open
 from tests.fixtures.live import Service
+from tests.fixtures.planted import ask
 
 OF_A_RUN = ("", "/steps/1", "/what-if", "/worst", "/diagnosis")
 OF_ALL = ("/", "/alerts", "/compare", "/compare?runs=healthy,drifting", "/runbook")

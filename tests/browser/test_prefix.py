@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser import planted as runs
-from tests.browser.conftest import opened
 from tests.browser.proxy import below
+from tests.fixtures import planted as runs
+from tests.fixtures.chromium import opened
 from tests.fixtures.live import Service
 
 PREFIX = "/team/monitor/"

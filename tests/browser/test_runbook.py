@@ -5,7 +5,7 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import FLAGS, Open
+from tests.fixtures.chromium import FLAGS, Open
 from tests.fixtures.live import Service
 from tests.fixtures.tools import require_tool
 

@@ -6,9 +6,9 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from offpolicy_monitor.verdict.numbers import number, percent
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import Open
-from tests.browser.planted import ask
+from tests.fixtures.chromium import Open
 from tests.fixtures.live import Service
+from tests.fixtures.planted import ask
 
 SHARES = ("masked_token_fraction", "masked_sequence_fraction", "masked_advantage_mass")
 WIDE_BAND = {"method": "mask", "gap": "mismatch", "level": "geometric"}

@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,12 @@ from offpolicy_monitor.cli import main
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.pages import assets
 from offpolicy_monitor.pages.report import answers, bare, call_of_series, document, in_script, modules
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
-from tests.fixtures.drifting import DRIFTING, LAST, MARKUP, ONSET, YOUNG, ask, post_runs
-from tests.fixtures.live import Service, serving
+from tests.fixtures.chromium import Open, opened
+from tests.fixtures.planted import DRIFTING, LAST, MARKUP, ONSET, TWO, YOUNG, ask, serving_planted
 from tests.fixtures.service import free_port
-from tests.fixtures.tools import require_tool
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
 ABOUT = {"methods": [{"name": "icepop"}, {"name": "opsm"}, {"name": "mine"}], "correction": "mine"}
 
 
@@ -80,83 +77,55 @@ def test_nothing_is_loaded_from_anywhere_and_links_lead_to_the_service() -> None
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict]]:
+def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     """The folder with a report of each run, and the verdicts; the service that wrote them is gone."""
     folder = tmp_path_factory.mktemp("reports")
-    with serving(folder, OFFPOLICY_KEEP_WORST="3") as service:
-        post_runs(service.url)
-        for run in (DRIFTING, YOUNG):
-            assert main(["report", run, "-o", str(folder / f"{run}.html"), "--url", service.url]) == 0
-        said = {run: ask(service.url, f"/v1/runs/{run}/verdict") for run in (DRIFTING, YOUNG)}
-        yield from gone(service, folder, said)
-
-
-def gone(service: Service, folder: Path, said: dict) -> Iterator[tuple[Path, dict]]:
-    service.process.terminate()
-    service.process.wait(60)
-    yield folder, said
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    program = require_tool("chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
-        yield browser
-        browser.close()
+    names = [run.name for run in TWO]
+    with serving_planted(tmp_path_factory, "two", TWO) as service:
+        for name in names:
+            assert main(["report", name, "-o", str(folder / f"{name}.html"), "--url", service.url]) == 0
+        return folder, {name: ask(service.url, f"/v1/runs/{name}/verdict") for name in names}
 
 
 @pytest.fixture
-def opened(chromium: Browser) -> Iterator[Page]:
-    """A page that may load files alone, with an empty console at the end."""
-    said: list[str] = []
-    with chromium.new_context(viewport={"width": 1280, "height": 900}, offline=True) as context:
-        page = context.new_page()
-        page.set_default_timeout(30_000)
-        page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("request", lambda request: said.append(request.url) if request.url.startswith("http") else None)
-        yield page
-    assert said == []
+def read(chromium: Browser, reports: tuple[Path, dict]) -> Open:
+    """Open the report of a run, in a browser that has no network."""
+    return lambda name, query="": opened(chromium, (reports[0] / f"{name}.html").as_uri() + query, offline=True)
 
 
-def test_a_file_from_disk_shows_the_sentence_and_the_plots(opened: Page, reports: tuple[Path, dict]) -> None:
-    folder, said = reports
-    opened.goto((folder / f"{DRIFTING}.html").as_uri())
-    expect(opened.get_by_role("heading", level=1)).to_have_text(said[DRIFTING]["head"])
-    expect(opened.get_by_text(said[DRIFTING]["action"])).to_be_visible()
-    plots = opened.locator(".plot[role=img]")
-    assert plots.count() >= 4
-    assert all(re.search(r"steps 0 to 47", one.get_attribute("aria-label") or "") for one in plots.all())
-    expect(opened.get_by_text(f"step {LAST}", exact=True).last).to_be_visible()
-    expect(opened.locator(".foot")).to_contain_text("Report of 20")
+def test_a_file_from_disk_shows_the_sentence_and_the_plots(read: Open, reports: tuple[Path, dict]) -> None:
+    with read(DRIFTING.name) as page:
+        expect(page.get_by_role("heading", level=1)).to_have_text(reports[1][DRIFTING.name]["head"])
+        expect(page.get_by_text(reports[1][DRIFTING.name]["action"])).to_be_visible()
+        plots = page.locator(".plot[role=img]")
+        assert plots.count() >= 4
+        assert all(re.search(r"steps 0 to 47", one.get_attribute("aria-label") or "") for one in plots.all())
+        expect(page.get_by_text(f"step {LAST}", exact=True).last).to_be_visible()
+        expect(page.locator(".foot")).to_contain_text("Report of 20")
 
 
-def test_keys_move_through_a_report_and_it_says_which_sequences_it_has(
-    opened: Page, reports: tuple[Path, dict]
-) -> None:
-    opened.goto((reports[0] / f"{DRIFTING}.html").as_uri() + f"?step={ONSET}")
-    expect(opened.locator(".at").first).to_contain_text(f"step {ONSET}, pinned")
-    expect(opened.get_by_text(re.compile(r"^largest \|d\|"))).to_be_visible()
-    opened.keyboard.press("ArrowRight")
-    expect(opened.get_by_text("This report has the worst sequences of its newest step")).to_be_visible()
-    opened.keyboard.press("[")
-    opened.keyboard.press("t")
-    expect(opened.locator(".at").first).to_contain_text(f"step {ONSET + 1}, pinned")
+def test_keys_move_through_a_report_and_it_says_which_sequences_it_has(read: Open) -> None:
+    with read(DRIFTING.name, f"?step={ONSET}") as page:
+        expect(page.locator(".at").first).to_contain_text(f"step {ONSET}, pinned")
+        expect(page.get_by_text(re.compile(r"^largest \|d\|"))).to_be_visible()
+        page.keyboard.press("ArrowRight")
+        expect(page.get_by_text("This report has the worst sequences of its newest step")).to_be_visible()
+        page.keyboard.press("[")
+        page.keyboard.press("t")
+        expect(page.locator(".at").first).to_contain_text(f"step {ONSET + 1}, pinned")
 
 
-def test_a_young_run_with_markup_in_a_label_is_drawn_as_text(opened: Page, reports: tuple[Path, dict]) -> None:
-    folder, said = reports
-    opened.goto((folder / f"{YOUNG}.html").as_uri())
-    expect(opened.get_by_role("heading", level=1)).to_have_text(said[YOUNG]["head"])
-    expect(opened.get_by_text(MARKUP).first).to_be_visible()
-    assert opened.locator("img").count() == 0
+def test_a_young_run_with_markup_in_a_label_is_drawn_as_text(read: Open, reports: tuple[Path, dict]) -> None:
+    with read(YOUNG.name) as page:
+        expect(page.get_by_role("heading", level=1)).to_have_text(reports[1][YOUNG.name]["head"])
+        expect(page.get_by_text(MARKUP).first).to_be_visible()
+        assert page.locator("img").count() == 0
 
 
-def test_definitions_are_carried_too(opened: Page, reports: tuple[Path, dict]) -> None:
-    opened.goto((reports[0] / f"{DRIFTING}.html").as_uri())
-    opened.locator("[data-figure]").first.focus()
-    expect(opened.locator("#tip, [role=tooltip]").first).to_contain_text("GET /v1/runs/drifting/series?field=")
+def test_definitions_are_carried_too(read: Open) -> None:
+    with read(DRIFTING.name) as page:
+        page.locator("[data-figure]").first.focus()
+        expect(page.locator("#tip, [role=tooltip]").first).to_contain_text("GET /v1/runs/drifting/series?field=")
 
 
 def test_without_a_service_no_file_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
