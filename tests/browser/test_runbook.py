@@ -14,7 +14,7 @@ BLANK = 20_000
 
 
 def test_a_section_is_shown_by_its_fragment_and_keys_scroll_on_from_there(show: Open) -> None:
-    with show("/runbook#MismatchKL") as page:
+    with show("/runbook#MismatchKL", expected="Autofocus processing was blocked") as page:  # what a fragment is for
         heading = page.locator("#MismatchKL")
         expect(heading).to_be_in_viewport()
         expect(heading).to_be_focused()

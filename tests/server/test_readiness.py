@@ -8,7 +8,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from offpolicy_monitor.errors import Unavailable
 from offpolicy_monitor.server.app import create_app
-from offpolicy_monitor.server.probe import StoreProbe
+from offpolicy_monitor.server.probe import SLOW, WITHIN, StoreProbe
 from offpolicy_monitor.settings import Settings
 from sqlalchemy import event
 
@@ -26,6 +26,7 @@ from tests.fixtures.postgres import Cluster
 from tests.fixtures.service import running_service
 
 URL = "/v1/runs/r1/batches"
+PATIENCE = 60.0  # seconds
 
 
 def posted(client: Client, step: int) -> tuple[int, str]:
@@ -33,11 +34,26 @@ def posted(client: Client, step: int) -> tuple[int, str]:
     return answer.status_code, answer.text
 
 
+def told(ask: Callable[[], tuple[int, Any]]) -> tuple[int, Any]:
+    """What /readyz says after the second for which its last answer is told again.
+
+    Asked anew where a busy machine had found nothing out in time.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        time.sleep(1.1)
+        status, answer = ask()
+        if answer.get("reason") != SLOW.format(WITHIN) or time.monotonic() > deadline:
+            return status, answer
+
+
 def readiness(client: Client) -> tuple[int, str]:
-    """After the second for which the last answer is told again."""
-    time.sleep(1.1)
-    answer = client.get("/readyz")
-    return answer.status_code, answer.json().get("reason", "")
+    def ask() -> tuple[int, Any]:
+        answer = client.get("/readyz")
+        return answer.status_code, answer.json()
+
+    status, answer = told(ask)
+    return status, answer.get("reason", "")
 
 
 def ready_again(client: Client) -> bool:
@@ -147,10 +163,9 @@ def test_a_disk_that_fails_is_told_before_any_shard_meets_it(
     on_a_disk: tuple[str, FailingDisk], number: int, status: int
 ) -> None:
     url, disk = on_a_disk
-    assert got(f"{url}/readyz")[0] == 200
+    assert told(lambda: got(f"{url}/readyz"))[0] == 200
     with disk.failing(number):
-        time.sleep(1.1)
-        code, answer = got(f"{url}/readyz")
+        code, answer = told(lambda: got(f"{url}/readyz"))
         assert (code, answer["checks"]["store"]) == (503, False)
         assert ("full" in answer["reason"]) == (status == 507)
         assert got(url + URL, json_bytes(step=number))[0] == status
@@ -160,7 +175,7 @@ def test_a_disk_that_fails_is_told_before_any_shard_meets_it(
 
 
 def wait_until_ready(url: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while got(f"{url}/readyz")[0] != 200:
         assert time.monotonic() < deadline
         time.sleep(0.5)
