@@ -4,7 +4,7 @@ import pytest
 from offpolicy_monitor.pages import assets
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Open
+from tests.fixtures.chromium import Open
 
 
 def test_groups_of_a_step_are_named_by_what_is_in_them_in_their_order(show: Open) -> None:
