@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from offpolicy_monitor import Monitor
+from offpolicy_monitor.client.questions import several
 from offpolicy_monitor.errors import ConfigurationError, Refusal
 
 from tests.client.batches import batch
@@ -209,6 +210,34 @@ def test_a_series_comes_as_columns_with_nan_where_a_step_lacks_it(url: str) -> N
     assert series["step"].tolist() == [0, 1, 2] and series["minibatch"].tolist() == [0, 0, 0]
     assert series["value"].dtype == np.float64
     assert series["value"] == pytest.approx([-d.mean(), np.nan, -d.mean()], nan_ok=True, rel=1e-6)
+
+
+def test_several_series_come_by_their_fields_with_words_as_they_are(url: str) -> None:
+    logged(url, "several", *({"step": 0, "minibatch": index, **batch(seed=index)} for index in range(2)))
+    fields = ["gaps.mismatch.k1", "verdict", "received_at"]
+    with Monitor(url, "several") as monitor:
+        found = monitor.series(fields)
+        assert list(found) == fields
+        alone = monitor.series("gaps.mismatch.k1")
+        assert all((found["gaps.mismatch.k1"][name] == alone[name]).all() for name in ("step", "minibatch", "value"))
+        assert set(found["verdict"]["value"]) <= {"accept", "warn", "skip", None}
+        assert all(isinstance(time, str) for time in found["received_at"]["value"])
+        assert list(monitor.series(["tokens"])) == ["tokens"]
+        assert monitor.series(fields, by="step")["verdict"]["minibatch"].tolist() == [1]
+
+
+def test_a_frame_of_several_has_a_row_per_gradient_step_that_any_has() -> None:
+    answer = {
+        "series": [
+            {"field": "a", "step": [0, 1], "minibatch": [0, 3], "value": [1.0, None]},
+            {"field": "b", "step": [1, 2], "minibatch": [3, 0], "value": ["warn", "skip"]},
+        ]
+    }
+    frame = several(answer, pandas=True)
+    assert list(frame.columns) == ["step", "minibatch", "a", "b"]
+    assert (frame["step"].tolist(), frame["minibatch"].tolist()) == ([0, 1, 2], [0, 3, 0])
+    assert frame["a"].tolist() == pytest.approx([1.0, np.nan, np.nan], nan_ok=True)
+    assert frame["b"][1:].tolist() == ["warn", "skip"]
 
 
 def test_a_frame_needs_pandas_and_says_so_where_it_is_missing(url: str) -> None:

@@ -19,7 +19,7 @@ from offpolicy_monitor.client.halves import Halves
 from offpolicy_monitor.client.mistakes import Lost, Mistake
 from offpolicy_monitor.client.patience import Patience
 from offpolicy_monitor.client.queue import ByteQueue
-from offpolicy_monitor.client.read import Reader, path
+from offpolicy_monitor.client.read import Reader
 from offpolicy_monitor.client.run import Run
 from offpolicy_monitor.client.sender import Sender
 from offpolicy_monitor.client.shapes import check, lengths_of_rows
@@ -190,21 +190,27 @@ class Monitor:
 
     def series(
         self,
-        field: str,
+        field: str | Sequence[str],
         *,
         run: str | None = None,
         first: int | None = None,
         last: int | None = None,
         points: int | None = None,
+        by: str | None = None,
         pandas: bool = False,
     ) -> Any:
-        """One figure over the steps `first` to `last`, of this run or another: "gaps.mismatch.k3".
+        """Figures over the steps `first` to `last`, of this run or another: "gaps.mismatch.k3", or a list of up to 32.
 
-        A dict of numpy columns step, minibatch (int64) and value (float64, NaN where absent), or a pandas frame of
-        them; more steps than `points` are thinned out. Raises Refusal, Unavailable, OSError, ConfigurationError.
+        Of one, a dict of numpy columns step, minibatch (int64) and value (float64, NaN where absent; words and times
+        are str or None); of a list, a dict of these by field. As a pandas frame of a list: step, minibatch and a column
+        per field. One entry per gradient step, or with by="step" the last one of each; more than `points` (1,000) are
+        thinned out. Raises Refusal, Unavailable, OSError, ConfigurationError.
         """
-        query = {"field": field, "from": first, "to": last, "points": points}
-        return questions.columns(self._reader().get(path(run or self._config.run, "series"), query), pandas)
+        fields = [field] if isinstance(field, str) else list(dict.fromkeys(field))
+        answer = self._reader().series(run or self._config.run, fields, first, last, points, by)
+        if isinstance(field, str):
+            return questions.columns(answer, pandas)
+        return questions.several(answer if len(fields) > 1 else {"series": [answer]}, pandas)
 
     @property
     def strict(self) -> bool:

@@ -12,22 +12,48 @@ from offpolicy_monitor.errors import ConfigurationError
 
 
 def columns(answer: Mapping[str, Any], pandas: bool) -> Any:
-    """A series as {"step": int64 [N], "minibatch": int64 [N], "value": float64 [N], NaN where absent}, or as a frame.
+    """One series as {"step": int64 [N], "minibatch": int64 [N], "value": [N]}, or as a frame of these.
 
-    Raises ConfigurationError where a frame is asked for and pandas is not installed.
+    Values are float64, NaN where absent; words and times are an object array of str, None where absent. Raises
+    ConfigurationError where a frame is asked for and pandas is not installed.
     """
     series = {
         "step": np.array(answer["step"], np.int64),
         "minibatch": np.array(answer["minibatch"], np.int64),
-        "value": np.array([np.nan if value is None else value for value in answer["value"]], np.float64),
+        "value": _values(answer["value"]),
     }
+    return _frame(series) if pandas else series
+
+
+def several(answer: Mapping[str, Any], pandas: bool) -> Any:
+    """Several series by their fields, each as columns; or one frame with a row per gradient step that any of them has.
+
+    The frame has columns step and minibatch, and one per field. Raises ConfigurationError as `columns` does.
+    """
     if not pandas:
-        return series
+        return {series["field"]: columns(series, False) for series in answer["series"]}
+    found = {
+        series["field"]: dict(zip(zip(series["step"], series["minibatch"], strict=True), series["value"], strict=True))
+        for series in answer["series"]
+    }
+    steps = sorted({step for values in found.values() for step in values})
+    named = {name: _values([values.get(step) for step in steps]) for name, values in found.items()}
+    index = np.array(steps, np.int64).reshape(-1, 2)
+    return _frame({"step": index[:, 0], "minibatch": index[:, 1], **named})
+
+
+def _values(values: Sequence[float | str | None]) -> np.ndarray:
+    if any(isinstance(value, str) for value in values):
+        return np.array(values, object)
+    return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+def _frame(columns: Mapping[str, np.ndarray]) -> Any:
     try:
         from pandas import DataFrame
     except ImportError as error:
         raise ConfigurationError("series(pandas=True) needs pandas: pip install pandas") from error
-    return DataFrame(series)
+    return DataFrame(columns)
 
 
 def with_arrays(answer: dict[str, Any], shape: Sequence[int]) -> dict[str, Any]:
