@@ -75,6 +75,25 @@ def group_of(name: str, summary: str, commands: Sequence[Command]) -> Command:
     return Command(name, summary, examples, lambda child: add_commands(child, commands, f"{name}_command"), unchosen)
 
 
+def elsewhere(name: str, summary: str, examples: tuple[str, ...], add: str, run: str) -> Command:
+    """A row whose two functions are in modules of this package: "answers.command:runs"."""
+
+    def add_arguments(child: argparse.ArgumentParser) -> None:
+        try:
+            _function(add)(child)
+        except ConfigurationError:
+            # A library is missing that the arguments are read off; which one is said when the command runs.
+            child.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+    return Command(name, summary, examples, add_arguments, lambda options: int(_function(run)(options)))
+
+
+def _function(place: str) -> Callable[[Any], Any]:
+    module, _, name = place.partition(":")
+    function: Callable[[Any], Any] = getattr(needed(module), name)
+    return function
+
+
 def needed(module: str, extra: str = "server") -> Any:
     """Import a module of this package; ConfigurationError names the extra where a library it needs is missing."""
     try:
@@ -84,14 +103,6 @@ def needed(module: str, extra: str = "server") -> Any:
             raise
         message = f"{error.name} is not installed: pip install 'offpolicy-monitor[{extra}]'"
         raise ConfigurationError(message) from error
-
-
-def add_where_installed(child: argparse.ArgumentParser, module: str) -> None:
-    """A module's own arguments, where its libraries are there to say them; else what is missing is said at run time."""
-    try:
-        needed(module).add_arguments(child)
-    except ConfigurationError:
-        child.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
 def no_arguments(child: argparse.ArgumentParser) -> None:

@@ -6,19 +6,13 @@ import time
 from pathlib import Path
 from typing import Final
 
-from offpolicy_monitor.cli.command import Command, add_where_installed, needed
+from offpolicy_monitor.cli.command import Command, elsewhere, needed
 from offpolicy_monitor.commandline import DONE
 from offpolicy_monitor.errors import ConfigurationError
 
 
 def _asking(name: str, summary: str, examples: tuple[str, ...]) -> Command:
-    return Command(
-        name,
-        summary,
-        examples,
-        lambda child: getattr(needed("answers.arguments"), f"add_{name}")(child),
-        lambda options: int(getattr(needed("answers.command"), name)(options)),
-    )
+    return elsewhere(name, summary, examples, f"answers.arguments:add_{name}", f"answers.command:{name}")
 
 
 def _add_report(child: argparse.ArgumentParser) -> None:
@@ -41,14 +35,6 @@ def _report(options: argparse.Namespace) -> int:
         raise ConfigurationError(f"{target} cannot be written: {error.strerror}") from error
     sys.stdout.write(f"{target}: {len(text.encode()) / 1000:,.0f} kB, opens in any browser without a service\n")
     return DONE
-
-
-def _add_backtest(child: argparse.ArgumentParser) -> None:
-    add_where_installed(child, "backtest.command")
-
-
-def _backtest(options: argparse.Namespace) -> int:
-    return int(needed("backtest.command").main(options))
 
 
 QUESTIONS: Final = (
@@ -93,7 +79,7 @@ QUESTIONS: Final = (
         _add_report,
         _report,
     ),
-    Command(
+    elsewhere(
         "backtest",
         "say what the rules would have told of a history of figures, a file or a stored run (status 1: critical)",
         (
@@ -101,7 +87,7 @@ QUESTIONS: Final = (
             "$ backtest --run r1 --rules rules.json",
             "$ show r1 --csv > r1.csv && $ backtest r1.csv --json | jq '.alerts[0]'",
         ),
-        _add_backtest,
-        _backtest,
+        "backtest.command:add_arguments",
+        "backtest.command:main",
     ),
 )

@@ -4,11 +4,14 @@ Knows the shapes of answers, and not how they were asked for.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from offpolicy_monitor.errors import ConfigurationError
+
+#: Fields whose values are words or times, also where a series has none.
+WORDS: Final = frozenset({"verdict", "received_at"})
 
 
 def columns(answer: Mapping[str, Any], pandas: bool) -> Any:
@@ -20,7 +23,7 @@ def columns(answer: Mapping[str, Any], pandas: bool) -> Any:
     series = {
         "step": np.array(answer["step"], np.int64),
         "minibatch": np.array(answer["minibatch"], np.int64),
-        "value": _values(answer["value"]),
+        "value": _values(answer["field"], answer["value"]),
     }
     return _frame(series) if pandas else series
 
@@ -37,13 +40,13 @@ def several(answer: Mapping[str, Any], pandas: bool) -> Any:
         for series in answer["series"]
     }
     steps = sorted({step for values in found.values() for step in values})
-    named = {name: _values([values.get(step) for step in steps]) for name, values in found.items()}
+    named = {name: _values(name, [values.get(step) for step in steps]) for name, values in found.items()}
     index = np.array(steps, np.int64).reshape(-1, 2)
     return _frame({"step": index[:, 0], "minibatch": index[:, 1], **named})
 
 
-def _values(values: Sequence[float | str | None]) -> np.ndarray:
-    if any(isinstance(value, str) for value in values):
+def _values(field: str, values: Sequence[float | str | None]) -> np.ndarray:
+    if field in WORDS or any(isinstance(value, str) for value in values):
         return np.array(values, object)
     return np.array([np.nan if value is None else value for value in values], np.float64)
 

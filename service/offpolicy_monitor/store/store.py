@@ -270,17 +270,9 @@ class Store:
         with self._database.reading() as connection:
             return alert_rows.firing(connection, resolved_since)
 
-    def series(
-        self,
-        run: str,
-        field: str,
-        first: int | None = None,
-        last: int | None = None,
-        points: int = 1000,
-        by: str = "minibatch",
-    ) -> dict[str, Any]:
-        """One figure over gradient steps, or over the last one of each step, as columns, down-sampled to `points`."""
-        return self.all_series(run, [field], first, last, points, by)[0]
+    def series(self, run: str, field: str, *asked: Any, **named: Any) -> dict[str, Any]:
+        """One figure, as `all_series` has several."""
+        return self.all_series(run, [field], *asked, **named)[0]
 
     def all_series(
         self,
@@ -291,7 +283,10 @@ class Store:
         points: int = 1000,
         by: str = "minibatch",
     ) -> list[dict[str, Any]]:
-        """The same of several figures in the order asked, from one snapshot and on one x where they are kept narrow."""
+        """Figures over gradient steps, or over the last one of each step, as columns, down-sampled to `points`.
+
+        In the order asked, from one snapshot, and on one x where they are kept narrow.
+        """
         with self._database.reading() as connection:
             return series.read_series(connection, run, fields, first, last, points, by)
 

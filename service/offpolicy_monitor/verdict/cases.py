@@ -183,23 +183,25 @@ def healthy(facts: Facts) -> Words:
 
 def without_old(facts: Facts) -> Words:
     """Nothing is in breach; the two halves are seen as one."""
-    now = facts.newest.median(K3["total"], NOW) or 0.0
-    return Words(
-        "healthy",
-        f"Healthy at step {facts.last_step}, as far as can be told without old_logprobs.",
-        f"Total k3 is {number(now)} nats per token. It cannot be split into mismatch and staleness.",
-        "Send old_logprobs to learn which half it is.",
-    )
+    unknown = "It cannot be split into mismatch and staleness."
+    return _healthy_without("old_logprobs", facts, "total", unknown, "Send old_logprobs to learn which half it is.")
 
 
 def without_sampling(facts: Facts) -> Words:
     """Nothing is in breach; the engine is not seen."""
-    now = facts.newest.median(K3["staleness"], NOW) or 0.0
+    unknown = "Whether the engine agrees with the trainer is not known."
+    action = "Send sampling_logprobs, as the engine returned them, to learn whether it agrees with the trainer."
+    return _healthy_without("sampling_logprobs", facts, "staleness", unknown, action)
+
+
+def _healthy_without(missing: str, facts: Facts, gap: str, unknown: str, action: str) -> Words:
+    """All that is seen is the k3 of one gap."""
+    now = facts.newest.median(K3[gap], NOW) or 0.0
     return Words(
         "healthy",
-        f"Healthy at step {facts.last_step}, as far as can be told without sampling_logprobs.",
-        f"Staleness k3 is {number(now)} nats per token. Whether the engine agrees with the trainer is not known.",
-        "Send sampling_logprobs, as the engine returned them, to learn whether it agrees with the trainer.",
+        f"Healthy at step {facts.last_step}, as far as can be told without {missing}.",
+        f"{gap.capitalize()} k3 is {number(now)} nats per token. {unknown}",
+        action,
     )
 
 

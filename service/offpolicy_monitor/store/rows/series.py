@@ -69,10 +69,10 @@ def read_series(
     connection: Connection,
     run: str,
     fields: Sequence[str],
-    first: int | None = None,
-    last: int | None = None,
-    points: int = 1000,
-    by: str = "minibatch",
+    first: int | None,
+    last: int | None,
+    points: int,
+    by: str,
 ) -> list[dict[str, Any]]:
     """Of each field `field` and the columns `step`, `minibatch` and `value`, of at most `points` entries.
 

@@ -1,0 +1,87 @@
+"""What rules would drop at other thresholds, and which thresholds to take."""
+
+from pydantic import Field
+
+from offpolicy_monitor.server.models.figures import Figures
+from offpolicy_monitor.server.models.shape import Shape
+
+
+class Setting(Shape):
+    """A row as a framework writes it."""
+
+    framework: str
+    lines: list[str]
+    differs: str = Field(description="What is a little different there; empty for nothing.")
+
+
+class Curve(Shape):
+    """Shares dropped at each threshold; null where there is nothing to share."""
+
+    threshold: list[float]
+    masked_token_fraction: list[float | None]
+    masked_sequence_fraction: list[float | None]
+    masked_advantage_mass: list[float | None]
+    error: list[float] = Field(description="The most by which any of the three is off, at each threshold.")
+    by_advantage_sign: dict[str, Figures]
+    by_length_quartile: dict[str, list[float | None]] = Field(
+        description="Share of the rule's own unit, tokens or sequences, within quarters of the sequences by length."
+    )
+    config: list[Setting] | None = Field(None, description="Where one threshold was asked for: the setting to paste.")
+
+
+class Preset(Shape):
+    """A threshold that a row has."""
+
+    name: str
+    parameter: str
+    threshold: float
+
+
+class WhatIf(Shape):
+    """The fields of a Curve where a method has one threshold; else a Curve per bound, `lower` and `upper`."""
+
+    method: str
+    gap: str
+    level: str
+    max_error: float
+    steps: list[int] = Field(description="First and last step read; empty where none counts.")
+    steps_read: int
+    steps_in_range: int
+    parameter: str | None = Field(description="The threshold's name in a row, where the method has but one.")
+    presets: list[Preset] = Field(description="Rows that differ in their thresholds alone, to be marked on the axis.")
+    lower: Curve | None = None
+    upper: Curve | None = None
+
+
+class Threshold(Shape):
+    """A threshold that drops a wanted share of the tokens, and how sure it is."""
+
+    method: str
+    gap: str
+    level: str
+    parameter: str = Field(description="The threshold's name in a row of the method.")
+    threshold: float
+    low: float = Field(description="95 % of the thresholds that resampled steps give lie between low and high.")
+    high: float
+    between: list[float] | None = Field(description="The histogram's edges next to the threshold; null for m2po.")
+    masked_token_fraction: float
+    masked_token_fraction_at_double_length: float
+    summary: str
+
+
+class PresetState(Shape):
+    """What a row has dropped."""
+
+    name: str
+    state: str = Field(description="inert, active or saturated.")
+    steps: int
+    summary: str
+
+
+class Recommendations(Shape):
+    """Thresholds for the target, and the rows of the run that do nothing or too much."""
+
+    target: float
+    methods: list[Threshold]
+    presets: list[PresetState]
+    steps: list[int] = Field(description="First and last step looked at; empty where none counts.")
