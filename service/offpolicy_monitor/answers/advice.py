@@ -9,7 +9,7 @@ from offpolicy_monitor.errors import Refusal, Unavailable
 
 #: Names that are offered for one that is not there, and how much of a name they must have in common with it.
 OFFERED: Final = 3
-ALIKE: Final = 0.5
+ALIKE: Final = 0.6
 #: Refusals of what every service of this release knows.
 OF_ANOTHER_RELEASE: Final = frozenset({"unknown-path", "unknown-parameter"})
 
