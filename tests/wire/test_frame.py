@@ -197,6 +197,32 @@ def test_a_malformed_frame_is_a_frame_error(body: bytes) -> None:
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+@pytest.mark.parametrize(
+    ("behind", "data", "message"),
+    [
+        ({}, bytes(9), "9"),
+        ({}, bytes(7), "7"),
+        ({"b": entry()}, bytes(8), "overlaps"),
+        ({"b": entry(dtype=[])}, bytes(8), "unknown dtype"),
+        ({"__metadata__": BATCH}, bytes(8), "repeated"),
+    ],
+)
+def test_a_body_is_held_against_its_own_header_whatever_came_before(
+    behind: dict[str, object], data: bytes, message: str, separators: tuple[str, str]
+) -> None:
+    whole = header({"__metadata__": BATCH, "a": entry()}, separators)
+    for step in range(3):
+        before = header({"__metadata__": {"batch": json.dumps({"step": step})}, "a": entry()}, separators)
+        assert decode(raw(before, bytes(8))).envelope == {"step": step}
+    with pytest.raises(FrameError, match=message):
+        decode(raw(whole[:-1] + (b"," + header(behind, separators)[1:] if behind else b"}"), data))
+
+
+def header(content: object, separators: tuple[str, str]) -> bytes:
+    return json.dumps(content, separators=separators).encode()
+
+
 def test_the_text_of_a_client_is_bounded_and_escaped_in_errors() -> None:
     with pytest.raises(FrameError) as caught:
         decode(raw({"\ud800\n" + "x" * 5000: 1}))

@@ -8,9 +8,11 @@ A body is the header's length (8 bytes, little-endian), the header (JSON), and t
 
 import json
 import math
+import re
 import struct
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +37,9 @@ WRITTEN = {dtype: name for name, dtype in STORAGE.items() if name not in ("BF16"
 DESCRIBED = frozenset({"dtype", "shape", "data_offsets"})
 # numpy takes 32 dimensions in all its versions; the contract needs four.
 MAX_RANK = 8
+# Tables of headers that are kept: those of a run come back with every post. A larger header is read anew.
+TABLES_KNOWN = 64
+LARGEST_KNOWN = 1 << 13
 # More than any machine can address. Bounds [0, 2**60] too, whose product of zero hides a size that overflows numpy.
 MAX_TENSOR_BYTES = 1 << 48
 
@@ -96,12 +101,16 @@ def decode(body: memoryview, max_header_bytes: int, max_tensors: int) -> Frame:
     """
     body = body.cast("B") if body.format != "B" or body.ndim != 1 else body
     header, data = _split(body, max_header_bytes)
-    envelope = _envelope(header.pop(METADATA_KEY, {}))
-    if len(header) > max_tensors:
-        raise FrameLimitError("tensors", len(header), max_tensors)
-    entries = [_Entry.parse(name, description) for name, description in header.items()]
-    _check_contiguous(sorted(entries), len(data))
-    return Frame(envelope, {entry.name: Tensor(entry.dtype, entry.view(data)) for entry in entries})
+    metadata, table = _known(header, max_tensors)
+    if table is None:
+        described = _object("the header", header)
+        metadata = described.pop(METADATA_KEY, {})
+    envelope = _envelope(metadata)
+    if table is None:
+        table = _Table.of(described, max_tensors)
+    if table.size != len(data):
+        raise FrameError(f"the tensors take {table.size} bytes and the data has {len(data)}")
+    return Frame(envelope, {entry.name: Tensor(entry.dtype, entry.view(data)) for entry in table.entries})
 
 
 class _Entry(NamedTuple):
@@ -137,7 +146,45 @@ class _Entry(NamedTuple):
         return array if array.flags.aligned else array.copy()
 
 
-def _split(body: memoryview, max_header_bytes: int) -> tuple[dict[str, object], memoryview]:
+class _Table(NamedTuple):
+    """The header's table: its tensors in the order named, which lie back to back in so many bytes."""
+
+    entries: list[_Entry]
+    size: int
+
+    @classmethod
+    def of(cls, described: Mapping[str, object], max_tensors: int) -> "_Table":
+        if len(described) > max_tensors:
+            raise FrameLimitError("tensors", len(described), max_tensors)
+        entries = [_Entry.parse(name, description) for name, description in described.items()]
+        return cls(entries, _contiguous(sorted(entries)))
+
+
+def _known(header: str, max_tensors: int) -> tuple[object, _Table | None]:
+    """The metadata of a header that begins with it and its table, which most posts of a run have in common; else None.
+
+    What is wrong with a header is told by whoever reads the whole of it.
+    """
+    begins = _METADATA_FIRST.match(header)
+    if begins is None or len(header) > LARGEST_KNOWN or "\\u" in header:
+        return None, None
+    try:
+        metadata, end = STRICT.raw_decode(header, begins.end())
+        return metadata, _table(header[end:].strip(), max_tensors)
+    except (ValueError, RecursionError, FrameError):
+        return None, None
+
+
+@lru_cache(TABLES_KNOWN)
+def _table(text: str, max_tensors: int) -> _Table:
+    """The table that stands behind the metadata. ValueError or FrameError for any other text."""
+    described = STRICT.decode("{" + text.removeprefix(","))
+    if not text.startswith(",") or METADATA_KEY in described:
+        raise ValueError("no table, or another metadata")
+    return _Table.of(described, max_tensors)
+
+
+def _split(body: memoryview, max_header_bytes: int) -> tuple[str, memoryview]:
     if len(body) < 8:
         raise FrameError("shorter than the eight bytes of the header's length")
     (length,) = struct.unpack_from("<Q", body)
@@ -145,7 +192,10 @@ def _split(body: memoryview, max_header_bytes: int) -> tuple[dict[str, object], 
         raise FrameError("the header is said to be longer than the body")
     if length > max_header_bytes:
         raise FrameLimitError("header", length, max_header_bytes)
-    return _object("the header", bytes(body[8 : 8 + length])), body[8 + length :]
+    try:
+        return str(body[8 : 8 + length], "utf-8"), body[8 + length :]
+    except ValueError as error:
+        raise FrameError(f"the header is not valid JSON: {error}") from error
 
 
 def _envelope(metadata: object) -> dict[str, object]:
@@ -155,12 +205,11 @@ def _envelope(metadata: object) -> dict[str, object]:
     return {} if text is None else _object(f"{METADATA_KEY}.{ENVELOPE_KEY}", text)
 
 
-def _object(what: str, text: bytes | str) -> dict[str, object]:
+def _object(what: str, text: str) -> dict[str, object]:
     """Parse JSON strictly: UTF-8 also behind escapes, one object, no repeated key, no NaN or Infinity."""
     try:
-        decoded = text if isinstance(text, str) else text.decode()
-        value = STRICT.decode(decoded)
-        if "\\u" in decoded:
+        value = STRICT.decode(text)
+        if "\\u" in text:
             # Half of a surrogate pair, which only an escape can spell: no UTF-8 and so no answer can hold it.
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
@@ -182,6 +231,7 @@ def _no_constant(name: str) -> object:
 
 
 STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+_METADATA_FIRST = re.compile(rf'\s*{{\s*"{METADATA_KEY}"\s*:\s*')
 
 
 def _check_naturals(name: str, what: str, value: object, most: int) -> None:
@@ -195,14 +245,14 @@ def _check_naturals(name: str, what: str, value: object, most: int) -> None:
             raise FrameError(f"{what} of {quoted(name)} is out of range")
 
 
-def _check_contiguous(entries: Iterable[_Entry], size: int) -> None:
+def _contiguous(entries: Iterable[_Entry]) -> int:
+    """How many bytes tensors take that lie back to back."""
     reached = 0
     for entry in entries:
         if entry.start != reached:
             raise FrameError(f"{quoted(entry.name)} leaves a hole or overlaps another tensor")
         reached = entry.end
-    if reached != size:
-        raise FrameError(f"the tensors take {reached} bytes and the data has {size}")
+    return reached
 
 
 def _written_dtype(name: str, array: NDArray[Any], bfloat16: bool) -> str:
