@@ -48,7 +48,9 @@ def active(rule: Rule, history: History, terms: Terms, steps: range) -> bool:
 
 
 def _is_active(rule: Rule, history: History, terms: Terms, index: int) -> bool:
-    return any([lasts(rule, limit, history, terms, index) for limit in terms.limits(rule).values()])
+    value = value_at(rule, history, terms, index)
+    breached = [limit for limit in terms.limits(rule).values() if rule.beyond(value, limit.threshold)]
+    return any([lasts(rule, limit, history, terms, index) for limit in breached])
 
 
 def lasts(rule: Rule, limit: Limit, history: History, terms: Terms, index: int) -> bool:

@@ -231,7 +231,8 @@ class Shards:
         return Outcome(measured.envelope, await self._decoder.run(lambda: work.tell(stored)), receipt)
 
     def _count(self, run: str, measured: Measured) -> None:
-        self._counters.stored(run, measured.record.summary.batch, measured.histograms)
+        summary = measured.record.summary
+        self._counters.stored(run, summary.batch, exposed(summary))
 
     async def _merged(self, run: str, receipt: Receipt) -> Receipt:
         """The receipt once its step is merged; as it was where that takes too long: the shard is stored anyway."""
@@ -270,12 +271,11 @@ def _claim(work: Work, message: Message | Reduced, digest: bytes) -> ShardRecord
 
 
 def _finished(work: Work, envelope: Envelope, record: ShardRecord, is_first_half: bool) -> Measured:
-    """What is stored, told and counted is made here and not on the writer's thread, which serves every shard.
+    """What is stored and told is made here and not on the writer's thread, which serves every shard.
 
     Told first: headline figures, which are prepared, are read off all figures where these were made.
     """
     told = work.tell(record.summary)
     if not is_first_half:
         record = prepared(record)
-    histograms = exposed(record.summary)
-    return Measured(envelope, is_first_half, record, told, histograms, time.perf_counter())
+    return Measured(envelope, is_first_half, record, told, time.perf_counter())

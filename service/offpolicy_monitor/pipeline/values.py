@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from offpolicy_monitor.batch import UNKNOWN_ORIGIN, Origin, RaggedBatch
-from offpolicy_monitor.exposition.histograms import Histograms
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.pipeline.gone import Gone
 from offpolicy_monitor.store import Known, Receipt, ShardRecord
@@ -55,7 +54,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Measured:
-    """Everything that is stored, told or counted of a message; its tokens and sequence ids are not kept.
+    """Everything that is stored or told of a message; its tokens and sequence ids are not kept.
 
     `at`: when it was ready, by time.perf_counter.
     """
@@ -64,7 +63,6 @@ class Measured:
     is_first_half: bool
     record: ShardRecord
     told: bytes
-    histograms: Histograms
     at: float
 
 

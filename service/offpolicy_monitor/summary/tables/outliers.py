@@ -5,15 +5,18 @@ tokens were computed are compared: that two environments differ is no fault.
 """
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from statistics import median
 from typing import Any, Final
 
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.figure import Figure
 from offpolicy_monitor.summary.kind import Kind
+from offpolicy_monitor.summary.scheme import REMEMBERED, Scheme
 from offpolicy_monitor.summary.sums import Sums
-from offpolicy_monitor.summary.tables.breakdown import buckets, dimensions
+from offpolicy_monitor.summary.tables.breakdown import buckets
 
 #: Label names that say where a shard was sampled or trained.
 MACHINES: Final = frozenset({"engine", "gpu", "device", "host", "node", "rank", "replica", "server", "worker"})
@@ -30,14 +33,22 @@ def outliers(arrays: Arrays) -> dict[str, Any]:
     The excess must be more than sampling explains, with RELATIVE_SPREAD * k3 / sqrt(tokens) for a standard error; the
     ratio is 1 where none is. A gap is left out where no dimension of MACHINES, nor the shards, has two buckets.
     """
-    machines = list(filter(_is_machine, dimensions(arrays)))
     found: dict[str, list[dict[str, Any]]] = {}
-    for gap in (path.removeprefix("gaps/") for path in arrays.under("gaps")):
-        for dimension in machines:
-            means = {name: _mean(sums) for name, sums in buckets(arrays, dimension, gap).items()}
-            if len(means) > 1:
-                found.setdefault(gap, []).append(_worst(dimension, means))
+    for gap, dimension in _compared(arrays.scheme):
+        means = {name: _mean(sums) for name, sums in buckets(arrays, dimension, gap).items()}
+        if len(means) > 1:
+            found.setdefault(gap, []).append(_worst(dimension, means))
     return {gap: max(rows, key=lambda row: row["ratio"]) for gap, rows in found.items()}
+
+
+@lru_cache(REMEMBERED)
+def _compared(scheme: Scheme) -> Sequence[tuple[str, str]]:
+    """(gap, dimension) of machines that may have two buckets: none of most shards by themselves."""
+    tables = [tuple(path.split("/")) for path in scheme.under("breakdown")]
+    count = Counter((dimension, gap) for _, dimension, *_, gap in tables)
+    machines = [dimension for dimension in dict.fromkeys(of for _, of, *_ in tables) if _is_machine(dimension)]
+    gaps = [path.removeprefix("gaps/") for path in scheme.under("gaps")]
+    return [(gap, dimension) for gap in gaps for dimension in machines if count[dimension, gap] > 1]
 
 
 def _mean(sums: Sums) -> tuple[float, float]:
