@@ -20,7 +20,7 @@ const shade = (share) => SHADES.findLastIndex((least) => share >= least);
 
 /** What the colours mean. */
 const legend = () => element("div", { class: "scale" }, element("span", {}, "share of the tokens in a cell"),
-  SHADE_NAMES.map((name, index) => element("i", { class: `shade${index}` }, name)));
+  SHADE_NAMES.map((name, index) => element("span", { class: "nowrap" }, element("i", { class: `shade${index}` }), name)));
 
 /** `found`: {edges, numerator, denominator, count} of the cells that hold something; `within`: the share of the tokens
     whose two probabilities are within a factor of 2. */
