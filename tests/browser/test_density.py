@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,11 @@ from offpolicy_monitor.summary.tables.density import TABLES
 from offpolicy_monitor.wire import frame
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from tests.browser import planted as runs
-from tests.browser.conftest import Open, opened
-from tests.browser.planted import ask
 from tests.browser.test_keyboard import tab_to
+from tests.fixtures import planted as runs
+from tests.fixtures.chromium import Open, opened
 from tests.fixtures.live import Service
+from tests.fixtures.planted import ask
 
 WITHOUT_MU = runs.Planted("without-mu", steps=1, without=("sampling_logprobs",))
 COPIED = runs.Planted("copied", steps=1, noise=lambda step: 0.0)
@@ -26,17 +26,15 @@ OLDER = "older-client"
 
 
 @pytest.fixture(scope="module")
-def more(planted: Service) -> Iterator[Service]:
+def more(planted: Service) -> Service:
     """The planted service with runs without mu, of copied log-probs, and of an older client that reduced its shard."""
     runs.plant(planted.url, [WITHOUT_MU, COPIED])
     summary = from_bytes(reduced({"step": 0}, runs.step_arrays(runs.HEALTHY, 0))["summary"].tobytes())
-    arrays = summary.arrays.without(table.key for table in TABLES)
-    stored = np.frombuffer(bytes([3]) + version_3.write(type(summary)(arrays, summary.specs, summary.worst)), np.uint8)
+    older = replace(summary, arrays=summary.arrays.without(table.key for table in TABLES))
+    stored = np.frombuffer(bytes([3]) + version_3.write(older), np.uint8)
     body = b"".join(bytes(part) for part in frame.encode({"step": 0}, {"summary": stored}))
     ask(planted.url, f"/v1/runs/{OLDER}/batches", body, "application/vnd.safetensors")
-    yield planted
-    for run in (WITHOUT_MU.name, COPIED.name, OLDER):
-        ask(planted.url, f"/v1/runs/{run}", method="DELETE")
+    return planted
 
 
 def plot(page: Page) -> Locator:
