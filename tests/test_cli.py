@@ -91,7 +91,7 @@ def interrupted(arguments: list[str], until: Callable[[subprocess.Popen], object
 @pytest.mark.parametrize(
     "command",
     [["runs"], ["show", "r"], ["alerts"], ["diagnose", "r"], ["whatif", "r"], ["report", "r"], ["demo"],
-     ["replay", "{dump}", "--run", "r"]],
+     ["replay", "{dump}", "--run", "r"], ["tail", "{folder}", "--format", "jsonl", "--run", "r"]],
     ids=lambda command: command[0],
 )  # fmt: skip
 def test_ctrl_c_ends_a_command_that_waits_for_a_service_quietly(command: list[str], tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_ctrl_c_ends_a_command_that_waits_for_a_service_quietly(command: list[st
     dump.write_text(json.dumps({"step": 0, "sampling_logprobs": [[-1.0]], "old_logprobs": [[-1.0]]}) + "\n")
     with socket.create_server(("127.0.0.1", 0)) as silent, ExitStack() as held:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        arguments = [word.format(dump=dump) for word in command]
+        arguments = [word.format(dump=dump, folder=tmp_path) for word in command]
         silent.settimeout(60)
         status, said = interrupted([*arguments, "--url", url], lambda _: held.enter_context(silent.accept()[0]))
     assert status == 130

@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 from offpolicy_monitor import Monitor
 from offpolicy_monitor.answers.advice import near
+from offpolicy_monitor.answers.arguments import LEVELS
+from offpolicy_monitor.answers.trial import OPTIONS
 from offpolicy_monitor.cli import main
+from offpolicy_monitor.methods import METHODS
 from offpolicy_monitor.verdict.numbers import percent
 
 from tests.client.fakes import Fake, serving
@@ -129,6 +132,11 @@ def test_a_refusal_is_told_in_the_services_words(capsys: Printed) -> None:
 def test_a_name_that_is_nearly_right_is_answered_with_the_one_that_is(command: str, capsys: Printed) -> None:
     assert main([*command.split(), "Driftin"]) == 1
     assert capsys.readouterr().err == "offpolicy-monitor: there is no run named Driftin; did you mean drifting?\n"
+
+
+def test_the_levels_and_options_that_are_asked_for_are_those_of_the_catalogue() -> None:
+    assert set(LEVELS) == {level for method in METHODS.values() for level in method.levels}
+    assert set(OPTIONS) == {name for method in METHODS.values() for name in method.choices}
 
 
 def test_names_that_are_near_have_letters_in_common_or_lie_within() -> None:

@@ -9,7 +9,7 @@ from offpolicy_monitor.client.read import TIMEOUT
 from offpolicy_monitor.commandline import natural, number, run_name, some_seconds
 from offpolicy_monitor.vocabulary import GAPS
 
-LEVELS: Final = ("token", "sequence", "geometric", "prefix")
+LEVELS: Final = ("token", "sequence", "geometric")
 
 
 def add_service(child: argparse.ArgumentParser) -> None:
