@@ -2,10 +2,10 @@ import threading
 
 import numpy as np
 import pytest
+from offpolicy_monitor.client.read import Unreachable
 from offpolicy_monitor.demo.config import DemoConfig
 from offpolicy_monitor.demo.progress import Progress
 from offpolicy_monitor.demo.train import run_demo
-from offpolicy_monitor.errors import ConfigurationError
 from safetensors.numpy import load
 
 from tests.client.fakes import Fake, serving
@@ -97,7 +97,7 @@ def test_a_service_that_is_not_there_is_said_before_any_training() -> None:
     seen: list[Progress] = []
     opened: list[DemoConfig] = []
     url = unused_url()
-    with pytest.raises(ConfigurationError, match="offpolicy-monitor serve") as raised:
+    with pytest.raises(Unreachable, match="offpolicy-monitor serve") as raised:
         run_demo(small(url=url, steps=1), seen.append, opening=opened.append)
     assert url in str(raised.value)
     assert (seen, opened) == ([], [])
