@@ -48,7 +48,7 @@ def worst(
     The first `keep` of each ranking keep their raw tokens.
     """
     values = _single(figures[1:])
-    ranked, there = first_of_each(np.abs(values.reshape(-1, values.shape[-1])), MOST)
+    ranked, there = first_of_each(np.abs(np.concatenate(values)), MOST)
     chosen = _marked(ranked[there], values.shape[-1])
     if not len(chosen):
         return Worst()
