@@ -1,19 +1,22 @@
 """What is kept from batch to batch, rooms, plans and ways of reading, leaves no trace in the next one's figures."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.moves import moves_of
-from offpolicy_monitor.fused.parts import asked
-from offpolicy_monitor.fused.summarise import summarise
+from offpolicy_monitor.fused.parts import Part, applicable, asked
+from offpolicy_monitor.fused.summarise import in_slices, summarise
 from offpolicy_monitor.measure.fused import Fused
 from offpolicy_monitor.methods import PRESETS
+from offpolicy_monitor.slices import finished
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.scheme import COUNTS
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 from tests.strategies import packed, random_sequences
 
@@ -60,6 +63,31 @@ def test_what_is_told_of_a_summary_as_filled_is_what_is_not_zero_in_it() -> None
         assert (where == np.flatnonzero(whole)).all() and (counts == whole[where]).all()
 
 
+def with_signs_of_tokens() -> RaggedBatch:
+    """Three sequences: A of both signs and 0, of one sign, and of both again in more tokens."""
+    source, lengths = np.random.default_rng(5), np.array([5, 90, 700])
+    tokens = int(lengths.sum())
+    columns = {name: -source.standard_exponential(tokens, np.float32) for name in LOGPROBS}
+    signs = source.integers(-1, 2, tokens).astype(np.float32)
+    signs[5:95] = 1
+    return RaggedBatch.from_positions(lengths, columns | {"advantages": signs}, {})
+
+
+def test_what_a_part_did_not_see_it_did_not_count_and_its_room_is_left_full_of_zeros() -> None:
+    for batch in [*batches(), with_signs_of_tokens()]:
+        parts = list[Part]()
+
+        def part_of(*what: Any, parts: list[Part] = parts) -> Part:
+            parts.append(Part(*what))
+            return parts[-1]
+
+        loaded = Batch(batch, Origin())
+        own = applicable(asked(PRESETS), loaded.gaps, loaded.has_advantages)
+        assert finished(in_slices(loaded, own, part_of)).arrays == summarise(loaded, PRESETS).arrays
+        rooms = [room.flats for part in parts for room in part.spare]
+        assert rooms and not any(flat.any() for room in rooms for flat in room)
+
+
 def test_rows_that_are_equal_are_the_same_to_the_pass() -> None:
     again = tuple(replace(row, parameters=dict(row.parameters)) for row in PRESETS)
     assert asked(again) is asked(PRESETS) and asked(again[1:]) is not asked(PRESETS)
@@ -68,7 +96,8 @@ def test_rows_that_are_equal_are_the_same_to_the_pass() -> None:
 def test_no_count_is_in_two_tables() -> None:
     arrays = Arrays.of(LAYOUT, {"length/total/tokens": {"": np.arange(1, 257)}, "length/total/sequences": {"": 0}})
     arrays["length/total/sequences"][...] = 0
-    assert moves_of(arrays, 1, 0, 256).counts.tolist() == [[0, 0, 256]]
+    needs = np.zeros(256, np.int64)
+    assert moves_of(arrays, 1, 0, needs).counts.T.tolist() == [[0, 0, 256, 0, 0]]
     arrays["length/total/sequences"][4] = 3
     with pytest.raises(ValueError, match="in two tables"):
-        moves_of(arrays, 1, 0, 256)
+        moves_of(arrays, 1, 0, needs)

@@ -130,3 +130,11 @@ def test_a_pass_that_others_can_write_is_refused(cache: Path) -> None:
 def test_a_pass_of_other_sources_is_not_loaded(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "FUSED_SOURCES", ("fused", "summary"))
     assert library.find_pass(cache) is None
+
+
+def test_a_pass_of_another_installation_of_the_same_sources_is_not_loaded(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    other = shutil.copytree(library.SOURCES.parent, tmp_path / "offpolicy_monitor")
+    monkeypatch.setattr(library, "SOURCES", other / library.SOURCES.name)
+    assert library.find_pass(cache) is None

@@ -47,6 +47,8 @@ DENSITY: Final = density.BINS**2
 NEGATIVE, NEUTRAL, POSITIVE, MIXED = range(4)
 BINS: Final = histogram.BINS
 LENGTHS: Final = cells.LENGTHS
+#: What a part saw, in bits: signs of A, and from OF_LENGTHS on groups of lengths. What it did not see has no counts.
+OF_LENGTHS: Final = 4
 #: The bucket of a log mu that is not finite, which is none.
 NO_BUCKET: Final = 8
 MU_BUCKETS: Final = 9

@@ -28,8 +28,7 @@ ENTRIES: Final[tuple[Any, ...]] = (
     runs.version_sums,
     chunk.measure,
     totals.add,
-    totals.decide,
-    totals.close,
+    totals.finish,
     moves.move,
     furthest.find,
 )

@@ -34,20 +34,22 @@ class Left(NamedTuple):
 class Measured(NamedTuple):
     """What a part came to.
 
-    present  which of its tables there are (totals.close)
+    present  which of its tables there are (totals.finish)
+    seen     signs of A, and lengths (sequences.add_up)
     room     where its Result lies, which is given back with zeros
     """
 
     part: Part
     left: Left
     present: int
+    seen: int
     room: Workspace
 
 
 def measured(
     batch: Batch, part: Part, chosen: Chosen, buckets: Integers, ranking: Doubles, threads: Threads
 ) -> Slices[Measured]:
-    """Run a part; buckets [S, dimensions] of its sequences; what ranks them goes to `ranking` (totals.close)."""
+    """Run a part; buckets [S, dimensions] of its sequences; what ranks them goes to `ranking` (totals.finish)."""
     tokens, sent, rows = batch.tokens(chosen), batch.sent(chosen), part.rows
     left = arrays.sequences(tokens.offsets, part.size.token_rules, part.size.sequence_rules, rows.detail)
     room, edges = part.workspace(), chunks(tokens.offsets)
@@ -72,11 +74,11 @@ def measured(
         if own is not room:
             _take_counts(room, own)
             part.spare.append(own)
-    totals.decide(
-        tokens, part.plan, rows.tokens, rows.sequences, rows.cuts, part.sequence_plan(buckets), left, room.result
-    )
-    present = totals.close(tokens, part.plan, left, room.result, ranking)
-    return Measured(part, Left(chosen, tokens, left), present, room)
+    present, seen = totals.finish(
+        tokens, part.plan, rows.tokens, rows.sequences, rows.cuts, part.sequence_plan(buckets), left, room.result,
+        ranking,
+    )  # fmt: skip
+    return Measured(part, Left(chosen, tokens, left), present, seen, room)
 
 
 def _take_counts(room: Workspace, own: Workspace) -> None:

@@ -16,7 +16,7 @@ from offpolicy_monitor.fused import arrays
 from offpolicy_monitor.fused.arrays import GAPS, Block, Bounds, Doubles, Integers, Plan
 from offpolicy_monitor.fused.bands import on_tokens, sequence_bounds, token_bounds
 from offpolicy_monitor.fused.dimensions import LAG, LENGTH, POSITION, SIGN, TURN, Dimension, constant
-from offpolicy_monitor.fused.results import Flats, Result, Size, flat_lengths, result_of
+from offpolicy_monitor.fused.results import Flats, Result, Size, Whole, flat_lengths, result_of
 from offpolicy_monitor.fused.sequences import NAMES, SequencePlan
 from offpolicy_monitor.fused.token import BIG
 from offpolicy_monitor.methods import METHODS, MethodRow
@@ -35,7 +35,7 @@ ASKED: Final = 16
 _SPLITS: Final = np.minimum(histogram.splits(), BIG).astype(np.float32)
 _TOKEN_BINS: Final = cells.token_bins().astype(np.uint8)
 _MU_EDGES: Final = np.array([math.log(float(bucket)) for bucket in MU_BUCKETS[1:]], np.float32)
-_MAGNITUDES: Final = tuple(np.ascontiguousarray(bins.magnitudes) for bins in (cells.SEQUENCE_BINS, cells.LENGTH_BINS))
+_MAGNITUDES: Final = np.ascontiguousarray(cells.SEQUENCE_BINS.magnitudes)
 
 
 class Kind(NamedTuple):
@@ -160,7 +160,7 @@ class Workspace(NamedTuple):
         """A new one."""
         numbers, counts = flat_lengths(size)
         flats = Flats(np.zeros(numbers), np.zeros(counts, np.int32))
-        where, found = np.empty((2, numbers + counts), np.int64)
+        where, found = np.empty((2, numbers + counts + len(Whole._fields)), np.int64)
         return cls(arrays.block(), flats, result_of(size, flats), where, found)
 
 
@@ -235,7 +235,7 @@ class Part:
 
     def sequence_plan(self, buckets: Integers) -> SequencePlan:
         """What is made of sequences that stand in these buckets."""
-        return SequencePlan(self._sequence_pairs, buckets, *_MAGNITUDES)
+        return SequencePlan(self._sequence_pairs, buckets, _MAGNITUDES)
 
     @cached_property
     def _sequence_pairs(self) -> Integers:

@@ -17,12 +17,14 @@ from offpolicy_monitor.fused.arrays import (
     DENSITY,
     LENGTHS,
     MU_BUCKETS,
+    OF_LENGTHS,
     RULE_SUMS,
     SEQUENCE_SUMS,
     TOKEN_SUMS,
     WEIGHT_SUMS,
     Counts,
     Doubles,
+    Integers,
     Singles,
     Sums,
 )
@@ -49,6 +51,28 @@ class Totals(NamedTuple):
     dropped_of_sequences: Doubles  # [sequence rules]
     cells: Singles  # [C, 3, bins]
     by_length: Singles  # [C, 3, LENGTHS, coarse bins]
+
+
+class Whole(NamedTuple):
+    """Numbers of a batch whatever the gap, or their slots; those of what was not sent are 0."""
+
+    tokens: Any
+    sequences: Any
+    empty_sequences: Any
+    nonfinite_tokens: Any
+    positive_tokens: Any
+    exact_zero_tokens: Any
+    zero_filled_tokens: Any
+    entropy_tokens: Any
+    entropy: Any
+    reward_sequences: Any
+    reward: Any
+    spans: Any
+    spanned_sequences: Any
+    lag_tokens: Any
+    lag: Any
+    lag_max: Any
+    sequence_lag: Any
 
 
 class Result(NamedTuple):
@@ -95,6 +119,23 @@ def slots(size: Size, first: int = 1) -> Result:
     numbers, counts = flat_lengths(size)
     every: Any = np.arange(first, first + numbers + counts)
     return result_of(size, Flats(every[:numbers], every[numbers:]))
+
+
+def needs(size: Size) -> Integers:
+    """[counts]: in bits, which signs of A and lengths a part must have seen for a count not to be zero."""
+    numbers, counts = flat_lengths(size)
+    found: Any = np.zeros(counts, np.int64)
+    names: Any = result_of(size, Flats(np.zeros(numbers), found))
+    signs, lengths = 1 << np.arange(OF_LENGTHS), 1 << (OF_LENGTHS + np.arange(LENGTHS))
+    for by_sign in (
+        names.counts.histograms.reshape(3, 3, BINS), names.of_sequences.histograms, names.of_sequences.sequences,
+        names.of_sequences.tokens, names.totals.cells,
+    ):  # fmt: skip
+        by_sign[...] = signs[: by_sign.shape[-2], None]
+    for by_length in (names.counts.cells, names.of_sequences.by_length, names.totals.by_length):
+        by_length[...] = signs[: by_length.shape[-3], None, None] | lengths[:, None]
+    needed: Integers = found
+    return needed
 
 
 def flat_lengths(size: Size) -> tuple[int, int]:

@@ -28,6 +28,7 @@ from offpolicy_monitor.fused.arrays import (
     NEGATIVES,
     NEUTRAL,
     NUMERATOR,
+    OF_LENGTHS,
     PD_LEAST,
     PD_LEAST_ABS,
     PD_MOST,
@@ -46,6 +47,7 @@ from offpolicy_monitor.fused.arrays import (
 from offpolicy_monitor.fused.counts import length_group, sign_of
 from offpolicy_monitor.fused.sums import EXTREME
 from offpolicy_monitor.fused.token import PASS, bin_key
+from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.tables import lengths
 from offpolicy_monitor.summary.tables.lengths import BINS_PER_POWER
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
@@ -72,6 +74,8 @@ _SEQUENCES, _TOUCHED = 7, 8
 #: A sequence whose product ratio is below this has vanished from the gradient.
 _VANISHING = math.log(0.1)
 _CLAMP, _WEIGHT_CLAMP = EXPONENT_CLAMP, WEIGHT_CLAMP
+#: The bin by length of each bin of sequences.
+_FOLDS = cells.folded(cells.SEQUENCE_BINS)
 #: Of what is called for every sequence, or every rule on it: a call copies each array's shape and strides, kilobytes.
 INLINE: Final = {**PASS, "forceinline": True}
 
@@ -82,7 +86,6 @@ class SequencePlan(NamedTuple):
     cells: Integers
     buckets: Integers
     magnitudes: Doubles
-    coarse: Doubles
 
 
 class SequenceSums(NamedTuple):
@@ -107,19 +110,26 @@ class SequenceSums(NamedTuple):
 
 
 @njit(**PASS)
-def add_up(tokens: Any, plan: Any, bounds: Any, token_gaps: Any, wanted: Any, left: Any, out: Any) -> None:
-    """Tokens, Plan, rules, the gaps of the rules on tokens, SequencePlan and Sequences -> SequenceSums, all zero."""
+def add_up(tokens: Any, plan: Any, bounds: Any, token_gaps: Any, wanted: Any, left: Any, out: Any) -> Any:
+    """Tokens, Plan, rules, the gaps of the rules on tokens, SequencePlan and Sequences -> SequenceSums, all zero.
+
+    Returns in bits which signs of A were seen, of tokens, of sequences' means and MIXED, and which lengths.
+    """
     for gap in range(3):
         for k in range(2):
             out.gaps[gap, _MINIMA[k]], out.gaps[gap, _MAXIMA[k]] = np.inf, -np.inf
     scores = np.zeros((3, len(NAMES)))
     split = np.zeros((3, 2))
     takes = np.zeros((2, 3), np.bool_)
+    seen = 0
     for s in range(len(tokens.offsets) - 1):
         n = tokens.offsets[s + 1] - tokens.offsets[s]
         if n == 0:
             continue
         sign, common = _signs(tokens, plan, s, n, left.own[s], split)
+        seen |= (1 << sign) | (1 << common) | (1 << (OF_LENGTHS + length_group(n)))
+        for k in range(3):
+            seen |= (1 << k) if split[k, 0] else 0
         quarter = int(np.floor(np.log2(float(n)) * BINS_PER_POWER))
         for gap in range(3):
             if plan.gaps[gap]:
@@ -137,6 +147,7 @@ def add_up(tokens: Any, plan: Any, bounds: Any, token_gaps: Any, wanted: Any, le
         for r in range(len(bounds.gap)):
             if plan.gaps[bounds.gap[r]]:
                 _rule(plan, bounds, r, s, n, quarter, left, scores, split, takes[0], takes[1], out)
+    return seen
 
 
 @njit(**INLINE)
@@ -255,17 +266,19 @@ def _ends(tokens: Any, s: Any, out: Any) -> None:
         out[side, 3] += b * b
 
 
-@njit(**PASS)
+@njit(**INLINE)
 def _rank(value: Any, magnitudes: Any) -> Any:
-    """The bin of a score among those whose edges are `magnitudes` on both sides; at an edge the one nearer to 0."""
+    """The bin of a score among those whose edges are `magnitudes` on both sides; at an edge the one nearer to 0.
+
+    Halves without a branch on what is compared: half of those would be guessed wrongly.
+    """
     magnitude = abs(value)
-    low, high = 0, len(magnitudes)
-    while low < high:
-        middle = (low + high) // 2
-        if magnitudes[middle] < magnitude:
-            low = middle + 1
-        else:
-            high = middle
+    low, left = 0, len(magnitudes)
+    while left > 1:
+        half = left // 2
+        low += half if magnitudes[low + half - 1] < magnitude else 0
+        left -= half
+    low += 1 if magnitudes[low] < magnitude else 0
     return len(magnitudes) - low if value < 0 else len(magnitudes) + low
 
 
@@ -277,7 +290,7 @@ def _cells(wanted: Any, n: Any, common: Any, scores: Any, split: Any, out: Any) 
         value = scores[wanted.cells[c, 0], wanted.cells[c, 1]]
         index = _rank(value, wanted.magnitudes)
         out.sequences[c, common, index] += 1
-        out.by_length[c, common, length, _rank(value, wanted.coarse)] += 1
+        out.by_length[c, common, length, _FOLDS[index]] += 1
         for sign in range(3):
             out.tokens[c, sign, index] += np.int64(split[sign, 0])
             out.masses[c, sign, index] += split[sign, 1]

@@ -12,20 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offpolicy_monitor.fused import routing, runs
-from offpolicy_monitor.fused.arrays import GAPS, Integers
+from offpolicy_monitor.fused.arrays import GAPS
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.dimensions import CONSTANT
-from offpolicy_monitor.fused.measured import Left, Measured, measured
+from offpolicy_monitor.fused.measured import Left, measured
 from offpolicy_monitor.fused.moves import Moves, move, moves_of
-from offpolicy_monitor.fused.parts import Part, Rows, applicable, asked
-from offpolicy_monitor.fused.results import flat_lengths, slots
-from offpolicy_monitor.fused.tables import Named, Whole, empty_tables, tables_of, whole_tables
+from offpolicy_monitor.fused.parts import Part, Rows, Workspace, applicable, asked
+from offpolicy_monitor.fused.results import Whole, flat_lengths, needs, slots
+from offpolicy_monitor.fused.tables import Named, empty_tables, tables_of, whole_tables
 from offpolicy_monitor.fused.threads import ALONE, Threads
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.slices import Slices, finished
 from offpolicy_monitor.summary.arrays import Arrays, Sparse, merged, room_for_fractions
 from offpolicy_monitor.summary.layout import LAYOUT
-from offpolicy_monitor.summary.scheme import COUNTS, SUMS, Scheme, scheme_of
+from offpolicy_monitor.summary.scheme import Scheme, scheme_of
 from offpolicy_monitor.summary.tables.buckets import constant_buckets
 from offpolicy_monitor.vocabulary import EXPERT_IDS, LOGPROBS
 
@@ -80,7 +80,8 @@ def in_slices(
         found.append((yield from measured(batch, part, chosen, buckets, ranking, threads)))
     whole, there, lags = _of_batch(batch)
     reading = reading_of(nothing, tuple((one.part, one.present) for one in found), there)
-    arrays = reading.arrays(reading.scheme(constants), found, whole)
+    came = [(one.part, one.seen, one.room) for one in found] or [(nothing, 0, nothing.workspace())]
+    arrays = reading.arrays(reading.scheme(constants), came, whole)
     if lags is not None:
         arrays.sparse["versions/lag"] = lags
     if routed := dict(_routing(batch, threads)) if experts else {}:
@@ -94,14 +95,12 @@ class Reading:
     """Where the tables of some parts have their numbers.
 
     keys    of tables; those of the dimensions in which a whole shard is one bucket come last
-    moves   of each part
-    whole   (section, where in it, which of Whole) of what belongs to no part
+    moves   of each part, or of one without a token; those of the first are also of the whole batch
     """
 
     keys: tuple[str, ...]
     constant: tuple[tuple[int, str], ...]
     moves: Sequence[Moves]
-    whole: Sequence[tuple[int, Array, Array]]
 
     def scheme(self, constants: Sequence[tuple[str, str]]) -> Scheme:
         """The scheme of the tables where the whole shard is in these buckets of dimensions."""
@@ -114,28 +113,20 @@ class Reading:
     def _scheme(self) -> Scheme:
         return scheme_of(LAYOUT, self.keys)
 
-    def arrays(self, scheme: Scheme, parts: Sequence[Measured], whole: Whole) -> Arrays:
-        """What the parts came to, moved out of the room that it lay in, which is given back."""
-        fractions, values = room_for_fractions(scheme), np.array(whole)
-        where, counts = [], []
-        for section, into, which in self.whole:
-            if section == COUNTS:
-                where.append(into)
-                counts.append(values[which].astype(np.int64))
-            else:
-                fractions[into + sum(scheme.sizes[SUMS:section])] = values[which]
-        for moves, (part, _, _, room) in zip(self.moves, parts, strict=True):
-            number = move(moves, *room.flats, fractions, room.where, room.counts)
-            where.append(room.where[:number].copy())
-            counts.append(room.counts[:number].copy())
+    def arrays(self, scheme: Scheme, parts: Sequence[tuple[Part, int, Workspace]], whole: Whole) -> Arrays:
+        """What the parts came to and saw, moved out of the room that it lay in, which is given back."""
+        fractions, values, found = room_for_fractions(scheme), np.array(whole, np.float64), []
+        for moves, (part, seen, room) in zip(self.moves, parts, strict=True):
+            number = move(moves, *room.flats, values, seen, fractions, room.where, room.counts)
+            found.append((room.where[:number].copy(), room.counts[:number].copy()))
             part.spare.append(room)
-        return Arrays.filled_at(scheme, _ascending(np.concatenate(where), np.concatenate(counts)), fractions)
+        return Arrays.filled_at(scheme, found[0] if len(found) == 1 else _ascending(found), fractions)
 
 
-def _ascending(where: Integers, counts: Integers) -> tuple[Integers, Integers]:
-    """Counts that are not zero, in the order of where they stand."""
+def _ascending(filled: Sequence[Sparse]) -> Sparse:
+    """All of them in the order of where they stand."""
+    where, counts = map(np.concatenate, zip(*filled, strict=True))
     order = np.argsort(where, kind="stable")
-    order = order[counts[order] != 0]
     return where[order], counts[order]
 
 
@@ -153,14 +144,15 @@ def _reading_of(nothing: Part, parts: tuple[tuple[Part, int], ...], there: tuple
     last = [key for key in ordered if key.startswith(_CONSTANT)]
     keys = tuple(key for key in ordered if not key.startswith(_CONSTANT))
     where = Arrays.of(LAYOUT, {key: tables[key] for key in (*keys, *last)})
-    moves = [moves_of(where, begin, *flat_lengths(part.size)) for begin, (part, _) in zip(begins, parts, strict=True)]
-    whole = [
-        (section, into, values[into].astype(np.int64) - first)
-        for section, values in enumerate(where.sections)
-        if len(into := np.flatnonzero(values >= first))
+    alone = first + len(Whole._fields)
+    moved = [(begin, part) for begin, (part, _) in zip(begins, parts, strict=True)] or [(alone, nothing)]
+    whole = (first, len(Whole._fields))
+    moves = [
+        moves_of(where, begin, flat_lengths(part.size)[0], needs(part.size), (0, 0) if index else whole)
+        for index, (begin, part) in enumerate(moved)
     ]
     named = (key.removeprefix(_CONSTANT).partition("/") for key in last)
-    return Reading(keys, tuple((int(number), rest) for number, _, rest in named), moves, whole)
+    return Reading(keys, tuple((int(number), rest) for number, _, rest in named), moves)
 
 
 reading_of: Final = lru_cache(REMEMBERED)(_reading_of)

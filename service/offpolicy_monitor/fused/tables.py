@@ -15,7 +15,7 @@ from offpolicy_monitor.fused import arrays, dimensions
 from offpolicy_monitor.fused.arrays import DENSE, GAPS, MISMATCH, STALENESS, TOTAL
 from offpolicy_monitor.fused.dimensions import Dimension
 from offpolicy_monitor.fused.parts import Part
-from offpolicy_monitor.fused.results import Result
+from offpolicy_monitor.fused.results import Result, Whole
 from offpolicy_monitor.fused.totals import EXACT, GRIDS, MIDDLE, PAIRS
 from offpolicy_monitor.methods.rule import Clip, Drop
 from offpolicy_monitor.summary.arrays import NOWHERE
@@ -52,7 +52,7 @@ _KEPT: Final = ("k3_masked", "k3_kept", "log_ratio_square_masked", "log_ratio_sq
 
 
 class Named(NamedTuple):
-    """A part, the slots of its numbers, and which of its tables there are (totals.close)."""
+    """A part, the slots of its numbers, and which of its tables there are (totals.finish)."""
 
     part: Part
     slots: Result
@@ -287,28 +287,6 @@ def _densities(named: Named) -> Tables:
     for gap, banks in zip(DENSE, named.slots.counts.densities, strict=True):
         if named.part.plan.densities and GAPS[gap] in named.part.gaps:
             yield f"density/{GAPS[gap]}", {"": banks[0].reshape(BINS_OF_DENSITY, BINS_OF_DENSITY)}
-
-
-class Whole(NamedTuple):
-    """Numbers of a batch whatever the gap, or their slots; those of what was not sent are 0."""
-
-    tokens: Any
-    sequences: Any
-    empty_sequences: Any
-    nonfinite_tokens: Any
-    positive_tokens: Any
-    exact_zero_tokens: Any
-    zero_filled_tokens: Any
-    entropy_tokens: Any
-    entropy: Any
-    reward_sequences: Any
-    reward: Any
-    spans: Any
-    spanned_sequences: Any
-    lag_tokens: Any
-    lag: Any
-    lag_max: Any
-    sequence_lag: Any
 
 
 def whole_tables(slots: Whole, parts: Mapping[str, bool]) -> Tables:

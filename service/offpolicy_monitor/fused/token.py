@@ -28,6 +28,9 @@ f = np.float32
 INNER: Final[dict[str, Any]] = {"error_model": "numpy", "_nrt": False}
 STRICT: Final[dict[str, Any]] = {**INNER, "fastmath": {"contract"}}
 INLINE: Final[dict[str, Any]] = {**STRICT, "forceinline": True}
+#: Of what takes whole tuples of arrays, inlined into one function: some two hundred numbers stand for a Plan, a Block
+#: and Sums wherever they are passed.
+STAGES: Final[dict[str, Any]] = {**INNER, "forceinline": True}
 #: Of what Python calls, and of what runs over sequences: without the interpreter's lock.
 PASS: Final[dict[str, Any]] = {"error_model": "numpy", "nogil": True}
 

@@ -5,12 +5,12 @@ tokens at once. The order of a block: columns, runs, pieces of sequences, then r
 """
 
 import math
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-from offpolicy_monitor.fused import columns, counts, rules, sums
+from offpolicy_monitor.fused import columns, counts, decided, sums
 from offpolicy_monitor.fused.arrays import (
     AWAY,
     AWAY_LEAST,
@@ -19,16 +19,13 @@ from offpolicy_monitor.fused.arrays import (
     BLOCK,
     DENOMINATOR,
     DENSE,
-    DROPS,
     K3,
-    K3_KEPT,
     LARGER,
     LARGER_LEAST,
     LEAST,
     LEAST_ABS,
     LOG_RATIO,
     MAGNITUDE,
-    MASS_DROPPED,
     MISMATCH,
     MOST,
     NEUTRAL,
@@ -39,17 +36,13 @@ from offpolicy_monitor.fused.arrays import (
     PROBABILITY,
     PRODUCT,
     SCORES,
-    SQUARE_KEPT,
     SUM,
     TOTAL,
 )
-from offpolicy_monitor.fused.token import BIG, HALF, INNER, PASS, ZERO, f
+from offpolicy_monitor.fused.token import BIG, PASS, STAGES, ZERO, f
 from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.tables.signature import HIGHEST_MIDDLE, LOWEST_MIDDLE
 from offpolicy_monitor.summary.tables.signature import LEAST as LEAST_ON_GRID
-
-#: Inlined into one function: some two hundred numbers stand for a Plan, a Block and Sums wherever they are passed.
-STAGES: Final[dict[str, Any]] = {**INNER, "forceinline": True}
 
 _LOWEST, _HIGHEST = f(math.log(LOWEST_MIDDLE)), f(math.log(HIGHEST_MIDDLE))
 _GRID = tuple(f(LEAST_ON_GRID[name]) for name in ("sampling", "old", "difference"))
@@ -88,7 +81,7 @@ def measure(
         earliest = sequence
         sequence = _sequences(tokens, plan, begin, n, sequence, last, block, local, bounds_seen, out, into, found)
         _of_all(tokens, plan, begin, n, block, whole, into, found)
-        _rules(tokens, plan, bounds, begin, n, earliest, block, whole, bounds_seen, out, into)
+        decided.decide(tokens, plan, bounds, begin, n, earliest, block, whole, bounds_seen, out, into)
         begin += n
 
 
@@ -355,72 +348,3 @@ def _of_all(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, whole: Any, 
 def _by_mu(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, into: Any) -> None:
     counts.buckets_of(tokens.logprobs[0][begin : begin + n], plan.edges, block.keys)
     sums.sums_by_bucket(block, block.keys[:n], into.mu)
-
-
-@njit(**STAGES)
-def _rules(
-    tokens: Any, plan: Any, bounds: Any, begin: Any, n: Any, sequence: Any, block: Any, whole: Any, seen: Any,
-    out: Any, into: Any,
-) -> None:  # fmt: skip
-    """What each rule on tokens drops or weighs; nothing is looked at where the block's extremes are within bounds."""
-    A = block.advantages[:n]
-    for r in range(len(bounds.gap)):
-        gap, anchor = bounds.gap[r], bounds.anchor[r]
-        if not plan.gaps[gap]:
-            continue
-        d, k3 = block.scores[LOG_RATIO, gap, :n], block.scores[K3, gap, :n]
-        x, band, inside = _score(bounds, r, gap, n, block.scores, seen, block.sides[0])
-        if plan.alone:
-            pass
-        elif bounds.form[r] != DROPS:
-            least, most = bounds.least[r], bounds.most[r]
-            rules.weights(d, block.ratio[gap], block.excess[gap], band, least, most, into.weights[r])
-        elif inside:
-            into.rules[r, K3_KEPT] += whole[gap, 2]
-            into.rules[r, SQUARE_KEPT] += whole[gap, 1]
-        else:
-            number = rules.dropped(x, k3, d, A, band, into.rules[r])
-            if number > ZERO:
-                _by_sequence(tokens, plan.per_token, begin, sequence, x, A, band, number, out.dropped[r], into.rules[r])
-                if len(out.kept):
-                    rules.kept(x, A, band, out.kept[r, begin : begin + n])
-        if plan.joint and anchor >= 0:
-            other, band, there = _score(bounds, r, anchor, n, block.scores, seen, block.sides[1])
-            if not (inside and there):
-                into.differing[r] += rules.differing(x, other, A, band)
-
-
-@njit(**STAGES)
-def _score(bounds: Any, r: Any, gap: Any, n: Any, scores: Any, seen: Any, sides: Any) -> Any:
-    """What a rule compares on a gap, its band, and whether all of the block is known to be within it."""
-    first, last = bounds.ends[r], bounds.ends[r + 1]
-    inside = True
-    for k in range(first, last):
-        score = bounds.score[k]
-        inside &= seen[score, gap, 0] >= bounds.low[k] and seen[score, gap, 1] <= bounds.high[k]
-    if last == first + 1:
-        score, low, high = scores[bounds.score[first], gap, :n], bounds.low[first], bounds.high[first]
-        return score, (low, high, bounds.low_sign[r], bounds.high_sign[r]), inside
-    for k in range(first, last):
-        score = scores[bounds.score[k], gap, :n]
-        rules.sides(score, bounds.low[k], bounds.high[k], k == first, sides)
-    return sides[:n], (-HALF, HALF, bounds.low_sign[r], bounds.high_sign[r]), inside
-
-
-@njit(**STAGES)
-def _by_sequence(
-    tokens: Any, per_token: Any, begin: Any, sequence: Any, x: Any, A: Any, band: Any, number: Any, out: Any, into: Any
-) -> None:  # fmt: skip
-    """How many tokens of each sequence a rule drops, `number` in all, and the |A| of all; `sequence` is the first."""
-    i, n = 0, len(x)
-    while i < n:
-        j = min(n, tokens.offsets[sequence + 1] - begin)
-        if i < j:
-            own = number if j - i == n else rules.dropped_of_sequence(x[i:j], A[i:j], band)
-            out[sequence] += np.int32(own)
-            if per_token:
-                into[MASS_DROPPED] += rules.mass_of_dropped(x[i:j], A[i:j], band)
-            else:
-                into[MASS_DROPPED] += own * abs(np.float64(A[i]))
-            i = j
-        sequence += 1

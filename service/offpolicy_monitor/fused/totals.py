@@ -1,6 +1,6 @@
 """What is made once every token is counted: M2PO's cut, what belongs to sequences, and what tables have in other units.
 
-Results that a table and Result have in the same form are finished where they are. `decide` comes before `close`.
+Results that a table and Result have in the same form are finished where they are.
 """
 
 from typing import Any, Final
@@ -26,6 +26,7 @@ from offpolicy_monitor.fused.arrays import (
     MISMATCH,
     MOST,
     NUMERATOR,
+    OF_LENGTHS,
     PRODUCT,
     SEEN,
     SQUARE_KEPT,
@@ -46,17 +47,12 @@ _PRODUCT = (6, 7, 8)
 _DROPPED_BITS = 53 - cells.MASS_BITS
 _BELOW_HALF = (1 << (_DROPPED_BITS - 1)) - 1
 _CLAMP = float(CLAMP)
-#: What tables are there only where there is something to see: bits of what `close` answers.
+#: What tables are there only where there is something to see: bits of what `finish` answers.
 MIDDLE, EXACT, PAIRS, GRIDS = 1, 2, 4, (8, 16, 32)
 
 
-def _folds() -> Any:
-    """The bin among LENGTH_BINS of each of TOKEN_BINS."""
-    edges = np.concatenate([[-np.inf], cells.TOKEN_BINS.edges, [np.inf]]).clip(-1e9, 1e9)
-    return np.searchsorted(cells.LENGTH_BINS.edges, (edges[1:] + edges[:-1]) / 2)
-
-
-_FOLDS = _folds()
+#: The bin by length of each bin of tokens.
+_FOLDS = cells.folded(cells.TOKEN_BINS)
 
 
 @njit(**PASS)
@@ -88,34 +84,29 @@ def add(total: Any, one: Any) -> None:
 
 
 @njit(**PASS)
-def decide(
-    tokens: Any, plan: Any, bounds: Any, of_sequences: Any, cuts: Any, wanted: Any, left: Any, result: Any
-) -> None:
-    """What needs all tokens of a sequence, or of the part: rules on tokens, on sequences, cuts [n, 2] of rule and
-    threshold."""
+def finish(
+    tokens: Any, plan: Any, bounds: Any, of_sequences: Any, cuts: Any, wanted: Any, left: Any, result: Any, ranking: Any
+) -> Any:  # fmt: skip
+    """Finish a Result -> which tables there are, and what was seen (sequences.add_up).
+
+    First what needs all tokens of a sequence, or of the part: rules on tokens, on sequences, cuts [n, 2] of rule and
+    threshold. ranking [4, 3, S]: what sequences are ranked by, where the part has it.
+    """
     if not plan.alone:
         _cut(tokens, plan, bounds, cuts, result.sums.rules, left)
-    sequences.add_up(tokens, plan, of_sequences, bounds.gap, wanted, left, result.of_sequences)
-
-
-@njit(**PASS)
-def close(tokens: Any, plan: Any, left: Any, result: Any, ranking: Any) -> Any:
-    """Finish a Result -> which tables there are.
-
-    ranking [4, 3, S]: what sequences are ranked by, where the part has it.
-    """
+    seen = sequences.add_up(tokens, plan, of_sequences, bounds.gap, wanted, left, result.of_sequences)
     _totals(tokens, plan, left, result.totals)
     if plan.alone:
-        return 0
+        return 0, seen
     _ranking(tokens.offsets, plan.gaps, left.gaps, ranking)
     _gaps(tokens, plan, result.sums, result.totals)
-    _cells(result.sums, result.counts, result.of_sequences, result.totals)
+    _cells(result.sums, result.counts, result.of_sequences, result.totals, seen)
     for rule in range(len(result.sums.rules)):
         result.totals.dropped[rule] = result.sums.rules[rule, LOW] + result.sums.rules[rule, HIGH]
     for rule in range(len(result.of_sequences.rules)):
         kept = result.of_sequences.rules[rule]
         result.totals.dropped_of_sequences[rule] = kept[LOW] + kept[HIGH]
-    return _present(plan, result)
+    return _present(plan, result), seen
 
 
 @njit(**PASS)
@@ -204,11 +195,13 @@ def _tiny_probabilities(a: Any, b: Any, out: Any) -> None:
 
 
 @njit(**PASS)
-def _cells(sums: Any, counts: Any, of: Any, out: Any) -> None:
+def _cells(sums: Any, counts: Any, of: Any, out: Any, seen: Any) -> None:
     """What-if cells by bin and by length; |A| in few bits; one bank each; the ends of sequences taken off."""
     for c in range(len(counts.cells)):
         for sign in range(3):
             for length in range(LENGTHS):
+                if not (seen >> sign) & (seen >> (OF_LENGTHS + length)) & 1:
+                    continue
                 own = counts.cells[c, sign, length]
                 for k in range(len(own)):
                     if own[k]:

@@ -100,8 +100,13 @@ def _name(device: torch.device) -> str:
 
 
 def _pass_name() -> str:
-    made_of = *(version(name) for name in ("numba", "llvmlite", "numpy")), platform.python_version(), *_flags()
-    root = SOURCES.parent
+    root = SOURCES.parent  # which numba knows its functions by: those of another installation it would compile anew
+    made_of = (
+        *(version(name) for name in ("numba", "llvmlite", "numpy")),
+        platform.python_version(),
+        str(root),
+        *_flags(),
+    )
     sources = [path for folder in FUSED_SOURCES for path in sorted((root / folder).rglob("*.py"))]
     return f"{FUSED}-{_known(made_of, [*sources, root / 'vocabulary.py'])}"
 

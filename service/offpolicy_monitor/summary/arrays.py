@@ -124,12 +124,24 @@ class Arrays:
         """A stretch of the counts."""
         if self._counts is not None:
             return self._counts[start:stop]
-        where, counts = self.filled
-        first, last = where.searchsorted((start, stop)).tolist()
-        found = np.zeros(stop - start, np.int64)
-        found[where[first:last] - start] = counts[first:last]
+        found = self._written_out(start, stop)
         found.flags.writeable = False  # what is written there would not be kept
         return found
+
+    def _written_out(self, start: int, stop: int) -> NDArray[np.int64]:
+        where, counts = self.filled
+        first, last = where.searchsorted(start), where.searchsorted(stop)
+        found = np.zeros(stop - start, np.int64)
+        found[where[first:last] - start] = counts[first:last]
+        return found
+
+    def count_at(self, entry: int) -> int:
+        """One of the counts."""
+        if self._counts is not None:
+            return self._counts.item(entry)
+        where, counts = self.filled
+        found = int(where.searchsorted(entry))
+        return counts.item(found) if found < len(where) and where.item(found) == entry else 0
 
     def counts_at(self, entries: NDArray[np.int64]) -> NDArray[np.int64]:
         """The counts at some entries, in their shape."""
@@ -147,7 +159,18 @@ class Arrays:
 
     def copy(self) -> "Arrays":
         """The same in arrays of its own, counts and fractions, that may be changed."""
-        return self._with(self.counts.copy(), None, self._fractions.copy(), self.absent)
+        counts = self._written_out(0, self.scheme.sizes[COUNTS]) if self._counts is None else self._counts.copy()
+        return self._with(counts, None, self._fractions.copy(), self.absent)
+
+    def among(self, scheme: Scheme) -> "Arrays":
+        """The same where other rows may be too; nothing of these."""
+        if scheme.sizes == self.scheme.sizes:
+            found = self._with(self._counts, self._filled, self._fractions, self.absent)
+            found.scheme = scheme
+            return found
+        found = Arrays(scheme, None, self.sparse, self.absent)
+        _add_sections(found, self)
+        return found
 
     def _with(
         self,
@@ -286,6 +309,14 @@ def filled(counts: Array) -> dict[int, float]:
 def _add(whole: Arrays, part: Arrays) -> None:
     """Add what a part counts, whose rows the whole has."""
     apart = _between_means(whole, part)
+    _add_sections(whole, part)
+    for index, between in apart:
+        whole.fractions[0][index] += between
+    for name, found_there in part.sparse.items():
+        whole.sparse[name] = _together(whole.at(name), found_there)
+
+
+def _add_sections(whole: Arrays, part: Arrays) -> None:
     for section, found in zip(SECTIONS, runs(part.scheme, whole.scheme), strict=True):
         if section == COUNTS and len(part.filled[0]) < FEW * part.scheme.sizes[COUNTS]:
             _add_few(whole.counts, part.filled, found)
@@ -294,10 +325,6 @@ def _add(whole: Arrays, part: Arrays) -> None:
         for start, stop, into in found:
             here = mine[into : into + stop - start]
             _MERGE[section](here, theirs[start:stop], out=here)
-    for index, between in apart:
-        whole.fractions[0][index] += between
-    for name, found_there in part.sparse.items():
-        whole.sparse[name] = _together(whole.at(name), found_there)
 
 
 def _add_few(mine: Array, filled: Sparse, found: Sequence[Run]) -> None:
@@ -316,7 +343,7 @@ def _between_means(whole: Arrays, part: Arrays) -> list[tuple[int, float]]:
     found = []
     for name, theirs in part.scheme.deviations.items():
         mine = whole.scheme.deviations[name]
-        n, m = whole.counts.item(mine.tokens), part.counts_between(theirs.tokens, theirs.tokens + 1).item()
+        n, m = whole.count_at(mine.tokens), part.count_at(theirs.tokens)
         if n and m:
             apart = whole.fractions[0].item(mine.total) / n - part.fractions[0].item(theirs.total) / m
             found.append((mine.entry, apart * apart * (n * m / (n + m))))

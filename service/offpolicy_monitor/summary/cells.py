@@ -111,6 +111,13 @@ SEQUENCE_BINS: Final = Bins(_both_sides([*_halves(LEAST_OF_SEQUENCES), *_thresho
 LENGTH_BINS: Final = Bins(_both_sides(4.0**power for power in range(LEAST_OF_SEQUENCES // 2, LARGEST // 2 + 1)))
 
 
+def folded(bins: Bins) -> NDArray[np.int64]:
+    """The bin among LENGTH_BINS of each of finer ones."""
+    edges = np.concatenate([[-np.inf], bins.edges, [np.inf]]).clip(-LARGEST_FLOAT / 2, LARGEST_FLOAT / 2)
+    found: NDArray[np.int64] = np.searchsorted(LENGTH_BINS.edges, (edges[1:] + edges[:-1]) / 2)
+    return found
+
+
 @cache
 def token_bins() -> NDArray[np.int64]:
     """The bin among TOKEN_BINS of each bin of summary.histogram."""

@@ -101,10 +101,12 @@ class Scheme:
     of them all: what stands there stands in each of them at the same entries of its section, so that whoever looks for
     it asks the base, which is there from another shard.
 
-    own     the keys of the tables that the base lacks
-    sizes   [4] entries of each section
-    begins  [4] where each section begins in the buffer
-    sparse  names of rows that stand beside the buffer
+    own         the keys of the tables that the base lacks
+    sizes       [4] entries of each section
+    begins      [4] where each section begins in the buffer
+    sparse      names of rows that stand beside the buffer
+    deviations  by name, the rows that merge as sums of squared distances
+    grows       of a base, the scheme on it that a union was last made to go on from: one of many shards grows
     """
 
     def __init__(self, layout: Layout, keys: tuple[str, ...], version: int) -> None:
@@ -115,19 +117,31 @@ class Scheme:
         self.base: Scheme = scheme_of(layout, keys[:number], version) if number < len(keys) else self
         self.own, shared = keys[number:], number < len(keys)
         self._mine = self.own if shared else keys
-        self.tables: dict[str, Table] = {**self.base.tables} if shared else {}
-        self.tables |= {key: layout.at(key) for key in self._mine}
+        begun = self._begun()
+        self.tables: dict[str, Table] = {**begun.tables} if begun else {}
         self.spans: Mapping[str, Span] = Spans(self)
-        self.sparse: list[str] = [*self.base.sparse] if shared else []
-        self.starts: dict[str, Sequence[int]] = {**self.base.starts} if shared else {}
+        self.sparse: list[str] = [*begun.sparse] if begun else []
+        self.starts: dict[str, Sequence[int]] = {**begun.starts} if begun else {}
         self._under: dict[str, tuple[str, ...]] = {}
         self._rows: dict[str, Sequence[Position]] = {}
-        self.sizes: list[int] = [*self.base.sizes] if shared else [0, 0, 0, 0]
-        for key in self._mine:
+        self.deviations: dict[str, Deviation] = {**begun.deviations} if begun else {}
+        self.grows: Scheme | None = None
+        self.sizes: list[int] = [*begun.sizes] if begun else [0, 0, 0, 0]
+        for key in keys[len(begun.keys) :] if begun else keys:
             block = self.block(key)
-            self.starts[key], self.sizes = tuple(self.sizes), list(map(int.__add__, self.sizes, block.sizes))
+            self.tables[key], self.starts[key] = layout.at(key), tuple(self.sizes)
+            self.sizes = list(map(int.__add__, self.sizes, block.sizes))
             self.sparse += block.sparse
+            for name, found in block.deviations.items():
+                self.deviations[name] = _moved(found, self.starts[key])
         self.begins: tuple[int, ...] = (0, *accumulate(self.sizes[:-1]))
+
+    def _begun(self) -> "Scheme | None":
+        """The scheme that these keys go on from, whose entries are not worked out again."""
+        if self.base is self:
+            return None
+        first = self.base.grows
+        return first if first is not None and self.keys[: len(first.keys)] == first.keys else self.base
 
     def block(self, key: str) -> Block:
         """The rows of a table by themselves."""
@@ -174,17 +188,6 @@ class Scheme:
         )
 
     @cached_property
-    def deviations(self) -> Mapping[str, Deviation]:
-        """By name, the rows that merge as sums of squared distances."""
-        own = {
-            name: Deviation(begin[SUMS] + found.entry, begin[COUNTS] + found.tokens, begin[SUMS] + found.total)
-            for key in self._mine
-            for begin in (self.starts[key],)
-            for name, found in self.block(key).deviations.items()
-        }
-        return own if self.base is self else {**self.base.deviations, **own}
-
-    @cached_property
     def paths(self) -> Mapping[str, Sequence[Table]]:
         """The tables by their path."""
         found = {} if self.base is self else {**self.base.paths}
@@ -192,6 +195,12 @@ class Scheme:
             table = self.tables[key]
             found[table.path] = (*found.get(table.path, ()), table)
         return found
+
+
+def _moved(found: Deviation, begins: Sequence[int]) -> Deviation:
+    """What counts from where its table begins."""
+    entry, tokens, total = found
+    return Deviation(begins[SUMS] + entry, begins[COUNTS] + tokens, begins[SUMS] + total)
 
 
 @lru_cache(TABLES_REMEMBERED)
@@ -238,8 +247,18 @@ def union(schemes: tuple[Scheme, ...]) -> Scheme:
     filled = [scheme for scheme in schemes if scheme.keys]
     if not filled:
         return EMPTY
-    keys = dict.fromkeys(key for scheme in filled for key in scheme.keys)
-    return scheme_of(filled[0].layout, filled[0].keys if len(keys) == len(filled[0].keys) else tuple(keys))
+    first = filled[0]
+    keys = {
+        **dict.fromkeys(first.keys),
+        **dict.fromkeys(key for scheme in filled[1:] for key in _beyond(scheme, first)),
+    }
+    first.base.grows = first
+    return scheme_of(first.layout, first.keys if len(keys) == len(first.keys) else tuple(keys))
+
+
+def _beyond(scheme: Scheme, first: Scheme) -> Sequence[str]:
+    """The keys of a scheme, but for those of a base that both have."""
+    return scheme.own if scheme.base is first.base else scheme.keys
 
 
 @lru_cache(REMEMBERED)

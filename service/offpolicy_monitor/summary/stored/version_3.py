@@ -131,13 +131,21 @@ def newest(arrays: Arrays) -> Arrays:
     if old.version >= old.layout.version:
         return arrays
     scheme = scheme_of(old.layout, old.keys)
-    counting = {old.key_of(name) for name in old.spans if arrays[name].any()}
-    lacking = {name for name in scheme.spans.keys() - old.spans.keys() if scheme.key_of(name) in counting}
-    lacking |= {table.key for table in old.layout.tables if table.since > old.version and counting}
-    found = Arrays(scheme, None, arrays.sparse, arrays.absent)
-    for name in old.spans:
-        found[name][...] = arrays[name]
-    return found.lacking(lacking)
+    lacking = {name for key, names in _later(old, scheme) if _counts_at(arrays, key) for name in names}
+    if len(arrays.filled[0]) or any(section.any() for section in arrays.fractions):
+        lacking |= {table.key for table in old.layout.tables if table.since > old.version}
+    return arrays.among(scheme).lacking(lacking)
+
+
+@lru_cache(REMEMBERED)
+def _later(old: Scheme, scheme: Scheme) -> Sequence[tuple[str, Sequence[str]]]:
+    """By table the names of the rows that came later."""
+    found = [(key, [*scheme.block(key).rows.keys() - old.block(key).rows.keys()]) for key in old.keys]
+    return [(key, names) for key, names in found if names]
+
+
+def _counts_at(arrays: Arrays, key: str) -> bool:
+    return any(arrays[name].any() for _, name, span in arrays.scheme.rows(key) if span is not None)
 
 
 def _buffer(arrays: Arrays) -> Iterator[Array]:
