@@ -19,22 +19,37 @@ pytest_plugins = [
 # Of the real frameworks none is installed here: `make frameworks` runs those tests.
 collect_ignore = ["frameworks"]
 
-#: Files that take longest, by waiting for the most part. Where tests run in several processes, each of which takes file
-#: after file, they are begun first, so that none is left alone with one of them at the end.
+#: Files that take longest, by waiting or by computing, longest first. Where tests run in several processes, each of
+#: which takes file after file, they are begun first, so that none is left alone with one of them at the end; and the
+#: first one compiles the pass that many others need.
 LONGEST = (
     "fused/test_against_oracle.py",
-    "server/test_hanging_database.py",
     "measure/test_compilation.py",
+    "server/test_hanging_database.py",
+    "browser/test_pages.py",
+    "store/write/test_wall_clock.py",
+    "client/files/test_commands.py",
     "server/test_readiness.py",
     "e2e/test_two_processes.py",
-    "server/test_training_steps.py",
-    "e2e/test_prometheus.py",
-    "measure/test_device.py",
-    "e2e/test_notifier.py",
-    "client/files/test_commands.py",
     "detection/test_detection.py",
+    "demo/test_scenarios.py",
+    "summary/test_whatif.py",
+    "store/write/test_thin.py",
+    "summary/test_checks.py",
+    "older/test_trainer.py",
+    "diagnosis/test_demo_faults.py",
+    "server/http/test_connection.py",
+    "measure/test_on_a_gpu.py",
     "packaging/test_wheel.py",
+    "alerts/test_step_alerts.py",
+    "server/test_readers.py",
     "packaging/test_dockerfile.py",
+    "older/test_database.py",
+    "e2e/test_storm.py",
+    "browser/test_many_runs.py",
+    "server/test_training_steps.py",
+    "e2e/test_notifier.py",
+    "e2e/test_prometheus.py",
     "client/test_restart.py",
 )
 
