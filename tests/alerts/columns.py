@@ -5,12 +5,15 @@ the rules look back from one step. Shapes: n steps; NaN is a step without the fi
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from offpolicy_monitor.alerts import RULES, Rule, Terms
+from offpolicy_monitor.alerts.drift import PRIORS
+from offpolicy_monitor.alerts.rules import BEYOND_ALL, LARGE
 
 Column = NDArray[np.float64]
 #: Figures of a run by path; NaN where a step, or every step, lacks it.
@@ -137,10 +140,101 @@ def rise(values: Column, window: int) -> tuple[Column, Column]:
     return relative, certainty
 
 
+def logs_of(values: Column) -> tuple[Column, NDArray[np.int64]]:
+    """log k3, at least 1e-5, of the steps that have one, and where they are."""
+    at = np.flatnonzero(~np.isnan(values))
+    return np.log(np.maximum(values[at], 1e-5)), at
+
+
+def level(first: Column, noise: float, profile: str) -> tuple[float, float]:
+    """Mean and variance of a baseline: of steps winsorised at two noises from their median, and of the prior."""
+    usual, factor = PRIORS[profile][:2]
+    precision, own = np.log(factor) ** -2, len(first) / noise**2
+    total = np.clip(first, np.median(first) - 2 * noise, np.median(first) + 2 * noise).sum() / noise**2
+    mean = (np.log(usual) * precision + total) / (precision + own)
+    return float(mean), float(1 / (precision + own) + 0.01)
+
+
+def noise_of(first: Column) -> float:
+    """Of steps: pooled from eight of 0.35 and from the differences."""
+    apart = np.abs(np.diff(first))
+    own = (np.median(apart) / 0.954) ** 2 if len(apart) else 0.0
+    return float(max(0.2, np.sqrt((8 * 0.35**2 + len(apart) * own) / (8 + len(apart)))))
+
+
+def evidence(values: Column, first: int, healthy: int, profile: str, steps: int) -> tuple[float, float, int]:
+    """R, growth, and the steps since: each of the last 32 steps as a change, in a table of their own."""
+    noise, best = noise_of(values[:first]), (0.0, 1.0, 0)
+    total = 0.0
+    for last in range(3, min(32, len(values) - 2) + 1):
+        size = min(len(values) - last, healthy)
+        mean, variance = level(values[:size], noise, profile)
+        tolerated = np.clip(np.log(1.41) / 24 * (steps - (size + 1) / 2), 0.1, np.log(2))
+        over = np.minimum(values[-last:] - mean - tolerated, np.log(4)).mean()
+        shifts = np.log([2, 4])
+        with np.errstate(over="ignore"):
+            ratio = np.exp(np.minimum(50, shifts * (over - shifts / 2) / (variance + noise**2 / last))).mean()
+        if over > 0:
+            total += ratio
+            if ratio > best[0]:
+                best = ratio, np.exp(np.median(values[-min(last, 7) :]) - mean), last
+    return total, best[1], best[2]
+
+
+def beginnings(values: Column, profile: str, step: int) -> tuple[Column, int]:
+    """The first steps' log k3 as far as a step, and of how many the baseline is."""
+    first = logs_of(values[: min(26, step + 1)])[0]
+    found = evidence(first, len(first), len(first), profile, len(first)) if len(first) else (0.0, 1.0, 0)
+    return first, len(first) - (found[2] if found[0] >= 10 else 0)
+
+
+def growth(values: Column, profile: str) -> tuple[Column, Column]:
+    """[n] R and by what factor k3 has grown, at every step."""
+    sure, times = _growth(values.tobytes(), profile)
+    return sure.copy(), times
+
+
+@cache
+def _growth(column: bytes, profile: str) -> tuple[Column, Column]:
+    values = np.frombuffer(column)
+    found = np.zeros((2, len(values)))
+    for step in range(len(values)):
+        first, healthy = beginnings(values, profile, step)
+        if step < 26:
+            found[:, step] = evidence(first, len(first), len(first), profile, len(first))[:2] if len(first) else (0, 1)
+        elif len(first):
+            newest = logs_of(values[26 : step + 1])[0][-32:]
+            found[:, step] = evidence(np.append(first, newest), len(first), healthy, profile, step + 1)[:2]
+    return found[0], found[1]
+
+
 def drift(of: Columns, terms: Terms) -> Column:
-    now = median_of(of[K3], 7)
-    ratio = over(now, np.maximum(baseline(of[K3]), 1e-5))
-    return np.where(now < 2.5e-4, 0 * ratio, ratio)
+    sure, times = growth(of[K3], terms.profile)
+    known = ~np.isnan(of[K3])
+    sure[~known] = -np.inf
+    lately = np.array([sure[max(0, step - 4) : step + 1].max() for step in range(len(sure))])
+    now = median_of(of[K3], 3, least=1)
+    return np.where(known, np.where((now >= 2.5e-4) & (lately >= 10), times, 0.0), np.nan)
+
+
+def is_large(of: Columns, terms: Terms, levels: Mapping[str, float]) -> NDArray[np.bool_]:
+    return np.asarray(of[K3] > levels[terms.profile])
+
+
+def is_grown(of: Columns, terms: Terms) -> NDArray[np.bool_]:
+    found = is_large(of, terms, BEYOND_ALL)
+    for step in np.flatnonzero(~found & is_large(of, terms, LARGE)).tolist():
+        first, healthy = beginnings(of[K3], terms.profile, step)
+        if len(first) >= 2:
+            usual = np.exp(level(first[:healthy], noise_of(first), terms.profile)[0])
+            found[step] = of[K3][step] > 3 * usual
+    return found
+
+
+GRAVE: Final[Mapping[str, Callable[[Columns, Terms], NDArray[np.bool_]]]] = {
+    "MismatchKL": is_grown,
+    "MismatchDrift": lambda of, terms: is_large(of, terms, LARGE),
+}
 
 
 def spike(of: Columns, terms: Terms) -> Column:
@@ -161,11 +255,36 @@ def extreme(of: Columns, terms: Terms) -> Column:
     return np.where(values * of["sequences"] > 1.5, values, 0 * values)
 
 
+def learning(of: Columns) -> tuple[Column, Column]:
+    """[n] whether rewards rise (NaN: nobody can tell), and the share of their gain that is lost."""
+    return _learning(of["reward_mean"].tobytes())
+
+
+@cache
+def _learning(column: bytes) -> tuple[Column, Column]:
+    values = np.frombuffer(column)
+    rises, lost = np.full(len(values), np.nan), np.full(len(values), np.nan)
+    known = np.flatnonzero(~np.isnan(values))
+    for number, step in enumerate(known):
+        if number >= 19:
+            seen = values[known[: number + 1]]
+            means = sliding_window_view(seen, 10).mean(1)
+            noise = np.median(np.abs(np.diff(seen[-100:]))) / 0.954
+            rises[step] = means[-1] - means[max(0, len(means) - 51)] > 2 * noise * np.sqrt(0.2)
+            fall, gain = means.max() - means[-1], means.max() - means[0]
+            share = fall / gain if gain > 3 * noise else min(0.75, fall / max(gain, 1e-12))
+            lost[step] = share if fall > 3 * noise else 0.0
+    return rises, lost
+
+
 def entropy(of: Columns, terms: Terms) -> Column:
     values = of["entropy_mean"]
-    fall = np.where(values < 0.5, np.nan_to_num(-change_over(values, 50)), 0.0)
+    fall = np.where(values < 0.5, np.clip(np.nan_to_num(-change_over(values, 50)), 0, 0.99), 0.0)
     lost = (values < 0.2) & (values < baseline(values) / 2)
-    return np.where(lost, 1.0, np.where(np.isnan(values), np.nan, fall))
+    rises, gone = learning(of)
+    known = np.where(lost & (gone > 0.25), 1.0, np.where(rises == 1, 0.0, fall))
+    found = np.where(np.isnan(rises), np.where(lost, 0.99, fall), known)
+    return np.where(np.isnan(values), np.nan, found)
 
 
 def blindness(of: Columns, terms: Terms) -> Column:
@@ -204,7 +323,7 @@ def dominating(path: str) -> Measured:
         off = np.zeros(len(of[path]), np.bool_)
         for name in ("TotalOffPolicy", "SecondMoment"):
             threshold = threshold_of(BY_NAME[name], "warning", terms)
-            off |= lengths(measured(BY_NAME[name], of, terms), threshold, above=True) > 0
+            off |= measured(BY_NAME[name], of, terms) > (np.inf if threshold is None else threshold)
         return np.where(np.isnan(of[path]), np.nan, np.where(off & (of[path] > 0.8), of[path], 0.0))
 
     return measure
@@ -215,8 +334,8 @@ def together(of: Columns, terms: Terms) -> Column:
     for rule in (BY_NAME[name] for name in BEFORE_COLLAPSE if terms.enabled(name)):
         flags = np.zeros(len(found), np.bool_)
         for severity in rule.severities:
-            lasting = lengths(measured(rule, of, terms), threshold_of(rule, severity, terms), rule.above)
-            flags |= lasting >= steps_of(rule, severity, terms)
+            counts = _numbers(rule, severity, of, terms)[2]
+            flags |= counts >= steps_of(rule, severity, terms)
         found += count_within(flags.astype(np.float64), 20) > 0
     return found
 
@@ -232,6 +351,7 @@ MEASURED: Final[Mapping[str, Measured]] = {
     "MaskBlind": blindness,
     "LengthBias": length_bias,
     "EntropyCollapse": entropy,
+    "RewardCollapse": lambda of, terms: learning(of)[1],
     "LengthSurge": lambda of, terms: over(ewma(of["sequence_length_mean"], 10), ewma(of["sequence_length_mean"], 200)),
     "RoutingAgreement": lambda of, terms: baseline(of["routing.mismatch.agreement"]) - of["routing.mismatch.agreement"],
     "SyncBroken": jump,
@@ -260,35 +380,102 @@ def steps_of(rule: Rule, severity: Any, terms: Terms) -> int:
     return int(terms.overrides.get(rule.name, {}).get("steps") or rule.steps[severity])
 
 
-def lengths(values: Column, threshold: float | None, above: bool) -> NDArray[np.int64]:
-    """[n] for how many steps in a row, up to each step, the threshold has been breached; steps without are skipped."""
-    found, count = np.zeros(len(values), np.int64), 0
-    for index in np.flatnonzero(~np.isnan(values)) if threshold is not None else ():
-        count = count + 1 if (values[index] > threshold if above else values[index] < threshold) else 0
-        found[index] = count
+def _stretches(values: Column, hits: NDArray[np.bool_], steps: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """[n] how many steps have breached, up to each step, and the index of the first; steps without are skipped.
+
+    Where five steps or more are needed, two of them and two more may be better.
+    """
+    counts, firsts = np.zeros(len(values), np.int64), np.zeros(len(values), np.int64)
+    known, spare = np.flatnonzero(~np.isnan(values)), 2 if steps >= 5 else 0
+    better = ~hits[known]
+    for end in range(len(known)):
+        begin = end + 1
+        while begin > 0 and not (
+            better[begin - 1] and better[begin - 1 : min(end + 1, begin - 1 + steps + spare)].sum() > spare
+        ):
+            begin -= 1
+        found = begin + np.flatnonzero(~better[begin : end + 1])
+        if len(found):
+            counts[known[end]], firsts[known[end]] = len(found), known[found[0]]
+    return counts, firsts
+
+
+Result = TypeVar("Result")
+#: What was computed of columns, by what they are and whose; the columns are kept, so that no others have their id.
+_KEPT: Final[dict[tuple[int, str], tuple[Columns, Any]]] = {}
+
+
+def kept(of: Columns, name: str, make: Callable[[], Result]) -> Result:
+    """What `make` answers, once for the same columns and name."""
+    key = id(of), name
+    if key not in _KEPT:
+        _KEPT[key] = of, make()
+    found: Result = _KEPT[key][1]
     return found
+
+
+def in_total(of: Columns) -> Columns:
+    """The total gap in the place of mismatch."""
+    return kept(of, "in total", lambda: _in_total(of))
+
+
+def _in_total(of: Columns) -> Columns:
+    moved = {path.replace("total", "mismatch", 1): of[path] for path in of if path.startswith("gaps.total.")}
+    return {**of, **moved}
 
 
 def said(rule: Rule, severity: Any, of: Columns, terms: Terms) -> Callable[[int], dict[str, Any]]:
     """What a severity says at a step, as judge.shown tells it."""
-    values, threshold, required = measured(rule, of, terms), threshold_of(rule, severity, terms), rule.steps[severity]
-    required = int(terms.overrides.get(rule.name, {}).get("steps") or required)
-    lasting, known = lengths(values, threshold, rule.above), np.flatnonzero(~np.isnan(values))
-    lacking = {path: count_within(np.isnan(of[path]).astype(np.float64), 10) for path in rule.inputs}
+    threshold, required = threshold_of(rule, severity, terms), steps_of(rule, severity, terms)
+    lacking = {path: count_within(np.isnan(of[path]).astype(np.float64), 10) for path in of}
+    own, total = (_numbers(rule, severity, columns, terms) for columns in (of, in_total(of)))
+
+    def lacks(path: str, step: int) -> bool:
+        return bool(lacking[path][step] == min(10, step + 1))
 
     def at(step: int) -> dict[str, Any]:
         told: dict[str, Any] = {"alert": rule.name, "severity": severity}
-        missing = [path for path in rule.inputs if lacking[path][step] == min(10, step + 1)]
+        missing = [path for path in rule.inputs if lacks(path, step)]
         if not terms.enabled(rule.name) or (threshold is None and not missing):
             return told | {"state": "disabled"}
-        if missing:
-            drawn = {} if threshold is None else {"threshold": threshold}
+        drawn = {} if threshold is None else {"threshold": threshold}
+        stands_in = bool(missing) and _stands_in(missing, of, lambda path: lacks(path, step))
+        lags = of["policy_lag.max"][max(0, step - 9) : step + 1]
+        may_be_stale = not (lags == lags).any() or np.nanmax(lags) > 0
+        if stands_in and threshold is None:
+            return told | {"state": "disabled"}
+        if missing and (not stands_in or (severity == "critical" and may_be_stale)):
             return told | {"state": "silent", "missing": missing, **drawn}
+        values, hits, counts, firsts = total if stands_in else own
+        known = np.flatnonzero(~np.isnan(values))
         seen = int(np.searchsorted(known, step, "right"))
-        count = int(lasting[known[seen - 1]]) if seen else 0
+        last = known[seen - 1] if seen else None
+        count = 0 if last is None else int(counts[last])
+        count = count if count >= required or (last is not None and hits[last]) else 0
         state = "quiet" if not count else "active" if count >= required else "pending"
         told |= {"state": state, "threshold": threshold, "required_steps": required, "breach_steps": count}
-        told |= {"value": values[known[seen - 1]]} if seen else {}
-        return told | ({"since_step": known[seen - count]} if count else {})
+        told |= {} if last is None else {"value": values[last]}
+        return told | ({"since_step": int(firsts[last])} if count and last is not None else {})
 
     return at
+
+
+def _stands_in(missing: list[str], of: Columns, lacks: Callable[[str], bool]) -> bool:
+    twins = [path.replace("gaps.mismatch.", "gaps.total.") for path in missing]
+    had = any(path.startswith("gaps.mismatch.") and not lacks(path) for path in of)
+    return not had and all(twin != path and not lacks(twin) for path, twin in zip(missing, twins, strict=True))
+
+
+def _numbers(rule: Rule, severity: Any, of: Columns, terms: Terms) -> tuple[Column, Any, Any, Any]:
+    """[n] what is compared, whether it breaches, how many steps have, and the first of them."""
+    return kept(of, f"{rule.name} {severity} {id(terms)}", lambda: _made(rule, severity, of, terms))
+
+
+def _made(rule: Rule, severity: Any, of: Columns, terms: Terms) -> tuple[Column, Any, Any, Any]:
+    values, threshold = measured(rule, of, terms), threshold_of(rule, severity, terms)
+    hits = np.zeros(len(values), np.bool_)
+    if threshold is not None:
+        hits = np.asarray(values > threshold if rule.above else values < threshold)
+    if rule.name in GRAVE and severity == "critical" and severity not in terms.overrides.get(rule.name, {}):
+        hits &= GRAVE[rule.name](of, terms)
+    return values, hits, *_stretches(values, hits, steps_of(rule, severity, terms))

@@ -101,7 +101,7 @@ def test_a_breach_that_began_anew_between_two_judgements_has_the_new_first_step(
 
 
 def test_judging_the_same_steps_again_changes_nothing() -> None:
-    history = History.of([(step, {"gaps.mismatch.k3": 3e-3}) for step in range(6)], paths_of(RULES))
+    history = History.of([(step, {"gaps.mismatch.k3": 1.2e-2}) for step in range(6)], paths_of(RULES))
     _, once = judge_steps(history, Terms(), [])
     _, twice = judge_steps(history, Terms(), once.values())
     assert once == twice

@@ -1,11 +1,13 @@
 """Every rule fires at its step count and not one step earlier, stops with the breach, and is quiet when healthy."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from offpolicy_monitor.alerts import PROFILES, RULES, SEVERITIES, History, Rule, RuleState, Terms, evaluate, paths_of
+from offpolicy_monitor.alerts.rule import LONG, SPARE
 from offpolicy_monitor.figures import is_known
 
 BY_NAME = {rule.name: rule for rule in RULES}
@@ -47,11 +49,15 @@ HEALTHY = {
     "attribution.staleness": 0.6,
     "outliers.mismatch.ratio": 1.0,
     "policy_version": 1.0,
+    "reward_mean": 0.5,
 }
+#: The total gap, in the same places.
+HEALTHY |= {path.replace("mismatch", "total"): value for path, value in HEALTHY.items() if path.startswith("gaps.mism")}
+HEALTHY["gaps.total.abs_log_ratio_mean"] = 0.02
 
 #: Rule -> the figures of a step that breaches its warning and no critical threshold.
 BREACHES: dict[str, dict[str, float]] = {
-    "MismatchKL": {"gaps.mismatch.k3": 3e-3},
+    "MismatchKL": {"gaps.mismatch.k3": 1.2e-2},
     "ProbabilityDiff": {"gaps.mismatch.probability_diff_mean": 0.015},
     "RatioTail": {"gaps.mismatch.tail_fraction": 0.05},
     "RatioNotCalibrated": {"gaps.mismatch.ratio_mean": 0.99},
@@ -71,6 +77,10 @@ BREACHES: dict[str, dict[str, float]] = {
     "ShardOutlier": {"outliers.mismatch.ratio": 4.0},
     "DataQuality": {"excluded_tokens.nonfinite": 3.0},
 }
+
+
+#: The same before the breach, where it must not be far above.
+BEFORE = {"MismatchKL": {"gaps.mismatch.k3": 8e-3}}
 
 
 def history(rows: Sequence[dict[str, float]]) -> History:
@@ -98,14 +108,27 @@ def healthy(steps: int, seed: int = 0) -> list[dict[str, float]]:
 @pytest.mark.parametrize("name", BREACHES)
 def test_a_rule_fires_at_its_step_count_not_one_step_earlier_and_stops_with_the_breach(name: str) -> None:
     needed = BY_NAME[name].steps["warning"]
-    before, breach = healthy(40), HEALTHY | BREACHES[name]
+    before = [row | BEFORE.get(name, {}) for row in healthy(40)]
+    breach = HEALTHY | BREACHES[name]
     early = state(name, before + [breach] * (needed - 1))
     assert early.state == ("pending" if needed > 1 else "quiet")
     fired = state(name, before + [breach] * needed)
     assert (fired.state, fired.severity, fired.breach_steps, fired.since_step) == ("active", "warning", needed, 50)
     assert fired.threshold is not None and fired.value is not None
     assert (fired.value > fired.threshold) == fired.rule.above
-    assert state(name, before + [breach] * needed + [HEALTHY]).state == "quiet"
+    better = [*[HEALTHY] * (SPARE if needed >= LONG else 0), HEALTHY]
+    assert state(name, before + [breach] * needed + better).state == "quiet"
+    assert state(name, before + [breach] * needed + better[:-1]).state == "active"
+
+
+def test_five_breaches_of_the_last_seven_are_as_good_as_five_in_a_row() -> None:
+    breach = HEALTHY | BREACHES["ShardOutlier"]
+    rows = [*healthy(40), breach, breach, HEALTHY, breach, HEALTHY, breach]
+    assert state("ShardOutlier", rows).state == "pending"
+    found = state("ShardOutlier", [*rows, breach])
+    assert (found.state, found.breach_steps, found.since_step) == ("active", 5, 50)
+    assert state("ShardOutlier", [*rows, HEALTHY, breach]).state == "pending"
+    assert state("ShardOutlier", rows[:-1]).state == "quiet"
 
 
 @pytest.mark.parametrize("name", BY_NAME)
@@ -132,8 +155,19 @@ def test_critical_needs_fewer_steps_and_wins_over_warning() -> None:
     assert state("MismatchKL", rows, "fp4").state == "quiet"
 
 
+def test_a_level_alone_is_critical_beyond_all_healthy_runs_only() -> None:
+    def of(k3: float, **terms: Any) -> RuleState:
+        return state("MismatchKL", [HEALTHY | {"gaps.mismatch.k3": k3}] * 40, **terms)
+
+    assert of(8.9e-3).state == "quiet"
+    assert (of(0.02).state, of(0.02).severity) == ("active", "warning")
+    assert (of(0.04).state, of(0.04).severity) == ("active", "critical")
+    assert of(0.02, overrides={"MismatchKL": {"critical": 0.015}}).severity == "critical"
+
+
 def test_an_active_warning_is_told_while_a_critical_breach_is_young() -> None:
-    rows = healthy(40) + [HEALTHY | {"gaps.mismatch.k3": 3e-3}] * 6 + [HEALTHY | {"gaps.mismatch.k3": 0.02}]
+    before = [row | {"gaps.mismatch.k3": 8e-3} for row in healthy(40)]
+    rows = before + [HEALTHY | {"gaps.mismatch.k3": 0.012}] * 6 + [HEALTHY | {"gaps.mismatch.k3": 0.04}]
     found = state("MismatchKL", rows)
     assert (found.state, found.severity, found.breach_steps) == ("active", "warning", 7)
 
@@ -143,14 +177,47 @@ def test_under_the_bitwise_profile_any_mismatch_is_one() -> None:
     assert state("MismatchKL", [HEALTHY | {"gaps.mismatch.k3": 0.0}] * 9, "bitwise").state == "quiet"
 
 
-def test_slow_drift_fires_against_the_runs_own_beginning_and_never_before_its_baseline() -> None:
+def test_slow_drift_fires_against_the_runs_own_beginning_and_says_by_how_much() -> None:
     growing = [HEALTHY | {"gaps.mismatch.k3": 1e-4 * 1.05**step} for step in range(120)]
     states = [state("MismatchDrift", growing[:count]) for count in range(1, 121)]
     first = next(index for index, found in enumerate(states) if found.state == "active")
-    assert all(found.state == "quiet" for found in states[:26])
     assert states[first].severity == "warning" and states[-1].severity == "critical"
     value = states[first].value
-    assert value is not None and 3 < value < 8
+    assert value is not None and 1.5 < value < 4
+    assert re.fullmatch(
+        r"Engine and trainer drift apart: k3 has grown [\d.]+ times since step \d+, to 0.000\d+; "
+        r"a healthy run does so once in [\d,]+ steps\.",
+        states[first].message or "",
+    )
+
+
+def test_drift_that_begins_in_the_first_steps_is_seen_and_does_not_become_the_baseline() -> None:
+    rows = [HEALTHY | {"gaps.mismatch.k3": 1e-3 * (1 if step < 6 else 4)} for step in range(120)]
+    told = [state("MismatchDrift", rows[:count]).state for count in range(1, 121)]
+    assert told[:7] == ["quiet"] * 7 and "active" in told[7:10]
+    assert told[-1] == "active"
+
+
+def test_one_spike_or_dip_is_no_drift_and_a_grown_mismatch_is_one_through_a_dip() -> None:
+    spiky = [HEALTHY | {"gaps.mismatch.k3": 2e-2 if step % 12 == 8 else 5e-4} for step in range(60)]
+    assert {state("MismatchDrift", spiky[:count]).state for count in range(1, 61)} == {"quiet"}
+    grown = [HEALTHY | {"gaps.mismatch.k3": 5e-4}] * 30 + [HEALTHY | {"gaps.mismatch.k3": 2e-3}] * 6
+    assert state("MismatchDrift", [*grown, HEALTHY | {"gaps.mismatch.k3": 1e-4}]).state == "active"
+
+
+def test_a_healthy_rise_by_two_fifths_in_24_steps_and_twice_in_300_is_no_drift() -> None:
+    published = [6.3e-3] * 8 + [7.2e-3] * 8 + [8.1e-3] * 8 + [8.9e-3] * 8
+    slow = [5e-4 * 2 ** (step / 300) for step in range(300)]
+    for values in (published, slow):
+        rows = [HEALTHY | {"gaps.mismatch.k3": value} for value in values]
+        assert state("MismatchDrift", rows).state == "quiet"
+
+
+def test_growth_at_new_weights_is_told_with_their_version() -> None:
+    rows = healthy(30) + [HEALTHY | {"gaps.mismatch.k3": 2e-3, "policy_version": 7.0}] * 5
+    assert "times since step 40, when the engine took version 7, to 0.002;" in (
+        state("MismatchDrift", rows).message or ""
+    )
 
 
 def test_a_mismatch_that_grows_to_something_harmless_is_no_drift() -> None:
@@ -177,9 +244,72 @@ def test_a_ratio_off_one_by_chance_is_no_miscalibration() -> None:
 def test_entropy_that_halves_to_little_within_fifty_steps_warns_and_below_a_fifth_of_a_nat_is_critical() -> None:
     falling = healthy(60) + [HEALTHY | {"entropy_mean": 0.4}] * 10
     assert state("EntropyCollapse", falling).severity == "warning"
-    assert state("EntropyCollapse", healthy(40) + [HEALTHY | {"entropy_mean": 0.1}] * 10).severity == "critical"
+    rewarded = [row | {"reward_mean": 0.3 + 0.01 * min(step, 30)} for step, row in enumerate(healthy(40))]
+    lost = rewarded + [HEALTHY | {"entropy_mean": 0.1, "reward_mean": 0.3}] * 14
+    assert state("EntropyCollapse", lost).severity == "critical"
     learning = [row | {"entropy_mean": 2.1} for row in healthy(60)] + [HEALTHY | {"entropy_mean": 0.6}] * 10
     assert state("EntropyCollapse", learning).state == "quiet"
+
+
+def test_entropy_that_falls_while_rewards_rise_is_learning() -> None:
+    def rows(reward: float) -> list[dict[str, float]]:
+        return [
+            row | {"entropy_mean": 0.4 * 0.97**step, "reward_mean": 0.5 + reward * step}
+            for step, row in enumerate(healthy(100))
+        ]
+
+    assert state("EntropyCollapse", rows(0.004)).state == "quiet"
+    assert state("EntropyCollapse", rows(0.0)).severity == "warning"
+
+
+def test_without_rewards_entropy_warns_at_most() -> None:
+    rows = [row | {"entropy_mean": 0.4 * 0.95**step} for step, row in enumerate(healthy(100))]
+    without = [{path: value for path, value in row.items() if path != "reward_mean"} for row in rows]
+    assert (state("EntropyCollapse", without).state, state("EntropyCollapse", without).severity) == (
+        "active",
+        "warning",
+    )
+
+
+def test_rewards_that_fall_below_what_the_run_had_reached_are_a_collapse() -> None:
+    source = np.random.default_rng(2)
+
+    def rows(lost: float) -> list[dict[str, float]]:
+        means = [min(0.8, 0.4 + 0.01 * step) - (lost if step >= 80 else 0.0) for step in range(110)]
+        return [HEALTHY | {"reward_mean": mean + 0.01 * source.standard_normal()} for mean in means]
+
+    assert state("RewardCollapse", rows(0.0)).state == "quiet"
+    half = state("RewardCollapse", rows(0.2))
+    assert (half.state, half.severity) == ("active", "warning") and half.value == pytest.approx(0.5, abs=0.1)
+    assert state("RewardCollapse", rows(0.4)).severity == "critical"
+    assert "the share of its gain in reward that the run has lost again is 0." in (half.message or "")
+
+
+TOTAL_ALONE = {path: value for path, value in HEALTHY.items() if not path.startswith(("gaps.mismatch.", "outliers."))}
+
+
+def test_a_run_without_pi_old_is_judged_by_the_total_gap_which_warns_at_most_where_data_may_be_stale() -> None:
+    rows = [TOTAL_ALONE] * 30 + [TOTAL_ALONE | {"gaps.total.k3": 0.05}] * 5
+    found = states("MismatchKL", rows)
+    assert (found["warning"].state, found["critical"].state) == ("active", "silent")
+    assert found["critical"].missing == ("gaps.mismatch.k3",)
+    assert (found["warning"].message or "").endswith("since the run sends no old_logprobs: staleness is included.")
+    unknown = [{path: value for path, value in row.items() if path != "policy_lag.max"} for row in rows]
+    assert states("MismatchKL", unknown)["critical"].state == "silent"
+    fresh = [row | {"policy_lag.max": 0.0} for row in rows]
+    assert states("MismatchKL", fresh)["critical"].state == "active"
+
+
+def test_the_total_gap_is_not_looked_at_while_a_run_has_mismatch() -> None:
+    rows = [HEALTHY | {"gaps.total.k3": 0.05}] * 40
+    assert state("MismatchKL", rows).state == "quiet"
+    without = [{path: value for path, value in row.items() if path != "gaps.mismatch.k3"} for row in rows]
+    assert state("MismatchKL", without).state == "silent"
+
+
+@pytest.mark.parametrize("name", ["MismatchDrift", "MismatchSpike", "RatioTail", "PerplexityGap", "ChiSquare"])
+def test_every_mismatch_rule_falls_back_to_the_total_gap(name: str) -> None:
+    assert states(name, [TOTAL_ALONE] * 30)["warning"].state == "quiet"
 
 
 def test_one_extreme_sequence_of_sixteen_may_be_chance_and_two_are_not() -> None:
@@ -198,7 +328,8 @@ def test_answers_that_double_in_length_are_a_surge() -> None:
 def test_steps_without_the_figure_neither_count_nor_break_a_breach() -> None:
     breach = HEALTHY | BREACHES["MismatchKL"]
     hole = {path: value for path, value in HEALTHY.items() if path != "gaps.mismatch.k3"}
-    found = state("MismatchKL", [*healthy(20), breach, breach, hole, breach, breach, breach])
+    before = [row | BEFORE["MismatchKL"] for row in healthy(20)]
+    found = state("MismatchKL", [*before, breach, breach, hole, breach, breach, breach])
     assert (found.state, found.breach_steps) == ("active", 5)
 
 
@@ -279,12 +410,12 @@ def test_three_signs_within_twenty_steps_are_a_risk_of_collapse_and_two_are_not(
 
 
 def test_a_run_may_have_thresholds_of_its_own_or_no_rule_at_all() -> None:
-    rows = [HEALTHY | {"gaps.mismatch.k3": 3e-3}] * 2
+    rows = [HEALTHY | {"gaps.mismatch.k3": 1.2e-2}] * 2
 
     def under(**override: Any) -> RuleState:
         return state("MismatchKL", rows, overrides={"MismatchKL": override})
 
     assert under(steps=2).state == "active"
-    assert under(warning=4e-3).state == "quiet"
+    assert under(warning=2e-2).state == "quiet"
     assert under(critical=2e-3, steps=1).severity == "critical"
     assert (under(enabled=False).state, under(warning=None, critical=None).state) == ("disabled", "disabled")

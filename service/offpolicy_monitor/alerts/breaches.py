@@ -1,13 +1,14 @@
-"""Breaches: at which steps a rule's number is beyond a threshold, and for how many steps without a break.
+"""Breaches: at which steps a rule's number is beyond a threshold, and how many of the last ones.
 
-Steps without a value are passed over: they neither breach nor end a breach. What a rule compares at a step is noted in
-the history and measured once, and only where somebody asks: most rules are quiet, and nobody looks at their past.
+A breach that must last goes on over single steps that do not breach, as Limit says. Steps without a value are passed
+over. What a rule compares at a step is noted in the history and measured once, and only where somebody asks: most rules
+are quiet, and nobody looks at their past.
 """
 
 import math
 
 from offpolicy_monitor.alerts.history import History
-from offpolicy_monitor.alerts.rule import Limit, Rule, Terms
+from offpolicy_monitor.alerts.rule import LONG, SPARE, Limit, Rule, Terms
 
 
 def value_at(rule: Rule, history: History, terms: Terms, index: int) -> float:
@@ -19,21 +20,55 @@ def value_at(rule: Rule, history: History, terms: Terms, index: int) -> float:
     return found
 
 
+def breaches(rule: Rule, limit: Limit, history: History, terms: Terms, index: int) -> bool:
+    """Whether a step is beyond a threshold, and grave enough for it."""
+    if not rule.beyond(value_at(rule, history, terms, index), limit.threshold):
+        return False
+    if rule.grave is None or limit.severity != "critical" or limit.own:
+        return True
+    notes = history.notes(f"{rule.name} is grave")
+    grave = notes[index]
+    if grave is None:
+        grave = notes[index] = rule.grave(history, terms, index)
+    return grave > 0
+
+
+def lately(rule: Rule, history: History, index: int) -> float:
+    """The worst number of the steps before that a breach may miss; infinitely bad where nobody has measured it yet."""
+    worst = math.inf if rule.above else -math.inf
+    notes = history.notes(rule.name)
+    seen = [notes[number] for number in range(max(0, index - SPARE), index)]
+    known = [worst if value is None or value != value else value for value in seen]
+    return rule.worst(known) if known else -worst
+
+
+def may_stand(rule: Rule, limit: Limit, before: float) -> bool:
+    """Whether a breach may stand at a step that does not breach, by the worst of the steps before it."""
+    return limit.steps >= LONG and rule.beyond(before, limit.threshold)
+
+
 def breach(
     rule: Rule, limit: Limit, history: History, terms: Terms, index: int, most: int | None = None
 ) -> tuple[int, int]:
-    """For how many steps in a row, up to this one, the threshold has been breached, and the index of the first.
+    """How many steps have breached the threshold, up to this one, and the index of the first.
 
-    0 where this step has no value. No more than `most` are counted.
+    It goes back until more than `limit.spare` of `limit.within` steps do not breach. 0 where this step has no value.
+    No more than `most` are counted.
     """
-    count, first = 0, index
+    count, first, seen, better = 0, index, 0, list[int]()
     for number in range(index, -1, -1):
         value = value_at(rule, history, terms, number)
-        if math.isnan(value) and count:
+        if math.isnan(value) and seen:
             continue
-        if count == most or not rule.beyond(value, limit.threshold):
+        if count == most or math.isnan(value):
             break
-        count, first = count + 1, number
+        if breaches(rule, limit, history, terms, number):
+            count, first = count + 1, number
+        else:
+            better.append(seen)
+            if len(better) > limit.spare and seen - better[-1 - limit.spare] < limit.within:
+                break
+        seen += 1
     return count, first
 
 
@@ -55,4 +90,6 @@ def _is_active(rule: Rule, history: History, terms: Terms, index: int) -> bool:
 
 def lasts(rule: Rule, limit: Limit, history: History, terms: Terms, index: int) -> bool:
     """Whether a breach has lasted long enough at a step."""
+    if not breaches(rule, limit, history, terms, index) and not may_stand(rule, limit, lately(rule, history, index)):
+        return False
     return breach(rule, limit, history, terms, index, limit.steps)[0] >= limit.steps

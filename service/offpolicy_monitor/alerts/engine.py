@@ -7,14 +7,17 @@ import math
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
-from offpolicy_monitor.alerts.breaches import breach, value_at
-from offpolicy_monitor.alerts.history import History
-from offpolicy_monitor.alerts.rule import Limit, Plan, Rule, Severity, Terms
+from offpolicy_monitor.alerts.breaches import breach, breaches, lately, may_stand, value_at
+from offpolicy_monitor.alerts.history import MISMATCH, History
+from offpolicy_monitor.alerts.messages import INCLUDED, told
+from offpolicy_monitor.alerts.rule import Limit, Plan, Rule, Severity, Terms, of_total
 
 State = Literal["disabled", "silent", "quiet", "pending", "active"]
 
 #: A figure that none of the last so many steps has is missing; one that a few steps lack is waited for.
 PATIENCE: Final = 10
+#: How many versions old the oldest token is.
+LAG: Final = "policy_lag.max"
 #: Steps of a breach whose worst value is looked for, more than are judged at once; what was before, its episode has.
 UNSEEN: Final = 64
 
@@ -24,8 +27,8 @@ class RuleState(NamedTuple):
 
     `disabled`: the run wants no such rule or threshold; `silent`: a figure it needs is not there, and `missing` names
     it; `quiet`: no breach; `pending`: a breach that has not lasted `required_steps` yet; `active`: it has. `value` is
-    the last known one; `breach_steps` and `since_step` tell how long the breach has lasted without a break, `peak` is
-    the worst value of its last UNSEEN steps.
+    the last known one; `breach_steps` and `since_step` tell how many steps have breached and since when, `peak` is
+    the worst value of its last UNSEEN steps. `message` is for people, of a breach alone.
     """
 
     rule: Rule
@@ -38,6 +41,7 @@ class RuleState(NamedTuple):
     since_step: int | None = None
     missing: tuple[str, ...] = ()
     peak: float | None = None
+    message: str | None = None
 
 
 def evaluate(rules: Iterable[Rule], history: History, terms: Terms) -> list[RuleState]:
@@ -51,18 +55,41 @@ def _states(plan: Plan, history: History, terms: Terms, known: frozenset[str]) -
     rule, states = plan.rule, []
     if not plan.enabled:
         return _without_number(plan, ())
+    missing: tuple[str, ...] = ()
     if not known.issuperset(rule.inputs):
-        return _without_number(plan, tuple([path for path in rule.inputs if path not in known]))
+        missing = tuple([path for path in rule.inputs if path not in known])
+        if not _total_stands_in(missing, known):
+            return _without_number(plan, missing)
+        history = history.in_total
+    warns_at_most = history.stands_in and _may_be_stale(history)
     index, value = _last(rule, history, terms)
     said = None if math.isnan(value) else value
+    before = lately(rule, history, index) if plan.lasting else math.nan
     for severity, limit in plan.severities:
         if limit is None:
             states.append(RuleState(rule, severity, "disabled"))
-        elif rule.beyond(value, limit.threshold):
-            states.append(_breach(rule, severity, limit, history, terms, index, value))
+        elif warns_at_most and severity == "critical":
+            states.append(_silent(rule, severity, limit, missing))
+        elif (rule.beyond(value, limit.threshold) or may_stand(rule, limit, before)) and (
+            found := _breach(rule, limit, history, terms, index)
+        ):
+            states.append(found)
         else:
             states.append(RuleState(rule, severity, "quiet", said, limit.threshold, limit.steps))
     return states
+
+
+def _total_stands_in(missing: Iterable[str], known: frozenset[str]) -> bool:
+    """Whether the run has no mismatch at all, and the total gap has all that a rule lacks."""
+    return all(of_total(path) != path and of_total(path) in known for path in missing) and not any(
+        path.startswith(MISMATCH) for path in known
+    )
+
+
+def _may_be_stale(history: History) -> bool:
+    """Whether the total gap may be staleness: data of an older version, or of one that nobody told."""
+    lags = [lag for lag in history.column(LAG)[-PATIENCE:] if lag == lag]
+    return not lags or max(lags) > 0
 
 
 def _without_number(plan: Plan, missing: tuple[str, ...]) -> list[RuleState]:
@@ -90,13 +117,16 @@ def _last(rule: Rule, history: History, terms: Terms) -> tuple[int, float]:
     return -1, math.nan
 
 
-def _breach(
-    rule: Rule, severity: Severity, limit: Limit, history: History, terms: Terms, index: int, value: float
-) -> RuleState:
+def _breach(rule: Rule, limit: Limit, history: History, terms: Terms, index: int) -> RuleState | None:
+    """A breach that goes on at a step; one that has lasted does so over a better step, a young one does not."""
     count, first = breach(rule, limit, history, terms, index)
+    if count < limit.steps and not breaches(rule, limit, history, terms, index):
+        return None
     state: State = "active" if count >= limit.steps else "pending"
-    lately = history.notes(rule.name)[max(first, index + 1 - UNSEEN) : index + 1]
-    noted = [value for value in lately if value is not None and value == value]
-    since = history.steps[first]
-    peak = rule.worst(noted)
-    return RuleState(rule, severity, state, value, limit.threshold, limit.steps, count, since, peak=peak)
+    seen = history.notes(rule.name)[max(first, index + 1 - UNSEEN) : index + 1]
+    peak = rule.worst([value for value in seen if value is not None and value == value])
+    since, value = history.steps[first], value_at(rule, history, terms, index)
+    said = rule.explain(history, terms, index) if rule.explain else told(rule, limit, value, since)
+    message = f"{said} {INCLUDED}" if history.stands_in else said
+    numbers = value, limit.threshold, limit.steps, count, since
+    return RuleState(rule, limit.severity, state, *numbers, peak=peak, message=message)

@@ -22,6 +22,7 @@ class Episode:
     peak           the worst value while it was open, in the rule's direction
     active_step    the step whose judgement made it active
     resolved_step  the one whose judgement ended it
+    message        what it says to people, of the last step that breached
     """
 
     alert: str
@@ -35,6 +36,7 @@ class Episode:
     peak: float | None = None
     active_step: int | None = None
     resolved_step: int | None = None
+    message: str | None = None
 
     @property
     def key(self) -> Key:
@@ -79,7 +81,7 @@ def _continued(before: Episode | None, state: RuleState | WallClockState, step: 
     if before is not None and told:
         active = before.active_step
     kept = state.rule.name, state.severity, shown, since, last, count, state.value, state.threshold
-    return Episode(*kept, _peak(before, state), active)
+    return Episode(*kept, _peak(before, state), active, None, state.message)
 
 
 def _peak(before: Episode | None, state: RuleState | WallClockState) -> float | None:

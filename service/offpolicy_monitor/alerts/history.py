@@ -7,11 +7,15 @@ import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from offpolicy_monitor.figures import at
 
 Column = Sequence[float]
+
+#: What the paths of figures of these gaps begin with.
+MISMATCH, TOTAL = "gaps.mismatch.", "gaps.total."
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,11 +24,14 @@ class History:
 
     noted: [n] by name, what was computed of a step and its past under one set of terms; None where nothing was yet.
     Whoever keeps it drops what stands at a step that changes, and at all later ones.
+
+    stands_in: the total gap is here under the paths of mismatch, for runs that have no pi_old.
     """
 
     steps: Sequence[int]
     columns: Mapping[str, Column]
     noted: dict[str, list[float | None]] = field(default_factory=dict, repr=False)
+    stands_in: bool = False
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, Mapping[str, Any]]], paths: Iterable[str]) -> "History":
@@ -52,8 +59,16 @@ class History:
             if column and (column[-1] == column[-1] or not all(map(math.isnan, column[-steps:])))
         )
 
+    @cached_property
+    def in_total(self) -> "History":
+        """The same steps, with the total gap in the place of mismatch; what is noted of it is noted apart."""
+        moved = {path.replace(TOTAL, MISMATCH, 1): c for path, c in self.columns.items() if path.startswith(TOTAL)}
+        return History(self.steps, {**self.columns, **moved}, self.noted, stands_in=True)
+
     def notes(self, name: str) -> list[float | None]:
         """[n] what was noted by this name, to be read and filled."""
+        if self.stands_in:
+            name = f"{name} in total"
         found = self.noted.get(name)
         if found is None:
             found = self.noted[name] = []

@@ -40,7 +40,7 @@ def _of(names: set[str], open_: Iterable[Episode]) -> dict[Key, Episode]:
 
 def shown(state: RuleState) -> dict[str, Any]:
     """A state as it is kept and answered: what does not apply is left out."""
-    rule, severity, named, value, threshold, required, breached, since, missing, _ = state
+    rule, severity, named, value, threshold, required, breached, since, missing, *_ = state
     found: dict[str, Any] = {"alert": rule.name, "severity": severity, "state": named}
     if value is not None:
         found["value"] = value

@@ -5,18 +5,22 @@ are the rules' business.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from offpolicy_monitor.alerts import trends
+from offpolicy_monitor.alerts import drift, learning, trends
 from offpolicy_monitor.alerts.breaches import active, value_at
 from offpolicy_monitor.alerts.history import Column, History
-from offpolicy_monitor.alerts.rule import Measure, Rule, Terms
+from offpolicy_monitor.alerts.rule import Explain, Measure, Rule, Terms
 
 #: A line through 50 steps with |t| beyond this would come by chance once in 200 times on each side (t of 48 degrees).
 SIGNIFICANT: Final = 2.7
-#: Below this k3 engine and trainer agree as well as float32 allows; growth below it means nothing.
-NO_MISMATCH: Final = 1e-5
+#: What is noted of rewards.
+MEANS: Final = "mean reward"
+#: A share of entropy lost that is no more than a warning.
+UNSURE: Final = 0.99
+#: What is noted of the test of drift: R, and of how many steps the baseline is; for how many steps growth is held.
+EVIDENCE, BASELINE, HELD = "growth: R", "growth: baseline", 5
 
 
 def figure(path: str) -> Measure:
@@ -34,18 +38,82 @@ def drop_from_baseline(path: str) -> Measure:
     return lambda history, terms, index: trends.baseline(history.column(path), index) - history.value(path, index)
 
 
-def drift_from_baseline(path: str, least: float) -> Measure:
-    """The median of the last 7 steps over the run's baseline; 0 while the median is below `least`.
+def prior_of(terms: Terms) -> drift.Prior:
+    """What runs of the profile begin with."""
+    return drift.PRIORS.get(terms.profile, drift.PRIORS["dense_bf16"])
 
-    A baseline below NO_MISMATCH counts as that.
+
+def growth_of(path: str, least: float) -> Measure:
+    """By what factor the figure has grown since the run began, where the test of drift is sure of it, or was at one of
+    the last HELD steps; else 0, as where the median of the last LASTED steps is below `least`.
     """
 
     def measure(history: History, terms: Terms, index: int) -> float:
         values = history.column(path)
-        now, level = trends.median_of(values, index, 7), trends.baseline(values, index)
-        if math.isnan(now) or math.isnan(level):
+        now = trends.median_of(values, index, drift.LASTED, least=1)
+        if math.isnan(now):
             return math.nan
-        return now / max(level, NO_MISMATCH) if now >= least else 0.0
+        evidence = history.notes(EVIDENCE)
+        found = growth_at(path, history, terms, index)
+        evidence[index] = found.evidence
+        lately = [seen for seen in evidence[max(0, index + 1 - HELD) : index + 1] if seen is not None]
+        return found.times if now >= least and max(lately) >= drift.ENOUGH else 0.0
+
+    return measure
+
+
+def growth_at(path: str, history: History, terms: Terms, index: int) -> drift.Growth:
+    """What the test of drift says at a step; of how many steps the baseline is, is noted for the next one."""
+    sizes = history.notes(BASELINE)
+    size = sizes[index - 1] if index > drift.FIRST else None
+    found, baseline = drift.of_run(history.column(path), index, prior_of(terms), None if size is None else int(size))
+    sizes[index] = baseline
+    return found
+
+
+def grown(path: str, version: str) -> Explain:
+    """`k3 has grown 3.1 times since step 12, to 0.0034; a healthy run does so once in 20,000 steps.`"""
+
+    def explain(history: History, terms: Terms, index: int) -> str:
+        values = history.column(path)
+        found = growth_at(path, history, terms, index)
+        began = [number for number in range(index + 1) if values[number] == values[number]][-found.steps_ago]
+        now = trends.median_of(values, index, drift.LASTED, least=1)
+        weights = new_weights(history.column(version), began)
+        seldom = drift.once_in(found)
+        rate = f"; a healthy run does so once in {seldom:,} steps" if seldom else ""
+        return (
+            f"Engine and trainer drift apart: k3 has grown {found.times:.1f} times since step {history.steps[began]}"
+            f"{weights}, to {now:.2g}{rate}."
+        )
+
+    return explain
+
+
+def new_weights(versions: Column, index: int) -> str:
+    """That the engine took new weights at a step, where that is no matter of course."""
+    changes = [number for number in range(max(1, index - 16), index + 1) if trends.change(versions, number) > 0]
+    return f", when the engine took version {versions[index]:.0f}" if changes == [index] else ""
+
+
+def large(levels: Mapping[str, float], path: str) -> Measure:
+    """1 where the figure is above the profile's level, else 0."""
+
+    def measure(history: History, terms: Terms, index: int) -> float:
+        return float(history.value(path, index) > levels.get(terms.profile, levels["dense_bf16"]))
+
+    return measure
+
+
+def large_or_grown(levels: Mapping[str, float], path: str, times: float) -> Measure:
+    """1 where the figure is above the profile's level, or `times` what the run began with; else 0."""
+    is_large = large(levels, path)
+
+    def measure(history: History, terms: Terms, index: int) -> float:
+        if is_large(history, terms, index):
+            return 1.0
+        values = history.column(path)
+        return float(values[index] > times * drift.usual(values, index, prior_of(terms)))
 
     return measure
 
@@ -95,19 +163,40 @@ def share_of_several(path: str, units: str, least: int) -> Measure:
     return measure
 
 
-def entropy_drop(path: str, low: float, gone: float) -> Measure:
+def entropy_drop(path: str, reward: str, low: float, gone: float) -> Measure:
     """How far entropy fell, relative to 50 steps ago, where it is below `low` nats: from there it may be lost.
 
-    1 where it is below `gone` nats and half the run's baseline.
+    Lost is what is below `gone` nats and half the run's baseline. Where rewards are known, it is 0 while they rise,
+    since that is learning, and 1 where entropy is lost and rewards have fallen by a quarter of what they had gained.
+    Without rewards nobody can tell one from the other: lost counts as UNSURE, and so does whatever is larger.
     """
 
     def measure(history: History, terms: Terms, index: int) -> float:
-        values = history.column(path)
+        values, rewards = history.column(path), history.column(reward)
         value = values[index]
-        if value < gone and value < trends.baseline(values, index) / 2:
+        if math.isnan(value):
+            return math.nan
+        lost = value < gone and value < trends.baseline(values, index) / 2
+        change = -trends.change_over(values, index, 50)
+        fall = min(change, UNSURE) if value < low and change > 0 else 0.0
+        if not (lost or fall):
+            return 0.0
+        learned = learning.of_run(rewards, history.notes(MEANS), index)
+        if learned is None:
+            return UNSURE if lost else fall
+        if lost and learned.lost > 0.25:
             return 1.0
-        fall = -trends.change_over(values, index, 50) if value < low else 0 * value
-        return 0.0 if math.isnan(fall) and not math.isnan(value) else fall
+        return 0.0 if learned.rises else fall
+
+    return measure
+
+
+def reward_lost(path: str) -> Measure:
+    """The share of what the run had gained in reward that it has lost again; NaN before there is enough to tell."""
+
+    def measure(history: History, terms: Terms, index: int) -> float:
+        found = learning.of_run(history.column(path), history.notes(MEANS), index)
+        return math.nan if found is None else found.lost
 
     return measure
 
@@ -117,7 +206,7 @@ def larger(first: str, second: str) -> Measure:
     return lambda history, terms, index: _largest([history.value(first, index), history.value(second, index)])
 
 
-def blindness(mask_rate: str, drift: str) -> Measure:
+def blindness(mask_rate: str, spread: str) -> Measure:
     """How far a mask rate fell while a drift rose, over 50 steps: the smaller relative change, 0 unless both are sure.
 
     Relative to the means of the 50 steps; sure is a slope whose t is beyond SIGNIFICANT.
@@ -125,7 +214,7 @@ def blindness(mask_rate: str, drift: str) -> Measure:
 
     def measure(history: History, terms: Terms, index: int) -> float:
         fall, fall_t = trends.rise(history.column(mask_rate), index, 50)
-        growth, growth_t = trends.rise(history.column(drift), index, 50)
+        growth, growth_t = trends.rise(history.column(spread), index, 50)
         if math.isnan(fall) or math.isnan(growth):
             return math.nan
         return min(-fall, growth) if fall_t < -SIGNIFICANT and growth_t > SIGNIFICANT else 0.0
@@ -165,7 +254,7 @@ def jump_at_sync(version: str, k3: str, spread: str) -> Measure:
         if new == 0:
             return 0.0
         moved = trends.least_of(spreads, index, 3) > 1.7 * trends.median_before(spreads, began, 10, least=5)
-        return least / max(before, NO_MISMATCH) if moved else 0.0
+        return least / max(before, drift.NO_MISMATCH) if moved else 0.0
 
     return measure
 

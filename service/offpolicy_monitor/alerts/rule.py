@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
 
-from offpolicy_monitor.alerts.history import History
+from offpolicy_monitor.alerts.history import MISMATCH, History
 
 Severity = Literal["info", "warning", "critical"]
 #: What a rule looks at: one half of the gap, both together as one, or the data itself.
@@ -23,14 +23,37 @@ CORRECTIONS: Final = ("token", "sequence", "gspo", "grpo")
 #: One number for all runs, or one per profile or kind of correction; for what is not named the first one holds.
 Threshold = float | Mapping[str, float]
 Measure = Callable[[History, "Terms", int], float]
+Explain = Callable[[History, "Terms", int], str]
+
+#: A breach that needs LONG steps or more may miss SPARE of them: a step that is better by chance ends nothing.
+LONG, SPARE = 5, 2
+
+
+def of_total(path: str) -> str:
+    """The path of the same figure of the total gap; the path itself where it is of no mismatch."""
+    return f"gaps.total.{path.removeprefix(MISMATCH)}" if path.startswith(MISMATCH) else path
 
 
 class Limit(NamedTuple):
-    """A severity that is in force: the threshold, and for how many steps in a row it must be breached."""
+    """A severity that is in force: the threshold, and how many steps must breach it, of the last `within`.
+
+    own: the threshold is the run's own.
+    """
 
     severity: Severity
     threshold: float
     steps: int
+    own: bool = False
+
+    @property
+    def spare(self) -> int:
+        """How many of the last steps need not breach."""
+        return SPARE if self.steps >= LONG else 0
+
+    @property
+    def within(self) -> int:
+        """Of how many steps."""
+        return self.steps + self.spare
 
 
 @dataclass(frozen=True)
@@ -60,14 +83,16 @@ class Terms:
         if found is None:
             thresholds = tuple((severity, self._limit(rule, severity)) for severity in rule.severities)
             limits = {severity: limit for severity, limit in thresholds if limit is not None}
-            found = self._plans[rule.name] = Plan(rule, self.enabled(rule.name), thresholds, limits, {})
+            found = self._plans[rule.name] = Plan(
+                rule, self.enabled(rule.name), thresholds, limits, any(limit.spare for limit in limits.values()), {}
+            )
         return found
 
     def _limit(self, rule: "Rule", severity: Severity) -> Limit | None:
         override = self.overrides.get(rule.name, {})
         threshold = override.get(severity, rule.threshold(severity, self.correction, self.profile))
         steps = int(override.get("steps") or rule.steps[severity])
-        return None if threshold is None else Limit(severity, threshold, steps)
+        return None if threshold is None else Limit(severity, threshold, steps, severity in override)
 
 
 class Plan(NamedTuple):
@@ -75,6 +100,7 @@ class Plan(NamedTuple):
 
     severities  from mild to worst; None for one that is not in force
     limits      those that are
+    lasting     whether one of them goes on over a step that does not breach
     said        what is said of the rule where that has no number, by what it lacks; kept by whoever says it
     """
 
@@ -82,6 +108,7 @@ class Plan(NamedTuple):
     enabled: bool
     severities: tuple[tuple[Severity, Limit | None], ...]
     limits: Mapping[Severity, Limit]
+    lasting: bool
     said: dict[tuple[str, ...], Any]
 
 
@@ -99,6 +126,9 @@ class Rule:
     source       paper, framework or thread; `proposal` where a number has none
     half         what is at fault where it breaches; None: neither half of the gap, nor the data
     baseline     the figure that it compares with the run's own beginning, if it does
+    grave        1 where a breach may be critical; None: always. A run's own critical threshold stands for itself
+    told         the figure in the words of a message, where `expression` is a formula
+    explain      (history, terms, index) -> what a message says of the breach at that step, in place of all that
     """
 
     name: str
@@ -113,6 +143,9 @@ class Rule:
     half: Half | None = None
     baseline: str = ""
     also: tuple[str, ...] = ()
+    grave: Measure | None = None
+    told: str = ""
+    explain: Explain | None = None
 
     @cached_property
     def severities(self) -> tuple[Severity, ...]:
@@ -125,6 +158,12 @@ class Rule:
         if isinstance(found, Mapping):
             return next((found[kind] for kind in kinds if kind and kind in found), next(iter(found.values())))
         return found
+
+    @cached_property
+    def in_total(self) -> frozenset[str]:
+        """The figures of the total gap that stand in for those of mismatch; none where it looks at none."""
+        paths = (*self.inputs, *self.also)
+        return frozenset(named for path in paths if (named := of_total(path)) != path)
 
     def worst(self, values: Iterable[float]) -> float:
         """The one furthest into a breach. ValueError where there is none."""

@@ -7,19 +7,24 @@ other rules come after them. What the numbers became in use is docs/alerts.md's 
 from collections.abc import Iterable
 from typing import Final
 
+from offpolicy_monitor.alerts.engine import LAG
 from offpolicy_monitor.alerts.measures import (
     bad_share,
     blindness,
     dominates,
-    drift_from_baseline,
     drop_from_baseline,
     entropy_drop,
     figure,
+    grown,
+    growth_of,
     jump_at_sync,
+    large,
+    large_or_grown,
     larger,
     length_bias,
     magnitude,
     miscalibration,
+    reward_lost,
     share_of_several,
     spikes,
     surge,
@@ -32,14 +37,20 @@ SPREAD: Final = "gaps.mismatch.abs_log_ratio_mean"
 TOTAL_SPREAD: Final = "gaps.total.abs_log_ratio_mean"
 LENGTH: Final = "sequence_length_mean"
 ENTROPY: Final = "entropy_mean"
+REWARD: Final = "reward_mean"
 AGREEMENT: Final = "routing.mismatch.agreement"
 GEOMETRIC: Final = "gaps.mismatch.sequence.log_geometric_ratio_abs_mean"
 EXTREME: Final = "gaps.mismatch.sequence.extreme_fraction"
 MASKED: Final = "correction.masked_token_fraction"
 MASKED_SEQUENCES: Final = "correction.masked_sequence_fraction"
 EXACT: Final = "gaps.mismatch.exact_fraction"
+VERSION: Final = "policy_version"
 BAD_TOKENS: Final = ("excluded_tokens.nonfinite", "suspect_tokens.positive", "zero_filled_tokens")
 LONGEST, SHORTEST = "correction.length_bias.longest", "correction.length_bias.shortest"
+
+#: Profile -> a k3 above those of published runs that trained well, and one above three times all of them.
+LARGE: Final = {"dense_bf16": 1e-2, "moe_bf16": 1.5e-2, "fp8": 1.2e-2, "fp4": 3e-2, "bitwise": 0.0}
+BEYOND_ALL: Final = {"dense_bf16": 3e-2, "moe_bf16": 4.5e-2, "fp8": 4e-2, "fp4": 2e-1, "bitwise": 0.0}
 
 
 def by_severity(warning: Threshold | None, critical: Threshold | None = None) -> dict[Severity, Threshold]:
@@ -56,18 +67,17 @@ def lasting(warning: int, critical: int | None = None) -> dict[Severity, int]:
 _SIMPLE: Final = (
     Rule(
         "MismatchKL", "Engine and trainer disagree about the same tokens", (K3,), figure(K3), "mismatch k3",
-        by_severity(
-            {"dense_bf16": 2e-3, "moe_bf16": 5e-3, "fp8": 5e-3, "fp4": 3e-2, "bitwise": 0.0},
-            {"dense_bf16": 1e-2, "moe_bf16": 1.5e-2, "fp8": 2e-2, "fp4": 1e-1, "bitwise": 0.0},
-        ),
-        lasting(5, 3), "NeMo-RL docs 1e-3 and nightly gates 2e-3 to 1e-1; prime-rl new-model gate 0.015",
-        half="mismatch",
+        by_severity(LARGE, {**LARGE, "fp8": 2e-2, "fp4": 1e-1}), lasting(5, 3),
+        "verl pull request 7519: bf16 up to 0.0089, fp8 0.010 before it grew; prime-rl new-model gate 0.015; NeMo-RL "
+        "nightly gates 2e-3 to 1e-1; critical: with growth, or above three times what any healthy run has published",
+        half="mismatch", grave=large_or_grown(BEYOND_ALL, K3, 3),
     ),
     Rule(
-        "MismatchDrift", "The mismatch grows against the run's own beginning", (K3,),
-        drift_from_baseline(K3, 2.5e-4), "median7(k3) / median of steps 5..25, from 2.5e-4 on",
-        by_severity(3, 10), lasting(5), "vime issue 64: 0.011 to 0.036 in 30 steps; open-instruct issue 1473",
-        half="mismatch", baseline=K3,
+        "MismatchDrift", "Engine and trainer drift apart", (K3,), growth_of(K3, 2.5e-4),
+        "growth of k3 since the run began, where a Shiryaev-Roberts test of log k3 is sure of it, from 2.5e-4 on",
+        by_severity(1.5, 10), lasting(1, 3),
+        "vime issue 64: 0.011 to 0.036 in 30 steps; open-instruct issue 1473; tests/incidents; levels as MismatchKL",
+        half="mismatch", baseline=K3, also=(VERSION,), grave=large(LARGE, K3), explain=grown(K3, VERSION),
     ),
     Rule(
         "MismatchSpike", "The mismatch jumps for single steps", (K3,), spikes(K3, 1e-3, 10, 10),
@@ -169,13 +179,22 @@ _SIMPLE: Final = (
         by_severity(2), lasting(10), "the length trap: 1.001^2000 = 7.4",
     ),
     Rule(
-        "StaleData", "Tokens were sampled many versions ago", ("policy_lag.max",), figure("policy_lag.max"),
+        "StaleData", "Tokens were sampled many versions ago", (LAG,), figure(LAG),
         "largest version lag", by_severity(8, 16), lasting(1), "prime-rl and AReaL bounds", half="staleness",
     ),
     Rule(
-        "EntropyCollapse", "The policy's entropy collapses", (ENTROPY,), entropy_drop(ENTROPY, 0.5, 0.2),
-        "below 0.5 nats: entropy down against 50 steps ago, as a share; 1 below 0.2 nats and half the baseline",
-        by_severity(0.5, 0.99), lasting(5), "TIS blog",
+        "EntropyCollapse", "The policy's entropy collapses", (ENTROPY,), entropy_drop(ENTROPY, REWARD, 0.5, 0.2),
+        "below 0.5 nats, and not while rewards rise: entropy down against 50 steps ago, as a share; 1 below 0.2 nats "
+        "and half the baseline where rewards fell",
+        by_severity(0.5, 0.99), lasting(5), "TIS blog; verl on GSM8K: entropy down to a ninth while rewards double",
+        also=(REWARD,), told="the share of its entropy that the policy has lost",
+    ),
+    Rule(
+        "RewardCollapse", "Rewards fall below what the run had reached", (REWARD,), reward_lost(REWARD),
+        "share of the gain in reward (best less first mean of 10 steps) that is lost again, beyond three times the "
+        "noise",
+        by_severity(0.3, 0.8), lasting(5), "proposal",
+        told="the share of its gain in reward that the run has lost again",
     ),
     Rule(
         "LengthSurge", "Answers grow longer fast", (LENGTH,), surge(LENGTH), "EWMA10 / EWMA200 of mean length",
@@ -194,8 +213,8 @@ _SIMPLE: Final = (
     ),
     Rule(
         "SyncBroken", "The mismatch jumped when the engine took new weights, and stayed",
-        ("policy_version", K3, SPREAD),
-        jump_at_sync("policy_version", K3, SPREAD),
+        (VERSION, K3, SPREAD),
+        jump_at_sync(VERSION, K3, SPREAD),
         "least k3 of a version change and 2 steps after / median10(k3) before, where mean |d| rose too",
         {"critical": 3}, {"critical": 1}, "vime issue 274, UniRL issue 226", half="mismatch",
     ),
@@ -250,7 +269,7 @@ _OF_LAST: Final = frozenset({"attribution", "correction", "methods", "staleness"
 
 def paths_of(rules: Iterable[Rule]) -> tuple[str, ...]:
     """Every figure that rules look at."""
-    return tuple(sorted({path for rule in rules for path in (*rule.inputs, *rule.also)}))
+    return tuple(sorted({path for rule in rules for path in (*rule.inputs, *rule.also, *rule.in_total)} | {LAG}))
 
 
 def of_all(paths: Iterable[str]) -> frozenset[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from offpolicy_monitor.alerts.engine import State
+from offpolicy_monitor.alerts.messages import told_by_clock
 from offpolicy_monitor.alerts.rule import Severity, Terms
 
 #: What a step is taken to last, seconds, while a run has begun too few to tell: the longest ones of the field do.
@@ -55,6 +56,7 @@ class WallClockState:
     state: State
     value: float | None = None
     threshold: float | None = None
+    message: str | None = None
 
 
 def _silence(timing: Timing) -> float | None:
@@ -91,5 +93,6 @@ def _state(rule: WallClockRule, severity: Severity, timing: Timing, terms: Terms
     usual = UNKNOWN_STEP if timing.step_seconds is None else timing.step_seconds
     threshold = max(times * usual, rule.least)
     value = rule.measure(timing)
-    breached = value is not None and value > threshold
-    return WallClockState(rule, severity, "active" if breached else "quiet", value, threshold)
+    if value is None or not value > threshold:
+        return WallClockState(rule, severity, "quiet", value, threshold)
+    return WallClockState(rule, severity, "active", value, threshold, told_by_clock(rule.summary, value, threshold))

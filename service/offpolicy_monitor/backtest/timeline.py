@@ -11,7 +11,6 @@ from typing import Any
 from offpolicy_monitor.alerts import RULES, Episode, History, Rule, Terms, paths_of
 from offpolicy_monitor.alerts.episodes import Key
 from offpolicy_monitor.alerts.judge import judge_steps
-from offpolicy_monitor.alerts.messages import message
 from offpolicy_monitor.backtest.figures import Figures
 from offpolicy_monitor.store.rows.histories import RunHistory
 
@@ -45,11 +44,10 @@ def timeline(
     for done, step in enumerate(figures.steps, 1):
         history.put((step, 0, done), figures.at(step))
         seen = History(history.steps, history.columns, history.noted)
-        states, episodes = judge_steps(seen, terms, open_.values(), rules)
-        said = {(state.rule.name, state.severity): state for state in states}
+        _, episodes = judge_steps(seen, terms, open_.values(), rules)
         for key, episode in episodes.items():
             if episode.state == "active" and key not in told:
-                told[key] = Alert(*key, step, None, episode.value, message(said[key]))
+                told[key] = Alert(*key, step, None, episode.value, episode.message or "")
                 found.append(told[key])
             elif episode.state == "resolved" and key in told:
                 told.pop(key).until = step

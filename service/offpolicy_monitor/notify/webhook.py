@@ -105,6 +105,7 @@ def payload(alert: Alert, delivery: str, public_url: str) -> dict[str, Any]:
         "version": 1,
         "id": delivery,
         **{name: _finite(alert[name]) for name in COPIED},
+        **({"message": alert["message"]} if alert.get("message") else {}),
         "page": page(public_url, alert),
         **{name: timestamp(alert[name]) for name in TIMES},
     }

@@ -10,7 +10,9 @@ def page(public_url: str, alert: Alert) -> str:
 
 
 def description(alert: Alert) -> str:
-    """The figure, its threshold and the steps; what the alert does not know is left out."""
+    """What the alert says; of an older release's, the figure, its threshold and the steps as far as known."""
+    if alert.get("message"):
+        return f"run {alert['run']}: {alert['message']}"
     said = [f"run {alert['run']}: {alert['expression']}"]
     if alert["value"] is not None:
         said.append(f"is {alert['value']:.4g}")

@@ -23,6 +23,7 @@ class Alert(Shape):
     value: float | None
     peak: float | None = Field(description="The worst value while it was open; null of what an older release kept.")
     threshold: float | None
+    message: str | None = Field(description="What it says to people; null of what an older release kept.")
     expression: str
     summary: str
     half: str | None = Field(description="What is at fault: mismatch, staleness, total, data; null for none of these.")

@@ -12,10 +12,10 @@ from offpolicy_monitor.store.rows.cursors import Page, cut, decode_cursor, encod
 from offpolicy_monitor.store.rows.runs import run_id
 from offpolicy_monitor.store.rows.tables import ACTIVE, PENDING, RESOLVED, alerts, runs
 
-#: What a judgement decides of an episode.
+#: What a judgement decides of an episode; what it leaves out is not known.
 EPISODE: Final = (
     "alert", "severity", "state", "since_step", "last_step", "breach_steps", "value", "threshold", "peak",
-    "active_step", "resolved_step",
+    "active_step", "resolved_step", "message",
 )  # fmt: skip
 Episode = Mapping[str, Any]
 
@@ -53,7 +53,7 @@ def save(
     changed = [
         (row, wanted[key])
         for key, row in known.items()
-        if key in wanted and any(row[name] != wanted[key][name] for name in EPISODE)
+        if key in wanted and any(row[name] != wanted[key].get(name) for name in EPISODE)
     ]
     for row, episode in changed:
         connection.execute(update(alerts).where(alerts.c.id == row["id"]).values(_changed(row, episode, now)))
@@ -139,12 +139,12 @@ def _had_worse() -> Any:
 
 
 def _entered(run: int, episode: Episode, now: float) -> dict[str, Any]:
-    values = {name: episode[name] for name in EPISODE}
+    values = {name: episode.get(name) for name in EPISODE}
     return {**values, "run_id": run, "started_at": now, "active_at": now if episode["state"] == ACTIVE else None}
 
 
 def _changed(row: Mapping[str, Any], episode: Episode, now: float) -> dict[str, Any]:
-    values = {name: episode[name] for name in EPISODE}
+    values = {name: episode.get(name) for name in EPISODE}
     if episode["state"] == ACTIVE and row["active_at"] is None:
         values["active_at"] = now
     if episode["state"] == RESOLVED:

@@ -225,6 +225,7 @@ alerts = Table(
     Column("peak", Double),
     Column("active_step", BigInteger),
     Column("resolved_step", BigInteger),
+    Column("message", Text),
     Index(None, "run_id", "state"),
     Index(None, "state", "told"),
 )
