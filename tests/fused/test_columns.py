@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from offpolicy_monitor.fused import arrays, columns
 from offpolicy_monitor.fused.arrays import AWAY, BLOCK, K3, LARGER, PROBABILITY, Block
+from offpolicy_monitor.summary.tables import density
 
 from tests.fused.agreement import binary_kl
 
@@ -72,3 +73,13 @@ def test_a_token_gets_the_same_columns_beside_far_tokens_and_beside_near_ones() 
     beside = derived(a, b).scores[K3, 0]
     unmoved = np.arange(BLOCK) % 16 > 0
     assert (alone[unmoved] == beside[unmoved]).all()
+
+
+def test_a_pair_of_log_probs_is_in_the_cell_between_the_edges_around_both() -> None:
+    edges = density.edges().astype(np.float32)
+    beside = [np.nextafter(edges, np.float32(end)) for end in (-np.inf, np.inf)]
+    values = np.concatenate([edges, *beside, np.array([0.0, -0.0, 0.4, 1e30, -1e-30, -40.0, -1e30], np.float32)])
+    keys = np.zeros(len(values), np.uint16)
+    columns.density_keys(values, values[::-1].copy(), keys)
+    bins = density.BINS - 1 - np.searchsorted(edges, values, side="left")
+    assert keys.tolist() == (bins * density.BINS + bins[::-1]).tolist()
