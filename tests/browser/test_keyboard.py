@@ -92,3 +92,26 @@ def test_every_stop_of_the_list_of_runs_shows_its_focus(show: Open) -> None:
         tab_to(page, ".runname")
         page.keyboard.press("Enter")
         expect(page).to_have_url(re.compile("/runs/drifting"))
+
+
+def test_plus_and_minus_look_closer_at_the_pinned_step_and_0_shows_all(show: Open) -> None:
+    with show("/runs/drifting?step=30") as page:
+        page.keyboard.press("+")
+        expect(page).to_have_url(re.compile(r"x=18-42"))
+        page.keyboard.press("+")
+        expect(page).to_have_url(re.compile(r"x=24-36"))
+        page.keyboard.press("-")
+        expect(page).to_have_url(re.compile(r"x=18-42"))
+        page.keyboard.press("0")
+        expect(page).not_to_have_url(re.compile("x="))
+
+
+def test_every_plot_can_be_reached_and_tells_what_it_shows(show: Open) -> None:
+    with show("/runs/drifting") as page:
+        plots = page.locator(".plot[role=img]")
+        assert plots.count() >= 4
+        for plot in plots.all():
+            plot.focus()
+            expect(plot).to_be_focused()
+            assert outlined(page)
+            expect(plot).to_have_attribute("aria-label", re.compile(r".+ \(.+\): .+ from .+ to .+"))

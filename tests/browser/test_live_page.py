@@ -1,5 +1,6 @@
 """A page that stays open: it follows its run without being loaded again, also over a restart of the service."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -51,6 +52,17 @@ def test_a_page_follows_its_run_says_that_the_service_is_away_and_goes_on_by_its
             expect(at).to_contain_text("step 7")
             expect(page.get_by_text("This page goes on by itself")).to_be_hidden()
             assert page.evaluate("window.wasHere") is True
+
+
+def test_the_curl_line_of_an_empty_list_posts_as_it_stands_and_the_run_appears(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    with on(free_port(), tmp_path) as url, opened(chromium, f"{url}/") as page:
+        program, *options = shlex.split(page.locator("#curl").inner_text())
+        assert program == "curl" and options[:2] == ["-X", "POST"]
+        _, _, address, _, header, _, body = options
+        runs.ask("", address, body.encode(), header.partition(": ")[2])
+        expect(page.get_by_role("link", name="my-run", exact=True)).to_be_visible()
 
 
 def test_a_list_shows_a_run_that_begins_and_one_that_ends(chromium: Browser, tmp_path: Path) -> None:

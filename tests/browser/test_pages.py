@@ -59,9 +59,12 @@ def test_pages_fit_a_phone(show: Open, name: str) -> None:
             check(page, page_of, accessible=name == "drifting")
 
 
-def test_a_run_that_is_not_there_says_what_to_do(show: Open) -> None:
-    with show("/runs/nobody") as page:
+@pytest.mark.parametrize("part", OF_A_RUN)
+def test_a_run_that_is_not_there_says_what_to_do(show: Open, part: str) -> None:
+    with show(f"/runs/nobody{part}") as page:
         expect(page.get_by_text("There is no run nobody yet")).to_be_visible()
+        expect(page.get_by_text('run="nobody")')).to_be_visible()
+        expect(page.locator("#curl")).to_contain_text("/v1/runs/nobody/batches")
 
 
 def test_the_sentence_of_a_run_is_the_services(show: Open, planted: Service) -> None:

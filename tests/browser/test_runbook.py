@@ -1,5 +1,6 @@
 """/runbook#Name in a browser: the section is what is seen, by people and by a screenshot that no script takes."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -29,6 +30,16 @@ def test_without_a_fragment_keys_scroll_from_the_top(show: Open) -> None:
         expect(title).to_be_in_viewport()
         page.keyboard.press("PageDown")
         expect(title).not_to_be_in_viewport()
+
+
+def test_the_runbook_is_dark_where_the_system_is_and_its_buttons_work(show: Open) -> None:
+    with show("/runbook#MismatchKL", color_scheme="dark") as page:
+        expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        page.get_by_role("button", name="Light or dark").click()
+        expect(page.locator("html")).to_have_attribute("data-theme", "light")
+        page.get_by_role("button", name="Keys").click()
+        expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+        expect(page).to_have_url(re.compile(r"/runbook\?theme=light#MismatchKL$"))
 
 
 def test_a_section_is_on_a_screenshot_that_is_taken_without_a_script(planted: Service, tmp_path: Path) -> None:

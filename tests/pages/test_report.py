@@ -53,7 +53,9 @@ def test_what_there_is_not_is_left_out_and_a_run_that_there_is_not_is_refused() 
 
     found = answers("r1", get)
     assert "v1/runs/r1/diagnosis" not in found
-    assert [call for call in found if "worst" in call] == [f"v1/runs/r1/worst?step={step}&limit=1" for step in (3, 7)]
+    assert [call for call in found if "worst" in call] == [
+        f"v1/runs/r1/worst?from={step}&to={step}&limit=1" for step in (3, 7)
+    ]
     with pytest.raises(Refusal, match="there is no run named r1"):
         answers("r1", lambda call: None)
 

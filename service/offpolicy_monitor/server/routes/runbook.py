@@ -38,7 +38,9 @@ class Runbook:
 @router.get("/runbook")
 def runbook() -> HTMLResponse:
     """What each alert means and what to do."""
-    return HTMLResponse(page("runbook.html", "/runbook", here="runbook", runbook=of_installation()), headers=HEADERS)
+    return HTMLResponse(
+        page("runbook.html", "/runbook", "runbook", here="runbook", runbook=of_installation()), headers=HEADERS
+    )
 
 
 @cache

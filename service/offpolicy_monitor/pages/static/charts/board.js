@@ -9,13 +9,15 @@ export const isNarrow = () => innerWidth <= 760;
 export const gutter = () => (isNarrow() ? { left: 46, right: 12 } : { left: 66, right: 14 });
 
 export class Board {
-  /** `steps` ascending, at least one; `since`: the step from which something is wrong, or null. */
-  constructor(steps, since = null) {
+  /** `steps` ascending, at least one; `since`: the step from which something is wrong, or null; `changes`: {versions,
+      attempts}, the steps from which either is another. */
+  constructor(steps, since = null, changes = null) {
     this.parts = [];
     this.listeners = [];
     this.hovered = null;
     this.steps = steps;
     this.since = since;
+    this.changes = changes;
     this.range = asked(this.full) ?? this.full;
     const wanted = state().step;
     this.wanted = wanted == null ? null : Number(wanted); // the step that is pinned; null follows the newest
@@ -63,10 +65,11 @@ export class Board {
   }
 
   /** Further steps, or other ones: a range that showed all goes on doing so, and so does the newest step. */
-  update(steps, since) {
+  update(steps, since = null, changes = null) {
     const wasFull = this.isFull;
     this.steps = steps;
     this.since = since;
+    this.changes = changes;
     this.hovered = null;
     if (wasFull) this.range = this.full;
     this.pinned = this.follows ? steps.length - 1 : this.nearest(this.wanted);

@@ -37,6 +37,7 @@ export function drawOver(u, board, shown) {
   drawLimits(u, shown.limits ?? [], pixel);
   if (shown.band && !isNarrow()) say(ctx, pixel, shown.band.text, bbox.left + 6 * pixel, u.valToPos(shown.band.low, "y", true) + 15 * pixel, "--quiet");
   ctx.setLineDash([]);
+  if (board.changes) drawChanges(u, board.changes, shown.isMain, pixel);
   if (board.since != null) {
     const left = u.valToPos(board.since - 0.5, "x", true);
     if (left > bbox.left && left < right) {
@@ -51,6 +52,28 @@ export function drawOver(u, board, shown) {
     upright(ctx, bbox, left, colour("--text"), pixel);
   }
   ctx.restore();
+}
+
+/** A line where the attempt changes; in the main plot a tick where the policy version does. */
+function drawChanges(u, { versions, attempts }, isMain, pixel) {
+  const { ctx, bbox } = u;
+  const bottom = bbox.top + bbox.height;
+  const uprights = (steps, top, name) => {
+    ctx.strokeStyle = colour(name);
+    ctx.lineWidth = pixel;
+    ctx.beginPath();
+    for (const step of steps) {
+      const left = u.valToPos(step - 0.5, "x", true);
+      if (left < bbox.left || left > bbox.left + bbox.width) continue;
+      ctx.moveTo(left, top);
+      ctx.lineTo(left, bottom);
+    }
+    ctx.stroke();
+  };
+  if (isMain) uprights(versions, bottom - 5 * pixel, "--line-strong");
+  ctx.setLineDash([2 * pixel, 2 * pixel]);
+  uprights(attempts, bbox.top, "--text");
+  ctx.setLineDash([]);
 }
 
 /** Horizontal lines, each named in the corner where the data leave most room. */

@@ -23,6 +23,7 @@ export class Plot {
   constructor(board, host, shown) {
     Object.assign(this, { board, host, shown });
     host.setAttribute("role", "img");
+    host.tabIndex = 0;
     this.rebuild();
     board.add(this);
   }
@@ -48,6 +49,7 @@ export class Plot {
     this.width = this.host.clientWidth || 300;
     this.drawn = new uPlot(this.options(), this.data(), this.host);
     this.drawn.over.addEventListener("click", (event) => this.clicked(event));
+    this.drawn.over.addEventListener("mousedown", () => { this.board.brushed = this; });
     this.ranged();
     this.describe();
   }
@@ -119,10 +121,11 @@ export class Plot {
     return fillTo == null ? line : { ...line, fill: colour(name) + "55", fillTo: () => fillTo, width: 1 };
   }
 
+  /** Every plot hears of a brush; the one it is in tells the board, the others would take it for one of the new range. */
   selected(u) {
     const ends = [u.select.left, u.select.left + u.select.width].map((left) => u.posToVal(left, "x"));
     u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-    this.board.zoom(ends);
+    if (this.board.brushed === this) this.board.zoom(ends);
   }
 
   /** The plot in words: of each line its first and last value, the trend, and the ends of its range. */

@@ -33,7 +33,7 @@ export function tintLegend(gap) {
 /** The strip. `cuts`: [{letter, drops: [bool per token] or null}]. */
 export function strip(sequence, gap, cuts = []) {
   const found = ratios(sequence.columns, gap);
-  if (!found) return element("p", { class: "quiet" }, "No log-probs of its tokens were kept. Start the service with ", element("code", {}, "OFFPOLICY_KEEP_WORST=3"), " to see tokens here.");
+  if (!found) return element("p", { class: "quiet" }, "Its tokens were not kept: they are of as many sequences by each ranking as ", element("code", {}, "OFFPOLICY_KEEP_WORST"), " of the service says.");
   const tokens = found.map((d, index) => token(sequence.columns, d, index, cuts)).slice(0, MOST);
   const rest = found.length - tokens.length;
   return element("div", {}, element("ol", { class: "tokens", "aria-label": "Tokens and their log-ratios" }, tokens), rest > 0 ? element("p", { class: "quiet" }, `and ${rest} more tokens`) : null);

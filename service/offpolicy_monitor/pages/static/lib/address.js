@@ -29,7 +29,8 @@ export function remember(changes) {
 
 /** History keeps one entry per page, not one per move. */
 function write() {
-  history.replaceState(null, "", location.pathname + (all.size ? "?" + all : "") + location.hash);
+  const query = all.size ? `?${all}` : "";
+  if (query !== location.search) history.replaceState(null, "", location.pathname + query + location.hash);
 }
 
 /** An address of the service with what is kept of the state. */

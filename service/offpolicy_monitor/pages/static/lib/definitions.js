@@ -49,13 +49,36 @@ function ofText({ text, call }) {
   return [element("span", {}, text), call ? element("code", {}, `GET ${call}`) : null].filter(Boolean);
 }
 
-async function ofFigure(path) {
-  catalogue ??= get("v1/figures").then(({ figures }) => new Map(figures.map((figure) => [figure.path, figure])), () => new Map());
-  const figure = (await catalogue).get(path) ?? (await catalogue).get(path.replace(/^methods\.[^.]+/, "methods.NAME"));
+/** What the symbols of a formula are, by gap. */
+const SYMBOLS = {
+  mismatch: "d = log π_old − log μ of a token, r = exp(d)",
+  staleness: "d = log π − log π_old of a token, r = exp(d)",
+  total: "d = log π − log μ of a token, r = exp(d)",
+  attribution: "m = log π_old − log μ and s = log π − log π_old of a token, total = m + s",
+};
+
+async function ofFigure(named) {
+  const { path, figure } = await inCatalogue(named);
+  const symbols = SYMBOLS[path.match(/\bgaps\.(\w+)/)?.[1] ?? path.match(/\battribution\b/)?.[0]];
   const name = find("html").dataset.run || "RUN";
   return [
     element("b", {}, path),
-    figure ? element("span", {}, `${figure.meaning}${figure.unit ? ` Unit: ${figure.unit}.` : ""}`) : null,
-    element("code", {}, `GET /v1/runs/${name}/series?field=${path}`),
+    figure && element("span", {}, `${figure.meaning.replaceAll("`", "")}.${figure.unit ? ` Unit: ${figure.unit}.` : ""}`),
+    figure && symbols && element("span", { class: "quiet" }, symbols),
+    figure && element("code", {}, `GET /v1/runs/${name}/series?field=${path}`),
   ].filter(Boolean);
 }
+
+/** A figure by its path, also without the leading "gaps."; no figure where it is none of a step. */
+async function inCatalogue(named) {
+  catalogue ??= get("v1/figures").then(({ figures }) => figures.map((figure) => [pattern(figure.path), figure]), () => []);
+  const rows = await catalogue;
+  for (const path of [named, `gaps.${named}`]) {
+    const row = rows.find(([matches]) => matches.test(path));
+    if (row) return { path, figure: row[1] };
+  }
+  return { path: named, figure: null };
+}
+
+/** Paths of the catalogue stand for many: gaps.{gap}.k3. */
+const pattern = (path) => new RegExp(`^${path.replaceAll(".", "\\.").replace(/\{\w+\}/g, "[^.]+")}$`);

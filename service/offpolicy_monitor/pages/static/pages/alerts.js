@@ -2,6 +2,7 @@
 
 import { get } from "../lib/api.js";
 import { keeping, pages, remember, root, state } from "../lib/address.js";
+import { defined } from "../lib/definitions.js";
 import { element, fill, find } from "../lib/dom.js";
 import { failed } from "../lib/empty.js";
 import { frame } from "../lib/frame.js";
@@ -29,31 +30,50 @@ async function show() {
 
 function draw(alerts, more, asked) {
   const pattern = matcher(find("#filter").value);
-  const shown = alerts.filter((alert) => pattern.test(`${alert.alert} ${alert.run} ${alert.severity}`));
+  const matching = alerts.filter((alert) => pattern.test(`${alert.alert} ${alert.run} ${alert.severity}`));
+  const shown = folded(matching);
   const open = shown.filter(({ state: now }) => now === "active").length;
   find("#summary").textContent = `${open} open${more ? `, of the newest ${MOST}` : ""}${asked.run ? `, of ${asked.run}` : ""}`;
   if (!shown.length) return fill(find("#rows"), element("p", { class: "card" }, alerts.length ? "No alert matches." : "No rule has fired."));
   const sorted = [...shown].sort((a, b) => order(a) - order(b) || (b.since_step ?? 0) - (a.since_step ?? 0));
-  fill(find("#rows"), element("div", { class: "card table" }, element("table", {},
-    element("thead", {}, element("tr", {}, ["Alert", "Run", "What it says", "From step", "To", "Peak", "Threshold", "State"].map((words) => element("th", { scope: "col" }, words)))),
+  const heads = [["Alert"], ["Run"], ["What it says"], ["From step", true], ["To", true], ["Peak", true], ["Threshold", true], ["State"]];
+  fill(find("#rows"), element("div", { class: "card table" }, element("table", { class: "cards" },
+    element("thead", {}, element("tr", {}, heads.map(([words, isNumber]) => element("th", { scope: "col", class: isNumber ? "number" : null }, words)))),
     element("tbody", {}, sorted.map(row)))));
+}
+
+/** A rule that is critical is a warning as well: one row of the two, which says since when it warned. */
+function folded(alerts) {
+  const key = ({ run, alert }) => `${run} ${alert}`;
+  const isOpen = ({ state: now }) => now === "active";
+  const critical = new Map(alerts.filter((alert) => isOpen(alert) && alert.severity === "critical").map((alert) => [key(alert), alert]));
+  const isFolded = (alert) => isOpen(alert) && alert.severity === "warning" && critical.has(key(alert));
+  const warned = new Map(alerts.filter(isFolded).map((alert) => [key(alert), alert.since_step]));
+  return alerts.filter((alert) => !isFolded(alert)).map((alert) => (critical.get(key(alert)) === alert ? { ...alert, warned: warned.get(key(alert)) } : alert));
 }
 
 const order = ({ state: now, severity }) => ["active", "pending", "resolved"].indexOf(now) * 10 + RANK[severity];
 
 function row(alert) {
   const level = LEVEL[alert.severity];
-  const at = alert.since_step == null ? pages.run(alert.run) : `${pages.run(alert.run)}?step=${alert.since_step}`;
-  const until = alert.resolved_at ? `, ${ago((Date.now() - Date.parse(alert.resolved_at)) / 1000)} ago` : "";
+  const { since_step: since, warned } = alert;
+  const at = keeping(since == null ? pages.run(alert.run) : `${pages.run(alert.run)}?step=${since}`);
   return element("tr", { class: `s-${level}` },
-    element("td", { class: "verdictcell" }, element("span", { class: "line" }, glyph(level), element("a", { href: `${root()}runbook#${alert.alert}` }, alert.alert))),
-    element("td", {}, element("a", { class: "runname", href: keeping(at) }, alert.run)),
-    element("td", { class: "wide" }, element("span", { class: "quiet" }, alert.summary)),
-    element("td", { class: "number", data: { label: "from step" } }, alert.since_step ?? "–"),
+    element("td", { class: "verdictcell" }, element("span", { class: "line" }, glyph(level), element("a", { href: `${root()}runbook#${alert.alert}`, "aria-label": `${alert.alert}, ${alert.severity}: runbook` }, alert.alert))),
+    element("td", {}, element("a", { class: "runname", href: at }, alert.run)),
+    element("td", { class: "wide quiet" }, defined(alert.summary, { text: alert.expression, call: `/v1/alerts?run=${alert.run}&merge=${APART}` })),
+    element("td", { class: "number", data: { label: "from step" } }, since == null ? "–" : element("a", { href: at }, since), warned != null && warned !== since ? element("span", { class: "quiet under" }, `warning from ${warned}`) : null),
     element("td", { class: "number", data: { label: "to" } }, alert.state === "resolved" ? alert.last_step ?? "–" : "now"),
-    element("td", { class: "number", data: { label: "peak" } }, number(alert.peak ?? alert.value)),
-    element("td", { class: "number", data: { label: "threshold" } }, number(alert.threshold)),
-    element("td", {}, `${SHOWN[alert.state]}${until}`));
+    element("td", { class: "number", data: { label: "peak" } }, number(alert.peak ?? alert.value, 3)),
+    element("td", { class: "number", data: { label: "threshold" } }, number(alert.threshold, 3)),
+    element("td", {}, SHOWN[alert.state], element("span", { class: "quiet under" }, when(alert))));
+}
+
+/** When it was acted on: rules wait for some steps before they open, and for some before they are over. */
+function when({ state: now, active_step: active, active_at: activeAt, resolved_step: resolved, resolved_at: resolvedAt, started_at: startedAt }) {
+  const since = (time) => `${ago((Date.now() - Date.parse(time)) / 1000)} ago`;
+  const [step, time] = now === "resolved" ? [resolved, resolvedAt] : now === "active" ? [active, activeAt] : [null, startedAt];
+  return [step == null ? null : `at step ${step}`, time && since(time)].filter(Boolean).join(", ");
 }
 
 function matcher(text) {

@@ -3,8 +3,8 @@
 import { get } from "../lib/api.js";
 import { keeping, pages, remember, state } from "../lib/address.js";
 import { element, fill, find } from "../lib/dom.js";
-import { failed } from "../lib/empty.js";
-import { frame, keys } from "../lib/frame.js";
+import { failed, noRuns } from "../lib/empty.js";
+import { frame } from "../lib/frame.js";
 import { glyph } from "../lib/glyphs.js";
 import { follow } from "../lib/live.js";
 import { number, percent } from "../lib/numbers.js";
@@ -13,6 +13,7 @@ import { linearAxis, logAxis, shareAxis } from "../charts/axes.js";
 import { Board } from "../charts/board.js";
 import { columns } from "../charts/columns.js";
 import { Finer } from "../charts/finer.js";
+import { boardKeys } from "../charts/keys.js";
 import { OF_RUNS, swatch } from "../charts/lines.js";
 import { Plot } from "../charts/plot.js";
 import { panel, readout } from "./run/panel.js";
@@ -72,10 +73,12 @@ function begin(data) {
   if (!data.steps.length) return void fill(stack, element("p", { class: "panel quiet" }, "No step is complete yet."));
   const board = new Board(data.steps);
   const shown = panelsOf(data.values);
-  const updates = shown.map((one, order) => draw(stack, board, one, data, order === shown.length - 1));
+  const at = element("p", { class: "at" });
+  board.onMove((index) => at.replaceChildren("step ", element("b", {}, String(board.steps[index]))));
+  const updates = shown.map((one, order) => draw(stack, board, one, data, order === shown.length - 1, order ? [] : [at]));
   let newest = data;
   const put = (series) => {
-    board.update(series.steps, null);
+    board.update(series.steps);
     for (const update of updates) update(series);
     board.moved();
   };
@@ -83,10 +86,7 @@ function begin(data) {
     read: (from, to) => read(data.chosen, from, to), coarse: () => newest, put,
     count: () => Math.max(...newest.abouts.map(({ steps }) => steps)),
   });
-  keys({
-    "ArrowLeft ArrowRight": { text: "step back, forward", act: (event) => board.pin(board.pinned + (event.key === "ArrowLeft" ? -1 : 1)) },
-    "0": { text: "all steps (also double-click)", act: () => board.zoom(board.full) },
-  });
+  boardKeys(board);
   board.moved();
   const update = async (next) => {
     newest = next;
@@ -102,14 +102,14 @@ function drawList(host, { chosen, abouts }) {
     swatch(OF_RUNS[index]), " ", glyph(levelOf(abouts[index].summary)), " ", element("a", { class: "runname", href: keeping(pages.run(name)) }, name), " ", element("span", { class: "quiet" }, brief(abouts[index].summary)))));
 }
 
-/** A panel of one figure with a line per run; answers how it is brought up to date. */
-function draw(stack, board, { field, title, hint, axis, shown: words, height }, data, isLast) {
+/** A panel of one figure with a line per run, `above` its list; answers how it is brought up to date. */
+function draw(stack, board, { field, title, hint, axis, shown: words, height }, data, isLast, above) {
   const { plot, rail } = panel(stack, { title, hint, call: `v1/runs/${data.chosen[0]}/series?field=${field}&by=step` });
   const lines = ({ steps, values }) => data.chosen.map((name, index) => ({ kind: OF_RUNS[index], name, values: values[of(index, field)] ?? steps.map(() => null) }));
   const shown = (series) => ({ title, hint, say: words, height, hasSteps: isLast, axis: axis(lines(series).flatMap((line) => line.values)), lines: lines(series) });
   const rows = (series) => lines(series).map((line) => ({ kind: line.kind, name: line.name, figure: field, value: (index) => words(line.values[index]) }));
   const line = new Plot(board, plot, shown(data));
-  const put = readout(board, rail, rows(data));
+  const put = readout(board, rail, rows(data), above);
   return (series) => {
     line.show(shown(series));
     put(rows(series));
@@ -121,18 +121,25 @@ const heading = () => element("div", { class: "section" }, element("h1", { class
 /** Fewer than two runs are named: pick them. */
 async function choose(chosen) {
   const { runs } = await get("v1/runs", { limit: 200 });
-  const boxes = runs.map(({ run }) => {
-    const box = element("input", { type: "checkbox", value: run });
+  if (runs.length < 2) return void fill(host, heading(), runs.length ? oneRun(runs[0].run) : noRuns());
+  const picked = () => [...host.querySelectorAll("input:checked")].map(({ value }) => value);
+  const go = element("button", { class: "button", on: { click: () => { remember({ runs: picked().join(",") }); show(); } } }, "Compare");
+  const counted = () => {
+    const many = picked().length;
+    go.disabled = many < 2 || many > MOST;
+    go.textContent = many < 2 ? `Choose two to ${MOST} runs` : many > MOST ? `At most ${MOST} runs` : `Compare ${many} runs`;
+  };
+  const boxes = runs.map(({ run, summary }) => {
+    const box = element("input", { type: "checkbox", value: run, on: { change: counted } });
     box.checked = chosen.includes(run);
-    return element("label", { class: "pickrun" }, box, ` ${run}`);
+    return element("label", { class: `pickrun s-${levelOf(summary)}` }, box, glyph(levelOf(summary)), element("span", {}, run));
   });
-  const go = element("button", { class: "tool", on: { click: () => {
-    remember({ runs: [...host.querySelectorAll("input:checked")].map(({ value }) => value).slice(0, MOST).join(",") });
-    show();
-  } } }, "Compare");
-  fill(host, heading(), element("div", { class: "card" }, element("p", {}, runs.length < 2 ? "There are fewer than two runs." : `Choose two to ${MOST} runs:`), boxes, runs.length < 2 ? null : go));
+  fill(host, heading(), element("div", { class: "card" }, boxes, go));
+  counted();
 }
+
+const oneRun = (name) => element("p", { class: "card" }, "There is one run so far, ", element("a", { href: keeping(pages.run(name)) }, name), ". This page changes by itself once there are two.");
 
 frame();
 await show();
-follow(null, show);
+follow(null, () => (names().length < 2 && find("input", host) ? null : show())); // what one picks stays picked

@@ -10,6 +10,7 @@ import { follow } from "../lib/live.js";
 import { Board } from "../charts/board.js";
 import { columns } from "../charts/columns.js";
 import { Finer } from "../charts/finer.js";
+import { boardKeys } from "../charts/keys.js";
 import { drawHead } from "./run/head.js";
 import { drawVerdict } from "./run/verdict.js";
 import { panels } from "./run/panels.js";
@@ -66,14 +67,14 @@ function begin(data) {
     drawn = { update: (next) => { drawn = null; begin(next); } };
     return;
   }
-  const board = new Board(data.steps, data.verdict.since_step);
+  const board = new Board(data.steps, data.verdict.since_step, changesOf(data));
   const parts = panels(stack, board, data);
   const sequence = new WorstOf(worst, board, data);
   keyboard(board);
   let newest = data;
   const put = (series) => {
     const shown = { ...newest, ...series };
-    board.update(shown.steps, shown.verdict.since_step);
+    board.update(shown.steps, shown.verdict.since_step, changesOf(shown));
     parts.update(shown);
     sequence.update(shown);
     board.moved();
@@ -91,12 +92,14 @@ function begin(data) {
   board.moved();
 }
 
+/** Steps from which the policy has another version, and the run another attempt. */
+function changesOf({ steps, values }) {
+  const changed = (column) => steps.filter((_, index) => column?.[index] != null && column[index - 1] != null && column[index] !== column[index - 1]);
+  return { versions: changed(values.policy_version), attempts: changed(values.attempt) };
+}
+
 function keyboard(board) {
-  const by = (event) => (event.shiftKey ? 10 : 1);
-  keys({
-    "ArrowLeft ArrowRight": { text: "step back, forward (Shift: ten)", act: (event) => board.pin(board.pinned + (event.key === "ArrowLeft" ? -by(event) : by(event))) },
-    "Home End": { text: "first, last step", act: (event) => board.pin(event.key === "Home" ? 0 : board.steps.length - 1) },
-    "0": { text: "whole run (also double-click)", act: () => board.zoom(board.full) },
+  boardKeys(board, {
     "s": { text: "everything about this step (also Enter on the bar of steps)", act: () => (location.href = keeping(pages.step(run(), board.steps[board.pinned]))) },
   });
   if (!isReport) keys({ "[ ]": { text: "previous, next run", act: (event) => neighbour(event.key === "[" ? -1 : 1) } });

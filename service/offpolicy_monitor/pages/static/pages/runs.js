@@ -48,10 +48,10 @@ function counted({ runs, next_cursor: more }) {
 }
 
 function table(runs) {
-  const heads = [["", "Compare"], ["Run"], ["Verdict"], ["Why"], [defined("Mismatch k3", "gaps.mismatch.k3")], ["Now"], ["Step"],
+  const heads = [["", "Compare"], ["Run"], ["Verdict"], ["Why"], [defined("Mismatch k3, nats per token", "gaps.mismatch.k3")], ["Now"], ["Step"],
     [defined("Per minute", { text: "Training steps per minute, between the first and the last of the newest ones." })], ["Last batch"]];
   const numeric = new Set([5, 6, 7, 8]);
-  return element("div", { class: "card table" }, element("table", {},
+  return element("div", { class: "card table" }, element("table", { class: "cards" },
     element("thead", {}, element("tr", {}, heads.map(([words, hidden], index) =>
       element("th", { scope: "col", class: numeric.has(index) ? "number" : null }, hidden ? element("span", { class: "sr" }, hidden) : words)))),
     element("tbody", {}, runs.map(row))));

@@ -1,17 +1,18 @@
-/* A lane per rule that fired: a bar for each stretch of breaches, open rules and those of the half at fault first. Below
-   them a tick where the policy version changes, and a line through all lanes where the attempt does. */
+/* A lane per rule that fired: a bar for each stretch of breaches, open rules and those of the half at fault first. */
 
 import { keeping, root } from "../../lib/address.js";
 import { element, fill } from "../../lib/dom.js";
 import { LEVEL, glyph } from "../../lib/glyphs.js";
+import { number } from "../../lib/numbers.js";
 import { colour } from "../../lib/theme.js";
 import { gutter, isNarrow } from "../../charts/board.js";
 import { Lane } from "../../charts/lane.js";
 import { panel } from "./panel.js";
 
 const MOST = 6;
+/** Pixels; a lane clips what it draws to its own width. */
+const MOST_WIDE = 1e4;
 const RANK = { critical: 2, warning: 1, info: 0 };
-const TICKS = 16;
 
 /** {alert, rows, isOpen, severity, since} of each rule that warned at least, the most telling first. */
 function lanesOf({ alerts, rules, verdict }) {
@@ -27,27 +28,33 @@ function lanesOf({ alerts, rules, verdict }) {
   return lanes.sort((a, b) => b.isOpen - a.isOpen || RANK[b.severity] - RANK[a.severity] || b.isAtFault - a.isAtFault || a.since - b.since);
 }
 
+/** What a rule says, and of its worst breach how far it went, since which step it counts and at which it was over. */
+function told({ rows, severity }) {
+  const worst = rows.filter((row) => row.severity === severity).reduce((a, b) => ((b.peak ?? b.value) > (a.peak ?? a.value) ? b : a));
+  const steps = [`from step ${worst.since_step}`, worst.active_step != null && `open at ${worst.active_step}`, worst.resolved_step != null && `over at ${worst.resolved_step}`];
+  return `${worst.summary}: ${worst.expression}. Peak ${number(worst.peak ?? worst.value)}, ${severity} at ${number(worst.threshold)}; ${steps.filter(Boolean).join(", ")}.`;
+}
+
 export const alertLanes = {
   id: "alerts",
   shows(data) {
     const lanes = lanesOf(data);
-    return lanes.length ? { key: Math.min(lanes.length, MOST), lanes, versions: data.values.policy_version, attempts: data.values.attempt, name: data.name } : null;
+    return lanes.length ? { key: Math.min(lanes.length, MOST), lanes, name: data.name } : null;
   },
   draw(stack, board, first) {
     const hint = first.lanes.length > MOST ? `${MOST} of ${first.lanes.length}, open ones first` : "open ones first";
     const { plot, rail } = panel(stack, { title: "Alerts", hint, call: `v1/alerts?run=${first.name}&merge=5`, extra: "tight lanes" });
     let data = first;
     const tall = isNarrow() ? 28 : 16; // on a phone the name stands above its lane
-    const words = ({ isOpen, since }) => (isOpen ? `from ${since}` : "over");
-    const lane = new Lane(board, plot, first.key * tall + TICKS, draw, { "aria-hidden": "true" });
+    const words = ({ isOpen, since, rows }) => (isOpen ? `from ${since}` : `to ${Math.max(...rows.map((row) => row.last_step ?? row.since_step))}`);
+    const lane = new Lane(board, plot, first.key * tall + 4, draw, { "aria-hidden": "true" });
 
     function label() {
       const rows = data.lanes.slice(0, MOST).map((rule) => element("div", { class: `s-${LEVEL[rule.severity]}` }, glyph(LEVEL[rule.severity]),
-        element("a", { class: "what", href: `${root()}runbook#${rule.alert}` }, rule.alert), element("span", { class: "quiet" }, words(rule))));
-      const ticks = data.versions && element("div", { class: "quiet" }, "policy version: ticks");
-      fill(rail, element("div", { class: "lane-labels" }, rows, ticks), element("a", { class: "more", href: keeping(`alerts?run=${data.name}`) }, "All alerts"));
+        element("a", { class: "what", href: `${root()}runbook#${rule.alert}`, data: { text: told(rule), call: `/v1/alerts?run=${data.name}&merge=5` } }, rule.alert), element("span", { class: "quiet" }, words(rule))));
+      fill(rail, element("div", { class: "lane-labels" }, rows), element("a", { class: "more", href: keeping(`alerts?run=${data.name}`) }, "All alerts"));
     }
-    function draw(ctx, left, height) {
+    function draw(ctx, left) {
       data.lanes.slice(0, MOST).forEach((rule, line) => {
         const top = (line + 1) * tall - 16;
         if (isNarrow()) {
@@ -56,11 +63,10 @@ export const alertLanes = {
           ctx.fillText(`${rule.alert}, ${words(rule)}`, gutter().left + 2, top - 1);
         }
         ctx.fillStyle = colour("--grid");
-        ctx.fillRect(0, top + 8, plot.clientWidth, 1);
+        ctx.fillRect(0, top + 8, MOST_WIDE, 1);
         bars(ctx, left, rule.rows, "warning", top + 5, 6);
         bars(ctx, left, rule.rows, "critical", top + 3, 10); // height says severity too
       });
-      changes(ctx, left, height);
     }
     function bars(ctx, left, rows, severity, top, thick) {
       ctx.beginPath();
@@ -71,17 +77,6 @@ export const alertLanes = {
       }
       ctx.fillStyle = colour(`--${LEVEL[severity]}-fill`);
       ctx.fill();
-    }
-    function changes(ctx, left, height) {
-      const changed = (values, index) => values?.[index] != null && values[index - 1] != null && values[index] !== values[index - 1];
-      const lines = (values, stroke, width, top, tall) => {
-        ctx.beginPath();
-        board.steps.forEach((step, index) => { if (changed(values, index)) ctx.rect(left(step - 0.5), top, width, tall); });
-        ctx.fillStyle = colour(stroke);
-        ctx.fill();
-      };
-      lines(data.versions, "--line-strong", 1, height - 8, 5);
-      lines(data.attempts, "--text", 1.5, 0, height);
     }
     label();
     return (next) => {

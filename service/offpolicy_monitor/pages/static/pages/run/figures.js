@@ -33,6 +33,7 @@ export const gaps = {
     const { plot, rail } = panel(stack, { title, hint, call: "series?field=gaps.mismatch.k3&field=gaps.staleness.k3&by=step" });
     const at = element("p", { class: "at" });
     const isTotal = first.lines[0].kind === "total";
+    const marks = element("p", { class: "note quiet" });
     const missing = element("p", { class: "note quiet" }, "No ", element("code", {}, "old_logprobs"), " were sent: the gap cannot be split.");
     const shown = (data) => ({
       title, hint, height: isNarrow() ? 220 : 268, isMain: true, hasSteps: true, band: data.band, limits: data.limits, lines: data.lines,
@@ -42,8 +43,10 @@ export const gaps = {
       kind, name: kind, figure: `gaps.${kind}.k3`, value: (index) => number(values[index]), note: NOTES[kind] && ((index) => NOTES[kind](data, index)),
     }));
     const line = new Plot(board, plot, shown(first));
-    const put = readout(board, rail, rows(first), [at], isTotal ? [missing] : []);
+    const put = readout(board, rail, rows(first), [at], isTotal ? [missing, marks] : [marks]);
     board.onMove((index, hovering) => {
+      const { versions = [], attempts = [] } = board.changes ?? {};
+      marks.textContent = [versions.length && "tick: policy version", attempts.length && "dotted line: attempt"].filter(Boolean).join(", ");
       const words = hovering ? "" : index === board.steps.length - 1 ? ", the latest" : ", pinned";
       at.replaceChildren("step ", element("b", {}, String(board.steps[index])), words);
     });

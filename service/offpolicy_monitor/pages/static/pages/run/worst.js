@@ -30,7 +30,7 @@ export class WorstOf {
   }
 
   async read(step) {
-    const found = await getOrNull(`v1/runs/${this.data.name}/worst`, { step, limit: 1 }).catch(() => null);
+    const found = await getOrNull(`v1/runs/${this.data.name}/worst`, { from: step, to: step, limit: 1 }).catch(() => null);
     if (step !== this.shown) return;
     const gap = this.data.values["gaps.mismatch.k3"] ? (this.data.verdict.half === "staleness" ? "staleness" : "mismatch") : "total";
     const title = element("div", { class: "section" }, element("h2", {}, `Worst sequence by ${gap}`), element("span", { class: "quiet" }, `step ${step}`),

@@ -7,9 +7,9 @@ import { LINES } from "../../charts/lines.js";
 import { uPlot } from "../../charts/uplot.js";
 
 export const SHARES = {
-  masked_token_fraction: { words: "tokens", kind: "total" },
-  masked_sequence_fraction: { words: "sequences", kind: "staleness" },
-  masked_advantage_mass: { words: "advantage mass", kind: "preset" },
+  masked_token_fraction: { words: "tokens", kind: "total", means: "Share of the tokens that the rule keeps out of the loss; ± the error of the histogram that it is read from." },
+  masked_sequence_fraction: { words: "sequences", kind: "staleness", means: "Share of the sequences that lose every token." },
+  masked_advantage_mass: { words: "advantage mass", kind: "preset", means: "Share of the sum of absolute advantages over tokens that is kept out of the loss." },
 };
 const RATIOS = [1.0001, 1.001, 1.01, 1.1, 1.5, 2, 5, 10, 100];
 const HEIGHT = 270;

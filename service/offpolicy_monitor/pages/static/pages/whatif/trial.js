@@ -1,7 +1,8 @@
 /* One method under trial: its row, its threshold, what that would drop, and how the frameworks write it. */
 
-import { get } from "../../lib/api.js";
+import { call, get } from "../../lib/api.js";
 import { remember, run, state } from "../../lib/address.js";
+import { defined } from "../../lib/definitions.js";
 import { element, fill } from "../../lib/dom.js";
 import { failed } from "../../lib/empty.js";
 import { number, percent, plain, times } from "../../lib/numbers.js";
@@ -22,9 +23,9 @@ export class Trial {
     Object.assign(this, { host, slot, about, advice });
     this.exact = null;
     this.select = element("select", { "aria-label": `Method ${slot.toUpperCase()}`, on: { change: () => this.choose(true) } });
-    this.bounds = element("select", { "aria-label": "Bound", on: { change: () => this.choose(true) } });
+    this.bounds = element("select", { "aria-label": "Bound", hidden: true, on: { change: () => this.choose(true) } });
     this.said = element("span", { class: "big", id: `at-${slot}` });
-    this.plotHost = element("div", { class: "plot", role: "img", "aria-label": "Shares dropped by threshold" });
+    this.plotHost = element("div", { class: "plot", role: "img", tabindex: "0", "aria-label": "Shares kept out of the loss by threshold" });
     this.slider = element("input", { type: "range", min: 0, max: STOPS, step: 1, "aria-label": `Threshold of method ${slot.toUpperCase()}`, on: { input: () => { this.exact = null; this.moved(); } } });
     this.outcome = element("div", { class: "outcome", "aria-live": "polite" });
     this.config = element("div", { class: "config" });
@@ -126,11 +127,14 @@ export class Trial {
   }
 
   tell(curve) {
+    const address = `/${call(`v1/runs/${run()}/whatif`, this.query)}`;
+    const shares = Object.entries(SHARES).map(([key, { words }]) => `${percent(curve[key][0])} of ${words}`).join(", ");
+    this.plotHost.setAttribute("aria-label", `Shares kept out of the loss by threshold: at ${this.said.textContent} ${shares}`);
     const [shortest, longest] = ["1", "4"].map((quarter) => curve.by_length_quartile[quarter]?.[0]);
     fill(this.outcome,
-      Object.entries(SHARES).map(([key, { words, kind }]) => element("div", {}, element("b", {}, percent(curve[key][0])),
-        element("span", {}, swatch(kind), ` of ${words}`, key === "masked_token_fraction" ? `, ± ${percent(curve.error[0])}` : ""))),
-      element("div", {}, element("b", {}, shortest > 0 ? times(longest / shortest) : "–"), element("span", {}, `longest against shortest quarter: ${percent(longest)}, ${percent(shortest)}`)));
+      Object.entries(SHARES).map(([key, { words, kind, means }]) => element("div", {}, element("b", {}, percent(curve[key][0])),
+        element("span", {}, swatch(kind), " ", defined(`of ${words}`, { text: means, call: address }), key === "masked_token_fraction" ? `, ± ${percent(curve.error[0])}` : ""))),
+      element("div", {}, element("b", {}, shortest > 0 ? times(longest / shortest) : "–"), element("span", {}, defined("longest against shortest quarter", { text: "Share of the tokens that is kept out in the longest quarter of the sequences over that in the shortest.", call: address }), `: ${percent(longest)}, ${percent(shortest)}`)));
     fill(this.config, FRAMEWORKS.map((framework) => setting(framework, curve.config.find((one) => one.framework === framework))), this.wanted ? this.advised() : null);
   }
 

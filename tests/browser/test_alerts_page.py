@@ -1,0 +1,75 @@
+"""Alerts as people read them: since which step, how far it went, when it was acted on, the way to where it began."""
+
+import re
+from typing import Any
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.fixtures import planted as runs
+from tests.fixtures.chromium import Open
+from tests.fixtures.live import Service
+from tests.fixtures.planted import ask
+
+
+def found(service: Service, alert: str, severity: str) -> dict[str, Any]:
+    """The one open alert of the drifting run."""
+    listed = ask(service.url, "/v1/alerts?run=drifting&merge=5&state=active&limit=200")["alerts"]
+    [row] = [one for one in listed if (one["alert"], one["severity"]) == (alert, severity)]
+    return dict(row)
+
+
+def row_of(page: Page, alert: str) -> Locator:
+    return page.locator("tbody tr").filter(has=page.get_by_role("link", name=re.compile(f"^{alert},")))
+
+
+def test_a_rule_is_one_row_of_its_worst_severity_with_peak_and_steps_as_the_api_has_them(
+    show: Open, planted: Service
+) -> None:
+    critical = found(planted, "MismatchDrift", "critical")
+    with show("/alerts?run=drifting") as page:
+        row = row_of(page, "MismatchDrift")
+        expect(row).to_have_count(1)
+        cells = row.locator("td")
+        expect(cells.nth(3)).to_contain_text(str(critical["since_step"]))
+        expect(cells.nth(5)).to_have_text(f"{round(critical['peak']):,}")
+        expect(cells.nth(6)).to_have_text(f"{critical['threshold']:g}")
+        expect(cells.nth(7)).to_contain_text(f"Openat step {critical['active_step']}")
+
+
+def test_a_rule_that_warned_before_it_was_critical_says_so(show: Open, planted: Service) -> None:
+    critical, warning = (found(planted, "MismatchSpike", severity) for severity in ("critical", "warning"))
+    assert warning["since_step"] < critical["since_step"]
+    with show("/alerts?run=drifting") as page:
+        expect(row_of(page, "MismatchSpike")).to_contain_text(f"warning from {warning['since_step']}")
+
+
+def test_an_alert_leads_to_the_run_at_the_step_where_it_began(show: Open, planted: Service) -> None:
+    since = found(planted, "MismatchKL", "critical")["since_step"]
+    assert since == runs.ONSET
+    with show("/alerts?run=drifting") as page:
+        row_of(page, "MismatchKL").get_by_role("link", name=str(since), exact=True).click()
+        expect(page).to_have_url(re.compile(rf"/runs/drifting\?step={since}"))
+        expect(page.locator(".at").first).to_contain_text(f"step {since}, pinned")
+
+
+def test_an_alert_leads_to_its_section_of_the_runbook(show: Open) -> None:
+    with show("/alerts?run=drifting", expected="Autofocus processing was blocked") as page:
+        row_of(page, "MismatchKL").get_by_role("link", name="MismatchKL, critical: runbook").click()
+        expect(page.locator("#MismatchKL")).to_be_in_viewport()
+
+
+def test_what_a_rule_says_shows_its_formula_and_the_call_on_focus(show: Open, planted: Service) -> None:
+    expression = found(planted, "MismatchKL", "critical")["expression"]
+    with show("/alerts?run=drifting") as page:
+        row_of(page, "MismatchKL").locator(".def").focus()
+        expect(page.get_by_role("tooltip")).to_contain_text(expression)
+        expect(page.get_by_role("tooltip")).to_contain_text("GET /v1/alerts?run=drifting")
+
+
+def test_a_lane_of_the_run_page_tells_the_peak_and_since_when(show: Open, planted: Service) -> None:
+    critical = found(planted, "MismatchKL", "critical")
+    with show("/runs/drifting") as page:
+        page.locator(".lane-labels").get_by_role("link", name="MismatchKL").focus()
+        tip = page.get_by_role("tooltip")
+        expect(tip).to_contain_text(f"Peak {critical['peak']:.2g}, critical at 0.01")
+        expect(tip).to_contain_text(f"from step {critical['since_step']}, open at {critical['active_step']}")
