@@ -11,6 +11,8 @@ from tests.fixtures.live import Service
 from tests.fixtures.planted import ask
 
 SHARES = ("masked_token_fraction", "masked_sequence_fraction", "masked_advantage_mass")
+#: Milliseconds after the last change, and more.
+SETTLED = 250
 WIDE_BAND = {"method": "mask", "gap": "mismatch", "level": "geometric"}
 
 
@@ -23,7 +25,8 @@ def slider(page: Page, slot: str) -> Locator:
 
 
 def address(page: Page) -> dict[str, str]:
-    """The state that a link to this picture holds."""
+    """The state that a link to this picture holds; an address is written once changes rest."""
+    page.wait_for_timeout(SETTLED)
     return {name: values[0] for name, values in parse_qs(urlsplit(page.url).query).items()}
 
 
