@@ -8,7 +8,7 @@ from offpolicy_monitor.summary import StepSummary
 from offpolicy_monitor.summary.arrays import Arrays, merged
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.rows import PART, Layout, Row, Table, count, magnitude, number
-from offpolicy_monitor.summary.scheme import COUNTS, Run, runs, scheme_of, union
+from offpolicy_monitor.summary.scheme import COUNTS, Run, Scheme, runs, scheme_of, union
 from offpolicy_monitor.summary.stored import version_3
 from offpolicy_monitor.summary.stored.named import RecordError, arrays_of
 
@@ -71,6 +71,19 @@ def test_counts_that_are_told_by_where_they_are_not_zero_read_and_merge_as_all_o
     assert (few.counts_at(entries) == dense.counts[entries]).all()
     assert merged([few, few]) == merged([dense, dense]) and merged([Arrays(), few]) == dense
     assert few == dense and (few.buffer == dense.buffer).all()
+
+
+def test_a_union_that_goes_on_from_the_one_before_it_is_laid_out_as_one_that_is_made_at_once() -> None:
+    ahead = ("batch", "cross", "gaps/total", "histograms/total")
+    shards = [scheme_of(LAYOUT, (*ahead, f"breakdown/shard/{n}/total", f"breakdown/shard/{n}/cross")) for n in range(9)]
+    grown = shards[0]
+    for shard in shards[1:]:
+        grown = union((grown, shard))
+    shards[0].base.grows = None
+    alone = Scheme(LAYOUT, grown.keys, LAYOUT.version)
+    assert grown.base is shards[0].base and len(grown.own) == 18
+    found, expected = ((s.sizes, s.starts, s.begins, s.sparse, s.deviations) for s in (grown, alone))
+    assert found == expected and dict(grown.spans) == dict(alone.spans) and grown.tables == alone.tables
 
 
 def test_what_is_not_kept_cannot_be_written_to() -> None:
