@@ -45,14 +45,14 @@ def test_a_run_that_drifts_is_pending_then_active_then_resolved_and_a_healthy_on
         post(client, step, 0.01)
         post(client, step, 0.01, run="healthy")
     assert alerts(client) == []
-    post(client, 10, 0.08)
+    post(client, 10, 0.16)
     pending = named(alerts(client, "?run=a&state=pending"), "MismatchKL")
     assert (pending["since_step"], pending["breach_steps"], pending["active_at"]) == (10, 1, None)
     for step in range(11, 15):
-        post(client, step, 0.08)
+        post(client, step, 0.16)
     assert {alert["run"] for alert in alerts(client)} == {"a"}
     active = named(alerts(client, "?state=active"), "MismatchKL")
-    assert active["value"] == pytest.approx(0.0032, rel=0.01)
+    assert active["value"] == pytest.approx(0.0129, rel=0.03)
     assert {
         name: active[name] for name in ("id", "since_step", "last_step", "breach_steps", "threshold", "runbook")
     } == {
@@ -60,22 +60,23 @@ def test_a_run_that_drifts_is_pending_then_active_then_resolved_and_a_healthy_on
         "since_step": 10,
         "last_step": 14,
         "breach_steps": 5,
-        "threshold": 0.002,
+        "threshold": 0.01,
         "runbook": "http://127.0.0.1:8900/runbook#MismatchKL",
     }
-    post(client, 15, 0.01)
+    for step in range(15, 18):
+        post(client, step, 0.01)
     assert "MismatchKL" not in names(client)
     resolved = named(alerts(client, "?state=resolved"), "MismatchKL")
-    assert (resolved["id"], resolved["last_step"]) == (pending["id"], 14)
+    assert (resolved["id"], resolved["last_step"]) == (pending["id"], 16)
     assert (pending["active_step"], active["active_step"], active["resolved_step"]) == (None, 14, None)
-    assert (resolved["active_step"], resolved["resolved_step"]) == (14, 15)
+    assert (resolved["active_step"], resolved["resolved_step"]) == (14, 17)
     assert resolved["value"] < resolved["threshold"] < pending["peak"] <= resolved["peak"] == active["peak"]
     assert resolved["started_at"] <= resolved["active_at"] <= resolved["resolved_at"]
 
 
 def test_thresholds_are_those_of_the_runs_profile_and_a_change_of_it_counts_at_once(client: Client) -> None:
     for step in range(5):
-        post(client, step, 0.08)
+        post(client, step, 0.16)
     assert "MismatchKL" in names(client)
     assert patch(client, profile="fp4").status_code == 200
     assert "MismatchKL" not in names(client)
@@ -83,8 +84,8 @@ def test_thresholds_are_those_of_the_runs_profile_and_a_change_of_it_counts_at_o
 
 def test_a_run_may_have_its_own_thresholds_which_it_shows(client: Client) -> None:
     for step in range(5):
-        post(client, step, 0.08)
-    own = {"MismatchKL": {"warning": 0.004}, "ProbabilityDiff": {"enabled": False}}
+        post(client, step, 0.16)
+    own = {"MismatchKL": {"warning": 0.05, "critical": 0.05}, "ProbabilityDiff": {"enabled": False}}
     answer = patch(client, alerts=own)
     assert (answer.status_code, answer.json()["alerts"]) == (200, own)
     assert names(client) & {"MismatchKL", "ProbabilityDiff"} == set()
@@ -112,29 +113,29 @@ def test_a_threshold_that_means_nothing_is_refused_and_changes_nothing(
 
 
 def test_the_verdict_follows_from_the_alerts_and_each_batch_is_told(client: Client) -> None:
-    said = [post(client, step, 0.17)["verdict"] for step in range(4)]
+    said = [post(client, step, 0.26)["verdict"] for step in range(4)]
     assert said == ["accept", "accept", "skip", "skip"]
-    told = post(client, 4, 0.17)["alerts"]
+    told = post(client, 4, 0.26)["alerts"]
     assert [(alert["severity"], alert["state"]) for alert in told if alert["alert"] == "MismatchKL"] == [
         ("critical", "active")
     ]
     assert client.get("/v1/runs").json()["runs"][0]["verdict"] == "skip"
-    assert post(client, 5, 0.01)["verdict"] == "accept"
+    assert [post(client, step, 0.01)["verdict"] for step in range(5, 8)] == ["skip", "skip", "accept"]
     patch(client, alerts={"ProbabilityDiff": {"critical": None}})
-    warned = [post(client, step, 0.07)["verdict"] for step in range(6, 12)]
+    warned = [post(client, step, 0.07)["verdict"] for step in range(8, 14)]
     assert warned == ["accept"] * 4 + ["warn"] * 2
 
 
 def test_a_restart_forgets_no_breach_and_begins_none_twice(application: Application) -> None:
     with application() as client:
         for step in range(4):
-            post(client, step, 0.08)
+            post(client, step, 0.16)
         before = alerts(client, "?state=pending")
         scraped = breach_steps(client)
     with application() as client:
         assert alerts(client) == before
         assert breach_steps(client) == scraped
-        post(client, 4, 0.08)
+        post(client, 4, 0.16)
         found = alerts(client, "?state=active")
         assert {alert["id"] for alert in found} <= {alert["id"] for alert in before}
         assert named(found, "MismatchKL")["breach_steps"] == 5
@@ -147,13 +148,13 @@ def breach_steps(client: Client) -> list[str]:
 
 def test_metrics_show_each_rule_that_has_its_figures(client: Client) -> None:
     for step in range(3):
-        post(client, step, 0.08)
+        post(client, step, 0.16)
     text = client.get("/metrics").text
     warning = '{alert="MismatchKL",run="a",severity="warning"}'
     for line in (
         f"offpolicy_alert_breach_steps{warning} 3.0",
         f"offpolicy_alert_active{warning} 0.0",
-        f"offpolicy_alert_threshold{warning} 0.002",
+        f"offpolicy_alert_threshold{warning} 0.01",
         'offpolicy_alert_breach_steps{alert="MismatchKL",run="a",severity="critical"} 0.0',
         'offpolicy_run_finished{run="a"} 0.0',
     ):
@@ -165,7 +166,7 @@ def test_metrics_show_each_rule_that_has_its_figures(client: Client) -> None:
 
 def test_every_rule_says_where_it_stands_and_a_silent_one_what_it_lacks(client: Client) -> None:
     for step in range(2):
-        post(client, step, 0.08)
+        post(client, step, 0.16)
     answer = client.get("/v1/runs/a/rules").json()
     states = {(rule["alert"], rule["severity"]): rule for rule in answer["rules"]}
     assert answer["step"] == 1
@@ -179,12 +180,12 @@ def test_every_rule_says_where_it_stands_and_a_silent_one_what_it_lacks(client: 
 
 def test_a_run_that_is_finished_has_no_alerts_until_it_goes_on(client: Client) -> None:
     for step in range(5):
-        post(client, step, 0.08)
+        post(client, step, 0.16)
     assert patch(client, finished=True).json()["state"] == "finished"
     assert (names(client), names(client, "?state=pending")) == (set(), set())
     assert client.get("/v1/runs/a").json()["verdict"] == "accept"
     assert 'offpolicy_run_finished{run="a"} 1.0\n' in client.get("/metrics").text
-    post(client, 5, 0.08)
+    post(client, 5, 0.16)
     assert "MismatchKL" in names(client)
 
 
@@ -205,7 +206,7 @@ def patch_of_unknown_correction(client: Client) -> Response:
 
 def test_alerts_come_in_pages_the_newest_first(client: Client) -> None:
     for step in range(5):
-        post(client, step, 0.08)
+        post(client, step, 0.16)
     whole = client.get("/v1/alerts").json()
     first = client.get("/v1/alerts?limit=2").json()
     rest = client.get(f"/v1/alerts?limit=1000&cursor={first['next_cursor']}").json()
@@ -215,7 +216,7 @@ def test_alerts_come_in_pages_the_newest_first(client: Client) -> None:
 
 
 def test_breaches_that_are_joined_have_the_worst_value_of_all_and_became_active_with_the_first(client: Client) -> None:
-    for step, apart in enumerate([0.08, 0.09, 0.08, 0.08, 0.08, 0.01, 0.01, 0.08, 0.08, 0.08, 0.08, 0.08, 0.01]):
+    for step, apart in enumerate([0.16, 0.17, *[0.16] * 3, *[0.01] * 3, *[0.16] * 5, *[0.01] * 3]):
         post(client, step, apart)
     every = [alert for alert in alerts(client, "?state=resolved") if alert["alert"] == "MismatchKL"]
     later, earlier = [alert for alert in every if alert["severity"] == "warning"]
