@@ -59,7 +59,7 @@ def add_replay_arguments(child: argparse.ArgumentParser) -> None:
 
 def _add_common_arguments(child: argparse.ArgumentParser, patience: float | None) -> None:
     run = os.environ.get("OFFPOLICY_RUN")
-    child.add_argument("--run", type=run_name, default=run, help="run to post to (OFFPOLICY_RUN)")
+    child.add_argument("--run", default=run, help="run to post to (OFFPOLICY_RUN)")
     url = os.environ.get("OFFPOLICY_URL", LOCAL)
     child.add_argument("--url", default=url, help=f"the service (OFFPOLICY_URL, {LOCAL})")
     child.add_argument("--attempt", type=natural, metavar="N", help="restart epoch, in place of what the dumps name")
@@ -199,4 +199,7 @@ def _ending_on_sigterm() -> Iterator[None]:
 def _run(options: argparse.Namespace) -> str:
     if not options.run:
         raise ConfigurationError("no run is named: pass --run, or set OFFPOLICY_RUN")
-    return str(options.run)
+    try:
+        return run_name(options.run)
+    except argparse.ArgumentTypeError as error:
+        raise ConfigurationError(str(error)) from error
