@@ -27,8 +27,9 @@ NEGATIVE, ZERO, POSITIVE, MIXED, UNKNOWN = range(len(SIGNS))
 TOKEN_SIGNS: Final = SIGNS[NEGATIVE : POSITIVE + 1]
 UNKNOWN_SIGN: Final = SIGNS[UNKNOWN]
 
-#: log mu of 0 says that the token was certain. Where the trainer's log-prob is below this it was not: mu was filled in.
-CERTAIN_LOGPROB: Final = -0.1
+#: log mu of 0 says that the token was certain, or alone in a nucleus, which holds half and more where top_p is one half
+#: or more. Where the trainer's log-prob is below this it was neither: mu was filled in.
+CERTAIN_LOGPROB: Final = -0.7
 
 #: The quantiles that are answered of log-ratios.
 QUANTILES: Final = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)

@@ -398,6 +398,14 @@ def test_a_mismatch_of_exactly_zero_is_bad_data_but_under_the_bitwise_profile() 
     assert state("DataQuality", [copied], "bitwise").state == "quiet"
 
 
+def test_zeros_are_filled_in_unless_the_mean_ratio_misses_more_than_they_could() -> None:
+    zeros = {"tokens": 2013.0, "zero_filled_tokens": 223.0}
+    missing = {**zeros, "gaps.mismatch.ratio_mean": 1 - 0.6 * 223 / 2013}
+    assert state("DataQuality", [missing]).severity == "critical"
+    nucleus = {**zeros, "gaps.mismatch.ratio_mean": 0.8}
+    assert state("DataQuality", [nucleus]).state == "quiet"
+
+
 def test_three_signs_within_twenty_steps_are_a_risk_of_collapse_and_two_are_not() -> None:
     ess = HEALTHY | {"gaps.mismatch.ess": 0.4}
     bad = HEALTHY | {"gaps.total.bad_update_fraction": 2e-3}

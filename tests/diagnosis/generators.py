@@ -143,6 +143,22 @@ def routing(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
     return engine, trainer + changed * case.source.standard_normal(trainer.shape, np.float32)
 
 
+def cut_or_cooled(case: Case, log_mu: Array) -> Array:
+    """[n, V] what is sampled from though log_mu is reported: another temperature, or a nucleus."""
+    if case.form:
+        return normalised(log_mu / np.float32(case.size))
+    order = np.argsort(-log_mu, 1)
+    mass = np.exp(np.take_along_axis(log_mu, order, 1))
+    kept = np.zeros(log_mu.shape, bool)
+    np.put_along_axis(kept, order, np.cumsum(mass, 1) - mass < case.size, 1)
+    return normalised(np.where(kept, log_mu, np.float32(-1e4)))
+
+
+def as_reported(case: Case, log_mu: Array) -> Array:
+    """What is reported is what is sampled from."""
+    return log_mu
+
+
 def untouched(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
     """Nothing is wrong with the distributions."""
     return engine, trainer
@@ -202,12 +218,13 @@ def sent(case: Case, mu: Array, old: Array) -> Logits:
 
 @dataclass(frozen=True)
 class Fault:
-    """Strengths weak to strong in the unit of `what`; where it acts, in logits or in what is sent; how many gradient
-    steps it takes to show."""
+    """Strengths weak to strong in the unit of `what`; where it acts, in logits, in the draw or in what is sent; how
+    many gradient steps it takes to show."""
 
     what: str
     sizes: tuple[float, float, float]
     plant: Plant = untouched
+    sample: Callable[[Case, Array], Array] = as_reported
     send: Callable[[Case, Array, Array], Logits] = sent
     steps: int = 1
 
@@ -229,6 +246,8 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "garbled": Fault("share of the sequences, at least one", (0.01, 0.015, 0.02), send=garbled),
     "sampled_padding": Fault("share of one answer that follows", (0.1, 0.3, 0.5), send=sampled_padding),
     "kv_precision": Fault("change of the logits at 500 tokens", (0.1, 0.2, 0.4), kv_precision),
+    "decimal": Fault("decimal places", (4, 3, 2), send=decimal),
+    "sampling": Fault("temperature or nucleus of the draw alone", (0.9, 0.8, 0.7), sample=cut_or_cooled),
     "unknown": Fault("change of all logits", (0.4, 0.7, 1.0), unknown),
 }
 
@@ -258,9 +277,10 @@ def generate(fault: str, strength: str, tokens: int, seed: int, step: int = 0) -
     healthy = text(tokens, str(run.choice(kinds)), source, run)
     case = _case(fault, row.sizes[STRENGTHS.index(strength)], healthy, bool(run.random() < 0.5), source, step)
     parts = [_log_probs(case, row, slice(start, min(start + CHUNK, tokens))) for start in range(0, tokens, CHUNK)]
-    mu, old = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
+    mu, old, entropy = (np.concatenate([part[side] for part in parts]) for side in (0, 1, 2))
     mu, old = row.send(case, mu, old)
-    columns = {"sampling_logprobs": mu.astype(np.float32), "old_logprobs": old.astype(np.float32)}
+    sent_columns = {"sampling_logprobs": mu, "old_logprobs": old, "entropy": entropy}
+    columns = {name: column.astype(np.float32) for name, column in sent_columns.items()}
     return Generated(tuple(_messages(case.text, columns | _experts(fault, case))))
 
 
@@ -274,14 +294,15 @@ def _case(fault: str, size: float, healthy: Text, form: bool, source: np.random.
     return Case(size, healthy, form, source, step)
 
 
-def _log_probs(case: Case, row: Fault, part: slice) -> Logits:
-    """log mu and log pi_old of the sampled tokens of a part, [n] float32 each."""
+def _log_probs(case: Case, row: Fault, part: slice) -> tuple[Array, Array, Array]:
+    """log mu and log pi_old of the sampled tokens of a part, and the trainer's entropies, [n] float32 each."""
     logits = logits_of(case.text.sharpness[part], case.source)
     trainer = noisy(logits, case.text.scale[part], case.text.relative, case.source)
     engine, trainer = row.plant(case, part, logits, trainer)
     log_mu, log_old = normalised(engine), normalised(trainer)
-    chosen = drawn(log_mu, case.source)
-    return np.take_along_axis(log_mu, chosen, 1)[:, 0], np.take_along_axis(log_old, chosen, 1)[:, 0]
+    chosen = drawn(row.sample(case, log_mu), case.source)
+    mu, old = (np.take_along_axis(values, chosen, 1)[:, 0] for values in (log_mu, log_old))
+    return mu, old, -(np.exp(log_old) * log_old).sum(1)
 
 
 def _some(case: Case) -> Array:

@@ -158,7 +158,7 @@ def test_the_limits_of_a_diagnosis_are_those_of_the_run() -> None:
 
 
 def test_every_hypothesis_says_what_to_try_and_has_a_name_of_its_own() -> None:
-    assert len({row.name for row in HYPOTHESES}) == len(HYPOTHESES) == 16
+    assert len({row.name for row in HYPOTHESES}) == len(HYPOTHESES) == 18
     assert all(row.tries and row.paths and row.summary.endswith(".") for row in HYPOTHESES)
 
 

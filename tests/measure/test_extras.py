@@ -160,7 +160,7 @@ def test_a_zero_that_the_trainer_does_not_find_certain_was_filled_in() -> None:
     }
     data = RaggedBatch.from_positions(np.array([5]), columns, {})
     answer = Measurer("cpu").evaluate(data)
-    assert (answer["suspect_tokens"]["exact_zero"], answer["zero_filled_tokens"]) == (4, 3)
+    assert (answer["suspect_tokens"]["exact_zero"], answer["zero_filled_tokens"]) == (4, 2)
 
 
 def outliers_of(k3_scale: list[float], label: str, tokens: int = 40_000) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Figures of a summary one number at a time, by plain arithmetic: what formulas over arrays must give to the bit.
 
-An oracle: nothing here is shared with what it checks but the numbers that are kept, attribution and routing.
+An oracle: nothing here is shared with what it checks but the numbers that are kept, attribution, routing and
+calibration.
 """
 
 import math
@@ -14,6 +15,7 @@ from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.histogram import LARGEST_KEY, bin_edges
 from offpolicy_monitor.summary.method import DROP_COUNTS, path_of
 from offpolicy_monitor.summary.tables.advantage import GRADIENT_BINS, middle
+from offpolicy_monitor.summary.tables.calibration import calibration
 from offpolicy_monitor.summary.tables.lengths import BINS_PER_POWER
 from offpolicy_monitor.summary.tables.routing import routing
 from offpolicy_monitor.vocabulary import QUANTILES
@@ -35,7 +37,7 @@ def figures(summary: StepSummary) -> dict[str, Any]:
         if spec is not None
     }
     whole = ("tokens", "sequences", "empty_sequences")
-    found = routing(arrays)
+    found, calibrated = routing(arrays), calibration(arrays)
     return _finite(
         {
             **{name: int(batch.get(name, 0)) for name in whole},
@@ -50,6 +52,7 @@ def figures(summary: StepSummary) -> dict[str, Any]:
             "attribution": attribution(arrays.record("cross")),
             **_means(batch),
             **({"routing": found} if found else {}),
+            **({"calibration": calibrated} if calibrated else {}),
         }
     )
 

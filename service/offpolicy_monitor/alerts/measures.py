@@ -259,14 +259,18 @@ def jump_at_sync(version: str, k3: str, spread: str) -> Measure:
     return measure
 
 
-def bad_share(parts: Sequence[tuple[str, str]], identical: str) -> Measure:
+def bad_share(parts: Sequence[tuple[str, str]], filled: tuple[str, str], ratio: str, identical: str) -> Measure:
     """The largest share of bad data: each (count, of how many); and 1 where every mismatch is exactly 0.
 
-    The latter is what the bitwise profile is for, and counts for nothing there.
+    The latter is what the bitwise profile is for, and counts for nothing there. Zeros that were filled in, `filled`,
+    count unless the mean ratio misses more than they could: then the engine renormalises, and a nucleus of one token
+    has log mu 0.
     """
 
     def measure(history: History, terms: Terms, index: int) -> float:
         shares = [trends.over(history.value(count, index), history.value(whole, index)) for count, whole in parts]
+        zeros = trends.over(*(history.value(path, index) for path in filled))
+        shares.append(0.0 if 1 - history.value(ratio, index) > zeros else zeros)
         exact = history.value(identical, index)
         if terms.profile != "bitwise" and not math.isnan(exact):
             shares.append(float(exact == 1.0))

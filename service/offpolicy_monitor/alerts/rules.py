@@ -45,7 +45,9 @@ MASKED: Final = "correction.masked_token_fraction"
 MASKED_SEQUENCES: Final = "correction.masked_sequence_fraction"
 EXACT: Final = "gaps.mismatch.exact_fraction"
 VERSION: Final = "policy_version"
-BAD_TOKENS: Final = ("excluded_tokens.nonfinite", "suspect_tokens.positive", "zero_filled_tokens")
+BAD_TOKENS: Final = ("excluded_tokens.nonfinite", "suspect_tokens.positive")
+FILLED: Final = "zero_filled_tokens"
+RATIO: Final = "gaps.mismatch.ratio_mean"
 LONGEST, SHORTEST = "correction.length_bias.longest", "correction.length_bias.shortest"
 
 #: Profile -> a k3 above those of published runs that trained well, and one above three times all of them.
@@ -222,11 +224,11 @@ _SIMPLE: Final = (
         "DataQuality", "Log-probs are missing, impossible or copied", ("tokens",),
         bad_share(
             [(path, "tokens") for path in BAD_TOKENS],
-            EXACT,
+            (FILLED, "tokens"), RATIO, EXACT,
         ),
         "largest share of non-finite, positive or zero-filled log-probs; 1 where mismatch is identically 0",
-        by_severity(0, 0.01), lasting(1), "verl clamps; AReaL and SkyRL zero-fill", also=(*BAD_TOKENS, EXACT),
-        half="data",
+        by_severity(0, 0.01), lasting(1), "verl clamps; AReaL and SkyRL zero-fill",
+        also=(*BAD_TOKENS, FILLED, RATIO, EXACT), half="data",
     ),
 )  # fmt: skip
 

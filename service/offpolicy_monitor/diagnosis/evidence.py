@@ -12,9 +12,9 @@ from offpolicy_monitor.figures import walk
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
 #: What the evidence is taken from.
-LOOKED_AT: Final = ("gaps.mismatch.", "signature.", "routing.mismatch.")
+LOOKED_AT: Final = ("gaps.mismatch.", "signature.", "routing.mismatch.", "calibration.")
 #: Texts among the figures: which shard, label or column a mark is of.
-NAMED: Final = (("replica", "name"), ("grid", "column"))
+NAMED: Final = (("replica", "name"), ("grid", "column"), ("decimals", "column"))
 WARNING: Final = "limits.warning"
 CRITICAL: Final = "limits.critical"
 

@@ -119,6 +119,33 @@ HYPOTHESES: Final = (
         ("Take log-probs from float32 logits.", "Look for a bfloat16 or text round trip on the way."),
     ),
     Hypothesis(
+        "decimal",
+        "log-probs with few decimal places",
+        scores.decimal,
+        "Log-probs were rounded to a few decimal places, as a text with a fixed format does.",
+        ("signature.decimals.column", "signature.decimals.places", "signature.decimals.share"),
+        (
+            "Look for a format such as %.4f or round(x, 4) between the engine and the trainer, in JSON or a log.",
+            "Send log-probs as float32 arrays, or as text with nine digits.",
+        ),
+    ),
+    Hypothesis(
+        "sampling",
+        "tokens drawn from another distribution than reported",
+        scores.sampling,
+        "Sampled tokens are not as improbable as the entropy of the same positions says: they were drawn with a "
+        "temperature or a nucleus that neither side's log-probs have.",
+        ("calibration.excess", "calibration.share", "calibration.z", "calibration.entropy"),
+        (
+            "Compare the engine's sampling parameters with what its log-probs are: raw log-probs (vLLM: "
+            "logprobs_mode=raw_logprobs) know no temperature, top_p, top_k, min_p or penalty.",
+            "Report processed log-probs and divide the trainer's logits by the same temperature; or sample at "
+            "temperature 1, top_p 1, top_k off.",
+            "If the share is above 0 the sampler is hotter than reported, below 0 colder or cut off; if entropies are "
+            "of another policy or temperature than mu, send those of the same forward.",
+        ),
+    ),
+    Hypothesis(
         "first_token",
         "another prompt template",
         scores.first_token,

@@ -39,6 +39,8 @@ TREND_Z: Final = 3.0
 FEW: Final = 0.05
 #: A sequence that is wrong from its beginning has there this part of the d^2 that is expected there, or more.
 FROM_BEGINNING: Final = 0.2
+#: Entropies of another step's policy, or of coarse logits, are off by this share of themselves.
+CALIBRATED: Final = 0.02
 #: Text alone makes early tokens, or late ones, somewhat noisier than the others.
 TEXT_SHARE: Final = 0.3
 #: Of a hotter engine the slope explains 0.85 to 1.2 of what the tail does; of a broken tail less than 0.6.
@@ -153,6 +155,24 @@ def quantised(evidence: Evidence) -> float:
     return believed(max(0.0, evidence["signature.grid.share"] - 0.1), 0.1, CERTAIN)
 
 
+def decimal(evidence: Evidence) -> float:
+    """Values have at most four decimal places, and are not multiples of a power of two, which may have few as well."""
+    if evidence.get("signature.decimals.tokens", 0) < FEWEST:
+        return 0.0
+    found = believed(max(0.0, evidence["signature.decimals.share"] - 0.1), 0.1, CERTAIN)
+    return found * (1 - quantised(evidence))
+
+
+def sampling(evidence: Evidence) -> float:
+    """Sampled tokens are more probable to mu than its own entropy says, or less: they were drawn from another policy.
+
+    Where the ratios show the temperature or the nucleus, it is those: then the reported log-probs have it too.
+    """
+    share, z = abs(evidence.get("calibration.share", 0.0)), abs(evidence.get("calibration.z", 0.0))
+    found = believed(share - CALIBRATED, 0.02, z)
+    return found * math.prod(1 - cause(evidence) for cause in (shifted, top_p, temperature, first_token, prompt))
+
+
 def first_token(evidence: Evidence) -> float:
     """First tokens hold most of the second moment, and far more than their share of tokens."""
     share = evidence.get("signature.first_token.second_moment_share", 0.0)
@@ -257,6 +277,8 @@ CAUSES: Final = (
     partial_sync,
     copied,
     quantised,
+    decimal,
+    sampling,
     first_token,
     prompt,
     low_probability_tail,

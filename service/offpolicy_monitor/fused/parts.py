@@ -16,7 +16,7 @@ from offpolicy_monitor.fused import arrays
 from offpolicy_monitor.fused.arrays import GAPS, Block, Bounds, Doubles, Integers, Plan
 from offpolicy_monitor.fused.bands import on_tokens, sequence_bounds, token_bounds
 from offpolicy_monitor.fused.dimensions import LAG, LENGTH, POSITION, SIGN, TURN, Dimension, constant
-from offpolicy_monitor.fused.results import Flats, Result, Size, Whole, flat_lengths, result_of
+from offpolicy_monitor.fused.results import WHOLE, Flats, Result, Size, flat_lengths, result_of
 from offpolicy_monitor.fused.sequences import NAMES, SequencePlan
 from offpolicy_monitor.fused.token import BIG
 from offpolicy_monitor.methods import METHODS, MethodRow
@@ -160,7 +160,7 @@ class Workspace(NamedTuple):
         """A new one."""
         numbers, counts = flat_lengths(size)
         flats = Flats(np.zeros(numbers), np.zeros(counts, np.int32))
-        where, found = np.empty((2, numbers + counts + len(Whole._fields)), np.int64)
+        where, found = np.empty((2, numbers + counts + len(WHOLE)), np.int64)
         return cls(arrays.block(), flats, result_of(size, flats), where, found)
 
 

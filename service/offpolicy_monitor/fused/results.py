@@ -33,6 +33,7 @@ from offpolicy_monitor.fused.sequences import GAP_SUMS, QUARTERS, SequenceSums
 from offpolicy_monitor.fused.sequences import RULE_SUMS as SEQUENCE_RULE_SUMS
 from offpolicy_monitor.fused.token import MASS_KEYS
 from offpolicy_monitor.summary import cells
+from offpolicy_monitor.summary.tables import calibration, decimals
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -73,6 +74,13 @@ class Whole(NamedTuple):
     lag: Any
     lag_max: Any
     sequence_lag: Any
+
+
+#: Parts of the table of the batch whose numbers are made of its columns as they were sent.
+SENT_PARTS: Final = (calibration.TABLE, decimals.TABLE)
+
+#: The numbers of Whole, and the rows of SENT_PARTS by their names.
+WHOLE: Final = (*Whole._fields, *(row.name for table in SENT_PARTS for row in table.rows))
 
 
 class Result(NamedTuple):

@@ -18,7 +18,7 @@ from offpolicy_monitor.fused.dimensions import CONSTANT
 from offpolicy_monitor.fused.measured import Left, measured
 from offpolicy_monitor.fused.moves import Moves, move, moves_of
 from offpolicy_monitor.fused.parts import Part, Rows, Workspace, applicable, asked
-from offpolicy_monitor.fused.results import Whole, flat_lengths, needs, slots
+from offpolicy_monitor.fused.results import SENT_PARTS, WHOLE, Whole, flat_lengths, needs, slots
 from offpolicy_monitor.fused.tables import Named, empty_tables, tables_of, whole_tables
 from offpolicy_monitor.fused.threads import ALONE, Threads
 from offpolicy_monitor.methods import MethodRow
@@ -26,6 +26,7 @@ from offpolicy_monitor.slices import Slices, finished
 from offpolicy_monitor.summary.arrays import Arrays, Sparse, merged, room_for_fractions
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.scheme import Scheme, scheme_of
+from offpolicy_monitor.summary.tables import calibration, decimals
 from offpolicy_monitor.summary.tables.buckets import constant_buckets
 from offpolicy_monitor.vocabulary import EXPERT_IDS, LOGPROBS
 
@@ -113,7 +114,7 @@ class Reading:
     def _scheme(self) -> Scheme:
         return scheme_of(LAYOUT, self.keys)
 
-    def arrays(self, scheme: Scheme, parts: Sequence[tuple[Part, int, Workspace]], whole: Whole) -> Arrays:
+    def arrays(self, scheme: Scheme, parts: Sequence[tuple[Part, int, Workspace]], whole: Sequence[float]) -> Arrays:
         """What the parts came to and saw, moved out of the room that it lay in, which is given back."""
         fractions, values, found = room_for_fractions(scheme), np.array(whole, np.float64), []
         for moves, (part, seen, room) in zip(self.moves, parts, strict=True):
@@ -139,14 +140,14 @@ def _reading_of(nothing: Part, parts: tuple[tuple[Part, int], ...], there: tuple
         tables |= dict(tables_of(Named(part, slots(part.size, first), present)))
         first += sum(flat_lengths(part.size))
     tables |= dict(empty_tables([part for part, _ in parts], nothing))
-    tables |= dict(whole_tables(Whole(*range(first, first + len(Whole._fields))), dict(there)))
+    tables |= dict(whole_tables(dict(zip(WHOLE, range(first, first + len(WHOLE)), strict=True)), dict(there)))
     ordered = dict.fromkeys((*(f"gaps/{gap}" for gap in nothing.kind.gaps), *tables))
     last = [key for key in ordered if key.startswith(_CONSTANT)]
     keys = tuple(key for key in ordered if not key.startswith(_CONSTANT))
     where = Arrays.of(LAYOUT, {key: tables[key] for key in (*keys, *last)})
-    alone = first + len(Whole._fields)
+    alone = first + len(WHOLE)
     moved = [(begin, part) for begin, (part, _) in zip(begins, parts, strict=True)] or [(alone, nothing)]
-    whole = (first, len(Whole._fields))
+    whole = (first, len(WHOLE))
     moves = [
         moves_of(where, begin, flat_lengths(part.size)[0], needs(part.size), (0, 0) if index else whole)
         for index, (begin, part) in enumerate(moved)
@@ -158,14 +159,21 @@ def _reading_of(nothing: Part, parts: tuple[tuple[Part, int], ...], there: tuple
 reading_of: Final = lru_cache(REMEMBERED)(_reading_of)
 
 
-def _of_batch(batch: Batch) -> tuple[Whole, tuple[tuple[str, bool], ...], Sparse | None]:
+def _of_batch(batch: Batch) -> tuple[tuple[Any, ...], tuple[tuple[str, bool], ...], Sparse | None]:
     """What was sent, and how old it is; which tables there are of it; sequences by whole lag."""
     source = batch.source
     sent = source.tokens, source.sequences, int(np.count_nonzero(batch.offsets[1:] == batch.offsets[:-1]))
     entropy, reward = (_finite(source.columns.get(name)) for name in ("entropy", "rewards"))
     spans, mean, lags = _versions(batch)
     there = {"entropy": entropy[0] > 0, "reward": reward[0] > 0, "spans": spans[1] > 0, "lag": lags is not None}
-    return Whole._make((*sent, *batch.suspects, *entropy, *reward, *spans, mean)), tuple(there.items()), lags
+    whole = Whole._make((*sent, *batch.suspects, *entropy, *reward, *spans, mean))
+    found = {
+        calibration.PART: calibration.calibration_sums(source.columns, batch.offsets),
+        decimals.PART: decimals.decimal_sums(source.columns) if source.is_fine else {},
+    }
+    there |= {part: bool(numbers) for part, numbers in found.items()}
+    beside = [found[table.part].get(row.name, 0) for table in SENT_PARTS for row in table.rows]
+    return (*whole, *beside), tuple(there.items()), lags
 
 
 def _versions(batch: Batch) -> tuple[tuple[Any, ...], float, Sparse | None]:

@@ -15,7 +15,7 @@ from offpolicy_monitor.fused import arrays, dimensions
 from offpolicy_monitor.fused.arrays import DENSE, GAPS, MISMATCH, STALENESS, TOTAL
 from offpolicy_monitor.fused.dimensions import Dimension
 from offpolicy_monitor.fused.parts import Part
-from offpolicy_monitor.fused.results import Result, Whole
+from offpolicy_monitor.fused.results import SENT_PARTS, Result
 from offpolicy_monitor.fused.totals import EXACT, GRIDS, MIDDLE, PAIRS
 from offpolicy_monitor.methods.rule import Clip, Drop
 from offpolicy_monitor.summary.arrays import NOWHERE
@@ -289,15 +289,14 @@ def _densities(named: Named) -> Tables:
             yield f"density/{GAPS[gap]}", {"": banks[0].reshape(BINS_OF_DENSITY, BINS_OF_DENSITY)}
 
 
-def whole_tables(slots: Whole, parts: Mapping[str, bool]) -> Tables:
-    """The tables of these; `parts` says which of `entropy`, `reward`, `spans` and `lag` there are."""
-    values = slots._asdict()
+def whole_tables(values: Mapping[str, Any], parts: Mapping[str, bool]) -> Tables:
+    """The tables of numbers by the names of WHOLE; `parts` says which parts of the batch's there are, and `spans`."""
     yield "batch", {row.name: values[row.name] for row in LAYOUT.at("batch").rows}
-    for part in ("entropy", "reward", "lag"):
+    for part in ("entropy", "reward", *(table.part for table in SENT_PARTS), "lag"):
         if parts[part]:
             yield f"batch#{part}", {row.name: values[row.name] for row in LAYOUT.at(f"batch#{part}").rows}
     if parts["spans"]:
-        yield "versions/spans", {"spans": slots.spans, "sequences": slots.spanned_sequences}
+        yield "versions/spans", {"spans": values["spans"], "sequences": values["spanned_sequences"]}
         if parts["lag"]:
-            yield "versions/spans#lag", {"lag": slots.sequence_lag}
+            yield "versions/spans#lag", {"lag": values["sequence_lag"]}
             yield "versions/lag", {"": NOWHERE}

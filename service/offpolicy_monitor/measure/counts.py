@@ -10,11 +10,15 @@ import numpy as np
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.measure.blocks import extremes
+from offpolicy_monitor.summary.tables import calibration, decimals
+from offpolicy_monitor.summary.tables.calibration import calibration_sums
+from offpolicy_monitor.summary.tables.decimals import decimal_sums
 from offpolicy_monitor.vocabulary import CERTAIN_LOGPROB, LOGPROBS
 
 
 def batch_tables(batch: RaggedBatch, policy_version: int | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The tables of the batch: what was sent and what is odd about it, lag, entropy and reward."""
+    """The tables of the batch: what was sent and what is odd about it, calibration, decimals, lag, entropy and
+    reward."""
     yield (
         "batch",
         {
@@ -24,6 +28,10 @@ def batch_tables(batch: RaggedBatch, policy_version: int | None) -> Iterator[tup
             **_suspects(batch),
         },
     )
+    if found := calibration_sums(batch.columns, batch.offsets):
+        yield f"batch#{calibration.PART}", found
+    if batch.is_fine and (found := decimal_sums(batch.columns)):
+        yield f"batch#{decimals.PART}", found
     lag = _lag(batch, policy_version)
     if lag:
         yield "batch#lag", lag

@@ -8,11 +8,13 @@ from typing import Final
 
 from offpolicy_monitor.summary import batch, gap, method
 from offpolicy_monitor.summary.rows import Layout
-from offpolicy_monitor.summary.tables import KINDS
+from offpolicy_monitor.summary.tables import KINDS, calibration, decimals
 
 LAYOUT: Final = Layout(
     (
         *batch.TABLES,
+        calibration.TABLE,
+        decimals.TABLE,
         *gap.TABLES,
         *method.TABLES,
         *(table for kind in KINDS for table in kind.tables),

@@ -17,7 +17,7 @@ BATCH: Final = (
     Figure("suspect_tokens.positive", "tokens", "with a log-prob above 0", headline=True),
     Figure("suspect_tokens.exact_zero", "tokens", "with a sampling log-prob of exactly 0"),
     Figure(
-        "zero_filled_tokens", "tokens", "of those, the ones to which the trainer gives less than -0.1", headline=True
+        "zero_filled_tokens", "tokens", "of those, the ones to which the trainer gives less than -0.7", headline=True
     ),
     Figure(
         "sequence_length_mean", "tokens", "under the mask over non-empty sequences", _STEP,

@@ -16,6 +16,7 @@ from offpolicy_monitor.summary.figure import Figure, under
 from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.sums import Sums, over
 from offpolicy_monitor.summary.tables.breakdown import buckets, dimensions
+from offpolicy_monitor.summary.tables.decimals import decimals
 
 PREFIX: Final = "signature"
 #: Probabilities mu between which d is regressed on log mu: near 1 there is nothing to see, far below the tail speaks.
@@ -78,6 +79,7 @@ def signature(arrays: Arrays) -> dict[str, Any]:
         "regression": _regression(arrays.record(f"{PREFIX}/middle")),
         "neighbours": _neighbours(arrays.record(f"{PREFIX}/neighbours")),
         "grid": _grid(arrays),
+        "decimals": decimals(arrays.record("batch")),
         "uncertain": _uncertain(arrays.record(f"{PREFIX}/middle")),
         "first_token": _part(arrays, "position", ("first",)),
         "position": _along(arrays),
@@ -285,6 +287,9 @@ FIGURES: Final = (
     Figure("grid.share", "share of tokens", "that are rounded, in the column where most are"),
     Figure("grid.step", "nats", "that they are multiples of"),
     Figure("grid.tokens", "tokens", "looked at"),
+    Figure("decimals.share", "share of tokens", "with at most four decimal places, in the column where most have"),
+    Figure("decimals.places", "", "decimal places that they have"),
+    Figure("decimals.tokens", "tokens", "looked at: log-probs from -2 to -1"),
     Figure("uncertain.exact_fraction", "share of tokens", "equal to the bit, of 0.01 < mu < 0.9"),
     Figure("uncertain.tokens", "tokens", "with 0.01 < mu < 0.9"),
     *under("first_token", _HELD),

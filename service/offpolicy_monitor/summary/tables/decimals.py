@@ -1,0 +1,64 @@
+"""Decimals: whether log-probs were rounded to some decimal places, as those that went through a text are.
+
+Looked at are values from -2 to -1, which float32 knows to 1.2e-7: enough tokens are there, and it costs little.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from offpolicy_monitor.summary import rows as schema
+from offpolicy_monitor.summary.arrays import Array
+from offpolicy_monitor.summary.sums import Sums
+
+PART: Final = "decimals"
+COLUMNS: Final[Mapping[str, str]] = {"sampling": "sampling_logprobs", "old": "old_logprobs"}
+PLACES: Final = (1, 2, 3, 4)
+LOWEST, HIGHEST = -2.0, -1.0
+#: How far from a multiple, in parts of the place, float32 may put it; 2e-3 of all values are as near by chance.
+NEAR: Final = 1e-3
+TABLE: Final = schema.Table(
+    "batch",
+    tuple(
+        row
+        for column in COLUMNS
+        for row in (
+            schema.count(f"{column}_looked_at", f"log-probs ({column}) from -2 to -1", at_most="tokens"),
+            *(
+                schema.count(f"{column}_places_{k}", f"multiples of 1e-{k}", at_most=f"{column}_looked_at")
+                for k in PLACES
+            ),
+        )
+    ),
+    "log-probs rounded to decimal places",
+    part=PART,
+    needs="sampling_logprobs, old_logprobs in float32",
+)
+
+
+def decimal_sums(columns: Mapping[str, Array]) -> dict[str, int]:
+    """The rows of a batch by its columns [T]; {} where neither has a value there."""
+    found = dict.fromkeys((row.name for row in TABLE.rows), 0)
+    for column, name in COLUMNS.items():
+        if name in columns:
+            values = columns[name]
+            chosen = values[(values >= LOWEST) & (values < HIGHEST)].astype(np.float64)
+            found[f"{column}_looked_at"] = len(chosen)
+            for place in reversed(PLACES):
+                scaled = chosen * 10.0**place
+                chosen = chosen[np.abs(scaled - np.rint(scaled)) < NEAR]
+                found[f"{column}_places_{place}"] = len(chosen)
+    return found if any(found[f"{column}_looked_at"] for column in COLUMNS) else {}
+
+
+def decimals(sums: Sums) -> dict[str, Any]:
+    """The column most of whose values are decimal, their share, how many were looked at, and the fewest places that
+    hold nine in ten of the decimal ones."""
+    best: dict[str, Any] = {}
+    for column in COLUMNS:
+        tokens, most = sums.get(f"{column}_looked_at", 0), sums.get(f"{column}_places_{PLACES[-1]}", 0)
+        if tokens and most / tokens > best.get("share", -1.0):
+            places = next(place for place in PLACES if sums[f"{column}_places_{place}"] >= 0.9 * most)
+            best = {"column": column, "share": most / tokens, "places": places, "tokens": int(tokens)}
+    return best
