@@ -26,6 +26,13 @@ def reshape_of(fault: Fault | None) -> Reshape:
     return partial(reshapes[fault.name], strength=fault.strength)
 
 
+def draw_of(fault: Fault | None) -> Reshape:
+    """What an engine with this fault samples from, by what it reports: log-probs [B, V] of both."""
+    if fault is None or fault.name != "sampling":
+        return lambda log_probs: log_probs
+    return partial(at_temperature, strength=fault.strength)
+
+
 def at_temperature(log_probs: Tensor, strength: float) -> Tensor:
     """log softmax(logits / T); log-probs are logits but for a constant."""
     return (log_probs / strength).log_softmax(-1)
@@ -52,11 +59,16 @@ def with_noise(log_probs: Tensor, strength: float, generator: torch.Generator) -
 
 
 def reported(fault: Fault | None, log_probs: Tensor, generator: torch.Generator) -> Tensor:
-    """Log-probs [B, A] as the engine sends them: NaN for a share of them where that is the fault."""
-    if fault is None or fault.name != "nan":
-        return log_probs
-    broken = torch.rand(log_probs.shape, generator=generator) < fault.strength
-    return log_probs.masked_fill(broken, torch.nan)
+    """Log-probs [B, A] as the engine sends them: with NaN, with few decimals, or of other answers, as the fault is."""
+    if fault is not None and fault.name == "nan":
+        broken = torch.rand(log_probs.shape, generator=generator) < fault.strength
+        return log_probs.masked_fill(broken, torch.nan)
+    if fault is not None and fault.name == "decimal":
+        return log_probs.round(decimals=int(fault.strength))
+    if fault is not None and fault.name == "garbled":
+        others = torch.rand(len(log_probs), generator=generator) < fault.strength
+        return torch.where(others[:, None], log_probs.roll(1, 0), log_probs)
+    return log_probs
 
 
 def recompute(fault: Fault | None, policy: Policy, tokens: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:

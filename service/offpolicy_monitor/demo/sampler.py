@@ -17,7 +17,7 @@ from torch import Tensor
 
 from offpolicy_monitor.demo.decoder import Decoder
 from offpolicy_monitor.demo.faults import Fault
-from offpolicy_monitor.demo.planted import Reshape, reshape_of
+from offpolicy_monitor.demo.planted import Reshape, draw_of, reshape_of
 from offpolicy_monitor.demo.policy import Policy, answer_distribution
 from offpolicy_monitor.demo.task import END, PAD, Prompts
 from offpolicy_monitor.demo.weights import FORMATS, Format, integer_format
@@ -48,15 +48,21 @@ class Sampler(Protocol):
 
 
 class EngineSampler:
-    """Decodes token by token with a key-value cache, over weights in `form`; `reshape` is planted.reshape_of."""
+    """Decodes token by token with a key-value cache, over weights in `form`.
 
-    def __init__(self, policy: Policy, form: Format, reshape: Reshape) -> None:
-        self.form, self.reshape = form, reshape
-        self.sync(policy)
+    `fault` is what is planted: in what is reported, in what is drawn from it, or in what a sync takes.
+    """
+
+    def __init__(self, policy: Policy, form: Format, fault: Fault | None) -> None:
+        self.form, self.reshape, self.draw = form, reshape_of(fault), draw_of(fault)
+        self.columns, self.decoder = policy.shape.answer, Decoder(policy, form)
+        self.head = self.decoder.head if fault is not None and fault.name == "partial_sync" else None
 
     def sync(self, policy: Policy) -> None:
-        """Convert the policy's weights as they are now."""
-        self.columns, self.decoder = policy.shape.answer, Decoder(policy, self.form)
+        """Convert the policy's weights as they are now, but for a head that is kept."""
+        self.decoder = Decoder(policy, self.form)
+        if self.head is not None:
+            self.decoder.head = self.head
 
     def generate(self, prompts: Prompts, generator: torch.Generator) -> Samples:
         """Write one answer to each prompt; every row sees each column once."""
@@ -65,14 +71,14 @@ class EngineSampler:
         def extend(tokens: Tensor, column: int) -> Tensor:
             return self.reshape(self.decoder.feed(tokens[:, None]))
 
-        return write_answers(first, extend, self.columns, generator)
+        return write_answers(first, extend, self.columns, generator, self.draw)
 
 
 class ExactSampler:
     """Runs the trainer's forward over the whole row, in the shape the recompute will have, for every token."""
 
-    def __init__(self, policy: Policy, reshape: Reshape) -> None:
-        self.reshape = reshape
+    def __init__(self, policy: Policy, fault: Fault | None) -> None:
+        self.reshape, self.draw = reshape_of(fault), draw_of(fault)
         self.sync(policy)
 
     def sync(self, policy: Policy) -> None:
@@ -89,13 +95,13 @@ class ExactSampler:
             return self.reshape(answer_distribution(self.policy, row, prompts.starts)[:, column])
 
         first = self.reshape(answer_distribution(self.policy, row, prompts.starts)[:, 0])
-        return write_answers(first, extend, columns, generator)
+        return write_answers(first, extend, columns, generator, self.draw)
 
 
 def write_answers(
-    first: Tensor, extend: Callable[[Tensor, int], Tensor], columns: int, generator: torch.Generator
+    first: Tensor, extend: Callable[[Tensor, int], Tensor], columns: int, generator: torch.Generator, draw: Reshape
 ) -> Samples:
-    """Draw tokens until every row has ended or is full.
+    """Draw tokens, from what `draw` makes of the reported log-probs, until every row has ended or is full.
 
     first [B, V] float32 log-probs at answer column 0; extend(tokens [B] of column c - 1, c) gives them at column c.
     """
@@ -104,7 +110,7 @@ def write_answers(
     log_probs, mask = torch.zeros(rows, columns), torch.zeros(rows, columns, dtype=torch.bool)
     running, distribution = torch.ones(rows, dtype=torch.bool), first
     for column in range(columns):
-        drawn = torch.multinomial(distribution.exp(), 1, generator=generator)
+        drawn = torch.multinomial(draw(distribution).exp(), 1, generator=generator)
         tokens[:, column] = torch.where(running, drawn[:, 0], PAD)
         log_probs[:, column] = distribution.gather(1, drawn)[:, 0].where(running, 0.0)
         mask[:, column] = running
@@ -120,7 +126,6 @@ def make_sampler(name: str, policy: Policy, fault: Fault | None = None) -> Sampl
 
     `int8` brings its own format; `stale_weights` needs two samplers and is made by replicas.
     """
-    reshape = reshape_of(fault)
     if fault is not None and fault.name == "int8":
-        return EngineSampler(policy, integer_format(int(fault.strength)), reshape)
-    return ExactSampler(policy, reshape) if name == "exact" else EngineSampler(policy, FORMATS[name], reshape)
+        return EngineSampler(policy, integer_format(int(fault.strength)), fault)
+    return ExactSampler(policy, fault) if name == "exact" else EngineSampler(policy, FORMATS[name], fault)

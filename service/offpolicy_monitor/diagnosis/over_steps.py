@@ -21,6 +21,7 @@ NO_MISMATCH: Final = 1e-7
 
 JUMP: Final = "steps.k3_jump"
 JUMPED_AT: Final = "steps.k3_jump_step"
+BEFORE: Final = "steps.before_jump"
 GROWTH: Final = "steps.k3_growth"
 GROWTH_Z: Final = "steps.k3_growth_z"
 
@@ -33,16 +34,16 @@ class Jump(NamedTuple):
 
 
 def over_steps(summaries: Sequence[StepSummary], steps: Sequence[int]) -> tuple[dict[str, float], int]:
-    """The largest lasting rise of k3 and its step; its growth from there on, or from the first step on, and z of that.
+    """The largest lasting rise of k3, its step, and how many are before it; growth from there, and z of that.
 
-    Growth is the median of the last third over that of the first third; z is that of Mann and Kendall's trend test.
-    Also the index of the first step since the jump, 0 where there is none.
+    Where there was no jump growth is from the first step on: the median of the last third over that of the first. z is
+    that of Mann and Kendall's trend test. Also the index of the first step since the jump, 0 where there is none.
     """
     known = [(at, k3) for at, summary in enumerate(summaries) if (k3 := _k3(summary)) is not None]
     values, found, begun = [k3 for _, k3 in known], dict[str, float](), 0
     jump = _jump(values)
     if jump is not None:
-        found = {JUMP: jump.times, JUMPED_AT: float(steps[known[jump.begin][0]])}
+        found = {JUMP: jump.times, JUMPED_AT: float(steps[known[jump.begin][0]]), BEFORE: float(jump.begin)}
         begun = jump.begin if jump.times >= LEAST_JUMP else 0
     return found | _growth(values[begun:]), known[begun][0] if begun else 0
 

@@ -10,7 +10,8 @@ from typing import Final
 
 from offpolicy_monitor.diagnosis import few as of_few
 from offpolicy_monitor.diagnosis.evidence import CRITICAL, WARNING, Evidence
-from offpolicy_monitor.diagnosis.over_steps import GROWTH, GROWTH_Z, JUMP, LEAST_JUMP
+from offpolicy_monitor.diagnosis.over_steps import BEFORE, GROWTH, GROWTH_Z, JUMP, LEAST_JUMP
+from offpolicy_monitor.diagnosis.over_steps import FEWEST as FEWEST_STEPS
 
 #: A z-score below the first counts for nothing, above the second in full.
 DOUBTFUL: Final = 4.0
@@ -101,11 +102,13 @@ def shifted(evidence: Evidence) -> float:
 def stale_weights(evidence: Evidence) -> float:
     """Some tokens are older than others; or k3 jumps and grows from there on.
 
-    A jump alone may be anything that begins between two steps. Without a jump an engine that has long kept its weights
+    A jump alone may be anything that begins between two steps, and one of a run's first steps is no jump: before the
+    first sync all weights are the same. Without a jump an engine that has long kept its weights
     shows in the mean ratio: it never draws what the policy has come to say.
     """
     found = older(evidence)
-    if evidence.get(JUMP, 1.0) >= LEAST_JUMP or _far_away(evidence):
+    jumped = evidence.get(JUMP, 1.0) >= LEAST_JUMP and evidence[BEFORE] >= FEWEST_STEPS
+    if jumped or _far_away(evidence):
         found = max(found, growing(evidence))
     others = (shifted(evidence), copied(evidence), first_token(evidence), few(evidence))
     return found * math.prod(1 - other for other in others)
