@@ -172,7 +172,7 @@ def sampling(evidence: Evidence) -> float:
     Where the ratios show the temperature or the nucleus, it is those: then the reported log-probs have it too.
     """
     share, z = abs(evidence.get("calibration.share", 0.0)), abs(evidence.get("calibration.z", 0.0))
-    found = believed(share - CALIBRATED, 0.02, z)
+    found = believed(share - CALIBRATED, 0.02, z) * (1 - _tail(evidence))
     return found * math.prod(1 - cause(evidence) for cause in (shifted, top_p, temperature, first_token, prompt))
 
 
