@@ -97,6 +97,10 @@ SCENARIOS: Final = (
         surer, crossed=lambda size: round(0.75 * size),
     ),
     Scenario(
+        "reward-collapse", ("RewardCollapse",), "share of the prompts that are solved, from 0.5", (0.2, 0.1, 0.0),
+        lambda state, after, size: replace(state, solved=size), within=20, run=Run(sequences=64),
+    ),
+    Scenario(
         "collapse", ("CollapseRisk",), "e-foldings of the noise in 20 steps", (2.5, 3.5, 4.5), collapse, within=20,
     ),
     Scenario(

@@ -33,7 +33,7 @@ def make_step(run: Run, state: State, version: int, source: np.random.Generator)
     lags = np.minimum(source.integers(0, state.lag + 1, run.sequences), version)
     if state.lag > 0:
         lags[0] = min(state.lag, version)
-    rewards = (source.random(run.sequences) < 0.5).astype(np.float32)
+    rewards = (source.random(run.sequences) < state.solved).astype(np.float32)
     advantages = ((rewards - rewards.mean()) / (rewards.std() + 1e-4)).astype(np.float32)
     a_sequence = {"advantages": advantages, "rewards": rewards, "policy_versions": version - lags}
     return _shards(run, tokens.lengths, columns, a_sequence, version)
