@@ -17,8 +17,8 @@ from tests.detection.scenarios import AFTER, ONSET, STRENGTHS, Scenario
 from tests.detection.state import Run, State
 from tests.detection.steps import make_step
 
-#: Steps before the onset that a diagnosis looks at too, so that it sees what changed.
-BEFORE: Final = 5
+#: Steps before the onset that a diagnosis looks at too: so many tell a jump from how a run begins.
+BEFORE: Final = 6
 #: Steps with the fault that it looks at, at least.
 LOOKED_AT: Final = 10
 Step = tuple[StepSummary, Row]
