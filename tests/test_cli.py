@@ -79,9 +79,17 @@ def test_a_missing_library_is_named_with_its_extra(arguments: list[str]) -> None
 
 
 def interrupted(arguments: list[str], until: Callable[[subprocess.Popen], object]) -> tuple[int, str]:
-    """A command that is sent SIGINT once `until` has returned: its exit status, and what it says as an error."""
+    """A command that is sent SIGINT once `until` has returned: its exit status, and what it says as an error.
+
+    It begins with SIGINT as a terminal's shell leaves it: where the tests themselves run in the background of a shell, it
+    is ignored, and a child inherits that.
+    """
     command = [sys.executable, "-m", "offpolicy_monitor.cli", *arguments]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, heard)
     until(running)
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=60)

@@ -51,6 +51,7 @@ def test_links_have_one_slash_between_their_parts() -> None:
 def test_secrets_are_not_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("OFFPOLICY_WEBHOOK_URL", "https://hooks.example/services/T0/B0/token")
     monkeypatch.setenv("OFFPOLICY_WEBHOOK_SECRET", "correct horse")
     assert main(arguments) == 0

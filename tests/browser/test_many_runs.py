@@ -84,6 +84,7 @@ def test_two_hundred_runs_are_listed_worst_first_and_a_silent_one_right_after_th
 
 def test_a_regular_expression_filters_them_and_stays_in_the_address(chromium: Browser, many: Service) -> None:
     with opened(chromium, many.url + "/") as page:
+        expect(page.locator(".runname")).to_have_count(RUNS)
         page.keyboard.press("/")
         page.keyboard.type("^(long-0|critical)")
         expect(page.locator(".runname")).to_have_count(15)
