@@ -81,7 +81,7 @@ def test_a_missing_library_is_named_with_its_extra(arguments: list[str]) -> None
 def interrupted(arguments: list[str], until: Callable[[subprocess.Popen], object]) -> tuple[int, str]:
     """A command that is sent SIGINT once `until` has returned: its exit status, and what it says as an error.
 
-    It begins with SIGINT as a terminal has it: where the tests run in the background of a shell it is ignored, and a child
+    It begins with SIGINT as a terminal has it: in the background of a shell it is ignored, and a child
     inherits that.
     """
     command = [sys.executable, "-m", "offpolicy_monitor.cli", *arguments]
