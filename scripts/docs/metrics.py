@@ -32,7 +32,7 @@ SECTIONS: tuple[tuple[str, str, Sequence[Family]], ...] = (
         "unknown: other types may not have both the label `quantile` and negative values.\n\n"
         "Of a rule that is quiet there is `offpolicy_alert_breach_steps` alone, which is 0; `active` is there while it "
         "is pending or active, `value` and `threshold` also where the run has its own terms for it. Where more than "
-        "some 24 severities are breached at once, value and threshold are shown of the worst: a run has at most 120 "
+        "some 24 severities are breached at once, value and threshold are shown of the worst: a run has at most 124 "
         "series of alerts, and its page shows all. "
         "`offpolicy_alert_active or 0 * offpolicy_alert_breach_steps` is 0 or 1 for every rule. "
         "`OFFPOLICY_ALERT_GAUGES=all` shows all of them always.",

@@ -114,11 +114,11 @@ def test_rows_repeat_for_every_run_chosen_and_one_is_chosen_at_first() -> None:
         assert run is None or (run["multi"] and run["includeAll"] == (repeated == {None}))
 
 
-def test_the_lines_of_the_fleet_are_the_default_thresholds() -> None:
+def test_the_lines_of_the_fleet_are_the_default_thresholds_and_red_where_the_figure_alone_is_critical() -> None:
     fleet = next(board for board in BOARDS if board["uid"] == "offpolicy-fleet")
     steps = {p["title"]: p["fieldConfig"]["defaults"].get("thresholds", {}).get("steps") for p in panels(fleet)}
     lines = steps["In which run do engine and trainer disagree most?"]
-    assert [(line["value"], line["color"]) for line in lines] == [(None, "green"), (0.002, "orange"), (0.01, "red")]
+    assert [(line["value"], line["color"]) for line in lines] == [(None, "green"), (0.01, "orange"), (0.03, "red")]
     lines = steps["How much of each batch is still effective?"]
     assert [(line["value"], line["color"]) for line in lines] == [(None, "text"), (0.3, "red"), (0.5, "orange")]
 

@@ -83,9 +83,7 @@ def active(rule: Rule, history: History, terms: Terms, steps: range) -> bool:
 
 
 def _is_active(rule: Rule, history: History, terms: Terms, index: int) -> bool:
-    value = value_at(rule, history, terms, index)
-    breached = [limit for limit in terms.limits(rule).values() if rule.beyond(value, limit.threshold)]
-    return any([lasts(rule, limit, history, terms, index) for limit in breached])
+    return any([lasts(rule, limit, history, terms, index) for limit in terms.limits(rule).values()])
 
 
 def lasts(rule: Rule, limit: Limit, history: History, terms: Terms, index: int) -> bool:
