@@ -7,7 +7,7 @@ import urllib.request
 from typing import Any
 
 RUN = "drifting-run"
-HEALTHY, DRIFTED = 0.01, 0.18
+HEALTHY, DRIFTED = 0.01, 0.26
 TOKENS, SEQUENCES = 512, 8
 
 

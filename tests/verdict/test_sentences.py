@@ -144,6 +144,10 @@ def test_without_old_logprobs_the_half_of_a_breach_cannot_be_told() -> None:
     )
     assert found["action"] == "Send old_logprobs: one forward pass of the trainer before the first gradient step."
     assert (found["state"], found["half"]) == ("off_policy", None)
+    stood_in = said(
+        breaches=[breach("ProbabilityDiff", "mismatch", 50)], newest=window(60, 50, total=0.4), start=Window()
+    )
+    assert stood_in["sentence"] == found["sentence"]
 
 
 def test_data_wrong() -> None:

@@ -135,7 +135,7 @@ def staleness(facts: Facts) -> Words:
 
 def off_policy(facts: Facts) -> Words:
     """Too far from the engine's policy, of which half nobody can tell without the trainer's recompute."""
-    since, now = onset(facts.of("total", "staleness")), facts.newest.median(K3["total"], NOW)
+    since, now = onset(facts.of("total", "staleness", "mismatch")), facts.newest.median(K3["total"], NOW)
     return Words(
         "off_policy",
         f"Off-policy since step {since}; which half cannot be told.",

@@ -47,7 +47,7 @@ def _words(facts: Facts) -> Words:
     if not facts.breaches:
         return _nothing_in_breach(facts)
     if facts.of("mismatch"):
-        return cases.mismatch(facts)
+        return cases.off_policy(facts) if _stands_for_both(facts) else cases.mismatch(facts)
     if facts.of("staleness", "total"):
         return _away_from_the_data(facts)
     return cases.alarm(facts)
@@ -60,6 +60,11 @@ def _explains_the_data(facts: Facts) -> bool:
     """
     explained = bool(facts.of("mismatch")) and (facts.named is not None or not facts.searched)
     return explained and not facts.newest.last("excluded_tokens.nonfinite")
+
+
+def _stands_for_both(facts: Facts) -> bool:
+    """Rules on the mismatch look at the total gap where a run sends no old_logprobs: only a named cause says more."""
+    return facts.named is None and facts.newest.median(K3["mismatch"]) is None
 
 
 def _nothing_in_breach(facts: Facts) -> Words:

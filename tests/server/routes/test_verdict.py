@@ -10,7 +10,6 @@ from offpolicy_monitor.verdict.numbers import number
 from tests.fixtures.application import JSON, Client
 
 SEQUENCES, LENGTH = 16, 40
-MODES = ("healthy", "top_p", "stale", "nan")
 
 
 def batch(step: int, mode: str = "healthy", **fields: Any) -> bytes:
@@ -19,6 +18,8 @@ def batch(step: int, mode: str = "healthy", **fields: Any) -> bytes:
     old = -source.exponential(0.8, SEQUENCES * LENGTH) - 0.01
     sampling = old + source.normal(0, 0.005, old.shape)
     current = old + source.normal(0, 0.05, old.shape)
+    if mode == "still":
+        current = old + source.normal(0, 0.01, old.shape)
     if mode == "top_p":
         sampling = np.minimum(sampling - np.log(0.8), 0.0)
     if mode == "stale":
@@ -47,7 +48,7 @@ def verdict(client: Client, run: str = "r1") -> dict[str, Any]:
     answer = client.get(f"/v1/runs/{run}/verdict")
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
-    assert found["sentence"] == f"{found['head']} {found['why']}"
+    assert found["sentence"] == f"{found['head']} {found['why']}".rstrip()
     return found
 
 
@@ -104,12 +105,21 @@ def test_a_run_whose_data_is_wrong(client: Client) -> None:
 
 
 def test_a_run_without_old_logprobs(client: Client) -> None:
-    post(client, "r1", *["healthy"] * 8, old_logprobs="left out")
+    post(client, "r1", *["still"] * 8, old_logprobs="left out")
     found = verdict(client)
     assert found["head"] == "Healthy at step 7, as far as can be told without old_logprobs."
-    post(client, "r2", *["healthy"] * 6, *["stale"] * 6, old_logprobs="left out")
+    post(client, "r2", *["still"] * 6, *["stale"] * 6, old_logprobs="left out")
     found = verdict(client, "r2")
-    assert (found["state"], found["half"]) == ("off_policy", None)
+    assert (found["state"], found["half"], found["since_step"]) == ("off_policy", None, 6)
+
+
+def test_without_old_logprobs_a_policy_that_moves_is_no_fault_of_the_engine(client: Client) -> None:
+    post(client, "r1", *["healthy"] * 8, old_logprobs="left out")
+    active = client.get("/v1/alerts?run=r1&state=active").json()["alerts"]
+    assert {(row["alert"], row["severity"]) for row in active} == {("ProbabilityDiff", "warning")}
+    found = verdict(client)
+    assert (found["verdict"], found["state"], found["half"], found["cause"]) == ("warn", "off_policy", None, None)
+    assert found["head"] == "Off-policy since step 0; which half cannot be told."
 
 
 def test_a_run_without_sampling_logprobs(client: Client) -> None:
