@@ -37,5 +37,5 @@ def _description(rule: Rule, severity: str) -> str:
     side = "above" if rule.above else "below"
     return (
         f"Run {{{{ $labels.run }}}}, step {step}: {rule.expression} is {value}, {severity} {side} {threshold}; "
-        "breached for {{ $value }} step(s) in a row."
+        "breached at {{ $value }} step(s)."
     )

@@ -207,7 +207,9 @@ RUN_GAUGES: tuple[Family, ...] = (
         "open_since",
     ),
     _fact("run_finished", "Whether the run was said to be finished: 0 or 1.", "finished"),
-    _alert("breach_steps", "Steps in a row that a rule's threshold has been breached; absent where it is silent."),
+    _alert(
+        "breach_steps", "Breaching steps of the breach that stands, 0 without one; absent where the rule is silent."
+    ),
     _alert("active", "Whether the alert is active: 0 or 1; absent where it is quiet."),
     _alert("value", "What the rule compares, at the newest step; absent where it is quiet."),
     _alert("threshold", "What the rule compares it with, in this run; absent where it is quiet."),

@@ -378,7 +378,7 @@ def threshold_of(rule: Rule, severity: Any, terms: Terms) -> float | None:
 
 
 def steps_of(rule: Rule, severity: Any, terms: Terms) -> int:
-    """The breaching steps in a row that the severity needs."""
+    """The breaching steps that the severity needs."""
     return int(terms.overrides.get(rule.name, {}).get("steps") or rule.steps[severity])
 
 

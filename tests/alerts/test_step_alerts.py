@@ -111,8 +111,7 @@ def test_an_alert_names_run_step_value_and_threshold_and_links_the_runbook_and_t
     labels = {"run": 'a "quoted" run', "alert": key[0], "severity": key[1], "job": "m", "instance": "h"}
     summary = 'Engine and trainer disagree about the same tokens (run a "quoted" run)'
     description = (
-        f'Run a "quoted" run, step 103: mismatch k3 is {value}, critical above {threshold}; '
-        "breached for 3 step(s) in a row."
+        f'Run a "quoted" run, step 103: mismatch k3 is {value}, critical above {threshold}; breached at 3 step(s).'
     )
     annotations = {"summary": summary, "description": description, **PAGE}
     expected = [{"exp_labels": labels, "exp_annotations": annotations}]

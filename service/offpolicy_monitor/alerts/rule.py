@@ -121,7 +121,7 @@ class Rule:
     measure      (history, terms, index) -> what is compared at that step; NaN: nothing to say
     expression   the same in words, for docs and messages
     thresholds   severity -> threshold; a severity that is not named does not exist
-    steps        severity -> how many steps in a row it must be breached
+    steps        severity -> how many steps a breach must have; of five or more, two between them may be better
     above        whether it breaches above the threshold, or below it
     source       paper, framework or thread; `proposal` where a number has none
     half         what is at fault where it breaches; None: neither half of the gap, nor the data

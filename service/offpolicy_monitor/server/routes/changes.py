@@ -38,7 +38,12 @@ class RuleChanges(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     enabled: bool = Field(True, description="Whether the run wants this rule.")
-    steps: int = Field(1, ge=1, le=1000, description="Breaching steps in a row that make an alert.")
+    steps: int = Field(
+        1,
+        ge=1,
+        le=1000,
+        description="Breaching steps that make an alert; of five or more, two between them may be better.",
+    )
     info: Finite | None = None
     warning: Finite | None = None
     critical: Finite | None = None
