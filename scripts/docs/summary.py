@@ -35,10 +35,9 @@ def summary_page() -> str:
 
 def _lines(declared: Table) -> Iterator[tuple[str, ...]]:
     for row in declared.rows:
-        since = max(row.since, declared.since)
         shape = " x ".join(map(_size, row.shape)) or "1"
         name = f"`{row.name}`" if row.name else ""
-        yield f"`{declared.key}`", name, _meaning(row), shape, row.merge, str(since), declared.needs
+        yield f"`{declared.key}`", name, _meaning(row), shape, row.merge, str(row.since), declared.needs
 
 
 def _meaning(row: Row) -> str:

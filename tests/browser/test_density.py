@@ -2,21 +2,19 @@
 
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from offpolicy_monitor.client.reduce import reduced
 from offpolicy_monitor.summary import from_bytes
-from offpolicy_monitor.summary.stored import version_3
-from offpolicy_monitor.summary.tables.density import TABLES
 from offpolicy_monitor.wire import frame
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.browser.test_keyboard import tab_to
 from tests.fixtures import planted as runs
 from tests.fixtures.chromium import Open, opened
+from tests.fixtures.forged import of_version_3
 from tests.fixtures.live import Service
 from tests.fixtures.planted import ask
 
@@ -30,8 +28,7 @@ def more(planted: Service) -> Service:
     """The planted service with runs without mu, of copied log-probs, and of an older client that reduced its shard."""
     runs.plant(planted.url, [WITHOUT_MU, COPIED])
     summary = from_bytes(reduced({"step": 0}, runs.step_arrays(runs.HEALTHY, 0))["summary"].tobytes())
-    older = replace(summary, arrays=summary.arrays.without(table.key for table in TABLES))
-    stored = np.frombuffer(bytes([3]) + version_3.write(older), np.uint8)
+    stored = np.frombuffer(of_version_3(summary), np.uint8)
     body = b"".join(bytes(part) for part in frame.encode({"step": 0}, {"summary": stored}))
     ask(planted.url, f"/v1/runs/{OLDER}/batches", body, "application/vnd.safetensors")
     return planted

@@ -55,6 +55,15 @@ def test_any_batch_with_or_without_versions_turns_entropy_and_rewards(
     assert_same(*both(batch, Origin(5 if known else None, 0, ORIGIN.labels)))
 
 
+def test_log_probs_that_are_equal_and_those_that_are_almost() -> None:
+    equal, tiny = [-0.5, -2.0, 0.0, -1e-18], [-1e-18, -1e-12, -1e-7, -1e-30]
+    for sent, least in ((equal, 0.0), (tiny, 1e-19)):
+        logprobs = {"old_logprobs": sent, "logprobs": equal if sent is equal else [0.0] * 4}
+        batch, got, expected = both(packed([Sequence(logprobs=logprobs, mask=[1] * 4, advantage=None)]))
+        assert_same(batch, got, expected)
+        assert (got.gaps["staleness"].sums["probability_diff"] > least) is (sent is tiny)
+
+
 @pytest.mark.parametrize("noise", [1e-5, 0.03, 0.3, 2.0])
 @pytest.mark.parametrize("names", [COLUMNS, COLUMNS[:2], COLUMNS[1:], (COLUMNS[0], COLUMNS[2])])
 def test_long_sequences(noise: float, names: tuple[str, ...]) -> None:

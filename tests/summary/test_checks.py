@@ -129,7 +129,7 @@ REFUSED: list[tuple[StepSummary, str]] = [
     (with_rows({"whatif/total/log_ratio/tokens.3": 99}), "whatif/total/log_ratio/tokens"),
     (with_rows({"whatif/total/log_ratio/mass.3": NOTHING}), "whatif/total/log_ratio/mass"),
     (with_rows({"masked/opsm/total/sequences.0": 1}), "masked/opsm/total/sequences"),
-    (without("batch"), "batch/lag_tokens"),
+    (without("batch"), "batch/calibrated_tokens"),
     (without("gaps/staleness"), "histograms/staleness/log_ratio"),
     (without("histograms/total"), "histograms/total"),
     (without("cross"), "breakdown/position/cross/tokens"),

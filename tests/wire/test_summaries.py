@@ -1,5 +1,6 @@
 """A body whose one array is `summary` is decoded to a reduced shard, whose digest is of what it says."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,7 @@ def test_what_older_clients_reduce_is_taken_and_says_the_same(name: str) -> None
     assert older[0] == 2
     found, wanted = (decoded(body).summary for body in (frame_body(ENVELOPE, summary=older), BODY))
     assert found.specs == wanted.specs
+    wanted = replace(wanted, arrays=wanted.arrays.lacking(found.arrays.absent))
     assert found.batch == wanted.batch
     assert found.arrays.scheme.spans.keys() == wanted.arrays.scheme.spans.keys()
     for row in wanted.arrays.scheme.spans.keys() - found.arrays.absent:

@@ -73,11 +73,9 @@ class Row:
         return name in self.shape or f"{{{name}}}" in self.at_most + self.total
 
 
-def count(
-    name: str, meaning: str = "", *shape: int | str, at_most: str = "", total: str = "", since: int = NAMED
-) -> Row:
+def count(name: str, meaning: str = "", *shape: int | str, at_most: str = "", total: str = "") -> Row:
     """A count."""
-    return Row(name, "count", meaning, shape, since=since, at_most=at_most, total=total)
+    return Row(name, "count", meaning, shape, at_most=at_most, total=total)
 
 
 def number(name: str, meaning: str = "", *shape: int | str, merge: Merge = "sum") -> Row:
@@ -96,7 +94,7 @@ class Table:
 
     part   tables of one path are one record: the part that has no name is always there, the others where it is said
     needs  what must have been sent
-    since  the stored version that first had it
+    since  the stored version that first had it, and with it every row that is not later still
     of_shard  whether the path tells which shard it is of: there are as many as ranks, and they stand last in a buffer
     declared  of a table at a path: the key under which it is declared
     """
@@ -109,6 +107,11 @@ class Table:
     since: int = NAMED
     of_shard: bool = False
     declared: str = ""
+
+    def __post_init__(self) -> None:
+        if self.since > NAMED:
+            rows = tuple(replace(row, since=max(row.since, self.since)) for row in self.rows)
+            object.__setattr__(self, "rows", rows)
 
     @property
     def key(self) -> str:

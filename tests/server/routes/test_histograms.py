@@ -1,17 +1,16 @@
 """GET /v1/runs/{run}/steps/{step}/histograms: the counts of the tokens that were posted, raw or reduced."""
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from offpolicy_monitor.client.reduce import reduced
 from offpolicy_monitor.summary import from_bytes
-from offpolicy_monitor.summary.stored import version_3
-from offpolicy_monitor.summary.tables.density import BINS, TABLES, edges
+from offpolicy_monitor.summary.tables.density import BINS, edges
 
 from tests.fixtures.application import SAFETENSORS, Client, frame_bytes
+from tests.fixtures.forged import of_version_3
 
 LENGTHS = np.array([40, 1, 300])
 NAMES = ("sampling_logprobs", "old_logprobs", "logprobs")
@@ -86,8 +85,7 @@ def test_a_step_with_a_shard_of_an_older_client_has_no_density(client: Client) -
     assert set(densities(client)) == {"mismatch", "total"}
     envelope = {"step": 0, "shard": 1, "shards": 2}
     summary = from_bytes(reduced(envelope, shards[1])["summary"].tobytes())
-    older = replace(summary, arrays=summary.arrays.without(table.key for table in TABLES))
-    stored = np.frombuffer(bytes([3]) + version_3.write(older), np.uint8)
+    stored = np.frombuffer(of_version_3(summary), np.uint8)
     post(client, {"summary": stored}, shard=1, shards=2)
     assert client.get("/v1/runs/a/steps/0").json()["gaps"]["total"]["tokens"] == 2 * LENGTHS.sum()
     assert densities(client) == {}

@@ -32,6 +32,7 @@ TABLE: Final = schema.Table(
     "how probable mu finds what was sampled",
     part=PART,
     needs="sampling_logprobs, entropy",
+    since=4,
 )
 
 

@@ -34,6 +34,7 @@ TABLE: Final = schema.Table(
     "log-probs rounded to decimal places",
     part=PART,
     needs="sampling_logprobs, old_logprobs in float32",
+    since=4,
 )
 
 

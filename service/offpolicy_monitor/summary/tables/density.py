@@ -34,11 +34,7 @@ BINS: Final = 2 + ((LARGEST_EXPONENT - SMALLEST_EXPONENT) << MANTISSA_BITS)
 TABLES: Final = tuple(
     schema.Table(
         f"density/{gap}",
-        (
-            schema.count(
-                "", "tokens by -log p of the numerator, then of mu", BINS, BINS, total=f"gaps/{gap}/tokens", since=4
-            ),
-        ),
+        (schema.count("", "tokens by -log p of the numerator, then of mu", BINS, BINS, total=f"gaps/{gap}/tokens"),),
         "the gap's tokens by both of their probabilities",
         needs=gap,
         since=4,
