@@ -73,9 +73,11 @@ class Row:
         return name in self.shape or f"{{{name}}}" in self.at_most + self.total
 
 
-def count(name: str, meaning: str = "", *shape: int | str, at_most: str = "", total: str = "") -> Row:
+def count(
+    name: str, meaning: str = "", *shape: int | str, at_most: str = "", total: str = "", since: int = NAMED
+) -> Row:
     """A count."""
-    return Row(name, "count", meaning, shape, at_most=at_most, total=total)
+    return Row(name, "count", meaning, shape, since=since, at_most=at_most, total=total)
 
 
 def number(name: str, meaning: str = "", *shape: int | str, merge: Merge = "sum") -> Row:
