@@ -33,7 +33,8 @@ def test_a_step_with_the_monitor_takes_one_copy_more_than_one_without(condition:
         monitor.close(0.1)
     copy, log = quarter(without.copy), quarter(with_it.log)
     assert log <= 1.2 * copy + ALLOWANCE, f"log {log:.6f} s, copy {copy:.6f} s"
-    assert quarter(with_it.step) <= quarter(without.wait) + 1.2 * copy + 2 * ALLOWANCE
+    # Both steps may wait to be scheduled, too. A monitor that waited for the service would take a second.
+    assert quarter(with_it.step) <= quarter(without.wait) + 1.2 * copy + 3 * ALLOWANCE
     assert stats["pending_bytes"] <= QUEUE
     stats = dict(monitor.stats)
     assert stats["logged"] == STEPS == stats["sent"] + stats["dropped"] + stats["errors"]
