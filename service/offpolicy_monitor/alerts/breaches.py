@@ -8,7 +8,7 @@ are quiet, and nobody looks at their past.
 import math
 
 from offpolicy_monitor.alerts.history import History
-from offpolicy_monitor.alerts.rule import LONG, SPARE, Limit, Rule, Terms
+from offpolicy_monitor.alerts.rule import LONG, SPARE, Limit, Plan, Rule, Terms
 
 
 def value_at(rule: Rule, history: History, terms: Terms, index: int) -> float:
@@ -24,7 +24,7 @@ def breaches(rule: Rule, limit: Limit, history: History, terms: Terms, index: in
     """Whether a step is beyond a threshold, and grave enough for it."""
     if not rule.beyond(value_at(rule, history, terms, index), limit.threshold):
         return False
-    if rule.grave is None or limit.severity != "critical" or limit.own:
+    if rule.grave is None or not _must_be_grave(rule, limit):
         return True
     notes = history.notes(f"{rule.name} is grave")
     grave = notes[index]
@@ -33,13 +33,29 @@ def breaches(rule: Rule, limit: Limit, history: History, terms: Terms, index: in
     return grave > 0
 
 
+def _must_be_grave(rule: Rule, limit: Limit) -> bool:
+    """Whether being beyond the threshold is not enough; a run's own threshold stands for itself."""
+    return rule.grave is not None and limit.severity == "critical" and not limit.own
+
+
 def lately(rule: Rule, history: History, index: int) -> float:
     """The worst number of the steps before that a breach may miss; infinitely bad where nobody has measured it yet."""
     worst = math.inf if rule.above else -math.inf
-    notes = history.notes(rule.name)
-    seen = [notes[number] for number in range(max(0, index - SPARE), index)]
-    known = [worst if value is None or value != value else value for value in seen]
-    return rule.worst(known) if known else -worst
+    found = -worst
+    for value in history.notes(rule.name)[max(0, index - SPARE) : max(0, index)]:
+        if value is None or value != value:
+            return worst
+        if rule.beyond(value, found):
+            found = value
+    return found
+
+
+def may_breach(plan: Plan, history: History, index: int, value: float) -> bool:
+    """Whether any severity of a rule may breach at a step of this value, or go on over it."""
+    rule, mildest = plan.rule, plan.mildest
+    if mildest is None:
+        return False
+    return rule.beyond(value, mildest) or (plan.lasting and rule.beyond(lately(rule, history, index), mildest))
 
 
 def may_stand(rule: Rule, limit: Limit, before: float) -> bool:
@@ -56,13 +72,17 @@ def breach(
     No more than `most` are counted.
     """
     count, first, seen, better = 0, index, 0, list[int]()
+    values, threshold, must_be_grave = history.notes(rule.name), limit.threshold, _must_be_grave(rule, limit)
     for number in range(index, -1, -1):
-        value = value_at(rule, history, terms, number)
-        if math.isnan(value) and seen:
+        value = values[number]
+        if value is None:
+            value = value_at(rule, history, terms, number)
+        if value != value and seen:
             continue
-        if count == most or math.isnan(value):
+        if count == most or value != value:
             break
-        if breaches(rule, limit, history, terms, number):
+        beyond = value > threshold if rule.above else value < threshold
+        if beyond and (not must_be_grave or breaches(rule, limit, history, terms, number)):
             count, first = count + 1, number
         else:
             better.append(seen)
@@ -83,7 +103,10 @@ def active(rule: Rule, history: History, terms: Terms, steps: range) -> bool:
 
 
 def _is_active(rule: Rule, history: History, terms: Terms, index: int) -> bool:
-    return any([lasts(rule, limit, history, terms, index) for limit in terms.limits(rule).values()])
+    plan = terms.plan(rule)
+    if not may_breach(plan, history, index, value_at(rule, history, terms, index)):
+        return False
+    return any([lasts(rule, limit, history, terms, index) for limit in plan.limits.values()])
 
 
 def lasts(rule: Rule, limit: Limit, history: History, terms: Terms, index: int) -> bool:

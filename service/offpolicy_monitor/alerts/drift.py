@@ -20,6 +20,7 @@ https://arxiv.org/abs/2203.03532.
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from statistics import median
 from typing import Final, NamedTuple
@@ -129,24 +130,23 @@ def growth(values: Sequence[float], first: int, baseline: int, prior: Prior, ste
     has in all, where there are more.
     """
     count = len(values)
-    s = noise(values[:first])
     now = count if steps is None else steps
     most = min(WINDOW, count - BEFORE)
     if most < LASTED:
         return NOTHING
     evidence, best, found = 0.0, 0.0, NOTHING
-    whole = level(values[:baseline], s, prior)
-    total, summed = 0.0, 0
+    s, base = _beginning(tuple(values[:first]), baseline, prior)
+    floor = _floor(base, now)
+    total = _excess(values[count - LASTED + 1 :], floor)
     for last in range(LASTED, most + 1):
         before = count - last
-        base = whole if before >= baseline else level(values[:before], s, prior)
-        tolerated = min(MOST, max(LEAST, RATE * (now - (base.steps + 1) / 2)))
-        floor = base.mean + tolerated
-        if base is whole and summed:
-            total += min(values[before] - floor, LARGEST)
+        if before >= baseline:
+            over = values[before] - floor
+            total += over if over < LARGEST else LARGEST
         else:
-            total = sum([min(value - floor, LARGEST) for value in values[before:]])
-        summed = last if base is whole else 0
+            base = level(values[:before], s, prior)
+            floor = _floor(base, now)
+            total = _excess(values[before:], floor)
         excess = total / last
         if excess <= 0:
             continue
@@ -157,6 +157,23 @@ def growth(values: Sequence[float], first: int, baseline: int, prior: Prior, ste
             times = math.exp(median(values[-min(last, LATELY) :]) - base.mean)
             best, found = ratio, Growth(0.0, times, last, s)
     return found._replace(evidence=evidence)
+
+
+@lru_cache(maxsize=512)
+def _beginning(first: tuple[float, ...], baseline: int, prior: Prior) -> tuple[float, Level]:
+    """The noise and the baseline of a run's first steps, which are the same at every later one."""
+    s = noise(first)
+    return s, level(first[:baseline], s, prior)
+
+
+def _floor(base: Level, now: int) -> float:
+    """What a healthy run of so many steps may have grown to."""
+    return base.mean + min(MOST, max(LEAST, RATE * (now - (base.steps + 1) / 2)))
+
+
+def _excess(values: Sequence[float], floor: float) -> float:
+    """The sum of what steps are above the floor, of which one counts as LARGEST at most."""
+    return sum([min(value - floor, LARGEST) for value in values])
 
 
 def of_run(values: Column, index: int, prior: Prior, baseline: int | None) -> tuple[Growth, int]:

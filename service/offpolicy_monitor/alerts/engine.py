@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
-from offpolicy_monitor.alerts.breaches import breach, breaches, lately, may_stand, value_at
+from offpolicy_monitor.alerts.breaches import breach, breaches, lately, may_breach, may_stand, value_at
 from offpolicy_monitor.alerts.history import MISMATCH, History
 from offpolicy_monitor.alerts.messages import INCLUDED, told
 from offpolicy_monitor.alerts.rule import Limit, Plan, Rule, Severity, Terms, of_total
@@ -63,11 +63,13 @@ def _states(plan: Plan, history: History, terms: Terms, known: frozenset[str]) -
         history = history.in_total
     warns_at_most = history.stands_in and _may_be_stale(history)
     index, value = _last(rule, history, terms)
-    said = None if math.isnan(value) else value
+    said = None if value != value else value
+    if not warns_at_most and not may_breach(plan, history, index, value):
+        return [_quiet(rule, severity, limit, said) for severity, limit in plan.severities]
     before = lately(rule, history, index) if plan.lasting else math.nan
     for severity, limit in plan.severities:
         if limit is None:
-            states.append(RuleState(rule, severity, "disabled"))
+            states.append(_quiet(rule, severity, limit, said))
         elif warns_at_most and severity == "critical":
             states.append(_silent(rule, severity, limit, missing))
         elif (rule.beyond(value, limit.threshold) or may_stand(rule, limit, before)) and (
@@ -75,8 +77,15 @@ def _states(plan: Plan, history: History, terms: Terms, known: frozenset[str]) -
         ):
             states.append(found)
         else:
-            states.append(RuleState(rule, severity, "quiet", said, limit.threshold, limit.steps))
+            states.append(_quiet(rule, severity, limit, said))
     return states
+
+
+def _quiet(rule: Rule, severity: Severity, limit: Limit | None, value: float | None) -> RuleState:
+    """No breach; disabled where it is not in force."""
+    if limit is None:
+        return RuleState(rule, severity, "disabled")
+    return RuleState(rule, severity, "quiet", value, limit.threshold, limit.steps)
 
 
 def _total_stands_in(missing: Iterable[str], known: frozenset[str]) -> bool:

@@ -36,7 +36,7 @@ def of_run(rewards: Column, means: list[float | None], index: int) -> Learning |
     """At a step; None where too few of the run's steps have a reward. means: [n] what was noted of earlier steps."""
     if math.isnan(rewards[index]):
         return None
-    seen = [mean for mean in _means(rewards, means, index) if mean == mean]
+    seen = _means(rewards, means, index)
     if len(seen) <= LEAST - SPAN:
         return None
     now, first, best, earlier = seen[-1], seen[0], max(seen), seen[max(0, len(seen) - 1 - APART)]
@@ -49,16 +49,14 @@ def of_run(rewards: Column, means: list[float | None], index: int) -> Learning |
 
 
 def _means(rewards: Column, means: list[float | None], index: int) -> list[float]:
-    """[index + 1] the mean of the last SPAN rewards at each step that has one; NaN elsewhere."""
-    found = []
-    for number in range(index + 1):
-        mean = means[number]
-        if mean is None:
-            last = known(rewards, number + 1, SPAN)
-            full = len(last) == SPAN and not math.isnan(rewards[number])
-            mean = means[number] = sum(last) / SPAN if full else math.nan
-        found.append(mean)
-    return found
+    """The mean of the last SPAN rewards at each step up to `index` that has one, and has so many."""
+    if None in means[: index + 1]:
+        for number in range(index + 1):
+            if means[number] is None:
+                last = known(rewards, number + 1, SPAN)
+                full = len(last) == SPAN and not math.isnan(rewards[number])
+                means[number] = sum(last) / SPAN if full else math.nan
+    return [mean for mean in means[: index + 1] if mean is not None and mean == mean]
 
 
 def _noise(values: list[float]) -> float:

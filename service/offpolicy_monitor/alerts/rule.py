@@ -83,9 +83,10 @@ class Terms:
         if found is None:
             thresholds = tuple((severity, self._limit(rule, severity)) for severity in rule.severities)
             limits = {severity: limit for severity, limit in thresholds if limit is not None}
-            found = self._plans[rule.name] = Plan(
-                rule, self.enabled(rule.name), thresholds, limits, any(limit.spare for limit in limits.values()), {}
-            )
+            lasting = any(limit.spare for limit in limits.values())
+            mildest = rule.best([limit.threshold for limit in limits.values()]) if limits else None
+            found = Plan(rule, self.enabled(rule.name), thresholds, limits, lasting, mildest, {})
+            self._plans[rule.name] = found
         return found
 
     def _limit(self, rule: "Rule", severity: Severity) -> Limit | None:
@@ -101,6 +102,7 @@ class Plan(NamedTuple):
     severities  from mild to worst; None for one that is not in force
     limits      those that are
     lasting     whether one of them goes on over a step that does not breach
+    mildest     the threshold that is breached first; None where none is in force
     said        what is said of the rule where that has no number, by what it lacks; kept by whoever says it
     """
 
@@ -109,6 +111,7 @@ class Plan(NamedTuple):
     severities: tuple[tuple[Severity, Limit | None], ...]
     limits: Mapping[Severity, Limit]
     lasting: bool
+    mildest: float | None
     said: dict[tuple[str, ...], Any]
 
 
@@ -168,6 +171,10 @@ class Rule:
     def worst(self, values: Iterable[float]) -> float:
         """The one furthest into a breach. ValueError where there is none."""
         return max(values) if self.above else min(values)
+
+    def best(self, values: Iterable[float]) -> float:
+        """The one furthest from a breach, or breached first. ValueError where there is none."""
+        return min(values) if self.above else max(values)
 
     def beyond(self, value: float, threshold: float) -> bool:
         """Whether a value breaches; one that is NaN does not."""

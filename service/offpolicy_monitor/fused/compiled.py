@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from offpolicy_monitor.batch import Origin, RaggedBatch
-from offpolicy_monitor.fused import chunk, furthest, inspection, moves, routing, runs, totals
+from offpolicy_monitor.fused import chunk, decimals, furthest, inspection, moves, routing, runs, totals
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.results import Size, sums_length, sums_of
 from offpolicy_monitor.fused.summarise import summarise
@@ -27,6 +27,7 @@ ENTRIES: Final[tuple[Any, ...]] = (
     runs.buckets_of,
     runs.version_sums,
     chunk.measure,
+    decimals.multiples,
     totals.add,
     totals.finish,
     moves.move,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from offpolicy_monitor.fused import routing, runs
 from offpolicy_monitor.fused.arrays import GAPS
 from offpolicy_monitor.fused.batch import Batch
+from offpolicy_monitor.fused.decimals import multiples
 from offpolicy_monitor.fused.dimensions import CONSTANT
 from offpolicy_monitor.fused.measured import Left, measured
 from offpolicy_monitor.fused.moves import Moves, move, moves_of
@@ -169,7 +170,7 @@ def _of_batch(batch: Batch) -> tuple[tuple[Any, ...], tuple[tuple[str, bool], ..
     whole = Whole._make((*sent, *batch.suspects, *entropy, *reward, *spans, mean))
     found = {
         calibration.PART: calibration.calibration_sums(source.columns, batch.offsets),
-        decimals.PART: decimals.decimal_sums(source.columns) if source.is_fine else {},
+        decimals.PART: decimals.decimal_sums(batch.columns, multiples) if source.is_fine else {},
     }
     there |= {part: bool(numbers) for part, numbers in found.items()}
     beside = [found[table.part].get(row.name, 0) for table in SENT_PARTS for row in table.rows]

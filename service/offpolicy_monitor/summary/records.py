@@ -78,7 +78,7 @@ class Records:
         chosen = self._plan.chosen.get(names)
         if chosen is None:
             chosen = self._plan.chosen[names] = np.array([self._plan.row_of[name] for name in names], np.intp)
-        return self._numbers[chosen]
+        return self._numbers.take(chosen, 0)
 
     def once(self, make: "Callable[[Records], Made]") -> Made:
         """What several figures share."""

@@ -3,7 +3,7 @@
 Looked at are values from -2 to -1, which float32 knows to 1.2e-7: enough tokens are there, and it costs little.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -38,18 +38,31 @@ TABLE: Final = schema.Table(
 )
 
 
-def decimal_sums(columns: Mapping[str, Array]) -> dict[str, int]:
-    """The rows of a batch by its columns [T]; {} where neither has a value there."""
-    found = dict.fromkeys((row.name for row in TABLE.rows), 0)
+_ROWS: Final = {
+    column: (f"{column}_looked_at", *(f"{column}_places_{place}" for place in PLACES)) for column in COLUMNS
+}
+
+
+def multiples(values: Array) -> Sequence[int]:
+    """[1 + places] of log-probs [T] float32: those that are looked at, and of them the multiples of each place.
+
+    What is no multiple of a place counts as one of no larger place either.
+    """
+    chosen = values[(values >= LOWEST) & (values < HIGHEST)].astype(np.float64)
+    found = [len(chosen)]
+    for place in reversed(PLACES):
+        scaled = chosen * 10.0**place
+        chosen = chosen[np.abs(scaled - np.rint(scaled)) < NEAR]
+        found.insert(1, len(chosen))
+    return found
+
+
+def decimal_sums(columns: Mapping[str, Array], count: Callable[[Array], Sequence[int]] = multiples) -> dict[str, int]:
+    """The rows of a batch by its columns [T]; {} where neither has a value there. `count` is a quicker `multiples`."""
+    found: dict[str, int] = {}
     for column, name in COLUMNS.items():
-        if name in columns:
-            values = columns[name]
-            chosen = values[(values >= LOWEST) & (values < HIGHEST)].astype(np.float64)
-            found[f"{column}_looked_at"] = len(chosen)
-            for place in reversed(PLACES):
-                scaled = chosen * 10.0**place
-                chosen = chosen[np.abs(scaled - np.rint(scaled)) < NEAR]
-                found[f"{column}_places_{place}"] = len(chosen)
+        numbers = count(columns[name]) if name in columns else [0] * (1 + len(PLACES))
+        found |= {row: int(number) for row, number in zip(_ROWS[column], numbers, strict=True)}
     return found if any(found[f"{column}_looked_at"] for column in COLUMNS) else {}
 
 
