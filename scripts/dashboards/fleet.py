@@ -1,13 +1,12 @@
 """The fleet: every run at a glance, the worst first. One series or one row per run."""
 
 from offpolicy_monitor.alerts import RULES
-from offpolicy_monitor.alerts.rules import BEYOND_ALL
 
 from scripts.dashboards.model import RUN, Board, Line, Query, Question, Section, active, of_run, off_by
 
 PROFILE = "dense_bf16"
 #: Rules whose figure alone is critical from a higher level on: below it they are critical only with growth.
-CRITICAL_ALONE = {"MismatchKL": BEYOND_ALL[PROFILE]}
+CRITICAL_ALONE = {rule.name: alone for rule in RULES if (alone := rule.critical_alone(PROFILE)) is not None}
 
 
 def default_lines(alert: str) -> tuple[Line, ...]:

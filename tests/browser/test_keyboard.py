@@ -76,6 +76,20 @@ def test_t_flips_the_theme_which_the_address_and_links_keep(show: Open) -> None:
         expect(page).to_have_url(re.compile("theme=light"))
 
 
+def test_m_smooths_the_lines_and_neither_the_figures_nor_what_is_said_of_them(show: Open) -> None:
+    with show("/runs/drifting?step=40") as page:
+        plot, figures = page.locator(".plot[role=img]").first, page.locator(".panel").first.locator("dd")
+        said, listed, measured = plot.get_attribute("aria-label"), figures.all_inner_texts(), plot.screenshot()
+        page.keyboard.press("m")
+        expect(page).to_have_url(re.compile("smooth=5"))
+        expect(page.get_by_label("Lines")).to_have_value("5")
+        assert plot.screenshot() != measured
+        assert (plot.get_attribute("aria-label"), figures.all_inner_texts()) == (said, listed)
+        page.get_by_label("Lines").select_option("as measured")
+        expect(page).not_to_have_url(re.compile("smooth="))
+        assert plot.screenshot() == measured
+
+
 def test_a_definition_is_read_on_focus_and_closed_by_escape(show: Open) -> None:
     with show("/runs/drifting") as page:
         tab_to(page, ".stack [data-figure]")

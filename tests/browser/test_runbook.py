@@ -4,6 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.fixtures.chromium import FLAGS, Open
@@ -40,6 +41,14 @@ def test_the_runbook_is_dark_where_the_system_is_and_its_buttons_work(show: Open
         page.get_by_role("button", name="Keys").click()
         expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
         expect(page).to_have_url(re.compile(r"/runbook\?theme=light#MismatchKL$"))
+
+
+@pytest.mark.parametrize(("path", "system"), [("/runbook", "dark"), ("/runbook?theme=dark", "light")])
+def test_a_page_is_dark_where_no_script_runs(show: Open, path: str, system: str) -> None:
+    with show(path, color_scheme=system, java_script_enabled=False) as page:
+        style = "getComputedStyle(document.body).backgroundColor"
+        assert page.evaluate(style) == "rgb(15, 17, 19)"
+        assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
 
 
 def test_a_section_is_on_a_screenshot_that_is_taken_without_a_script(planted: Service, tmp_path: Path) -> None:

@@ -126,7 +126,10 @@ def test_the_lines_of_the_fleet_are_the_default_thresholds_and_red_where_the_fig
 def test_a_run_draws_the_thresholds_in_force() -> None:
     board = next(board for board in BOARDS if board["uid"] == "offpolicy-run")
     panel = next(p for p in panels(board) if p["title"] == "How far are the policies apart?")
-    assert 'offpolicy_alert_threshold{job=~"$job",run=~"$run",alert="MismatchKL"}' in panel["targets"][-1]["expr"]
+    asked = panel["targets"][-1]["expr"]
+    assert 'offpolicy_alert_threshold{job=~"$job",run=~"$run",alert="MismatchKL",severity="warning"}' in asked
+    assert '+ 0.01) and on () offpolicy_run_info{job=~"$job",run=~"$run",profile=~"dense_bf16"}' in asked
+    assert '+ 0.03) and on () offpolicy_run_info{job=~"$job",run=~"$run",profile=~"dense_bf16"}' in asked
     drawn = {row["matcher"]["options"]: row["properties"][0]["value"] for row in panel["fieldConfig"]["overrides"]}
     assert drawn["/^MismatchKL warning$/"] == {"mode": "fixed", "fixedColor": "orange"}
     assert drawn["/^MismatchKL critical$/"] == {"mode": "fixed", "fixedColor": "red"}

@@ -147,7 +147,7 @@ def test_a_panel_shows_the_figure_that_the_api_gives(scraped: Scraped) -> None:
 @pytest.mark.parametrize(
     ("title", "alert", "lines"),
     [
-        ("How far are the policies apart?", "MismatchKL", {"warning": 0.01, "critical": 0.01}),
+        ("How far are the policies apart?", "MismatchKL", {"warning": 0.01, "critical": 0.03}),
         ("How far are whole sequences apart?", "PerplexityGap", {"warning": 1e9, "critical": 0.05}),
     ],
 )

@@ -130,6 +130,7 @@ class Rule:
     half         what is at fault where it breaches; None: neither half of the gap, nor the data
     baseline     the figure that it compares with the run's own beginning, if it does
     grave        1 where a breach may be critical; None: always. A run's own critical threshold stands for itself
+    alone        the level from which the figure alone is grave, where below it something else must be there too
     told         the figure in the words of a message, where `expression` is a formula
     explain      (history, terms, index) -> what a message says of the breach at that step, in place of all that
     """
@@ -147,6 +148,7 @@ class Rule:
     baseline: str = ""
     also: tuple[str, ...] = ()
     grave: Measure | None = None
+    alone: Threshold | None = None
     told: str = ""
     explain: Explain | None = None
 
@@ -157,10 +159,11 @@ class Rule:
 
     def threshold(self, severity: Severity, *kinds: str | None) -> float | None:
         """The threshold of a severity for the first of `kinds` (profile, correction) that it names."""
-        found = self.thresholds.get(severity)
-        if isinstance(found, Mapping):
-            return next((found[kind] for kind in kinds if kind and kind in found), next(iter(found.values())))
-        return found
+        return _of_kind(self.thresholds.get(severity), kinds)
+
+    def critical_alone(self, profile: str) -> float | None:
+        """The level from which a profile's figure is critical by itself, where its critical threshold asks for more."""
+        return _of_kind(self.alone, (profile,))
 
     @cached_property
     def in_total(self) -> frozenset[str]:
@@ -179,3 +182,10 @@ class Rule:
     def beyond(self, value: float, threshold: float) -> bool:
         """Whether a value breaches; one that is NaN does not."""
         return value > threshold if self.above else value < threshold
+
+
+def _of_kind(threshold: Threshold | None, kinds: Iterable[str | None]) -> float | None:
+    """The number of the first of `kinds` that is named, else of the first name."""
+    if isinstance(threshold, Mapping):
+        return next((threshold[kind] for kind in kinds if kind and kind in threshold), next(iter(threshold.values())))
+    return threshold

@@ -72,7 +72,7 @@ _SIMPLE: Final = (
         by_severity(LARGE, {**LARGE, "fp8": 2e-2, "fp4": 1e-1}), lasting(5, 3),
         "verl pull request 7519: bf16 up to 0.0089, fp8 0.010 before it grew; prime-rl new-model gate 0.015; NeMo-RL "
         "nightly gates 2e-3 to 1e-1; critical: with growth, or above three times what any healthy run has published",
-        half="mismatch", grave=large_or_grown(BEYOND_ALL, K3, 3),
+        half="mismatch", grave=large_or_grown(BEYOND_ALL, K3, 3), alone=BEYOND_ALL,
     ),
     Rule(
         "MismatchDrift", "Engine and trainer drift apart", (K3,), growth_of(K3, 2.5e-4),

@@ -1,5 +1,7 @@
 """Templates to HTML. Every value is escaped; links are relative, so that a proxy may serve the pages below a path."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -14,18 +16,36 @@ _TEMPLATES: Final = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-STYLES: Final = tuple(name for name in assets.FILES if name.startswith("style/"))
+#: The colours of the dark theme come last, in an element of their own.
+DARK: Final = "style/dark.css"
+STYLES: Final = tuple(name for name in assets.FILES if name.startswith("style/") and name != DARK)
 
 
-def page(template: str, path: str, script: str = "", **values: Any) -> str:
+@dataclass(frozen=True)
+class Theme:
+    """How a page begins: the colour schemes that it is drawn in, and when the dark colours hold."""
+
+    schemes: str
+    dark: str
+
+
+#: The system's theme, and by its name one that was chosen.
+SYSTEM: Final = Theme("light dark", "(prefers-color-scheme: dark)")
+CHOSEN: Final[Mapping[str, Theme]] = {"light": Theme("light", "not all"), "dark": Theme("dark", "all")}
+
+
+def page(template: str, path: str, script: str = "", theme: str = "", **values: Any) -> str:
     """A page that is served at `path` ("/runs/r1"), below whatever prefix a proxy has, drawn by pages/SCRIPT.js.
 
-    What its script imports is named too, so that a browser asks for all at once and not level by level.
+    What its script imports is named too, so that a browser asks for all at once and not level by level. `theme` is
+    "light" or "dark"; anything else is the system's.
     """
     depth = path.count("/") - 1
     static = f"static/{assets.VERSION}/"
     scripts = assets.imported(f"pages/{script}.js") if script else ()
-    return rendered(template, root="../" * depth or "./", static=static, styles=STYLES, scripts=scripts, **values)
+    root, chosen = "../" * depth or "./", CHOSEN.get(theme, SYSTEM)
+    files = {"static": static, "styles": STYLES, "dark": DARK, "scripts": scripts}
+    return rendered(template, root=root, theme=chosen, **files, **values)
 
 
 def rendered(template: str, **values: Any) -> str:

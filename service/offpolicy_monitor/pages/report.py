@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.pages import assets
-from offpolicy_monitor.pages.render import STYLES, rendered
+from offpolicy_monitor.pages.render import DARK, STYLES, SYSTEM, rendered
 
 SCRIPT: Final = "pages/run.js"
 #: As static/charts/columns.js and static/pages/run.js ask.
@@ -63,6 +63,8 @@ def document(run: str, found: Mapping[str, Any], service_url: str, made: float) 
         made=f"{datetime.fromtimestamp(made, UTC):%Y-%m-%d %H:%M} UTC",
         icon=_data("image/svg+xml", _text("icon.svg")),
         styles="\n".join(map(_text, (f"{_VENDOR}.min.css", *STYLES))),
+        dark=_text(DARK),
+        theme=SYSTEM,
         uplot=_text(f"{_VENDOR}.iife.min.js"),
         answers=in_script(found),
         modules=in_script({"imports": modules()}),

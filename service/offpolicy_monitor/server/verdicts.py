@@ -82,7 +82,7 @@ class Verdicts:
                     facts = replace(facts, searched=known is not None, cause=None if known is None else known.cause)
             answer = say(view.shown["verdict"], facts).answer()
             del answer["action"]
-            found.append({**view.shown, "summary": answer})
+            found.append({**view.shown, "spark": _spark(view, facts), "summary": answer})
         return found
 
     def _facts(self, view: RunView) -> Facts:
@@ -146,6 +146,12 @@ def _dropped(row: Mapping[str, Any]) -> float | None:
     """The share of the tokens that a row masks; None of one that reweights."""
     share: float | None = row.get("masked_token_fraction")
     return share
+
+
+def _spark(view: RunView, facts: Facts) -> dict[str, Any] | None:
+    """The run's spark with the threshold that it is judged by."""
+    spark = view.shown["spark"]
+    return None if spark is None else {**spark, "limit": facts.threshold}
 
 
 def _since(facts: Facts) -> int | None:

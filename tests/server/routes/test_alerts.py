@@ -189,6 +189,21 @@ def test_a_run_that_is_finished_has_no_alerts_until_it_goes_on(client: Client) -
     assert "MismatchKL" in names(client)
 
 
+def test_a_rule_that_asks_for_growth_says_from_where_on_its_figure_is_critical_alone(client: Client) -> None:
+    def critical() -> dict[str, Any]:
+        return named(client.get("/v1/runs/a/rules").json()["rules"], "MismatchKL", "critical")
+
+    for step in range(2):
+        post(client, step, 0.16)
+    assert (critical()["threshold"], critical()["alone"]) == (0.01, 0.03)
+    assert patch(client, profile="moe_bf16").json()["spark"]["limit"] == 0.015
+    assert (critical()["threshold"], critical()["alone"]) == (0.015, 0.045)
+    assert patch(client, alerts={"MismatchKL": {"critical": 0.02}}).status_code == 200
+    assert (critical()["threshold"], critical()["alone"]) == (0.02, None)
+    warning = named(client.get("/v1/runs/a/rules").json()["rules"], "MismatchKL")
+    assert warning.get("alone") is None
+
+
 def test_rules_on_masks_look_at_the_correction_that_the_run_names(client: Client) -> None:
     refused = patch_of_unknown_correction(client)
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "correction")

@@ -15,7 +15,7 @@ from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.server.routes.pages import PAGES
 from offpolicy_monitor.settings import Settings
 
-from tests.fixtures.application import Client, running
+from tests.fixtures.application import JSON, Client, json_bytes, running
 
 PATHS = ("/", "/alerts", "/compare", "/runs/r1", "/runs/r1/steps/3", "/runs/r1/what-if", "/runs/r1/worst")
 ALL = (*PATHS, "/runs/r1/diagnosis", "/docs", "/runbook")
@@ -48,6 +48,64 @@ def test_every_link_of_a_page_answers_behind_any_prefix(client: Client, path: st
 def test_a_page_takes_any_query_which_is_its_scripts_and_the_api_none_that_it_does_not_know(client: Client) -> None:
     assert client.get("/runs/r1?step=3&theme=dark&anything=1").status_code == 200
     assert client.get("/v1/runs?anything=1").status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("query", "schemes", "dark"),
+    [
+        ("", "light dark", "(prefers-color-scheme: dark)"),
+        ("?theme=dark", "dark", "all"),
+        ("?theme=light", "light", "not all"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/", "/runs/r1", "/docs", "/runbook"])
+def test_a_page_comes_in_its_theme_before_any_script(
+    client: Client, path: str, query: str, schemes: str, dark: str
+) -> None:
+    text = client.get(path + query).text
+    assert f'<meta name="color-scheme" content="{schemes}">' in text
+    assert re.search(rf'<link id="dark" [^>]*style/dark.css" media="{re.escape(dark)}">', text)
+    assert text.index("style/1-colours.css") < text.index("style/dark.css") < text.index("<script")
+
+
+def test_a_theme_that_there_is_not_is_the_systems(client: Client) -> None:
+    assert client.get('/?theme="><b>').text == client.get("/").text
+
+
+@pytest.mark.parametrize(
+    ("path", "call"),
+    [
+        ("/.json?q=a&theme=dark", "/v1/runs?q=a"),
+        ("/alerts.json?run=r1&state=active&q=K", "/v1/alerts?run=r1&state=active"),
+        ("/compare.json?runs=r1,r2", "/v1/runs"),
+        ("/runs/r1.json?step=3&x=1-9", "/v1/runs/r1"),
+        ("/runs/r.1/steps/7.json?minibatch=0&theme=dark", "/v1/runs/r.1/steps/7?minibatch=0"),
+        ("/runs/r1/what-if.json?a=opsm&at=0.1", "/v1/runs/r1/recommendations"),
+        ("/runs/r1/worst.json?step=7&gap=total&a=opsm", "/v1/runs/r1/worst?step=7&gap=total"),
+        ("/runs/r1/diagnosis.json?from=1&to=9", "/v1/runs/r1/diagnosis?from=1&to=9"),
+    ],
+)
+def test_the_address_of_a_page_with_json_leads_to_its_call_behind_any_prefix(
+    client: Client, path: str, call: str
+) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 307
+    assert urljoin(f"/team/monitor{path}", answer.headers["location"]) == f"/team/monitor{call}"
+
+
+def test_every_page_has_its_data_and_every_call_takes_what_is_asked_of_it(client: Client) -> None:
+    assert client.post("/v1/runs/r1/batches", content=json_bytes(), headers=JSON).status_code == 200
+    for each in PAGES:
+        path = each.path.replace("{run}", "r1").replace("{step:int}", "7")
+        found = client.get(f"{path}.json")
+        reached = urljoin(f"{path}.json", found.headers["location"])
+        assert client.get(reached).status_code == 200, path
+
+
+def test_a_run_whose_name_ends_in_json_has_its_page_there(client: Client) -> None:
+    assert client.post("/v1/runs/r1.json/batches", content=json_bytes(), headers=JSON).status_code == 200
+    assert "<title>r1.json" in client.get("/runs/r1.json").text
+    assert client.get("/runs/r1.json.json").headers["location"] == "../v1/runs/r1.json"
 
 
 @pytest.mark.parametrize("name", ["<b>", "a b", "%22onload", "x" * 129])

@@ -3,6 +3,7 @@
 from typing import Final
 
 from offpolicy_monitor.summary.figure import Figure, gauge
+from offpolicy_monitor.summary.tables.breakdown import SPLIT
 
 _STEP: Final = "`summary/step.py`"
 _ATTRIBUTION: Final = "`summary/attribution.py`"
@@ -35,11 +36,9 @@ BATCH: Final = (
     ),
     *(
         Figure(
-            f"attribution.{part}", "share of E[total^2]", f"`{formula}` over it, over tokens valid for all log-probs",
-            _ATTRIBUTION, headline=True, gauge=gauge("attribution_ratio", component=part),
+            f"attribution.{part}", "share of the total second moment", meaning, _ATTRIBUTION,
+            headline=True, gauge=gauge("attribution_ratio", component=part),
         )
-        for part, formula in (
-            ("mismatch", "E[m^2]"), ("staleness", "E[s^2]"), ("interaction", "2 E[m s]")
-        )
+        for part, meaning in SPLIT.items()
     ),
 )  # fmt: skip

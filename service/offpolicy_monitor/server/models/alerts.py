@@ -61,6 +61,9 @@ class RuleState(Shape):
     state: str = Field(description="disabled, silent (`missing` are the figures it needs), quiet, pending or active.")
     value: float | None = None
     threshold: float | None = None
+    alone: float | None = Field(
+        None, description="The value that is critical by itself, where a breach of `threshold` is so with growth alone."
+    )
     required_steps: int | None = None
     breach_steps: int | None = None
     since_step: int | None = None

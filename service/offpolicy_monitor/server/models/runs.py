@@ -29,6 +29,7 @@ class Spark(Shape):
 
     field: str = Field(description="gaps.mismatch.k3, or gaps.total.k3 where that was not sent.")
     values: list[float | None] = Field(description="At most 48, in order.")
+    limit: float | None = Field(description="From where on MismatchKL warns in this run; null where nothing judges it.")
 
 
 class Summary(Shape):

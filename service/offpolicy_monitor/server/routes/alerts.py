@@ -14,6 +14,7 @@ from offpolicy_monitor.server.baselines import baseline
 from offpolicy_monitor.server.http.answers import alert_answer, rule_answer
 from offpolicy_monitor.server.http.parameters import RUN_PATTERN, Cursor, KnownRun, Limit
 from offpolicy_monitor.server.http.threads import store_router
+from offpolicy_monitor.server.limits import critical_alone
 from offpolicy_monitor.store.rows.cursors import LARGEST_INTEGER
 
 Run = Annotated[str | None, Query(pattern=RUN_PATTERN, description="Alerts of this run alone.")]
@@ -27,6 +28,8 @@ Merge = Annotated[
 ]
 #: Rules that compare a figure with the run's own beginning.
 _COMPARED: Final = {rule.name: rule.baseline for rule in RULES if rule.baseline}
+#: Rules whose critical threshold asks for more than the figure.
+_ALONE: Final = {rule.name: rule for rule in RULES if rule.alone is not None}
 
 router = store_router()
 
@@ -66,8 +69,11 @@ def get_rules(run: KnownRun, request: Request) -> dict[str, Any]:
     parts = services.of(request)
     step, states = parts.store.states(run)
     rules = [rule_answer(state, parts.settings.public_url) for state in states]
-    found = {path: baseline(parts.store.view_run(run), path) for path in set(_COMPARED.values())}
+    view = parts.store.view_run(run)
+    found = {path: baseline(view, path) for path in set(_COMPARED.values())}
     for rule in rules:
         if rule["alert"] in _COMPARED:
             rule["baseline"] = found[_COMPARED[rule["alert"]]]
+        if rule["alert"] in _ALONE and rule["severity"] == "critical":
+            rule["alone"] = critical_alone(_ALONE[rule["alert"]], view)
     return {"step": step, "rules": rules}

@@ -1,19 +1,22 @@
 """The pages people open: frames without data, whose scripts read the API, and the files that they load.
 
-The policy header forbids anything that is not served from here. A query is for the page's script: none is refused.
+The policy header forbids anything that is not served from here. A query is for the page's script: none is refused. Each
+page is data too: its address with `.json` leads to the call that it is made of.
 """
 
 import re
 from dataclasses import dataclass
 from mimetypes import guess_type
 from typing import Final
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.pages import assets
 from offpolicy_monitor.pages.render import page
+from offpolicy_monitor.server import services
 from offpolicy_monitor.vocabulary import RUN_NAME
 
 HEADERS: Final = {
@@ -26,13 +29,23 @@ HEADERS: Final = {
 FOR_GOOD: Final = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 
 
+def theme_of(request: Request) -> str:
+    """The theme that the address asks for, empty for none."""
+    return request.query_params.get("theme", "")
+
+
 @dataclass(frozen=True)
 class Page:
-    """A page: where it is, the script that draws it (static/pages), and its title."""
+    """A page: where it is, the script that draws it (static/pages), and its title.
+
+    `data` is the call that it is made of, `asked` what of the page's own query that call takes.
+    """
 
     path: str
     script: str
     title: str
+    data: str
+    asked: tuple[str, ...] = ()
 
     def answer(self, request: Request) -> Response:
         """The frame. A run that is not there yet has pages too, which say so and change once it is."""
@@ -40,32 +53,51 @@ class Page:
         if run and not re.fullmatch(RUN_NAME, run):
             raise Refusal(404, "unknown-path", "there is no such page")
         values = {"run": run, "here": self.script, "title": self.title.format(run=run)}
-        return HTMLResponse(page("live.html", self.path, self.script, **values), headers=HEADERS)
+        return HTMLResponse(page("live.html", self.path, self.script, theme_of(request), **values), headers=HEADERS)
+
+    def lead(self, request: Request) -> Response:
+        """To the call that the page is made of. A run whose own name ends in `.json` has its page there."""
+        run = request.path_params.get("run", "")
+        if self.path.endswith("{run}") and _is_run(request, f"{run}.json"):
+            request.path_params["run"] = f"{run}.json"
+            return self.answer(request)
+        kept = urlencode([(name, value) for name, value in request.query_params.multi_items() if name in self.asked])
+        target = "../" * (self.path.count("/") - 1) + self.data.format(**request.path_params)
+        return RedirectResponse(f"{target}?{kept}" if kept else target, status_code=307)
 
 
+def _is_run(request: Request, name: str) -> bool:
+    try:
+        services.of(request).store.view_run(name)
+    except Refusal:
+        return False
+    return True
+
+
+_RUN: Final = "v1/runs/{run}"
 PAGES: Final = (
-    Page("/", "runs", "Runs"),
-    Page("/alerts", "alerts", "Alerts"),
-    Page("/compare", "compare", "Compare"),
-    Page("/runs/{run}", "run", "{run}"),
-    Page("/runs/{run}/steps/{step:int}", "step", "Step of {run}"),
-    Page("/runs/{run}/what-if", "whatif", "What-if: {run}"),
-    Page("/runs/{run}/worst", "worst", "Worst sequences: {run}"),
-    Page("/runs/{run}/diagnosis", "diagnosis", "Diagnosis: {run}"),
+    Page("/", "runs", "Runs", "v1/runs", ("q",)),
+    Page("/alerts", "alerts", "Alerts", "v1/alerts", ("run", "state")),
+    Page("/compare", "compare", "Compare", "v1/runs"),
+    Page("/runs/{run}", "run", "{run}", _RUN),
+    Page("/runs/{run}/steps/{step:int}", "step", "Step of {run}", _RUN + "/steps/{step}", ("minibatch",)),
+    Page("/runs/{run}/what-if", "whatif", "What-if: {run}", _RUN + "/recommendations"),
+    Page("/runs/{run}/worst", "worst", "Worst sequences: {run}", _RUN + "/worst", ("step", "from", "to", "gap")),
+    Page("/runs/{run}/diagnosis", "diagnosis", "Diagnosis: {run}", _RUN + "/diagnosis", ("from", "to")),
 )
 
 router = APIRouter(include_in_schema=False)
 for each in PAGES:
+    router.add_api_route(f"{each.path}.json", each.lead, response_class=JSONResponse)
     router.add_api_route(each.path, each.answer, response_class=HTMLResponse)
 
 
 @router.get("/docs")
-def docs() -> HTMLResponse:
+def docs(request: Request) -> HTMLResponse:
     """The API as Swagger UI, whose icons are data in its styles."""
     policy = HEADERS["Content-Security-Policy"] + "; img-src 'self' data:"
-    return HTMLResponse(
-        page("docs.html", "/docs", "docs", here="docs"), headers=HEADERS | {"Content-Security-Policy": policy}
-    )
+    shown = page("docs.html", "/docs", "docs", theme_of(request), here="docs")
+    return HTMLResponse(shown, headers=HEADERS | {"Content-Security-Policy": policy})
 
 
 @router.get("/openapi.json")

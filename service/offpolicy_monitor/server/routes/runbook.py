@@ -10,7 +10,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from offpolicy_monitor import resources
 from offpolicy_monitor.pages.render import page
-from offpolicy_monitor.server.routes.pages import HEADERS
+from offpolicy_monitor.server.routes.pages import HEADERS, theme_of
 
 DOCUMENT: Final = "docs/runbook.md"
 #: What stands for a document that is no page of the service.
@@ -36,11 +36,10 @@ class Runbook:
 
 
 @router.get("/runbook")
-def runbook() -> HTMLResponse:
+def runbook(request: Request) -> HTMLResponse:
     """What each alert means and what to do."""
-    return HTMLResponse(
-        page("runbook.html", "/runbook", "runbook", here="runbook", runbook=of_installation()), headers=HEADERS
-    )
+    values = {"here": "runbook", "runbook": of_installation()}
+    return HTMLResponse(page("runbook.html", "/runbook", "runbook", theme_of(request), **values), headers=HEADERS)
 
 
 @cache

@@ -121,6 +121,13 @@ def _natural(item: tuple[str, Any]) -> tuple[float, str]:
     return (value if math.isfinite(value) else math.inf), bucket
 
 
+#: What each share is, in words, with its formula; tokens that have all three log-probs count.
+SPLIT: Final[Mapping[str, str]] = {
+    "mismatch": "how much of the gap is training-inference mismatch m: `E[m^2] / E[(m + s)^2]`",
+    "staleness": "how much of the gap is policy staleness s: `E[s^2] / E[(m + s)^2]`",
+    "interaction": "what mismatch and staleness add to (or, below 0, take from) each other: `2 E[m s] / E[(m + s)^2]`",
+}
+
 FIGURES: Final = under(
     "{dimension}.{bucket}",
     (
@@ -135,9 +142,7 @@ FIGURES: Final = under(
                 Figure("k3", "nats", "mean of k3"),
             ),
         ),
-        Figure("attribution.mismatch", "share of E[total^2]", "`E[m^2]` over it, in the bucket"),
-        Figure("attribution.staleness", "share of E[total^2]", "`E[s^2]` over it, in the bucket"),
-        Figure("attribution.interaction", "share of E[total^2]", "`2 E[m s]` over it, in the bucket"),
+        *(Figure(f"attribution.{part}", "share of the total second moment", words) for part, words in SPLIT.items()),
     ),
 )
 

@@ -3,6 +3,7 @@
 
 import { remember, state } from "../lib/address.js";
 import { onTheme } from "../lib/theme.js";
+import { onSmoothing } from "./smooth.js";
 
 export const isNarrow = () => innerWidth <= 760;
 /** Pixels beside the inside of every plot, which makes their x the same. */
@@ -24,6 +25,7 @@ export class Board {
     this.pinned = this.follows ? steps.length - 1 : this.nearest(this.wanted);
     this.widths = new ResizeObserver((changes) => this.resized(changes));
     onTheme(() => this.each("rebuild"));
+    onSmoothing(() => this.each("rebuild"));
   }
 
   /** The range that shows every step. */

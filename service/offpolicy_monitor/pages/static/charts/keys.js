@@ -1,6 +1,7 @@
 /* The keys that move through the steps of a board. */
 
 import { keys } from "../lib/frame.js";
+import { smoothKey } from "./smooth.js";
 
 /** How much narrower the range is after one key. */
 const CLOSER = 2;
@@ -20,6 +21,7 @@ export function boardKeys(board, more = {}) {
     "Home End": { text: "first, last step", act: (event) => board.pin(event.key === "Home" ? 0 : board.steps.length - 1) },
     "+ -": { text: "closer to this step, further away (also drag over a plot)", act: (event) => zoom(event.key === "+" ? 1 / CLOSER : CLOSER) },
     "0": { text: "all steps (also double-click)", act: () => board.zoom(board.full) },
+    ...smoothKey,
     ...more,
   });
 }

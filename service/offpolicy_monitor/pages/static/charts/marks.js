@@ -91,7 +91,7 @@ function drawLimits(u, limits, pixel) {
     ctx.moveTo(bbox.left, y);
     ctx.lineTo(right, y);
     ctx.stroke();
-    const text = isNarrow() ? limit.text.split(" · ")[0] : limit.text;
+    const text = isNarrow() ? limit.text.split(/ · |, /)[0] : limit.text;
     const corner = roomiest(u, y, ctx.measureText(text).width + 12 * pixel, named, pixel);
     named.push({ side: corner.side, y: y + corner.off * pixel });
     const left = corner.side === "left" ? bbox.left + 6 * pixel : right - 6 * pixel;

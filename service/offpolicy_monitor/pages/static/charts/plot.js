@@ -4,6 +4,7 @@ import { colour } from "../lib/theme.js";
 import { gutter } from "./board.js";
 import { LINES } from "./lines.js";
 import { drawOver, drawUnder } from "./marks.js";
+import { smoothed, smoothing } from "./smooth.js";
 import { uPlot } from "./uplot.js";
 import { inWords } from "./words.js";
 
@@ -11,6 +12,10 @@ const DISTRIBUTION = { linear: 1, log: 3, asinh: 4 };
 /** Fewer steps are shown as points too: a line of one step is nothing. */
 const POINTS_BELOW = 30;
 const STEPS_APART = [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 2500, 5000, 10000, 20000, 50000, 100000];
+
+/** Opacity, as colours end, of what was measured below a smooth line. Areas are not smoothed. */
+const FAINT = "59";
+const isSmooth = ({ fillTo }) => smoothing() > 0 && fillTo == null;
 
 export class Plot {
   /**
@@ -38,9 +43,13 @@ export class Plot {
     this.describe();
   }
 
+  /** What is drawn of the lines: of a smooth one what was measured too, below it. */
   data() {
+    const { steps } = this.board;
     const isLog = this.shown.axis.scale === "log";
-    return [this.board.steps, ...this.shown.lines.map(({ values }) => (isLog ? values.map((value) => (value > 0 ? value : null)) : values))];
+    const over = smoothing();
+    const positive = (values) => (isLog ? values.map((value) => (value > 0 ? value : null)) : values);
+    return [steps, ...this.shown.lines.flatMap((line) => [positive(line.values), ...(isSmooth(line) ? [smoothed(steps, line.values, over, isLog)] : [])])];
   }
 
   rebuild() {
@@ -104,7 +113,7 @@ export class Plot {
         { ...look, size: shown.hasSteps ? 26 : 0, gap: 4, space: 60, incrs: STEPS_APART, values: (_, ticks) => ticks.map((tick) => (shown.hasSteps ? String(tick) : "")) },
         { ...look, size: gutter().left, gap: 6, splits: () => shown.axis.ticks, filter: (_, ticks) => ticks, values: (_, ticks) => ticks.map(label) },
       ],
-      series: [{}, ...shown.lines.map((line) => this.look(line))],
+      series: [{}, ...shown.lines.flatMap((line) => (isSmooth(line) ? [this.look(line, FAINT), this.look(line)] : [this.look(line)]))],
       hooks: {
         setSelect: [(u) => u.select.width > 3 && this.selected(u)],
         setCursor: [(u) => u.cursor.event && board.hover(u.cursor.left < 0 ? null : u.cursor.idx ?? null)],
@@ -114,10 +123,10 @@ export class Plot {
     };
   }
 
-  look({ kind, fillTo }) {
+  look({ kind, fillTo }, faint = "") {
     const { colour: name, width, dash } = LINES[kind];
     const points = { show: this.board.steps.length < POINTS_BELOW, size: 5 };
-    const line = { stroke: colour(name), width, dash, spanGaps: false, points };
+    const line = { stroke: colour(name) + faint, width: faint ? 1 : width, dash: faint ? null : dash, spanGaps: false, points };
     return fillTo == null ? line : { ...line, fill: colour(name) + "55", fillTo: () => fillTo, width: 1 };
   }
 

@@ -1,6 +1,8 @@
-/* Light or dark: the system's, or what one chose, which is then in the address. */
+/* Light or dark: the system's, or what one chose, which is then in the address. A page comes in the right one; this is
+   for what changes afterwards. */
 
 import { remember, state } from "./address.js";
+import { find } from "./dom.js";
 
 const system = matchMedia("(prefers-color-scheme: dark)");
 const painters = [];
@@ -25,7 +27,9 @@ export function flip() {
 
 export function apply() {
   const chosen = state().theme;
-  document.documentElement.dataset.theme = ["light", "dark"].includes(chosen) ? chosen : system.matches ? "dark" : "light";
+  const shown = ["light", "dark"].includes(chosen) ? chosen : system.matches ? "dark" : "light";
+  document.documentElement.dataset.theme = shown;
+  find("#dark").media = shown === "dark" ? "all" : "not all";
   known.clear();
   for (const paint of painters) paint();
 }

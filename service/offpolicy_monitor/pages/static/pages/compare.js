@@ -16,6 +16,7 @@ import { Finer } from "../charts/finer.js";
 import { boardKeys } from "../charts/keys.js";
 import { OF_RUNS, swatch } from "../charts/lines.js";
 import { Plot } from "../charts/plot.js";
+import { smoothChoice } from "../charts/smooth.js";
 import { panel, readout } from "./run/panel.js";
 
 /** Figures that runs are compared by. */
@@ -68,7 +69,7 @@ async function read(chosen, from = null, to = null) {
 function begin(data) {
   const stack = element("div", { class: "stack" });
   const list = element("div", { class: "card" });
-  fill(host, heading(), list, stack);
+  fill(host, heading(element("span", { class: "paneltools" }, smoothChoice())), list, stack);
   drawList(list, data);
   if (!data.steps.length) return void fill(stack, element("p", { class: "panel quiet" }, "No step is complete yet."));
   const board = new Board(data.steps);
@@ -116,7 +117,7 @@ function draw(stack, board, { field, title, hint, axis, shown: words, height }, 
   };
 }
 
-const heading = () => element("div", { class: "section" }, element("h1", { class: "title" }, "Compare"), element("span", { class: "quiet" }, "aligned by step"));
+const heading = (...more) => element("div", { class: "section" }, element("h1", { class: "title" }, "Compare"), element("span", { class: "quiet" }, "aligned by step"), more);
 
 /** Fewer than two runs are named: pick them. */
 async function choose(chosen) {

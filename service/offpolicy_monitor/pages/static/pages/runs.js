@@ -14,8 +14,6 @@ import { failed, noRuns } from "../lib/empty.js";
 
 /** Runs that one page shows; the filter is the service's, so that it looks at all of them. */
 const MOST = 200;
-/** Warning level of MismatchKL under the default profile, nats per token: the dashed line of every spark. */
-const LIMIT = 0.002;
 /** Milliseconds after the last key before the service is asked. */
 const TYPING = 150;
 const chosen = new Set((state().compare ?? "").split(",").filter(Boolean));
@@ -71,7 +69,7 @@ function row(run) {
       element("span", { class: "chips" }, labels.length ? labels : element("span", { class: "quiet" }, run.profile))),
     element("td", { class: "verdictcell" }, element("span", { class: "line" }, glyph(level), wordOf(run.summary))),
     element("td", { class: "wide" }, element("span", { class: "quiet" }, brief(run.summary))),
-    element("td", { class: "wide" }, values.length ? spark(values, kind, LIMIT) : "–"),
+    element("td", { class: "wide" }, values.length ? spark(values, kind, run.spark.limit) : "–"),
     element("td", { class: "number", data: { label: "k3" } }, number(values.at(-1)), kind === "total" && values.length ? element("span", { class: "quiet" }, " total") : null),
     element("td", { class: "number", data: { label: "step" } }, run.last_step ?? "–"),
     element("td", { class: "number", data: { label: "per minute" } }, number(run.steps_per_minute)),

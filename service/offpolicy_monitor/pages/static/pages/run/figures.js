@@ -10,10 +10,14 @@ import { Plot } from "../../charts/plot.js";
 import { compared, masked } from "./fields.js";
 import { panel, readout } from "./panel.js";
 
-/** Thresholds of a rule of this run, as lines: `text` names the value. */
+/** Thresholds of a rule of this run, as lines: `text` names the value. Where the figure is critical by itself from a
+    higher level on, the line is there. */
 function limitsOf(rules, alert, text) {
   const found = rules.filter((rule) => rule.alert === alert && rule.threshold != null && LEVEL[rule.severity] !== "healthy");
-  return found.map(({ severity, threshold }) => ({ value: threshold, level: LEVEL[severity], text: `${text(severity, threshold)} · ${alert}` }));
+  return found.map(({ severity, threshold, alone }) => {
+    const grown = alone == null ? "" : `, ${number(threshold)} with growth`;
+    return { value: alone ?? threshold, level: LEVEL[severity], text: `${text(severity, alone ?? threshold)}${grown} · ${alert}` };
+  });
 }
 
 /** The two halves on one log axis; the total alone where pi_old was not sent. */

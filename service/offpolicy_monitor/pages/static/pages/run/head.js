@@ -2,6 +2,7 @@
 
 import { element, fill, find } from "../../lib/dom.js";
 import { number } from "../../lib/numbers.js";
+import { smoothChoice } from "../../charts/smooth.js";
 
 export function drawHead(host, { name, about, steps, values }) {
   const last = (field) => values[field]?.at(-1);
@@ -15,9 +16,8 @@ export function drawHead(host, { name, about, steps, values }) {
     attempt > 0 && `attempt ${attempt}`,
     about.correction && `corrected by ${about.correction}`,
   ];
-  const filter = find("[data-filter]", host) ?? filterBox();
-  fill(host, element("h2", { class: "runtitle" }, name), element("span", { class: "meta" }, facts.filter(Boolean).map((fact) => element("span", {}, fact))),
-    element("label", { class: "field panelfilter" }, element("span", { class: "sr" }, "Show panels"), filter));
+  const tools = find(".paneltools", host) ?? element("span", { class: "paneltools" }, smoothChoice(), element("label", { class: "field" }, element("span", { class: "sr" }, "Show panels"), filterBox()));
+  fill(host, element("h2", { class: "runtitle" }, name), element("span", { class: "meta" }, facts.filter(Boolean).map((fact) => element("span", {}, fact))), tools);
 }
 
 /** Hides the panels that do not match, but for the first. */

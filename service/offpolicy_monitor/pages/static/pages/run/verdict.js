@@ -15,7 +15,7 @@ export function drawVerdict(host, { name, verdict, diagnosis, alerts }) {
   const wasOpen = find("details", host)?.open;
   host.className = `verdict s-${level}`;
   const open = alerts.filter((alert) => alert.state === "active");
-  const top = open.find((alert) => alert.half === verdict.half && alert.since_step === verdict.since_step) ?? open[0];
+  const top = open.sort((a, b) => distance(a, verdict) - distance(b, verdict))[0];
   fill(host,
     element("p", { class: "state" }, glyph(level), wordOf(verdict)),
     element("h1", {}, verdict.head),
@@ -28,6 +28,9 @@ export function drawVerdict(host, { name, verdict, diagnosis, alerts }) {
       top && element("a", { href: `${root()}runbook#${top.alert}` }, `Runbook: ${top.alert}`),
       element("a", { class: "api", href: `${root()}v1/runs/${name}/verdict` }, "JSON")));
 }
+
+/** How far an open alert is from what the sentence says: of another half, milder, of another step. */
+const distance = (alert, { half, since_step: since }) => (alert.half === half ? 0 : 4) + (alert.severity === "critical" ? 0 : 2) + (alert.since_step === since ? 0 : 1);
 
 function causes({ hypotheses, steps }, wasOpen) {
   const first = hypotheses[0];
