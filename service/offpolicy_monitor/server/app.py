@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -16,7 +16,6 @@ from offpolicy_monitor.server import openapi, services
 from offpolicy_monitor.server.http import handlers
 from offpolicy_monitor.server.http.hosts import TrustedHosts
 from offpolicy_monitor.server.http.middleware import RequestMiddleware
-from offpolicy_monitor.server.http.queries import refuse_wrong_parameters
 from offpolicy_monitor.server.routes import (
     alerts,
     batches,
@@ -53,7 +52,8 @@ PARTS = (
     runbook,
     pages,
 )
-ROUTERS = tuple(part.router for part in PARTS)
+#: Made when they are imported, whatever the settings of an application are.
+ROUTES = tuple(route for part in PARTS for route in part.router.routes)
 
 
 class Application(FastAPI):
@@ -97,13 +97,11 @@ def create_app(settings: Settings, make_measurer: Callable[[Settings], Measurer]
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        dependencies=[Depends(refuse_wrong_parameters)],
         redirect_slashes=False,
         middleware=around,
     )
-    for router in ROUTERS:
-        app.include_router(router)
-    handlers.install(app, [route for router in ROUTERS for route in router.routes])
+    app.router.routes.extend(ROUTES)
+    handlers.install(app, ROUTES)
     app.direct = batches.answer_directly
     for middleware, arguments, named in reversed(around):
         app.direct = middleware(app.direct, *arguments, **named)

@@ -2,18 +2,18 @@
 everything, nor the last of two values hide the first."""
 
 from collections.abc import Iterator
-from typing import get_args, get_origin
+from typing import Final, get_args, get_origin
 
-from fastapi import Request
+from fastapi import Depends, Request
 from fastapi.routing import APIRoute
 
 from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Refusal, quotable
 
 
 async def refuse_wrong_parameters(request: Request) -> None:
-    """Refusal 422 naming each query parameter that the matched route of the API does not declare, or takes but once."""
+    """Refusal 422 naming each query parameter that the matched route does not declare, or takes but once."""
     route = request.scope.get("route")
-    if not request.url.query or not getattr(route, "include_in_schema", True):
+    if not request.url.query:
         return
     known = dict(_declared(route))
     names = [name for name, _ in request.query_params.multi_items()]
@@ -36,3 +36,7 @@ def _declared(route: object) -> Iterator[tuple[str, bool]]:
 
 def _listed(names: dict[str, bool]) -> str:
     return ", ".join(sorted(names)) or "none"
+
+
+#: The dependencies of a router of the API. Pages let an address have whatever their scripts read.
+CHECKED: Final = (Depends(refuse_wrong_parameters),)

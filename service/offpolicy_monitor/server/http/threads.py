@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from offpolicy_monitor.server import services
 from offpolicy_monitor.server.http.answers import json_response
+from offpolicy_monitor.server.http.queries import CHECKED
 from offpolicy_monitor.server.http.room import with_room
 
 
@@ -46,7 +47,7 @@ class StoreRoute(APIRoute):
 
 def store_router() -> APIRouter:
     """A router for questions to the store."""
-    return APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute)
+    return APIRouter(prefix="/v1", tags=["reading"], route_class=StoreRoute, dependencies=CHECKED)
 
 
 def _as_json(endpoint: Callable[..., Any]) -> Callable[..., Response]:

@@ -14,6 +14,7 @@ from offpolicy_monitor.server.http.answers import batch_answer, figures, nothing
 from offpolicy_monitor.server.http.body import received
 from offpolicy_monitor.server.http.parameters import RunName
 from offpolicy_monitor.server.http.problems import refusal_of
+from offpolicy_monitor.server.http.queries import CHECKED
 from offpolicy_monitor.vocabulary import RUN_NAME
 
 Detail = Literal["full", "none"]
@@ -21,7 +22,7 @@ DetailQuery = Annotated[Detail, Query(description="`none` leaves the figures of 
 #: What is told of a shard.
 TOLD: Final[Mapping[Detail, Tell]] = {"full": figures, "none": nothing}
 
-router = APIRouter(prefix="/v1", tags=["batches"])
+router = APIRouter(prefix="/v1", tags=["batches"], dependencies=CHECKED)
 
 
 @router.post(

@@ -14,13 +14,14 @@ from starlette.types import Receive, Scope, Send
 from offpolicy_monitor.server import openapi, services
 from offpolicy_monitor.server.http.answers import json_response, render
 from offpolicy_monitor.server.http.body import received
+from offpolicy_monitor.server.http.queries import CHECKED
 from offpolicy_monitor.summary.evaluation import Detail
 
 DetailQuery = Annotated[Detail, Query(description="How far down the answer goes.")]
 #: Small pieces are sent together.
 PIECE_BYTES = 64 * 1024
 
-router = APIRouter(prefix="/v1", tags=["batches"])
+router = APIRouter(prefix="/v1", tags=["batches"], dependencies=CHECKED)
 
 
 @router.post(

@@ -8,6 +8,7 @@ from fastapi.responses import StreamingResponse
 from offpolicy_monitor.server import openapi, services
 from offpolicy_monitor.server.http.middleware import HEAD_KEY
 from offpolicy_monitor.server.http.parameters import RUN_PATTERN
+from offpolicy_monitor.server.http.queries import CHECKED
 
 MEDIA_TYPE: Final = "text/event-stream"
 #: A proxy that collects an answer before it passes it on is told not to.
@@ -26,7 +27,7 @@ LastId = Annotated[
 ]
 _CONTENT: Final[dict[str, Any]] = {MEDIA_TYPE: {"schema": {"type": "string"}, "example": EXAMPLE}}
 
-router = APIRouter(prefix="/v1", tags=["reading"])
+router = APIRouter(prefix="/v1", tags=["reading"], dependencies=CHECKED)
 
 
 @router.get(

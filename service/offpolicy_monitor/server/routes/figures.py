@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from offpolicy_monitor.figures import FIGURES
 from offpolicy_monitor.server import models, openapi
+from offpolicy_monitor.server.http.queries import CHECKED
 
 CATALOGUE: Final = [
     {
@@ -19,7 +20,7 @@ CATALOGUE: Final = [
     for figure in FIGURES
 ]
 
-router = APIRouter(prefix="/v1", tags=["reading"])
+router = APIRouter(prefix="/v1", tags=["reading"], dependencies=CHECKED)
 
 
 @router.get(

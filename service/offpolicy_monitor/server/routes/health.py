@@ -7,8 +7,9 @@ from fastapi.responses import JSONResponse
 
 from offpolicy_monitor._version import __version__
 from offpolicy_monitor.server import services
+from offpolicy_monitor.server.http.queries import CHECKED
 
-router = APIRouter(tags=["operation"])
+router = APIRouter(tags=["operation"], dependencies=CHECKED)
 
 
 @router.get("/healthz", summary="The process is alive")

@@ -5,8 +5,9 @@ from fastapi import APIRouter, Request, Response
 from offpolicy_monitor.exposition.formats import asked_for
 from offpolicy_monitor.server import services
 from offpolicy_monitor.server.http.documents import DocumentResponse
+from offpolicy_monitor.server.http.queries import CHECKED
 
-router = APIRouter(tags=["operation"])
+router = APIRouter(tags=["operation"], dependencies=CHECKED)
 
 
 @router.get("/metrics", summary="Metrics of the runs and of the service", response_class=Response)
