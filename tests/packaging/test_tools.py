@@ -17,6 +17,10 @@ def test_a_missing_program_fails_the_test_in_continuous_integration(monkeypatch:
         require_tool("no-such-program")
 
 
+def test_a_program_that_does_as_well_is_taken_where_the_first_is_missing() -> None:
+    assert require_tool("no-such-program", "sh") == find_tool("sh")
+
+
 def test_a_program_on_the_path_is_found() -> None:
     tool = find_tool("sh")
     assert tool is not None
