@@ -1,6 +1,7 @@
 """Worst as it is stored and as it is answered: bit for bit back, small, and with shares of the step's own total."""
 
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.summary import StepSummary, from_bytes, to_bytes
 from offpolicy_monitor.summary.stored.named import Parts, summary_of
-from offpolicy_monitor.summary.stored.worst_columns import columns_of, sequences_of
+from offpolicy_monitor.summary.stored.worst_columns import in_columns, sequences_of
+from offpolicy_monitor.summary.stored.worst_merge import columns_of
 from offpolicy_monitor.summary.tables.worst import (
     GAPS,
     LARGEST,
@@ -57,6 +59,20 @@ def sequences(draw: st.DrawFn) -> WorstSequence:
 
 
 WORST = st.lists(sequences(), max_size=6).map(Worst.of)
+
+
+@given(st.lists(WORST, max_size=4))
+def test_shards_merged_by_columns_are_stored_as_their_sequences_would_be(parts: list[Worst]) -> None:
+    whole = reduce(Worst.merge, (Worst(tuple(map(in_columns, part.sources))) for part in parts), Worst())
+
+    columns, ids = columns_of(whole)
+
+    assert sequences_of(columns, ids) == whole.sequences
+    expected = columns_of(Worst.later(lambda: whole.sequences))
+    assert ([column.tobytes() for column in columns], ids) == (
+        [column.tobytes() for column in expected[0]],
+        expected[1],
+    )
 
 
 @given(worst=WORST)

@@ -17,13 +17,12 @@ from torch import Tensor
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.stored.worst_columns import NO_POSITIONS, OF_TOKENS, Numbers, Positions, WorstColumns
+from offpolicy_monitor.summary.tables.ranking import first_of_each, marked
 from offpolicy_monitor.summary.tables.worst import BESIDE, GAPS, LARGEST, LOGPROBS, MOST, Worst
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS
 
 #: Raw tokens kept of a sequence; of a longer one, those around its worst token.
 MOST_TOKENS: Final = 4096
-#: Up to so many values are sorted as they are.
-FEW: Final = 256
 NOTHING: Final = np.zeros(0, np.int64)
 GAP_INDEX: Final = {gap: index for index, gap in enumerate(GAPS)}
 
@@ -49,7 +48,7 @@ def worst(
     """
     values = _single(figures[1:])
     ranked, there = first_of_each(np.abs(np.concatenate(values)), MOST)
-    chosen = _marked(ranked[there], values.shape[-1])
+    chosen = marked(ranked[there], values.shape[-1])
     if not len(chosen):
         return Worst()
     filled = source.offsets[1:] > source.offsets[:-1]
@@ -58,7 +57,7 @@ def worst(
     found, distances = (find or partial(furthest, source))(gaps, begins, ends)
     tokens = _ascending(found[distances > 0])
     first = tokens.searchsorted(begins)
-    most = _marked(ranked[:, :keep][there[:, :keep]], values.shape[-1]) if keep else NOTHING
+    most = marked(ranked[:, :keep][there[:, :keep]], values.shape[-1]) if keep else NOTHING
     kept = chosen.searchsorted(most)
     raw = _raw_tokens(begins[kept], ends[kept], tokens[first[kept]]) if len(kept) else []
     return WorstColumns(
@@ -70,27 +69,6 @@ def worst(
         None if source.sequence_ids is None else [source.sequence_ids[index] for index in sequences.tolist()],
         _beside(source, sequences[kept], raw),
     ).worst
-
-
-def first_of_each(values: Array, number: int) -> tuple[Array, Array]:
-    """Of each row the columns of its largest values, of equal ones the first, by rank; and which of these are positive.
-
-    values [rows, N] -> [rows, at most `number`] int64, and bool.
-    """
-    candidates = np.arange(values.shape[1])
-    if len(candidates) > FEW:
-        least = np.partition(values, -number, axis=1)[:, -number, None]
-        candidates = np.flatnonzero(((values >= least) & (values > 0)).any(0))
-        values = values[:, candidates]
-    order = np.argsort(-values, axis=1, kind="stable")[:, :number]
-    return candidates[order], values[np.arange(len(values))[:, None], order] > 0
-
-
-def _marked(columns: Array, number: int) -> Array:
-    """The different ones of these columns of `number`, in ascending order."""
-    marks = np.zeros(number, bool)
-    marks[columns] = True
-    return marks.nonzero()[0]
 
 
 def _ascending(values: Array) -> Array:

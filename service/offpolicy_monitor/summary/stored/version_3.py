@@ -21,8 +21,10 @@ from offpolicy_monitor.summary.remembered import remembered
 from offpolicy_monitor.summary.rows import Layout
 from offpolicy_monitor.summary.scheme import COUNTS, REMEMBERED, SUMS, Scheme, scheme_of
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.summary.stored import columns, worst_columns
+from offpolicy_monitor.summary.stored import columns
 from offpolicy_monitor.summary.stored.packed_tree import TooLargeError
+from offpolicy_monitor.summary.stored.worst_columns import StoredColumns
+from offpolicy_monitor.summary.stored.worst_merge import columns_of
 from offpolicy_monitor.summary.tables.worst import Worst
 
 #: Columns of a buffer: steps and values of counts, the same of sums, extremes.
@@ -52,7 +54,7 @@ _AT_HAND: Final = _AtHand()
 def write(summary: StepSummary) -> bytes:
     """The bytes of a summary but for the version. ValueError for NaN and infinity."""
     arrays = summary.arrays
-    worst, ids = worst_columns.columns_of(summary.worst)
+    worst, ids = columns_of(summary.worst)
     found = [*_buffer(arrays), *_sparse(arrays), *worst]
     texts = [_shape_of(summary), _json({"ids": ids, "columns": list(map(columns.size_of, found))})]
     return _AT_HAND.compressor.compress(
@@ -107,7 +109,7 @@ def parsed(found: bytes, version: int, layout: Layout = LAYOUT, check: Check = l
     numbers, rest = columns.read(found[begin:end], sizes[:ahead]), found[end:]
     arrays = _arrays(scheme, numbers)
     arrays.absent = absent
-    worst = Worst.later(lambda: worst_columns.sequences_of(list(columns.read(rest, sizes[ahead:])), header["ids"]))
+    worst = Worst.later(StoredColumns(lambda: list(columns.read(rest, sizes[ahead:])), header["ids"]))
     return StepSummary(newest(arrays), specs, worst if rest else Worst())
 
 

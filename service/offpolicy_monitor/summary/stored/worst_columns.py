@@ -5,7 +5,7 @@ log-probs follows at the end, two columns for each of BESIDE, and is left out wh
 release wrote none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
@@ -49,6 +49,11 @@ class Positions(NamedTuple):
         """As they are stored."""
         return columns.whole(self.numbers), columns.whole(self.positions), columns.fractions(self.logprobs.ravel())
 
+    def of(self, groups: Array) -> "Positions":
+        """Those of some groups, in this order."""
+        chosen = _entries(self.numbers, groups)
+        return Positions(self.numbers[groups], self.positions[chosen], self.logprobs[chosen])
+
 
 class Numbers(NamedTuple):
     """Numbers beside the raw tokens, one after the other.
@@ -65,6 +70,18 @@ class Numbers(NamedTuple):
         """As they are stored; whole numbers may be below 0."""
         is_whole = self.values.dtype.kind in "iu"
         return columns.whole(self.counts), self.values.astype("<i8") if is_whole else columns.fractions(self.values)
+
+    def of(self, kept: Array) -> "Numbers":
+        """Those of some kept sequences, in this order."""
+        sizes = np.where(self.counts < OF_TOKENS, self.counts, self.counts - OF_TOKENS)
+        return Numbers(self.counts[kept], self.values[_entries(sizes, kept)])
+
+
+def _entries(sizes: Array, groups: Array) -> Array:
+    """Where the entries of some groups stand among those of all, which follow each other and have these sizes."""
+    begins, wanted = np.cumsum(sizes) - sizes, sizes[groups]
+    ends = np.cumsum(wanted)
+    return np.repeat(begins[groups] - ends + wanted, wanted) + np.arange(wanted.sum())
 
 
 NO_POSITIONS: Final = Positions(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, len(LOGPROBS)), np.float32))
@@ -94,19 +111,55 @@ class WorstColumns:
         ahead = [whole, gaps, *self.positions.columns, columns.whole(kept.ravel()), *self.tokens.columns]
         return [*ahead, *chain.from_iterable(numbers.columns for numbers in self.beside)]
 
+    def of(self, rows: Array, kept: Array) -> "WorstColumns":
+        """Those of these rows [C'], in this order; of `kept` [K'], in theirs, with raw tokens."""
+        number = np.zeros(len(self.sequences), np.int64)
+        number[rows] = np.arange(len(rows))
+        return WorstColumns(
+            self.sequences[rows],
+            self.gaps[rows],
+            self.positions.of(rows),
+            np.stack([number[self.kept[kept, 0]], self.kept[kept, 1]], 1),
+            self.tokens.of(kept),
+            None if self.ids is None else [self.ids[row] for row in rows.tolist()],
+            _told([numbers.of(kept) for numbers in self.beside]),
+        )
+
     def __call__(self) -> tuple[WorstSequence, ...]:
         return sequences_of(self.columns, self.ids or [])
 
 
-def columns_of(worst: Worst) -> tuple[list[Array], Sequence[str | None]]:
-    """The columns, and the ids where there are any; nothing where there are no sequences."""
-    if len(worst.sources) == 1 and isinstance(worst.sources[0], WorstColumns):
-        found = worst.sources[0]
-    elif worst.sequences:
-        found = _in_columns(worst.sequences)
-    else:
-        return [], []
-    return found.columns, found.ids if found.ids is not None and any(id_ is not None for id_ in found.ids) else []
+@dataclass(frozen=True, eq=False)
+class StoredColumns:
+    """Sequences as they are stored, which are read when they are called for."""
+
+    read: Callable[[], Sequence[Array]]
+    ids: Sequence[str | None]
+
+    @cached_property
+    def in_columns(self) -> WorstColumns:
+        """The same without what is not known here."""
+        sequences, gaps, numbers, positions, logprobs, kept, *rest = self.read()
+        beside = list(map(Numbers, rest[3::2], rest[4::2]))
+        return WorstColumns(
+            sequences.reshape(-1, len(_SEQUENCE)),
+            gaps.reshape(-1, len(GAPS), len(_GAP)),
+            Positions(numbers, positions, logprobs.reshape(-1, len(LOGPROBS))),
+            kept.reshape(-1, len(_KEPT)),
+            Positions(rest[0], rest[1], rest[2].reshape(-1, len(LOGPROBS))),
+            self.ids or None,
+            beside[: len(BESIDE)],
+        )
+
+    def __call__(self) -> tuple[WorstSequence, ...]:
+        return sequences_of(self.read(), self.ids)
+
+
+def in_columns(source: Callable[[], tuple[WorstSequence, ...]]) -> WorstColumns:
+    """The columns of what Worst is made of."""
+    if isinstance(source, WorstColumns):
+        return source
+    return source.in_columns if isinstance(source, StoredColumns) else _in_columns(source())
 
 
 def _in_columns(sequences: Sequence[WorstSequence]) -> WorstColumns:
@@ -114,18 +167,23 @@ def _in_columns(sequences: Sequence[WorstSequence]) -> WorstColumns:
     beside = [_numbers(name, [own for _, own in kept]) for name in BESIDE]
     of_gaps = np.array([s.gaps.get(gap, _NO_GAP) for s in sequences for gap in GAPS], np.float64)
     return WorstColumns(
-        np.array([[getattr(s, name) for name in _SEQUENCE] for s in sequences], np.int64),
-        of_gaps[:, [GapFigures._fields.index(name) for name in _GAP]],
+        np.array([[getattr(s, name) for name in _SEQUENCE] for s in sequences], np.int64).reshape(-1, len(_SEQUENCE)),
+        of_gaps.reshape(-1, len(GAPS), len(_NO_GAP))[..., [GapFigures._fields.index(name) for name in _GAP]],
         _positions([s.positions for s in sequences]),
-        np.array([[number, of_sequence.ranks] for number, of_sequence in kept], np.int64),
+        np.array([[number, of_sequence.ranks] for number, of_sequence in kept], np.int64).reshape(-1, len(_KEPT)),
         _positions([of_sequence.tokens for _, of_sequence in kept]),
         [s.id for s in sequences],
-        beside if any(numbers.counts.any() for numbers in beside) else (),
+        _told(beside),
     )
 
 
+def _told(beside: Sequence[Numbers]) -> Sequence[Numbers]:
+    """Nothing where no sequence has any."""
+    return beside if any(numbers.counts.any() for numbers in beside) else ()
+
+
 def sequences_of(found: Sequence[Array], ids: Sequence[str | None]) -> tuple[WorstSequence, ...]:
-    """Read what `columns_of` wrote; any error where it is something else."""
+    """Read what WorstColumns.columns wrote; any error where it is something else."""
     if not found:
         return ()
     whole, of_gaps, *rest = found
@@ -159,7 +217,7 @@ def _positions(groups: Sequence[Sequence[Position]]) -> Positions:
     return Positions(
         np.array([len(group) for group in groups], np.int64),
         np.array([position.position for position in flat], np.int64),
-        np.array([position.logprobs for position in flat], np.float64),  # None becomes NaN
+        np.array([position.logprobs for position in flat], np.float64).reshape(-1, len(LOGPROBS)),  # None becomes NaN
     )
 
 
