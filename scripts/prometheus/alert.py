@@ -20,6 +20,7 @@ class Alert:
     summary, description   templates of Prometheus
     lasting       `for`: how long the expression must hold; None: at once
     kept          `keep_firing_for`: how long it stays after the expression went empty; None: not at all
+    half          of a run, that it is told with; None: of none
     """
 
     name: str
@@ -29,6 +30,7 @@ class Alert:
     description: str
     lasting: str | None = None
     kept: str | None = None
+    half: str | None = None
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def _alert(row: Alert, url: str) -> dict[str, Any]:
         "alert": row.name,
         "expr": row.expr,
         **{name: time for name, time in times.items() if time is not None},
-        "labels": {"severity": row.severity},
+        "labels": {"severity": row.severity, **({"half": row.half} if row.half else {})},
         "annotations": {
             "summary": row.summary,
             "description": row.description,

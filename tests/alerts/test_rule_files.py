@@ -45,8 +45,17 @@ def test_promtool_accepts_the_rule_files() -> None:
 
 def test_every_rule_and_severity_is_an_alert_once() -> None:
     expected = [(rule.name, severity) for rule in (*RULES, *WALL_CLOCK_RULES) for severity in rule.severities]
-    found = [(rule["alert"], rule["labels"]["severity"]) for rule in rules("alerts.rules.yaml")]
+    evidence, *alerts = rules("alerts.rules.yaml")
+    found = [(rule["alert"], rule["labels"]["severity"]) for rule in alerts]
     assert found == expected and len(set(found)) == len(found)
+    # First, so that what it mutes does not reach anyone before it.
+    assert (evidence["alert"], evidence["labels"]) == ("Evidence", {"severity": "none"})
+
+
+def test_an_alert_has_the_half_that_its_rule_is_of() -> None:
+    halves = {rule.name: rule.half for rule in RULES}
+    found = {rule["alert"]: rule["labels"].get("half") for rule in rules("alerts.rules.yaml")}
+    assert {name: half for name, half in found.items() if name in halves} == halves
 
 
 def test_every_alert_on_the_service_has_a_scene() -> None:

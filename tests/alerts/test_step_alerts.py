@@ -1,11 +1,12 @@
 """Every rule on training steps, at each severity, through the real promtool: when it fires, when not, when it ends."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from offpolicy_monitor.alerts import RULES, Rule
 
-from tests.fixtures.promtool import Key, Scene, check_scenes
+from tests.fixtures.promtool import Key, Scene, check_queries, check_scenes
 
 KEYS = [(rule.name, severity, rule.steps[severity]) for rule in RULES for severity in rule.severities]
 PAGE = {"runbook_url": "http://127.0.0.1:8900/runbook#MismatchKL", "page_url": "http://127.0.0.1:8900/"}
@@ -114,11 +115,41 @@ def test_an_alert_names_run_step_value_and_threshold_and_links_the_runbook_and_t
         f'Run a "quoted" run, step 103: mismatch k3 is {value}, critical above {threshold}; breached at 3 step(s).'
     )
     annotations = {"summary": summary, "description": description, **PAGE}
-    expected = [{"exp_labels": labels, "exp_annotations": annotations}]
+    expected = [{"exp_labels": {**labels, "half": "mismatch"}, "exp_annotations": annotations}]
     asked = {"alertname": "MismatchKL", "eval_time": "3m", "exp_alerts": expected}
     series = samples(key, 'a \\"quoted\\" run', "0 1 2 3 4", 3)
     series = {name: of for name, of in series.items() if shown or ("_value" not in name and "_threshold" not in name)}
     check_scenes(tmp_path, [Scene("texts", series, [2], {}, texts=[asked])])
+
+
+def test_what_another_alert_speaks_for_is_named_until_it_speaks_itself(tmp_path: Path) -> None:
+    root, other, older = ("MismatchKL", "critical"), ("ChiSquare", "critical"), ("RatioTail", "critical")
+    of_root = 'offpolicy_alert_root{run="a",job="m",instance="h",alert="%s",severity="critical"}'
+    series = (
+        samples(root, "a", "3 3 3 0x9", 3)
+        | {of_root % "MismatchKL": "1 1 1 stale"}
+        | samples(other, "a", "5x9", 5)
+        | {of_root % "ChiSquare": "_ _ _ 0 0 1x9"}
+        | samples(older, "of an older service", "5x9", 5)
+    )
+    muted = 'ALERTS{alertstate="firing",alertname="Evidence",alert="ChiSquare",of="critical",severity="none",run="a"}'
+    firing = {
+        root: {"a": range(3)},
+        other: {"a": range(10)},
+        older: {"of an older service": range(10)},
+        ("Evidence", "none"): {"a": range(5)},
+    }
+    check_scenes(tmp_path, [Scene("evidence", series, range(10), firing)])
+    asked = [_count(muted, minute, int(minute < 5)) for minute in range(8)]
+    check_queries(tmp_path, series, asked)
+
+
+def _count(selector: str, minute: int, value: int) -> dict[str, Any]:
+    return {
+        "expr": f"count({selector}) or vector(0)",
+        "eval_time": f"{minute}m",
+        "exp_samples": [{"labels": "{}", "value": value}],
+    }
 
 
 def test_what_one_alert_counts_fires_no_other(tmp_path: Path) -> None:

@@ -16,12 +16,14 @@ from tests.fixtures.prometheus import (
 from tests.fixtures.tools import require_tool
 
 
-def exposition(breaches: Mapping[tuple[str, str], int]) -> str:
+def exposition(breaches: Mapping[tuple[str, str], int], roots: Mapping[tuple[str, str], int]) -> str:
     """One run at step 41; each alert needs 3 steps, has the value 0.25 and the threshold 0.125."""
     lines = ['offpolicy_step{run="r"} 41', 'offpolicy_run_finished{run="r"} 0']
     for (alert, severity), steps in breaches.items():
         labels = f'{{run="r",alert="{alert}",severity="{severity}"}}'
         values = {"breach_steps": steps, "active": int(steps >= 3), "value": 0.25, "threshold": 0.125}
+        if (alert, severity) in roots:
+            values["root"] = roots[alert, severity]
         lines += [f"offpolicy_alert_{name}{labels} {value}" for name, value in values.items()]
     return "\n".join(lines) + "\n"
 
@@ -29,7 +31,7 @@ def exposition(breaches: Mapping[tuple[str, str], int]) -> str:
 def test_amtool_accepts_the_example() -> None:
     done = subprocess.run([require_tool("amtool"), "check-config", EXAMPLE], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "6 inhibit rules" in done.stdout and "3 receivers" in done.stdout
+    assert "9 inhibit rules" in done.stdout and "3 receivers" in done.stdout
 
 
 def routes_of(*labels: str) -> str:
@@ -41,29 +43,58 @@ def test_criticals_page_warnings_go_to_the_chat_and_notes_to_nobody() -> None:
     assert routes_of("run=a", "severity=critical", "alertname=MismatchKL") == "page"
     assert routes_of("run=a", "severity=warning", "alertname=MismatchKL") == "chat"
     assert routes_of("run=a", "severity=info", "alertname=StalenessDominates") == "nobody"
+    assert routes_of("run=a", "severity=none", "alertname=Evidence", "alert=ChiSquare", "of=critical") == "nobody"
     assert routes_of("severity=critical", "alertname=ServiceDown") == "page"
     assert routes_of("severity=warning", "alertname=StoreSlow") == "chat"
 
 
-def test_a_critical_is_told_once_and_mutes_its_own_warning_until_it_is_resolved(tmp_path: Path) -> None:
-    critical, warning, other = ("MismatchKL", "critical"), ("MismatchKL", "warning"), ("ChiSquare", "warning")
-    breaches = {critical: 3, warning: 9, other: 3, ("RatioTail", "critical"): 2}
+def test_of_many_alerts_the_one_that_speaks_is_told_and_who_takes_its_place_once_it_does_not_wait(
+    tmp_path: Path,
+) -> None:
+    root, warning, other = ("MismatchKL", "critical"), ("MismatchKL", "warning"), ("ChiSquare", "critical")
+    apart = ("LengthSurge", "warning")
+    breaches = {
+        root: 3,
+        warning: 9,
+        other: 3,
+        ("TotalOffPolicy", "critical"): 3,
+        ("RatioTail", "critical"): 2,
+        apart: 3,
+    }
+    roots = {root: 1, apart: 1}
     with (
         webhook_receiver() as receiver,
-        exposing(lambda: exposition(breaches)) as target,
+        exposing(lambda: exposition(breaches, roots)) as target,
         running_alertmanager(tmp_path, receiver.url) as alertmanager,
         running_prometheus(tmp_path, target, alertmanager),
     ):
         wait_for(lambda: receiver.of("/page") and receiver.of("/chat"))
-        breaches.update({critical: 0})
-        wait_for(lambda: len(receiver.of("/page")) == len(receiver.of("/chat")) == 2)
-        breaches.update({warning: 0, other: 0})
-        # Both end in one evaluation, but Alertmanager may flush the group between them.
-        ended = {(*other, "resolved"), (*warning, "resolved")}
-        wait_for(lambda: ended <= set().union(*told(receiver, "/chat")))
-    assert told(receiver, "/page") == [{(*critical, "firing")}, {(*critical, "resolved")}]
-    assert told(receiver, "/chat")[:2] == [{(*other, "firing")}, {(*other, "firing"), (*warning, "firing")}]
+        roots.update({other: 0})
+        breaches.update({root: 0})
+        wait_for(lambda: len(receiver.of("/page")) == 2)
+        breaches.update({apart: 0})
+        wait_for(lambda: len(receiver.of("/chat")) == 2)
+        roots.update({other: 1})
+        wait_for(lambda: len(receiver.of("/page")) == 3)
+    assert told(receiver, "/page") == [{(*root, "firing")}, {(*root, "resolved")}, {(*other, "firing")}]
+    assert told(receiver, "/chat") == [{(*apart, "firing")}, {(*apart, "resolved")}]
     assert receiver.of("/page")[0]["groupLabels"] == {"run": "r"}
+
+
+def test_a_service_that_does_not_say_which_alert_speaks_is_told_of_by_half_and_severity(tmp_path: Path) -> None:
+    critical, warning, apart = ("MismatchKL", "critical"), ("ChiSquare", "warning"), ("LengthSurge", "warning")
+    breaches = {critical: 3, ("MismatchKL", "warning"): 3, warning: 3, apart: 3}
+    with (
+        webhook_receiver() as receiver,
+        exposing(lambda: exposition(breaches, {})) as target,
+        running_alertmanager(tmp_path, receiver.url) as alertmanager,
+        running_prometheus(tmp_path, target, alertmanager),
+    ):
+        wait_for(lambda: receiver.of("/page") and receiver.of("/chat"))
+        breaches.update({critical: 0, ("MismatchKL", "warning"): 0})
+        wait_for(lambda: len(receiver.of("/chat")) == 2)
+    assert told(receiver, "/page")[0] == {(*critical, "firing")}
+    assert told(receiver, "/chat") == [{(*apart, "firing")}, {(*apart, "firing"), (*warning, "firing")}]
 
 
 def told(receiver: Receiver, path: str) -> list[set[tuple[str, str, str]]]:

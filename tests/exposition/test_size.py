@@ -12,7 +12,7 @@ from tests.exposition.loaded import loaded
 from tests.fixtures.application import JSON, Application, Client
 
 MOST = 400
-ALERT = ("breach_steps", "active", "value", "threshold")
+ALERT = ("breach_steps", "active", "root", "value", "threshold")
 
 
 def post(client: Client, run: str, steps: range, **spread: float) -> None:
@@ -61,6 +61,7 @@ def test_a_quiet_rule_shows_what_it_counts_and_one_that_is_breached_shows_all(cl
     assert breached and breached < set(wanted)
     found = alerts(client, "r")
     assert found.pop("breach_steps") == set(wanted)
+    assert found.pop("root") == {f"{state['alert']} {state['severity']}" for state in states if "root" in state}
     assert set(map(frozenset, found.values())) == {frozenset(breached)}
 
 
@@ -73,6 +74,8 @@ def test_a_run_that_breaches_every_rule_has_no_more_and_shows_its_worst(client: 
         for rule in RULES
         for severity in rule.severities
     ]
+    states[-1]["root"] = True
+    assert shown(states, ())[states[-1]["alert"]]["critical"]["value"] == 2.0  # the last of all, were it not the root
     figures = [(severity, name) for of in shown(states, ()).values() for severity in of for name in of[severity]]
     counted = Counter(name for _, name in figures)
     assert counted["breach_steps"] == counted["active"] == len(states)

@@ -18,6 +18,9 @@ ALERT: Mapping[str, Any] = {
     "active_step": 100,
     "resolved_step": None,
     "threshold": 0.01,
+    "half": "mismatch",
+    "inhibited_by": None,
+    "evidence": [],
     "expression": "mismatch k3",
     "summary": "Engine and trainer disagree about the same tokens",
     "runbook": f"{PUBLIC_URL}/runbook#MismatchKL",
@@ -34,6 +37,7 @@ class Alerts:
         self.rows = {alert["id"]: dict(alert) for alert in alerts}
         self.told: dict[int, str] = {}
         self.marks: list[tuple[int, str]] = []
+        self.asked: list[int] = []
 
     def add(self, **changes: Any) -> None:
         alert = {**ALERT, **changes}
@@ -48,6 +52,11 @@ class Alerts:
     def mark_told(self, alert_id: int, state: str) -> None:
         self.told[alert_id] = state
         self.marks.append((alert_id, state))
+
+    def message(self, alert: Mapping[str, Any]) -> str | None:
+        self.asked.append(alert["id"])
+        message: str | None = alert.get("message")
+        return message
 
     def firing(self, resolved_since: float) -> Sequence[Mapping[str, Any]]:
         return [r for r in self.rows.values() if r["state"] == "active" or (r["resolved_at"] or 0) >= resolved_since]

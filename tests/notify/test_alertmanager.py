@@ -37,8 +37,9 @@ class Bench:
 
 
 def test_an_alert_has_the_labels_that_routes_match_and_the_annotations_that_people_read() -> None:
-    assert entry(ALERT, 1_700_000_440.0, PUBLIC_URL) == {
-        "labels": {"alertname": "MismatchKL", "run": "r1", "severity": "critical", "source": "offpolicy-monitor"},
+    labels = {"alertname": "MismatchKL", "run": "r1", "severity": "critical", "source": "offpolicy-monitor"}
+    assert entry(ALERT, None, 1_700_000_440.0, PUBLIC_URL) == {
+        "labels": {**labels, "half": "mismatch"},
         "annotations": {
             "summary": "Engine and trainer disagree about the same tokens",
             "description": "run r1: mismatch k3 is 0.02 (threshold 0.01) at step 120 "
@@ -57,9 +58,22 @@ def test_an_alert_of_the_wall_clock_leads_to_the_runs_page_as_it_is() -> None:
 
 def test_a_description_leaves_out_what_an_alert_of_the_wall_clock_lacks() -> None:
     silent = {**ALERT, "expression": "seconds without a batch", "since_step": None, "breach_steps": 0, "value": 712.0}
-    assert description({**silent, "threshold": 600.0}) == (
+    assert description({**silent, "threshold": 600.0}, None) == (
         "run r1: seconds without a batch is 712 (threshold 600) at step 120"
     )
+
+
+def test_what_is_of_no_half_has_no_such_label() -> None:
+    assert "half" not in entry({**ALERT, "half": None}, None, 1_700_000_440.0, PUBLIC_URL)["labels"]
+
+
+def test_what_an_alert_says_is_asked_for_where_it_is_posted_and_no_oftener() -> None:
+    source = Alerts({**ALERT, "message": "Verdict: skip. Drifting since step 96."})
+    bench = Bench(source)
+    bench.deliver()
+    bench.deliver(20)
+    assert bench.posts[0][0]["annotations"]["description"] == "run r1: Verdict: skip. Drifting since step 96."
+    assert source.asked == [1]
 
 
 def test_it_is_told_at_once_of_a_change_and_else_once_an_interval() -> None:
@@ -127,7 +141,7 @@ def test_a_real_alertmanager_notifies_once_and_says_when_it_ended(tmp_path: Path
         eventually(lambda: alerts_of(url) == [])
         notifier.close(5)
     labels = {"alertname": "MismatchKL", "run": "r1", "severity": "critical", "source": "offpolicy-monitor"}
-    assert [alert["labels"] for alert in held] == [labels]
+    assert [alert["labels"] for alert in held] == [{**labels, "half": "mismatch"}]
     assert (firing["status"], resolved["status"]) == ("firing", "resolved")
     assert firing["alerts"][0]["annotations"]["runbook_url"] == "http://monitor.example:8900/runbook#MismatchKL"
     assert firing["alerts"][0]["generatorURL"] == "http://monitor.example:8900/runs/r1?step=96"

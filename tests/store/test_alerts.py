@@ -1,13 +1,15 @@
 """What the rules say is kept with the step that it was said of, on SQLite and on PostgreSQL, and told once."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pytest
-from offpolicy_monitor.server.judge import RulesJudge
+from offpolicy_monitor.alerts import Episode
+from offpolicy_monitor.alerts.roots import WAIT, with_roots
+from offpolicy_monitor.server.judge import FIELDS, RulesJudge
 from offpolicy_monitor.store import Receipt, Store
 from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.rows.histories import RunHistory
@@ -25,7 +27,8 @@ make_record = partial(shards.make_record, minibatches=1)
 
 @dataclass
 class Script(Judge):
-    """A judge that says what the test wants: severities of the rule Loud by step; RunSilent after 600 s."""
+    """A judge that says what the test wants: severities of the rule Loud by step, of which the worst speaks for the
+    others; RunSilent after 600 s."""
 
     severities: dict[int, tuple[str, ...]]
     paths: Sequence[str] = ("tokens", "gaps.mismatch.k3", "policy_version")
@@ -36,15 +39,17 @@ class Script(Judge):
         self.seen = history
         step = history.steps[-1]
         wanted = self.severities.get(step, ())
-        since = {row["severity"]: row["since_step"] for row in before if row["alert"] == "Loud"}
-        after = [episode(severity, "active", since.get(severity, step), step) for severity in wanted]
+        known = {row["severity"]: row for row in before if row["alert"] == "Loud"}
+        after = [episode(severity, step, known.get(severity)) for severity in wanted]
         ended = [
             {**row, "state": "resolved"}
-            for row in before
-            if row["alert"] == "Loud" and row["severity"] not in wanted and row["state"] == "active"
+            for severity, row in known.items()
+            if severity not in wanted and row["state"] == "active"
         ]
         states = [{"alert": "Loud", "severity": severity, "breach_steps": 1, "state": "active"} for severity in wanted]
-        return states, [*after, *ended, *(row for row in before if row["alert"] != "Loud")]
+        remain = [*after, *ended, *(row for row in before if row["alert"] != "Loud")]
+        episodes = [Episode(**{name: row[name] for name in FIELDS}) for row in remain]
+        return states, [vars(one) for one in with_roots(episodes, step)]
 
     def timing(
         self, run: HeldRun, step_seconds: float | None, silence: float, open_for: float | None, before: Sequence[Any]
@@ -52,10 +57,13 @@ class Script(Judge):
         return RulesJudge().timing(run, step_seconds, silence, open_for, before)
 
 
-def episode(severity: str, state: str, since: int, last: int) -> dict[str, Any]:
-    found = {"alert": "Loud", "severity": severity, "state": state, "since_step": since, "last_step": last}
-    steps = {"active_step": last, "resolved_step": None}
-    return {**found, "breach_steps": last - since + 1, "value": 2.0, "threshold": 1.0, "peak": 3.0, **steps}
+def episode(severity: str, step: int, before: Mapping[str, Any] | None) -> dict[str, Any]:
+    """One that is active at a step, and has been since `before`."""
+    since = step if before is None else before["since_step"]
+    kept = {name: None if before is None else before[name] for name in ("inhibited_by", "told_from")}
+    found = {"alert": "Loud", "severity": severity, "state": "active", "since_step": since, "last_step": step}
+    steps = {"active_step": step, "resolved_step": None, "message": None}
+    return {**found, "breach_steps": step - since + 1, "value": 2.0, "threshold": 1.0, "peak": 3.0, **steps, **kept}
 
 
 def judged(open_store: Open, severities: dict[int, tuple[str, ...]]) -> tuple[Store, Script]:
@@ -133,18 +141,53 @@ def test_a_store_opened_again_reads_the_same_history(open_store: Open) -> None:
     assert other.seen.columns[k3][:5].tolist() == before.columns[k3].tolist()
 
 
-def test_each_state_is_news_until_it_is_told_and_a_warning_is_muted_by_its_critical(open_store: Open) -> None:
-    store, _ = judged(open_store, {0: ("warning", "critical"), 1: ("warning",)})
+def test_each_state_is_news_until_it_is_told_and_what_another_speaks_for_is_none(open_store: Open) -> None:
+    later = {step: ("warning",) for step in range(1, WAIT + 2)}
+    store, _ = judged(open_store, {0: ("warning", "critical"), **later})
     store.ingest([make_record(0)])
     [critical] = store.untold(10)
     assert (critical["severity"], critical["state"], critical["run"]) == ("critical", "active", "r1")
     store.mark_told(critical["id"], "active")
     assert store.untold(10) == []
     store.ingest([make_record(1)])
+    assert [(row["severity"], row["state"]) for row in store.untold(10)] == [("critical", "resolved")]
+    store.mark_told(critical["id"], "resolved")
+    for step in range(2, WAIT + 2):
+        assert store.untold(10) == []
+        store.ingest([make_record(step)])
+    [warning] = store.untold(10)
+    assert (warning["severity"], warning["state"]) == ("warning", "active")
+
+
+def test_what_was_told_before_another_spoke_for_it_is_told_as_over_and_goes_on_for_who_wants_repetitions(
+    open_store: Open,
+) -> None:
+    store, _ = judged(open_store, {0: ("warning",), 1: ("warning", "critical"), 2: ("critical",)})
+    store.ingest([make_record(0)])
+    [warning] = store.untold(10)
+    store.mark_told(warning["id"], "active")
+    store.ingest([make_record(1)])
+    assert [row["severity"] for row in store.untold(10)] == ["critical"]
+    assert [(row["severity"], row["inhibited_by"]) for row in store.firing(0.0)] == [
+        ("warning", "Loud"),
+        ("critical", None),
+    ]
+    store.ingest([make_record(2)])
     assert {(row["severity"], row["state"]) for row in store.untold(10)} == {
-        ("critical", "resolved"),
-        ("warning", "active"),
+        ("warning", "resolved"),
+        ("critical", "active"),
     }
+
+
+def test_the_root_names_its_evidence_wherever_it_is_read(open_store: Open) -> None:
+    store = open_store(judge=RulesJudge())
+    for step in range(4):
+        [receipt] = store.ingest([make_record(step)])
+    assert isinstance(receipt, Receipt)
+    [root] = [row for row in store.alerts(states=("active",)).rows if row["inhibited_by"] is None]
+    assert (root["alert"], root["severity"], root["evidence"]) == ("MismatchKL", "critical", ["RatioNotCalibrated"])
+    for rows in (receipt.alerts, store.untold(50), store.firing(0.0)):
+        assert {row["alert"]: row["evidence"] for row in rows if row["evidence"]}[root["alert"]] == root["evidence"]
 
 
 def test_a_late_word_of_another_process_does_not_bring_back_what_was_told_as_over(open_store: Open) -> None:

@@ -23,6 +23,8 @@ class Episode:
     active_step    the step whose judgement made it active
     resolved_step  the one whose judgement ended it
     message        what it says to people, of the last step that breached
+    inhibited_by   the alert that speaks for it (alerts.roots); None: it speaks for itself
+    told_from      0 where people are told of it, or were; else the step from which on they are, None while they are not
     """
 
     alert: str
@@ -37,6 +39,8 @@ class Episode:
     active_step: int | None = None
     resolved_step: int | None = None
     message: str | None = None
+    inhibited_by: str | None = None
+    told_from: int | None = None
 
     @property
     def key(self) -> Key:
@@ -81,7 +85,8 @@ def _continued(before: Episode | None, state: RuleState | WallClockState, step: 
     if before is not None and told:
         active = before.active_step
     kept = state.rule.name, state.severity, shown, since, last, count, state.value, state.threshold
-    return Episode(*kept, _peak(before, state), active, None, state.message)
+    root = (None, None) if before is None else (before.inhibited_by, before.told_from)
+    return Episode(*kept, _peak(before, state), active, None, state.message, *root)
 
 
 def _peak(before: Episode | None, state: RuleState | WallClockState) -> float | None:

@@ -3,7 +3,8 @@
 Plain values on both sides, as the store keeps them. The same figures give the same answer, whoever asks and how often.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from offpolicy_monitor.alerts import engine, wall_clock
@@ -38,8 +39,9 @@ def _of(names: set[str], open_: Iterable[Episode]) -> dict[Key, Episode]:
     return {episode.key: episode for episode in open_ if episode.alert in names}
 
 
-def shown(state: RuleState) -> dict[str, Any]:
-    """A state as it is kept and answered: what does not apply is left out."""
+def shown(state: RuleState, roots: Mapping[Key, bool] = MappingProxyType({})) -> dict[str, Any]:
+    """A state as it is kept and answered: what does not apply is left out; `roots` are the episodes that speak for
+    themselves, and whether people are told of them (alerts.roots)."""
     rule, severity, named, value, threshold, required, breached, since, missing, *_ = state
     found: dict[str, Any] = {"alert": rule.name, "severity": severity, "state": named}
     if value is not None:
@@ -50,6 +52,8 @@ def shown(state: RuleState) -> dict[str, Any]:
         found["required_steps"], found["breach_steps"] = required, breached
     if since is not None:
         found["since_step"] = since
+    if named == "active" and (rule.name, severity) in roots:
+        found["root"] = roots[rule.name, severity]
     if missing:
         found["missing"] = list(missing)
     return found

@@ -50,6 +50,10 @@ FILLED: Final = "zero_filled_tokens"
 RATIO: Final = "gaps.mismatch.ratio_mean"
 LONGEST, SHORTEST = "correction.length_bias.longest", "correction.length_bias.shortest"
 
+#: What the total gap is made of, and what moves with any gap.
+HALVES: Final = ("mismatch", "staleness")
+GAPS: Final = (*HALVES, "total")
+
 #: Profile -> a k3 above those of published runs that trained well, and one above three times all of them.
 LARGE: Final = {"dense_bf16": 1e-2, "moe_bf16": 1.5e-2, "fp8": 1.2e-2, "fp4": 3e-2, "bitwise": 0.0}
 BEYOND_ALL: Final = {"dense_bf16": 3e-2, "moe_bf16": 4.5e-2, "fp8": 4e-2, "fp4": 2e-1, "bitwise": 0.0}
@@ -126,7 +130,7 @@ _SIMPLE: Final = (
     Rule(
         "TotalOffPolicy", "The data is off-policy in total", ("gaps.total.log_ratio_mean",),
         magnitude("gaps.total.log_ratio_mean"), "|mean total d|", by_severity(0.03, 0.1), lasting(5), "verl docs",
-        half="total",
+        half="total", follows=HALVES,
     ),
     Rule(
         "PerplexityGap", "Sequences are far apart in geometric ratio", (GEOMETRIC,), figure(GEOMETRIC),
@@ -151,13 +155,13 @@ _SIMPLE: Final = (
         "BadUpdates", "The policy is pushed away from answers that it no longer gives",
         ("gaps.total.bad_update_fraction",), figure("gaps.total.bad_update_fraction"),
         "share of tokens with A < 0 and mu - pi > 0.5", by_severity(1e-3, 5e-3), lasting(3),
-        "DPPO: at most 0.5 % of updates drove the collapse", half="total",
+        "DPPO: at most 0.5 % of updates drove the collapse", half="total", follows=HALVES,
     ),
     Rule(
         "SecondMoment", "Tokens that training pushes outward are far out already",
         ("gaps.total.outward_second_moment",), figure("gaps.total.outward_second_moment"),
         "mean total d^2 over tokens with A d > 0", by_severity(0.08, 0.3), lasting(3),
-        "M2PO masks down to 0.04; 0.08 and 0.3 measured on runs that learn", half="total",
+        "M2PO masks down to 0.04; 0.08 and 0.3 measured on runs that learn", half="total", follows=HALVES,
     ),
     Rule(
         "MaskRate", "The correction in use masks more than it is meant to", (MASKED,),
@@ -167,18 +171,19 @@ _SIMPLE: Final = (
             {"token": 0.1, "sequence": 0.5, "gspo": 0.7, "grpo": 0.05},
         ),
         lasting(5), "IcePop masks 1 to 2 per mille; GSPO about 15 %, GRPO 0.13 %", also=(MASKED_SEQUENCES,),
+        follows=GAPS,
     ),
     Rule(
         "MaskBlind", "The correction in use masks less while the drift grows", (MASKED, TOTAL_SPREAD),
         blindness(MASKED, TOTAL_SPREAD),
         "fall of the mask rate and rise of mean |d| over 50 steps, the smaller, where both slopes are sure",
-        by_severity(0.5), lasting(5), "KPop; the sizes are proposals",
+        by_severity(0.5), lasting(5), "KPop; the sizes are proposals", follows=GAPS,
     ),
     Rule(
         "LengthBias", "The correction in use masks long answers far more often than short ones", (LONGEST, SHORTEST),
         length_bias(LONGEST, SHORTEST, 0.05),
         "odds of being masked in the longest over those in the shortest quarter, 5 points apart",
-        by_severity(2), lasting(10), "the length trap: 1.001^2000 = 7.4",
+        by_severity(2), lasting(10), "the length trap: 1.001^2000 = 7.4", follows=(*GAPS, "CollapseRisk"),
     ),
     Rule(
         "StaleData", "Tokens were sampled many versions ago", (LAG,), figure(LAG),
@@ -189,7 +194,7 @@ _SIMPLE: Final = (
         "below 0.5 nats, and not while rewards rise: entropy down against 50 steps ago, as a share; 1 below 0.2 nats "
         "and half the baseline where rewards fell",
         by_severity(0.5, 0.99), lasting(5), "TIS blog; verl on GSM8K: entropy down to a ninth while rewards double",
-        also=(REWARD,), told="the share of its entropy that the policy has lost",
+        also=(REWARD,), told="the share of its entropy that the policy has lost", follows=("CollapseRisk",),
     ),
     Rule(
         "RewardCollapse", "Rewards fall below what the run had reached", (REWARD,), reward_lost(REWARD),
@@ -200,7 +205,7 @@ _SIMPLE: Final = (
     ),
     Rule(
         "LengthSurge", "Answers grow longer fast", (LENGTH,), surge(LENGTH), "EWMA10 / EWMA200 of mean length",
-        by_severity(1.3, 1.6), lasting(5), "Beyond Precision",
+        by_severity(1.3, 1.6), lasting(5), "Beyond Precision", follows=("CollapseRisk",),
     ),
     Rule(
         "RoutingAgreement", "Engine and trainer choose different experts more often than when the run began",
@@ -247,13 +252,13 @@ _COMPOSITE: Final = (
         "StalenessDominates", "Most of the off-policyness is staleness: fewer or smaller updates on one rollout help",
         ("attribution.staleness",), dominates("attribution.staleness", 0.8, _OFF_POLICY),
         "staleness' share of the total second moment while TotalOffPolicy or SecondMoment breaches", {"info": 0.8},
-        {"info": 5}, "proposal",
+        {"info": 5}, "proposal", follows=("staleness", "total"),
     ),
     Rule(
         "MismatchDominates", "Most of the off-policyness is mismatch: the engine has to be fixed, not the lag",
         ("attribution.mismatch",), dominates("attribution.mismatch", 0.8, _OFF_POLICY),
         "mismatch's share of the total second moment while TotalOffPolicy or SecondMoment breaches", {"info": 0.8},
-        {"info": 5}, "proposal",
+        {"info": 5}, "proposal", follows=("mismatch", "total"),
     ),
     Rule(
         "CollapseRisk", "Several signs that came before collapses are there together", ("tokens",),

@@ -30,7 +30,7 @@ class Timing:
 class WallClockRule:
     """Breached where `measure` is beyond so many median step times and beyond `least` seconds; a finished run never is.
 
-    `times` by severity; an override of a run gives other ones.
+    `times` by severity; an override of a run gives other ones. Rules that it `follows` speak for it (alerts.roots).
     """
 
     name: str
@@ -40,6 +40,7 @@ class WallClockRule:
     times: Mapping[Severity, float]
     least: float
     source: str
+    follows: tuple[str, ...] = ()
 
     @property
     def severities(self) -> tuple[Severity, ...]:
@@ -71,7 +72,7 @@ WALL_CLOCK_RULES: Final = (
     WallClockRule(
         "IncompleteStep", "A step still lacks shards: a rank is dead, or its posts fail",
         "age of the oldest incomplete step > 3 median step times, at least 60 s", _open_for, {"warning": 3}, 60,
-        "proposal",
+        "proposal", ("RunSilent",),
     ),
     WallClockRule(
         "RunSilent", "No batch has come for several steps' time",

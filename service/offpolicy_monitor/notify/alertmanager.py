@@ -49,7 +49,7 @@ class Alertmanager:
         if states <= self._told and elapsed < self._next_at:
             return self._next_at - elapsed
         if alerts:
-            reply = ports.send(self._post(alerts, now))
+            reply = ports.send(self._post([(alert, ports.source.message(alert)) for alert in alerts], now))
             ports.count(self.kind, reply.outcome)
             if reply.outcome == "failed":
                 return self._put_off(reply, ports.elapsed())
@@ -73,9 +73,10 @@ class Alertmanager:
             log.error("an Alertmanager refused the alerts", url=self._url, status=refused, reason=reply.reason)
         self._refused = refused
 
-    def _post(self, alerts: Iterable[Alert], now: float) -> Post:
+    def _post(self, alerts: Iterable[tuple[Alert, str | None]], now: float) -> Post:
         expires = now + LIVES * self._interval
-        return Post(self._url, json.dumps([entry(alert, expires, self._public_url) for alert in alerts]).encode(), {})
+        entries = [entry(alert, message, expires, self._public_url) for alert, message in alerts]
+        return Post(self._url, json.dumps(entries).encode(), {})
 
 
 def newest(alerts: Iterable[Alert]) -> list[Alert]:
@@ -86,15 +87,16 @@ def newest(alerts: Iterable[Alert]) -> list[Alert]:
     return list(found.values())
 
 
-def entry(alert: Alert, expires: float, public_url: str) -> dict[str, Any]:
+def entry(alert: Alert, message: str | None, expires: float, public_url: str) -> dict[str, Any]:
     """An alert as the API wants it; `expires` is when an active one ends unless it is repeated."""
     ends = expires if alert["state"] == "active" else max(alert["resolved_at"], alert["active_at"])
     return {
         "labels": {
             "alertname": alert["alert"], "run": alert["run"], "severity": alert["severity"], "source": SOURCE,
+            **({"half": alert["half"]} if alert["half"] else {}),
         },
         "annotations": {
-            "summary": alert["summary"], "description": description(alert), "runbook_url": alert["runbook"],
+            "summary": alert["summary"], "description": description(alert, message), "runbook_url": alert["runbook"],
         },
         "startsAt": timestamp(alert["active_at"]),
         "endsAt": timestamp(ends),

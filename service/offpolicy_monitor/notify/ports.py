@@ -19,16 +19,20 @@ class AlertSource(Protocol):
     """Where alerts come from, and where it is kept what the webhook has been told."""
 
     def untold(self, limit: int) -> Sequence[Alert]:
-        """Alerts whose state, active or resolved, the webhook has not been told, oldest first.
-
-        A warning is left out while the critical alert of the same rule and run is active.
+        """Alerts whose state, active or resolved, the webhook has not been told, oldest first; none for which another
+        one speaks.
         """
 
     def mark_told(self, alert_id: int, state: str) -> None:
         """Keep that the webhook was told this state, or refused to be."""
 
     def firing(self, resolved_since: float) -> Sequence[Alert]:
-        """Active alerts, and those that were active and have been resolved since that time."""
+        """Active alerts, and those that were active and have been resolved since that time; none that never spoke for
+        itself.
+        """
+
+    def message(self, alert: Alert) -> str | None:
+        """What an alert says to people, which takes some reading; None where nothing is known but its figures."""
 
 
 @dataclass(frozen=True)

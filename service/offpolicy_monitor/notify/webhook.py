@@ -24,7 +24,7 @@ log = structlog.get_logger("offpolicy_monitor.notify")
 BATCH: Final = 100
 COPIED: Final = (
     "state", "alert", "severity", "run", "value", "peak", "threshold", "since_step", "last_step", "active_step",
-    "resolved_step", "breach_steps", "expression", "summary", "runbook",
+    "resolved_step", "breach_steps", "half", "inhibited_by", "evidence", "expression", "summary", "runbook",
 )  # fmt: skip
 TIMES: Final = ("started_at", "active_at", "resolved_at")
 #: The backoff's key of the receiver as a whole: where it does not answer, no other delivery fares better.
@@ -63,7 +63,7 @@ class Webhook:
         if wait := self._backoff.wait(delivery, ports.elapsed()):
             return wait
         if delivery not in self._taken:
-            reply = ports.send(self._post(alert, delivery, ports.clock()))
+            reply = ports.send(self._post(alert, ports.source.message(alert), delivery, ports.clock()))
             ports.count(self.kind, reply.outcome)
             if reply.outcome == "failed":
                 return self._put_off(delivery, reply, ports.elapsed())
@@ -84,8 +84,8 @@ class Webhook:
         )
         return delay
 
-    def _post(self, alert: Alert, delivery: str, now: float) -> Post:
-        body = json.dumps(payload(alert, delivery, self._public_url), allow_nan=False).encode()
+    def _post(self, alert: Alert, message: str | None, delivery: str, now: float) -> Post:
+        body = json.dumps(payload(alert, message, delivery, self._public_url), allow_nan=False).encode()
         signed_at = str(int(now))
         headers = {"X-Offpolicy-Delivery": delivery, "X-Offpolicy-Timestamp": signed_at}
         if self._secret:
@@ -99,13 +99,13 @@ def delivery_id(alert: Alert, public_url: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
 
 
-def payload(alert: Alert, delivery: str, public_url: str) -> dict[str, Any]:
+def payload(alert: Alert, message: str | None, delivery: str, public_url: str) -> dict[str, Any]:
     """The body of a delivery."""
     return {
         "version": 1,
         "id": delivery,
         **{name: _finite(alert[name]) for name in COPIED},
-        **({"message": alert["message"]} if alert.get("message") else {}),
+        **({"message": message} if message else {}),
         "page": page(public_url, alert),
         **{name: timestamp(alert[name]) for name in TIMES},
     }

@@ -9,10 +9,10 @@ def page(public_url: str, alert: Alert) -> str:
     return f"{public_url}/runs/{alert['run']}{began}"
 
 
-def description(alert: Alert) -> str:
+def description(alert: Alert, message: str | None) -> str:
     """What the alert says; of an older release's, the figure, its threshold and the steps as far as known."""
-    if alert.get("message"):
-        return f"run {alert['run']}: {alert['message']}"
+    if message:
+        return f"run {alert['run']}: {message}"
     said = [f"run {alert['run']}: {alert['expression']}"]
     if alert["value"] is not None:
         said.append(f"is {alert['value']:.4g}")

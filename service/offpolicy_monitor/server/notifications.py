@@ -5,7 +5,9 @@ from typing import Any
 
 from offpolicy_monitor import notify
 from offpolicy_monitor.exposition.process import ProcessMetrics
+from offpolicy_monitor.notify.words import page
 from offpolicy_monitor.server.http.answers import explained
+from offpolicy_monitor.server.verdicts import Verdicts
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import Leader, Store
 
@@ -16,8 +18,8 @@ LOOK_SECONDS = 5.0
 class AlertsToTell:
     """Implements notify.AlertSource."""
 
-    def __init__(self, store: Store, public_url: str) -> None:
-        self._store, self._public_url = store, public_url
+    def __init__(self, store: Store, verdicts: Verdicts, public_url: str) -> None:
+        self._store, self._verdicts, self._public_url = store, verdicts, public_url
         self.mark_told = store.mark_told
 
     def untold(self, limit: int) -> list[notify.Alert]:
@@ -28,11 +30,17 @@ class AlertsToTell:
         """Active alerts, and those resolved since then (unix seconds)."""
         return [self._in_words(row) for row in self._store.firing(resolved_since)]
 
+    def message(self, alert: notify.Alert) -> str | None:
+        """What it says to people."""
+        return self._verdicts.message(alert, page(self._public_url, alert))
+
     def _in_words(self, row: Mapping[str, Any]) -> notify.Alert:
         return {**row, **explained(row["alert"], self._public_url)}
 
 
-def notifier(settings: Settings, store: Store, metrics: ProcessMetrics, leader: Leader) -> notify.Notifier:
+def notifier(
+    settings: Settings, store: Store, verdicts: Verdicts, metrics: ProcessMetrics, leader: Leader
+) -> notify.Notifier:
     """Tells the targets of the settings while this process leads; none of them, nothing to do.
 
     What another process stored wakes nobody here, so the store is looked at often.
@@ -42,7 +50,7 @@ def notifier(settings: Settings, store: Store, metrics: ProcessMetrics, leader: 
         settings.public_url, settings.webhook_url, secret, settings.alertmanager_urls, settings.notify_interval
     )
     return notify.Notifier(
-        AlertsToTell(store, settings.public_url),
+        AlertsToTell(store, verdicts, settings.public_url),
         targets,
         count=metrics.notified,
         interval=LOOK_SECONDS,

@@ -73,12 +73,9 @@ class Services:
     probe: StoreProbe
     answers: ByteBudget
     events: Events
+    verdicts: Verdicts
     readers: Readers = field(default_factory=lambda: Readers("read", READERS, READ_WITHIN))
     device_is_warm: bool = False
-    verdicts: Verdicts = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.verdicts = Verdicts(self.store)
 
 
 def of(request: Request) -> Services:
@@ -110,7 +107,8 @@ async def opened(
         metrics.describe(version("torch"), measurer.device_name)
         counters = RunCounters(settings.max_exported_runs)
         leader = leader_of(settings.database_url)
-        teller = notifier(settings, store, metrics, leader)
+        verdicts = Verdicts(store)
+        teller = notifier(settings, store, verdicts, metrics, leader)
         metrics.watch_leading(leader.leads)
 
         def committed(seconds: float) -> None:
@@ -127,7 +125,7 @@ async def opened(
         runs = RunExposition(exported, counters, detail_of(settings))
         scrapes = Shared(Documents(registry, runs).make)
         answers = ByteBudget(settings.answer_bytes, settings.admission_timeout, settings.variable("answer_bytes"))
-        services = Services(settings, store, pipeline, metrics, scrapes, StoreProbe(store), answers, events)
+        services = Services(settings, store, pipeline, metrics, scrapes, StoreProbe(store), answers, events, verdicts)
         threads = ThreadPoolExecutor(BESIDE, thread_name_prefix="beside")
         beside = [asyncio.create_task(job) for job in _beside(services, leader, threads)]
         await asyncio.to_thread(leader.start, teller.wake)

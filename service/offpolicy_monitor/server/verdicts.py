@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from offpolicy_monitor.alerts import RULES, Rule
 from offpolicy_monitor.diagnosis import collect, diagnose
+from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.methods import METHODS
 from offpolicy_monitor.server.baselines import BASELINE
 from offpolicy_monitor.server.limits import mismatch_limits
 from offpolicy_monitor.store import RunView, Store, Table
 from offpolicy_monitor.summary.recommend import preset_states, recommend
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.verdict import PATHS, Breach, Cause, Facts, Masks, Window, onset, say
+from offpolicy_monitor.verdict import PATHS, Breach, Cause, Facts, Masks, Window, of_root, onset, say
 
 #: The newest steps that a diagnosis and the masked shares are of, as in their own routes.
 MOST_STEPS: Final = 50
@@ -61,6 +62,35 @@ class Verdicts:
             facts = replace(facts, cause=self._search(view, facts, summaries))
         facts = replace(facts, masks=masks(summaries, view.shown["correction"]))
         return say(view.shown["verdict"], facts).answer()
+
+    def message(self, row: Mapping[str, Any], page: str, seek: bool = True) -> str | None:
+        """What an alert says to people: where it is active and speaks for itself, what the run comes to by it and by
+        its `evidence`; else what its rule said last. `seek`: the cause is found where it is not known.
+        """
+        own: str | None = row["message"]
+        if row["state"] != "active" or row["inhibited_by"] is not None:
+            return own
+        try:
+            view = self._store.view_run(row["run"])
+            facts = self._with_cause(view, self._facts(view), seek)
+        except Refusal:  # deleted meanwhile
+            return own
+        of_it = {row["alert"], *row["evidence"]}
+        breaches = tuple(breach for breach in facts.breaches if breach.alert in of_it)
+        facts = replace(facts, breaches=breaches, state="live" if breaches else facts.state)
+        return of_root(say(view.shown["verdict"], facts), own or "", row["evidence"], page)
+
+    def _with_cause(self, view: RunView, facts: Facts, seek: bool) -> Facts:
+        """With the cause that was found lately; else with the one that is found now, and what masks drop."""
+        since = _since(facts)
+        if since is None:
+            return facts
+        known = self._known(view, facts, since)
+        if known is not None or not seek:
+            return replace(facts, searched=known is not None, cause=None if known is None else known.cause)
+        summaries = [summary for _, _, summary in self._store.summaries(view.shown["run"], most=MOST_STEPS)]
+        dropped = masks(summaries, view.shown["correction"])
+        return replace(facts, cause=self._search(view, facts, summaries), masks=dropped)
 
     def with_summaries(self, views: Sequence[RunView]) -> list[dict[str, Any]]:
         """Runs as they are answered, with what is said of each, but for what to do, which takes more reading."""

@@ -88,6 +88,40 @@ def test_a_run_whose_engine_renormalises(client: Client) -> None:
     assert f"OPSM at 0.01 would mask {round(opsm * 100)}%" in found["action"]
 
 
+def test_the_alert_that_speaks_for_a_half_says_all_that_is_needed_to_act_and_the_others_name_it(client: Client) -> None:
+    post(client, "r1", *["healthy"] * 30, *["top_p"] * 9)
+    alerts = client.get("/v1/alerts?run=r1&state=active").json()["alerts"]
+    [root] = [row for row in alerts if row["half"] == "mismatch" and row["inhibited_by"] is None]
+    others = {row["alert"] for row in alerts if row["half"] == "mismatch"} - {root["alert"]}
+    assert len(others) >= 4 and others <= set(root["evidence"])
+    assert {row["inhibited_by"] for row in alerts if row["alert"] in root["evidence"]} == {root["alert"]}
+    inhibited = {row["id"] for row in alerts if row["inhibited_by"] is not None}
+    found = verdict(client)
+    best = client.get("/v1/runs/r1/diagnosis").json()["hypotheses"][0]
+    assert root["message"].startswith(f"Verdict: {found['verdict']}. Drifting since step {found['since_step']}: ")
+    for part in (
+        f"{best['title']} (score {number(best['score'])})",
+        "Do: " + " ".join(best["try"][:2]),
+        root["evidence"][0],
+    ):
+        assert part in root["message"]
+    assert root["message"].endswith(f"/runs/r1?step={root['since_step']}")
+    assert all("Verdict" not in row["message"] for row in alerts if row["inhibited_by"] is not None)
+    states = {(row["alert"], row["severity"]): row for row in client.get("/v1/runs/r1/rules").json()["rules"]}
+    assert states[root["alert"], root["severity"]]["root"] is True
+    assert sum("root" in state for state in states.values()) == len({row["id"] for row in alerts} - inhibited)
+    [of_all] = [row for row in client.get("/v1/alerts?state=active").json()["alerts"] if row["id"] == root["id"]]
+    assert best["title"] in of_all["message"]
+
+
+def test_an_alert_on_staleness_says_what_staleness_comes_to(client: Client) -> None:
+    post(client, "r1", *["healthy"] * 8, *["stale"] * 6)
+    alerts = client.get("/v1/alerts?run=r1&state=active").json()["alerts"]
+    [root] = [row for row in alerts if row["half"] == "total" and row["inhibited_by"] is None]
+    assert "nearly all of the gap is staleness." in root["message"]
+    assert "Do: Lower the learning rate, or take fewer gradient steps" in root["message"]
+
+
 def test_a_run_whose_policy_moved_away(client: Client) -> None:
     post(client, "r1", *["healthy"] * 8, *["stale"] * 6)
     found = verdict(client)

@@ -73,7 +73,7 @@ def alert_answer(row: Mapping[str, Any], public_url: str) -> dict[str, Any]:
     """An alert as it is told: where it stands, what its rule says, and what to do about it."""
     names = (
         "id", "alert", "severity", "state", "run", "since_step", "last_step", "active_step", "resolved_step",
-        "breach_steps", "value", "peak", "threshold", "message",
+        "breach_steps", "value", "peak", "threshold", "message", "inhibited_by", "evidence",
     )  # fmt: skip
     times = {name: timestamp(row[name]) for name in ("started_at", "active_at", "resolved_at")}
     return {

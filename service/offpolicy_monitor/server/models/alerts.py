@@ -28,6 +28,11 @@ class Alert(Shape):
     summary: str
     half: str | None = Field(description="What is at fault: mismatch, staleness, total, data; null for none of these.")
     runbook: str = Field(description="What it means and what to do.")
+    inhibited_by: str | None = Field(
+        description="The alert of the same run that speaks for this one, and of which people are told instead; null: "
+        "it speaks for itself."
+    )
+    evidence: list[str] = Field(description="Active alerts of the run that it speaks for; of one that is active.")
     joined: int | None = Field(None, description="With `merge`: breaches that are one here.")
     started_at: str
     active_at: str | None
@@ -68,6 +73,10 @@ class RuleState(Shape):
     breach_steps: int | None = None
     since_step: int | None = None
     missing: list[str] = Field([])
+    root: bool | None = Field(
+        None,
+        description="Of one that is active and speaks for others that one cause raises: whether people are told of it.",
+    )
     baseline: Baseline | None = Field(None, description="Of a rule that compares with the run's beginning.")
     expression: str
     summary: str

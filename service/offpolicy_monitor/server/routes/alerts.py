@@ -9,6 +9,7 @@ from fastapi import Query, Request
 
 from offpolicy_monitor.alerts import RULES
 from offpolicy_monitor.alerts.stretches import joined
+from offpolicy_monitor.notify.words import page as page_of
 from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.baselines import baseline
 from offpolicy_monitor.server.http.answers import alert_answer, rule_answer
@@ -55,7 +56,9 @@ def get_alerts(
     states = ("pending", "active", "resolved") if state is None else (state,)
     page = parts.store.alerts(run, states, limit, cursor)
     rows = page.rows if merge is None else joined(page.rows, merge)
-    found = [alert_answer(row, parts.settings.public_url) for row in rows]
+    url = parts.settings.public_url
+    said = [{**row, "message": parts.verdicts.message(row, page_of(url, row), seek=run is not None)} for row in rows]
+    found = [alert_answer(row, url) for row in said]
     return {"alerts": found, "next_cursor": page.next_cursor}
 
 

@@ -6,7 +6,7 @@ Every function takes the caller's connection. What a rule is, is not known here:
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Connection, RowMapping, Select, bindparam, delete, insert, or_, select, update
 
 from offpolicy_monitor.store.rows.cursors import Page, cut, decode_cursor, encode_cursor
 from offpolicy_monitor.store.rows.runs import run_id
@@ -15,7 +15,7 @@ from offpolicy_monitor.store.rows.tables import ACTIVE, PENDING, RESOLVED, alert
 #: What a judgement decides of an episode; what it leaves out is not known.
 EPISODE: Final = (
     "alert", "severity", "state", "since_step", "last_step", "breach_steps", "value", "threshold", "peak",
-    "active_step", "resolved_step", "message",
+    "active_step", "resolved_step", "message", "inhibited_by", "told_from",
 )  # fmt: skip
 Episode = Mapping[str, Any]
 
@@ -76,27 +76,37 @@ def list_alerts(connection: Connection, run: str | None, states: Sequence[str], 
     if cursor is not None:
         query = query.where(alerts.c.id < decode_cursor(cursor, 1)[0])
     rows, more = cut(connection.execute(query).mappings().all(), limit)
-    return Page([dict(row) for row in rows], encode_cursor(rows[-1]["id"]) if more else None)
+    return Page(_with_evidence(connection, rows), encode_cursor(rows[-1]["id"]) if more else None)
+
+
+def _with_evidence(connection: Connection, rows: Iterable[RowMapping]) -> list[dict[str, Any]]:
+    """Alerts, those that are active and speak for others with the rules of these as `evidence`, the oldest first."""
+    found = [dict(row) for row in rows]
+    speaking = {row["run_id"] for row in found if row["state"] == ACTIVE and row["inhibited_by"] is None}
+    of_run = open_alerts(connection, speaking) if speaking else {}
+    for row in found:
+        row["evidence"] = evidence_of(row, of_run.get(row["run_id"], ()))
+    return found
+
+
+def evidence_of(row: Mapping[str, Any], open_: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The rules for whose alerts this one speaks, of its run's open ones; its own in another severity is none."""
+    if row["state"] != ACTIVE or row["inhibited_by"] is not None:
+        return []
+    others = (other for other in open_ if other["state"] == ACTIVE and other["inhibited_by"] == row["alert"])
+    return [alert for alert in dict.fromkeys(other["alert"] for other in others) if alert != row["alert"]]
 
 
 def untold(connection: Connection, limit: int, since: float) -> list[dict[str, Any]]:
     """Alerts whose state has not been told, the oldest first; none that was over before `since` (unix seconds).
 
-    A warning is left out while the critical alert of the same rule and run is active: one page a problem.
+    One for which another one speaks is left out, and one that ended without having been told.
     """
-    worse = alerts.alias()
-    muted = (
-        select(worse.c.id)
-        .where(worse.c.run_id == alerts.c.run_id, worse.c.alert == alerts.c.alert, worse.c.state == ACTIVE)
-        .where(worse.c.severity == "critical", alerts.c.severity != "critical", alerts.c.state == ACTIVE)
-        .exists()
-    )
-    # One that was muted for as long as it was active has nothing to take back.
-    never_told = (alerts.c.state == RESOLVED) & alerts.c.told.is_(None) & _had_worse()
-    news = or_(alerts.c.told.is_(None), alerts.c.told != alerts.c.state)
+    begun = (alerts.c.state == ACTIVE) & alerts.c.told.is_(None) & _SPEAKS
+    over = (alerts.c.state == RESOLVED) & or_(alerts.c.told == ACTIVE, alerts.c.told.is_(None) & _SPEAKS)
     recent = or_(alerts.c.state == ACTIVE, alerts.c.resolved_at >= since)
-    query = _rows().where(alerts.c.state.in_((ACTIVE, RESOLVED)), recent, news, ~muted, ~never_told)
-    return [dict(row) for row in connection.execute(query.order_by(alerts.c.id).limit(limit)).mappings()]
+    query = _rows().where(or_(begun, over), recent)
+    return _with_evidence(connection, connection.execute(query.order_by(alerts.c.id).limit(limit)).mappings())
 
 
 def mark_told(connection: Connection, alert: int, state: str) -> None:
@@ -108,15 +118,19 @@ def mark_told(connection: Connection, alert: int, state: str) -> None:
 
 
 def firing(connection: Connection, resolved_since: float) -> list[dict[str, Any]]:
-    """Alerts that are active, and those resolved since then (unix seconds), the oldest first."""
+    """Alerts that are active, and those resolved since then (unix seconds), the oldest first; of those that people are
+    told of, or were before another one spoke for them: what is active is told as long as it is."""
     lately = (alerts.c.state == RESOLVED) & (alerts.c.resolved_at >= resolved_since)
-    query = _rows().where(or_(alerts.c.state == ACTIVE, lately)).order_by(alerts.c.id)
-    return [dict(row) for row in connection.execute(query).mappings()]
+    query = _rows().where(or_(alerts.c.state == ACTIVE, lately), or_(_SPEAKS, alerts.c.told_from == 0))
+    return _with_evidence(connection, connection.execute(query.order_by(alerts.c.id)).mappings())
 
 
 def _rows() -> Select[Any]:
     return select(alerts, runs.c.name.label("run"), runs.c.profile).join(runs, runs.c.id == alerts.c.run_id)
 
+
+#: People are told of it: no other one speaks for it, and it does not wait.
+_SPEAKS: Final = alerts.c.inhibited_by.is_(None) & or_(alerts.c.told_from.is_(None), alerts.c.told_from == 0)
 
 # Made once: putting a statement together takes as long as running it.
 _OPEN: Final = (
@@ -124,18 +138,6 @@ _OPEN: Final = (
     .where(alerts.c.run_id.in_(bindparam("wanted", expanding=True)), alerts.c.state.in_((PENDING, ACTIVE)))
     .order_by(alerts.c.id)
 )
-
-
-def _had_worse() -> Any:
-    """Whether a critical alert of the same rule and run was active for as long as this one."""
-    worse = alerts.alias()
-    over = or_(worse.c.resolved_at.is_(None), worse.c.resolved_at >= alerts.c.resolved_at)
-    same = (worse.c.run_id == alerts.c.run_id) & (worse.c.alert == alerts.c.alert) & (worse.c.severity == "critical")
-    return (
-        select(worse.c.id)
-        .where(same, alerts.c.severity != "critical", worse.c.active_at <= alerts.c.active_at, over)
-        .exists()
-    )
 
 
 def _entered(run: int, episode: Episode, now: float) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Rows are those of tables.alerts as mappings.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from offpolicy_monitor.store.rows.alerts import evidence_of
 from offpolicy_monitor.store.rows.tables import ACTIVE
 
 #: From the best advice to the worst.
@@ -14,11 +15,15 @@ _WORST_FIRST: Final = {"critical": 0, "warning": 1, "info": 2}
 
 
 def worst_of_each_rule(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of open alerts of one run one per rule: an active one before a pending one, then the worst; the worst first."""
+    """Of open alerts of one run one per rule: an active one before a pending one, then the worst; the worst first.
+
+    Each with its evidence, as rows.alerts has it.
+    """
+    open_ = list(rows)
     found: dict[str, dict[str, Any]] = {}
-    for row in sorted(rows, key=lambda row: (row["state"] != ACTIVE, _WORST_FIRST[row["severity"]], row["id"])):
+    for row in sorted(open_, key=lambda row: (row["state"] != ACTIVE, _WORST_FIRST[row["severity"]], row["id"])):
         found.setdefault(row["alert"], row)
-    return list(found.values())
+    return [{**row, "evidence": evidence_of(row, open_)} for row in found.values()]
 
 
 def verdict(rows: Iterable[Mapping[str, Any]]) -> str:

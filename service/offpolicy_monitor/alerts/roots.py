@@ -1,0 +1,100 @@
+"""Roots: of the alerts that one cause raises, the one that speaks for all; the others are its evidence.
+
+One for each half of a run: mismatch, staleness, data. Alerts on the total gap, and on what follows from a gap, go with
+the root of a half that is active, and among themselves where none is. Any other rule has a root of its own.
+
+The root is of the worst severity that is active, since people must hear of a fault that grows worse. Of these it is the
+one that was the root before, else the one that has been active for longest, else the first in the table of rules: a
+root that changed without need would be told as another fault. When a root ends, one that it spoke for takes its place,
+and is told only where it is still there WAIT steps later: alerts of one fault end one after the other. Pure.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from offpolicy_monitor.alerts.episodes import Episode, Key
+from offpolicy_monitor.alerts.rule import SEVERITIES, Rule
+from offpolicy_monitor.alerts.rules import RULES
+from offpolicy_monitor.alerts.wall_clock import WALL_CLOCK_RULES, WallClockRule
+
+#: Steps after which people are told of the one that took the place of a root.
+WAIT: Final = 10
+_RULES: Final[Mapping[str, Rule | WallClockRule]] = {rule.name: rule for rule in (*RULES, *WALL_CLOCK_RULES)}
+_RANK: Final = {name: rank for rank, name in enumerate(_RULES)}
+#: Rules that say which half the total gap is of.
+_SAY_WHICH: Final = {"MismatchDominates": "mismatch", "StalenessDominates": "staleness"}
+
+
+def with_roots(episodes: Iterable[Episode], step: int | None) -> list[Episode]:
+    """Episodes of one run after a judgement at `step`, each with who speaks for it, and from when on it is told.
+
+    None: a judgement by the wall clock. What is not active stays as it is. A second time changes nothing.
+    """
+    found = list(episodes)
+    speakers = _speakers([episode for episode in found if episode.state == "active"])
+    return [
+        _placed(episode, speakers[group_of(episode.alert)], step) if episode.state == "active" else episode
+        for episode in found
+    ]
+
+
+def group_of(alert: str) -> str:
+    """The half that its rule looks at, or the rule itself where it looks at none."""
+    return getattr(_RULES.get(alert), "half", None) or alert
+
+
+def roots_of(episodes: Iterable[Episode]) -> dict[Key, bool]:
+    """Those that speak for themselves, and whether people are told of them: one that took a place may wait."""
+    own = (episode for episode in episodes if episode.state == "active" and episode.inhibited_by is None)
+    return {episode.key: not episode.told_from for episode in own}
+
+
+def _speakers(active: Sequence[Episode]) -> Mapping[str, Episode]:
+    """By group, the one that speaks for it: the worst of its own, or a root that it follows and that is as bad."""
+    groups: dict[str, list[Episode]] = {}
+    for episode in active:
+        groups.setdefault(group_of(episode.alert), []).append(episode)
+    heads = {group: min(members, key=_order) for group, members in groups.items()}
+    halves = {half for rule, half in _SAY_WHICH.items() if rule in heads}
+
+    def speaker(group: str) -> Episode:
+        head = heads[group]
+        for other in _follows(head.alert, halves):
+            if other in heads and speaker(other) is heads[other] and _grade(heads[other]) >= _grade(head):
+                return heads[other]
+        return head
+
+    return {group: speaker(group) for group in heads}
+
+
+def _follows(alert: str, halves: set[str]) -> tuple[str, ...]:
+    """The groups whose root speaks for it; of the total gap that of the half which it is of, where that is known."""
+    rule = _RULES.get(alert)
+    of_one_half = group_of(alert) == "total" and bool(halves)
+    return () if rule is None else tuple(group for group in rule.follows if not of_one_half or group in halves)
+
+
+def _placed(episode: Episode, speaker: Episode, step: int | None) -> Episode:
+    """With its speaker; one that people were told of stays told, and will be told as over."""
+    told = episode.told_from
+    if speaker is not episode:
+        return replace(episode, inhibited_by=speaker.alert, told_from=0 if told == 0 else None)
+    if told is None:
+        succeeds = episode.inhibited_by is not None and step is not None
+        told = (step or 0) + WAIT if succeeds else 0
+    elif told and step is not None:
+        # A restart has gone back to earlier steps.
+        told = 0 if step >= told else min(told, step + WAIT)
+    return replace(episode, inhibited_by=None, told_from=told)
+
+
+def _grade(episode: Episode) -> int:
+    return SEVERITIES.index(episode.severity)
+
+
+def _order(episode: Episode) -> tuple[int, bool, int, int]:
+    """The root first."""
+    was_root = episode.inhibited_by is None and episode.told_from is not None
+    since = -1 if episode.active_step is None else episode.active_step
+    return -_grade(episode), not was_root, since, _RANK.get(episode.alert, len(_RANK))
