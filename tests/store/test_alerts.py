@@ -259,6 +259,27 @@ def test_a_finished_run_and_one_that_has_left_have_no_alerts(open_store: Open, c
     assert {row["state"] for row in store.alerts().rows} == {"resolved"}
 
 
+def test_what_the_last_shard_of_a_finished_run_shows_is_over_at_once(open_store: Open) -> None:
+    store, _ = judged(open_store, {0: ("critical",)})
+    store.ingest([make_record(0, 0, 2)])
+    store.update_run("r1", finished=True)
+    [receipt] = store.ingest([make_record(0, 1, 2)])
+    assert isinstance(receipt, Receipt) and (receipt.verdict, receipt.alerts) == ("accept", ())
+    assert [(row["severity"], row["state"]) for row in store.alerts().rows] == [("critical", "resolved")]
+
+
+def test_the_clock_advises_nothing_about_an_update(open_store: Open, clock: Clock) -> None:
+    store, _ = judged(open_store, {})
+    clock.now = 1100.0
+    store.ingest([make_record(step, received_at=1000.0 + 100 * step) for step in range(2)])
+    clock.now = 9000.0
+    assert store.upkeep.watch(expiry=86_400.0) == 1
+    assert {row["severity"] for row in store.alerts(states=("active",)).rows} == {"warning", "critical"}
+    assert (store.run("r1")["state"], store.run("r1")["verdict"]) == ("silent", "accept")
+    [receipt] = store.ingest([make_record(2, received_at=9000.0)])
+    assert isinstance(receipt, Receipt) and receipt.verdict == "accept"
+
+
 def test_a_deleted_run_takes_its_alerts_with_it(open_store: Open) -> None:
     store, _ = judged(open_store, {0: ("critical",)})
     store.ingest([make_record(0)])

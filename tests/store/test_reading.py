@@ -114,6 +114,15 @@ def test_a_finished_run_is_live_again_with_its_next_batch(store: Store) -> None:
     assert store.run("r1")["state"] == "live"
 
 
+def test_a_finished_run_stays_so_where_only_the_last_shards_of_its_steps_come(store: Store) -> None:
+    store.ingest([make_record(0, 0, 2), make_record(1, 0, 2)])
+    store.update_run("r1", finished=True)
+    store.ingest([make_record(0, 1, 2), make_record(1, 1, 2)])
+    assert (store.run("r1")["state"], store.step("r1", 1)["complete"]) == ("finished", True)
+    store.ingest([make_record(1, 0, 2, minibatch=1)])
+    assert store.run("r1")["state"] == "live"
+
+
 @pytest.mark.parametrize(("now", "state"), [(1600.0, "live"), (1601.0, "silent")])
 def test_a_run_without_a_usual_step_time_is_silent_after_ten_minutes(
     store: Store, clock: Clock, now: float, state: str

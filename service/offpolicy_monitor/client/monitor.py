@@ -6,11 +6,14 @@ counted in `stats`, said once in the log, and raised only where `strict` asks fo
 
 import atexit
 import os
+import sys
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
-from offpolicy_monitor.client import questions
+from offpolicy_monitor.client import ending, questions
 from offpolicy_monitor.client.attempt import declared
 from offpolicy_monitor.client.config import Config, settled
 from offpolicy_monitor.client.connection import Connection
@@ -71,7 +74,9 @@ class Monitor:
         self._config = settled(given, os.environ)
         self._on_answer = on_answer
         self._begin(declared(os.environ) if attempt is None else attempt)
-        atexit.register(self.close)
+        self._uncaught_before = ending.uncaught()
+        ending.watch()
+        atexit.register(self._at_exit)
         _monitors.add(self)
 
     def _begin(self, attempt: int | None, carried: int | None = None) -> None:
@@ -233,9 +238,24 @@ class Monitor:
         self._surface()
         return empty
 
-    def close(self, deadline: float = 10.0) -> None:
-        """Send what is queued, for at most `deadline` seconds; the rest is dropped and counted. Called at exit."""
-        atexit.unregister(self.close)
+    def finish(self, deadline: float = 10.0) -> bool:
+        """Send what is queued, then say that the run has ended, in at most `deadline` seconds; whether that is said.
+
+        It is then over for the service: no alert stays, and its silence is none. The monitor that sent shard 0 speaks
+        for the run, any other one says nothing and answers False. A batch of a later step opens the run again.
+        """
+        end = time.monotonic() + deadline
+        return self.flush(deadline) and self._say_finished(end)
+
+    def close(self, deadline: float = 10.0, finished: bool | None = None) -> None:
+        """Send what is queued, for at most `deadline` seconds; the rest is dropped and counted. Called at exit.
+
+        Then the run has ended, as `finish` says it, unless this is called while an exception is under way or, at exit,
+        after one that nobody caught: that is a crash, of which the run's silence tells. `finished` says which it is;
+        False too where the run goes on elsewhere.
+        """
+        atexit.unregister(self._at_exit)
+        end = time.monotonic() + deadline
         self._closed = True
         self._queue.close()
         self._sender.join(deadline)
@@ -243,16 +263,34 @@ class Monitor:
         if left:
             self._counters.drop("deadline", f"{left} batches were not sent within {deadline:g} s of closing", left)
             self._connection.abort()
+        elif ending.is_normal(sys.exc_info()[1]) if finished is None else finished:
+            self._say_finished(end)
         self._surface()
 
     def __enter__(self) -> "Monitor":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        self.close(finished=ending.is_normal(error))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self._config, self._run.learned_attempt)
+
+    def _at_exit(self) -> None:
+        self.close(finished=ending.process_ends_well(self._uncaught_before))
+
+    def _say_finished(self, end: float) -> bool:
+        """Until `end`, by the clock that only goes forward; once, until another batch is stored."""
+        run, seconds = self._run, end - time.monotonic()
+        if run.speaks and not run.finished and seconds > 0:
+            with closing(
+                Connection(self._config.url, min(self._config.timeout, seconds), self._config.token)
+            ) as service:
+                run.finished = ending.say(service, run.path, seconds, self._not_said)
+        return run.finished
+
+    def _not_said(self, trouble: str) -> None:
+        self._counters.tell("finish", f"the service does not know that the run has ended: {trouble}")
 
     def _queued(self, envelope: dict[str, Any], values: Mapping[str, Value]) -> None:
         """Copy into room reserved beforehand, and leave the rest to the thread."""

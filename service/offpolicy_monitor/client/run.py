@@ -26,6 +26,7 @@ class Run:
 
     `carried`: the attempt that the monitor had found out which this one is a copy of, by fork or by pickle. `own`: a
     shard was stored that the service had not, so the attempt is this trainer's, and a conflict is a mistake of its own.
+    `speaks`: shard 0 was stored, so this trainer says when the run has ended; `finished`: it has said so.
     """
 
     name: str
@@ -35,6 +36,8 @@ class Run:
     carried: int | None = None
     changed: bool = False
     own: bool = False
+    speaks: bool = False
+    finished: bool = False
     methods: list[Any] | None = None
     _attempt: int | None = None
     _refused: int | None = None
@@ -91,6 +94,10 @@ class Run:
             return False
         self._refused, self._attempt = self._attempt, None
         return True
+
+    def stored(self, shard: Shard) -> None:
+        """A shard is stored: the run goes on."""
+        self.speaks, self.finished = self.speaks or not shard.envelope["shard"], False
 
     def changes(self, shard: Shard) -> Mapping[str, object]:
         """What PATCH is to set now: all of it until it was, and by shard 0 alone, not by a thousand ranks."""

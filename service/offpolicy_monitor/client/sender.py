@@ -139,6 +139,7 @@ class Sender:
             self._run.own = True
             self._patience.stored_after(time.monotonic() - begun)
         if found.stored:
+            self._run.stored(shard)
             self._change_run(shard)
         if found.kind == "sent":
             self._hand_over(answer)

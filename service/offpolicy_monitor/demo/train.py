@@ -69,7 +69,7 @@ def _run(config: DemoConfig, monitor: Monitor, answers: Answers, report: Report,
             took, level = now - began, trainer.level.letters
             report(measure_progress(rollouts, tally.steps - 1, now - start, took, level, answers, monitor.stats))
     finally:
-        monitor.close()
+        monitor.close(finished=False)  # so that what is active at its end stays to be looked at
     return tally.result(config.run, time.monotonic() - start, trainer.level.letters, answers, monitor.stats)
 
 

@@ -63,7 +63,7 @@ class RunChanges(BaseModel):
         None, description="Name of the row that the trainer really uses: rules on masks look at it. Null: not known."
     )
     alerts: dict[str, RuleChanges] = Field({}, description="Thresholds of this run's own, by rule; replaces all.")
-    finished: bool = Field(False, description="The run is over: its alerts are resolved. A later batch reopens it.")
+    finished: bool = Field(False, description="The run is over: its alerts are resolved. A later step reopens it.")
 
     def given(self) -> dict[str, Any]:
         """The fields that were sent, by the names of Store.update_run."""

@@ -27,6 +27,9 @@ def worst_of_each_rule(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def verdict(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The advice: `skip` the update while a critical alert is active, `warn` while a warning is, else `accept`."""
-    active = {row["severity"] for row in rows if row["state"] == ACTIVE}
+    """The advice: `skip` the update while a critical alert is active, `warn` while a warning is, else `accept`.
+
+    Alerts on the wall clock, which have no step, say nothing of an update: a run that ended was not wrong for it.
+    """
+    active = {row["severity"] for row in rows if row["state"] == ACTIVE and row["since_step"] is not None}
     return "skip" if "critical" in active else "warn" if "warning" in active else "accept"

@@ -59,6 +59,7 @@ def ingest(
         if isinstance(blob, bytes) and isinstance(answer, Receipt) and not answer.duplicate:
             blobs[record.key] = blob
         answers.append(answer)
+    held = {name: _reopened(run, name, ledger) for name, run in held.items()}
     failures: set[int] = set()
 
     def put_aside(step: GradientStep, error: Exception) -> None:
@@ -82,6 +83,12 @@ def _outdated(record: ShardRecord, held: Mapping[str, HeldRun], ledger: Ledger) 
     """Whether a shard that is new was measured by other rows than its run has now."""
     is_of = record.methods == "any" or record.methods == held[record.key.run].methods
     return None if is_of or ledger.has(record.key) else Outdated()
+
+
+def _reopened(run: HeldRun, name: str, ledger: Ledger) -> HeldRun:
+    """The run, which goes on where another step begins: the last shards of those that had begun may come late."""
+    begins = any(ledger.step_of[key].id is None for key in ledger.accepted if key.run == name)
+    return replace(run, finished_at=None) if begins else run
 
 
 def _as_it_stands(
@@ -243,7 +250,7 @@ def _keep_runs(
         revision, last_batch_at = held[name].revision, held[name].last_batch_at
         if name in latest:
             revision, last_batch_at = new_revision(), latest[name]
-            seen = {"last_batch_at": last_batch_at, "finished_at": None, "revision": revision}
+            seen = {"last_batch_at": last_batch_at, "finished_at": held[name].finished_at, "revision": revision}
             _RUN_SEEN.run(connection, {"key": memory.run, **seen})
         if revision is not None:
             memories.put_back(memory, (revision, last_batch_at))

@@ -125,6 +125,9 @@ class Judging:
                 states, episodes = self.judge.steps(run, history, before)
                 if save(connection, run.id, before, episodes, now):
                     memory.alerts_changed()
+                if run.finished_at is not None:
+                    end_all(connection, run.id, now)
+                    memory.alerts_changed()
                 seconds = median_step_seconds(memory.begun(connection), now)
                 kept = {"step": history.steps[-1], "step_seconds": seconds, "states": pack({"states": states})}
                 _KEEP.run(connection, {"run_id": run.id, **kept})
