@@ -211,7 +211,9 @@ RUN_GAUGES: tuple[Family, ...] = (
         "breach_steps", "Breaching steps of the breach that stands, 0 without one; absent where the rule is silent."
     ),
     _alert("active", "Whether the alert is active: 0 or 1; absent where it is quiet."),
-    _alert("root", "1 for an active alert that speaks for its half of the run, 0 while it waits to; absent of others."),
+    _alert(
+        "root", "Whether people are told of an alert that speaks for its half: 1, 0 while it waits; absent of others."
+    ),
     _alert("value", "What the rule compares, at the newest step; absent where it is quiet."),
     _alert("threshold", "What the rule compares it with, in this run; absent where it is quiet."),
     _gauge("entropy_nats_mean", "Mean entropy the trainer sent, over tokens under the mask.", "run"),

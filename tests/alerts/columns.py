@@ -22,9 +22,11 @@ Measured = Callable[[Columns, Terms], Column]
 K3, SPREAD = "gaps.mismatch.k3", "gaps.mismatch.abs_log_ratio_mean"
 MASKED, DRIFT = "correction.masked_token_fraction", "gaps.total.abs_log_ratio_mean"
 LONGEST, SHORTEST = "correction.length_bias.longest", "correction.length_bias.shortest"
+#: Signs of one cause together.
 BEFORE_COLLAPSE: Final = (
-    *("MismatchDrift", "MismatchSpike", "LowEffectiveSampleSize", "BadUpdates"),
-    *("LengthSurge", "LengthBias", "EntropyCollapse"),
+    ("MismatchDrift", "MismatchSpike", "LowEffectiveSampleSize", "BadUpdates", "LengthBias"),
+    ("LengthSurge",),
+    ("EntropyCollapse",),
 )
 BASELINE: Final = slice(5, 26)
 
@@ -333,12 +335,14 @@ def dominating(path: str) -> Measured:
 
 def together(of: Columns, terms: Terms) -> Column:
     found = np.zeros(len(of["tokens"]))
-    for rule in (BY_NAME[name] for name in BEFORE_COLLAPSE if terms.enabled(name)):
-        flags = np.zeros(len(found), np.bool_)
-        for severity in rule.severities:
-            counts = _numbers(rule, severity, of, terms)[2]
-            flags |= counts >= steps_of(rule, severity, terms)
-        found += count_within(flags.astype(np.float64), 20) > 0
+    for signs in BEFORE_COLLAPSE:
+        grave = np.zeros(len(found))
+        for rule in (BY_NAME[name] for name in signs if terms.enabled(name)):
+            for severity in rule.severities:
+                flags = _numbers(rule, severity, of, terms)[2] >= steps_of(rule, severity, terms)
+                lately = count_within(flags.astype(np.float64), 20) > 0
+                grave = np.fmax(grave, lately * (2 if severity == "critical" else 1))
+        found += grave
     return found
 
 

@@ -406,15 +406,25 @@ def test_zeros_are_filled_in_unless_the_mean_ratio_misses_more_than_they_could()
     assert state("DataQuality", [nucleus]).state == "quiet"
 
 
-def test_three_signs_within_twenty_steps_are_a_risk_of_collapse_and_two_are_not() -> None:
+def test_signs_of_one_cause_are_no_risk_of_collapse_and_those_of_several_are() -> None:
     ess = HEALTHY | {"gaps.mismatch.ess": 0.4}
     bad = HEALTHY | {"gaps.total.bad_update_fraction": 2e-3}
     spike = HEALTHY | {"gaps.mismatch.k3": 5e-3}
-    two = [*healthy(30), *[ess] * 5, *[bad] * 3]
-    assert state("CollapseRisk", two).state == "quiet"
-    found = state("CollapseRisk", [*two, spike])
+    of_one = [*healthy(30), *[ess] * 5, *[bad] * 3, spike]
+    assert (state("CollapseRisk", of_one).state, state("CollapseRisk", of_one).value) == ("quiet", 1.0)
+    longer = [*of_one, *[HEALTHY | {"sequence_length_mean": 1300.0}] * 12]
+    assert state("LengthSurge", longer).severity == "warning"
+    assert (state("CollapseRisk", longer).state, state("CollapseRisk", longer).value) == ("quiet", 2.0)
+
+
+def test_a_cause_whose_sign_is_critical_needs_one_other_to_be_a_risk_of_collapse() -> None:
+    lost = HEALTHY | {"gaps.mismatch.ess": 0.1}
+    alone = [*healthy(30), *[lost] * 12]
+    assert (state("CollapseRisk", alone).state, state("CollapseRisk", alone).value) == ("quiet", 2.0)
+    longer = [*healthy(30), *[lost | {"sequence_length_mean": 1300.0}] * 12]
+    found = state("CollapseRisk", longer)
     assert (found.state, found.severity, found.value) == ("active", "critical", 3.0)
-    assert state("CollapseRisk", [*two, *[HEALTHY] * 30, spike]).state == "quiet"
+    assert state("CollapseRisk", [*longer, *[HEALTHY] * 30]).state == "quiet"
 
 
 def test_a_run_may_have_thresholds_of_its_own_or_no_rule_at_all() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from offpolicy_monitor.alerts import drift, learning, trends
-from offpolicy_monitor.alerts.breaches import active, value_at
+from offpolicy_monitor.alerts.breaches import active, lasts, value_at
 from offpolicy_monitor.alerts.history import Column, History
 from offpolicy_monitor.alerts.rule import Explain, Measure, Rule, Terms
 
@@ -294,12 +294,20 @@ def dominates(share: str, threshold: float, breaching: Sequence[Rule]) -> Measur
     return measure
 
 
-def together(rules: Sequence[Rule], window: int) -> Measure:
-    """How many of the rules were active, at warning or worse, within the last `window` steps."""
+def together(causes: Sequence[Sequence[Rule]], window: int) -> Measure:
+    """How many causes had one of their signs active within the last `window` steps; one with a critical sign counts as
+    two. Rules that one cause raises together are one.
+    """
 
     def measure(history: History, terms: Terms, index: int) -> float:
         lately = range(max(0, index + 1 - window), index + 1)
-        return float(sum(active(rule, history, terms, lately) for rule in rules if terms.enabled(rule.name)))
+        return float(sum(max(gravity(rule, history, terms, lately) for rule in signs) for signs in causes))
+
+    def gravity(rule: Rule, history: History, terms: Terms, steps: range) -> int:
+        if not terms.enabled(rule.name) or not active(rule, history, terms, steps):
+            return 0
+        critical = terms.limits(rule).get("critical")
+        return 1 + (critical is not None and any(lasts(rule, critical, history, terms, index) for index in steps))
 
     return measure
 

@@ -239,13 +239,12 @@ _SIMPLE: Final = (
 
 _BY_NAME: Final = {rule.name: rule for rule in _SIMPLE}
 _OFF_POLICY: Final = (_BY_NAME["TotalOffPolicy"], _BY_NAME["SecondMoment"])
-_BEFORE_COLLAPSE: Final = tuple(
-    _BY_NAME[name]
-    for name in (
-        *("MismatchDrift", "MismatchSpike", "LowEffectiveSampleSize", "BadUpdates"),
-        *("LengthSurge", "LengthBias", "EntropyCollapse"),
-    )
-)
+#: Signs that came before collapses, by the cause that raises them together.
+BEFORE_COLLAPSE: Final = {
+    "a gap": ("MismatchDrift", "MismatchSpike", "LowEffectiveSampleSize", "BadUpdates", "LengthBias"),
+    "lengths": ("LengthSurge",),
+    "entropy": ("EntropyCollapse",),
+}
 
 _COMPOSITE: Final = (
     Rule(
@@ -262,8 +261,9 @@ _COMPOSITE: Final = (
     ),
     Rule(
         "CollapseRisk", "Several signs that came before collapses are there together", ("tokens",),
-        together(_BEFORE_COLLAPSE, 20),
-        "how many of " + ", ".join(rule.name for rule in _BEFORE_COLLAPSE) + " were active in the last 20 steps",
+        together([[_BY_NAME[name] for name in signs] for signs in BEFORE_COLLAPSE.values()], 20),
+        "causes with a sign in the last 20 steps, one with a critical sign as two: "
+        + "; ".join(f"{cause} ({', '.join(signs)})" for cause, signs in BEFORE_COLLAPSE.items()),
         {"critical": 2}, {"critical": 1}, "synthesis",
     ),
 )  # fmt: skip
