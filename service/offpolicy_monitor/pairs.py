@@ -1,11 +1,12 @@
-"""Pairs of numbers: the least-squares line through them, its errors, and Pearson's correlation, from second moments.
+"""Pairs of numbers: the least-squares line through them, its errors, and Pearson's correlation, from second moments;
+and whether values grow in their order, from their ranks alone.
 
 Plain arithmetic, the same for one set of pairs (floats) and for many at once (numpy arrays of them). Formulas:
 https://en.wikipedia.org/wiki/Simple_linear_regression
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, cast
 
@@ -94,3 +95,13 @@ def correlation(pairs: Pairs[float], least_xx: float = 0.0, least_yy: float = 0.
     """The same of one set of pairs, None for NaN."""
     found = float(correlations(cast(Pairs[Floats], pairs), least_xx, least_yy))
     return None if math.isnan(found) else found
+
+
+def kendall_z(values: Sequence[float]) -> float:
+    """z of Mann and Kendall's test: pairs that rise less those that fall, over its deviation where order is by chance.
+
+    For two values and more. https://en.wikipedia.org/wiki/Kendall_rank_correlation_coefficient#Hypothesis_test
+    """
+    count = len(values)
+    rising = sum((later > now) - (later < now) for at, now in enumerate(values) for later in values[at + 1 :])
+    return rising / math.sqrt(count * (count - 1) * (2 * count + 5) / 18)

@@ -21,6 +21,8 @@ Columns = Mapping[str, Column]
 Measured = Callable[[Columns, Terms], Column]
 K3, SPREAD = "gaps.mismatch.k3", "gaps.mismatch.abs_log_ratio_mean"
 MASKED, DRIFT = "correction.masked_token_fraction", "gaps.total.abs_log_ratio_mean"
+TAIL, SIDE = "signature.low_probability.k3_share", "signature.low_probability.direction"
+EVIDENCE = ("outliers.mismatch.ratio", "signature.lag.share", "signature.lag.z", "policy_lag.max", TAIL)
 LONGEST, SHORTEST = "correction.length_bias.longest", "correction.length_bias.shortest"
 #: Signs of one cause together.
 BEFORE_COLLAPSE: Final = (
@@ -301,14 +303,64 @@ def length_bias(of: Columns, terms: Terms) -> Column:
     return np.where(high - low > 0.05, odds, 0 * high * low)
 
 
-def jump(of: Columns, terms: Terms) -> Column:
+def rises(of: Columns) -> Column:
+    """[n] k3 before a rise that had lasted three steps at a step; 0 where none had."""
     values, spreads = of[K3], of[SPREAD]
-    new = earlier(np.diff(of["policy_version"], prepend=np.nan), 2)
-    before = earlier(median_before(values, 10, least=5), 2)
-    before_spread = earlier(median_before(spreads, 10, least=5), 2)
-    moved = least_of(spreads, 3) > 1.7 * before_spread
-    jumped = least_of(values, 3) / np.maximum(before, 1e-5)
-    return np.where(np.isnan(jumped) | np.isnan(new), np.nan, np.where((new != 0) & moved, jumped, 0.0))
+    before = np.maximum(earlier(median_before(values, 10, least=5), 2), 1e-5)
+    usual = earlier(median_before(spreads, 10, least=5), 2)
+    rose = (least_of(values, 3) > 3 * before) & (least_of(spreads, 3) > 1.7 * usual)
+    return np.where(rose & (np.arange(len(values)) >= 7), before, 0.0)
+
+
+def is_of_weights(of: Columns, began: int, step: int) -> bool:
+    """Whether a rise that began at one step is of weights, as seen at another."""
+    low = {path: least_of(of[path], 3)[step] for path in EVIDENCE}
+    older = of["policy_lag.max"][:began]
+    older = older[~np.isnan(older)][-10:]
+    new = np.diff(of["policy_version"], prepend=np.nan) > 0
+    since, before = (part[~np.isnan(part)] for part in (of[K3][began : step + 1], of[K3][:began]))
+    third, pairs = len(since) // 3, np.subtract.outer(since, since)
+    deviation = np.sqrt(len(since) * (len(since) - 1) * (2 * len(since) + 5) / 18)
+    grows = (
+        len(since) >= 6
+        and of["policy_version"][step] > of["policy_version"][began]
+        and np.median(since[-third:]) > 1.5 * np.median(since[:third])
+        and np.tril(np.sign(pairs)).sum() / deviation > 2.3
+        and since[0] > 2 * before[-3:].max()
+        and not low[TAIL] * of[SIDE][step] ** 2 > 0.3
+    )
+    return bool(
+        low["outliers.mismatch.ratio"] > 3
+        or (low["signature.lag.share"] > 0.55 and low["signature.lag.z"] > 3.2)
+        or (len(older) >= 5 and low["policy_lag.max"] > older.max())
+        or (new[began] and new[max(1, began - 10) : began].sum() <= 1)
+        or grows
+    )
+
+
+def unsynced(of: Columns, terms: Terms) -> Column:
+    values, rose, found, held = of[K3], rises(of), np.full(len(of[K3]), np.nan), 0.0
+    now, low, known = median_of(values, 3, least=1), least_of(values, 3), np.cumsum(~np.isnan(values))
+    for step in np.flatnonzero(~np.isnan(values)).tolist():
+        held = held if now[step] > 1.5 * held else 0.0
+        for end in range(max(0, step - 16), step + 1):
+            if not held and rose[end] and low[step] > 3 * rose[end] and is_of_weights(of, end - 2, step):
+                held = rose[end]
+        if known[step] > 5 and not np.isnan(of["policy_version"][step]):
+            found[step] = now[step] / held if held else 0.0
+    return found
+
+
+def in_rollouts(of: Columns, terms: Terms) -> Column:
+    lag, versions = of["policy_lag.max"], of["policy_version"]
+    changes, found = np.diff(versions, prepend=np.nan), lag.copy()
+    for step in np.flatnonzero(~np.isnan(versions)):
+        known = changes[max(0, step - 9) : step + 1]
+        known = known[~np.isnan(known)]
+        usual = np.median(known) if len(known) else np.nan
+        steady = (known == usual).mean() >= 0.75 if len(known) else True
+        found[step] /= np.maximum(1.0, usual) if steady else 1.0
+    return found
 
 
 def bad_share(of: Columns, terms: Terms) -> Column:
@@ -360,7 +412,8 @@ MEASURED: Final[Mapping[str, Measured]] = {
     "RewardCollapse": lambda of, terms: learning(of)[1],
     "LengthSurge": lambda of, terms: over(ewma(of["sequence_length_mean"], 10), ewma(of["sequence_length_mean"], 200)),
     "RoutingAgreement": lambda of, terms: baseline(of["routing.mismatch.agreement"]) - of["routing.mismatch.agreement"],
-    "SyncBroken": jump,
+    "SyncBroken": unsynced,
+    "StaleData": in_rollouts,
     "DataQuality": bad_share,
     "StalenessDominates": dominating("attribution.staleness"),
     "MismatchDominates": dominating("attribution.mismatch"),

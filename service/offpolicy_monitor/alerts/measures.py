@@ -6,6 +6,7 @@ are the rules' business.
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Final
 
 from offpolicy_monitor.alerts import drift, learning, trends
@@ -92,7 +93,7 @@ def grown(path: str, version: str) -> Explain:
 
 def new_weights(versions: Column, index: int) -> str:
     """That the engine took new weights at a step, where that is no matter of course."""
-    changes = [number for number in range(max(1, index - 16), index + 1) if trends.change(versions, number) > 0]
+    changes = trends.rises(versions, range(max(1, index - 16), index + 1))
     return f", when the engine took version {versions[index]:.0f}" if changes == [index] else ""
 
 
@@ -238,25 +239,29 @@ def length_bias(longest: str, shortest: str, points: float) -> Measure:
     return measure
 
 
-def jump_at_sync(version: str, k3: str, spread: str) -> Measure:
-    """The least k3 of a step whose policy version was new and of the two after it, over the median of the 10 before.
+def in_rollouts(lag: str, version: str) -> Measure:
+    """The version lag over the run's constant increment per rollout, where it has one above 1.
 
-    0 at other steps, and unless mean |d| rose by 1.7 times and stayed there as well, which is what a k3 of three times
-    means where all tokens have moved: a single token may triple k3. NaN with fewer than 5 steps before.
+    A version should count weight syncs; of a run whose versions are optimizer steps the lag grows within each rollout,
+    as far as the version does from one rollout to the next. NaN before a second rollout has shown how far that is; the
+    lag itself where no version is known.
     """
 
     def measure(history: History, terms: Terms, index: int) -> float:
-        values, spreads, began = history.column(k3), history.column(spread), index - 2
-        new = trends.change(history.column(version), began)
-        before, least = trends.median_before(values, began, 10, least=5), trends.least_of(values, index, 3)
-        if any(map(math.isnan, (new, before, least))):
-            return math.nan
-        if new == 0:
-            return 0.0
-        moved = trends.least_of(spreads, index, 3) > 1.7 * trends.median_before(spreads, began, 10, least=5)
-        return least / max(before, drift.NO_MISMATCH) if moved else 0.0
+        versions, value = history.column(version), history.value(lag, index)
+        if math.isnan(versions[index]):
+            return value
+        changes = [trends.change(versions, number) for number in range(max(1, index + 1 - 10), index + 1)]
+        known = [change for change in changes if change == change]
+        return value / increment(known) if known else math.nan
 
     return measure
+
+
+def increment(changes: Sequence[float]) -> float:
+    """The median of these changes of a version, if three in four are the same and it is above 1; else 1."""
+    usual = median(changes)
+    return max(1.0, usual) if changes.count(usual) >= 0.75 * len(changes) else 1.0
 
 
 def bad_share(parts: Sequence[tuple[str, str]], filled: tuple[str, str], ratio: str, identical: str) -> Measure:

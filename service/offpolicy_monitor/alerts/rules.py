@@ -7,6 +7,7 @@ other rules come after them. What the numbers became in use is docs/alerts.md's 
 from collections.abc import Iterable
 from typing import Final
 
+from offpolicy_monitor.alerts import weights
 from offpolicy_monitor.alerts.engine import LAG
 from offpolicy_monitor.alerts.measures import (
     bad_share,
@@ -17,7 +18,7 @@ from offpolicy_monitor.alerts.measures import (
     figure,
     grown,
     growth_of,
-    jump_at_sync,
+    in_rollouts,
     large,
     large_or_grown,
     larger,
@@ -45,6 +46,7 @@ MASKED: Final = "correction.masked_token_fraction"
 MASKED_SEQUENCES: Final = "correction.masked_sequence_fraction"
 EXACT: Final = "gaps.mismatch.exact_fraction"
 VERSION: Final = "policy_version"
+RISEN: Final = weights.Looked(VERSION, K3, SPREAD)
 BAD_TOKENS: Final = ("excluded_tokens.nonfinite", "suspect_tokens.positive")
 FILLED: Final = "zero_filled_tokens"
 RATIO: Final = "gaps.mismatch.ratio_mean"
@@ -186,8 +188,10 @@ _SIMPLE: Final = (
         by_severity(2), lasting(10), "the length trap: 1.001^2000 = 7.4", follows=(*GAPS, "CollapseRisk"),
     ),
     Rule(
-        "StaleData", "Tokens were sampled many versions ago", (LAG,), figure(LAG),
-        "largest version lag", by_severity(8, 16), lasting(1), "prime-rl and AReaL bounds", half="staleness",
+        "StaleData", "Tokens were sampled many rollouts ago", (LAG,), in_rollouts(LAG, VERSION),
+        "largest version lag, over the versions that the run goes on by from one rollout to the next",
+        by_severity(8, 16), lasting(1), "prime-rl and AReaL bounds", half="staleness", also=(VERSION,),
+        told="largest version lag, in rollouts",
     ),
     Rule(
         "EntropyCollapse", "The policy's entropy collapses", (ENTROPY,), entropy_drop(ENTROPY, REWARD, 0.5, 0.2),
@@ -219,11 +223,12 @@ _SIMPLE: Final = (
         "one stale replica; faulty hardware", half="mismatch",
     ),
     Rule(
-        "SyncBroken", "The mismatch jumped when the engine took new weights, and stayed",
-        (VERSION, K3, SPREAD),
-        jump_at_sync(VERSION, K3, SPREAD),
-        "least k3 of a version change and 2 steps after / median10(k3) before, where mean |d| rose too",
-        {"critical": 3}, {"critical": 1}, "vime issue 274, UniRL issue 226", half="mismatch",
+        "SyncBroken", "The engine samples with other weights than the trainer has",
+        RISEN, weights.unsynced(RISEN),
+        "k3 over what it was before it tripled, from the step at which its cause proves to be weights until it is back",
+        {"critical": weights.RETURNED}, {"critical": 1},
+        "vime issue 274, UniRL issue 226; levels are proposals", half="mismatch", also=weights.FIGURES,
+        told="k3 over what it was before", explain=weights.told(RISEN),
     ),
     Rule(
         "DataQuality", "Log-probs are missing, impossible or copied", ("tokens",),

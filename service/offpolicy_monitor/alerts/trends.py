@@ -4,6 +4,7 @@ NaN is a step without the figure; it is passed over, and a trend is NaN there an
 """
 
 import math
+from collections.abc import Iterable
 from functools import cache
 from operator import mul
 from statistics import median
@@ -79,6 +80,11 @@ def least_of(values: Column, index: int, window: int) -> float:
 def change(values: Column, index: int) -> float:
     """How much more a value is than that of the step before; NaN where one of them is not there."""
     return values[index] - values[index - 1] if index > 0 else math.nan
+
+
+def rises(values: Column, indices: Iterable[int]) -> list[int]:
+    """Those of the indices whose value is above that of the step before."""
+    return [index for index in indices if change(values, index) > 0]
 
 
 def change_over(values: Column, index: int, window: int) -> float:

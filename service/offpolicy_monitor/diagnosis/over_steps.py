@@ -3,11 +3,11 @@
 Medians and ranks, so that a single loud step is neither.
 """
 
-import math
 from collections.abc import Sequence
 from statistics import median
 from typing import Final, NamedTuple
 
+from offpolicy_monitor.pairs import kendall_z
 from offpolicy_monitor.summary.step import StepSummary
 
 #: Steps on either side of a jump.
@@ -66,14 +66,4 @@ def _growth(k3: Sequence[float]) -> dict[str, float]:
     if len(k3) < FEWEST:
         return {}
     third = len(k3) // 3
-    return {GROWTH: median(k3[-third:]) / max(NO_MISMATCH, median(k3[:third])), GROWTH_Z: _trend(k3)}
-
-
-def _trend(values: Sequence[float]) -> float:
-    """Mann-Kendall z: pairs that rise less those that fall, over its deviation where the order is by chance.
-
-    https://en.wikipedia.org/wiki/Kendall_rank_correlation_coefficient#Hypothesis_test
-    """
-    count = len(values)
-    rising = sum((later > now) - (later < now) for at, now in enumerate(values) for later in values[at + 1 :])
-    return rising / math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    return {GROWTH: median(k3[-third:]) / max(NO_MISMATCH, median(k3[:third])), GROWTH_Z: kendall_z(k3)}

@@ -4,8 +4,8 @@ From its row follow the layout, the stored form, the checks, the fields of a ste
 and what makes its tables of a batch. Knows no kind by name.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from offpolicy_monitor.summary.arrays import Arrays
@@ -29,6 +29,7 @@ class Kind:
     sent       arrays of which one must have been sent for there to be tables; empty for any batch
     gapless    whether there are tables without a gap too
     ingested   whether the tables are of ingested batches alone: /v1/evaluate, whose rows are many, answers none of them
+    marks      in place of `read` the field's parts by name, each made where somebody wants it; empty ones are left out
     """
 
     name: str
@@ -40,3 +41,4 @@ class Kind:
     sent: frozenset[str] = frozenset()
     gapless: bool = False
     ingested: bool = False
+    marks: Mapping[str, Callable[[Arrays], Any]] = field(default_factory=dict)

@@ -27,6 +27,7 @@ from offpolicy_monitor.summary.tables.worst import Worst
 DETAILS: Final[Mapping[str, Callable[[Arrays], Any]]] = {
     kind.name: kind.read for kind in KINDS if kind.read and not kind.of_shards
 }
+MARKS: Final = {kind.name: kind.marks for kind in KINDS if kind.marks}
 OF_SHARDS: Final[Mapping[str, Callable[[Arrays], Any]]] = {
     kind.name: kind.read for kind in KINDS if kind.read and kind.of_shards
 }
@@ -118,8 +119,13 @@ class StepSummary:
         """The figures of a merged step that are of neither gaps nor methods; made once for each of `wanted`."""
         if wanted not in self._dicts:
             details = {name: finite(read(self.arrays)) for name, read in DETAILS.items() if name in wanted}
-            self._dicts[wanted] = {**self._of_batch(wanted), **details}
+            marks = {name: self._marks(marks, wanted) for name, marks in MARKS.items() if name in wanted}
+            self._dicts[wanted] = {**self._of_batch(wanted), **details, **marks}
         return self._dicts[wanted]
+
+    def _marks(self, marks: Mapping[str, Callable[[Arrays], Any]], wanted: Wanted) -> dict[str, Any]:
+        found = {name: finite(read(self.arrays)) for name, read in marks.items() if name in wanted}
+        return {name: figures for name, figures in found.items() if figures}
 
     @cached_property
     def _rows(self) -> dict[Wanted, Mapping[str, Told]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from offpolicy_monitor.client.adapters.trl import Counts, arrays, post, watch
+from offpolicy_monitor.client.adapters.trl import Counts, arrays, post, version, watch
 
 from tests.client.adapters.recorder import Poster, Recorder
 from tests.fixtures.application import Client
@@ -55,7 +55,8 @@ def test_the_figures_of_every_gradient_step_are_those_of_the_trainers_own_tensor
     assert [(seen["global_step"]) for seen in training.seen] == list(range(8))
     for global_step, seen in enumerate(training.seen):
         merged = poster.step(global_step // 4 * 4, global_step % 4)
-        assert merged["complete"] and merged["sequences"] == 4 and merged["policy_version"] == global_step
+        assert merged["complete"] and merged["sequences"] == 4 and merged["policy_version"] == global_step // 4
+        assert merged["policy_lag"] == {"mean": 0, "max": 0}
         for gap in GAPS:
             told = {name: merged["gaps"][gap][name] for name in expected([seen], gap)}
             assert told == pytest.approx(expected([seen], gap), rel=1e-5, abs=1e-7), gap
@@ -114,8 +115,20 @@ def test_entropies_advantages_and_versions_are_the_trainers(tmp_path: Path, trl:
         assert torch.equal(call["logprobs"], seen["scored"][0]) and torch.equal(call["entropy"], seen["scored"][1])
         assert torch.equal(call["advantages"], seen["advantages"])
         assert not call["logprobs"].requires_grad
-    assert [call["policy_version"] for call in recorder.calls] == [0, 1, 2, 3, 4, 5]
-    assert [call["policy_versions"].tolist() for call in recorder.calls] == [[0] * 4] * 4 + [[4] * 4] * 2
+    assert [call["policy_version"] for call in recorder.calls] == [0, 0, 0, 0, 1, 1]
+    assert [call["policy_versions"].tolist() for call in recorder.calls] == [[0] * 4] * 4 + [[1] * 4] * 2
+
+
+@pytest.mark.parametrize(
+    ("forwards", "accumulated", "global_steps"),
+    [(4, 1, (0, 4, 8)), (16, 4, (0, 4, 8)), (6, 4, (0, 1, 3, 4)), (2, 4, (0, 1, 2)), (4, 1, (6, 10, 14))],
+)
+def test_a_version_counts_weight_syncs_whatever_a_gradient_step_accumulates(
+    forwards: int, accumulated: int, global_steps: tuple[int, ...]
+) -> None:
+    """Of rollouts that last so many forwards, and begin at these global steps; the last is a run that was resumed."""
+    versions = [version(step * accumulated, max(forwards, accumulated)) for step in global_steps]
+    assert versions == list(range(versions[0], versions[0] + len(global_steps)))
 
 
 def test_the_forwards_of_every_process_are_shards_of_their_own() -> None:

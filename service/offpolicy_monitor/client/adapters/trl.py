@@ -6,7 +6,8 @@ names of TRL's inputs and its two counters, and imports nothing of it.
 A rollout lasts `steps_per_generation * num_iterations` forwards; `gradient_accumulation_steps` of them make one
 gradient step. So `step` is the optimizer step (`state.global_step`) that the rollout was generated at, `minibatch`
 counts the optimizer steps since, and the accumulated forwards of one rank are its shards: each forward has a key of
-its own, `step + minibatch` is TRL's global step, and a merged minibatch is exactly one gradient step.
+its own, `step + minibatch` is TRL's global step, and a merged minibatch is exactly one gradient step. A version counts
+rollouts, before each of which TRL hands its weights to vLLM: what is trained on a rollout has its version, lag 0.
 """
 
 from collections.abc import Mapping
@@ -94,16 +95,25 @@ def post(monitor: Logs, trainer: Any, counts: Counts, inputs: Mapping[str, Any],
     if sum(name in sent for name in LOGPROBS) < 2:
         return
     accumulated = trainer.args.gradient_accumulation_steps
+    synced = version(counts.rollout * accumulated, max(rollout_forwards, accumulated))
     monitor.log(
         step=counts.rollout,
         minibatch=counts.done - counts.rollout,
         minibatches=max(1, rollout_forwards // accumulated),
         shard=trainer.accelerator.process_index * accumulated + counts.forward,
         shards=trainer.accelerator.num_processes * accumulated,
-        policy_version=counts.done,
-        policy_versions=np.full(len(inputs["completion_mask"]), counts.rollout, np.int64),
+        policy_version=synced,
+        policy_versions=np.full(len(inputs["completion_mask"]), synced, np.int64),
         **sent,
     )
+
+
+def version(forwards: int, between: int) -> int:
+    """How often weights have been synced where that is done every so many forwards, and a rollout began by this one.
+
+    Rounded up: a rollout that began within a gradient step has that step's number of forwards.
+    """
+    return -(-forwards // between)
 
 
 def arrays(inputs: Mapping[str, Any], scored: Any) -> dict[str, Any]:

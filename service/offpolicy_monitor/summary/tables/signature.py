@@ -5,7 +5,7 @@ belongs to no table here comes from breakdowns of the mismatch. It weighs nothin
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -71,23 +71,6 @@ ROUNDED: Final = 1e-7
 #: Standard deviation of sequences' mean |d| over its mean that healthy runs are allowed: tokens of one sequence share
 #: a subject and a length, so that they are not as many independent witnesses as there are of them.
 SEQUENCES_DIFFER: Final = 0.5
-
-
-def signature(arrays: Arrays) -> dict[str, Any]:
-    """Evidence by mark; a mark without tokens to show on is left out. All but counts are shares, slopes or z-scores."""
-    marks = {
-        "regression": _regression(arrays.record(f"{PREFIX}/middle")),
-        "neighbours": _neighbours(arrays.record(f"{PREFIX}/neighbours")),
-        "grid": _grid(arrays),
-        "decimals": decimals(arrays.record("batch")),
-        "uncertain": _uncertain(arrays.record(f"{PREFIX}/middle")),
-        "first_token": _part(arrays, "position", ("first",)),
-        "position": _along(arrays),
-        "low_probability": _part(arrays, "mu_probability", LOW_BUCKETS),
-        "lag": _growth(arrays),
-        "replica": _replica(arrays),
-    }
-    return {name: figures for name, figures in marks.items() if figures}
 
 
 def _regression(sums: Sums) -> dict[str, float]:
@@ -306,4 +289,18 @@ FIGURES: Final = (
     Figure("replica.ratio", "ratio", "of its mean d^2 to the usual"),
 )
 
-KIND: Final = Kind("signature", TABLES, signature, FIGURES, measured="offpolicy_monitor.measure.signature")
+#: Evidence by mark; one without tokens to show on is left out. All but counts are shares, slopes or z-scores.
+MARKS: Final[Mapping[str, Callable[[Arrays], Mapping[str, Any]]]] = {
+    "regression": lambda arrays: _regression(arrays.record(f"{PREFIX}/middle")),
+    "neighbours": lambda arrays: _neighbours(arrays.record(f"{PREFIX}/neighbours")),
+    "grid": _grid,
+    "decimals": lambda arrays: decimals(arrays.record("batch")),
+    "uncertain": lambda arrays: _uncertain(arrays.record(f"{PREFIX}/middle")),
+    "first_token": lambda arrays: _part(arrays, "position", ("first",)),
+    "position": _along,
+    "low_probability": lambda arrays: _part(arrays, "mu_probability", LOW_BUCKETS),
+    "lag": _growth,
+    "replica": _replica,
+}
+
+KIND: Final = Kind("signature", TABLES, figures=FIGURES, measured="offpolicy_monitor.measure.signature", marks=MARKS)
