@@ -1,4 +1,7 @@
-"""What was measured as Markdown: a table of scenarios, a table of false alarms, and whether the goals are met."""
+"""What was measured as Markdown: a table of scenarios, a table of false alarms, and whether the goals are met.
+
+Shares of plays and rates of false alarms stand with their exact intervals of 95 %.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,6 +10,7 @@ from typing import Final
 from offpolicy_monitor.alerts import RULES
 
 from tests.detection.false_alarms import Counted
+from tests.detection.intervals import rate, share
 from tests.detection.scenarios import STRENGTHS, Scenario
 
 NEVER: Final = "never"
@@ -26,7 +30,7 @@ class Seen:
 
 def scenario_table(scenarios: Sequence[Scenario], seen: Sequence[Seen]) -> Iterator[str]:
     """One row a scenario and strength; of several seeds the slowest counts."""
-    yield "| scenario | own alert | strength | to warning | to critical | allowed | in time | diagnosis |"
+    yield "| scenario | own alert | strength | to warning | to critical | allowed | in time (95 %) | diagnosis |"
     yield "|---|---|---|---|---|---|---|---|"
     for scenario in scenarios:
         for strength, size in zip(STRENGTHS, scenario.sizes, strict=True):
@@ -45,10 +49,22 @@ def _scenario_row(scenario: Scenario, strength: str, size: float, rows: Sequence
         _slowest(row.warning for row in rows),
         _slowest(row.critical for row in rows),
         str(scenario.crossed(size) + scenario.within),
-        f"{sum(row.in_time for row in rows)} of {len(rows)}",
+        of_plays(sum(row.in_time for row in rows), len(rows)),
         diagnoses,
     )
     return f"| {' | '.join(cells)} |"
+
+
+def of_plays(hits: int, of: int, unit: str = "", interval: str = "") -> str:
+    """`4 of 5 (28 to 99 %)`."""
+    least, most = share(hits, of)
+    return f"{hits} of {of}{unit} ({interval}{100 * least:.0f} to {100 * most:.0f} %)"
+
+
+def per_thousand(hits: int, steps: int) -> str:
+    """`0.00 to 0.28`: the rate of so many episodes in healthy steps."""
+    least, most = rate(hits, steps / 1000)
+    return f"{least:.2f} to {most:.2f}"
 
 
 def _slowest(steps: Iterable[int | None]) -> str:
@@ -63,26 +79,39 @@ def false_alarm_table(counted: Counted) -> Iterator[str]:
     """One row per severity of a rule that had any, and one for those that had none."""
     yield f"{counted.steps:,} healthy steps in {counted.runs} runs."
     yield ""
-    yield "| rule | severity | episodes | per 1,000 steps | runs with one |"
+    yield "| rule | severity | episodes | per 1,000 steps (95 %) | runs with one |"
     yield "|---|---|---|---|---|"
     for (rule, severity), number in counted.episodes.most_common():
-        runs = len(counted.seeds[rule, severity])
-        yield f"| `{rule}` | {severity} | {number} | {counted.per_thousand((rule, severity)):.2f} | {runs} |"
+        runs, usual = len(counted.seeds[rule, severity]), counted.per_thousand((rule, severity))
+        yield f"| `{rule}` | {severity} | {number} | {usual:.2f} ({per_thousand(number, counted.steps)}) | {runs} |"
     noisy = {rule for rule, _ in counted.episodes}
     quiet = [f"`{rule.name}`" for rule in RULES if rule.name not in noisy]
-    yield f"| {', '.join(quiet)} | all | 0 | 0 | 0 |"
+    yield f"| {', '.join(quiet)} | all | 0 | 0 ({per_thousand(0, counted.steps)}) | 0 |"
 
 
 def verdict(scenarios: Sequence[Scenario], seen: Sequence[Seen], counted: Counted) -> Iterator[str]:
     """The goals, and what misses them."""
     medium = [row for row in seen if row.strength == "medium"]
-    late = sorted({row.scenario for row in medium if not row.in_time})
-    wrong = sorted({row.scenario for row in medium if row.diagnosis != (_expected(scenarios, row) or row.diagnosis)})
+    planted = [row for row in medium if _expected(scenarios, row)]
+    late = [row for row in medium if not row.in_time]
+    wrong = [row for row in planted if row.diagnosis != _expected(scenarios, row)]
+    yield f"- Named in time at medium strength: {_all_but(late, medium)}."
+    yield f"- Diagnosed as planted at medium strength: {_all_but(wrong, planted)}."
     warnings, criticals = counted.of("warning"), counted.of("critical")
-    allowed = counted.steps // 10_000
-    yield f"- Named in time at medium strength: {'all' if not late else 'all but ' + ', '.join(late)}."
-    yield f"- Diagnosed as planted at medium strength: {'all' if not wrong else 'all but ' + ', '.join(wrong)}."
-    yield f"- False alarms: {criticals} critical (goal 0), {warnings} warnings (goal at most {allowed})."
+    allowed, rates = counted.steps // 10_000, [per_thousand(hits, counted.steps) for hits in (criticals, warnings)]
+    yield (
+        f"- False alarms: {criticals} critical (goal 0), {warnings} warnings (goal at most {allowed}); "
+        f"per 1,000 steps {rates[0]} and {rates[1]} (95 %)."
+    )
+
+
+def _all_but(missed: Sequence[Seen], rows: Sequence[Seen]) -> str:
+    """`all but spike: 84 of 90 plays (95 %: 86 to 98 %)`."""
+    names = sorted({row.scenario for row in missed})
+    said = "all" if not names else "all but " + ", ".join(names)
+    if not rows:
+        return said
+    return f"{said}: {of_plays(len(rows) - len(missed), len(rows), ' plays', '95 %: ')}"
 
 
 def _expected(scenarios: Sequence[Scenario], row: Seen) -> str | None:

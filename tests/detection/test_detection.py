@@ -19,12 +19,16 @@ BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_a_scenario_of_medium_strength_is_named_by_its_own_alert_in_time(scenario: Scenario) -> None:
+def test_a_scenario_of_medium_strength_is_named_by_its_own_alert_in_time_and_of_weights_if_it_is(
+    scenario: Scenario,
+) -> None:
     outcome = play(scenario, "medium", 1)
     assert outcome.in_time, (outcome.named, scenario.crossed(outcome.size) + scenario.within)
     assert outcome.diagnosis == (scenario.diagnosis or outcome.diagnosis)
     early = [verdict.rule for verdict in outcome.verdicts if verdict.active[:ONSET].any()]
     assert not early
+    of_weights = any(verdict.rule == "SyncBroken" and verdict.active.any() for verdict in outcome.verdicts)
+    assert of_weights == ("SyncBroken" in scenario.alerts)
 
 
 def test_healthy_steps_alarm_nobody() -> None:

@@ -188,10 +188,10 @@ _SIMPLE: Final = (
         by_severity(2), lasting(10), "the length trap: 1.001^2000 = 7.4", follows=(*GAPS, "CollapseRisk"),
     ),
     Rule(
-        "StaleData", "Tokens were sampled many rollouts ago", (LAG,), in_rollouts(LAG, VERSION),
+        "StaleData", "Tokens were sampled many versions ago", (LAG,), in_rollouts(LAG, VERSION),
         "largest version lag, over the versions that the run goes on by from one rollout to the next",
         by_severity(8, 16), lasting(1), "prime-rl and AReaL bounds", half="staleness", also=(VERSION,),
-        told="largest version lag, in rollouts",
+        told="largest version lag",
     ),
     Rule(
         "EntropyCollapse", "The policy's entropy collapses", (ENTROPY,), entropy_drop(ENTROPY, REWARD, 0.5, 0.2),
