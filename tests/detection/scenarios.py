@@ -54,8 +54,8 @@ SCENARIOS: Final = (
     ),
     Scenario("spike", ("MismatchSpike",), "growth of |d| in single steps", (6.0, 10.0, 20.0), spike),
     Scenario(
-        "stale-replica", ("ShardOutlier", "SyncBroken"), "change of a logit in one version", (0.03, 0.1, 0.3), stale_replica,
-        "stale_weights", run=Run(shards=4, labelled=True),
+        "stale-replica", ("ShardOutlier", "SyncBroken"), "change of a logit in one version", (0.03, 0.1, 0.3),
+        stale_replica, "stale_weights", run=Run(shards=4, labelled=True),
     ),
     Scenario(
         "sync-broken", ("SyncBroken",), "change of a logit in one version", (0.05, 0.1, 0.3), unsynced, "stale_weights",
