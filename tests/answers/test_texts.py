@@ -75,6 +75,19 @@ def test_alerts_come_open_ones_first_and_the_worst_of_them() -> None:
     assert alerts([], Style()) == ["No rule has fired."]
 
 
+def test_alerts_for_which_another_one_speaks_stand_under_it() -> None:
+    found = [
+        alert("Worse", "critical", "active", 98, inhibited_by="Speaks"),
+        alert("Alone", "critical", "active", 97, inhibited_by=None),
+        alert("Speaks", "critical", "active", 96, inhibited_by=None),
+        alert("Milder", "warning", "active", 96, inhibited_by="Speaks"),
+        alert("Elsewhere", "warning", "active", 99, inhibited_by="Speaks", run="r2"),
+        alert("Over", "warning", "resolved", 90, inhibited_by="Speaks"),
+    ]
+    names = [line.split("  ")[1].strip() for line in alerts(found, Style(48))[3:]]
+    assert names == ["Alone", "Speaks", "└ Worse", "└ Milder", "Elsewhere", "Over"]
+
+
 def test_a_run_begins_with_its_sentence_and_names_a_rule_once() -> None:
     series: list[dict[str, Any]] = [
         {"field": "gaps.mismatch.k3", "value": [1e-5, None, 0.058]},

@@ -36,6 +36,31 @@ def test_a_rule_is_one_row_of_its_worst_severity_with_peak_and_steps_as_the_api_
         expect(cells.nth(7)).to_contain_text(f"Openat step {critical['active_step']}")
 
 
+def test_the_alert_that_speaks_comes_first_with_what_it_says_and_those_it_speaks_for_under_it(
+    show: Open, planted: Service
+) -> None:
+    root = found(planted, "MismatchKL", "critical")
+    assert root["inhibited_by"] is None and len(root["evidence"]) >= 5
+    with show("/alerts?run=drifting") as page:
+        rows = page.locator("tbody tr")
+        expect(rows.nth(0)).to_contain_text("MismatchKL")
+        expect(rows.nth(1)).to_have_text(root["message"].rpartition(" ")[0])
+        under = page.locator("tbody tr.goes-with")
+        expect(under).to_have_count(len(root["evidence"]))
+        assert {
+            text.split(",")[0]
+            for text in under.locator("a[aria-label]").evaluate_all(
+                "links => links.map((link) => link.getAttribute('aria-label'))"
+            )
+        } == set(root["evidence"])
+        expect(rows.nth(2)).to_have_class(re.compile("goes-with"))
+        expect(page.locator("#summary")).to_contain_text(f"1 open, {len(root['evidence'])} more go with it")
+    with show("/runs/drifting") as page:
+        labels = page.locator(".lane-labels > div")
+        expect(labels.nth(0)).to_contain_text("MismatchKL")
+        expect(labels.nth(1)).to_have_class(re.compile("goes-with"))
+
+
 def test_a_rule_that_warned_before_it_was_critical_says_so(show: Open, planted: Service) -> None:
     critical, warning = (found(planted, "MismatchSpike", severity) for severity in ("critical", "warning"))
     assert warning["since_step"] < critical["since_step"]

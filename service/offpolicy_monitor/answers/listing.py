@@ -19,6 +19,9 @@ WORDS: Final = {
 }  # fmt: skip
 COUNTED: Final = {"critical": "critical", "warn": "warning", "unknown": "not judged", "healthy": "healthy"}
 STATES: Final = {"active": "open", "pending": "pending", "resolved": "over"}
+#: Before the name of an alert for which the one above speaks.
+UNDER: Final = "└ "
+Row = Mapping[str, Any]
 _STATE: Final = re.compile(r"^(Drifting|Healthy|Finished|Data wrong|Off-policy) (?=since|at)|^Too early to judge: ")
 
 
@@ -46,19 +49,20 @@ def runs(page: Mapping[str, Any], style: Style, now: float) -> list[str]:
 
 
 def alerts(found: Sequence[Mapping[str, Any]], style: Style, of_one_run: bool = False) -> list[str]:
-    """Open alerts first, then pending ones, then what is over."""
+    """Open alerts first, each with those that it speaks for under it, then pending ones, then what is over."""
     if not found:
         return ["No rule has fired."]
     order = {state: index for index, state in enumerate(STATES)}
     ranked = sorted(found, key=lambda row: -(_step(row)))
     ranked = sorted(ranked, key=lambda row: (order[row["state"]], -list(LEVELS).index(row["severity"])))
+    ranked, under = _under_roots(ranked)
     levels = [LEVELS[row["severity"]] for row in ranked]
     states = [row["state"] for row in found]
     counts = [f"{states.count(state)} {word}" for state, word in STATES.items() if state in states]
     columns = [
         Column("", [f"{SIGNS[each]} {row['severity']}" for each, row in zip(levels, ranked, strict=True)],
                colours=levels),
-        Column("alert", [row["alert"] for row in ranked], cut=12),
+        Column("alert", [UNDER * is_under + row["alert"] for row, is_under in zip(ranked, under, strict=True)], cut=12),
         Column("run", [] if of_one_run else [row["run"] for row in ranked], cut=14),
         Column("state", [STATES[row["state"]] for row in ranked]),
         Column("from", [_text(row["since_step"]) for row in ranked], right=True),
@@ -69,6 +73,25 @@ def alerts(found: Sequence[Mapping[str, Any]], style: Style, of_one_run: bool = 
         Column("what it says", [row["summary"] for row in ranked], cut=30, optional=1),
     ]  # fmt: skip
     return [f"alerts: {', '.join(counts)}", "", *table(columns, style)]
+
+
+def _under_roots(ranked: Sequence[Row]) -> tuple[list[Row], list[bool]]:
+    """Rows in their order, but open ones for which another one speaks right after that one; and which these are."""
+    roots = {(row["run"], row["alert"]) for row in ranked if row["state"] == "active" and not row.get("inhibited_by")}
+    spoken_for: dict[tuple[str, str], list[Row]] = {}
+    first = []
+    for row in ranked:
+        root = row["run"], row.get("inhibited_by") or ""
+        if row["state"] == "active" and root in roots:
+            spoken_for.setdefault(root, []).append(row)
+        else:
+            first.append(row)
+    found: list[tuple[Row, bool]] = []
+    for row in first:
+        found.append((row, False))
+        if row["state"] == "active":
+            found += [(other, True) for other in spoken_for.get((row["run"], row["alert"]), ())]
+    return [row for row, _ in found], [is_under for _, is_under in found]
 
 
 def brief(head: str) -> str:

@@ -1,4 +1,5 @@
-/* A lane per rule that fired: a bar for each stretch of breaches, open rules and those of the half at fault first. */
+/* A lane per rule that fired: a bar for each stretch of breaches; open rules and those of the half at fault first, each
+   with those for which it speaks under it. */
 
 import { keeping, root } from "../../lib/address.js";
 import { element, fill } from "../../lib/dom.js";
@@ -7,6 +8,7 @@ import { number } from "../../lib/numbers.js";
 import { colour } from "../../lib/theme.js";
 import { gutter, isNarrow } from "../../charts/board.js";
 import { Lane } from "../../charts/lane.js";
+import { underRoots } from "../../lib/roots.js";
 import { panel } from "./panel.js";
 
 const MOST = 6;
@@ -14,7 +16,8 @@ const MOST = 6;
 const MOST_WIDE = 1e4;
 const RANK = { critical: 2, warning: 1, info: 0 };
 
-/** {alert, rows, isOpen, severity, since} of each rule that warned at least, the most telling first. */
+/** {alert, rows, isOpen, severity, since, under} of each rule that warned at least, the most telling first; `under` is
+    the rule whose alert speaks for it. */
 function lanesOf({ alerts, rules, verdict }) {
   const half = new Map(rules.map((rule) => [rule.alert, rule.half]));
   const names = [...new Set(alerts.filter(({ severity, since_step: since }) => RANK[severity] && since != null).map(({ alert }) => alert))];
@@ -23,9 +26,11 @@ function lanesOf({ alerts, rules, verdict }) {
     const open = rows.filter(({ state }) => state === "active");
     const telling = open.length ? open : rows;
     const severity = telling.some((row) => row.severity === "critical") ? "critical" : "warning";
-    return { alert, rows, isOpen: open.length > 0, severity, since: Math.min(...telling.map((row) => row.since_step)), isAtFault: verdict.half != null && half.get(alert) === verdict.half };
+    const under = open.find((row) => row.severity === severity)?.inhibited_by ?? null;
+    return { alert, rows, isOpen: open.length > 0, severity, since: Math.min(...telling.map((row) => row.since_step)), under, isAtFault: verdict.half != null && half.get(alert) === verdict.half };
   });
-  return lanes.sort((a, b) => b.isOpen - a.isOpen || RANK[b.severity] - RANK[a.severity] || b.isAtFault - a.isAtFault || a.since - b.since);
+  const sorted = lanes.sort((a, b) => b.isOpen - a.isOpen || RANK[b.severity] - RANK[a.severity] || b.isAtFault - a.isAtFault || a.since - b.since);
+  return underRoots(sorted, (lane) => sorted.find(({ alert, isOpen }) => isOpen && alert === lane.under));
 }
 
 /** What a rule says, and of its worst breach how far it went, since which step it counts and at which it was over. */
@@ -50,7 +55,7 @@ export const alertLanes = {
     const lane = new Lane(board, plot, first.key * tall + 4, draw, { "aria-hidden": "true" });
 
     function label() {
-      const rows = data.lanes.slice(0, MOST).map((rule) => element("div", { class: `s-${LEVEL[rule.severity]}` }, glyph(LEVEL[rule.severity]),
+      const rows = data.lanes.slice(0, MOST).map((rule) => element("div", { class: `s-${LEVEL[rule.severity]}${rule.root ? " goes-with" : ""}` }, glyph(LEVEL[rule.severity]),
         element("a", { class: "what", href: `${root()}runbook#${rule.alert}`, data: { text: told(rule), call: `/v1/alerts?run=${data.name}&merge=5` } }, rule.alert), element("span", { class: "quiet" }, words(rule))));
       fill(rail, element("div", { class: "lane-labels" }, rows), element("a", { class: "more", href: keeping(`alerts?run=${data.name}`) }, "All alerts"));
     }

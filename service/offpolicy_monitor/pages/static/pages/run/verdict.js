@@ -14,7 +14,7 @@ export function drawVerdict(host, { name, verdict, diagnosis, alerts }) {
   const level = levelOf(verdict);
   const wasOpen = find("details", host)?.open;
   host.className = `verdict s-${level}`;
-  const open = alerts.filter((alert) => alert.state === "active");
+  const open = alerts.filter((alert) => alert.state === "active" && alert.inhibited_by == null);
   const top = open.sort((a, b) => distance(a, verdict) - distance(b, verdict))[0];
   fill(host,
     element("p", { class: "state" }, glyph(level), wordOf(verdict)),
