@@ -352,6 +352,32 @@ def test_every_rule_has_figures_that_exist_and_thresholds_that_grow_worse(rule: 
             assert critical >= warning if rule.above else critical <= warning
 
 
+def aged(lags: Sequence[float], versions: Sequence[float]) -> list[dict[str, float]]:
+    return [
+        HEALTHY | {"policy_lag.max": lag, "policy_version": version}
+        for lag, version in zip(lags, versions, strict=True)
+    ]
+
+
+def test_a_lag_of_optimizer_steps_counts_by_how_many_of_them_a_rollout_has() -> None:
+    within = aged([15.0] * 20, [16.0 * step + 15 for step in range(20)])
+    assert {state("StaleData", within[:count]).state for count in range(1, 21)} == {"quiet"}
+    found = state("StaleData", [*within, *aged([15.0 + 16 * 9], [16.0 * 20 + 15])])
+    assert (found.state, found.severity) == ("active", "warning") and found.value == pytest.approx(9.9375)
+    missing = [row for step, row in enumerate(within) if step != 10]
+    assert state("StaleData", missing).state == "quiet"
+
+
+def test_a_lag_of_weight_syncs_counts_as_it_is() -> None:
+    assert state("StaleData", aged([12.0] * 20, [float(step) for step in range(20)])).value == 12
+    seldom = [float(step // 4) for step in range(20)]
+    assert state("StaleData", aged([12.0] * 20, seldom)).value == 12
+    uneven = [3.0 * step + step % 2 for step in range(20)]
+    assert state("StaleData", aged([12.0] * 20, uneven)).value == 12
+    without = [{path: value for path, value in row.items() if path != "policy_version"} for row in aged([12.0], [0.0])]
+    assert state("StaleData", without).value == 12
+
+
 def test_a_correction_may_mask_as_much_as_its_kind_does() -> None:
     row = HEALTHY | {"correction.masked_token_fraction": 0.3, "correction.masked_sequence_fraction": 0.3}
     found = {kind: state("MaskRate", [row] * 5, correction=kind) for kind in ("token", "sequence", "gspo", "grpo")}

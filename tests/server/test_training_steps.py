@@ -31,10 +31,11 @@ class Trainer:
         mu[:broken] = np.nan
         old = (np.full(400, -1.0) + gap * SIGNS).astype(np.float32)
         sent = {"sampling_logprobs": mu, "old_logprobs": old, "logprobs": (old + drift).astype(np.float32)}
+        arrays = {name: more.pop(name) for name in ("policy_versions",) if name in more}
         envelope = {"step": step, "minibatch": minibatch, "shards": self.shards, "policy_version": step, **more}
         if self.minibatches is not None:
             envelope["minibatches"] = self.minibatches
-        content = frame_bytes(envelope, {**sent, "lengths": np.full(20, 20)})
+        content = frame_bytes(envelope, {**sent, **arrays, "lengths": np.full(20, 20)})
         response = self.client.post("/v1/runs/a/batches", content=content, headers=SAFETENSORS)
         assert response.status_code == 200, response.text
         self.answers.append(response.json())
@@ -137,6 +138,19 @@ def test_gauges_show_the_latest_gradient_step_while_rules_wait_for_the_last(clie
     trainer.post(1, 0, gap=0.3)
     assert 'offpolicy_step{run="a"} 1.0\n' in client.get("/metrics").text
     assert trainer.judged() == 0
+
+
+def test_a_run_that_counts_optimizer_steps_as_versions_is_not_called_stale(client: Client) -> None:
+    """Four epochs of four gradient steps, as an older adapter for TRL posted them."""
+    trainer = Trainer(client, 16)
+    for step in range(4):
+        for minibatch in range(16):
+            versions = np.full(20, 16 * step)
+            trainer.post(step, minibatch, policy_version=16 * step + minibatch, policy_versions=versions)
+    states = client.get("/v1/runs/a/rules").json()["rules"]
+    found = {(one["severity"], one["state"], one["value"]) for one in states if one["alert"] == "StaleData"}
+    assert found == {("warning", "quiet", 15 / 16), ("critical", "quiet", 15 / 16)}
+    assert trainer.alerts("resolved") == trainer.alerts() == []
 
 
 @pytest.mark.parametrize("minibatches", [4, None])

@@ -228,7 +228,7 @@ _SIMPLE: Final = (
         "k3 over what it was before it tripled, from the step at which its cause proves to be weights until it is back",
         {"critical": weights.RETURNED}, {"critical": 1},
         "vime issue 274, UniRL issue 226; levels are proposals", half="mismatch", also=weights.FIGURES,
-        told="k3 over what it was before", explain=weights.told(RISEN),
+        explain=weights.told(RISEN),
     ),
     Rule(
         "DataQuality", "Log-probs are missing, impossible or copied", ("tokens",),
