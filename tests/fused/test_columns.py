@@ -1,7 +1,10 @@
 """The columns that the pass derives, against float64."""
 
+from typing import Any
+
 import numpy as np
 import pytest
+from numba import njit
 from numpy.typing import NDArray
 from offpolicy_monitor.fused import arrays, columns
 from offpolicy_monitor.fused.arrays import AWAY, BLOCK, K3, LARGER, PROBABILITY, Block
@@ -17,12 +20,22 @@ TINY = 1e-35
 def derived(a: NDArray[np.float32], b: NDArray[np.float32]) -> Block:
     """The columns of a gap with numerator old and denominator mu."""
     block = arrays.block()
+    _derive(block, a, b)
+    return block
+
+
+@njit
+def _derive(block: Any, a: Any, b: Any) -> None:
     columns.probabilities(a, block.p[1], block.rest[1])
     columns.probabilities(b, block.p[0], block.rest[0])
     columns.exponentials(block, 0, len(a), a, b)
     columns.differences(block, 0, len(a))
     columns.divergences(block, 0, len(a))
-    return block
+
+
+@njit
+def _density_keys(a: Any, b: Any, keys: Any) -> None:
+    columns.density_keys(a, b, keys)
 
 
 def log_probs(seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -80,6 +93,6 @@ def test_a_pair_of_log_probs_is_in_the_cell_between_the_edges_around_both() -> N
     beside = [np.nextafter(edges, np.float32(end)) for end in (-np.inf, np.inf)]
     values = np.concatenate([edges, *beside, np.array([0.0, -0.0, 0.4, 1e30, -1e-30, -40.0, -1e30], np.float32)])
     keys = np.zeros(len(values), np.uint16)
-    columns.density_keys(values, values[::-1].copy(), keys)
+    _density_keys(values, values[::-1].copy(), keys)
     bins = density.BINS - 1 - np.searchsorted(edges, values, side="left")
     assert keys.tolist() == (bins * density.BINS + bins[::-1]).tolist()

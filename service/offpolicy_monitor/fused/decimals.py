@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
-from offpolicy_monitor.fused.token import STRICT
+from offpolicy_monitor.fused.token import PASS, STRICT
 from offpolicy_monitor.summary.tables.decimals import HIGHEST, LOWEST, NEAR, PLACES
 
 #: Log-probs that are looked at one by one where one of them is a multiple of the smallest place.
@@ -15,7 +15,7 @@ _LEAST, _BOUND = np.float32(LOWEST), np.float32(HIGHEST)
 _POWERS: Final = tuple(10.0**place for place in reversed(PLACES))
 
 
-@njit(error_model="numpy", nogil=True)
+@njit(**PASS)
 def multiples(values: Any) -> Any:
     """[1 + places] int64 of log-probs [T] float32: those looked at, and of them the multiples of each place."""
     found = np.zeros(1 + len(_POWERS), np.int64)

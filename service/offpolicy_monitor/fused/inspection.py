@@ -6,12 +6,12 @@ import numpy as np
 from numba import njit
 
 from offpolicy_monitor.fused.bits import MAGNITUDE_BITS, NOT_FINITE, pattern
-from offpolicy_monitor.fused.token import STRICT
+from offpolicy_monitor.fused.token import ENTRY, STRICT
 
 _ZERO = np.float32(0)
 
 
-@njit(**STRICT, nogil=True)
+@njit(**STRICT | ENTRY)
 def extremes(values: Any) -> Any:
     """(least magnitude, largest magnitude, largest) of float32 numbers as the integers that their bits are.
 
@@ -27,7 +27,7 @@ def extremes(values: Any) -> Any:
     return least, most, largest
 
 
-@njit(**STRICT, nogil=True)
+@njit(**STRICT | ENTRY)
 def suspects(mu: Any, old: Any, pi: Any, certain: Any) -> Any:
     """(tokens with a log-prob that is not finite, with one above 0, with log mu of 0, and of the last those for which
     the trainer's, the first of old and pi that was sent, is below `certain`); columns [T], or empty if not sent."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from offpolicy_monitor.fused.arrays import DENOMINATOR, GAPS, NUMERATOR, Doubles, Floats, Integers, Marks
 from offpolicy_monitor.fused.bits import finite, octet, pair, word
 from offpolicy_monitor.fused.threads import ALONE, Threads
-from offpolicy_monitor.fused.token import ONE, PASS, far, near
+from offpolicy_monitor.fused.token import ONE, PASS, WITHIN, far, near
 from offpolicy_monitor.slices import finished
 from offpolicy_monitor.summary.tables.routing import PART_KEYS, tables_of_gap
 
@@ -70,7 +70,7 @@ def compare(ids: Any, gaps: Any, logprobs: Any, first: Any, last: Any, out: Any)
                 )  # fmt: skip
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _compare(
     a_ids: Any, b_ids: Any, layers: Any, k: Any, size: Any, a: Any, b: Any, begin: Any, end: Any, missing: Any,
     tokens: Any, sums: Any,
@@ -89,7 +89,7 @@ def _compare(
             sums[3, differ] += np.sqrt(abs(d))
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _layers(a: Any, b: Any, t: Any, layers: Any, k: Any, size: Any, missing: Any) -> Any:
     """How many layers of a token differ."""
     width = k * size
@@ -110,7 +110,7 @@ def _layers(a: Any, b: Any, t: Any, layers: Any, k: Any, size: Any, missing: Any
     return number
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _line_differs(a: Any, b: Any, at: Any) -> Any:
     apart = np.int64(0)
     for i in range(0, LINE, WORD):
@@ -118,7 +118,7 @@ def _line_differs(a: Any, b: Any, at: Any) -> Any:
     return apart
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _octets_differ(a: Any, b: Any, at: Any, octets: Any) -> Any:
     apart = np.int64(0)
     for i in range(octets):
@@ -126,7 +126,7 @@ def _octets_differ(a: Any, b: Any, at: Any, octets: Any) -> Any:
     return apart != 0
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _missing(a: Any, b: Any, at: Any, k: Any, size: Any) -> Any:
     """k less the experts in common: those of a that b has, or those of b that a has, whichever are fewer."""
     in_b, in_a = 0, 0
@@ -141,7 +141,7 @@ def _missing(a: Any, b: Any, at: Any, k: Any, size: Any) -> Any:
     return k - min(in_b, in_a)
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _has(of: Any, at: Any, expert: Any, k: Any, size: Any) -> Any:
     found = np.int64(0)
     for i in range(k):
@@ -149,7 +149,7 @@ def _has(of: Any, at: Any, expert: Any, k: Any, size: Any) -> Any:
     return found
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _id(of: Any, at: Any, i: Any, size: Any) -> Any:
     return octet(of, at + i) if size == 1 else pair(of, at + 2 * i)
 

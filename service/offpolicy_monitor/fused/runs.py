@@ -9,9 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
+from offpolicy_monitor.fused.token import PASS, WITHIN
 from offpolicy_monitor.summary.tables.buckets import LAG_BUCKETS, LAGS, TURNS
-
-PASS: Final[dict[str, Any]] = {"error_model": "numpy", "nogil": True}
 
 #: Buckets of positions: the first token, 1 + power for tokens from 2**power on, the last.
 FIRST, LAST = 0, 64
@@ -23,13 +22,13 @@ BUCKETS: Final = LAST + 2
 _STRIDE = 16
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def lag_bucket(version: Any, policy: Any) -> Any:
     """The bucket of a token's version lag."""
     return NO_LAG if version < 0 else min(max(policy - version, -1), LAGS) + 1
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def turn_bucket(turn: Any) -> Any:
     """The bucket of a token's turn."""
     return NO_TURN if turn < 0 else min(turn, TURNS)
@@ -58,7 +57,7 @@ def buckets_of(offsets: Any, advantages: Any, turns: Any, versions: Any, policy:
     return out
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def runs_of(offsets: Any, first: Any, last: Any, versions: Any, turns: Any, policy: Any) -> Any:
     """Of sequences first..last: offsets [S + 1], versions and turns [T], empty where they change no bucket -> (begins
     [K + 1], owners [K], buckets [K, 1 to 3]: of the position, then of the lag and of the turn where they came)."""
@@ -88,12 +87,12 @@ def runs_of(offsets: Any, first: Any, last: Any, versions: Any, turns: Any, poli
     return begins, owners[:k].copy(), buckets[:k, :dimensions].copy()
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _twice(values: Any) -> Any:
     return np.concatenate((values, np.empty_like(values)))
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _stretch(position: Any, last: Any) -> Any:
     """Where the positions of one bucket end, and the bucket."""
     if position == 0:
@@ -106,7 +105,7 @@ def _stretch(position: Any, last: Any) -> Any:
     return min(1 << (power + 1), last), 1 + power
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _unchanged(t: Any, end: Any, versions: Any, turns: Any) -> Any:
     """The end of the tokens from t on that have its version and its turn, at most `end`."""
     if len(versions):
@@ -114,7 +113,7 @@ def _unchanged(t: Any, end: Any, versions: Any, turns: Any) -> Any:
     return _same(turns, t, end) if len(turns) else end
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _same(values: Any, t: Any, end: Any) -> Any:
     value, i = values[t], t + 1
     while i + _STRIDE <= end:

@@ -17,14 +17,14 @@ from offpolicy_monitor.fused.arrays import (
     SQUARE_DROPPED,
 )
 from offpolicy_monitor.fused.bits import pattern
-from offpolicy_monitor.fused.token import PASS, far
+from offpolicy_monitor.fused.token import WITHIN, far
 
 #: Bins of |d| by the top bits of its pattern: 64 parts of each power of two.
 _SHIFT = 17
 _BINS = 1 << (31 - _SHIFT)
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def cut(a: Any, b: Any, threshold: Any) -> Any:
     """(value, dropped): tokens with d^2 above the value go, and of those equal to it the first `dropped`.
 
@@ -59,7 +59,7 @@ def cut(a: Any, b: Any, threshold: Any) -> Any:
     return value, np.searchsorted(squares, value, side="right") - k
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def drop(
     a: Any, b: Any, offsets: Any, advantages: Any, per_token: Any, value: Any, ties: Any, dropped: Any, kept: Any
 ) -> Any:

@@ -46,7 +46,7 @@ from offpolicy_monitor.fused.arrays import (
 )
 from offpolicy_monitor.fused.counts import length_group, sign_of
 from offpolicy_monitor.fused.sums import EXTREME
-from offpolicy_monitor.fused.token import PASS, bin_key
+from offpolicy_monitor.fused.token import WITHIN, bin_key
 from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.tables import lengths
 from offpolicy_monitor.summary.tables.lengths import BINS_PER_POWER
@@ -77,7 +77,7 @@ _CLAMP, _WEIGHT_CLAMP = EXPONENT_CLAMP, WEIGHT_CLAMP
 #: The bin by length of each bin of sequences.
 _FOLDS = cells.folded(cells.SEQUENCE_BINS)
 #: Of what is called for every sequence, or every rule on it: a call copies each array's shape and strides, kilobytes.
-INLINE: Final = {**PASS, "forceinline": True}
+INLINE: Final = {**WITHIN, "forceinline": True}
 
 
 class SequencePlan(NamedTuple):
@@ -109,7 +109,7 @@ class SequenceSums(NamedTuple):
     by_length: Singles  # [C, 4, LENGTHS, coarse bins]
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def add_up(tokens: Any, plan: Any, bounds: Any, token_gaps: Any, wanted: Any, left: Any, out: Any) -> Any:
     """Tokens, Plan, rules, the gaps of the rules on tokens, SequencePlan and Sequences -> SequenceSums, all zero.
 
@@ -190,7 +190,7 @@ def _scores(x: Any, n: Any, out: Any) -> None:
     out[K2_MEAN], out[K2_SUM] = x[SQUARE] / 2 / n, x[SQUARE] / 2
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _k3(d: Any) -> Any:
     """expm1(clip(d, +-80)) - d; by its series near 0, where the difference has no digits."""
     if abs(d) < 0.01:
@@ -233,7 +233,7 @@ def _gap(x: Any, own: Any, gap: Any, n: Any, sign: Any, quarter: Any, scores: An
     out.lengths[gap, 1, quarter] += n
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _bin(value: Any, splits: Any) -> Any:
     """The bin of summary.histogram."""
     single = np.float32(value)
@@ -363,7 +363,7 @@ def _rule(
         out.masked[r, quarter] += 1 if whole else np.int64(dropped)
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _weigh(log_ratio: Any, least: Any, most: Any, n: Any, out: Any) -> Any:
     """Sums of x, x^2, x - 1, (x - 1)^2 for x = clip(exp(log_ratio), least, most) of n tokens, and x."""
     weight = min(max(np.exp(log_ratio), least), most)

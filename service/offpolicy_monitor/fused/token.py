@@ -23,16 +23,19 @@ from offpolicy_monitor.summary.tables import advantage, density
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP
 
 f = np.float32
-#: Of what compiled code calls and what makes no array, which numba makes sure of: no references are counted, since
-#: that takes two atomic additions for every slice. Whoever calls it holds the arrays.
-INNER: Final[dict[str, Any]] = {"error_model": "numpy", "_nrt": False}
+#: Of what compiled code alone calls: Python and C get no entry to it, each of which is compiled with all of it again.
+WITHIN: Final[dict[str, Any]] = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+#: The same of what makes no array, which numba makes sure of: no references are counted, since that takes two atomic
+#: additions for every slice. Whoever calls it holds the arrays.
+INNER: Final[dict[str, Any]] = {**WITHIN, "_nrt": False}
 STRICT: Final[dict[str, Any]] = {**INNER, "fastmath": {"contract"}}
 INLINE: Final[dict[str, Any]] = {**STRICT, "forceinline": True}
 #: Of what takes whole tuples of arrays, inlined into one function: some two hundred numbers stand for a Plan, a Block
 #: and Sums wherever they are passed.
 STAGES: Final[dict[str, Any]] = {**INNER, "forceinline": True}
-#: Of what Python calls, and of what runs over sequences: without the interpreter's lock.
-PASS: Final[dict[str, Any]] = {"error_model": "numpy", "nogil": True}
+#: What makes an entry for Python of any of them, which runs without the interpreter's lock.
+ENTRY: Final[dict[str, Any]] = {"no_cpython_wrapper": False, "nogil": True}
+PASS: Final[dict[str, Any]] = {**WITHIN, **ENTRY}
 
 ZERO, QUARTER, HALF, ONE, TWO, FOUR = f(0), f(0.25), f(0.5), f(1), f(2), f(4)
 #: The argument of an exponential is clamped to +- this.

@@ -39,7 +39,7 @@ from offpolicy_monitor.fused.arrays import (
     SUM,
     TOTAL,
 )
-from offpolicy_monitor.fused.token import BIG, PASS, STAGES, ZERO, f
+from offpolicy_monitor.fused.token import BIG, STAGES, WITHIN, ZERO, f
 from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.tables.signature import HIGHEST_MIDDLE, LOWEST_MIDDLE
 from offpolicy_monitor.summary.tables.signature import LEAST as LEAST_ON_GRID
@@ -52,7 +52,7 @@ _ZERO_BIN = cells.TOKEN_BINS.zero
 _COARSE_BINS = cells.TOKEN_BINS.number
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def measure(
     tokens: Any, plan: Any, bounds: Any, first: Any, last: Any, block: Any, out: Any, into: Any, found: Any
 ) -> None:

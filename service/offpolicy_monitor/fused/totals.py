@@ -35,7 +35,7 @@ from offpolicy_monitor.fused.arrays import (
     W_MAX,
 )
 from offpolicy_monitor.fused.sums import join
-from offpolicy_monitor.fused.token import CLAMP, MASS_KEYS, PASS
+from offpolicy_monitor.fused.token import CLAMP, MASS_KEYS, PASS, WITHIN
 from offpolicy_monitor.summary import cells
 
 #: Where probabilities add up to less they are summed in float64: float32 holds none below 1e-38 well, which anywhere
@@ -109,7 +109,7 @@ def finish(
     return _present(plan, result), seen
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _cut(tokens: Any, plan: Any, bounds: Any, cuts: Any, rules: Any, left: Any) -> None:
     """M2PO's rows, where the mean d^2 of all tokens is above their threshold."""
     for k in range(len(cuts)):
@@ -125,7 +125,7 @@ def _cut(tokens: Any, plan: Any, bounds: Any, cuts: Any, rules: Any, left: Any) 
         )
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _totals(tokens: Any, plan: Any, left: Any, out: Any) -> None:
     """Sums over all sequences, and extremes."""
     filled = 0
@@ -148,7 +148,7 @@ def _totals(tokens: Any, plan: Any, left: Any, out: Any) -> None:
     out.size[2] = tokens.offsets[-1] - filled
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _ranking(offsets: Any, gaps: Any, left: Any, out: Any) -> None:
     """Valid tokens, max |d|, mean d and the sum of k3 of each sequence."""
     for s in range(len(offsets) - 1):
@@ -160,7 +160,7 @@ def _ranking(offsets: Any, gaps: Any, left: Any, out: Any) -> None:
                 out[2, gap, s], out[3, gap, s] = x[SUM] / n, x[K3_SUM]
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _gaps(tokens: Any, plan: Any, sums: Any, out: Any) -> None:
     """What gaps have in other units: tokens whose d is 0, deviations that rounding took below 0, probabilities."""
     p = sums.products
@@ -177,7 +177,7 @@ def _gaps(tokens: Any, plan: Any, sums: Any, out: Any) -> None:
             into[3], into[4], into[5], into[6], into[7] = p[a], p[b], p[3 + a], p[3 + b], p[_PRODUCT[gap]]
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _tiny_probabilities(a: Any, b: Any, out: Any) -> None:
     """The same in float64, where float32 holds none of them well."""
     for i in range(len(a)):
@@ -194,7 +194,7 @@ def _tiny_probabilities(a: Any, b: Any, out: Any) -> None:
         out[7] += p * q
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _cells(sums: Any, counts: Any, of: Any, out: Any, seen: Any) -> None:
     """What-if cells by bin and by length; |A| in few bits; one bank each; the ends of sequences taken off."""
     for c in range(len(counts.cells)):
@@ -222,7 +222,7 @@ def _cells(sums: Any, counts: Any, of: Any, out: Any, seen: Any) -> None:
         of.ends[0, k], of.ends[1, k] = heads, tails
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _rounded(masses: Any) -> None:
     """|A| in MASS_BITS bits a cell, ties to even."""
     bits = masses.view(np.int64)
@@ -232,7 +232,7 @@ def _rounded(masses: Any) -> None:
             bits[i] = ((bits[i] + _BELOW_HALF + odd) >> _DROPPED_BITS) << _DROPPED_BITS
 
 
-@njit(**PASS)
+@njit(**WITHIN)
 def _present(plan: Any, result: Any) -> Any:
     if not plan.gaps[MISMATCH]:
         return 0
