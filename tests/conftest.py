@@ -19,38 +19,44 @@ pytest_plugins = [
 # Of the real frameworks none is installed here: `make frameworks` runs those tests.
 collect_ignore = ["frameworks"]
 
-#: Files that take longest, by waiting or by computing, longest first. Where tests run in several processes, each of
-#: which takes file after file, they are begun first, so that none is left alone with one of them at the end; and the
-#: first one compiles the pass that many others need.
+#: Files that take longest, by waiting or by computing: where tests run in several processes, each of which takes file
+#: after file, they are begun first, so that none is left alone with one of them at the end. In this order two processes
+#: compute at any time: the first file compiles the pass, beside it stand those that wait and those that compute without
+#: the pass, and whoever would wait for the pass comes when it is there.
 LONGEST = (
     "fused/test_against_oracle.py",
     "measure/test_compilation.py",
-    "server/test_hanging_database.py",
+    "client/test_sending.py",
     "browser/test_pages.py",
-    "store/write/test_wall_clock.py",
     "client/files/test_commands.py",
-    "server/test_readiness.py",
-    "e2e/test_two_processes.py",
-    "detection/test_detection.py",
-    "demo/test_scenarios.py",
-    "summary/test_whatif.py",
-    "store/write/test_thin.py",
-    "summary/test_checks.py",
-    "older/test_trainer.py",
-    "diagnosis/test_demo_faults.py",
-    "server/http/test_connection.py",
-    "measure/test_on_a_gpu.py",
-    "packaging/test_wheel.py",
-    "alerts/test_step_alerts.py",
-    "server/test_readers.py",
-    "packaging/test_dockerfile.py",
-    "older/test_database.py",
-    "e2e/test_storm.py",
     "browser/test_many_runs.py",
-    "server/test_training_steps.py",
+    "store/write/test_wall_clock.py",
+    "packaging/test_wheel.py",
+    "server/test_hanging_database.py",
+    "packaging/test_dockerfile.py",
+    "alerts/test_step_alerts.py",
+    "demo/test_scenarios.py",
+    "e2e/test_two_processes.py",
+    "measure/test_on_a_gpu.py",
+    "summary/test_whatif.py",
+    "summary/test_checks.py",
+    "store/write/test_thin.py",
+    "server/test_readiness.py",
+    "client/adapters/test_trl.py",
     "e2e/test_notifier.py",
+    "detection/test_detection.py",
+    "diagnosis/test_diagnosis.py",
     "e2e/test_prometheus.py",
+    "diagnosis/test_demo_faults.py",
+    "older/test_trainer.py",
+    "e2e/test_storm.py",
+    "fused/test_against_torch.py",
+    "e2e/test_evaluation.py",
+    "server/http/test_connection.py",
+    "server/test_readers.py",
     "client/test_restart.py",
+    "older/test_database.py",
+    "server/test_training_steps.py",
 )
 
 

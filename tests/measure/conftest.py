@@ -19,7 +19,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Compiled once for a state of its sources, which takes half a minute of a processor.
     """
     require_tool("g++")
-    CACHE.mkdir(mode=0o700, exist_ok=True)
+    CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(CACHE))
