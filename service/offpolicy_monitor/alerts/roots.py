@@ -76,17 +76,27 @@ def _follows(alert: str, halves: set[str]) -> tuple[str, ...]:
 
 
 def _placed(episode: Episode, speaker: Episode, step: int | None) -> Episode:
-    """With its speaker; one that people were told of stays told, and will be told as over."""
+    """With its speaker, and from when on it is told; most stay as they were."""
+    inhibited_by = None if speaker is episode else speaker.alert
+    told_from = _told_from(episode, inhibited_by is None, step)
+    if (inhibited_by, told_from) == (episode.inhibited_by, episode.told_from):
+        return episode
+    return replace(episode, inhibited_by=inhibited_by, told_from=told_from)
+
+
+def _told_from(episode: Episode, speaks: bool, step: int | None) -> int | None:
     told = episode.told_from
-    if speaker is not episode:
-        return replace(episode, inhibited_by=speaker.alert, told_from=0 if told == 0 else None)
+    if told == 0:  # one that people were told of stays told, and will be told as over
+        return 0
+    if not speaks:
+        return None
     if told is None:
         succeeds = episode.inhibited_by is not None and step is not None
-        told = (step or 0) + WAIT if succeeds else 0
-    elif told and step is not None:
-        # A restart has gone back to earlier steps.
-        told = 0 if step >= told else min(told, step + WAIT)
-    return replace(episode, inhibited_by=None, told_from=told)
+        return (step or 0) + WAIT if succeeds else 0
+    if step is None:
+        return told
+    # A restart may have gone back to earlier steps.
+    return 0 if step >= told else min(told, step + WAIT)
 
 
 def _grade(episode: Episode) -> int:

@@ -40,8 +40,12 @@ def batch(step: int, mode: str = "healthy", **fields: Any) -> bytes:
 
 def post(client: Client, run: str, *modes: str, **fields: Any) -> None:
     for step, mode in enumerate(modes):
-        answer = client.post(f"/v1/runs/{run}/batches?detail=none", content=batch(step, mode, **fields), headers=JSON)
-        assert answer.status_code == 200, answer.text
+        post_step(client, run, step, mode, **fields)
+
+
+def post_step(client: Client, run: str, step: int, mode: str, **fields: Any) -> None:
+    answer = client.post(f"/v1/runs/{run}/batches?detail=none", content=batch(step, mode, **fields), headers=JSON)
+    assert answer.status_code == 200, answer.text
 
 
 def verdict(client: Client, run: str = "r1") -> dict[str, Any]:
