@@ -34,11 +34,11 @@ def answers(release: Path) -> dict[str, Any]:
 
 
 def assert_kept(got: Any, kept: Any, path: str, relative: float = 1e-9, absolute: float = 1e-12) -> None:
-    """Everything that was answered is answered still, and perhaps more; times are not compared."""
+    """Everything that was answered is answered still, and perhaps more; times and a rule's words are not compared."""
     if isinstance(kept, dict):
         for name, value in kept.items():
             assert name in got, f"{path} {name}"
-            if not name.endswith("_at"):
+            if not name.endswith("_at") and name != "expression":
                 assert_kept(got[name], value, f"{path} {name}", relative, absolute)
     elif isinstance(kept, list):
         assert len(got) == len(kept), path
