@@ -5,7 +5,7 @@ the rules say.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -15,7 +15,9 @@ from scripts.prometheus.recording import recordings
 from scripts.prometheus.service import SERVICE_ALERTS
 from scripts.prometheus.steps import step_alerts
 
-HEAD = """\
+#: The page of the run that an alert is of; names of runs need no escaping.
+OF_RUN: Final = "runs/{{ $labels.run }}"
+HEAD: Final = """\
 # Rendered by scripts/prometheus (`make docs`); changes made here are lost.
 """
 
@@ -26,13 +28,13 @@ def rule_files(service_url: str) -> dict[str, str]:
     alerts = {"offpolicy-steps": step_alerts(), "offpolicy-clock": clock_alerts()}
     recorded = {f"offpolicy-{name}-recorded": map(_recording, rules) for name, rules in recordings().items()}
     return {
-        "alerts.rules.yaml": _file({name: [_alert(row, url) for row in rows] for name, rows in alerts.items()}),
+        "alerts.rules.yaml": _file({name: [_alert(row, url, OF_RUN) for row in rows] for name, rows in alerts.items()}),
         "service.rules.yaml": _file({"offpolicy-service": [_alert(row, url) for row in SERVICE_ALERTS]}),
         "recording.rules.yaml": _file(recorded),
     }
 
 
-def _alert(row: Alert, url: str) -> dict[str, Any]:
+def _alert(row: Alert, url: str, page: str = "") -> dict[str, Any]:
     times = {"for": row.lasting, "keep_firing_for": row.kept}
     return {
         "alert": row.name,
@@ -43,7 +45,7 @@ def _alert(row: Alert, url: str) -> dict[str, Any]:
             "summary": row.summary,
             "description": row.description,
             "runbook_url": f"{url}/runbook#{row.name}",
-            "page_url": f"{url}/",
+            "page_url": f"{url}/{page}",
         },
     }
 

@@ -68,7 +68,8 @@ def test_an_alert_says_what_is_wrong_and_links_its_runbook(rule: dict[str, Any])
     notes = rule["annotations"]
     assert set(notes) == {"summary", "description", "runbook_url", "page_url"}
     assert notes["runbook_url"] == f"http://127.0.0.1:8900/runbook#{rule['alert']}"
-    assert notes["page_url"] == "http://127.0.0.1:8900/"
+    page = "" if rule in rules("service.rules.yaml") else "runs/{{ $labels.run }}"
+    assert notes["page_url"] == f"http://127.0.0.1:8900/{page}"
     assert "{{ $labels." in notes["summary"] and notes["description"].endswith((".", "slower."))
 
 

@@ -9,7 +9,7 @@ from offpolicy_monitor.alerts import RULES, Rule
 from tests.fixtures.promtool import Key, Scene, check_queries, check_scenes
 
 KEYS = [(rule.name, severity, rule.steps[severity]) for rule in RULES for severity in rule.severities]
-PAGE = {"runbook_url": "http://127.0.0.1:8900/runbook#MismatchKL", "page_url": "http://127.0.0.1:8900/"}
+RUNBOOK = "http://127.0.0.1:8900/runbook#MismatchKL"
 
 
 def ramp(steps: int) -> str:
@@ -114,7 +114,8 @@ def test_an_alert_names_run_step_value_and_threshold_and_links_the_runbook_and_t
     description = (
         f'Run a "quoted" run, step 103: mismatch k3 is {value}, critical above {threshold}; breached at 3 step(s).'
     )
-    annotations = {"summary": summary, "description": description, **PAGE}
+    links = {"runbook_url": RUNBOOK, "page_url": 'http://127.0.0.1:8900/runs/a "quoted" run'}
+    annotations = {"summary": summary, "description": description, **links}
     expected = [{"exp_labels": {**labels, "half": "mismatch"}, "exp_annotations": annotations}]
     asked = {"alertname": "MismatchKL", "eval_time": "3m", "exp_alerts": expected}
     series = samples(key, 'a \\"quoted\\" run', "0 1 2 3 4", 3)

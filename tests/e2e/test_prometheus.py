@@ -61,7 +61,7 @@ def test_a_drifting_run_is_told_once_even_if_the_service_restarts_and_is_resolve
         "summary": f"Engine and trainer disagree about the same tokens (run {RUN})",
         "description": f"Run {RUN}, step 2: mismatch k3 is {k3:.4g}, critical above 0.01; breached at 3 step(s).",
         "runbook_url": "http://127.0.0.1:8900/runbook#MismatchKL",
-        "page_url": "http://127.0.0.1:8900/",
+        "page_url": f"http://127.0.0.1:8900/runs/{RUN}",
     }
 
 

@@ -59,22 +59,18 @@ def process_ends_well(before: BaseException | None) -> bool:
 
 def say(connection: Connection, path: str, seconds: float, trouble: Callable[[str], None]) -> bool:
     """Say that the run at `path` has ended, trying for so many seconds; whether the service knows it now."""
-    end, failures = time.monotonic() + seconds, 0
+    end, failures, found = time.monotonic() + seconds, 0, outcome.Outcome("again", message="no time was left")
     body = json.dumps({"finished": True}).encode()
-    while (left := end - time.monotonic()) > 0:
+    while found.kind == "again" and (left := end - time.monotonic()) > 0:
         try:
             answer = connection.exchange("PATCH", path, [body], patience=left, most=ANSWER_BYTES)
             found = outcome.of_answer(answer)
         except OSError as error:
             found = outcome.of_failure(error)
-        if found.kind != "again":
-            break
-        failures += 1
-        time.sleep(max(0.0, min(delay(failures, found.retry_after), end - time.monotonic())))
-    else:
-        trouble("no time was left")
-        return False
-    if found.kind == "refused":
+        if found.kind == "again":
+            failures += 1
+            time.sleep(max(0.0, min(delay(failures, found.retry_after), end - time.monotonic())))
+    if found.kind != "sent":
         trouble(found.message)
     return found.kind == "sent"
 
