@@ -143,6 +143,8 @@ def _assert_sequence_agrees(got: Mapping[str, Any], expected: Mapping[str, Any],
     close("sequence chi2", got["chi2"], expected["chi2"], 0, allowed)
     close("sequence ess", got["ess"], expected["ess"], 1e-6 * product_widen)
     g = [math.exp(max(-80.0, min(80.0, mean(d)))) - 1 for d in filled]
+    allowed = 1e-6 * widen * mean(x * x + 2 * abs(x) + size * (x + 1) ** 2 / 4 for x in g) + 1e-15
+    close("sequence chi2_geometric", got["chi2_geometric"], expected["chi2_geometric"], 0, allowed)
     square = mean(x * x for x in g)
     square += size * math.sqrt(square) / 4
     close_variance("geometric_ratio_std", got["geometric_ratio_std"], expected["geometric_ratio_std"], widen * square)

@@ -183,6 +183,7 @@ def sequence_figures(filled: list[list[Token]]) -> dict[str, Any]:
         "log_product_ratio_max": max(log_product),
         "chi2": mean(x * x for x in v) - 1,
         "ess": mean(v) ** 2 / mean(x * x for x in v),
+        "chi2_geometric": mean(math.expm1(2 * clip(x, 80.0)) for x in log_geometric),
         "perplexity_numerator": mean(exp(x) for x in numerator),
         "perplexity_denominator": mean(exp(x) for x in denominator),
         "log_perplexity_numerator": mean(numerator),

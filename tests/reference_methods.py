@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.reference import Sequence, Token, exp, k3, mean, std, valid_tokens
+from tests.reference import Sequence, Token, clip, exp, k3, mean, quantile, std, valid_tokens
 
-SIGNED = {"opsm", "ppo_clip", "dppo"}
-TWO_SIDED = {"mask", "ppo_clip", "dppo", "ipo"}
+SIGNED = {"opsm", "ppo_clip", "dppo", "m2po_paper", "vaco", "cppo"}
+TWO_SIDED = {"mask", "ppo_clip", "dppo", "ipo", "seq_mis"}
+WEIGHED = {"truncate", "cispo", "seq_mis"}
 #: The contract lets a mask differ where a statistic lies within this of its threshold, relatively.
 CLOSE = 1e-6
 #: A float32 subtraction rounds d by at most this, relatively.
@@ -219,6 +220,40 @@ def seq_error(row: Mapping[str, Any], tokens: list[Token], scale: Scale) -> list
     return [Verdict(dropped=dropped)] * len(tokens)
 
 
+def outward(token: Token) -> bool:
+    """Whether the token's update takes the policy further away."""
+    return advantage(token) * token.d > 0
+
+
+def vaco(row: Mapping[str, Any], tokens: list[Token], scale: Scale) -> list[Verdict]:
+    noise = ROUNDING * mean(abs(t.d) * exp(t.d) for t in tokens)
+    far = scale.above(mean(abs(math.expm1(clip(t.d, 80.0))) for t in tokens), row["threshold"], noise)
+    return [Verdict(dropped=far and outward(token)) for token in tokens]
+
+
+def cppo(row: Mapping[str, Any], tokens: list[Token], scale: Scale) -> list[Verdict]:
+    """Algorithm 1 of the paper, token by token, with the budget of its experiments on base models."""
+    least, last = row.get("budget", 0.02), row.get("w_min", 0.8)
+    moved = [abs(exp(token.a) - exp(token.b)) for token in tokens]
+    budget = min(max(quantile(moved, 0.9), least), row.get("budget_max", 2 * least))
+    verdicts, spent, weights = [], 0.0, 0.0
+    for position, (token, distance) in enumerate(zip(tokens, moved, strict=True)):
+        weight = 1 - (1 - last) / max(len(tokens) - 1, 1) * position
+        allowed = min(row["delta"], row["delta"] + budget * weights - spent)
+        far = outward(token) and scale.above(weight * distance, allowed, 1e-12 * (1 + spent))
+        verdicts.append(Verdict(dropped=far))
+        spent, weights = spent + weight * distance, weights + weight
+    return verdicts
+
+
+def seq_mis(row: Mapping[str, Any], tokens: list[Token], scale: Scale) -> list[Verdict]:
+    product = exp(math.fsum(token.d for token in tokens))
+    verdicts = mask({**row, "level": "geometric"}, tokens, scale)
+    for verdict in verdicts:
+        verdict.weight = 0.0 if verdict.dropped else product
+    return verdicts
+
+
 Rule = Callable[[Mapping[str, Any], list[Token], Scale], list[Verdict]]
 RULES: dict[str, Rule] = {
     "truncate": truncate,
@@ -232,6 +267,9 @@ RULES: dict[str, Rule] = {
     "trm": trm,
     "kpop": kpop,
     "seq_error": seq_error,
+    "vaco": vaco,
+    "cppo": cppo,
+    "seq_mis": seq_mis,
 }
 
 
@@ -240,13 +278,15 @@ def advantage(token: Token) -> float:
     return token.advantage
 
 
-def m2po_verdicts(threshold: float, request: list[list[Token]], scale: Scale) -> list[list[Verdict]]:
+def m2po_verdicts(
+    threshold: float, request: list[list[Token]], scale: Scale, among: Callable[[Token], bool]
+) -> list[list[Verdict]]:
     """Drop the token of largest d^2 of the whole request, again and again, while the mean of the rest is too large.
 
-    Among equals the earlier token goes first.
+    Only some tokens are looked at, and the mean is theirs. Among equals the earlier token goes first.
     """
     verdicts = [[Verdict() for _ in tokens] for tokens in request]
-    rest = [(-(token.d**2), i, j) for i, tokens in enumerate(request) for j, token in enumerate(tokens)]
+    rest = [(-(token.d**2), i, j) for i, tokens in enumerate(request) for j, token in enumerate(tokens) if among(token)]
     rest.sort()
     total = math.fsum(-entry[0] for entry in rest)
     for left, (negative_square, i, j) in zip(range(len(rest), 0, -1), rest, strict=True):
@@ -267,8 +307,9 @@ def outcome(sequences: list[Sequence], row: Mapping[str, Any]) -> Outcome | None
     if row["method"] in SIGNED and not with_advantages:
         return None
     scale, request = Scale(), valid_tokens(sequences, row["gap"])
-    if row["method"] == "m2po":
-        verdicts = m2po_verdicts(row["threshold"], request, scale)
+    if row["method"] in ("m2po", "m2po_paper"):
+        among = outward if row["method"] == "m2po_paper" else lambda token: True
+        verdicts = m2po_verdicts(row["threshold"], request, scale, among)
     else:
         rule = RULES[row["method"]]
         verdicts = [rule(row, tokens, scale) if tokens else [] for tokens in request]
@@ -279,7 +320,7 @@ def outcome(sequences: list[Sequence], row: Mapping[str, Any]) -> Outcome | None
             kept[token.position] = int(not verdict.dropped)
             weighed[token.position] = 0.0 if verdict.weight is None else verdict.weight
     figures = method_figures(row, request, verdicts, with_advantages)
-    return Outcome(figures, keep, weights if row["method"] in ("truncate", "cispo") else None, scale.doubtful)
+    return Outcome(figures, keep, weights if row["method"] in WEIGHED else None, scale.doubtful)
 
 
 def method_figures(

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from offpolicy_monitor import methods
 from offpolicy_monitor.alerts import CORRECTIONS
+from offpolicy_monitor.core.outward import OUTWARD
 from offpolicy_monitor.core.scores import OF_SEQUENCES, OF_TOKENS
 from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.methods import GAPS, METHODS, PRESETS, parse_rows, parse_selection, restored
+from offpolicy_monitor.methods import GAPS, METHODS, ON_REQUEST, PRESETS, parse_rows, parse_selection, restored
 from offpolicy_monitor.methods.curve import SEQUENCE_SCORES, TOKEN_SCORES
-from offpolicy_monitor.methods.rule import Band, Clip, Cut, Drop
+from offpolicy_monitor.methods.rule import Band, Clip, Cut, Drop, weight_of
 
 #: name -> (method, gap, level, parameters that were set)
 EXPECTED: dict[str, tuple[str, str, str, dict[str, Any]]] = {
@@ -63,6 +64,19 @@ DEFAULTS: dict[str, tuple[str, dict[str, Any]]] = {
     "trm": ("total", {"max": 0.05, "mean": 0.001}),
     "kpop": ("total", {"phi": 2}),
     "seq_error": ("mismatch", {"threshold": 2}),
+    "m2po_paper": ("total", {"threshold": 0.04}),
+    "vaco": ("total", {"threshold": 0.04}),
+    "cppo": ("total", {"delta": 0.2}),
+    "seq_mis": ("total", {"upper": 1.01}),
+}
+#: The same of rows that run where a run asks for them.
+ON_REQUEST_EXPECTED: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+    "m2po_paper": ("m2po_paper", "total", "token", {"threshold": 0.04}),
+    "vaco": ("vaco", "total", "token", {"threshold": 0.04}),
+    "cppo": ("cppo", "total", "token", {"delta": 0.2, "budget": 0.02, "w_min": 0.8}),
+    "cppo_dense": ("cppo", "total", "token", {"delta": 0.15, "budget": 0.02, "w_min": 0.8}),
+    "cppo_fixed": ("cppo", "total", "token", {"delta": 0.15, "budget": 0.015, "budget_max": 0.015, "w_min": 0.8}),
+    "seq_mis": ("seq_mis", "total", "geometric", {"lower": 0.99, "upper": 1.01}),
 }
 GOOD_ROW = {"method": "opsm", "delta": 0.1}
 
@@ -79,12 +93,13 @@ def refused_field(row: object, before: int = 0) -> str:
 
 def test_the_presets_are_those_of_the_page_in_its_order() -> None:
     assert [row.name for row in PRESETS] == list(EXPECTED)
+    assert [row.name for row in ON_REQUEST] == list(ON_REQUEST_EXPECTED)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", [*EXPECTED, *ON_REQUEST_EXPECTED])
 def test_a_preset_has_the_parameters_of_the_page(name: str) -> None:
-    preset = next(row for row in PRESETS if row.name == name)
-    method, gap, level, parameters = EXPECTED[name]
+    [preset] = [row for row in (*PRESETS, *ON_REQUEST) if row.name == name]
+    method, gap, level, parameters = (EXPECTED | ON_REQUEST_EXPECTED)[name]
     assert preset.spec == {"method": method, "gap": gap, "level": level, **parameters}
 
 
@@ -144,6 +159,9 @@ def test_thresholds_become_floats_and_null_is_an_absent_bound() -> None:
         ({"method": "veto"}, "upper"),
         ({"method": "mask", "lower": 2, "upper": 1}, "lower"),
         ({"method": "truncate", "lower": 2, "upper": 1}, "lower"),
+        ({"method": "seq_mis", "lower": 2, "upper": 1}, "lower"),
+        ({"method": "cppo", "delta": 0.1, "budget": 0.1, "budget_max": 0.01}, "budget"),
+        ({"method": "cppo", "delta": 0.1, "w_min": 1.1}, "w_min"),
         ({"name": "", **GOOD_ROW}, "name"),
         ({"name": "x" * 129, **GOOD_ROW}, "name"),
         ({"name": 7, **GOOD_ROW}, "name"),
@@ -259,6 +277,14 @@ def test_the_rule_of_a_row_is_bands_at_its_thresholds() -> None:
     assert rules["cispo"] == Clip(Band("log_ratio", upper=math.log(5)), 0.0, 5.0)
     assert rules["trm"] == Drop((Band("log_ratio_abs_max", upper=math.sqrt(0.1)), Band("k3_mean", upper=0.001)))
     assert rules["m2po"] == Cut("log_ratio", 0.04)
+    paper, vaco, cppo, _, fixed, weighed = (row.rule for row in ON_REQUEST)
+    assert paper == Cut("outward_log_ratio", 0.04)
+    assert vaco == Drop((Band("outward_distance", upper=0.04),))
+    assert cppo == Drop((Band("outward_drift", upper=0.2, given=(0.02, None, 0.8)),))
+    assert fixed == Drop((Band("outward_drift", upper=0.15, given=(0.015, 0.015, 0.8)),))
+    within = Band("log_geometric_ratio", math.log(0.99), math.log(1.01))
+    assert weighed == Drop((within,), sides=True, weight="log_product_ratio")
+    assert weight_of(weighed) == Clip(Band("log_product_ratio"), None, None, within)
     (negative,) = parse_rows([{"method": "dppo", "lower": 0.1, "upper": 0.2, "zero_advantage": "negative"}])
     assert negative.rule == Drop((Band("probability_difference", -0.1, 0.2),), "apart_zero_low", sides=True)
 
@@ -277,12 +303,12 @@ def test_a_bound_below_any_magnitude_drops_every_token_once() -> None:
 def test_every_score_of_a_rule_and_every_one_that_is_kept_can_be_computed() -> None:
     curves = [curve for method in METHODS.values() for form in method.forms.values() for curve in form.curves.values()]
     assert {curve.score for curve in curves} <= {*TOKEN_SCORES, *SEQUENCE_SCORES}
-    assert set(OF_TOKENS) == set(TOKEN_SCORES) and set(OF_SEQUENCES) == set(SEQUENCE_SCORES)
+    assert {*OF_TOKENS, *OUTWARD} == set(TOKEN_SCORES) and set(OF_SEQUENCES) == set(SEQUENCE_SCORES)
 
 
 def test_whether_a_row_needs_advantages_follows_from_its_rule() -> None:
-    signed = {row.method.name for row in PRESETS if row.needs_advantages}
-    assert signed == {"opsm", "ppo_clip", "dppo"}
+    signed = {row.method.name for row in (*PRESETS, *ON_REQUEST) if row.needs_advantages}
+    assert signed == {"opsm", "ppo_clip", "dppo", "m2po_paper", "vaco", "cppo"}
 
 
 #: Where a method's name stands in the source beside its row: examples of requests, and the one that a verdict tells of.

@@ -6,14 +6,14 @@ bench wrote.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from offpolicy_monitor.alerts import RULES, WALL_CLOCK_RULES, Rule, Severity
 from offpolicy_monitor.backtest import peers
 from offpolicy_monitor.catalogue import preset_rows
-from offpolicy_monitor.methods import METHODS
+from offpolicy_monitor.methods import METHODS, ON_REQUEST, PRESETS, MethodRow
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
 
@@ -48,6 +48,7 @@ def pages() -> dict[Path, str]:
                 "figures of sequences": sequence_table(),
                 "methods": methods_table(),
                 "presets": presets_table(),
+                "presets on request": presets_table(ON_REQUEST),
                 **{f"metrics of {peer}": peer_table(peer) for peer in dict.fromkeys(row[0] for row in peers.rows())},
             },
         ),
@@ -94,11 +95,11 @@ def methods_table() -> str:
     return table(("method", "default gap", "rule", "paper or framework"), rows)
 
 
-def presets_table() -> str:
+def presets_table(presets: Sequence[MethodRow] = PRESETS) -> str:
     """One row per preset."""
     rows = [
         (f"`{row['name']}`", f"`{row['method']}`", row["gap"], row["level"], row["thresholds"], row["source"])
-        for row in preset_rows()
+        for row in preset_rows(presets)
     ]
     return table(("preset", "method", "gap", "level", "parameters", "source"), rows)
 

@@ -1,19 +1,20 @@
 """Rows that the command line lists: method presets and settings, as plain values ready for a table or for JSON."""
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from offpolicy_monitor.methods import METHODS, PRESETS
+from offpolicy_monitor.methods import METHODS, PRESETS, MethodRow
 from offpolicy_monitor.settings import Settings
 
 SHOWN_FIRST = ("method", "gap", "level")
 
 
-def preset_rows() -> list[dict[str, Any]]:
+def preset_rows(rows: Sequence[MethodRow] = PRESETS) -> list[dict[str, Any]]:
     """One row per preset: its name, method, gap, level, thresholds, their source, and what the method does."""
-    return [{**_preset_row(row.name, row.spec), "source": row.source} for row in PRESETS]
+    return [{**_preset_row(row.name, row.spec), "source": row.source} for row in rows]
 
 
 def _preset_row(name: str, spec: dict[str, Any]) -> dict[str, Any]:

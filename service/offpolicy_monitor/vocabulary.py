@@ -41,5 +41,7 @@ RUN_NAME: Final = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 RATIO_THRESHOLDS: Final = (0.5, 0.8, 1.2, 1.28, 2.0, 5.0)
 #: The argument of an exponential is clamped to +- this; float32 overflows above 88.7. Each act is counted.
 EXPONENT_CLAMP: Final = 80.0
+#: The quantile of |p - q| of a sequence that CPPO's budget for its prefixes is.
+DRIFT_QUANTILE: Final = 0.9
 #: The clamp that defines chi2 and ess: w = exp(clip(d, +-20)). It is part of the definition and is not counted.
 WEIGHT_CLAMP: Final = 20.0

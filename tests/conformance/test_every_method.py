@@ -47,6 +47,15 @@ THRESHOLDS: Final[Mapping[str, tuple[dict[str, float], ...]]] = {
     "trm": tuple({"max": k2, "mean": k3} for k2, k3 in ((0.0, 9.0), (9.0, 1e-3), (0.01, 0.01), (9.0, 9.0))),
     "kpop": tuple({"phi": phi} for phi in (0.0, 1e-3, 2.0)),
     "seq_error": tuple({"threshold": threshold} for threshold in (0.0, 1.05, 9.0)),
+    "m2po_paper": tuple({"threshold": threshold} for threshold in (0.0, 1e-3, 0.04, 10.0)),
+    "vaco": tuple({"threshold": threshold} for threshold in (0.0, 0.02, 0.04, 9.0)),
+    "cppo": (
+        *({"delta": delta} for delta in (0.0, 1e-3, 0.02, 1.0)),
+        {"delta": 0.01, "budget": 1e-3},
+        {"delta": 0.01, "budget": 0.0, "budget_max": 1.0, "w_min": 0.0},
+        {"delta": 0.02, "budget": 2e-3, "budget_max": 2e-3, "w_min": 1.0},
+    ),
+    "seq_mis": RATIO_BOUNDS,
 }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from offpolicy_monitor import core
+from offpolicy_monitor.core.advantages import Advantages
 from offpolicy_monitor.core.cells import Division, Tally, sums_by, tallies, tally
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.corrections import Decided, Group, Placed
@@ -27,6 +28,7 @@ from offpolicy_monitor.core.divergences import (
 from offpolicy_monitor.core.gap import chosen
 from offpolicy_monitor.core.gap_sums import cross_terms, token_sums
 from offpolicy_monitor.core.histogram import Layout, bin_numbers
+from offpolicy_monitor.core.outward import moves_outward
 from offpolicy_monitor.core.ragged import total, totals
 from offpolicy_monitor.core.routing import rerouted, routing_sums
 from offpolicy_monitor.core.second_moment import beyond_second_moment
@@ -59,6 +61,7 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     joint_counts: (ROW.expand(2, -1), Layout(-10, 4, 1, torch.empty(0)), MARKS[None]),
     js_terms: (ROW.abs(), torch.expm1(-WIDE.abs())),
     k3_of: (ROW,),
+    moves_outward: (ROW, Advantages(WIDE[:2], False, GAPS.segments)),
     neighbour_sums: (ROW, ROW, MARKS, OWNERS),
     probability: (ROW,),
     ratio_and_excess: (ROW,),
@@ -77,12 +80,13 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
 #: Those that take no tensor beside gaps and decisions, which are checked where they are made.
 WITHOUT_TENSORS = {
     "check", "check_shape", "clip_weights", "constant", "decide", "decides_tokens", "differing", "drop_sums",
-    "dropped_in_sequences", "extremes", "gaps_of", "sequence_scores", "sequence_terms", "token_scores", "weight_sums",
+    "dropped_in_sequences", "extremes", "gaps_of", "outward_score", "sequence_scores", "sequence_terms", "token_scores",
+    "weight_sums",
 }  # fmt: skip
 #: Those of mathematics that others have published.
 PUBLISHED = (
     exponentials, token_columns, js_terms, binary_kls, beyond_second_moment, bin_numbers, regression_sums,
-    neighbour_sums, grid_counts, rerouted,
+    neighbour_sums, grid_counts, rerouted, moves_outward,
 )  # fmt: skip
 
 

@@ -13,8 +13,10 @@ from offpolicy_monitor.core.corrections import (
     decide,
 )
 from offpolicy_monitor.core.gap import Gaps
+from offpolicy_monitor.core.outward import moves_outward
 from offpolicy_monitor.core.second_moment import beyond_second_moment
 from offpolicy_monitor.methods import parse_row
+from offpolicy_monitor.methods.rule import weight_of
 
 from tests.core.gaps import gap_of, gap_of_log_ratios
 
@@ -344,3 +346,73 @@ def test_a_sign_rule_without_advantages_is_an_error() -> None:
         rules.opsm(gap, delta=0.1)
     with pytest.raises(ValueError, match="advantages"):
         rules.ppo_clip(gap, level="token", lower=0.1, upper=0.1)
+
+
+def test_the_published_m2po_cuts_among_tokens_that_move_outward_and_their_mean_is_what_counts() -> None:
+    d = [[0.3, 0.1, -0.9], [-0.2, 0.5], [0.7]]
+    gap = gap_of_log_ratios(d, [1.0, -1.0, 0.0], D64)
+    # outward: 0.3, 0.1 of A > 0 and -0.2 of A < 0, with a mean square of 0.14 / 3
+    for threshold, wanted in (
+        (0.05, [0, 0, 0, 0, 0, 0]),
+        (0.04, [1, 0, 0, 0, 0, 0]),
+        (0.024, [1, 0, 0, 1, 0, 0]),
+        (0.0, [1, 1, 0, 1, 0, 0]),
+    ):
+        outward = moves_outward(gap.columns.log_ratio[0], gap.advantages)
+        cut = beyond_second_moment(gap.columns.log_ratio_abs[0], outward)(threshold)
+        rule = parse_row({"method": "m2po_paper", "threshold": threshold}).rule
+        (group,) = decide(gap, [Placed(rule, 0, cut)]).groups
+        assert group.marked[0].tolist() == list(map(bool, wanted)), threshold
+
+
+def test_vaco_drops_what_moves_outward_of_sequences_that_are_beyond_the_bound() -> None:
+    ratios = [[1.5, 0.5, 1.0], [2.0, 1.0, 1.0], [2.0, 0.5], [3.0]]
+    # mean |r - 1| is 1/3, 1/3, 3/4 and 2
+    gap = log_ratios(ratios, [1.0, -1.0, -1.0, 0.0])
+    assert dropped(rules.vaco(gap, threshold=0.3)) == [1, 0, 0, 0, 0, 0, 0, 1, 0]
+    assert dropped(rules.vaco(gap, threshold=0.5)) == [0, 0, 0, 0, 0, 0, 0, 1, 0]
+    assert not any(dropped(rules.vaco(log_ratios([[2.0], [0.5]], [1.0, -0.0]), threshold=1.0)))
+    of_tokens = log_ratios([[2.0, 2.0, 0.5, 0.5]], [[1.0, -1.0, 1.0, -1.0]])
+    assert dropped(rules.vaco(of_tokens, threshold=0.0)) == [1, 0, 0, 1]
+    with pytest.raises(ValueError, match="advantages"):
+        rules.vaco(log_ratios([[2.0]]), threshold=0.1)
+
+
+def moved(differences: list[list[float]], advantages: list[float]) -> Gaps:
+    """p - q of each token, of q = 1/2."""
+    half = [[math.log(0.5)] * len(sequence) for sequence in differences]
+    return gap_of([[math.log(0.5 + x) for x in sequence] for sequence in differences], half, advantages, D64)
+
+
+def test_cppo_allows_less_the_further_a_prefix_has_drifted_and_more_late_in_a_sequence() -> None:
+    fixed = {"budget": 0.0, "budget_max": 0.0, "w_min": 1.0}
+    steady = moved([[0.1, 0.1, 0.1, 0.1]], [1.0])
+    assert dropped(rules.cppo(steady, delta=0.15, **fixed)) == [0, 1, 1, 1]
+    assert dropped(rules.cppo(steady, delta=0.15, **{**fixed, "budget": 0.09, "budget_max": 0.09})) == [0, 0, 0, 0]
+    assert dropped(rules.cppo(steady, delta=0.15, **{**fixed, "budget": 0.07, "budget_max": 0.07})) == [0, 0, 1, 1]
+    late = {"budget": 1.0, "w_min": 0.5}
+    assert dropped(rules.cppo(moved([[0.2, 0.2, 0.2]], [1.0]), delta=0.16, **late)) == [1, 0, 0]
+    assert dropped(rules.cppo(moved([[0.2]], [1.0]), delta=0.16, **late)) == [1]
+    inward = moved([[0.1, -0.1, 0.1, -0.1], [-0.3, 0.3]], [-1.0, 0.0])
+    assert dropped(rules.cppo(inward, delta=0.0, **fixed)) == [0, 1, 0, 1, 0, 0]
+
+
+def test_the_budget_of_cppo_is_a_quantile_of_the_sequence_within_its_bounds() -> None:
+    # of 0.02, 0.03 ... 0.12 the 0.9 quantile is 0.11
+    rising = [0.02 + 0.01 * k for k in range(11)]
+    gap = moved([rising], [1.0])
+    for least, most in ((0.0, 1.0), (0.11, 0.11)):
+        assert dropped(rules.cppo(gap, delta=0.105, budget=least, budget_max=most, w_min=1.0)) == [0.0] * 9 + [1.0] * 2
+    assert sum(dropped(rules.cppo(gap, delta=0.105, budget=0.0, w_min=1.0))) == 8
+
+
+def test_seq_mis_keeps_by_the_geometric_ratio_and_weighs_with_the_product() -> None:
+    gap = log_ratios([[2.0, 2.0], [1.0, 1.21], [0.5, 0.5]])
+    row = parse_row({"method": "seq_mis", "lower": 0.9, "upper": 1.5})
+    weight = weight_of(row.rule)
+    assert weight is not None
+    (group,) = decide(gap, [Placed(row.rule, 0), Placed(weight, 0)]).groups
+    assert group.dropped.tolist() == [[True, False, True]]
+    weights, excess = clip_weights(gap, group)[:, 0].tolist()
+    assert weights == pytest.approx([0.0, 1.21, 0.0], rel=1e-15)
+    assert excess == pytest.approx([-1.0, 0.21, -1.0], rel=1e-14)

@@ -32,6 +32,15 @@ def _root(square: str, count: str = "tokens") -> Callable[[Record], float]:
     return lambda record: math.sqrt(record[square] * record[count])
 
 
+def _weighed(name: str) -> Callable[[Record], float]:
+    """A weight is the exponential of a sum, which is as exact as its magnitude, at most that of all that is kept.
+
+    Of rules that drop what they do not weigh: others cut what is large.
+    """
+    size = _root("log_ratio_square_kept")
+    return lambda record: record[name] * (size(record) if record.get("masked_tokens") else 0.0)
+
+
 #: Sums of terms of both signs -> the sum of their magnitudes, or a bound on it.
 MAGNITUDES: Mapping[str, Callable[[Record], float]] = {
     "log_ratio": lambda record: record["log_ratio_abs"],
@@ -42,7 +51,11 @@ MAGNITUDES: Mapping[str, Callable[[Record], float]] = {
     "log_product_min": lambda record: record["log_ratio_abs"],
     "log_product_max": lambda record: record["log_ratio_abs"],
     "ratio_excess": lambda record: record["multiplicative_excess"],
-    "weight_excess": _root("weight_excess_square"),
+    "weight": _weighed("weight"),
+    "weight_square": _weighed("weight_square"),
+    "weight_excess_square": _weighed("weight_excess_square"),
+    "weight_max": _weighed("weight_max"),
+    "weight_excess": lambda record: _root("weight_excess_square")(record) + _weighed("weight")(record),
     "geometric_excess": lambda record: record["log_geometric_abs"] * (1 + record["geometric"]),
     "geometric_excess_square": lambda record: record["log_geometric_abs"] * (1 + record["geometric_square"]),
     "geometric_square": lambda record: record["log_ratio_abs"] * record["geometric_square"],

@@ -75,7 +75,7 @@ def test_rows_in_several_lots_come_in_the_order_asked_and_their_names_may_repeat
 
 
 def test_rows_that_cut_by_all_tokens_are_few_in_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate, "MOST_CUT_TOKENS", 100)
+    monkeypatch.setattr(evaluate, "MOST_AHEAD_TOKENS", 100)
     cuts = [row for row in ROWS if row.method.name == "m2po"] * 2
     number = sum(1 for _ in slices(packed(random_sequences(2, [30, 30], 0.2)), (*PRESETS, *cuts)))
     assert number >= len(cuts)

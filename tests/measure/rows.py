@@ -30,6 +30,13 @@ FURTHER_ROWS: Final[list[dict[str, Any]]] = [
     {"method": "trm", "max": 0.01, "mean": 0.1, "gap": "mismatch"},
     {"method": "kpop", "phi": 0.05},
     {"method": "seq_error", "threshold": 1.05, "gap": "total"},
+    {"method": "m2po_paper", "threshold": 1e-3, "gap": "mismatch"},
+    {"method": "m2po_paper", "threshold": 0.04},
+    {"method": "vaco", "threshold": 0.05},
+    {"method": "cppo", "delta": 0.02},
+    {"method": "cppo", "delta": 0.05, "budget": 1e-3, "budget_max": 0.1, "w_min": 0.5, "gap": "staleness"},
+    {"method": "seq_mis", "lower": 0.98, "upper": 1.02},
+    {"method": "seq_mis", "lower": 0.9, "gap": "mismatch"},
 ]
 
 ROWS: Final[tuple[MethodRow, ...]] = (

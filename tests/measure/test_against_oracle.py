@@ -13,7 +13,7 @@ from tests import reference
 from tests.agreement import assert_gap_agrees, assert_method_agrees, largest_log_ratio
 from tests.measure.rows import ROWS
 from tests.reference import COLUMNS, Sequence, gaps_of
-from tests.reference_methods import outcome
+from tests.reference_methods import SIGNED, outcome
 from tests.strategies import packed, random_sequences, sequences
 
 BLOCKS_OF_THREE = 3
@@ -31,8 +31,7 @@ def evaluated(
 
 def expected_rows(sent: list[Sequence]) -> list[MethodRow]:
     gaps, with_advantages = gaps_of(sent), bool(sent) and sent[0].advantage is not None
-    signed = ("opsm", "ppo_clip", "dppo")
-    return [row for row in ROWS if row.gap in gaps and (with_advantages or row.method.name not in signed)]
+    return [row for row in ROWS if row.gap in gaps and (with_advantages or row.method.name not in SIGNED)]
 
 
 def assert_agrees(answer: dict[str, Any], sent: list[Sequence]) -> None:

@@ -276,7 +276,7 @@ def _correlation(sums: Sums) -> float | None:
 def _sequence_figures(sums: Sums) -> dict[str, Any]:
     count = sums["sequences"]
     chi2, ess, _ = _ratio_spread(sums, "product", count)
-    _, _, geometric_std = _ratio_spread(sums, "geometric", count)
+    chi2_geometric, _, geometric_std = _ratio_spread(sums, "geometric", count)
     return {
         "k1": -sums["log_geometric"] / count,
         "k3": sums["sequence_k3"] / count,
@@ -294,6 +294,7 @@ def _sequence_figures(sums: Sums) -> dict[str, Any]:
         "log_product_ratio_max": sums["log_product_max"],
         "chi2": chi2,
         "ess": ess,
+        "chi2_geometric": chi2_geometric,
         "perplexity_numerator": sums["perplexity_numerator"] / count,
         "perplexity_denominator": sums["perplexity_denominator"] / count,
         "log_perplexity_numerator": sums["log_perplexity_numerator"] / count,

@@ -20,7 +20,8 @@ from torch import Tensor
 from offpolicy_monitor.core.constants import constant
 from offpolicy_monitor.core.divergences import ratio_and_excess
 from offpolicy_monitor.core.gap import Gaps, chosen
-from offpolicy_monitor.core.scores import sequence_scores, token_scores
+from offpolicy_monitor.core.outward import OUTWARD, outward_score
+from offpolicy_monitor.core.scores import Score, sequence_scores, token_scores
 from offpolicy_monitor.core.second_moment import Beyond
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
 from offpolicy_monitor.methods.rule import DROPPED_SIGNS, Band, Clip, Cut, Drop, Rule, Signs
@@ -201,7 +202,9 @@ def _outside(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Tensor:
     """
     bands = [(number, band) for number, placed in enumerate(rules) for band in placed.bands[:1] or (_TAKEN,)]
     further = [(number, band) for number, placed in enumerate(rules) for band in placed.bands[1:]]
-    wanted = [(rules[number].gap, band.score) for number, band in (*bands, *further) if band is not _TAKEN]
+    wanted = [
+        Score(rules[number].gap, band.score, band.given) for number, band in (*bands, *further) if band is not _TAKEN
+    ]
     found = iter((token_scores if rules[0].of_tokens else sequence_scores)(gaps, wanted))
     scores = torch.stack(
         [_cut(rules[n], gaps, start) if band is _TAKEN else next(found) for n, band in (*bands, *further)]
@@ -216,7 +219,10 @@ def _outside(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Tensor:
 def _cut(placed: Placed, gaps: Gaps, start: int) -> Tensor:
     if placed.cut is None:
         raise ValueError("a rule that is a cut needs what it cuts")
+    assert isinstance(placed.rule, Cut)
     magnitudes = gaps.columns.log_ratio_abs.select(0, placed.gap)
+    if placed.rule.score in OUTWARD:
+        magnitudes = outward_score(gaps, placed.gap, placed.rule.score)
     return placed.cut.marks(magnitudes, start).to(gaps.policies.dtype)
 
 
@@ -231,12 +237,13 @@ def clip_weights(gaps: Gaps, group: Group) -> Tensor:
     """What truncations multiply the loss with, clip(r, lower, upper), and the same less 1, with its digits near 1.
 
     Of `group.clips`, of which there is one at least: [2, clips, T], or [2, clips, N] for whole sequences, float64. An
-    absent bound clips nothing. Source: Yao et al., https://fengyao.notion.site/off-policy-rl
+    absent bound clips nothing, and outside of what a rule keeps the weight is 0. Source: Yao et al.,
+    https://fengyao.notion.site/off-policy-rl
     """
     gap_indices = gaps_of(group.clips)
     if group.whole:
         names = [placed.bands[0].score for placed in group.clips]
-        scores = torch.stack(sequence_scores(gaps, list(zip(gap_indices, names, strict=True))))
+        scores = torch.stack(sequence_scores(gaps, list(map(Score, gap_indices, names))))
         ratios = ratio_and_excess(scores)
     else:
         ratios = torch.stack(
@@ -246,4 +253,21 @@ def clip_weights(gaps: Gaps, group: Group) -> Tensor:
     pairs = [(placed.rule.lower, placed.rule.upper) for placed in group.clips if isinstance(placed.rule, Clip)]
     ends = [(-math.inf if low is None else low, math.inf if high is None else high) for low, high in pairs]
     low, high = _limits(ratios, [*ends, *((low - 1, high - 1) for low, high in ends)])
-    return ratios.clamp(low.view(2, -1, 1), high.view(2, -1, 1))
+    return _kept_weights(gaps, group, ratios.clamp(low.view(2, -1, 1), high.view(2, -1, 1)))
+
+
+def _kept_weights(gaps: Gaps, group: Group, weights: Tensor) -> Tensor:
+    """Weights [2, clips, n], 0 and -1 where a rule does not keep what it weighs."""
+    bounded = [placed.rule.within for placed in group.clips if isinstance(placed.rule, Clip)]
+    bands = [(placed.gap, band) for placed, band in zip(group.clips, bounded, strict=True) if band is not None]
+    if not bands:
+        return weights
+    scores = iter(sequence_scores(gaps, [Score(gap, band.score, band.given) for gap, band in bands]))
+    nothing = constant([0.0, -1.0], weights.dtype, weights.device)[:, None]
+    found = []
+    for own, band in zip(weights.unbind(1), bounded, strict=True):
+        if band is not None:
+            score = next(scores)
+            own = torch.where((score < band.lower) | (score > band.upper), nothing, own)
+        found.append(own)
+    return torch.stack(found, 1)

@@ -126,7 +126,9 @@ def differing(gaps: Gaps, decided: Decided) -> tuple[tuple[int, ...], Tensor]:
     rows: list[int] = []
     counts = []
     for group in decided.groups:
-        by = {(placed.row, placed.anchor): number for number, placed in enumerate(group.rules)}
+        by = dict[tuple[int, Anchor], int]()
+        for number, placed in enumerate(group.rules):
+            by.setdefault((placed.row, placed.anchor), number)  # a row that drops and weighs is there twice
         there = [placed for placed in group.rules if placed.anchor is Anchor.THERE]
         if there:
             here = [by.get((placed.row, Anchor.HERE), by[placed.row, Anchor.OWN]) for placed in there]

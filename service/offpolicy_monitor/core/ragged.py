@@ -101,6 +101,24 @@ class Segments:
             return torch.from_numpy(np.repeat(values.numpy(), self.lengths))
         return values.index_select(-1, self.owners)
 
+    @cached_property
+    def starts(self) -> Tensor:
+        """[N] int64 on the device: the first token of each sequence."""
+        return torch.from_numpy(self._starts).to(self.device, non_blocking=True)
+
+    def before(self, values: Tensor) -> Tensor:
+        """Sum of what comes before each token in its sequence: [T] float -> [T] float64."""
+        wide = values.double()
+        passed = wide.cumsum(0) - wide
+        return passed - self.spread(passed.index_select(0, self.starts))
+
+    def ascending(self, values: Tensor) -> Tensor:
+        """Each sequence's values in their order: [T] float -> [T]."""
+        if self.device.type == "cpu":
+            return values.take(torch.from_numpy(np.lexsort((values.numpy(), self.owners.numpy()))))
+        ordered = torch.argsort(values)
+        return values.take(ordered.take(torch.argsort(self.owners.take(ordered), stable=True)))
+
     def _reduced(self, values: Tensor, kind: Kind) -> Tensor:
         if values.shape[-1] != self.tokens:
             raise ValueError(f"values of {values.shape[-1]} tokens, the sequences have {self.tokens}")

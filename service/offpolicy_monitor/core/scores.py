@@ -6,22 +6,31 @@ its tokens'.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.divergences import k3_of
 from offpolicy_monitor.core.gap import Gaps
+from offpolicy_monitor.core.outward import OUTWARD, outward_score
+from offpolicy_monitor.methods.catalogue import GIVEN
+from offpolicy_monitor.methods.curve import Given
 
-#: A score: the index of its gap, and its name.
-Score = tuple[int, str]
+
+class Score(NamedTuple):
+    """A score: the index of its gap, its name, and what it depends on."""
+
+    gap: int
+    name: str
+    given: Given = ()
 
 
 def token_scores(gaps: Gaps, wanted: Sequence[Score]) -> list[Tensor]:
-    """R [T] float32 or float64, of names in OF_TOKENS. KeyError for another name."""
-    found = {name: OF_TOKENS[name](gaps) for _, name in wanted}
-    return [found[name].select(0, gap) for gap, name in wanted]
+    """R [T] float32 or float64, of names in OF_TOKENS or OUTWARD. KeyError for another name."""
+    outward = {score: outward_score(gaps, *score) for score in wanted if score.name in OUTWARD}
+    found = {name: OF_TOKENS[name](gaps) for _, name, _ in wanted if name not in OUTWARD}
+    return [outward[score] if score in outward else found[score.name].select(0, score.gap) for score in wanted]
 
 
 def sequence_scores(gaps: Gaps, wanted: Sequence[Score]) -> list[Tensor]:
@@ -29,8 +38,19 @@ def sequence_scores(gaps: Gaps, wanted: Sequence[Score]) -> list[Tensor]:
 
     0 where a sequence has no valid token. KeyError for another name.
     """
-    found = {name: _of_sequences(gaps, name) for _, name in wanted}
-    return [found[name].select(0, gap) for gap, name in wanted]
+    outward = {score: _of_outward(gaps, score) for score in wanted if score.name.rpartition("_")[0] in OUTWARD}
+    found = {name: _of_sequences(gaps, name) for name in {score.name for score in wanted if score not in outward}}
+    return [outward[score] if score in outward else found[score.name].select(0, score.gap) for score in wanted]
+
+
+def _of_outward(gaps: Gaps, score: Score) -> Tensor:
+    """The least of a sequence's tokens, as what-if keeps it."""
+    name = score.name.removesuffix("_min")
+    values = outward_score(gaps, score.gap, name, GIVEN.get(name, ()))
+    if gaps.valid is None:
+        return gaps.segments.min(values)
+    least = gaps.segments.min(torch.where(gaps.valid.select(0, score.gap), values, torch.inf))
+    return torch.where(gaps.filled.select(0, score.gap), least, 0.0)
 
 
 OF_TOKENS: Final[Mapping[str, Callable[[Gaps], Tensor]]] = {

@@ -33,11 +33,11 @@ BLOCK: Final = 512
 #: Tokens that share a decision on which formula they need.
 STRIP: Final = 32
 
-#: Scores of tokens, in the order of methods.curve.TOKEN_SCORES.
+#: Scores of tokens, in the order of methods.curve.LOCAL_SCORES.
 LOG_RATIO, MAGNITUDE, K3, PROBABILITY, AWAY, LARGER = range(6)
 SCORES: Final = 6
-#: Forms of a rule on tokens.
-DROPS, WEIGHS = range(2)
+#: Forms of a rule: it drops, or weighs, or of sequences drops some and weighs the others.
+DROPS, WEIGHS, BOTH = range(3)
 
 #: Gaps whose tokens are counted by two log-probs at a time: those that begin at mu.
 DENSE: Final = tuple(map(GAPS.index, density.GAPS))
@@ -95,7 +95,7 @@ class Bounds(NamedTuple):
     """
 
     gap: Integers  # [R]
-    form: Integers  # [R]: DROPS or WEIGHS
+    form: Integers  # [R]: DROPS, WEIGHS or BOTH
     anchor: Integers  # [R]: the gap on which the rule would stand with the other anchor, or -1
     ends: Integers  # [R + 1]
     score: Integers  # [bands]
@@ -105,6 +105,7 @@ class Bounds(NamedTuple):
     high_sign: Any
     least: Any
     most: Any
+    weighed: Integers  # [R]: the score whose exponential is the weight
 
 
 class Plan(NamedTuple):

@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from offpolicy_monitor.fused.arrays import DROPS, GAPS, WEIGHS, Bounds
+from offpolicy_monitor.fused import ahead
+from offpolicy_monitor.fused.arrays import BOTH, DROPS, GAPS, WEIGHS, Bounds
 from offpolicy_monitor.fused.sequences import NAMES
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.methods.curve import TOKEN_SCORES
-from offpolicy_monitor.methods.rule import DROPPED_SIGNS, Band, Clip, Cut, Drop
+from offpolicy_monitor.methods.curve import OUTWARD_SCORES, TOKEN_SCORES, Budget, Given
+from offpolicy_monitor.methods.rule import DROPPED_SIGNS, Band, Clip, Cut, Drop, Rule, looks_ahead
 from offpolicy_monitor.vocabulary import POSITIVE
 
 _LARGEST: Final = float(np.finfo(np.float32).max)
@@ -25,7 +26,7 @@ _HIGH_SIGNS: Final = {signs: -_LARGEST_OF_SIGN[POSITIVE - min(above)] for signs,
 def on_tokens(row: MethodRow) -> bool:
     """Whether a row's rule looks at tokens one by one."""
     rule = row.rule
-    return isinstance(rule, Cut) or all(band.score in TOKEN_SCORES for band in _bands(row))
+    return looks_ahead(rule) or all(band.score in TOKEN_SCORES for band in _bands(row))
 
 
 def bounds_of(rows: Sequence[MethodRow], scores: Sequence[str], single: bool, anchors: bool) -> Bounds:
@@ -34,12 +35,12 @@ def bounds_of(rows: Sequence[MethodRow], scores: Sequence[str], single: bool, an
     bands = [_bands(row) for row in rows]
     ends = np.cumsum([0, *map(len, bands)])
     flat = [band for own in bands for band in own]
-    clips = [row.rule if isinstance(row.rule, Clip) else Clip(Band(""), None, None) for row in rows]
+    clips = [row.weight or Clip(Band(""), None, None) for row in rows]
     signs = [row.rule.signs if isinstance(row.rule, Drop) else "any" for row in rows]
     numbers: Any = _single if single else _double
     return Bounds(
         _whole(GAPS.index(row.gap) for row in rows),
-        _whole(WEIGHS if isinstance(row.rule, Clip) else DROPS for row in rows),
+        _whole(WEIGHS if isinstance(row.rule, Clip) else BOTH if row.weight else DROPS for row in rows),
         _whole(_anchor(row) if anchors else -1 for row in rows),
         _whole(ends),
         _whole(scores.index(band.score) for band in flat),
@@ -49,6 +50,7 @@ def bounds_of(rows: Sequence[MethodRow], scores: Sequence[str], single: bool, an
         numbers((_HIGH_SIGNS[sign] for sign in signs), math.inf),
         numbers(-math.inf if clip.lower is None else clip.lower for clip in clips),
         numbers(math.inf if clip.upper is None else clip.upper for clip in clips),
+        _whole(scores.index(clip.band.score) if clip.band.score else 0 for clip in clips),
     )
 
 
@@ -62,11 +64,30 @@ def sequence_bounds(rows: Sequence[MethodRow], anchors: bool) -> Bounds:
     return bounds_of(rows, NAMES, False, anchors)
 
 
-def _bands(row: MethodRow) -> tuple[Band, ...]:
-    """What a Cut drops depends on all tokens: until that is known it drops nothing."""
-    rule = row.rule
+def ahead_of(rule: Rule) -> tuple[float, ...]:
+    """A rule that looks ahead, as fused.ahead has it after its number."""
     if isinstance(rule, Cut):
-        return (Band(rule.score),)
+        score = 1 + OUTWARD_SCORES.index(rule.score) if rule.score in OUTWARD_SCORES else ahead.MAGNITUDE
+        return score, rule.mean_square, 1, 0, 0, 0
+    assert isinstance(rule, Drop)
+    [band] = rule.bands
+    return 1 + OUTWARD_SCORES.index(band.score), band.upper, 0, *given_numbers(band.given)
+
+
+def given_numbers(given: Given) -> tuple[float, float, float]:
+    """What an outward score depends on: the least and the most budget and the last weight, or nothing."""
+    if not given:
+        return 0.0, 0.0, 0.0
+    budget = Budget.of(given)
+    return budget.least, budget.most, budget.last_weight
+
+
+def _bands(row: MethodRow) -> tuple[Band, ...]:
+    """What a rule that looks ahead drops depends on many tokens: until these are known it drops nothing."""
+    rule = row.rule
+    if looks_ahead(rule):
+        return (Band("log_ratio"),)
+    assert not isinstance(rule, Cut)
     return (rule.band,) if isinstance(rule, Clip) else rule.bands
 
 

@@ -12,11 +12,11 @@ import numba
 import numpy as np
 
 from offpolicy_monitor.batch import Origin, RaggedBatch
-from offpolicy_monitor.fused import chunk, decimals, furthest, inspection, moves, routing, runs, totals
+from offpolicy_monitor.fused import chunk, decimals, furthest, inspection, moves, outward, routing, runs, totals
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.results import Size, sums_length, sums_of
 from offpolicy_monitor.fused.summarise import summarise
-from offpolicy_monitor.methods import PRESETS
+from offpolicy_monitor.methods import ON_REQUEST, PRESETS
 from offpolicy_monitor.vocabulary import EXPERT_IDS, GAP_LOGPROBS, LOGPROBS
 
 #: The functions that Python calls; what they call is in their machine code.
@@ -30,6 +30,7 @@ ENTRIES: Final[tuple[Any, ...]] = (
     decimals.multiples,
     totals.add,
     totals.finish,
+    outward.count,
     moves.move,
     furthest.find,
 )
@@ -70,7 +71,7 @@ def try_all() -> None:
     advantages = np.array([-1.0, 0.0, 1.0, 2.0], np.float32)
     batch = RaggedBatch.from_positions(lengths, columns, {"advantages": advantages})
     loaded = Batch(batch, Origin(9))
-    summarise(loaded, PRESETS)
+    summarise(loaded, (*PRESETS, *ON_REQUEST))
     furthest.furthest(loaded.columns, tuple(GAP_LOGPROBS), batch.offsets[:-1], batch.offsets[1:])
     one, other = (sums_of(_ONE, np.zeros(sums_length(_ONE))) for _ in range(2))
     totals.add(one, other)

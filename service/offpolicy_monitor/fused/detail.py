@@ -24,7 +24,6 @@ from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.measured import Left
 from offpolicy_monitor.fused.parts import Rows
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.methods.rule import Clip
 from offpolicy_monitor.summary.evaluation import SEQUENCE_FIGURES, RowDetail, SequenceColumns
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP
 
@@ -50,7 +49,7 @@ def row_details(batch: Batch, rows: Rows, parts: Sequence[Left]) -> Iterator[Row
     for row, k, of_tokens in rows.numbered:
         sequences = np.zeros(batch.source.sequences, np.uint8)
         tokens = np.zeros(positions, np.uint8) if by_token else None
-        weights = np.zeros(positions, np.float32) if by_token and row.method.reweights else None
+        weights = np.zeros(positions, np.float32) if by_token and row.weight is not None else None
         if row.gap in of_gap:
             part = of_gap[row.gap]
             where = _positions(batch, part)
@@ -61,7 +60,7 @@ def row_details(batch: Batch, rows: Rows, parts: Sequence[Left]) -> Iterator[Row
             if weights is not None:
                 own = _weights(row, part, of_tokens)
                 weights = weights.astype(own.dtype)
-                weights[where] = own
+                weights[where] = own if kept_tokens is None else np.where(kept_tokens, own, 0.0)
         yield RowDetail(sequences, tokens, weights)
 
 
@@ -94,16 +93,17 @@ def _sign(advantages: Array) -> Array:
 
 def _weights(row: MethodRow, part: Left, of_tokens: bool) -> Array:
     """[T]: clip(r, lower, upper) of each token, or of its sequence."""
-    assert isinstance(row.rule, Clip)
+    clip = row.weight
+    assert clip is not None
     gap, lengths = GAPS.index(row.gap), np.diff(part.tokens.offsets)
     if of_tokens:
         log_ratio: Array = part.tokens.logprobs[NUMERATOR[gap]] - part.tokens.logprobs[DENOMINATOR[gap]]
     else:
         sums = part.left.gaps[:, gap, SUM]
-        mean = row.rule.band.score == "log_geometric_ratio"
+        mean = clip.band.score == "log_geometric_ratio"
         log_ratio = np.repeat(sums / np.maximum(lengths, 1) if mean else sums, lengths)
     largest = float(np.finfo(log_ratio.dtype).max)
-    lower, upper = (bound if bound is None else min(bound, largest) for bound in (row.rule.lower, row.rule.upper))
+    lower, upper = (bound if bound is None else min(bound, largest) for bound in (clip.lower, clip.upper))
     found: Array = np.exp(log_ratio.clip(-EXPONENT_CLAMP, EXPONENT_CLAMP)).clip(lower, upper)
     return found
 

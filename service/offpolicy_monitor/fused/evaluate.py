@@ -14,7 +14,7 @@ from offpolicy_monitor.fused.detail import row_details, sequence_columns
 from offpolicy_monitor.fused.parts import Rows
 from offpolicy_monitor.fused.summarise import in_slices
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.methods.rule import Cut
+from offpolicy_monitor.methods.rule import looks_ahead
 from offpolicy_monitor.slices import Slices
 from offpolicy_monitor.summary.answer import rows_told
 from offpolicy_monitor.summary.arrays import Arrays
@@ -27,8 +27,8 @@ from offpolicy_monitor.summary.step import StepSummary
 MOST_ROWS: Final = 256
 #: Rows times sequences of a slice at most, for each of which some bytes are kept.
 MOST_ROW_SEQUENCES: Final = 1 << 22
-#: Rows of M2PO times tokens of a slice at most: each goes over all tokens twice once they are counted.
-MOST_CUT_TOKENS: Final = 1 << 21
+#: Rows that look ahead times tokens of a slice at most: each goes over all tokens again once they are counted.
+MOST_AHEAD_TOKENS: Final = 1 << 21
 
 
 def evaluation(
@@ -62,10 +62,10 @@ def evaluation(
 def _lots(rows: Sequence[MethodRow], tokens: int, sequences: int) -> Iterator[list[MethodRow]]:
     """The rows of each slice; at least one, perhaps of none."""
     most = max(1, min(MOST_ROWS, MOST_ROW_SEQUENCES // max(1, sequences)))
-    cuts = max(1, MOST_CUT_TOKENS // max(1, tokens))
+    ahead = max(1, MOST_AHEAD_TOKENS // max(1, tokens))
     lot: list[MethodRow] = []
     for row in rows:
-        full = isinstance(row.rule, Cut) and sum(isinstance(other.rule, Cut) for other in lot) == cuts
+        full = looks_ahead(row.rule) and sum(looks_ahead(other.rule) for other in lot) == ahead
         if full or len(lot) == most:
             yield lot
             lot = []

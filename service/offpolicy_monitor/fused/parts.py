@@ -13,16 +13,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from offpolicy_monitor.fused import arrays
+from offpolicy_monitor.fused.ahead import COLUMNS
 from offpolicy_monitor.fused.arrays import GAPS, Block, Bounds, Doubles, Integers, Plan
-from offpolicy_monitor.fused.bands import on_tokens, sequence_bounds, token_bounds
+from offpolicy_monitor.fused.bands import ahead_of, on_tokens, sequence_bounds, token_bounds
 from offpolicy_monitor.fused.dimensions import LAG, LENGTH, POSITION, SIGN, TURN, Dimension, constant
 from offpolicy_monitor.fused.results import WHOLE, Flats, Result, Size, flat_lengths, result_of
 from offpolicy_monitor.fused.sequences import NAMES, SequencePlan
 from offpolicy_monitor.fused.token import BIG
-from offpolicy_monitor.methods import METHODS, MethodRow
-from offpolicy_monitor.methods.catalogue import kept_scores
-from offpolicy_monitor.methods.curve import TOKEN_SCORES
-from offpolicy_monitor.methods.rule import Cut
+from offpolicy_monitor.methods import MethodRow
+from offpolicy_monitor.methods.catalogue import kept_at
+from offpolicy_monitor.methods.curve import LOCAL_SCORES, OUTWARD_SCORES
+from offpolicy_monitor.methods.rule import looks_ahead
 from offpolicy_monitor.summary import cells, histogram
 from offpolicy_monitor.summary.evaluation import Detail
 from offpolicy_monitor.summary.tables.buckets import MU_BUCKETS
@@ -72,9 +73,9 @@ class Kind(NamedTuple):
 class Rows:
     """The rows that apply to a kind of batch, and their numbers: `on_tokens` and `on_sequences` index `rows`.
 
-    M2PO's rows are among the rules on tokens as rules that drop nothing; `cuts` [n, 2] has which, and their threshold.
-    `whatif` asks for what-if cells, other anchors and densities, `detail` for what is decided about each sequence, or
-    each token.
+    Rules that look ahead are among those on tokens as rules that drop nothing; `ahead` has which, and what they compare
+    (fused.ahead). `whatif` asks for what-if cells, other anchors and densities, `detail` for what is decided about each
+    sequence, or each token.
     """
 
     rows: Sequence[MethodRow]
@@ -82,7 +83,7 @@ class Rows:
     on_tokens: Sequence[int]
     sequences: Bounds
     on_sequences: Sequence[int]
-    cuts: Doubles
+    ahead: Doubles
     whatif: bool = True
     detail: Detail = "none"
 
@@ -105,12 +106,11 @@ class Rows:
         """Put rows into numbers."""
         of_tokens = [index for index, row in enumerate(rows) if on_tokens(row)]
         of_sequences = [index for index, row in enumerate(rows) if not on_tokens(row)]
-        rules = [rows[index].rule for index in of_tokens]
-        cuts = [(k, rule.mean_square) for k, rule in enumerate(rules) if isinstance(rule, Cut)]
+        ahead = [(k, *ahead_of(rows[index].rule)) for k, index in enumerate(of_tokens) if looks_ahead(rows[index].rule)]
         return cls(
             rows, token_bounds([rows[index] for index in of_tokens], whatif), of_tokens,
             sequence_bounds([rows[index] for index in of_sequences], whatif), of_sequences,
-            np.array(cuts, np.float64).reshape(-1, 2), whatif, detail,
+            np.array(ahead, np.float64).reshape(-1, COLUMNS), whatif, detail,
         )  # fmt: skip
 
 
@@ -170,7 +170,7 @@ class Part:
     `alone` that it has nothing but the figures of all three.
 
     token_cells, sequence_cells   (gap, score) of each what-if cell
-    measures                      what is kept of each score of a gap (methods.catalogue.kept_scores)
+    measures                      what is kept of each score of a gap (methods.catalogue.kept_at)
     spare                         room that is not in use
     """
 
@@ -190,24 +190,26 @@ class Part:
     @cached_property
     def measures(self) -> Mapping[str, Mapping[str, frozenset[str]]]:
         """By gap and score, what what-if keeps."""
-        return (
-            {gap: kept_scores(self._methods(gap)) for gap in self.gaps} if self.rows.whatif and not self.alone else {}
-        )
+        return {gap: self._kept(gap) for gap in self.gaps} if self.rows.whatif and not self.alone else {}
 
-    def _methods(self, gap: str) -> frozenset[str]:
-        """The methods asked for at this gap, those that stand on it by default, and those whose own was not sent."""
-        default = {method.name for method in METHODS.values() if method.gap == gap or method.gap not in self.kind.gaps}
-        return frozenset(default | {row.method.name for row in self.rows.rows if row.gap == gap})
+    def _kept(self, gap: str) -> Mapping[str, frozenset[str]]:
+        asked = {row.method.name for row in self.rows.rows if row.gap == gap}
+        return kept_at(gap, self.kind.gaps, asked)
+
+    @cached_property
+    def outward(self) -> Sequence[tuple[str, str]]:
+        """What-if cells of scores of tokens that move outward, which are made from another look at the tokens."""
+        return [(gap, name) for gap, kept in self.measures.items() for name in kept if name in OUTWARD_SCORES]
 
     @cached_property
     def token_cells(self) -> Sequence[tuple[str, str]]:
-        """By TOKEN_SCORES."""
-        return [(gap, name) for gap, kept in self.measures.items() for name in TOKEN_SCORES if name in kept]
+        """By LOCAL_SCORES."""
+        return [(gap, name) for gap, kept in self.measures.items() for name in LOCAL_SCORES if name in kept]
 
     @cached_property
     def sequence_cells(self) -> Sequence[tuple[str, str]]:
         """By sequences.NAMES."""
-        return [(gap, name) for gap, kept in self.measures.items() for name in kept if name not in TOKEN_SCORES]
+        return [(gap, name) for gap, kept in self.measures.items() for name in kept if name in NAMES]
 
     @cached_property
     def size(self) -> Size:
@@ -227,7 +229,7 @@ class Part:
         flags = np.array([gap in self.gaps for gap in GAPS])
         divergences = np.array([gap in looked_at for gap in range(len(GAPS))])
         return Plan(
-            flags, divergences & flags, _pairs(self.token_cells, TOKEN_SCORES), self.joint, self.alone,
+            flags, divergences & flags, _pairs(self.token_cells, LOCAL_SCORES), self.joint, self.alone,
             bool(kind.advantages), kind.advantages == "token", kind.grids,
             bool((bounds.score == arrays.MAGNITUDE).any()), kind.positive, self.rows.whatif, _SPLITS, _TOKEN_BINS,
             _MU_EDGES,

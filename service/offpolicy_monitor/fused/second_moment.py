@@ -1,7 +1,7 @@
 """M2PO's cut: the tokens of the largest d^2 go until the mean d^2 of the rest is small enough. Source: M2PO.
 
-The pass has counted everything already; only where the mean of all tokens is too large are they looked at again: sums
-of d^2 by bin of |d| tell in which bin the cut falls, and the tokens of that bin are sorted. Shapes: T tokens of a gap.
+Sums of d^2 by bin of |d| tell in which bin the cut falls, and the tokens of that bin are sorted. Shapes: T tokens of a
+gap.
 """
 
 from typing import Any
@@ -25,17 +25,18 @@ _BINS = 1 << (31 - _SHIFT)
 
 
 @njit(**WITHIN)
-def cut(a: Any, b: Any, threshold: Any) -> Any:
-    """(value, dropped): tokens with d^2 above the value go, and of those equal to it the first `dropped`.
+def cut(scores: Any, threshold: Any, outward: Any) -> Any:
+    """(value, dropped): tokens with a score above the value go, and of those equal to it the first `dropped`.
 
-    Kept are as many of the smallest as have a mean of at most the threshold.
+    Kept are as many of the smallest as have a mean square of at most the threshold; with `outward` those above 0 alone
+    are looked at. Scores are |d| of float32, or 0.
     """
     numbers, sums = np.zeros(_BINS, np.int64), np.zeros(_BINS)
-    for i in range(len(a)):
-        d = a[i] - b[i]
-        index = pattern(abs(d)) >> _SHIFT
-        numbers[index] += 1
-        sums[index] += np.float64(d) * np.float64(d)
+    for x in scores:
+        if x > 0.0 or not outward:
+            index = pattern(np.float32(x)) >> _SHIFT
+            numbers[index] += 1
+            sums[index] += x * x
     kept, total, index = 0, 0.0, 0
     while index < _BINS and total + sums[index] <= threshold * (kept + numbers[index]):
         kept += numbers[index]
@@ -43,35 +44,36 @@ def cut(a: Any, b: Any, threshold: Any) -> Any:
         index += 1
     if index == _BINS:
         return np.inf, 0
-    squares = np.empty(numbers[index])
+    found = np.empty(numbers[index])
     k = 0
-    for i in range(len(a)):
-        d = a[i] - b[i]
-        if pattern(abs(d)) >> _SHIFT == index:
-            squares[k] = np.float64(d) * np.float64(d)
+    for x in scores:
+        if (x > 0.0 or not outward) and pattern(np.float32(x)) >> _SHIFT == index:
+            found[k] = x
             k += 1
-    squares.sort()
+    found.sort()
     k = 0
-    while k < len(squares) and total + squares[k] <= threshold * (kept + k + 1):
-        total += squares[k]
+    while k < len(found) and total + found[k] * found[k] <= threshold * (kept + k + 1):
+        total += found[k] * found[k]
         k += 1
-    value = squares[min(k, len(squares) - 1)]
-    return value, np.searchsorted(squares, value, side="right") - k
+    value = found[min(k, len(found) - 1)]
+    return value, np.searchsorted(found, value, side="right") - k
 
 
 @njit(**WITHIN)
 def drop(
-    a: Any, b: Any, offsets: Any, advantages: Any, per_token: Any, value: Any, ties: Any, dropped: Any, kept: Any
-) -> Any:
-    """[RULE_SUMS] of dropping what `cut` says; dropped [S] is how many tokens of each sequence; kept [T], or [0]."""
+    a: Any, b: Any, offsets: Any, advantages: Any, per_token: Any, scores: Any, value: Any, ties: Any, dropped: Any,
+    kept: Any,
+) -> Any:  # fmt: skip
+    """[RULE_SUMS] of dropping what scores above a value, and the first `ties` of those equal to it; dropped [S] is how
+    many tokens of each sequence; kept [T], or [0]."""
     out = np.zeros(RULE_SUMS)
     for s in range(len(offsets) - 1):
         number = 0
         for t in range(offsets[s], offsets[s + 1]):
             d = a[t] - b[t]
             square = np.float64(d) * np.float64(d)
-            off = square > value
-            if square == value and ties > 0:
+            off = scores[t] > value
+            if scores[t] == value and ties > 0:
                 off = True
                 ties -= 1
             side = 0 if off else 1

@@ -13,7 +13,9 @@ from offpolicy_monitor.fused.arrays import (
     ABS,
     AWAY_LEAST,
     AWAY_MOST,
+    BOTH,
     DENOMINATOR,
+    DROPS,
     GROWTH,
     K3_SIGNS,
     K3_SUM,
@@ -267,7 +269,7 @@ def _ends(tokens: Any, s: Any, out: Any) -> None:
 
 
 @njit(**INLINE)
-def _rank(value: Any, magnitudes: Any) -> Any:
+def rank(value: Any, magnitudes: Any) -> Any:
     """The bin of a score among those whose edges are `magnitudes` on both sides; at an edge the one nearer to 0.
 
     Halves without a branch on what is compared: half of those would be guessed wrongly.
@@ -288,7 +290,7 @@ def _cells(wanted: Any, n: Any, common: Any, scores: Any, split: Any, out: Any) 
     length = length_group(n)
     for c in range(len(wanted.cells)):
         value = scores[wanted.cells[c, 0], wanted.cells[c, 1]]
-        index = _rank(value, wanted.magnitudes)
+        index = rank(value, wanted.magnitudes)
         out.sequences[c, common, index] += 1
         out.by_length[c, common, length, _FOLDS[index]] += 1
         for sign in range(3):
@@ -334,11 +336,16 @@ def _rule(
     if plan.alone:
         return
     x, kept = left.gaps[s, gap], out.rules[r]
+    if bounds.form[r] != DROPS:
+        sums = out.weights[r]
+        if bounds.form[r] == BOTH and (low or high):
+            sums[2] -= n
+            sums[3] += n
+        else:
+            score = min(max(scores[gap, bounds.weighed[r]], -_CLAMP), _CLAMP)
+            sums[4] = max(sums[4], _weigh(score, bounds.least[r], bounds.most[r], n, sums))
     if bounds.form[r] == WEIGHS:
-        score = min(max(scores[gap, bounds.score[bounds.ends[r]]], -_CLAMP), _CLAMP)
-        weight, sums = _weigh(score, bounds.least[r], bounds.most[r], n, out.weights[r]), out.weights[r]
-        sums[4] = max(sums[4], weight)
-        sums[5] += n if low or high else 0
+        out.weights[r, 5] += n if low or high else 0
         takes[:] = False
     if len(left.takes):
         for sign in range(3):

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from offpolicy_monitor.fused import routing, runs
+from offpolicy_monitor.fused import outward, routing, runs
 from offpolicy_monitor.fused.arrays import GAPS
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.decimals import multiples
@@ -88,6 +88,10 @@ def in_slices(
         arrays.sparse["versions/lag"] = lags
     if routed := dict(_routing(batch, threads)) if experts else {}:
         arrays = merged((arrays, Arrays.of(LAYOUT, routed)))
+    for one in found:
+        if one.part.outward:
+            yield
+            arrays = merged((arrays, Arrays.of(LAYOUT, dict(outward.tables_of(one.part, one.left.tokens)))))
     left = [one.left for one in found]
     return Summarised(arrays, own.specs, kind.gaps, _of_filled(batch, ranking), ranking, left)
 

@@ -182,9 +182,9 @@ def _methods(named: Named) -> Tables:
             yield f"{path}#sides", {"masked_low_tokens": low, "masked_high_tokens": high}
         if named.advantages:
             yield f"{path}#mass", {"advantage_mass": sums.advantages[0], "masked_advantage_mass": mass}
-        if clips:
+        if row.weight is not None:
             yield f"{path}#weights", dict(zip(_WEIGHTS, weights, strict=True))
-        else:
+        if not clips:
             signed = isinstance(row.rule, Drop) and row.rule.signs != "any"
             unit = "tokens" if of_tokens or (signed and named.part.kind.advantages == "token") else "sequences"
             yield f"masked/{quote(row.name, safe='')}/{row.gap}/{unit}", {"": by_length}

@@ -1,4 +1,5 @@
-"""What is made once every token is counted: M2PO's cut, what belongs to sequences, and what tables have in other units.
+"""What is made once every token is counted: what rules that look ahead drop, what belongs to sequences, and what tables
+have in other units.
 
 Results that a table and Result have in the same form are finished where they are.
 """
@@ -8,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
-from offpolicy_monitor.fused import second_moment, sequences
+from offpolicy_monitor.fused import ahead, sequences
 from offpolicy_monitor.fused.arrays import (
     CHANGED,
     DENOMINATOR,
@@ -29,7 +30,6 @@ from offpolicy_monitor.fused.arrays import (
     OF_LENGTHS,
     PRODUCT,
     SEEN,
-    SQUARE_KEPT,
     SUM,
     TOKEN_SUMS,
     W_MAX,
@@ -85,15 +85,16 @@ def add(total: Any, one: Any) -> None:
 
 @njit(**PASS)
 def finish(
-    tokens: Any, plan: Any, bounds: Any, of_sequences: Any, cuts: Any, wanted: Any, left: Any, result: Any, ranking: Any
+    tokens: Any, plan: Any, bounds: Any, of_sequences: Any, ahead_of: Any, wanted: Any, left: Any, result: Any,
+    ranking: Any,
 ) -> Any:  # fmt: skip
     """Finish a Result -> which tables there are, and what was seen (sequences.add_up).
 
-    First what needs all tokens of a sequence, or of the part: rules on tokens, on sequences, cuts [n, 2] of rule and
-    threshold. ranking [4, 3, S]: what sequences are ranked by, where the part has it.
+    First what needs all tokens of a sequence, or of the part: rules that look ahead [n, ahead.COLUMNS], rules on
+    sequences. ranking [4, 3, S]: what sequences are ranked by, where the part has it.
     """
     if not plan.alone:
-        _cut(tokens, plan, bounds, cuts, result.sums.rules, left)
+        ahead.decide(tokens, plan, bounds, ahead_of, result.sums.rules, left)
     seen = sequences.add_up(tokens, plan, of_sequences, bounds.gap, wanted, left, result.of_sequences)
     _totals(tokens, plan, left, result.totals)
     if plan.alone:
@@ -107,22 +108,6 @@ def finish(
         kept = result.of_sequences.rules[rule]
         result.totals.dropped_of_sequences[rule] = kept[LOW] + kept[HIGH]
     return _present(plan, result), seen
-
-
-@njit(**WITHIN)
-def _cut(tokens: Any, plan: Any, bounds: Any, cuts: Any, rules: Any, left: Any) -> None:
-    """M2PO's rows, where the mean d^2 of all tokens is above their threshold."""
-    for k in range(len(cuts)):
-        r, threshold = int(cuts[k, 0]), cuts[k, 1]
-        gap = bounds.gap[r]
-        if not plan.gaps[gap] or rules[r, SQUARE_KEPT] <= threshold * tokens.offsets[-1] * (1 - 1e-6):
-            continue
-        a, b = tokens.logprobs[NUMERATOR[gap]], tokens.logprobs[DENOMINATOR[gap]]
-        value, ties = second_moment.cut(a, b, threshold)
-        kept = left.kept[r] if len(left.kept) else np.zeros(0, np.uint8)
-        rules[r] = second_moment.drop(
-            a, b, tokens.offsets, tokens.advantages, plan.per_token, value, ties, left.dropped[r], kept
-        )
 
 
 @njit(**WITHIN)
@@ -207,8 +192,8 @@ def _cells(sums: Any, counts: Any, of: Any, out: Any, seen: Any) -> None:
                     if own[k]:
                         out.cells[c, sign, k] += own[k]
                         out.by_length[c, sign, length, _FOLDS[k]] += own[k]
-    _rounded(sums.masses.reshape(-1))
-    _rounded(of.masses.reshape(-1))
+    rounded(sums.masses.reshape(-1))
+    rounded(of.masses.reshape(-1))
     for gap in range(3):
         banks = counts.masses[gap]
         for key in range(MASS_KEYS):
@@ -223,7 +208,7 @@ def _cells(sums: Any, counts: Any, of: Any, out: Any, seen: Any) -> None:
 
 
 @njit(**WITHIN)
-def _rounded(masses: Any) -> None:
+def rounded(masses: Any) -> None:
     """|A| in MASS_BITS bits a cell, ties to even."""
     bits = masses.view(np.int64)
     for i in range(len(bits)):

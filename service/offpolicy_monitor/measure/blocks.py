@@ -86,6 +86,13 @@ class DeviceBatch:
         """Whether there is an advantage per token."""
         return "advantages" in self.source.per_token
 
+    @property
+    def whole_advantages(self) -> Advantages | None:
+        """Those of all tokens of the batch; None where they were not sent."""
+        if self.advantages is None:
+            return None
+        return Advantages(self.advantages, self.advantages_per_token, Segments(np.diff(self.offsets), self.device))
+
     @cached_property
     def joint(self) -> Mapping[str, int]:
         """Which of a block's stacked gaps are over the tokens that are valid for all; none unless there are three.

@@ -13,6 +13,7 @@ from offpolicy_monitor.core.gap import Gaps, chosen
 from offpolicy_monitor.measure.blocks import Block, DeviceBatch
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.methods import MethodRow
+from offpolicy_monitor.methods.rule import Clip
 from offpolicy_monitor.summary.evaluation import SEQUENCE_FIGURES, RowDetail, SequenceColumns
 
 
@@ -42,7 +43,7 @@ class Decisions:
         positions = int(batch.lengths.sum())
         self._keep_sequences = np.zeros(batch.sequences, np.uint8)
         self._keep = np.zeros(positions, np.uint8) if by_token else None
-        self._weights = np.zeros(positions, np.float32) if by_token and row.method.reweights else None
+        self._weights = np.zeros(positions, np.float32) if by_token and row.weight is not None else None
 
     def add(self, block: Block, positions: Array | slice, keep: Array, keep_sequences: Array) -> None:
         """What is kept of a block's tokens, which are at these positions, and whether any is of each sequence."""
@@ -70,7 +71,8 @@ def add_decisions(block: Block, decided: Decided, decisions: list[Decisions]) ->
         keep = _kept(block.gaps, group)
         any_kept = block.gaps.segments.max(keep) > 0
         for placed, kept, sequences in zip(group.rules, keep.cpu().numpy(), any_kept.cpu().numpy(), strict=True):
-            decisions[placed.row].add(block, positions, kept, sequences)
+            if not (isinstance(placed.rule, Clip) and placed.rule.within):  # what its row keeps, another rule says
+                decisions[placed.row].add(block, positions, kept, sequences)
         if group.clips:
             for placed, own in zip(group.clips, _weights(block.gaps, group).cpu().numpy(), strict=True):
                 decisions[placed.row].weigh(positions, own)

@@ -18,11 +18,10 @@ from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.cells import Tally, tallies
 from offpolicy_monitor.core.constants import constant
 from offpolicy_monitor.core.gap import chosen
-from offpolicy_monitor.core.scores import sequence_scores, token_scores
+from offpolicy_monitor.core.scores import Score, sequence_scores, token_scores
 from offpolicy_monitor.measure.bins import histogram_bins
 from offpolicy_monitor.measure.view import BlockView
-from offpolicy_monitor.methods import METHODS
-from offpolicy_monitor.methods.catalogue import kept_scores
+from offpolicy_monitor.methods.catalogue import GIVEN, kept_at
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
 from offpolicy_monitor.summary import cells
 from offpolicy_monitor.vocabulary import MIXED, NEGATIVE, POSITIVE, SIGNS, UNKNOWN, ZERO
@@ -43,9 +42,8 @@ def kept(view: BlockView) -> tuple[list[Kept], list[Kept]]:
     sent, rows = view.block.batch.gaps, view.decider.rows
     found = []
     for index, gap in enumerate(sent):
-        default = {method.name for method in METHODS.values() if method.gap == gap or method.gap not in sent}
         asked = {row.method.name for row in rows if row.gap == gap}
-        found += [Kept(index, *entry) for entry in kept_scores(frozenset(default | asked)).items()]
+        found += [Kept(index, *entry) for entry in kept_at(gap, sent, asked).items()]
     of_tokens = sorted(
         (entry for entry in found if entry.score in TOKEN_SCORES), key=lambda entry: entry.score != "log_ratio"
     )
@@ -64,7 +62,8 @@ def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict
     """One count of each score by sign, length and bin, folded to its margins. Every gap has its log-ratio first."""
     bins, number = view.bins, cells.TOKEN_BINS.number
     if len(scores) > view.number:
-        further = torch.stack(token_scores(view.gaps, [(score.gap, score.score) for score in scores[view.number :]]))
+        wanted = [Score(score.gap, score.score, GIVEN.get(score.score, ())) for score in scores[view.number :]]
+        further = torch.stack(token_scores(view.gaps, wanted))
         bins = torch.cat([bins, *histogram_bins(further)])
     gaps = [score.gap for score in scores]
     groups = units.token_groups if len(units.token_groups) == 1 else chosen(units.token_groups, gaps)
@@ -84,7 +83,7 @@ def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict
 def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict[str, Tensor]:
     """Those that have tokens and mass first: the others are of sequences alone."""
     gaps, number = [score.gap for score in scores], cells.SEQUENCE_BINS.number
-    values = torch.stack(sequence_scores(view.gaps, [(score.gap, score.score) for score in scores]))
+    values = torch.stack(sequence_scores(view.gaps, [Score(score.gap, score.score) for score in scores]))
     bins = torch.bucketize(values, _edges(values.device))
     filled = None if view.filled is None else chosen(view.filled, gaps)
     indices = torch.add(bins, chosen(units.signs, gaps), alpha=number)

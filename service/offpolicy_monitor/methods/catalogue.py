@@ -4,14 +4,15 @@ A row's forms say what is compared, as curves (methods.curve): the rule that run
 Formulas of the scores, and what a row may not say: docs/methods.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache, partial
-from typing import Final
+from typing import Any, Final
 
 from offpolicy_monitor.methods import checks
 from offpolicy_monitor.methods.curve import (
     GROWTH,
     OVER_ONE,
+    PLAIN,
     SECOND_MOMENT,
     SQUARE,
     UNDER_ONE,
@@ -21,13 +22,17 @@ from offpolicy_monitor.methods.curve import (
     falls,
     negated_bounds,
     outside,
+    outward,
     plain_bounds,
     ratio_bounds,
 )
 from offpolicy_monitor.methods.curve import RATIO as OF_RATIO
-from offpolicy_monitor.methods.model import ANY_NUMBER, WEIGHTS, Choice, Form, Method, Threshold
+from offpolicy_monitor.methods.model import ANY_NUMBER, SHARE, WEIGHTS, Choice, Form, Method, Threshold
 
 ANY_LEVEL: Final = ("token", "sequence", "geometric")
+#: What CPPO's authors train with where a row does not say: a prefix's least budget, and the weight of a last token.
+DRIFT_BUDGET: Final = 0.02
+DRIFT_WEIGHT: Final = 0.8
 _OPTIONAL: Final = Threshold(default=None)
 _BOTH: Final = {"lower": Threshold(), "upper": Threshold()}
 
@@ -169,8 +174,58 @@ METHODS: Final[Mapping[str, Method]] = {
             "mismatch", ("sequence",), {"threshold": Threshold()},
             {("sequence", ""): Form(exceeds("threshold", "growth_mean", GROWTH))},
         ),
+        Method(
+            "m2po_paper",
+            "drops the tokens of largest d^2 among those of the request with A d > 0 until the mean d^2 of the rest of "
+            "these is at most the threshold",
+            "M2PO, Algorithm 1, arXiv 2510.01161; ms-swift, Trinity-RFT",
+            "total", ("token",), {"threshold": Threshold()},
+            {("token", ""): Form(outward("threshold", "outward_log_ratio", SECOND_MOMENT))},
+            asked=True,
+        ),
+        Method(
+            "vaco", "drops tokens with A d > 0 of sequences whose mean abs(r - 1) exceeds the threshold",
+            "VACO, arXiv 2603.01365; open-instruct (TVPO)",
+            "total", ("token",), {"threshold": Threshold()},
+            {("token", ""): Form(outward("threshold", "outward_distance"))},
+            asked=True,
+        ),
+        Method(
+            "cppo",
+            "drops tokens with A d > 0 whose Z = w abs(p - q) exceeds min(delta, delta + b W - S): w falls from 1 at "
+            "the first token of a sequence to `w_min` at its last, W and S are the sums of w and Z before the token, b "
+            "is the 0.9 quantile of abs(p - q) of the sequence, clipped to `budget` .. `budget_max` (twice `budget`)",
+            "CPPO, arXiv 2606.10968; verl, UniRL",
+            "total", ("token",),
+            {
+                "delta": Threshold(),
+                "budget": Threshold(DRIFT_BUDGET),
+                "budget_max": _OPTIONAL,
+                "w_min": Threshold(DRIFT_WEIGHT, SHARE),
+            },
+            {("token", ""): Form(outward("delta", "outward_drift", PLAIN, "budget", "budget_max", "w_min"))},
+            check=checks.budget, asked=True,
+        ),
+        Method(
+            "seq_mis",
+            "drops a sequence whose geometric ratio leaves [lower, upper] and weighs the others with their product "
+            "ratio",
+            "prime-rl",
+            "total", ("geometric",), {"lower": _OPTIONAL, "upper": _OPTIONAL},
+            {("geometric", ""): Form(ratio_bounds("geometric"), sides=True, weight="log_product_ratio")},
+            check=partial(checks.bounds, "seq_mis"),
+        ),
     )
 }  # fmt: skip
+
+
+def kept_at(gap: str, sent: Collection[str], asked: Collection[str]) -> Mapping[str, frozenset[str]]:
+    """What is kept of a gap where these were sent: for the methods that stand on it by default, for those whose own gap
+    was not sent, and for those that rows put there."""
+    default = {
+        method.name for method in METHODS.values() if not method.asked and (method.gap == gap or method.gap not in sent)
+    }
+    return kept_scores(frozenset(default | set(asked)))
 
 
 @cache
@@ -189,3 +244,11 @@ def kept_scores(methods: frozenset[str]) -> Mapping[str, frozenset[str]]:
 
 #: Score -> measures, of all methods.
 MEASURES: Final = kept_scores(frozenset(METHODS))
+#: Score -> what it depends on where what-if keeps it: its parameters' defaults.
+GIVEN: Final[Mapping[str, tuple[Any, ...]]] = {
+    curve.score: tuple(getattr(method.parameters[name], "default", None) for name in curve.given)
+    for method in METHODS.values()
+    for form in method.forms.values()
+    for curve in form.kept.values()
+    if curve.given
+}

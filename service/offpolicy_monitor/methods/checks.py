@@ -13,6 +13,14 @@ def bounds(method: str, sent: Sent) -> Parameters:
     return sent.parameters
 
 
+def budget(sent: Sent) -> Parameters:
+    """The least budget is no more than the most."""
+    least, most = sent.parameters["budget"], sent.parameters["budget_max"]
+    if most is not None and least > most:
+        raise RowError("budget", f"is above budget_max ({least} > {most})")
+    return sent.parameters
+
+
 def mask(sent: Sent) -> Parameters:
     """Ratios are never negative, and `reduce` means something for k-statistics of whole sequences alone."""
     parameters = bounds("mask", sent)

@@ -7,12 +7,18 @@ method says once what it compares. It knows no tokens and no counts.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
-from offpolicy_monitor.vocabulary import NEGATIVE, POSITIVE, ZERO
+from offpolicy_monitor.vocabulary import MIXED, NEGATIVE, POSITIVE, ZERO
 
 #: What a rule may compare, a figure of each token: d, |d|, k3, p - q, KL(q || p) with the sign of d, the larger KL.
-TOKEN_SCORES: Final = ("log_ratio", "log_ratio_abs", "k3", "probability_difference", "kl_away", "kl_larger")
+LOCAL_SCORES: Final = ("log_ratio", "log_ratio_abs", "k3", "probability_difference", "kl_away", "kl_larger")
+#: The same of tokens whose update moves further out, A d > 0, and 0 of the others: |d|, the mean |r - 1| of the
+#: sequence, and how far the token takes its prefix beyond a budget (core.outward). Never below 0.
+OUTWARD_SCORES: Final = ("outward_log_ratio", "outward_distance", "outward_drift")
+#: Those of them that a token does not have by itself, but as one of its sequence.
+SEQUENTIAL_SCORES: Final = ("outward_distance", "outward_drift")
+TOKEN_SCORES: Final = (*LOCAL_SCORES, *OUTWARD_SCORES)
 #: The same of each sequence (of d, |d|, k2 = d^2 / 2, k3 and exp|d| - 1), and what it is of its tokens' values.
 SEQUENCE_SCORES: Final[Mapping[str, Literal["mean", "sum", "extreme"]]] = {
     "log_geometric_ratio": "mean",
@@ -27,8 +33,26 @@ SEQUENCE_SCORES: Final[Mapping[str, Literal["mean", "sum", "extreme"]]] = {
     "k3_max": "extreme",
     "growth_mean": "mean",
 }
+#: What a score depends on beside the tokens: the values of Curve.given, or nothing.
+Given = tuple[float | None, ...]
 #: Level -> the log of the importance ratio at that level.
 LOG_RATIO: Final = {"token": "log_ratio", "geometric": "log_geometric_ratio", "sequence": "log_product_ratio"}
+
+
+class Budget(NamedTuple):
+    """What the drift of a prefix is held against: the least and the most of |p - q| a token that a prefix may have on
+    average, and the weight of the last token."""
+
+    least: float
+    most: float
+    last_weight: float
+
+    @classmethod
+    def of(cls, given: Given) -> "Budget":
+        """As a row gives it; without a most it is twice the least."""
+        least, most, last = given
+        assert least is not None and last is not None
+        return cls(least, 2 * least if most is None else most, last)
 
 
 @dataclass(frozen=True)
@@ -47,7 +71,8 @@ class Scale:
 class Curve:
     """Drops where `score` is beyond the bound: `above` it, below it (False), or its magnitude above it (None).
 
-    `signs` are the signs of A that it looks at, None for all. `kept` curves have what-if tables.
+    `signs` are the signs of A that it looks at, None for all. `kept` curves have what-if tables. `given` are the
+    parameters that the score itself depends on; what-if has it at their defaults.
     """
 
     score: str
@@ -55,6 +80,7 @@ class Curve:
     scale: Scale
     signs: tuple[int, ...] | None = None
     kept: bool = True
+    given: tuple[str, ...] = ()
 
     @property
     def whole(self) -> str | None:
@@ -131,3 +157,11 @@ def exceeds(threshold: str, score: str, scale: Scale = PLAIN) -> Curves:
 def outside(threshold: str, score: str, scale: Scale = PLAIN) -> Curves:
     """Its magnitude above the threshold."""
     return {threshold: Curve(score, None, scale)}
+
+
+def outward(threshold: str, score: str, scale: Scale = PLAIN, *given: str) -> Curves:
+    """Above the threshold, of a score in OUTWARD_SCORES, which looks at the sign of A by itself.
+
+    All tokens of a sequence may move outward by advantages of both signs.
+    """
+    return {threshold: Curve(score, True, scale, (NEGATIVE, POSITIVE, MIXED), given=given)}

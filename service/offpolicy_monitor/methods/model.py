@@ -7,13 +7,14 @@ from functools import cached_property
 from typing import Any, Final
 
 from offpolicy_monitor.methods.curve import Curve
-from offpolicy_monitor.methods.rule import Cut, Drop, Rule, rule_of
+from offpolicy_monitor.methods.rule import Clip, Rule, looks_ahead, rule_of, weight_of
 
 REQUIRED: Final = "required"
 NON_NEGATIVE: Final = (0.0, math.inf)
 #: What every weight can be raised to: its square still adds up over every token to what float64 holds.
 WEIGHTS: Final = (0.0, 1e100)
 ANY_NUMBER: Final = (-math.inf, math.inf)
+SHARE: Final = (0.0, 1.0)
 #: A rule on staleness is anchored on pi_old, one on total on mu; rules on mismatch compare no current policy.
 _OTHER_ANCHOR: Final = {"staleness": "total", "total": "staleness"}
 
@@ -46,13 +47,15 @@ class Form:
     """What a method compares at a level with certain options: its curves by the names of their thresholds.
 
     `sides` says whether figures tell apart what is dropped low and high. What-if keeps it at every gap where it is
-    `everywhere`, else at the method's own and where a row puts it. `lowest` is the least threshold that means anything.
+    `everywhere`, else at the method's own and where a row puts it. `lowest` is the least threshold that means anything;
+    `weight` the score whose exponential weighs what is kept, if any.
     """
 
     curves: Mapping[str, Curve]
     sides: bool = False
     everywhere: bool = False
     lowest: float = 0.0
+    weight: str = ""
 
     @property
     def kept(self) -> Mapping[str, Curve]:
@@ -89,6 +92,7 @@ class Method:
     reweights   whether it multiplies with a weight and drops nothing
     check       what it asks of its parameters beside their ranges: RowError, or the parameters as they are to be
     kinds       level -> the kind of correction whose limits alerts apply (alerts.CORRECTIONS); by default the level's
+    asked       whether what-if keeps its own scores only where a row asks, since they take another look at all tokens
     """
 
     name: str
@@ -101,6 +105,7 @@ class Method:
     reweights: bool = False
     check: Callable[[Sent], Parameters] = lambda sent: sent.parameters
     kinds: Mapping[str, str] | None = None
+    asked: bool = False
 
     @property
     def summary(self) -> str:
@@ -171,12 +176,18 @@ class MethodRow:
     @cached_property
     def rule(self) -> Rule:
         """What it compares, at its thresholds."""
-        return rule_of(self.form.curves, self.parameters, self.method.reweights, self.form.sides)
+        form = self.form
+        return rule_of(form.curves, self.parameters, self.method.reweights, form.sides, form.weight)
+
+    @cached_property
+    def weight(self) -> Clip | None:
+        """What it weighs what it keeps with; None where it only drops."""
+        return weight_of(self.rule)
 
     @property
     def needs_advantages(self) -> bool:
         """Whether it looks at the sign of A."""
-        return isinstance(self.rule, Drop) and self.rule.signs != "any"
+        return any(curve.signs is not None for curve in self.form.curves.values())
 
     def applies(self, gaps: Collection[str], advantages: bool) -> bool:
         """Whether its inputs are there, where these gaps are, and perhaps advantages."""
@@ -186,9 +197,9 @@ class MethodRow:
     def other_anchor(self) -> str | None:
         """The gap it would stand on with mu for its anchor instead of pi_old, or the other way round.
 
-        None on mismatch, and for a Cut, whose bound is of all tokens of its own gap.
+        None on mismatch, and for rules that look ahead, whose bounds are of many tokens of their own gap.
         """
-        return None if isinstance(self.rule, Cut) else _OTHER_ANCHOR.get(self.gap)
+        return None if looks_ahead(self.rule) else _OTHER_ANCHOR.get(self.gap)
 
     @property
     def two_sided(self) -> bool:

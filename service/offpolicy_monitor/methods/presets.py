@@ -1,4 +1,5 @@
-"""The rows that run on every batch by default. A new preset is a row here, not code."""
+"""The rows that run on every batch by default, and those that run where they are chosen by name. Each is a row here,
+not code."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -51,4 +52,14 @@ PRESETS: Final = (
     _preset("trm", "TRM", "trm", max=0.05, mean=0.001),
     _preset("kpop", "AReaL", "kpop", phi=2.0),
     _preset("seq_error", "NeMo-RL recipe", "seq_error", threshold=2.0),
+)
+
+#: Rows that a run has only if it asks for them: most take another look at every token.
+ON_REQUEST: Final = (
+    _preset("m2po_paper", "M2PO, Algorithm 1; ms-swift default", "m2po_paper", threshold=0.04),
+    _preset("vaco", "open-instruct: half of it, the total variation, at most 0.02", "vaco", threshold=0.04),
+    _preset("cppo", "CPPO for mixtures of experts; verl and UniRL default", "cppo", delta=0.2),
+    _preset("cppo_dense", "CPPO for dense models", "cppo", delta=0.15),
+    _preset("cppo_fixed", "CPPO for post-trained models", "cppo", delta=0.15, budget=0.015, budget_max=0.015),
+    _preset("seq_mis", "prime-rl draft PR 3384, with the bounds of SkyRL", "seq_mis", lower=0.99, upper=1.01),
 )

@@ -6,10 +6,10 @@ it is a Cut. Plain data: no torch.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from offpolicy_monitor.methods.curve import SECOND_MOMENT, TOKEN_SCORES, Curve
+from offpolicy_monitor.methods.curve import OUTWARD_SCORES, SECOND_MOMENT, SEQUENTIAL_SCORES, TOKEN_SCORES, Curve, Given
 from offpolicy_monitor.vocabulary import NEGATIVE, POSITIVE, ZERO
 
 #: Which tokens a band drops: whatever their advantage; below it those with A < 0 and above it those with A > 0; or the
@@ -28,11 +28,12 @@ MOST_BANDS: Final = 2
 
 @dataclass(frozen=True)
 class Band:
-    """Keeps lower <= score <= upper; what has no bound is infinite."""
+    """Keeps lower <= score <= upper; what has no bound is infinite. `given` is what the score depends on."""
 
     score: str
     lower: float = -math.inf
     upper: float = math.inf
+    given: Given = ()
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,15 @@ class Drop:
     """Drops a token, or a sequence if the scores are of sequences, that is outside any of the bands.
 
     Where `signs` look at A and advantages are those of tokens, a band of a sequence's score drops its tokens by their
-    own. `sides` says whether what lies below and above is told apart in the figures. One or two bands, of tokens all or
-    of sequences all: ValueError for others, which nothing computes.
+    own. `sides` says whether what lies below and above is told apart in the figures. What is kept is weighed with
+    exp(score) of `weight`, a score of sequences, if there is one. One or two bands, of tokens all or of sequences all:
+    ValueError for others, which nothing computes.
     """
 
     bands: tuple[Band, ...]
     signs: Signs = "any"
     sides: bool = False
+    weight: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < len(self.bands) <= MOST_BANDS or len({band.score in TOKEN_SCORES for band in self.bands}) != 1:
@@ -57,19 +60,31 @@ class Drop:
         """Whether the scores are those of tokens."""
         return all(band.score in TOKEN_SCORES for band in self.bands)
 
+    @property
+    def of_each_token(self) -> bool:
+        """Whether a token's own log-probs and advantage decide about it, whatever the others of its sequence are."""
+        return self.of_tokens and not any(band.score in SEQUENTIAL_SCORES for band in self.bands)
+
 
 @dataclass(frozen=True)
 class Clip:
-    """Drops nothing: weight = clip(r, lower, upper), r = exp(score); outside the band it was changed."""
+    """Drops nothing: weight = clip(r, lower, upper), r = exp(score); outside the band it was changed.
+
+    With `within`, the weight of what lies outside that band is 0.
+    """
 
     band: Band
     lower: float | None
     upper: float | None
+    within: Band | None = None
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Drops the tokens of largest score^2 of a whole request until the mean of the rest is at most `mean_square`."""
+    """Drops the tokens of largest score^2 of a whole request until the mean of the rest is at most `mean_square`.
+
+    Of an outward score, among the tokens that have one, and the mean is theirs.
+    """
 
     score: str
     mean_square: float
@@ -78,7 +93,24 @@ class Cut:
 Rule = Drop | Clip | Cut
 
 
-def rule_of(curves: Mapping[str, Curve], thresholds: Mapping[str, Any], reweights: bool, sides: bool) -> Rule:
+def looks_ahead(rule: Rule) -> bool:
+    """Whether a rule on tokens decides about one only when all of its sequence, or of the request, are known.
+
+    Outward scores are among them, since no preset compares them and the first look at a token does not make them.
+    """
+    return isinstance(rule, Cut) or (isinstance(rule, Drop) and rule.bands[0].score in OUTWARD_SCORES)
+
+
+def weight_of(rule: Rule) -> Clip | None:
+    """What a rule weighs what it keeps with; None where it weighs nothing."""
+    if isinstance(rule, Drop) and rule.weight:
+        return Clip(Band(rule.weight), None, None, within=rule.bands[0])
+    return rule if isinstance(rule, Clip) else None
+
+
+def rule_of(
+    curves: Mapping[str, Curve], thresholds: Mapping[str, Any], reweights: bool, sides: bool, weight: str = ""
+) -> Rule:
     """The rule of these curves at these thresholds; one that is absent (None) bounds nothing."""
     given = {name: curve for name, curve in curves.items() if thresholds[name] is not None}
     for name, curve in given.items():
@@ -86,11 +118,13 @@ def rule_of(curves: Mapping[str, Curve], thresholds: Mapping[str, Any], reweight
             return Cut(curve.score, thresholds[name])
     bands: dict[str, Band] = {}
     for name, curve in given.items():
-        bands[curve.score] = _bounded(bands.get(curve.score, Band(curve.score)), curve, thresholds[name])
+        unbounded = Band(curve.score, given=tuple(thresholds[parameter] for parameter in curve.given))
+        bands[curve.score] = _bounded(bands.get(curve.score, unbounded), curve, thresholds[name])
     if reweights:
         (band,) = bands.values()
-        return Clip(band, *(_on_ratio(given.get(name), thresholds[name]) for name in ("lower", "upper")))
-    return Drop(tuple(bands.values()), _signs(curves), sides)
+        lower, upper = (_on_ratio(given.get(name), thresholds[name]) for name in ("lower", "upper"))
+        return Clip(band, lower, upper)
+    return Drop(tuple(bands.values()), _signs(curves), sides, weight)
 
 
 def _bounded(band: Band, curve: Curve, threshold: float) -> Band:
@@ -98,7 +132,7 @@ def _bounded(band: Band, curve: Curve, threshold: float) -> Band:
     if curve.above is None:
         # A magnitude is never below 0: a bound below it is left by all, on one side.
         return Band(band.score, -bound if bound >= 0 else -math.inf, bound)
-    return Band(band.score, band.lower, bound) if curve.above else Band(band.score, bound, band.upper)
+    return replace(band, upper=bound) if curve.above else replace(band, lower=bound)
 
 
 def _on_ratio(curve: Curve | None, threshold: float | None) -> float | None:
@@ -108,7 +142,7 @@ def _on_ratio(curve: Curve | None, threshold: float | None) -> float | None:
 
 
 def _signs(curves: Mapping[str, Curve]) -> Signs:
-    seen = [curve.signs for curve in curves.values() if curve.signs is not None]
+    seen = [curve.signs for curve in curves.values() if curve.signs is not None and curve.score not in OUTWARD_SCORES]
     if not seen:
         return "any"
     return "apart_zero_low" if any(ZERO in signs for signs in seen) else "apart"

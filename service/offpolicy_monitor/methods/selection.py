@@ -12,11 +12,11 @@ from offpolicy_monitor.errors import quoted
 from offpolicy_monitor.methods.catalogue import METHODS
 from offpolicy_monitor.methods.model import MethodRow
 from offpolicy_monitor.methods.parse import parse_row, refusal
-from offpolicy_monitor.methods.presets import PRESETS
+from offpolicy_monitor.methods.presets import ON_REQUEST, PRESETS
 
 #: No dots: they part the names in a series' path.
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_PRESETS: Final = {preset.name: preset for preset in PRESETS}
+_PRESETS: Final = {preset.name: preset for preset in (*PRESETS, *ON_REQUEST)}
 
 
 def parse_selection(entries: Sequence[Any]) -> tuple[MethodRow, ...]:

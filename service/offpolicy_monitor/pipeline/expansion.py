@@ -9,7 +9,7 @@ from typing import Final
 
 from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.methods.rule import Cut
+from offpolicy_monitor.methods.rule import looks_ahead
 from offpolicy_monitor.pipeline.values import Body
 from offpolicy_monitor.summary.evaluation import Detail
 from offpolicy_monitor.wire.encoding import most_decoded
@@ -24,7 +24,8 @@ COSTS: Final = {",": 64, "[": 104, "{": 104, ":": 120, '"': 24}
 NARROW, WIDE = 2, 5
 ESCAPE: Final = "\\"
 # What an evaluation holds between two slices: columns of the three gaps for each token of a block (of this many tokens,
-# unless a sequence is longer), the order of d^2 of a gap that M2PO looks at, and the figures of each row and sequence.
+# unless a sequence is longer), the order of d^2, or the scores, of a gap that a rule looks ahead at, and the figures of
+# each row and sequence.
 BLOCK_TOKENS = 1 << 18
 BLOCK_BYTES_PER_TOKEN = 200
 ORDER_BYTES_PER_TOKEN = 48
@@ -50,13 +51,13 @@ def bytes_to_parse(plain: memoryview, media_type: str) -> int:
 def bytes_to_evaluate(batch: RaggedBatch, rows: Sequence[MethodRow], detail: Detail) -> int:
     """Bytes for evaluating these rows on a batch, until the answer is sent."""
     positions, longest = int(batch.lengths.sum()), int(batch.lengths.max(initial=0))
-    gaps = {row.gap for row in rows if isinstance(row.rule, Cut)}
+    orders = {(row.gap, row.method.name) for row in rows if looks_ahead(row.rule)}
     working = BLOCK_BYTES_PER_TOKEN * min(batch.tokens, max(BLOCK_TOKENS, longest)) + ROW_BYTES * len(rows)
-    working += ORDER_BYTES_PER_TOKEN * batch.tokens * len(gaps)
+    working += ORDER_BYTES_PER_TOKEN * batch.tokens * len(orders)
     if detail == "none":
         return working
     working += batch.sequences * (SEQUENCE_BYTES + len(rows))
     if detail == "sequence":
         return working
-    weights = sum(row.method.reweights for row in rows)
+    weights = sum(row.weight is not None for row in rows)
     return working + positions * (len(rows) + WEIGHT_BYTES * weights)

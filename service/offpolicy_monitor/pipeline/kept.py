@@ -68,7 +68,7 @@ def _is_told(row: MethodRow, sequence: WorstSequence) -> bool:
         return False
     if row.needs_advantages and not _advantages(sequence):
         return False
-    by_token = not isinstance(row.rule, Drop) or row.rule.of_tokens
+    by_token = not isinstance(row.rule, Drop) or row.rule.of_each_token
     return by_token or len(_tokens(sequence)) == sequence.tokens
 
 

@@ -289,5 +289,6 @@ OF_SEQUENCES: Final = Formulas(
         "log_product_ratio_max": lambda sums: sums["log_product_max"],
         "chi2": lambda sums: sums.once(_spreads).chi2[1],
         "ess": lambda sums: sums.once(_spreads).ess[1],
+        "chi2_geometric": lambda sums: sums.once(_spreads).chi2[2],
     },
 )

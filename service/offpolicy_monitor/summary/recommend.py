@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from offpolicy_monitor.methods.curve import SECOND_MOMENT, SEQUENCE_SCORES, Curve
+from offpolicy_monitor.methods.catalogue import METHODS
+from offpolicy_monitor.methods.curve import OUTWARD_SCORES, SECOND_MOMENT, SEQUENCE_SCORES, Curve
 from offpolicy_monitor.summary.cells import SEQUENCE_BINS, TOKEN_BINS, Bins, Floats
 from offpolicy_monitor.summary.method import path_of
 from offpolicy_monitor.summary.second_moment import counts_by_magnitude, threshold_for
@@ -39,8 +40,12 @@ def recommend(summaries: Sequence[StepSummary], gap: str, curve: Curve, target: 
     weights = _weights(len(steps))
     between: list[float] | None = None
     if curve.scale is SECOND_MOMENT:
-        counts = np.stack([counts_by_magnitude(summary.gaps[gap]) for summary in steps])
-        thresholds, longer = threshold_for(weights @ counts, target), target
+        counts = np.stack([_cut_among(summary, gap, curve) for summary in steps])
+        # The target is a share of all tokens, whatever the rule cuts among.
+        share = target * _tokens(steps, gap) / max(float(counts.sum()), 1.0)
+        if share >= 1:
+            return None
+        thresholds, longer = threshold_for(weights @ counts, share), target
     else:
         bins = TOKEN_BINS if curve.whole else SEQUENCE_BINS
         parts = [_counts(summary, gap, curve, bins) for summary in steps]
@@ -60,6 +65,15 @@ def recommend(summaries: Sequence[StepSummary], gap: str, curve: Curve, target: 
         "masked_token_fraction": target,
         "masked_token_fraction_at_double_length": longer,
     }
+
+
+def _cut_among(summary: StepSummary, gap: str, curve: Curve) -> Floats:
+    """Tokens by |d| among which a rule cuts."""
+    return counts_by_magnitude(summary.gaps[gap], curve.score in OUTWARD_SCORES)
+
+
+def _tokens(steps: Sequence[StepSummary], gap: str) -> float:
+    return sum(float(summary.gaps[gap].sums.get("tokens", 0)) for summary in steps)
 
 
 def _weights(steps: int) -> Floats:
@@ -153,7 +167,7 @@ def _state(name: str, summaries: Sequence[StepSummary]) -> dict[str, Any] | None
     tokens = sum(sums.get("tokens", 0) for sums in same)
     if spec is None or not tokens:
         return None
-    reweights = any("truncated_tokens" in sums for sums in same)
+    reweights = METHODS[spec["method"]].reweights
     dropped = sum(sums.get("truncated_tokens" if reweights else "masked_tokens", 0) for sums in same)
     share = dropped / tokens
     state = "inert" if share < INERT else "saturated" if share > SATURATED else "active"

@@ -126,6 +126,7 @@ _SEQUENCES: Final = (
         "ess", "share of sequences", _CHI2, headline=True,
         gauge=gauge("effective_sample_size_ratio", level="sequence"),
     ),
+    Figure("chi2_geometric", "", "`mean(exp(2 L)) - 1`: chi2 of the geometric ratio", source="ms-swift"),
     Figure("perplexity_numerator", "", _PERPLEXITY, gauge=gauge("perplexity")),
     Figure("perplexity_denominator", "", _PERPLEXITY, gauge=gauge("perplexity")),
     Figure("log_perplexity_numerator", "nats", _LOG_PERPLEXITY),

@@ -9,7 +9,7 @@ from pydantic.config import JsonDict
 
 from offpolicy_monitor.alerts import RULES, SEVERITIES, WALL_CLOCK_RULES
 from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Refusal, quotable, quoted
-from offpolicy_monitor.methods import PRESETS, parse_selection
+from offpolicy_monitor.methods import ON_REQUEST, PRESETS, parse_selection
 from offpolicy_monitor.server.http.body import read_small
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.wire.schema import MAX_LABELS, Text
@@ -24,7 +24,7 @@ MethodEntry = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "string", "enum": [preset.name for preset in PRESETS]},
+                {"type": "string", "enum": [preset.name for preset in (*PRESETS, *ON_REQUEST)]},
                 {"type": "object", "required": ["method"], "description": "A row as in /v1/evaluate."},
             ]
         }

@@ -184,8 +184,13 @@ def _check_kept(summaries: Sequence[StepSummary], method: Method, gap: str, curv
     if any(is_kept(summary, gap, curve) for summary in summaries for curve in curves.values()):
         return
     if any(summary.gaps[gap].sums.get("tokens") for summary in summaries if gap in summary.gaps):
+        where = (
+            "where a row of the run puts it"
+            if method.asked
+            else (f"at its own gap, {method.gap}, and where a row of the run puts it")
+        )
         message = (
-            f"{method.name} is kept at its own gap, {method.gap}, and where a row of the run puts it; "
+            f"{method.name} is kept {where}; "
             f"PATCH the run with a row of {method.name} at {gap} to have it of later steps"
         )
         raise Refusal.of_field(422, "not-kept", "gap", message)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from offpolicy_monitor.methods.catalogue import MEASURES
-from offpolicy_monitor.methods.curve import SECOND_MOMENT, TOKEN_SCORES, Curve
+from offpolicy_monitor.methods.curve import OUTWARD_SCORES, SECOND_MOMENT, TOKEN_SCORES, Curve
 from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.cells import LENGTH_BINS, LENGTHS, SEQUENCE_BINS, TOKEN_BINS, Bins, Floats
 from offpolicy_monitor.summary.kind import Kind
-from offpolicy_monitor.summary.rows import Row, Table, count, magnitude
+from offpolicy_monitor.summary.rows import NAMED, Row, Table, count, magnitude
 from offpolicy_monitor.summary.second_moment import cutoffs
 from offpolicy_monitor.vocabulary import SIGNS, UNKNOWN
 
@@ -48,6 +48,9 @@ def _rows(score: str) -> Iterator[Row]:
             yield count("lengths", f"{unit} by sign, length and coarse bin", *shape, total=f"gaps/{{gap}}/{unit}")
 
 
+#: The stored version that first had the scores of tokens that move outward.
+OUTWARD_SINCE: Final = 5
+
 #: A table a measure: gaps differ in the measures that their methods need of a score.
 TABLES: Final = tuple(
     Table(
@@ -55,6 +58,7 @@ TABLES: Final = tuple(
         (replace(row, name=""),),
         "what rules look at",
         needs="advantages" if row.name == "mass" else "",
+        since=OUTWARD_SINCE if score.startswith(OUTWARD_SCORES) else NAMED,
     )
     for score in MEASURES
     for row in _rows(score)
@@ -156,7 +160,8 @@ def _drops_at(
         return _drops(kept, curve, bounds, *_beyond(kept, curve, bounds))
     measured = [summary for summary in summaries if gap in summary.gaps]
     kept = Kept.of([[summary.arrays] for summary in measured], gap, curve)
-    cuts = [cutoffs(summary.gaps[gap], thresholds) for summary in measured]
+    outward = curve.score in OUTWARD_SCORES
+    cuts = [cutoffs(summary.gaps[gap], thresholds, outward) for summary in measured]
     estimate, low, high = (
         np.stack([cut[index] for cut in cuts]) if cuts else np.zeros((0, len(thresholds))) for index in range(3)
     )
