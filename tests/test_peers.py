@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.methods import METHODS, PRESETS, parse_row
+from offpolicy_monitor.methods import METHODS, ON_REQUEST, PRESETS, parse_row
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "methods.md").read_text()
 CASES = ROOT / "tests" / "conformance" / "vectors" / "expected"
 PEERS = ("verl", "TRL", "prime-rl", "slime", "NeMo-RL", "SkyRL", "OpenRLHF", "AReaL", "ROLL")
+#: Those of which a correction alone is ours.
+OF_AN_OPTION = ("ms-swift", "open-instruct")
 OURS = re.compile(r"`-?((?:gaps|methods|breakdowns|versions|policy_lag|attribution|signature)[.\w]*|\w+_mean)`")
 
 
@@ -122,9 +124,9 @@ def parsed(row: str) -> dict[str, Any]:
 
 
 def test_every_option_of_a_peer_has_a_preset_or_a_row_that_parses() -> None:
-    presets = {row.name for row in PRESETS}
+    presets = {row.name for row in (*PRESETS, *ON_REQUEST)}
     table = rows(section("## Your framework's option, our row"))
-    assert {row[0].split(" ")[0] for row in table} == set(PEERS)
+    assert {row[0].split(" ")[0] for row in table} == {*PEERS, *OF_AN_OPTION}
     for framework, option, row, _ in table:
         text = row.strip("`")
         if text not in presets:
@@ -134,7 +136,10 @@ def test_every_option_of_a_peer_has_a_preset_or_a_row_that_parses() -> None:
 
 def test_rows_that_differ_from_a_preset_of_their_own_are_not_that_preset() -> None:
     """A row that equals a preset should be named by it, so that a user finds its figures in every answer."""
-    known = {(row.method.name, row.gap, row.level, str(sorted(row.parameters.items()))): row.name for row in PRESETS}
+    known = {
+        (row.method.name, row.gap, row.level, str(sorted(row.parameters.items()))): row.name
+        for row in (*PRESETS, *ON_REQUEST)
+    }
     for framework, option, row, _ in rows(section("## Your framework's option, our row")):
         if " " in row:
             made = parse_row(parsed(row.strip("`")))

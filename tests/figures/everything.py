@@ -22,6 +22,7 @@ ROWS: Final[list[dict[str, Any]]] = [
     {"name": "trm", "method": "trm", "max": 0.05, "mean": 1e-3},
     {"name": "ipo", "method": "ipo", "threshold": 0.01},
     {"name": "kpop", "method": "kpop", "phi": 1e-4},
+    {"name": "cppo", "method": "cppo", "delta": 0.01, "budget": 1e-3, "budget_max": 0.01, "w_min": 0.7},
 ]
 CORRECTION: Final = "mask"
 

@@ -74,7 +74,7 @@ def test_a_summary_stored_by_version_3_still_gives_its_figures_and_its_worst_seq
 
 
 def test_tables_that_came_later_are_absent_from_every_merge_with_a_summary_of_an_older_version() -> None:
-    later = {table.key for table in LAYOUT.tables if table.since > 3}
+    later = {table.key for table in LAYOUT.tables if table.since > 3 and "{" not in table.key}
     assert later >= {"density/total", "batch#calibration", "batch#decimals"}
     assert later <= FULL.arrays.scheme.tables.keys()
     for path in (VERSION_1, VERSION_2, VERSION_3):
@@ -110,7 +110,7 @@ def test_an_unknown_version_of_the_first_form_is_refused(version: object) -> Non
         from_bytes(stored({"version": version, "batch": {}, "cross": {}, "gaps": {}, "methods": {}}))
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 5, 255])
+@pytest.mark.parametrize("version", [0, 1, 2, 6, 255])
 def test_an_unknown_version_is_refused(version: int) -> None:
     with pytest.raises(StoredSummaryError, match="not a summary that this release can read"):
         from_bytes(bytes([version]) + to_bytes(StepSummary())[1:])
@@ -163,7 +163,7 @@ def test_the_first_header_tells_the_keys_the_specs_and_what_is_absent(keys: tupl
 
 
 def test_the_stored_form_says_its_version() -> None:
-    assert to_bytes(StepSummary())[0] == 4
+    assert to_bytes(StepSummary())[0] == 5
 
 
 def test_what_is_not_finite_is_not_stored() -> None:
