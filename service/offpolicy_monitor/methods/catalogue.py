@@ -213,7 +213,7 @@ METHODS: Final[Mapping[str, Method]] = {
             "prime-rl",
             "total", ("geometric",), {"lower": _OPTIONAL, "upper": _OPTIONAL},
             {("geometric", ""): Form(ratio_bounds("geometric"), sides=True, weight="log_product_ratio")},
-            check=partial(checks.bounds, "seq_mis"),
+            check=partial(checks.bounds, "seq_mis"), asked=True,
         ),
     )
 }  # fmt: skip

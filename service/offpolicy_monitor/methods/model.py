@@ -92,7 +92,8 @@ class Method:
     reweights   whether it multiplies with a weight and drops nothing
     check       what it asks of its parameters beside their ranges: RowError, or the parameters as they are to be
     kinds       level -> the kind of correction whose limits alerts apply (alerts.CORRECTIONS); by default the level's
-    asked       whether what-if keeps its own scores only where a row asks, since they take another look at all tokens
+    asked       whether its thresholds are recommended, and its own scores kept for what-if, only where a row asks: they
+                may take another look at all tokens
     """
 
     name: str

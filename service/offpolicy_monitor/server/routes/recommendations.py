@@ -69,9 +69,12 @@ def _words(row: Mapping[str, Any], advice: Mapping[str, Any], curve: Curve) -> s
 
 
 def _curves_kept(summaries: Sequence[StepSummary]) -> list[KeptCurves]:
-    """(method, gap, level, variant) of each method at its own gap and of each row of the newest step, once each."""
+    """(method, gap, level, variant) of each method at its own gap and of each row of the newest step, once each.
+
+    Of methods that run on request, those of rows alone.
+    """
     found: dict[KeptCurves, None] = {}
-    for method in METHODS.values():
+    for method in (method for method in METHODS.values() if not method.asked):
         found.update(dict.fromkeys(_known(method, method.gap, method.levels[0], {})))
     for spec in (row.spec for row in summaries[-1].methods.values()) if summaries else ():
         if spec is not None and spec["method"] in METHODS:
