@@ -14,7 +14,6 @@ from torch import Tensor
 from offpolicy_monitor.core.divergences import k3_of
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.core.outward import OUTWARD, outward_score
-from offpolicy_monitor.methods.catalogue import GIVEN
 from offpolicy_monitor.methods.curve import Given
 
 
@@ -44,9 +43,8 @@ def sequence_scores(gaps: Gaps, wanted: Sequence[Score]) -> list[Tensor]:
 
 
 def _of_outward(gaps: Gaps, score: Score) -> Tensor:
-    """The least of a sequence's tokens, as what-if keeps it."""
-    name = score.name.removesuffix("_min")
-    values = outward_score(gaps, score.gap, name, GIVEN.get(name, ()))
+    """The least of a sequence's tokens."""
+    values = outward_score(gaps, score.gap, score.name.removesuffix("_min"), score.given)
     if gaps.valid is None:
         return gaps.segments.min(values)
     least = gaps.segments.min(torch.where(gaps.valid.select(0, score.gap), values, torch.inf))

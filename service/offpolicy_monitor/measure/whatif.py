@@ -36,6 +36,11 @@ class Kept(NamedTuple):
     score: str
     measures: frozenset[str]
 
+    @property
+    def wanted(self) -> Score:
+        """The score, by the defaults of what it depends on."""
+        return Score(self.gap, self.score, GIVEN.get(self.score.removesuffix("_min"), ()))
+
 
 def kept(view: BlockView) -> tuple[list[Kept], list[Kept]]:
     """The scores of tokens that are kept, log-ratios first; those of sequences, which have counts of tokens first."""
@@ -62,7 +67,7 @@ def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict
     """One count of each score by sign, length and bin, folded to its margins. Every gap has its log-ratio first."""
     bins, number = view.bins, cells.TOKEN_BINS.number
     if len(scores) > view.number:
-        wanted = [Score(score.gap, score.score, GIVEN.get(score.score, ())) for score in scores[view.number :]]
+        wanted = [score.wanted for score in scores[view.number :]]
         further = torch.stack(token_scores(view.gaps, wanted))
         bins = torch.cat([bins, *histogram_bins(further)])
     gaps = [score.gap for score in scores]
@@ -83,7 +88,7 @@ def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict
 def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict[str, Tensor]:
     """Those that have tokens and mass first: the others are of sequences alone."""
     gaps, number = [score.gap for score in scores], cells.SEQUENCE_BINS.number
-    values = torch.stack(sequence_scores(view.gaps, [Score(score.gap, score.score) for score in scores]))
+    values = torch.stack(sequence_scores(view.gaps, [score.wanted for score in scores]))
     bins = torch.bucketize(values, _edges(values.device))
     filled = None if view.filled is None else chosen(view.filled, gaps)
     indices = torch.add(bins, chosen(units.signs, gaps), alpha=number)
