@@ -88,6 +88,13 @@ def test_the_total_gap_goes_with_no_half_that_it_is_known_not_to_be_of() -> None
     assert found["TotalOffPolicy"] == found["MismatchDominates"] == "MismatchKL"
 
 
+def test_where_rules_on_the_mismatch_look_at_the_total_gap_both_are_one() -> None:
+    found = with_roots([active("MismatchKL", at=5), active("BadUpdates", "critical"), active("MaskRate")], 10, True)
+    assert [one.inhibited_by for one in found] == ["BadUpdates", None, "BadUpdates"]
+    found = with_roots([active("MismatchKL"), active("TotalOffPolicy"), active("StaleData", at=3)], 10, True)
+    assert [one.inhibited_by for one in found] == [None, "MismatchKL", None]
+
+
 def test_nothing_is_hidden_behind_something_milder() -> None:
     found = spoken_for(active("MismatchKL"), active("TotalOffPolicy", "critical"), active("MaskRate", "critical"))
     assert found == {"MismatchKL": None, "TotalOffPolicy": None, "MaskRate": "TotalOffPolicy"}

@@ -1,7 +1,9 @@
 """The monitor against a real service: what it posts means the same in every layout, and what it reads comes back."""
 
+import json
 import pickle
 import re
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +30,20 @@ def logged(url: str, run: str, *calls: dict[str, Any], **options: Any) -> dict[s
             monitor.log(**call)
         assert monitor.flush(30.0)
     return dict(monitor.stats)
+
+
+def test_a_run_is_finished_once_its_monitor_is_closed_and_goes_on_with_another_step(url: str) -> None:
+    def state() -> object:
+        with urllib.request.urlopen(f"{url}/v1/runs/ended") as answer:
+            return json.load(answer)["state"]
+
+    logged(url, "ended", {"step": 0, **batch()})
+    assert state() == "finished"
+    monitor = Monitor(url, "ended", attempt=0)
+    monitor.log(step=1, **batch())
+    assert monitor.flush(30.0) and state() == "live"
+    assert monitor.finish() and state() == "finished"
+    monitor.close()
 
 
 LENGTHS = np.array([8, 3, 0, 5])

@@ -88,6 +88,11 @@ def _quiet(rule: Rule, severity: Severity, limit: Limit | None, value: float | N
     return RuleState(rule, severity, "quiet", value, limit.threshold, limit.steps)
 
 
+def has_total_alone(history: History) -> bool:
+    """Whether the run has no mismatch at all, so that rules on it look at the total gap where they can."""
+    return not any(path.startswith(MISMATCH) for path in history.known(PATIENCE))
+
+
 def _total_stands_in(missing: Iterable[str], known: frozenset[str]) -> bool:
     """Whether the run has no mismatch at all, and the total gap has all that a rule lacks."""
     return all(of_total(path) != path and of_total(path) in known for path in missing) and not any(

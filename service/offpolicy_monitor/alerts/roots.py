@@ -26,15 +26,19 @@ _RANK: Final = {name: rank for rank, name in enumerate(_RULES)}
 _SAY_WHICH: Final = {"MismatchDominates": "mismatch", "StalenessDominates": "staleness"}
 
 
-def with_roots(episodes: Iterable[Episode], step: int | None) -> list[Episode]:
+def with_roots(episodes: Iterable[Episode], step: int | None, total_alone: bool = False) -> list[Episode]:
     """Episodes of one run after a judgement at `step`, each with who speaks for it, and from when on it is told.
 
-    None: a judgement by the wall clock. What is not active stays as it is. A second time changes nothing.
+    None: a judgement by the wall clock, of the rules on it. `total_alone`: rules on the mismatch look at the total gap,
+    so that both are one. What is not active stays as it is. A second time changes nothing.
     """
     found = list(episodes)
-    speakers = _speakers([episode for episode in found if episode.state == "active"])
+    groups = {one.alert: group_of(one.alert) for one in found if one.state == "active"}
+    if total_alone:
+        groups = {alert: "total" if group == "mismatch" else group for alert, group in groups.items()}
+    speakers = _speakers([episode for episode in found if episode.state == "active"], groups)
     return [
-        _placed(episode, speakers[group_of(episode.alert)], step) if episode.state == "active" else episode
+        _placed(episode, speakers[groups[episode.alert]], step) if episode.state == "active" else episode
         for episode in found
     ]
 
@@ -50,29 +54,34 @@ def roots_of(episodes: Iterable[Episode]) -> dict[Key, bool]:
     return {episode.key: not episode.told_from for episode in own}
 
 
-def _speakers(active: Sequence[Episode]) -> Mapping[str, Episode]:
+def _speakers(active: Sequence[Episode], groups: Mapping[str, str]) -> Mapping[str, Episode]:
     """By group, the one that speaks for it: the worst of its own, or a root that it follows and that is as bad."""
-    groups: dict[str, list[Episode]] = {}
+    members: dict[str, list[Episode]] = {}
     for episode in active:
-        groups.setdefault(group_of(episode.alert), []).append(episode)
-    heads = {group: min(members, key=_order) for group, members in groups.items()}
+        members.setdefault(groups[episode.alert], []).append(episode)
+    heads = {group: min(of_it, key=_order) for group, of_it in members.items()}
     halves = {half for rule, half in _SAY_WHICH.items() if rule in heads}
 
     def speaker(group: str) -> Episode:
         head = heads[group]
-        for other in _follows(head.alert, halves):
-            if other in heads and speaker(other) is heads[other] and _grade(heads[other]) >= _grade(head):
+        for other in _follows(head.alert, group, halves):
+            if (
+                other != group
+                and other in heads
+                and speaker(other) is heads[other]
+                and _grade(heads[other]) >= _grade(head)
+            ):
                 return heads[other]
         return head
 
     return {group: speaker(group) for group in heads}
 
 
-def _follows(alert: str, halves: set[str]) -> tuple[str, ...]:
+def _follows(alert: str, group: str, halves: set[str]) -> tuple[str, ...]:
     """The groups whose root speaks for it; of the total gap that of the half which it is of, where that is known."""
     rule = _RULES.get(alert)
-    of_one_half = group_of(alert) == "total" and bool(halves)
-    return () if rule is None else tuple(group for group in rule.follows if not of_one_half or group in halves)
+    of_one_half = group == "total" and bool(halves)
+    return () if rule is None else tuple(other for other in rule.follows if not of_one_half or other in halves)
 
 
 def _placed(episode: Episode, speaker: Episode, step: int | None) -> Episode:

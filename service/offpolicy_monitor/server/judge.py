@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from offpolicy_monitor.alerts import RULES, Episode, History, Rule, Terms, Timing, of_all, paths_of
+from offpolicy_monitor.alerts.engine import has_total_alone
 from offpolicy_monitor.alerts.judge import judge_steps, judge_timing, shown
 from offpolicy_monitor.alerts.roots import roots_of, with_roots
 from offpolicy_monitor.methods import PRESETS, MethodRow, restored
@@ -41,11 +42,11 @@ class RulesJudge(Judge):
         """Judge the newest step; episodes of rules on the wall clock remain as they are."""
         open_ = [_episode(row) for row in before]
         terms = _terms_under(run, history)
-        states, after = judge_steps(History(history.steps, history.columns, history.noted), terms, open_, self.rules)
-        remain = _remaining({rule.name for rule in self.rules}, open_, after.values())
-        placed = with_roots(remain, history.steps[-1])
+        seen = History(history.steps, history.columns, history.noted)
+        states, after = judge_steps(seen, terms, open_, self.rules)
+        placed = with_roots(after.values(), history.steps[-1], has_total_alone(seen))
         roots = roots_of(placed)
-        return [shown(state, roots) for state in states], [vars(episode) for episode in placed]
+        return [shown(state, roots) for state in states], _rows({rule.name for rule in self.rules}, open_, placed)
 
     def timing(
         self,
@@ -58,7 +59,7 @@ class RulesJudge(Judge):
         """Judge by the wall clock; episodes of rules on steps remain as they are."""
         open_ = [_episode(row) for row in before]
         names, after = judge_timing(Timing(step_seconds, silence, open_for), terms_of(run), open_)
-        return [vars(episode) for episode in with_roots(_remaining(names, open_, after.values()), None)]
+        return _rows(names, open_, with_roots(after.values(), None))
 
 
 def _terms_under(run: HeldRun, history: RunHistory) -> Terms:
@@ -87,6 +88,7 @@ def _episode(row: Mapping[str, Any]) -> Episode:
     return Episode(**{name: row[name] for name in FIELDS})
 
 
-def _remaining(judged: set[str], before: Iterable[Episode], after: Iterable[Episode]) -> list[Episode]:
+def _rows(judged: set[str], before: Iterable[Episode], after: Iterable[Episode]) -> list[Mapping[str, Any]]:
     """The episodes that remain: what was judged, and those of other rules as they were."""
-    return [*(episode for episode in before if episode.alert not in judged), *after]
+    others = [episode for episode in before if episode.alert not in judged]
+    return [vars(episode) for episode in (*others, *after)]

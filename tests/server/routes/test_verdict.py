@@ -149,6 +149,10 @@ def test_a_run_without_old_logprobs(client: Client) -> None:
     post(client, "r2", *["still"] * 6, *["stale"] * 6, old_logprobs="left out")
     found = verdict(client, "r2")
     assert (found["state"], found["half"], found["since_step"]) == ("off_policy", None, 6)
+    active = client.get("/v1/alerts?run=r2&state=active").json()["alerts"]
+    [root] = [row for row in active if row["half"] in ("mismatch", "total") and row["inhibited_by"] is None]
+    assert root["message"].startswith(f"Verdict: {found['verdict']}. {found['head']} ")
+    assert "Do: Send old_logprobs" in root["message"]
 
 
 def test_without_old_logprobs_a_policy_that_moves_is_no_fault_of_the_engine(client: Client) -> None:
