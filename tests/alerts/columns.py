@@ -244,7 +244,8 @@ GRAVE: Final[Mapping[str, Callable[[Columns, Terms], NDArray[np.bool_]]]] = {
 def spike(of: Columns, terms: Terms) -> Column:
     values = of[K3]
     high = (values > 1e-3) & (values > 10 * median_before(values, 50))
-    return count_within(np.where(np.isnan(values), np.nan, high), 10)
+    begins = high & ~np.append(False, high[:-1])
+    return count_within(np.where(np.isnan(values), np.nan, begins), 10)
 
 
 def miscalibration(of: Columns, terms: Terms) -> Column:

@@ -240,6 +240,12 @@ def test_single_spikes_warn_and_three_in_ten_steps_are_critical() -> None:
     assert state("MismatchSpike", [*healthy(60), HEALTHY | {"gaps.mismatch.k3": 9e-4}]).state == "quiet"
 
 
+def test_a_rise_that_stays_is_one_spike_and_soon_none() -> None:
+    stays = [HEALTHY | {"gaps.mismatch.k3": 5e-3}] * 20
+    assert {state("MismatchSpike", [*healthy(60), *stays[:count]]).severity for count in range(1, 11)} == {"warning"}
+    assert state("MismatchSpike", [*healthy(60), *stays[:11]]).state == "quiet"
+
+
 def test_a_ratio_off_one_by_chance_is_no_miscalibration() -> None:
     few = HEALTHY | {"gaps.mismatch.ratio_mean": 0.9, "gaps.mismatch.chi2": 1.0, "gaps.mismatch.tokens": 400.0}
     assert state("RatioNotCalibrated", [few] * 5).state == "quiet"

@@ -125,7 +125,10 @@ def surge(path: str) -> Measure:
 
 
 def spikes(path: str, least: float, times: float, window: int) -> Measure:
-    """How many of the last `window` steps were above `least` and above `times` the median of the 50 before them."""
+    """How often in the last `window` steps the figure went above `least` and above `times` the median of the 50 before.
+
+    Steps in a row count once: what stays is no spike.
+    """
 
     def is_spike(values: Column, index: int) -> bool:
         return values[index] > least and values[index] > times * trends.median_before(values, index, 50)
@@ -134,7 +137,9 @@ def spikes(path: str, least: float, times: float, window: int) -> Measure:
         values = history.column(path)
         if math.isnan(values[index]):
             return math.nan
-        return float(sum(is_spike(values, number) for number in range(max(0, index + 1 - window), index + 1)))
+        lately = range(max(0, index + 1 - window), index + 1)
+        high = [number for number in lately if is_spike(values, number)]
+        return float(sum(number == 0 or not is_spike(values, number - 1) for number in high))
 
     return measure
 

@@ -89,8 +89,10 @@ _SIMPLE: Final = (
     ),
     Rule(
         "MismatchSpike", "The mismatch jumps for single steps", (K3,), spikes(K3, 1e-3, 10, 10),
-        "of the last 10 steps, those with k3 > 1e-3 and k3 > 10 median50(k3)", by_severity(0, 2), lasting(1),
+        "how often in the last 10 steps k3 went above 1e-3 and 10 median50(k3), steps in a row counted once",
+        by_severity(0, 2), lasting(1),
         "When Speed Kills Stability; 3 in 10 steps is a proposal", half="mismatch",
+        told="the number of spikes in the last 10 steps",
     ),
     Rule(
         "ProbabilityDiff", "Probabilities of sampled tokens differ between engine and trainer",
