@@ -20,7 +20,10 @@ CASES = ROOT / "tests" / "conformance" / "vectors" / "expected"
 PEERS = ("verl", "TRL", "prime-rl", "slime", "NeMo-RL", "SkyRL", "OpenRLHF", "AReaL", "ROLL")
 #: Those of which a correction alone is ours.
 OF_AN_OPTION = ("ms-swift", "open-instruct")
-OURS = re.compile(r"`-?((?:gaps|methods|breakdowns|versions|policy_lag|attribution|signature)[.\w]*|\w+_mean)`")
+OURS = re.compile(
+    r"`-?((?:gaps|methods|breakdowns|versions|policy_lag|attribution|signature)[.\w]*"
+    r"|sequence_length_max|longest_fraction|\w+_mean)`"
+)
 
 
 def section(heading: str) -> str:

@@ -399,6 +399,16 @@ def together(of: Columns, terms: Terms) -> Column:
     return found
 
 
+def truncation(of: Columns, terms: Terms) -> Column:
+    share, longest = of["longest_fraction"], of["sequence_length_max"]
+    if terms.length_cap is None:
+        same = [index >= 9 and len(set(longest[index - 9 : index + 1].tolist())) == 1 for index in range(len(share))]
+        cut = np.array(same) & (share >= 0.01) & (share < 1)
+    else:
+        cut = longest >= terms.length_cap
+    return np.where(np.isnan(share) | np.isnan(longest), np.nan, np.where(cut, share, 0.0))
+
+
 #: Rules whose number is not just the figure.
 MEASURED: Final[Mapping[str, Measured]] = {
     "MismatchDrift": drift,
@@ -412,6 +422,7 @@ MEASURED: Final[Mapping[str, Measured]] = {
     "EntropyCollapse": entropy,
     "RewardCollapse": lambda of, terms: learning(of)[1],
     "LengthSurge": lambda of, terms: over(ewma(of["sequence_length_mean"], 10), ewma(of["sequence_length_mean"], 200)),
+    "Truncation": truncation,
     "RoutingAgreement": lambda of, terms: baseline(of["routing.mismatch.agreement"]) - of["routing.mismatch.agreement"],
     "SyncBroken": unsynced,
     "StaleData": in_rollouts,

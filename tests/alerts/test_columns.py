@@ -30,6 +30,9 @@ def played(seed: int) -> dict[str, Column]:
     source = np.random.default_rng(seed)
     columns = {path: value * (1 + 0.05 * source.standard_normal(STEPS)) for path, value in HEALTHY.items()}
     columns["tokens"] = np.full(STEPS, HEALTHY["tokens"])
+    began = source.integers(0, STEPS)
+    columns["sequence_length_max"][began : began + source.integers(1, 40)] = 4096.0
+    columns["longest_fraction"][began:] = source.choice([0.6, 0.95, 1.0], STEPS - began)
     columns["policy_version"] = np.cumsum(source.random(STEPS) < source.choice([0.2, 1.0])).astype(np.float64)
     for name in source.choice(list(FAULTS), 3, replace=False):
         paths, at_once, each = FAULTS[name]
@@ -54,7 +57,8 @@ def terms(seed: int) -> Terms:
         "LowEffectiveSampleSize": {"critical": None},
         "TotalOffPolicy": {"enabled": False, "warning": 0.01},
     }
-    return Terms(PROFILES[seed % len(PROFILES)], ("token", "sequence", "gspo", None)[seed % 4], own if seed % 3 else {})
+    correction = ("token", "sequence", "gspo", None)[seed % 4]
+    return Terms(PROFILES[seed % len(PROFILES)], correction, own if seed % 3 else {}, 4000 if seed % 4 == 1 else None)
 
 
 @pytest.mark.parametrize("seed", range(12))

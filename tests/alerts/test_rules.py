@@ -29,6 +29,8 @@ HEALTHY = {
     "policy_lag.max": 1.0,
     "entropy_mean": 0.9,
     "sequence_length_mean": 800.0,
+    "sequence_length_max": 4000.0,
+    "longest_fraction": 0.01,
     "routing.mismatch.agreement": 0.9,
     "tokens": 1e6,
     "sequences": 512.0,
@@ -333,6 +335,29 @@ def test_one_extreme_sequence_of_sixteen_may_be_chance_and_two_are_not() -> None
 def test_answers_that_double_in_length_are_a_surge() -> None:
     rows = healthy(200) + [HEALTHY | {"sequence_length_mean": 1600.0}] * 40
     assert state("LengthSurge", rows).state == "active"
+
+
+def capped(share: float, steps: int, length: float = 4096.0) -> list[dict[str, float]]:
+    return [HEALTHY | {"sequence_length_max": length, "longest_fraction": share}] * steps
+
+
+def test_a_length_that_nothing_exceeds_in_ten_steps_is_a_cap_and_half_of_the_answers_at_it_a_warning() -> None:
+    assert state("Truncation", [*healthy(30), *capped(0.6, 13)]).state == "pending"
+    assert state("Truncation", [*healthy(30), *capped(0.6, 14)]).severity == "warning"
+    assert state("Truncation", [*healthy(30), *capped(0.95, 14)]).severity == "critical"
+    longer = capped(0.6, 1, length=5000.0)
+    assert state("Truncation", [*capped(0.6, 14), *longer, *capped(0.6, 9)]).state != "active"
+
+
+def test_few_answers_at_the_longest_length_and_answers_that_are_all_of_one_length_are_not_cut() -> None:
+    assert state("Truncation", capped(0.4, 40)).state == "quiet"
+    assert state("Truncation", capped(1.0, 40)).state == "quiet"
+
+
+def test_a_run_that_says_how_long_answers_may_be_is_judged_by_that_from_the_first_step_on() -> None:
+    assert state("Truncation", capped(1.0, 5), length_cap=4096).severity == "critical"
+    assert state("Truncation", capped(0.9, 40), length_cap=8192).state == "quiet"
+    assert states("Truncation", capped(0.6, 5), Terms(length_cap=4096))["warning"].value == 0.6
 
 
 def test_steps_without_the_figure_neither_count_nor_break_a_breach() -> None:

@@ -39,7 +39,8 @@ def test_before_its_onset_a_scenario_is_a_healthy_run_to_the_bit(name: str) -> N
 
 
 @pytest.mark.parametrize(
-    "name", ["slow-drift", "spike", "top-p", "temperature", "off-by-one", "sync-broken", "collapse"]
+    "name",
+    ["slow-drift", "spike", "top-p", "temperature", "off-by-one", "nf4-merge", "sync-broken", "collapse"],
 )
 def test_from_its_onset_on_the_mismatch_is_larger(name: str) -> None:
     gaps = [mismatch(message) for message in played(name, ONSET + 9)]
@@ -57,6 +58,41 @@ def test_a_replica_that_is_stale_is_so_from_the_onset_on() -> None:
     fresh = max(gap for gap, _ in gaps[:ONSET])
     assert max(gap for gap, replica in gaps[ONSET:] if replica == "1") > 2 * fresh
     assert max(gap for gap, replica in gaps[ONSET:] if replica == "0") < 2 * fresh
+
+
+def test_the_error_of_a_merge_is_nothing_at_first_and_grows_as_the_policy_learns() -> None:
+    gaps = [mismatch(message) for message in played("nf4-merge", 20, sampler="exact", learning_rate=1e-4)]
+    assert max(gaps[:ONSET]) == 0.0
+    assert 0.0 < gaps[ONSET + 2] < gaps[ONSET + 6] / 1.5
+    assert gaps[ONSET + 6] < gaps[-1]
+
+
+def test_a_cache_in_float8_is_more_noise() -> None:
+    gaps = [mismatch(message) for message in played("kv-cache", ONSET + 9)]
+    assert max(gaps[ONSET:]) > 2 * max(gaps[:ONSET])
+
+
+def test_a_sampled_padding_token_parts_the_rest_of_its_answer() -> None:
+    parted = []
+    for message in played("sampled-padding", ONSET + 12, sampler="exact"):
+        there = message.arrays["mask"].astype(bool)
+        gap = (message.arrays["old_logprobs"] - message.arrays["sampling_logprobs"])[there]
+        parted.append(int((abs(gap) > 1e-4).sum()))
+    assert parted[:ONSET] == [0] * ONSET
+    assert 0 < max(parted[ONSET:]) < 20
+
+
+def test_answers_are_cut_after_three_tokens_from_the_onset_on() -> None:
+    longest = [
+        int(message.arrays["mask"].sum() and max(_answers(message))) for message in played("truncation", ONSET + 2)
+    ]
+    assert set(longest[ONSET:]) == {3} and min(longest[:ONSET]) > 3
+
+
+def _answers(message: Message) -> list[int]:
+    """How many tokens the engine wrote of each sequence."""
+    ends = message.arrays["lengths"].cumsum()
+    return [int(part.sum()) for part in np.split(message.arrays["mask"], ends[:-1])]
 
 
 def test_nan_is_what_the_engine_reports_and_not_what_the_trainer_does() -> None:

@@ -85,6 +85,14 @@ SCENARIOS: Final = (
         crossed=lambda size: math.ceil(10 * 0.3 / (size - 1)),
     ),
     Scenario(
+        "truncation", ("Truncation",), "tokens that answers are cut at, of 125 in the mean", (75, 50, 20),
+        lambda state, after, size: replace(state, cap=int(size)), within=20,
+    ),
+    Scenario(
+        "frozen-sampler", ("MismatchDrift",), "change of a logit in one step that the engine does not get",
+        (0.005, 0.01, 0.02), unsynced, within=15, crossed=lambda size: math.ceil((USUAL_STATE.scale / size) ** 2),
+    ),
+    Scenario(
         "staleness", ("SecondMoment", "TotalOffPolicy"), "change of a logit until the last gradient step",
         (0.4, 0.6, 1.0), lambda state, after, size: replace(state, drift=size),
     ),

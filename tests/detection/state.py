@@ -36,7 +36,8 @@ class State:
     mean tokens; certain: share of the sequences with a fifth of the entropy; lag: largest version lag; agreement: share
     of experts in common. stale: noise of one of the engines; temperature and nucleus of the sampler; shifted, broken:
     share of sequences off by one, and of tokens that are NaN; copied: pi_old is mu; flat: logits far below the largest,
-    flattened by this; uneven: instead of the run's; solved: share of the prompts that are rewarded.
+    flattened by this; uneven: instead of the run's; solved: share of the prompts that are rewarded; cap:
+    tokens that answers are cut at, 0 for none.
     """
 
     scale: float = 0.02
@@ -54,6 +55,7 @@ class State:
     flat: float = 0.0
     uneven: float | None = None
     solved: float = 0.5
+    cap: int = 0
 
 
 def shard_of(run: Run) -> Array:

@@ -90,7 +90,8 @@ def _within(logits: Array, share: float) -> Array:
 
 def _lengths(run: Run, state: State, source: np.random.Generator) -> Array:
     shares = np.exp(run.broad * source.standard_normal(run.sequences) - run.broad**2 / 2)
-    return np.asarray(np.clip(np.round(shares * state.length), 2, TOKENS // 4).astype(np.int64))
+    most = state.cap or TOKENS // 4
+    return np.asarray(np.clip(np.round(shares * state.length), 2, most).astype(np.int64))
 
 
 def _scales(run: Run, state: State, owners: Array, source: np.random.Generator) -> Array:

@@ -50,6 +50,7 @@ def test_a_run_shows_its_last_step_and_settings(store: Store, clock: Clock) -> N
         "spark": {"field": "gaps.mismatch.k3", "values": store.series("r1", "gaps.mismatch.k3")["value"]},
         "methods": None,
         "correction": None,
+        "length_cap": None,
         "alerts": {},
         "median_step_seconds": 0.0,
         "silent_after": 600.0,
@@ -67,6 +68,13 @@ def test_profile_and_labels_of_a_run_can_be_changed(store: Store) -> None:
     changed = store.update_run("r1", labels={"team": "rl"})
     assert (changed["profile"], changed["labels"]) == ("bitwise", {"team": "rl"})
     assert store.exported(9, 0.0)[0].profile == "bitwise"
+
+
+def test_how_long_answers_may_be_is_kept_and_can_be_given_up(store: Store) -> None:
+    store.ingest([make_record()])
+    assert store.update_run("r1", length_cap=1 << 40)["length_cap"] == 1 << 40
+    assert store.update_run("r1", profile="fp8")["length_cap"] == 1 << 40
+    assert store.update_run("r1", length_cap=None)["length_cap"] is None
 
 
 def test_method_rows_chosen_for_a_run_are_kept_to_the_bit_and_can_be_given_up(store: Store) -> None:

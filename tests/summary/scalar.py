@@ -51,6 +51,7 @@ def figures(summary: StepSummary) -> dict[str, Any]:
             "methods": methods,
             "attribution": attribution(arrays.record("cross")),
             **_means(batch),
+            **_longest(summary.arrays),
             **({"routing": found} if found else {}),
             **({"calibration": calibrated} if calibrated else {}),
         }
@@ -79,6 +80,12 @@ def _means(batch: Sums) -> dict[str, Any]:
     if batch.get("reward_sequences"):
         found["reward_mean"] = batch["reward"] / batch["reward_sequences"]
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _longest(arrays: Arrays) -> dict[str, Any]:
+    found = {int(length): int(number) for length, number in zip(*arrays.at("longest/at"), strict=True)}
+    sequences = arrays.record("longest").get("sequences")
+    return {"sequence_length_max": max(found), "longest_fraction": found[max(found)] / sequences} if sequences else {}
 
 
 def _gap(arrays: Arrays, path: str) -> dict[str, Any]:

@@ -27,6 +27,8 @@ VERSION_2 = Path(__file__).with_name("stored_v2.bin")
 VERSION_2_FIGURES = Path(__file__).with_name("stored_v2.json")
 VERSION_3 = Path(__file__).with_name("stored_v3.bin")
 VERSION_3_FIGURES = Path(__file__).with_name("stored_v3.json")
+VERSION_4 = Path(__file__).with_name("stored_v4.bin")
+VERSION_4_FIGURES = Path(__file__).with_name("stored_v4.json")
 
 
 @given(summary=SUMMARIES)
@@ -66,9 +68,12 @@ def test_a_summary_stored_by_version_2_still_gives_its_figures_and_its_worst_seq
     assert from_bytes(to_bytes(summary)) == summary
 
 
-def test_a_summary_stored_by_version_3_still_gives_its_figures_and_its_worst_sequences() -> None:
-    summary = from_bytes(VERSION_3.read_bytes())
-    assert_pinned(json.loads(json.dumps(summary.step_figures())), json.loads(VERSION_3_FIGURES.read_text()))
+@pytest.mark.parametrize(
+    ("file", "figures"), [(VERSION_3, VERSION_3_FIGURES), (VERSION_4, VERSION_4_FIGURES)], ids=["3", "4"]
+)
+def test_a_summary_stored_as_arrays_still_gives_its_figures_and_its_worst_sequences(file: Path, figures: Path) -> None:
+    summary = from_bytes(file.read_bytes())
+    assert_pinned(json.loads(json.dumps(summary.step_figures())), json.loads(figures.read_text()))
     assert len(summary.worst.sequences) == 7
     assert from_bytes(to_bytes(summary)) == summary
 
@@ -83,6 +88,13 @@ def test_tables_that_came_later_are_absent_from_every_merge_with_a_summary_of_an
             assert later <= summary.arrays.absent and not later & summary.arrays.scheme.tables.keys()
             figures = summary.step_figures()
             assert not figures.get("calibration") and "decimals" not in figures["signature"]
+
+
+def test_the_longest_sequences_are_absent_from_every_merge_with_a_summary_of_version_4() -> None:
+    old = from_bytes(VERSION_4.read_bytes())
+    assert "longest_fraction" in FULL.figures()
+    for summary in (old, old.merge(FULL), FULL.merge(old)):
+        assert "longest_fraction" not in summary.figures() and "calibration" in summary.step_figures()
 
 
 def test_a_histogram_of_version_2_is_steps_between_counts_and_what_is_above_a_split() -> None:
@@ -110,7 +122,7 @@ def test_an_unknown_version_of_the_first_form_is_refused(version: object) -> Non
         from_bytes(stored({"version": version, "batch": {}, "cross": {}, "gaps": {}, "methods": {}}))
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 6, 255])
+@pytest.mark.parametrize("version", [0, 1, 2, 7, 255])
 def test_an_unknown_version_is_refused(version: int) -> None:
     with pytest.raises(StoredSummaryError, match="not a summary that this release can read"):
         from_bytes(bytes([version]) + to_bytes(StepSummary())[1:])
@@ -163,7 +175,7 @@ def test_the_first_header_tells_the_keys_the_specs_and_what_is_absent(keys: tupl
 
 
 def test_the_stored_form_says_its_version() -> None:
-    assert to_bytes(StepSummary())[0] == 5
+    assert to_bytes(StepSummary())[0] == 6
 
 
 def test_what_is_not_finite_is_not_stored() -> None:

@@ -20,6 +20,8 @@ SIGNIFICANT: Final = 2.7
 MEANS: Final = "mean reward"
 #: A share of entropy lost that is no more than a warning.
 UNSURE: Final = 0.99
+#: A length is taken for a cap after so many steps in which nothing was longer, where so many of the sequences have it.
+CAPPED, LEAST_CAPPED = 10, 0.01
 #: What is noted of the test of drift: R, and of how many steps the baseline is; for how many steps growth is held.
 EVIDENCE, BASELINE, HELD = "growth: R", "growth: baseline", 5
 
@@ -122,6 +124,26 @@ def large_or_grown(levels: Mapping[str, float], path: str, times: float) -> Meas
 def surge(path: str) -> Measure:
     """EWMA over 10 steps over EWMA over 200."""
     return lambda history, terms, index: trends.over(*trends.ewma(history.column(path), index, 10, 200))
+
+
+def at_the_cap(path: str, longest: str) -> Measure:
+    """The share of the sequences that are as long as the longest one, where that is as long as they may be; else 0.
+
+    They may be as long as the run says. Of one that does not, the length is taken for the cap that the longest sequence
+    of each of the last CAPPED steps has had, that at least LEAST_CAPPED of them share, and that not all have.
+    """
+
+    def measure(history: History, terms: Terms, index: int) -> float:
+        share, length = history.value(path, index), history.value(longest, index)
+        if math.isnan(share) or math.isnan(length):
+            return math.nan
+        if terms.length_cap is not None:
+            return share if length >= terms.length_cap else 0.0
+        lengths = history.column(longest)[max(0, index + 1 - CAPPED) : index + 1]
+        capped = len(lengths) == CAPPED and all(one == length for one in lengths)
+        return share if capped and LEAST_CAPPED <= share < 1 else 0.0
+
+    return measure
 
 
 def spikes(path: str, least: float, times: float, window: int) -> Measure:

@@ -60,12 +60,14 @@ class Limit(NamedTuple):
 class Terms:
     """The profile of a run, the kind of the correction it uses (None: not known), and its overrides by rule name.
 
-    An override may have `enabled` (bool), `steps` (of every severity), and a threshold per severity, None for none.
+    `length_cap`: tokens that an answer may have at most, None where the run does not say. An override may have
+    `enabled` (bool), `steps` (of every severity), and a threshold per severity, None for none.
     """
 
     profile: str = PROFILES[0]
     correction: str | None = None
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    length_cap: int | None = None
     _plans: dict[str, "Plan"] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def enabled(self, rule: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 from offpolicy_monitor.alerts import weights
 from offpolicy_monitor.alerts.engine import LAG
 from offpolicy_monitor.alerts.measures import (
+    at_the_cap,
     bad_share,
     blindness,
     dominates,
@@ -37,6 +38,8 @@ K3: Final = "gaps.mismatch.k3"
 SPREAD: Final = "gaps.mismatch.abs_log_ratio_mean"
 TOTAL_SPREAD: Final = "gaps.total.abs_log_ratio_mean"
 LENGTH: Final = "sequence_length_mean"
+MOST_TOKENS: Final = "sequence_length_max"
+AT_MOST: Final = "longest_fraction"
 ENTROPY: Final = "entropy_mean"
 REWARD: Final = "reward_mean"
 AGREEMENT: Final = "routing.mismatch.agreement"
@@ -212,6 +215,14 @@ _SIMPLE: Final = (
     Rule(
         "LengthSurge", "Answers grow longer fast", (LENGTH,), surge(LENGTH), "EWMA10 / EWMA200 of mean length",
         by_severity(1.3, 1.6), lasting(5), "Beyond Precision", follows=("CollapseRisk",),
+    ),
+    Rule(
+        "Truncation", "Many answers are cut off before they end", (AT_MOST, MOST_TOKENS),
+        at_the_cap(AT_MOST, MOST_TOKENS),
+        "share of the sequences at `length_cap`, or else at the longest length of all last 10 steps, where 1 % have it",
+        by_severity(0.5, 0.9), lasting(5),
+        "TRL issue 5697: 0.97 and more where nothing was learned; Trinity-RFT issue 176; the levels are proposals",
+        told="the share of the answers at the length cap",
     ),
     Rule(
         "RoutingAgreement", "Engine and trainer choose different experts more often than when the run began",

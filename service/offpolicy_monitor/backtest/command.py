@@ -60,6 +60,7 @@ def main(options: argparse.Namespace) -> int:
         options.profile or own.get("profile") or PROFILES[0],
         options.correction or own.get("correction"),
         (own.get("overrides") or {}) if overrides is None else overrides,
+        own.get("length_cap"),
     )
     found = timeline(figures, terms, _progress(len(figures.steps)))
     if options.json:
@@ -91,6 +92,7 @@ def _of_run(options: argparse.Namespace) -> tuple[Figures, Mapping[str, Any]]:
             "profile": about["profile"],
             "correction": correction_kind(about["correction"], about["methods"]),
             "overrides": about["alerts"],
+            "length_cap": about.get("length_cap"),
         }
         return Figures(steps, columns, (), ()), own
 

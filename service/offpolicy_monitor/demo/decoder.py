@@ -31,7 +31,7 @@ class Layer:
     """One transformer layer with its cache of keys and values [B, heads, columns so far, width / heads]."""
 
     def __init__(self, block: Block, form: Format) -> None:
-        self.heads = block.heads
+        self.heads, self.cached = block.heads, form.cached
         self.norm1, self.norm2 = _norm(block.norm1, form), _norm(block.norm2, form)
         self.qkv, self.out = form.linear(block.qkv), form.linear(block.out)
         self.up, self.down = form.linear(block.up), form.linear(block.down)
@@ -50,6 +50,7 @@ class Layer:
         """Attend from the newest columns to all, and remember their keys and values."""
         rows, new, width = x.shape
         q, k, v = (part.view(rows, new, self.heads, -1).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        k, v = self.cached(k), self.cached(v)
         self.keys = torch.cat([self.keys, k], 2) if self.keys.numel() else k
         self.values = torch.cat([self.values, v], 2) if self.values.numel() else v
         scores = torch.matmul(q * (1 / math.sqrt(width // self.heads)), self.keys.mT)

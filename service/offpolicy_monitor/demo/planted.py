@@ -4,6 +4,7 @@ Nothing is added to numbers afterwards: answers are drawn from what is reported,
 B answers, V tokens; log-probs in nats. It knows neither engines nor messages.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from offpolicy_monitor.demo.faults import Fault
 from offpolicy_monitor.demo.policy import Policy, answer_log_probs
+from offpolicy_monitor.demo.task import PAD
 
 Reshape = Callable[[Tensor], Tensor]
 
@@ -28,6 +30,8 @@ def reshape_of(fault: Fault | None) -> Reshape:
 
 def draw_of(fault: Fault | None) -> Reshape:
     """What an engine with this fault samples from, by what it reports: log-probs [B, V] of both."""
+    if fault is not None and fault.name == "sampled_padding":
+        return partial(with_padding, strength=fault.strength)
     if fault is None or fault.name != "sampling":
         return lambda log_probs: log_probs
     return partial(at_temperature, strength=fault.strength)
@@ -36,6 +40,13 @@ def draw_of(fault: Fault | None) -> Reshape:
 def at_temperature(log_probs: Tensor, strength: float) -> Tensor:
     """log softmax(logits / T); log-probs are logits but for a constant."""
     return (log_probs / strength).log_softmax(-1)
+
+
+def with_padding(log_probs: Tensor, strength: float) -> Tensor:
+    """Draws that are the padding token with about this probability, whatever is reported of it."""
+    drawn = log_probs.clone()
+    drawn[:, PAD] = math.log(strength)
+    return drawn.log_softmax(-1)
 
 
 def within_nucleus(log_probs: Tensor, strength: float) -> Tensor:
@@ -74,9 +85,13 @@ def reported(fault: Fault | None, log_probs: Tensor, generator: torch.Generator)
 def recompute(fault: Fault | None, policy: Policy, tokens: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
     """The trainer's log-probs and entropies of the answers, [B, A] each, as policy.answer_log_probs.
 
-    `off_by_one` cuts the first answers of the block, its share of them, out of the row one column early.
+    `sampled_padding` takes that token in an answer for padding, which nothing attends to; `off_by_one` cuts the first
+    answers of the block, its share of them, out of the row one column early.
     """
-    log_probs, entropy = answer_log_probs(policy, tokens, starts)
+    unseen = None
+    if fault is not None and fault.name == "sampled_padding":
+        unseen = (tokens == PAD) & (torch.arange(tokens.shape[1]) >= policy.shape.prompt)
+    log_probs, entropy = answer_log_probs(policy, tokens, starts, unseen=unseen)
     if fault is None or fault.name != "off_by_one":
         return log_probs, entropy
     early, _ = answer_log_probs(policy, tokens, starts, early=1)

@@ -71,11 +71,15 @@ class Policy(nn.Module):
             elif name.endswith("bias"):
                 nn.init.zeros_(weight)
 
-    def forward(self, tokens: Tensor, starts: Tensor) -> Tensor:
-        """Map tokens [B, L] int64 and starts [B] int64 (first column that is no padding) to logits [B, L, V]."""
+    def forward(self, tokens: Tensor, starts: Tensor, unseen: Tensor | None = None) -> Tensor:
+        """Map tokens [B, L] int64 and starts [B] int64 (first column that is no padding) to logits [B, L, V].
+
+        `unseen` [B, L] bool: columns that no other one looks at.
+        """
         column = torch.arange(tokens.shape[1])
         x = self.tokens(tokens) + self.positions((column - starts[:, None]).clamp(min=0))
         hidden = (column > column[:, None]) | (column < starts[:, None, None])
+        hidden = hidden if unseen is None else hidden | unseen[:, None]
         hidden = (hidden & (column != column[:, None]))[:, None]
         for block in self.blocks:
             x = block(x, hidden)
@@ -88,12 +92,15 @@ def answer_distribution(policy: Policy, tokens: Tensor, starts: Tensor) -> Tenso
     return logits[:, policy.shape.prompt - 1 : -1].log_softmax(-1)  # type: ignore[no-any-return]
 
 
-def answer_log_probs(policy: Policy, tokens: Tensor, starts: Tensor, early: int = 0) -> tuple[Tensor, Tensor]:
+def answer_log_probs(
+    policy: Policy, tokens: Tensor, starts: Tensor, early: int = 0, unseen: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Log-prob of each answer token and entropy of its distribution: two [B, A] float32, nats.
 
-    With `early` it is of the A tokens that begin so many columns before the answer: a mistake, on purpose.
+    With `early` it is of the A tokens that begin so many columns before the answer, and with `unseen` [B, L] bool the
+    others do not look at some columns: mistakes, on purpose.
     """
     prompt, columns = policy.shape.prompt - early, tokens.shape[1] - early
-    distribution = policy(tokens, starts)[:, prompt - 1 : columns - 1].log_softmax(-1)
+    distribution = policy(tokens, starts, unseen)[:, prompt - 1 : columns - 1].log_softmax(-1)
     chosen = distribution.gather(-1, tokens[:, prompt:columns, None]).squeeze(-1)
     return chosen, -(distribution.exp() * distribution).sum(-1)

@@ -7,9 +7,9 @@ of rewards.
 """
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -17,10 +17,10 @@ from torch import Tensor
 
 from offpolicy_monitor.demo.decoder import Decoder
 from offpolicy_monitor.demo.faults import Fault
-from offpolicy_monitor.demo.planted import Reshape, draw_of, reshape_of
+from offpolicy_monitor.demo.planted import Reshape, draw_of, reshape_of, with_bits
 from offpolicy_monitor.demo.policy import Policy, answer_distribution
 from offpolicy_monitor.demo.task import END, PAD, Prompts
-from offpolicy_monitor.demo.weights import FORMATS, Format, integer_format
+from offpolicy_monitor.demo.weights import FORMATS, Format, Merging, integer_format
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class EngineSampler:
 
     def __init__(self, policy: Policy, form: Format, fault: Fault | None) -> None:
         self.form, self.reshape, self.draw = form, reshape_of(fault), draw_of(fault)
-        self.columns, self.decoder = policy.shape.answer, Decoder(policy, form)
+        self.columns, self.most, self.decoder = policy.shape.answer, longest(policy, fault), Decoder(policy, form)
         self.head = self.decoder.head if fault is not None and fault.name == "partial_sync" else None
 
     def sync(self, policy: Policy) -> None:
@@ -71,14 +71,14 @@ class EngineSampler:
         def extend(tokens: Tensor, column: int) -> Tensor:
             return self.reshape(self.decoder.feed(tokens[:, None]))
 
-        return write_answers(first, extend, self.columns, generator, self.draw)
+        return write_answers(first, extend, self.columns, generator, self.draw, self.most)
 
 
 class ExactSampler:
     """Runs the trainer's forward over the whole row, in the shape the recompute will have, for every token."""
 
     def __init__(self, policy: Policy, fault: Fault | None) -> None:
-        self.reshape, self.draw = reshape_of(fault), draw_of(fault)
+        self.reshape, self.draw, self.most = reshape_of(fault), draw_of(fault), longest(policy, fault)
         self.sync(policy)
 
     def sync(self, policy: Policy) -> None:
@@ -95,13 +95,24 @@ class ExactSampler:
             return self.reshape(answer_distribution(self.policy, row, prompts.starts)[:, column])
 
         first = self.reshape(answer_distribution(self.policy, row, prompts.starts)[:, 0])
-        return write_answers(first, extend, columns, generator, self.draw)
+        return write_answers(first, extend, columns, generator, self.draw, self.most)
+
+
+def longest(policy: Policy, fault: Fault | None) -> int:
+    """Tokens after which an answer is ended."""
+    columns = policy.shape.answer
+    return min(columns, int(fault.strength)) if fault is not None and fault.name == "cut" else columns
 
 
 def write_answers(
-    first: Tensor, extend: Callable[[Tensor, int], Tensor], columns: int, generator: torch.Generator, draw: Reshape
+    first: Tensor,
+    extend: Callable[[Tensor, int], Tensor],
+    columns: int,
+    generator: torch.Generator,
+    draw: Reshape,
+    most: int,
 ) -> Samples:
-    """Draw tokens, from what `draw` makes of the reported log-probs, until every row has ended or is full.
+    """Draw tokens, from what `draw` makes of the reported log-probs, until every row has ended or has `most` of them.
 
     first [B, V] float32 log-probs at answer column 0; extend(tokens [B] of column c - 1, c) gives them at column c.
     """
@@ -115,7 +126,7 @@ def write_answers(
         log_probs[:, column] = distribution.gather(1, drawn)[:, 0].where(running, 0.0)
         mask[:, column] = running
         running = running & (drawn[:, 0] != END)
-        if column + 1 == columns or not running.any():
+        if column + 1 == most or not running.any():
             break
         distribution = extend(tokens[:, column], column + 1)
     return Samples(tokens, log_probs, mask)
@@ -124,8 +135,16 @@ def write_answers(
 def make_sampler(name: str, policy: Policy, fault: Fault | None = None) -> Sampler:
     """The sampler of that name, `exact` or an engine in one of the FORMATS, with the part of a fault that is its own.
 
-    `int8` brings its own format; `stale_weights` needs two samplers and is made by replicas.
+    Some faults bring a format of their own; `stale_weights` needs two samplers and is made by replicas.
     """
-    if fault is not None and fault.name == "int8":
-        return EngineSampler(policy, integer_format(int(fault.strength)), fault)
+    if fault is not None and fault.name in OWN_FORMATS:
+        return EngineSampler(policy, OWN_FORMATS[fault.name](int(fault.strength)), fault)
     return ExactSampler(policy, fault) if name == "exact" else EngineSampler(policy, FORMATS[name], fault)
+
+
+#: Faults that bring a format of their own, by their strength.
+OWN_FORMATS: Final[Mapping[str, Callable[[int], Format]]] = {
+    "int8": integer_format,
+    "nf4_merge": lambda block: Format(torch.float32, Merging(block)),
+    "kv_cache": lambda bits: replace(FORMATS["bfloat16"], cached=lambda x: with_bits(x.float(), bits).to(x.dtype)),
+}

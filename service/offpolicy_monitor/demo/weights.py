@@ -12,6 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+#: Quantiles of the normal distribution over their largest, as QLoRA's appendix has them.
+NF4 = torch.tensor([
+    -1.0, -0.6961928, -0.52507305, -0.3949175, -0.28444138, -0.18477343, -0.09105004, 0.0,
+    0.0795803, 0.1609302, 0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0,
+])  # fmt: skip
+
 
 @dataclass(frozen=True)
 class DenseLinear:
@@ -39,12 +45,19 @@ class Int8Linear:
 Linear = Callable[[Tensor], Tensor]
 
 
+def as_it_is(x: Tensor) -> Tensor:
+    """What is cached is what was computed."""
+    return x
+
+
 @dataclass(frozen=True)
 class Format:
-    """One precision of an engine: the dtype of activations, embeddings and norms, and how a layer converts."""
+    """One precision of an engine: the dtype of activations, embeddings and norms, how a layer converts, and what of
+    keys and values is cached."""
 
     dtype: torch.dtype
     linear: Callable[[nn.Linear], Linear]
+    cached: Callable[[Tensor], Tensor] = as_it_is
 
 
 def dense_bfloat16(layer: nn.Linear) -> Linear:
@@ -57,6 +70,35 @@ def quantise(layer: nn.Linear, bits: int) -> Linear:
     weight = layer.weight.detach()
     scale = weight.abs().amax(1).clamp(min=torch.finfo(weight.dtype).tiny) / (2 ** (bits - 1) - 1)
     return Int8Linear((weight / scale[:, None]).round().to(torch.int8), scale, layer.bias.detach().clone())
+
+
+class Merging:
+    """Converts layers as a merge of what was learned into NF4 weights does, whose base was in NF4 from the beginning.
+
+    What a layer's first weights are beside their NF4 form belongs to the base and stays. So the first conversion is
+    exact, and the further training moves weights, the more of what it added is rounded away.
+    """
+
+    def __init__(self, block: int) -> None:
+        self.block = block
+        self.beside: dict[nn.Linear, Tensor] = {}
+
+    def __call__(self, layer: nn.Linear) -> Linear:
+        """The layer, its weights merged."""
+        weight = layer.weight.detach()
+        if layer not in self.beside:
+            self.beside[layer] = weight - nf4(weight, self.block)
+        beside = self.beside[layer]
+        return DenseLinear(nf4(weight - beside, self.block) + beside, layer.bias.detach().clone())
+
+
+def nf4(weight: Tensor, block: int) -> Tensor:
+    """Round to the 16 levels of NF4, times the largest of each block (QLoRA, https://arxiv.org/abs/2305.14314)."""
+    flat = weight.reshape(-1)
+    blocks = F.pad(flat, (0, -len(flat) % block)).view(-1, block)
+    scale = blocks.abs().amax(1, keepdim=True).clamp(min=torch.finfo(weight.dtype).tiny)
+    nearest = ((blocks / scale)[..., None] - NF4).abs().argmin(-1)
+    return (NF4[nearest] * scale).reshape(-1)[: len(flat)].view(weight.shape)
 
 
 def integer_format(bits: int) -> Format:

@@ -74,6 +74,7 @@ class Whole(NamedTuple):
     lag: Any
     lag_max: Any
     sequence_lag: Any
+    filled_sequences: Any
 
 
 #: Parts of the table of the batch whose numbers are made of its columns as they were sent.

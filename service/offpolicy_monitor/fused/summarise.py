@@ -29,6 +29,7 @@ from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.scheme import Scheme, scheme_of
 from offpolicy_monitor.summary.tables import calibration, decimals
 from offpolicy_monitor.summary.tables.buckets import constant_buckets
+from offpolicy_monitor.summary.tables.longest import longest_sums
 from offpolicy_monitor.vocabulary import EXPERT_IDS, LOGPROBS
 
 Array = NDArray[Any]
@@ -80,12 +81,11 @@ def in_slices(
     for chosen in batch.parts():
         part = part_of(kind, own, chosen.gaps, chosen.joint, chosen.alone)
         found.append((yield from measured(batch, part, chosen, buckets, ranking, threads)))
-    whole, there, lags = _of_batch(batch)
+    whole, there, beside = _of_batch(batch)
     reading = reading_of(nothing, tuple((one.part, one.present) for one in found), there)
     came = [(one.part, one.seen, one.room) for one in found] or [(nothing, 0, nothing.workspace())]
     arrays = reading.arrays(reading.scheme(constants), came, whole)
-    if lags is not None:
-        arrays.sparse["versions/lag"] = lags
+    arrays.sparse.update(beside)
     if routed := dict(_routing(batch, threads)) if experts else {}:
         arrays = merged((arrays, Arrays.of(LAYOUT, routed)))
     for one in found:
@@ -164,21 +164,25 @@ def _reading_of(nothing: Part, parts: tuple[tuple[Part, int], ...], there: tuple
 reading_of: Final = lru_cache(REMEMBERED)(_reading_of)
 
 
-def _of_batch(batch: Batch) -> tuple[tuple[Any, ...], tuple[tuple[str, bool], ...], Sparse | None]:
-    """What was sent, and how old it is; which tables there are of it; sequences by whole lag."""
+def _of_batch(batch: Batch) -> tuple[tuple[Any, ...], tuple[tuple[str, bool], ...], dict[str, Sparse]]:
+    """What was sent, and how old it is; which tables there are of it; the rows of no fixed length among them."""
     source = batch.source
     sent = source.tokens, source.sequences, int(np.count_nonzero(batch.offsets[1:] == batch.offsets[:-1]))
     entropy, reward = (_finite(source.columns.get(name)) for name in ("entropy", "rewards"))
     spans, mean, lags = _versions(batch)
+    longest = longest_sums(batch.offsets)
     there = {"entropy": entropy[0] > 0, "reward": reward[0] > 0, "spans": spans[1] > 0, "lag": lags is not None}
-    whole = Whole._make((*sent, *batch.suspects, *entropy, *reward, *spans, mean))
+    there["longest"] = longest is not None
+    filled, at = longest or (0, None)
+    whole = Whole._make((*sent, *batch.suspects, *entropy, *reward, *spans, mean, filled))
     found = {
         calibration.PART: calibration.calibration_sums(source.columns, batch.offsets),
         decimals.PART: decimals.decimal_sums(batch.columns, multiples) if source.is_fine else {},
     }
     there |= {part: bool(numbers) for part, numbers in found.items()}
     beside = [found[table.part].get(row.name, 0) for table in SENT_PARTS for row in table.rows]
-    return (*whole, *beside), tuple(there.items()), lags
+    sparse = {"versions/lag": lags, "longest/at": at}
+    return (*whole, *beside), tuple(there.items()), {name: row for name, row in sparse.items() if row is not None}
 
 
 def _versions(batch: Batch) -> tuple[tuple[Any, ...], float, Sparse | None]:

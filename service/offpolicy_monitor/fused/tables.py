@@ -295,6 +295,9 @@ def whole_tables(values: Mapping[str, Any], parts: Mapping[str, bool]) -> Tables
     for part in ("entropy", "reward", *(table.part for table in SENT_PARTS), "lag"):
         if parts[part]:
             yield f"batch#{part}", {row.name: values[row.name] for row in LAYOUT.at(f"batch#{part}").rows}
+    if parts["longest"]:
+        yield "longest", {"sequences": values["filled_sequences"]}
+        yield "longest/at", {"": NOWHERE}
     if parts["spans"]:
         yield "versions/spans", {"spans": values["spans"], "sequences": values["spanned_sequences"]}
         if parts["lag"]:

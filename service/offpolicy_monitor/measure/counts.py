@@ -1,6 +1,6 @@
 """Counts of a whole batch, whatever the gap: what was sent, what was excluded, what is suspect, how old it is.
 
-All of it is about what came, so it is counted where it came: on the host. Tables: `batch`, in its parts.
+All of it is about what came, so it is counted where it came: on the host. Tables: `batch`, in its parts, and `longest`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,15 +10,16 @@ import numpy as np
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.measure.blocks import extremes
-from offpolicy_monitor.summary.tables import calibration, decimals
+from offpolicy_monitor.summary.tables import calibration, decimals, longest
 from offpolicy_monitor.summary.tables.calibration import calibration_sums
 from offpolicy_monitor.summary.tables.decimals import decimal_sums
+from offpolicy_monitor.summary.tables.longest import longest_sums
 from offpolicy_monitor.vocabulary import CERTAIN_LOGPROB, LOGPROBS
 
 
 def batch_tables(batch: RaggedBatch, policy_version: int | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The tables of the batch: what was sent and what is odd about it, calibration, decimals, lag, entropy and
-    reward."""
+    """The tables of the batch: what was sent and what is odd about it, calibration, decimals, its longest
+    sequences, lag, entropy and reward."""
     yield (
         "batch",
         {
@@ -32,6 +33,9 @@ def batch_tables(batch: RaggedBatch, policy_version: int | None) -> Iterator[tup
         yield f"batch#{calibration.PART}", found
     if batch.is_fine and (found := decimal_sums(batch.columns)):
         yield f"batch#{decimals.PART}", found
+    if (long := longest_sums(batch.offsets)) is not None:
+        yield longest.TABLE.path, {"sequences": long[0]}
+        yield longest.BY_LENGTH.path, {"": long[1]}
     lag = _lag(batch, policy_version)
     if lag:
         yield "batch#lag", lag

@@ -64,7 +64,7 @@ class RulesJudge(Judge):
 
 def _terms_under(run: HeldRun, history: RunHistory) -> Terms:
     """What the run is judged by; where that is not what was noted under, the notes go."""
-    settings = (run.profile, run.correction, run.methods, run.overrides)
+    settings = (run.profile, run.correction, run.methods, run.overrides, run.length_cap)
     if history.terms is None or history.terms[0] != settings:
         history.noted.clear()
         history.terms = settings, terms_of(run)
@@ -74,7 +74,7 @@ def _terms_under(run: HeldRun, history: RunHistory) -> Terms:
 
 def terms_of(run: HeldRun) -> Terms:
     """What the run is judged by."""
-    return Terms(run.profile, correction_kind(run.correction, run.methods), run.overrides or {})
+    return Terms(run.profile, correction_kind(run.correction, run.methods), run.overrides or {}, run.length_cap)
 
 
 def correction_kind(name: str | None, chosen: Sequence[Mapping[str, Any]] | None) -> str | None:

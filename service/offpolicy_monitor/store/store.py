@@ -172,10 +172,12 @@ class Store:
         finished: bool | None = None,
         correction: str | Literal["unchanged"] | None = "unchanged",
         overrides: Mapping[str, Mapping[str, Any]] | None = None,
+        length_cap: int | Literal["unchanged"] | None = "unchanged",
     ) -> dict[str, Any]:
         """Change what is given, judge the run anew, and answer it; a finished run is live again with its next batch.
 
-        `methods` None lets the default rows run again, `correction` None says that it is not known.
+        `methods` None lets the default rows run again, `correction` and `length_cap` None say that they are not
+        known.
         """
         values: dict[str, Any] = {"profile": profile, "labels": labels}
         values = {name: value for name, value in values.items() if value is not None}
@@ -183,6 +185,8 @@ class Store:
             values["methods"] = None if methods is None else list(methods)
         if correction != "unchanged":
             values["correction"] = correction
+        if length_cap != "unchanged":
+            values["length_cap"] = length_cap
         if overrides is not None:
             values["overrides"] = {rule: dict(override) for rule, override in overrides.items()}
         if finished is not None:

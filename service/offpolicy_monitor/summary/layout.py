@@ -8,13 +8,15 @@ from typing import Final
 
 from offpolicy_monitor.summary import batch, gap, method
 from offpolicy_monitor.summary.rows import Layout
-from offpolicy_monitor.summary.tables import KINDS, calibration, decimals
+from offpolicy_monitor.summary.tables import KINDS, calibration, decimals, longest
 
 LAYOUT: Final = Layout(
     (
         *batch.TABLES,
         calibration.TABLE,
         decimals.TABLE,
+        longest.TABLE,
+        longest.BY_LENGTH,
         *gap.TABLES,
         *method.TABLES,
         *(table for kind in KINDS for table in kind.tables),

@@ -21,6 +21,7 @@ from offpolicy_monitor.summary.method import MethodSummary, Spec, method_keys
 from offpolicy_monitor.summary.records import ALL, Records, Wanted
 from offpolicy_monitor.summary.sums import Sums, fraction
 from offpolicy_monitor.summary.tables import KINDS
+from offpolicy_monitor.summary.tables.longest import longest
 from offpolicy_monitor.summary.tables.worst import Worst
 
 #: Fields that are read off tables: of a step, and of shards too.
@@ -144,7 +145,7 @@ class StepSummary:
             "suspect_tokens": {"positive": counts["positive_tokens"], "exact_zero": counts["exact_zero_tokens"]},
             "zero_filled_tokens": counts["zero_filled_tokens"],
             "attribution": finite(attribution(self.cross)),
-            **finite({**_batch_means(self.batch), **_of_shards(self.arrays, wanted)}),
+            **finite({**_batch_means(self.batch), **longest(self.arrays), **_of_shards(self.arrays, wanted)}),
         }
 
 

@@ -204,6 +204,23 @@ def test_a_rule_that_asks_for_growth_says_from_where_on_its_figure_is_critical_a
     assert warning.get("alone") is None
 
 
+def test_answers_at_the_length_cap_that_a_run_names_are_truncated(client: Client) -> None:
+    """Twenty answers of 100 tokens, step by step."""
+
+    def truncation() -> dict[str, Any]:
+        return named(client.get("/v1/runs/a/rules").json()["rules"], "Truncation", "critical")
+
+    for step in range(7):
+        post(client, step, 0.01)
+    assert (truncation()["state"], truncation()["value"]) == ("quiet", 0.0)
+    assert patch(client, length_cap=100).json()["length_cap"] == 100
+    assert (truncation()["state"], truncation()["value"]) == ("active", 1.0)
+    assert patch(client, length_cap=101).status_code == 200
+    assert truncation()["state"] == "quiet"
+    assert patch(client, length_cap=0).json()["errors"][0]["field"] == "length_cap"
+    assert patch(client, length_cap=None).json()["length_cap"] is None
+
+
 def test_rules_on_masks_look_at_the_correction_that_the_run_names(client: Client) -> None:
     refused = patch_of_unknown_correction(client)
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "correction")

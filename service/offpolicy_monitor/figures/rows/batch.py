@@ -6,6 +6,7 @@ from offpolicy_monitor.summary.figure import Figure, gauge
 from offpolicy_monitor.summary.tables.breakdown import SPLIT
 
 _STEP: Final = "`summary/step.py`"
+_LONGEST: Final = "`summary/tables/longest.py`"
 _ATTRIBUTION: Final = "`summary/attribution.py`"
 
 BATCH: Final = (
@@ -23,6 +24,12 @@ BATCH: Final = (
     Figure(
         "sequence_length_mean", "tokens", "under the mask over non-empty sequences", _STEP,
         headline=True, gauge=gauge("sequence_length_tokens_mean"),
+    ),
+    Figure("sequence_length_max", "tokens", "under the mask of the longest sequence", _LONGEST, headline=True),
+    Figure(
+        "longest_fraction", "share of the sequences",
+        "as long as the longest one: those that an engine stopped, where it is as long as it may be", _LONGEST,
+        "verl `response_length/clip_ratio`, TRL `completions/clipped_ratio`", headline=True,
     ),
     Figure("entropy_mean", "nats", "mean of what was sent", _STEP, headline=True, gauge=gauge("entropy_nats_mean")),
     Figure("reward_mean", "", "mean of what was sent", _STEP, headline=True),

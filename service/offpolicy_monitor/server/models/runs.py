@@ -83,6 +83,7 @@ class Run(RunRow):
     methods: list[Figures] = Field(description="Rows in effect, as `methods` of PATCH takes them.")
     default_methods: bool = Field(description="Whether none were chosen, so that the default rows run.")
     correction: str | None = Field(description="The row that the trainer really uses, if it said so.")
+    length_cap: int | None = Field(description="Tokens that an answer may have at most, if the trainer said so.")
     alerts: dict[str, Figures] = Field(description="The run's own thresholds, by rule.")
     median_step_seconds: float | None = Field(
         description="From one step's first shard to the next one's, over the last 32 steps; null with fewer than two."

@@ -18,6 +18,8 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Profile = Literal["dense_bf16", "moe_bf16", "fp8", "fp4", "bitwise"]
 EXAMPLE: Final[JsonDict] = {"methods": ["opsm", "tis_token", {"name": "tight", "method": "opsm", "delta": 0.001}]}
 
+#: More tokens than any answer has.
+MAX_LENGTH_CAP: Final = 1 << 40
 #: What an entry may hold is the catalogue's business; here it is described, and read by `parse_selection`.
 MethodEntry = Annotated[
     Any,
@@ -61,6 +63,9 @@ class RunChanges(BaseModel):
     )
     correction: str | None = Field(
         None, description="Name of the row that the trainer really uses: rules on masks look at it. Null: not known."
+    )
+    length_cap: int | None = Field(
+        None, ge=1, le=MAX_LENGTH_CAP, description="Tokens that an answer may have at most. Null: not known."
     )
     alerts: dict[str, RuleChanges] = Field({}, description="Thresholds of this run's own, by rule; replaces all.")
     finished: bool = Field(False, description="The run is over: its alerts are resolved. A later step reopens it.")

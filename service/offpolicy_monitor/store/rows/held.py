@@ -33,12 +33,13 @@ class HeldRun:
     correction: str | None
     overrides: dict[str, dict[str, Any]] | None
     finished_at: float | None
+    length_cap: int | None = None
     revision: int | None = None
 
 
 _COLUMNS: Final = (
     *(runs.c.id, runs.c.name, runs.c.last_batch_at, runs.c.profile, runs.c.methods),
-    *(runs.c.correction, runs.c.overrides, runs.c.finished_at, runs.c.revision),
+    *(runs.c.correction, runs.c.overrides, runs.c.finished_at, runs.c.length_cap, runs.c.revision),
 )
 
 
@@ -78,7 +79,7 @@ def hold_ids(connection: Connection, ids: Iterable[int]) -> dict[str, HeldRun]:
 
 def look_at(connection: Connection, ids: Iterable[int]) -> list[HeldRun]:
     """The same rows without holding them: what is read may have changed when it is acted upon."""
-    query = select(*_COLUMNS).where(runs.c.id.in_(list(ids)), runs.c.deleted.is_(None))
+    query: Select[Any] = select(*_COLUMNS).where(runs.c.id.in_(list(ids)), runs.c.deleted.is_(None))
     return [HeldRun(*row) for row in connection.execute(query)]
 
 

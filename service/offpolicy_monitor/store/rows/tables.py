@@ -87,6 +87,7 @@ runs = Table(
     Column("methods", JSON(none_as_null=True)),
     Column("correction", String(64)),
     Column("overrides", JSON(none_as_null=True)),
+    Column("length_cap", BigInteger),
     Column("deleted", Boolean),
     Column("created_at", Double, nullable=False),
     Column("last_batch_at", Double),

@@ -60,6 +60,7 @@ def view_run(connection: Connection, overviews: Overviews, name: str, now: float
     view.shown.update(
         methods=row.methods,
         correction=row.correction,
+        length_cap=row.length_cap,
         alerts=row.overrides or {},
         median_step_seconds=usual,
         silent_after=silent_after(usual),

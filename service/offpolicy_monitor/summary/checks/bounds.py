@@ -89,7 +89,12 @@ def _check_sparse(arrays: Arrays, name: str) -> None:
 def _check_whole(arrays: Arrays, table: Table, row: Row) -> None:
     name = name_of(table.path, row.name)
     if SPARSE in row.shape:
-        _check_total(arrays, row, name, int(arrays.at(name)[1].sum()))
+        found = int(arrays.at(name)[1].sum())
+        if row.total:
+            _check_total(arrays, row, name, found)
+        else:
+            part_of = arrays.get(row.at_most)
+            need(part_of is not None and found <= int(part_of), printable(name), f"is more than {row.at_most}")
         return
     values = arrays.get(name)
     if values is None:
