@@ -1,5 +1,6 @@
 """GET /v1/runs/{run}/whatif over posted shards: what it says is what /v1/evaluate masks at the same threshold."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +187,32 @@ def test_any_threshold_drops_what_the_row_of_the_method_drops_within_the_error_t
         assert error < 0.2  # one of few sequences may lie within a column
         for name, value in exact.items():
             assert curve[name] == [pytest.approx(value, abs=error + 1e-9)], (row, threshold, name)
+
+
+@pytest.mark.parametrize(
+    ("method", "parameter", "thresholds"),
+    [
+        ("m2po_paper", "threshold", (0.003, 0.02)),
+        ("vaco", "threshold", (0.0625, 0.09375)),
+        ("cppo", "delta", (0.02, 0.2)),
+    ],
+)
+def test_a_method_on_request_is_kept_where_a_row_of_the_run_has_it(
+    client: Client, method: str, parameter: str, thresholds: tuple[float, ...]
+) -> None:
+    post(client, 0, seed=30)
+    refused = client.get(f"/v1/runs/a/whatif?method={method}")
+    assert (refused.status_code, refused.json()["type"].rpartition(":")[2]) == (422, "not-kept")
+    assert f"{method} is kept where a row of the run puts it" in refused.text
+    chosen = client.request(
+        "PATCH", "/v1/runs/a", content=json.dumps({"methods": ["opsm", method]}).encode(), headers=JSON
+    )
+    assert chosen.status_code == 200, chosen.text
+    post(client, 1, seed=31)
+    for threshold in thresholds:
+        answer = whatif(client, f"method={method}&from=1&threshold={threshold}")
+        curve = answer if answer["parameter"] else answer[parameter]
+        [error] = curve["error"]
+        assert error < 0.2
+        for name, value in evaluated(client, [31], {"method": method, parameter: threshold}).items():
+            assert curve[name] == [pytest.approx(value, abs=error + 1e-9)], (threshold, name)
