@@ -44,7 +44,8 @@ class RulesJudge(Judge):
         terms = _terms_under(run, history)
         seen = History(history.steps, history.columns, history.noted)
         states, after = judge_steps(seen, terms, open_, self.rules)
-        placed = with_roots(after.values(), history.steps[-1], has_total_alone(seen))
+        # Most runs have no alert, and nothing to place.
+        placed = with_roots(after.values(), history.steps[-1], has_total_alone(seen)) if after else []
         roots = roots_of(placed)
         return [shown(state, roots) for state in states], _rows({rule.name for rule in self.rules}, open_, placed)
 

@@ -3,13 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
+
 from offpolicy_monitor import notify
+from offpolicy_monitor.errors import Unavailable
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.notify.words import page
 from offpolicy_monitor.server.http.answers import explained
 from offpolicy_monitor.server.verdicts import Verdicts
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import Leader, Store
+
+log = structlog.get_logger("offpolicy_monitor.server")
 
 #: How often the store is looked at for alerts to tell, seconds.
 LOOK_SECONDS = 5.0
@@ -31,8 +36,15 @@ class AlertsToTell:
         return [self._in_words(row) for row in self._store.firing(resolved_since)]
 
     def message(self, alert: notify.Alert) -> str | None:
-        """What it says to people."""
-        return self._verdicts.message(alert, page(self._public_url, alert))
+        """What it says to people: the verdict and what to do, or its rule's own words where these cannot be had."""
+        own: str | None = alert["message"]
+        try:
+            return self._verdicts.message(alert, page(self._public_url, alert))
+        except Unavailable:
+            raise
+        except Exception as error:  # a boundary: the alert has to be told, whatever is wrong with its words
+            log.error("an alert is told without the verdict", alert=alert["alert"], run=alert["run"], exc_info=error)
+            return own
 
     def _in_words(self, row: Mapping[str, Any]) -> notify.Alert:
         return {**row, **explained(row["alert"], self._public_url)}
