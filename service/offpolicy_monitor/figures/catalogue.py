@@ -30,7 +30,9 @@ HEADLINE: Final = tuple(pattern for figure in FIGURES for pattern in figure.head
 _HEADLINE_TREE: Final = tree(HEADLINE)
 _PATHS: Final = tuple(figure.path for figure in FIGURES)
 #: The last keys of headline figures that are counts.
-_COUNTS: Final = frozenset({"tokens", "sequences", "empty_sequences", "nonfinite", "positive", "zero_filled_tokens"})
+_COUNTS: Final = frozenset(
+    {"tokens", "sequences", "empty_sequences", "nonfinite", "positive", "zero_filled_tokens", "sequence_length_max"}
+)
 
 
 def is_known(path: str) -> bool:

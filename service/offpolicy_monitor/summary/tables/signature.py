@@ -6,6 +6,7 @@ belongs to no table here comes from breakdowns of the mismatch. It weighs nothin
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -259,6 +260,9 @@ _HELD: Final = (
     Figure("tokens", "tokens", "how many they are"),
 )
 
+#: Of improbable tokens what rules look at.
+_JUDGED: Final = frozenset({"k3_share", "direction"})
+
 FIGURES: Final = (
     Figure("regression.slope", "", "of log pi_old on log mu, where 0.01 < mu < 0.9"),
     Figure("regression.z", "", "of slope - 1"),
@@ -276,14 +280,14 @@ FIGURES: Final = (
     Figure("uncertain.exact_fraction", "share of tokens", "equal to the bit, of 0.01 < mu < 0.9"),
     Figure("uncertain.tokens", "tokens", "with 0.01 < mu < 0.9"),
     *under("first_token", _HELD),
-    *under("low_probability", _HELD),
+    *under("low_probability", (replace(figure, headline=figure.path in _JUDGED) for figure in _HELD)),
     Figure(
         "position.growth", "share of sum d^2", "that comes with log2 of the position, but for first and last tokens"
     ),
     Figure("position.decline", "share of sum d^2", "there beyond that of the furthest positions, were it on a line"),
     Figure("position.z", "", "of the slope of |d| on log2 of the position"),
-    Figure("lag.share", "share of sum d^2", "that grows with version lag"),
-    Figure("lag.z", "", "of the slope of |d| on lag"),
+    Figure("lag.share", "share of sum d^2", "that grows with version lag", headline=True),
+    Figure("lag.z", "", "of the slope of |d| on lag", headline=True),
     Figure("replica.share", "share of sum d^2", "of the shard or label that stands out most surely"),
     Figure("replica.z", "", "of its mean |d| over the usual"),
     Figure("replica.ratio", "ratio", "of its mean d^2 to the usual"),
