@@ -40,7 +40,7 @@ def judged(open_store: Open, rules: list[Rule], gradient_steps: int = 1) -> dict
     return {paths[state["alert"]]: state for state in states}
 
 
-@pytest.mark.parametrize("path", ["gaps.total.k2", "gaps.mismatch.sequence.quantiles.0.999", "signature.lag.z"])
+@pytest.mark.parametrize("path", ["gaps.total.k2", "gaps.mismatch.sequence.quantiles.0.999", "signature.regression.z"])
 def test_a_rule_on_a_figure_that_is_not_kept_narrow_becomes_active(open_store: Open, path: str) -> None:
     assert not is_headline(path)
     state = judged(open_store, [rule_on(path, -1e9)])[path]
