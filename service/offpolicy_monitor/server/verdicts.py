@@ -51,17 +51,33 @@ class Verdicts:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._found: OrderedDict[int, Found] = OrderedDict()
+        self._told: OrderedDict[int, tuple[tuple[Any, ...], Mapping[str, Any]]] = OrderedDict()
         self._lock, self._seeking = threading.Lock(), threading.Lock()
 
     def read(self, run: str) -> dict[str, Any]:
         """All that is said of a run now, and of nothing older; Refusal 404 where there is none."""
         view = self._store.view_run(run)
         facts = self._facts(view)
-        summaries = [summary for _, _, summary in self._store.summaries(run, most=MOST_STEPS)]
-        if _since(facts) is not None:
-            facts = replace(facts, cause=self._search(view, facts, summaries))
-        facts = replace(facts, masks=masks(summaries, view.shown["correction"]))
-        return say(view.shown["verdict"], facts).answer()
+        return say(view.shown["verdict"], replace(facts, **self._read(view, facts))).answer()
+
+    def _read(self, view: RunView, facts: Facts) -> Mapping[str, Any]:
+        """The fields of Facts that summaries tell; read once of what is stored, however many ask."""
+        under = view.overview.version, view.shown["correction"], view.shown["profile"], view.overrides, _since(facts)
+        with self._lock:
+            known = self._told.get(view.id)
+        # A run that an older release wrote has no revision.
+        if known is None or known[0] != under or view.overview.version[0] is None:
+            summaries = [summary for _, _, summary in self._store.summaries(view.shown["run"], most=MOST_STEPS)]
+            told: dict[str, Any] = {"masks": masks(summaries, view.shown["correction"])}
+            if _since(facts) is not None:
+                told["cause"] = self._search(view, facts, summaries)
+            known = under, told
+            with self._lock:
+                self._told[view.id] = known
+                self._told.move_to_end(view.id)
+                while len(self._told) > MOST_KEPT:
+                    self._told.popitem(last=False)
+        return known[1]
 
     def message(self, row: Mapping[str, Any], page: str, seek: bool = True) -> str | None:
         """What an alert says to people: where it is active and speaks for itself, what the run comes to by it and by

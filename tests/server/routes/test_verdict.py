@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from offpolicy_monitor.store import Store
 from offpolicy_monitor.verdict.numbers import number
 
 from tests.fixtures.application import JSON, Client
@@ -54,6 +55,31 @@ def verdict(client: Client, run: str = "r1") -> dict[str, Any]:
     found: dict[str, Any] = answer.json()
     assert found["sentence"] == f"{found['head']} {found['why']}".rstrip()
     return found
+
+
+def test_summaries_are_read_once_of_what_is_stored_however_many_ask(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+    summaries = Store.summaries
+
+    def read(store: Store, run: str, **named: Any) -> Any:
+        reads.append(run)
+        return summaries(store, run, **named)
+
+    monkeypatch.setattr(Store, "summaries", read)
+    post(client, "r1", *["top_p"] * 8)
+
+    assert verdict(client) == verdict(client)
+    assert len(reads) == 1
+
+    post_step(client, "r1", 8, "top_p")
+    verdict(client)
+    assert len(reads) == 2
+
+    client.request("PATCH", "/v1/runs/r1", content=b'{"correction": "icepop"}', headers=JSON)
+    assert verdict(client) == verdict(client)
+    assert len(reads) == 3
 
 
 def test_a_run_that_is_not_there_has_none(client: Client) -> None:
