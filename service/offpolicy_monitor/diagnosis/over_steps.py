@@ -36,8 +36,9 @@ class Jump(NamedTuple):
 def over_steps(summaries: Sequence[StepSummary], steps: Sequence[int]) -> tuple[dict[str, float], int]:
     """The largest lasting rise of k3, its step, and how many are before it; growth from there, and z of that.
 
-    Where there was no jump growth is from the first step on: the median of the last third over that of the first. z is
-    that of Mann and Kendall's trend test. Also the index of the first step since the jump, 0 where there is none.
+    Where there was no jump growth is from the first step on: the median of the last third over that of the first, and
+    over the largest lasting rise, since one step up that is too small for a jump is no growth either. z is that of Mann
+    and Kendall's trend test. Also the index of the first step since the jump, 0 where there is none.
     """
     known = [(at, k3) for at, summary in enumerate(summaries) if (k3 := _k3(summary)) is not None]
     values, found, begun = [k3 for _, k3 in known], dict[str, float](), 0
@@ -45,7 +46,8 @@ def over_steps(summaries: Sequence[StepSummary], steps: Sequence[int]) -> tuple[
     if jump is not None:
         found = {JUMP: jump.times, JUMPED_AT: float(steps[known[jump.begin][0]]), BEFORE: float(jump.begin)}
         begun = jump.begin if jump.times >= LEAST_JUMP else 0
-    return found | _growth(values[begun:]), known[begun][0] if begun else 0
+    step_up = 1.0 if jump is None or begun else max(1.0, jump.times)
+    return found | _growth(values[begun:], step_up), known[begun][0] if begun else 0
 
 
 def _k3(summary: StepSummary) -> float | None:
@@ -62,8 +64,9 @@ def _jump(k3: Sequence[float]) -> Jump | None:
     return max(rises, default=None)
 
 
-def _growth(k3: Sequence[float]) -> dict[str, float]:
+def _growth(k3: Sequence[float], step_up: float) -> dict[str, float]:
     if len(k3) < FEWEST:
         return {}
     third = len(k3) // 3
-    return {GROWTH: median(k3[-third:]) / max(NO_MISMATCH, median(k3[:third])), GROWTH_Z: kendall_z(k3)}
+    grown = median(k3[-third:]) / max(NO_MISMATCH, median(k3[:third]))
+    return {GROWTH: grown / step_up, GROWTH_Z: kendall_z(k3)}
