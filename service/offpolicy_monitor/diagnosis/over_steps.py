@@ -14,6 +14,8 @@ from offpolicy_monitor.summary.step import StepSummary
 AROUND: Final = 3
 #: Rise of k3 that is a jump and no drift; vime's issue 64 has 3 in thirty steps.
 LEAST_JUMP: Final = 3.0
+#: A rise by as much at once, from which on k3 grows by less than GOES_ON, is a step and no growth.
+LEAST_STEP, GOES_ON = 2.0, 1.25
 #: Fewer steps show no growth.
 FEWEST: Final = 6
 #: Below this k3 engine and trainer agree as well as float32 allows; a rise above less is taken as one above this.
@@ -36,9 +38,9 @@ class Jump(NamedTuple):
 def over_steps(summaries: Sequence[StepSummary], steps: Sequence[int]) -> tuple[dict[str, float], int]:
     """The largest lasting rise of k3, its step, and how many are before it; growth from there, and z of that.
 
-    Where there was no jump growth is from the first step on: the median of the last third over that of the first, and
-    over the largest lasting rise, since one step up that is too small for a jump is no growth either. z is that of Mann
-    and Kendall's trend test. Also the index of the first step since the jump, 0 where there is none.
+    Where there was no jump growth is from the first step on: the median of the last third over that of the first. What
+    has doubled at once, which is too little for a jump, and does not grow from there on, has not grown: growth is over
+    that rise. z is that of Mann and Kendall's trend test. Also the index of the first step since the jump, 0 for none.
     """
     known = [(at, k3) for at, summary in enumerate(summaries) if (k3 := _k3(summary)) is not None]
     values, found, begun = [k3 for _, k3 in known], dict[str, float](), 0
@@ -46,7 +48,9 @@ def over_steps(summaries: Sequence[StepSummary], steps: Sequence[int]) -> tuple[
     if jump is not None:
         found = {JUMP: jump.times, JUMPED_AT: float(steps[known[jump.begin][0]]), BEFORE: float(jump.begin)}
         begun = jump.begin if jump.times >= LEAST_JUMP else 0
-    step_up = 1.0 if jump is None or begun else max(1.0, jump.times)
+    step_up = 1.0
+    if jump is not None and LEAST_STEP <= jump.times < LEAST_JUMP and _times(values[jump.begin :]) < GOES_ON:
+        step_up = jump.times
     return found | _growth(values[begun:], step_up), known[begun][0] if begun else 0
 
 
@@ -67,6 +71,10 @@ def _jump(k3: Sequence[float]) -> Jump | None:
 def _growth(k3: Sequence[float], step_up: float) -> dict[str, float]:
     if len(k3) < FEWEST:
         return {}
-    third = len(k3) // 3
-    grown = median(k3[-third:]) / max(NO_MISMATCH, median(k3[:third]))
-    return {GROWTH: grown / step_up, GROWTH_Z: kendall_z(k3)}
+    return {GROWTH: _times(k3) / step_up, GROWTH_Z: kendall_z(k3)}
+
+
+def _times(k3: Sequence[float]) -> float:
+    """The median of the last third over that of the first."""
+    third = max(1, len(k3) // 3)
+    return median(k3[-third:]) / max(NO_MISMATCH, median(k3[:third]))
