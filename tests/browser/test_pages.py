@@ -115,15 +115,6 @@ def test_every_plot_says_in_words_what_it_shows(show: Open) -> None:
         assert labels and all(re.search(r"(rose|fell|stayed) from .+ to .+; steps 0 to 47", label) for label in labels)
 
 
-def test_the_page_follows_a_run_and_comes_back_after_a_restart(show: Open, planted: Service) -> None:
-    live = runs.Planted("live", steps=6)
-    runs.plant(planted.url, [live])
-    with show("/runs/live") as page:
-        expect(page.locator(".at").first).to_contain_text("step 5")
-        runs.post(planted.url, "live", 6, live)
-        expect(page.locator(".at").first).to_contain_text("step 6")
-
-
 def test_a_first_page_is_small_and_all_from_here(show: Open, planted: Service) -> None:
     with show("/runs/healthy") as page:
         sizes = page.evaluate("performance.getEntriesByType('resource').map((one) => [one.name, one.decodedBodySize])")
