@@ -1,7 +1,7 @@
 /* What a correction would drop at other thresholds, on recorded steps: two methods side by side, with the setting to paste. */
 
 import { aRun, get } from "../lib/api.js";
-import { root, run } from "../lib/address.js";
+import { run } from "../lib/address.js";
 import { element, fill, find } from "../lib/dom.js";
 import { failed, noSteps } from "../lib/empty.js";
 import { frame } from "../lib/frame.js";
@@ -23,10 +23,9 @@ async function begin() {
     return void fill(host, failed(error));
   }
   const legend = element("span", { class: "scale" }, Object.values(SHARES).map(({ kind, words }) => [swatch(kind), words]));
-  const path = `v1/runs/${name}/whatif?method=opsm`;
   const slots = ["a", "b"].map((slot) => element("section", { class: "card method", "aria-label": `Method ${slot.toUpperCase()}` }));
   fill(host,
-    element("div", { class: "section" }, element("h1", { class: "title" }, "What would each threshold keep out of the loss?"), element("a", { class: "api", href: root() + path }, `GET /${path}`)),
+    element("div", { class: "section" }, element("h1", { class: "title" }, "What would each threshold keep out of the loss?")),
     element("p", { class: "controls quiet" }, advice.steps.length ? `Recorded steps, up to 200 of them; marks on the axis are rows that run, the dotted line is what drops ${percent(advice.target)} of the tokens.` : "No step is complete yet."),
     element("p", { class: "controls" }, legend),
     element("div", { class: "two" }, slots));

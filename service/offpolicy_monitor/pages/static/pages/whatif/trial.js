@@ -1,7 +1,7 @@
 /* One method under trial: its row, its threshold, what that would drop, and how the frameworks write it. */
 
 import { call, get } from "../../lib/api.js";
-import { remember, run, state } from "../../lib/address.js";
+import { remember, root, run, state } from "../../lib/address.js";
 import { defined } from "../../lib/definitions.js";
 import { element, fill } from "../../lib/dom.js";
 import { failed } from "../../lib/empty.js";
@@ -24,12 +24,13 @@ export class Trial {
     this.exact = null;
     this.select = element("select", { "aria-label": `Method ${slot.toUpperCase()}`, on: { change: () => this.choose(true) } });
     this.bounds = element("select", { "aria-label": "Bound", hidden: true, on: { change: () => this.choose(true) } });
+    this.json = element("a", { class: "api" }, "JSON");
     this.said = element("span", { class: "big", id: `at-${slot}` });
     this.plotHost = element("div", { class: "plot", role: "img", tabindex: "0", "aria-label": "Shares kept out of the loss by threshold" });
     this.slider = element("input", { type: "range", min: 0, max: STOPS, step: 1, "aria-label": `Threshold of method ${slot.toUpperCase()}`, on: { input: () => { this.exact = null; this.moved(); } } });
     this.outcome = element("div", { class: "outcome", "aria-live": "polite" });
     this.config = element("div", { class: "config" });
-    fill(host, element("div", { class: "field" }, element("b", {}, slot.toUpperCase()), this.select, this.bounds, this.said), this.plotHost, this.slider, this.outcome, this.config);
+    fill(host, element("div", { class: "field" }, element("b", {}, slot.toUpperCase()), this.select, this.bounds, this.json, this.said), this.plotHost, this.slider, this.outcome, this.config);
     this.plot = new CurvePlot(this.plotHost);
     const rows = about.methods.filter((row) => THRESHOLDS.some((name) => row[name] != null));
     fill(this.select, rows.map((row) => element("option", { value: row.name }, `${row.name}: ${row.method}, ${row.level}, ${row.gap}`)));
@@ -49,6 +50,7 @@ export class Trial {
     } catch (error) {
       return void fill(this.outcome, failed(error));
     }
+    this.json.href = root() + call(`v1/runs/${run()}/whatif`, this.query);
     const names = found.threshold ? [found.parameter] : ["lower", "upper"].filter((name) => found[name]);
     const wanted = this.bounds.value || state()[`${this.slot}b`];
     fill(this.bounds, names.map((name) => element("option", { value: name }, name)));
@@ -56,7 +58,7 @@ export class Trial {
     this.bound = names.includes(wanted) ? wanted : names.at(-1);
     this.bounds.value = this.bound;
     this.row = row;
-    this.isRatio = row.method === "truncate" || row.method === "veto" || (row.method === "mask" && (row.statistic ?? "ratio") === "ratio");
+    this.isRatio = ["truncate", "veto", "seq_mis"].includes(row.method) || (row.method === "mask" && (row.statistic ?? "ratio") === "ratio");
     this.scale = scaleOf(this.isRatio, this.bound);
     this.lay(found, found.threshold ? found : found[this.bound], anew);
   }
