@@ -5,7 +5,6 @@ from pathlib import Path
 
 from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.formats import TEXT
-from offpolicy_monitor.exposition.histograms import exposed
 from offpolicy_monitor.exposition.runs import RunExposition
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS
@@ -31,9 +30,8 @@ def scrape_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
     summary = Measurer("cpu", threads=1).measure(Synthetic(TOKENS).batch(), PRESETS)
     store, counters = Store.open(url, judge=RulesJudge()), RunCounters(RUNS)
     store.ingest([record(name, summary) for name in NAMES])
-    histograms = exposed(summary)
     for name in NAMES:
-        counters.stored(name, summary.batch, histograms)
+        counters.stored(name, summary)
     runs = RunExposition(lambda: store.exported(RUNS, 0.0), counters)
     size = sum(map(len, runs.render(TEXT)))
     works: dict[str, Work] = {

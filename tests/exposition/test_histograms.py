@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.exposition import native
-from offpolicy_monitor.exposition.histograms import Counted, exposed
+from offpolicy_monitor.exposition.histograms import Counted, Histograms, OfShard, exposed
 from offpolicy_monitor.families import ABSOLUTE, RUN_HISTOGRAMS, SIGNED, Family
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS
@@ -14,6 +14,10 @@ from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.vocabulary import LOGPROBS
 
 from tests.fixtures.shards import make_summary
+
+
+def exposed_by(*summaries: StepSummary) -> Histograms:
+    return exposed([*map(OfShard.of, summaries)])
 
 
 def test_exposed_counts_are_those_of_the_values() -> None:
@@ -24,7 +28,7 @@ def test_exposed_counts_are_those_of_the_values() -> None:
     lengths = np.full(50, 100, np.int64)
     batch = RaggedBatch.from_positions(lengths, {"old_logprobs": old, "logprobs": new}, {})
 
-    found = exposed(Measurer("cpu").measure(batch, PRESETS))["staleness"].families
+    found = exposed_by(Measurer("cpu").measure(batch, PRESETS))["staleness"].families
 
     gap = (new - old).astype(np.float32)
     assert found["token_log_ratio_nats"].cumulative.tolist() == [
@@ -43,11 +47,14 @@ def test_exposed_counts_are_those_of_the_values() -> None:
 def test_what_two_shards_counted_is_what_both_together_count() -> None:
     one, other = make_summary(1), make_summary(7)
     [gap] = one.gaps
-    apart, together = exposed(one)[gap].plus(exposed(other)[gap]), exposed(one.merge(other))[gap]
-    for name, counted in apart.families.items():
-        assert counted.cumulative.tolist() == together.families[name].cumulative.tolist()
-        assert counted.buckets.tolist() == together.families[name].buckets.tolist()
-        assert counted.sum == pytest.approx(together.families[name].sum)
+    merged, apart = exposed_by(one.merge(other))[gap], exposed_by(one)[gap].plus(exposed_by(other)[gap])
+    for (name, counted), at_once in zip(
+        apart.families.items(), exposed_by(one, other)[gap].families.values(), strict=True
+    ):
+        for together in (merged.families[name], at_once):
+            assert counted.cumulative.tolist() == together.cumulative.tolist()
+            assert counted.buckets.tolist() == together.buckets.tolist()
+            assert counted.sum == pytest.approx(together.sum)
         assert counted.buckets.sum() == counted.total == 200 or name.startswith("sequence")
 
 
@@ -55,7 +62,7 @@ def test_native_buckets_are_those_of_every_bin() -> None:
     summary = make_summary(3)
     [gap] = summary.gaps
     whole = native.bucketed(summary.gaps[gap].histogram("log_ratio").counts)
-    assert exposed(summary)[gap].families["token_log_ratio_nats"].buckets.tolist() == whole.tolist()
+    assert exposed_by(summary)[gap].families["token_log_ratio_nats"].buckets.tolist() == whole.tolist()
 
 
 @pytest.mark.parametrize("family", RUN_HISTOGRAMS, ids=lambda family: family.name)
@@ -73,7 +80,7 @@ def test_each_gap_has_what_its_own_histograms_count() -> None:
     signs = np.array([-1.0, 0.0, 1.0], np.float32)
     batch = RaggedBatch.from_positions(np.full(3, 20, np.int64), columns, {"advantages": signs})
     summary = Measurer("cpu").measure(batch, PRESETS)
-    found = exposed(summary)
+    found = exposed_by(summary)
     assert found.keys() == summary.gaps.keys() and len(found) == 3
     for gap, of_gap in summary.gaps.items():
         families = found[gap].families
@@ -86,4 +93,4 @@ def test_each_gap_has_what_its_own_histograms_count() -> None:
 
 
 def test_a_summary_without_a_gap_shows_nothing() -> None:
-    assert exposed(StepSummary()) == {}
+    assert exposed_by(StepSummary()) == {}

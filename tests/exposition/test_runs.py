@@ -5,7 +5,6 @@ from typing import Any
 
 from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.formats import DELIMITED, OPENMETRICS, TEXT, Format
-from offpolicy_monitor.exposition.histograms import exposed
 from offpolicy_monitor.exposition.runs import RunExposition
 from offpolicy_monitor.families import RUN_COUNTERS, RUN_HISTOGRAMS
 
@@ -111,11 +110,11 @@ def test_a_run_that_left_is_shown_no_more_and_comes_back_as_it_is_then() -> None
 def test_where_another_process_shows_the_runs_only_what_this_one_counted_is_shown() -> None:
     counters = RunCounters(9)
     [gap] = (summary := make_summary(1)).gaps
-    counters.stored("a", {"tokens": 5, "sequences": 2}, exposed(summary))
+    counters.stored("a", summary)
     rows: list[Row] | None = None
     exposition = RunExposition(lambda: rows, counters)
     text = b"".join(exposition.render(TEXT)).decode()
-    assert 'offpolicy_tokens_total{run="a"} 5.0\n' in text
+    assert 'offpolicy_tokens_total{run="a"} 100.0\n' in text
     assert f'offpolicy_token_log_ratio_nats_bucket{{gap="{gap}",le="+Inf",run="a"}} 100.0\n' in text
     families = {line.partition("{")[0] for line in text.splitlines() if not line.startswith("#")}
     assert families <= {

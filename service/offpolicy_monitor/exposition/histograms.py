@@ -4,11 +4,11 @@ The bounds are exact edges of the stored histograms, so these counts are exact. 
 counted beyond that bound in the absolute family: the signed edge belongs to the bucket below it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from operator import add
-from typing import Final
+from operator import add, attrgetter
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,17 +87,36 @@ Histograms = Mapping[str, Exposed]
 _SUMMED: Final = ("log_ratio", "log_ratio_abs", "log_geometric")
 
 
-def exposed(summary: StepSummary) -> Histograms:
-    """What a shard adds to its run's histograms: it is made for each, so nothing is worked out here."""
-    gaps = summary.gap_names
-    if not gaps:
-        return {}
-    (where, found), into = summary.arrays.filled, _into(summary.arrays.scheme.base)
-    few = where.searchsorted(len(into))
+class OfShard(NamedTuple):
+    """What a shard adds to its run's histograms, as it is stored.
+
+    where, counts  [n] which of its counts are not zero among those that come first, and what they are
+    sums           [gaps, 3]
+    """
+
+    gaps: tuple[str, ...]
+    scheme: Scheme
+    where: Counts
+    counts: Counts
+    sums: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, summary: StepSummary) -> "OfShard":
+        """It is made for each shard, so nothing is worked out here."""
+        (where, counts), gaps, scheme = summary.arrays.filled, summary.gap_names, summary.arrays.scheme.base
+        few = where.searchsorted(len(_into(scheme))) if gaps else 0
+        sums = summary.gap_sums.rows(_SUMMED).T if gaps else np.zeros((0, len(_SUMMED)))
+        return cls(gaps, scheme, where[:few], counts[:few], sums)
+
+
+def exposed(shards: Sequence[OfShard]) -> Histograms:
+    """What shards, which have the same gaps in the same scheme, add together."""
+    gaps, scheme = shards[0].gaps, shards[0].scheme
+    where, found = (np.concatenate([*map(attrgetter(name), shards)]) for name in ("where", "counts"))
     counts = np.zeros(len(SHOWN) * len(gaps) * len(_stretches()) + 1, np.int64)
-    np.add.at(counts, into[where[:few]], found[:few])
-    of_gaps = counts[:-1].reshape(len(SHOWN), len(gaps), -1)
-    sums = summary.gap_sums.rows(_SUMMED).T.tolist()
+    np.add.at(counts, _into(scheme)[where], found)
+    of_gaps = counts[:-1].reshape(len(SHOWN), len(gaps), len(_stretches()))
+    sums = np.sum([shard.sums for shard in shards], axis=0).tolist()
     return {
         gap: Exposed(tokens, sequences, (first, second, third))
         for gap, tokens, sequences, (first, second, third) in zip(gaps, *of_gaps, sums, strict=True)

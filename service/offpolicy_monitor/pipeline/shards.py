@@ -22,7 +22,6 @@ from typing import Any, Final
 from offpolicy_monitor.batch import Origin
 from offpolicy_monitor.errors import Refusal, Unavailable
 from offpolicy_monitor.exposition.counters import RunCounters
-from offpolicy_monitor.exposition.histograms import exposed
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.pipeline.decoder import Decoder
 from offpolicy_monitor.pipeline.device import Device
@@ -224,15 +223,11 @@ class Shards:
         self.remembered.stored(measured.record.key, measured.record.shards)
         if not receipt.duplicate:
             # Counted once the answer is on its way, and before anything else is read: a scrape that follows it sees it.
-            asyncio.get_running_loop().call_soon(self._count, work.run, measured)
+            asyncio.get_running_loop().call_soon(self._counters.stored, work.run, measured.record.summary)
             return Outcome(measured.envelope, measured.told, receipt)
         self._counters.duplicate(work.run)
         stored = receipt.summary
         return Outcome(measured.envelope, await self._decoder.run(lambda: work.tell(stored)), receipt)
-
-    def _count(self, run: str, measured: Measured) -> None:
-        summary = measured.record.summary
-        self._counters.stored(run, summary.batch, exposed(summary))
 
     async def _merged(self, run: str, receipt: Receipt) -> Receipt:
         """The receipt once its step is merged; as it was where that takes too long: the shard is stored anyway."""
