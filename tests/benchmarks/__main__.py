@@ -19,6 +19,7 @@ from tests.benchmarks.client import client_rows
 from tests.benchmarks.compute import compute_rows, grid_rows
 from tests.benchmarks.gpu import gpu_rows
 from tests.benchmarks.ingest import ingest_rows
+from tests.benchmarks.judging import judging_rows
 from tests.benchmarks.linear import linear_rows
 from tests.benchmarks.machine import load, machine
 from tests.benchmarks.older import older_rows
@@ -53,6 +54,7 @@ PARTS: dict[str, Part] = {
     "memory": memory_rows,
     "client": client_rows,
     "reduce": lambda scale, progress, folder: reduce_rows(scale, progress),
+    "judging": lambda scale, progress, folder: judging_rows(scale, progress),
     "linear": linear_rows,
     "gpu": lambda scale, progress, folder: gpu_rows(scale, progress),
 }

@@ -8,7 +8,7 @@ are quiet, and nobody looks at their past.
 import math
 
 from offpolicy_monitor.alerts.history import History
-from offpolicy_monitor.alerts.rule import LONG, SPARE, Limit, Plan, Rule, Terms
+from offpolicy_monitor.alerts.rule import LONG, SPARE, Limit, Measure, Plan, Rule, Terms
 
 
 def value_at(rule: Rule, history: History, terms: Terms, index: int) -> float:
@@ -24,18 +24,19 @@ def breaches(rule: Rule, limit: Limit, history: History, terms: Terms, index: in
     """Whether a step is beyond a threshold, and grave enough for it."""
     if not rule.beyond(value_at(rule, history, terms, index), limit.threshold):
         return False
-    if rule.grave is None or not _must_be_grave(rule, limit):
+    grave = _grave(rule, limit)
+    if grave is None:
         return True
     notes = history.notes(f"{rule.name} is grave")
-    grave = notes[index]
-    if grave is None:
-        grave = notes[index] = rule.grave(history, terms, index)
-    return grave > 0
+    found = notes[index]
+    if found is None:
+        found = notes[index] = grave(history, terms, index)
+    return found > 0
 
 
-def _must_be_grave(rule: Rule, limit: Limit) -> bool:
-    """Whether being beyond the threshold is not enough; a run's own threshold stands for itself."""
-    return rule.grave is not None and limit.severity == "critical" and not limit.own
+def _grave(rule: Rule, limit: Limit) -> Measure | None:
+    """What must hold beside being beyond the threshold; None where that is enough, as of a run's own threshold."""
+    return rule.grave if limit.severity == "critical" and not limit.own else None
 
 
 def lately(rule: Rule, history: History, index: int) -> float:
@@ -72,7 +73,7 @@ def breach(
     No more than `most` are counted.
     """
     count, first, seen, better = 0, index, 0, list[int]()
-    values, threshold, must_be_grave = history.notes(rule.name), limit.threshold, _must_be_grave(rule, limit)
+    values, threshold, must_be_grave = history.notes(rule.name), limit.threshold, _grave(rule, limit) is not None
     for number in range(index, -1, -1):
         value = values[number]
         if value is None:

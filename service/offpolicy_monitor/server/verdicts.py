@@ -65,8 +65,7 @@ class Verdicts:
         under = view.overview.version, view.shown["correction"], view.shown["profile"], view.overrides, _since(facts)
         with self._lock:
             known = self._told.get(view.id)
-        # A run that an older release wrote has no revision.
-        if known is None or known[0] != under or view.overview.version[0] is None:
+        if known is None or known[0] != under or not view.overview.has_revision:
             summaries = [summary for _, _, summary in self._store.summaries(view.shown["run"], most=MOST_STEPS)]
             told: dict[str, Any] = {"masks": masks(summaries, view.shown["correction"])}
             if _since(facts) is not None:

@@ -82,6 +82,11 @@ class Overview:
     step_seconds: float | None
     states: Sequence[Mapping[str, Any]]
 
+    @property
+    def has_revision(self) -> bool:
+        """Whether an equal version is of the same rows: a run that an older release wrote is read each time."""
+        return self.version[0] is not None
+
 
 class Overviews:
     """By run id; `paths` are the figures that windows are of. Safe to share between threads."""
@@ -163,8 +168,7 @@ class Overviews:
 
 
 def _stands(known: Overview, row: Any) -> bool:
-    """A run that an older release wrote has no revision, and is read each time."""
-    return row.revision is not None and known.version == (row.revision, row.last_batch_at)
+    return known.has_revision and known.version == (row.revision, row.last_batch_at)
 
 
 def _extendable(known: Overview | None, row: Any, now: float) -> Overview | None:

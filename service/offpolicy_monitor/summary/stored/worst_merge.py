@@ -47,10 +47,10 @@ def merged(parts: Sequence[WorstColumns]) -> WorstColumns | None:
     for rank in reversed(range(ranked.shape[1])):
         best[ranked[there[:, rank], rank]] = rank
     chosen = order[marked(ranked[there], len(order))]
-    rank_of, place_of = np.full(len(order), MOST), np.zeros(len(order), np.int64)
-    rank_of[order], place_of[order] = best, np.arange(len(order))
-    kept = np.flatnonzero(rank_of[whole.kept[:, _SEQUENCE]] < whole.kept[:, _RANKS])
-    return whole.of(chosen, kept[np.argsort(place_of[whole.kept[kept, _SEQUENCE]])])
+    # Of each row that is kept, the index of its sequence in that order.
+    index = np.argsort(order)[whole.kept[:, _SEQUENCE]]
+    kept = np.flatnonzero(best[index] < whole.kept[:, _RANKS])
+    return whole.of(chosen, kept[np.argsort(index[kept])])
 
 
 def _values(whole: WorstColumns) -> Array:
