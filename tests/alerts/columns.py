@@ -235,9 +235,14 @@ def is_grown(of: Columns, terms: Terms) -> NDArray[np.bool_]:
     return found
 
 
+def is_a_cap(of: Columns, terms: Terms) -> NDArray[np.bool_]:
+    return (np.cumsum(of["longest_fraction"] < 1) > 0) | (terms.length_cap is not None)
+
+
 GRAVE: Final[Mapping[str, Callable[[Columns, Terms], NDArray[np.bool_]]]] = {
     "MismatchKL": is_grown,
     "MismatchDrift": lambda of, terms: is_large(of, terms, LARGE),
+    "Truncation": is_a_cap,
 }
 
 
@@ -403,7 +408,7 @@ def truncation(of: Columns, terms: Terms) -> Column:
     share, longest = of["longest_fraction"], of["sequence_length_max"]
     if terms.length_cap is None:
         same = [index >= 9 and len(set(longest[index - 9 : index + 1].tolist())) == 1 for index in range(len(share))]
-        cut = np.array(same) & (share >= 0.01) & (share < 1)
+        cut = np.array(same) & (share >= 0.01) & ((longest >= 128) | is_a_cap(of, terms))
     else:
         cut = longest >= terms.length_cap
     return np.where(np.isnan(share) | np.isnan(longest), np.nan, np.where(cut, share, 0.0))

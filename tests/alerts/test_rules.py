@@ -349,9 +349,31 @@ def test_a_length_that_nothing_exceeds_in_ten_steps_is_a_cap_and_half_of_the_ans
     assert state("Truncation", [*capped(0.6, 14), *longer, *capped(0.6, 9)]).state != "active"
 
 
-def test_few_answers_at_the_longest_length_and_answers_that_are_all_of_one_length_are_not_cut() -> None:
+def test_few_answers_at_the_longest_length_are_not_cut() -> None:
     assert state("Truncation", capped(0.4, 40)).state == "quiet"
-    assert state("Truncation", capped(1.0, 40)).state == "quiet"
+
+
+def test_answers_that_are_all_cut_are_critical_where_they_have_ended_earlier_before() -> None:
+    found = state("Truncation", [*healthy(3), *capped(1.0, 14)])
+    assert (found.state, found.severity) == ("active", "critical")
+    assert found.message == (
+        "Many answers are cut off before they end: 100% of them have 4,096 tokens, and none has had more."
+    )
+
+
+def test_answers_that_have_always_been_of_one_length_are_a_warning_that_says_how_to_end_it() -> None:
+    assert state("Truncation", capped(1.0, 13)).state == "pending"
+    found = state("Truncation", capped(1.0, 40))
+    assert (found.state, found.severity, found.since_step) == ("active", "warning", 19)
+    assert found.message == (
+        "All answers have 4,096 tokens, in each of 10 steps: they are cut off there, or all of one length, or sent "
+        "with their padding and no mask. Say which by PATCH: length_cap is what they may have at most, or more than "
+        "they have where nothing is cut off."
+    )
+    assert state("Truncation", capped(1.0, 40), length_cap=4097).state == "quiet"
+    assert state("Truncation", capped(1.0, 40, length=127.0)).state == "quiet"
+    assert state("Truncation", [*capped(0.9, 1, length=20.0), *capped(1.0, 20, length=20.0)]).severity == "critical"
+    assert state("Truncation", capped(1.0, 40), overrides={"Truncation": {"critical": 0.9}}).severity == "critical"
 
 
 def test_a_run_that_says_how_long_answers_may_be_is_judged_by_that_from_the_first_step_on() -> None:

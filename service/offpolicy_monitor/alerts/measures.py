@@ -22,6 +22,8 @@ MEANS: Final = "mean reward"
 UNSURE: Final = 0.99
 #: A length is taken for a cap after so many steps in which nothing was longer, where so many of the sequences have it.
 CAPPED, LEAST_CAPPED = 10, 0.01
+#: Answers that have all had one length from the first step on are so by their nature below this: a letter, a number.
+SHORT: Final = 128
 #: What is noted of the test of drift: R, and of how many steps the baseline is; for how many steps growth is held.
 EVIDENCE, BASELINE, HELD = "growth: R", "growth: baseline", 5
 
@@ -130,8 +132,10 @@ def at_the_cap(path: str, longest: str) -> Measure:
     """The share of the sequences that are as long as the longest one, where that is as long as they may be; else 0.
 
     They may be as long as the run says. Of one that does not, the length is taken for the cap that the longest sequence
-    of each of the last CAPPED steps has had, that at least LEAST_CAPPED of them share, and that not all have.
+    of each of the last CAPPED steps has had, and that at least LEAST_CAPPED of them share; but no length below SHORT
+    that all have had at every step.
     """
+    certain = is_a_cap(path)
 
     def measure(history: History, terms: Terms, index: int) -> float:
         share, length = history.value(path, index), history.value(longest, index)
@@ -141,9 +145,44 @@ def at_the_cap(path: str, longest: str) -> Measure:
             return share if length >= terms.length_cap else 0.0
         lengths = history.column(longest)[max(0, index + 1 - CAPPED) : index + 1]
         capped = len(lengths) == CAPPED and all(one == length for one in lengths)
-        return share if capped and LEAST_CAPPED <= share < 1 else 0.0
+        if not capped or share < LEAST_CAPPED:
+            return 0.0
+        return share if length >= SHORT or certain(history, terms, index) else 0.0
 
     return measure
+
+
+def is_a_cap(path: str) -> Measure:
+    """1 where the run says how long answers may be, or they have been of different lengths at a step so far; else 0.
+
+    Answers that are all of one length from the first step on may be so by their nature.
+    """
+
+    def measure(history: History, terms: Terms, index: int) -> float:
+        return float(terms.length_cap is not None or any(share < 1 for share in history.column(path)[: index + 1]))
+
+    return measure
+
+
+def cut(path: str, longest: str) -> Explain:
+    """`Many answers are cut off before they end: 60 % of them have 4,096 tokens, ...`; or what else it may be."""
+    certain = is_a_cap(path)
+
+    def explain(history: History, terms: Terms, index: int) -> str:
+        share, length = history.value(path, index), f"{history.value(longest, index):,.0f} tokens"
+        if terms.length_cap is not None:
+            return f"Many answers are cut off before they end: {share:.0%} of them have {length}, and may have no more."
+        if certain(history, terms, index):
+            return (
+                f"Many answers are cut off before they end: {share:.0%} of them have {length}, and none has had more."
+            )
+        return (
+            f"All answers have {length}, in each of {CAPPED} steps: they are cut off there, or all of one length, or "
+            "sent with their padding and no mask. Say which by PATCH: length_cap is what they may have at most, or "
+            "more than they have where nothing is cut off."
+        )
+
+    return explain
 
 
 def spikes(path: str, least: float, times: float, window: int) -> Measure:

@@ -13,6 +13,7 @@ from offpolicy_monitor.alerts.measures import (
     at_the_cap,
     bad_share,
     blindness,
+    cut,
     dominates,
     drop_from_baseline,
     entropy_drop,
@@ -20,6 +21,7 @@ from offpolicy_monitor.alerts.measures import (
     grown,
     growth_of,
     in_rollouts,
+    is_a_cap,
     large,
     large_or_grown,
     larger,
@@ -221,8 +223,9 @@ _SIMPLE: Final = (
         at_the_cap(AT_MOST, MOST_TOKENS),
         "share of the sequences at `length_cap`, or else at the longest length of all last 10 steps, where 1 % have it",
         by_severity(0.5, 0.9), lasting(5),
-        "TRL issue 5697: 0.97 and more where nothing was learned; Trinity-RFT issue 176; the levels are proposals",
-        told="the share of the answers at the length cap",
+        "TRL issue 5697: 0.97 and more where nothing was learned; Trinity-RFT issue 176; the levels are proposals; "
+        "critical: where `length_cap` is known, or answers have ended earlier",
+        told="the share of the answers at the length cap", grave=is_a_cap(AT_MOST), explain=cut(AT_MOST, MOST_TOKENS),
     ),
     Rule(
         "RoutingAgreement", "Engine and trainer choose different experts more often than when the run began",
