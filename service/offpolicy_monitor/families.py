@@ -180,6 +180,11 @@ RUN_GAUGES: tuple[Family, ...] = (
         "run component",
     ),
     _gauge(
+        "noise_floor_ratio",
+        "Second moment of what engine or trainer differs from itself by over the mismatch's, by component.",
+        "run component",
+    ),
+    _gauge(
         "policy_lag_versions",
         "Policy versions between sampling and training.",
         "run stat",

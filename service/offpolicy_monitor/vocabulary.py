@@ -8,6 +8,10 @@ from typing import Final, Literal, get_args
 LOGPROBS: Final = ("sampling_logprobs", "old_logprobs", "logprobs")
 SAMPLING, OLD, CURRENT = LOGPROBS
 
+#: Log-probs of the same tokens, computed once more: by a prefill of the engine, and by the trainer for pi_old.
+RESCORED: Final = ("engine_logprobs", "old_logprobs_repeat")
+ENGINE, REPEAT = RESCORED
+
 #: Expert ids that the routers of the same three policies chose, in their order.
 EXPERT_IDS: Final = ("sampling_experts", "old_experts", "experts")
 

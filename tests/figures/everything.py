@@ -48,6 +48,8 @@ def arrays(seed: int) -> dict[str, np.ndarray]:
         "sampling_experts": experts,
         "old_experts": moved,
         "experts": moved[::-1].copy(),
+        "engine_logprobs": mu + source.normal(0, 0.03, count).astype(np.float32),
+        "old_logprobs_repeat": old + source.normal(0, 0.01, count).astype(np.float32),
     }
 
 

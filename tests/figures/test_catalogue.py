@@ -184,6 +184,12 @@ def test_protocol_page_names_every_field_of_routing_and_no_other() -> None:
     assert named_in("Fields of routing") - {"routing"} == keys_under("routing.{gap}.")
 
 
+def test_protocol_page_names_every_field_of_the_noise_floor_and_no_other() -> None:
+    beside = {"d", "noise_floor", "excluded_tokens", "suspect_tokens"}
+    sent = {"sampling_logprobs", "old_logprobs", "engine_logprobs", "old_logprobs_repeat"}
+    assert named_in("Fields of the noise floor") - beside - sent == keys_under("noise_floor.")
+
+
 def test_protocol_page_names_every_field_of_a_method() -> None:
     thresholds = {name for row in ROWS for name in row} | {"threshold", "phi", "delta", "mean"}
     assert keys_under("methods.{method}.") - thresholds <= named_in("Fields of a method")

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -14,6 +15,7 @@ from offpolicy_monitor.measure.tables import MAKERS, Maker, Named
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.vocabulary import RESCORED
 
 from tests.fixtures.fused import cached_pass
 from tests.fused.agreement import assert_record
@@ -53,6 +55,17 @@ def test_it_measures_by_the_pass_once_that_is_loaded(ready: Measurer) -> None:
     assert after.arrays.scheme.spans.keys() == before.arrays.scheme.spans.keys() and after.batch == before.batch
     for name, method in before.methods.items():
         assert after.methods[name].sums["masked_tokens"] == method.sums["masked_tokens"], name
+
+
+def test_what_was_rescored_is_summed_beside_the_pass(ready: Measurer) -> None:
+    batch, random = packed(random_sequences(2, [30, 700, 0, 3], 0.2)), np.random.default_rng(5)
+    sent = {name: -random.random(batch.tokens, np.float32) for name in RESCORED}
+    sent[RESCORED[0]][:9] = np.nan
+    rescored = replace(batch, columns={**batch.columns, **sent}, per_token=batch.per_token | sent.keys())
+    before, after = (measurer.measure(rescored, PRESETS) for measurer in (Measurer("cpu"), ready))
+    assert after.figures()["noise_floor"] == before.figures()["noise_floor"]
+    assert after.figures()["noise_floor"]["engine_internal"]["tokens"] == batch.tokens - 9
+    assert ready.evaluate(rescored)["noise_floor"] == after.figures()["noise_floor"]
 
 
 def test_how_experts_differ_is_counted_by_the_pass(ready: Measurer) -> None:

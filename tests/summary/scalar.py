@@ -1,7 +1,7 @@
 """Figures of a summary one number at a time, by plain arithmetic: what formulas over arrays must give to the bit.
 
-An oracle: nothing here is shared with what it checks but the numbers that are kept, attribution, routing and
-calibration.
+An oracle: nothing here is shared with what it checks but the numbers that are kept, attribution, routing, calibration
+and the noise floor.
 """
 
 import math
@@ -17,6 +17,7 @@ from offpolicy_monitor.summary.method import DROP_COUNTS, path_of
 from offpolicy_monitor.summary.tables.advantage import GRADIENT_BINS, middle
 from offpolicy_monitor.summary.tables.calibration import calibration
 from offpolicy_monitor.summary.tables.lengths import BINS_PER_POWER
+from offpolicy_monitor.summary.tables.noise_floor import noise_floor
 from offpolicy_monitor.summary.tables.routing import routing
 from offpolicy_monitor.vocabulary import QUANTILES
 
@@ -37,7 +38,7 @@ def figures(summary: StepSummary) -> dict[str, Any]:
         if spec is not None
     }
     whole = ("tokens", "sequences", "empty_sequences")
-    found, calibrated = routing(arrays), calibration(arrays)
+    found, calibrated, floor = routing(arrays), calibration(arrays), noise_floor(arrays)
     return _finite(
         {
             **{name: int(batch.get(name, 0)) for name in whole},
@@ -54,6 +55,7 @@ def figures(summary: StepSummary) -> dict[str, Any]:
             **_longest(summary.arrays),
             **({"routing": found} if found else {}),
             **({"calibration": calibrated} if calibrated else {}),
+            **({"noise_floor": floor} if floor else {}),
         }
     )
 

@@ -29,6 +29,8 @@ VERSION_3 = Path(__file__).with_name("stored_v3.bin")
 VERSION_3_FIGURES = Path(__file__).with_name("stored_v3.json")
 VERSION_4 = Path(__file__).with_name("stored_v4.bin")
 VERSION_4_FIGURES = Path(__file__).with_name("stored_v4.json")
+VERSION_6 = Path(__file__).with_name("stored_v6.bin")
+VERSION_6_FIGURES = Path(__file__).with_name("stored_v6.json")
 
 
 @given(summary=SUMMARIES)
@@ -69,7 +71,9 @@ def test_a_summary_stored_by_version_2_still_gives_its_figures_and_its_worst_seq
 
 
 @pytest.mark.parametrize(
-    ("file", "figures"), [(VERSION_3, VERSION_3_FIGURES), (VERSION_4, VERSION_4_FIGURES)], ids=["3", "4"]
+    ("file", "figures"),
+    [(VERSION_3, VERSION_3_FIGURES), (VERSION_4, VERSION_4_FIGURES), (VERSION_6, VERSION_6_FIGURES)],
+    ids=["3", "4", "6"],
 )
 def test_a_summary_stored_as_arrays_still_gives_its_figures_and_its_worst_sequences(file: Path, figures: Path) -> None:
     summary = from_bytes(file.read_bytes())
@@ -97,6 +101,13 @@ def test_the_longest_sequences_are_absent_from_every_merge_with_a_summary_of_ver
         assert "longest_fraction" not in summary.figures() and "calibration" in summary.step_figures()
 
 
+def test_the_noise_floor_is_absent_from_every_merge_with_a_summary_of_version_6() -> None:
+    old = from_bytes(VERSION_6.read_bytes())
+    assert {"engine_internal", "cross_engine", "trainer", "attribution"} == FULL.figures()["noise_floor"].keys()
+    for summary in (old, old.merge(FULL), FULL.merge(old), from_bytes(to_bytes(old.merge(FULL)))):
+        assert "noise_floor" not in summary.figures() and "longest_fraction" in summary.figures()
+
+
 def test_a_histogram_of_version_2_is_steps_between_counts_and_what_is_above_a_split() -> None:
     counts = version_2.histogram([5, 3, 2, -1, 4, 1, 1])
     assert {index: counts[index] for index in np.flatnonzero(counts)} == {10: 2, 13: 1, 14: 5}
@@ -122,7 +133,7 @@ def test_an_unknown_version_of_the_first_form_is_refused(version: object) -> Non
         from_bytes(stored({"version": version, "batch": {}, "cross": {}, "gaps": {}, "methods": {}}))
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 7, 255])
+@pytest.mark.parametrize("version", [0, 1, 2, 8, 255])
 def test_an_unknown_version_is_refused(version: int) -> None:
     with pytest.raises(StoredSummaryError, match="not a summary that this release can read"):
         from_bytes(bytes([version]) + to_bytes(StepSummary())[1:])
@@ -175,7 +186,7 @@ def test_the_first_header_tells_the_keys_the_specs_and_what_is_absent(keys: tupl
 
 
 def test_the_stored_form_says_its_version() -> None:
-    assert to_bytes(StepSummary())[0] == 6
+    assert to_bytes(StepSummary())[0] == 7
 
 
 def test_what_is_not_finite_is_not_stored() -> None:

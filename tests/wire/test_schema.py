@@ -154,6 +154,8 @@ def test_the_table_holds_the_arrays_of_the_contract() -> None:
         "sampling_logprobs": ("log-prob", "token"),
         "old_logprobs": ("log-prob", "token"),
         "logprobs": ("log-prob", "token"),
+        "engine_logprobs": ("log-prob", "token"),
+        "old_logprobs_repeat": ("log-prob", "token"),
         "lengths": ("int", "sequence"),
         "mask": ("mask", "token"),
         "advantages": ("float", "either"),

@@ -21,7 +21,7 @@ from offpolicy_monitor.core.advantages import Advantages
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.gap import Derive, Gaps
 from offpolicy_monitor.core.ragged import Segments
-from offpolicy_monitor.vocabulary import GAP_LOGPROBS, LOGPROBS
+from offpolicy_monitor.vocabulary import GAP_LOGPROBS, LOGPROBS, RESCORED
 
 #: Beyond this magnitude the square of a float32 log-ratio nears overflow: such a batch is measured in float64.
 LARGEST_FLOAT32_LOGPROB: Final = 1e15
@@ -75,6 +75,18 @@ class DeviceBatch:
     def gaps(self) -> tuple[str, ...]:
         """The gaps whose two columns were sent."""
         return tuple(gap for gap, pair in GAP_LOGPROBS.items() if set(self.names) >= set(pair))
+
+    @cached_property
+    def rescored(self) -> Mapping[str, tuple[Tensor, Tensor | None]]:
+        """Log-probs that were computed once more, of those that were sent: [T], 0 where not finite, and [T] bool which
+        are finite, None for all. They come to the device when they are first asked for."""
+        return {name: self._brought(self.source.columns[name]) for name in RESCORED if name in self.source.columns}
+
+    def _brought(self, column: Array) -> tuple[Tensor, Tensor | None]:
+        finite = np.isfinite(column)
+        if finite.all():
+            return _tensor(column, self.device), None
+        return _tensor(np.where(finite, column, 0), self.device), _tensor(finite, self.device)
 
     @property
     def dtype(self) -> type[np.floating[Any]]:

@@ -1,21 +1,29 @@
-"""The exact split of total off-policyness into mismatch, staleness and interaction, from second moments."""
+"""The exact split of a second moment into two parts and their interaction: of the total gap, or of any other whole."""
 
 from offpolicy_monitor.summary.sums import Sums
 
 
 def attribution(cross: Sums) -> dict[str, float] | None:
-    """The exact second-moment split E[total^2] = E[m^2] + E[s^2] + 2 E[m s] as three shares that sum to one.
+    """The split E[total^2] = E[m^2] + E[s^2] + 2 E[m s] as three shares that sum to one.
 
-    m is mismatch and s is staleness, over tokens valid for both. None where nothing is off-policy, so there is nothing
-    to share out. Where mismatch and staleness nearly cancel, shares are large and of both signs; the largest is what
-    the other two leave, so that rounding never parts the three from one.
+    m is mismatch and s is staleness, over tokens valid for both. None where nothing is off-policy.
     """
-    if not cross.get("tokens"):
+    return split(cross, "mismatch", "staleness")
+
+
+def split(sums: Sums, first: str, second: str) -> dict[str, float] | None:
+    """The exact split E[(x + y)^2] = E[x^2] + E[y^2] + 2 E[x y] of a second moment as three shares that sum to one.
+
+    The sums of x^2, y^2 and x y are `first_square`, `second_square` and `first_second`, over `tokens`. None where the
+    whole is 0, so there is nothing to share out. Where x and y nearly cancel, shares are large and of both signs; the
+    largest is what the other two leave, so that rounding never parts the three from one.
+    """
+    if not sums.get("tokens"):
         return None
     parts = {
-        "mismatch": cross["mismatch_square"],
-        "staleness": cross["staleness_square"],
-        "interaction": 2 * cross["mismatch_staleness"],
+        first: sums[f"{first}_square"],
+        second: sums[f"{second}_square"],
+        "interaction": 2 * sums[f"{first}_{second}"],
     }
     total = sum(parts.values())
     if not total > 0:

@@ -53,6 +53,8 @@ ARRAYS: Mapping[str, ArrayRow] = {
         ArrayRow("sampling_logprobs", "log-prob", "token", most=LARGEST_FLOAT),
         ArrayRow("old_logprobs", "log-prob", "token", most=LARGEST_FLOAT),
         ArrayRow("logprobs", "log-prob", "token", most=LARGEST_FLOAT),
+        ArrayRow("engine_logprobs", "log-prob", "token", most=LARGEST_FLOAT),
+        ArrayRow("old_logprobs_repeat", "log-prob", "token", most=LARGEST_FLOAT),
         ArrayRow("lengths", "int", "sequence", least=0),
         ArrayRow("mask", "mask", "token"),
         ArrayRow("advantages", "float", "either", most=LARGEST_FLOAT, finite=True),

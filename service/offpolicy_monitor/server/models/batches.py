@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from offpolicy_monitor.server.models.alerts import Alert
-from offpolicy_monitor.server.models.figures import Figures, Gaps, Methods, Routing
+from offpolicy_monitor.server.models.figures import Figures, Gaps, Methods, NoiseFloor, Routing
 from offpolicy_monitor.server.models.shape import Shape
 
 
@@ -34,6 +34,7 @@ class BatchAnswer(BatchReceipt):
     gaps: Gaps
     methods: Methods
     routing: Routing = Field({})
+    noise_floor: NoiseFloor = Field({})
 
 
 class EvaluateAnswer(Shape):
@@ -47,4 +48,5 @@ class EvaluateAnswer(Shape):
         "`keep_tokens`, and `weights` of a method that gives any."
     )
     routing: Routing = Field({})
+    noise_floor: NoiseFloor = Field({})
     per_sequence: list[Figures] = Field([], description="One object per sequence, with detail sequence or token alone.")

@@ -23,6 +23,13 @@ Routing = Annotated[
 ]
 
 
+NoiseFloor = Annotated[
+    Figures,
+    WithJsonSchema(figures_below("noise_floor")),
+    Field(description="Only where log-probs that were computed once more were sent."),
+]
+
+
 Attribution = Annotated[Figures, WithJsonSchema(figures_below("attribution"))]
 
 

@@ -8,6 +8,7 @@ from offpolicy_monitor.server.models.figures import (
     Figures,
     Gaps,
     Methods,
+    NoiseFloor,
     Outliers,
     Routing,
     Signature,
@@ -34,6 +35,7 @@ class Step(Shape):
     gaps: Gaps
     methods: Methods
     routing: Routing = Field({})
+    noise_floor: NoiseFloor = Field({})
     attribution: Attribution | None = None
     outliers: Outliers = Field({})
     versions: Versions | None = None

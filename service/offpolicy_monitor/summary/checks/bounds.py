@@ -17,7 +17,10 @@ from offpolicy_monitor.summary.sums import LARGEST_COUNT, LARGEST_SUM
 #: Beyond the sums of any batch that is taken, and small enough to be squared; for sums of products, which are not
 #: squared again, LARGEST_SUM.
 LARGEST_NUMBER: Final = 1e150
-PRODUCTS: Final = ("square", "deviation", "mismatch_staleness", "forward", "backward", "layers_moment")
+PRODUCTS: Final = (
+    *("square", "deviation", "mismatch_staleness", "engine_internal_cross_engine"),
+    *("forward", "backward", "layers_moment"),
+)
 
 
 def check_bounds(arrays: Arrays) -> None:
