@@ -110,6 +110,13 @@ def test_only_the_trainer_of_shard_0_speaks_for_the_run() -> None:
     assert endings(fake) == []
 
 
+def test_a_driver_that_has_posted_nothing_speaks_for_its_workers_where_it_is_told_to() -> None:
+    fake = Fake()
+    with serving(fake), Monitor(fake.url, "r", attempt=0) as driver:
+        assert driver.finish(for_run=True)
+    assert ended(fake)
+
+
 def test_an_end_is_said_once_and_again_after_another_batch() -> None:
     fake = Fake()
     with serving(fake), Monitor(fake.url, "r", attempt=0) as monitor:

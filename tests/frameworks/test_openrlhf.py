@@ -20,7 +20,7 @@ class Trainer:
     def __init__(self, loss: Any, pi: torch.Tensor) -> None:
         self.actor_loss_fn, self.pi = loss, pi
         self.args = SimpleNamespace(train=SimpleNamespace(dynamic_batch_enable=False))
-        self.strategy = SimpleNamespace(accumulated_gradient=1, ds_device_mesh=Mesh())
+        self.strategy = SimpleNamespace(accumulated_gradient=1, ds_device_mesh=Mesh(), save_model=lambda *_: None)
 
     def training_step(self, experience: Any, kl_ctl: float, step: int) -> Any:
         # Positional and named as OpenRLHF passes them.
@@ -31,6 +31,9 @@ class Trainer:
             action_mask=experience.action_mask,
             rollout_log_probs=experience.rollout_log_probs,
         )
+
+    def broadcast_to_vllm(self) -> None:
+        """The engines are not here."""
 
     def ppo_train(self, experience: Any) -> Any:
         return self.training_step(experience, 0.0, 0)

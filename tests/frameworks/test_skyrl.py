@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from offpolicy_monitor.client.adapters.skyrl import FIELDS, Callback, watched
+from offpolicy_monitor.client.adapters.skyrl import FIELDS, Callback, Ending, watched
 
 # Its own __init__ declares models that pydantic refuses before Python 3.12.
 BACKENDS = "skyrl.backends"
@@ -34,7 +34,7 @@ def test_a_loss_of_the_registry_is_the_same_and_posts_its_tensors(real: Any, mon
     entered = {**tokens, "logprobs": (tokens["old_logprobs"] + shift).detach().clone()}
     torch.optim.SGD([shift]).step()
     (call,) = monitor.calls
-    assert (call["step"], call["minibatch"]) == (1, 0)
+    assert (call["step"], call["minibatch"], call["policy_version"]) == (1, 0, 0)
     for name, tensor in entered.items():
         assert torch.equal(torch.stack(call[name]), tensor.to(call[name][0].dtype)), name
 
@@ -43,11 +43,11 @@ def test_the_callback_posts_the_batch_of_a_step_once_among_all_events(real: Any,
     callbacks = real("skyrl.train.utils.callbacks")
     batches = real("skyrl.backends.skyrl_train.training_batch", bare=BACKENDS)
     batch = batches.TrainingInputBatch({FIELDS[name]: tensor for name, tensor in tokens.items()})
-    handler = callbacks.CallbackHandler([Callback(monitor)])
+    handler = callbacks.CallbackHandler([Callback(monitor), Ending(monitor)])
     told = callbacks.CallbackInput(global_step=9, epoch=0, total_steps=10, steps_per_epoch=10, batch=batch)
     for event in (name for name in dir(callbacks.TrainingCallback) if name.startswith("on_")):
         getattr(handler, event)(None, told, callbacks.TrainingControl())
     (call,) = monitor.calls
-    assert call["step"] == 9
+    assert (call["step"], call["policy_version"], monitor.ends) == (9, 8, [False, True])
     for name, tensor in tokens.items():
         assert torch.equal(call[name], tensor), name

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+import numpy as np
 import torch
-from offpolicy_monitor.client.adapters.verl import FIELDS, log_rollout, watched_loss
+from offpolicy_monitor.client.adapters.verl import FIELDS, VERSIONS, log_rollout, watched_loss
 
 
 def given(tokens: dict[str, torch.Tensor], shift: torch.Tensor, config: Any) -> dict[str, Any]:
@@ -41,9 +42,11 @@ def test_a_loss_of_the_registry_is_the_same_and_posts_its_tensors(real: Any, mon
 
 def test_a_batch_of_the_trainer_is_posted_field_by_field(real: Any, monitor: Any, tokens: Any) -> None:
     proto = real("verl.protocol").DataProto
-    log_rollout(monitor, proto.from_dict(tensors={FIELDS[name]: tensor for name, tensor in tokens.items()}), step=7)
+    tensors = {FIELDS[name]: tensor for name, tensor in tokens.items()}
+    synced = np.array([5, 6, None, 6], object)
+    log_rollout(monitor, proto.from_dict(tensors=tensors, non_tensors={VERSIONS: synced}), step=7)
     (call,) = monitor.calls
-    assert call["step"] == 7
+    assert (call["step"], call["policy_version"], call["policy_versions"].tolist()) == (7, 6, [5, 6, -1, 6])
     for name, tensor in tokens.items():
         assert torch.equal(call[name], tensor), name
 

@@ -239,14 +239,15 @@ class Monitor:
         self._surface()
         return empty
 
-    def finish(self, deadline: float = 10.0) -> bool:
+    def finish(self, deadline: float = 10.0, *, for_run: bool = False) -> bool:
         """Send what is queued, then say that the run has ended, in at most `deadline` seconds; whether that is said.
 
         It is then over for the service: no alert stays, and its silence is none. The monitor that sent shard 0 speaks
-        for the run, any other one says nothing and answers False. A batch of a later step opens the run again.
+        for the run, any other one says nothing and answers False; but `for_run` says it all the same, for a driver
+        that knows the end of training and whose workers post. A batch of a later step opens the run again.
         """
         end = time.monotonic() + deadline
-        return self.flush(deadline) and self._say_finished(end)
+        return self.flush(deadline) and self._say_finished(end, for_run)
 
     def close(self, deadline: float = 10.0, finished: bool | None = None) -> None:
         """Send what is queued, for at most `deadline` seconds; the rest is dropped and counted. Called at exit.
@@ -280,10 +281,10 @@ class Monitor:
     def _at_exit(self) -> None:
         self.close(finished=ending.process_ends_well(self._uncaught_before))
 
-    def _say_finished(self, end: float) -> bool:
+    def _say_finished(self, end: float, for_run: bool = False) -> bool:
         """Until `end`, by the clock that only goes forward; once, until another batch is stored."""
         run, seconds = self._run, end - time.monotonic()
-        if run.speaks and not run.finished and seconds > 0:
+        if (run.speaks or for_run) and not run.finished and seconds > 0:
             with closing(
                 Connection(self._config.url, min(self._config.timeout, seconds), self._config.token)
             ) as service:

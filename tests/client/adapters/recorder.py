@@ -13,15 +13,19 @@ ARRAYS = frozenset({
 
 
 class Recorder:
-    """Keeps the calls in order; strict, so that an adapter's own mistakes surface."""
+    """Keeps the calls, and of each end that was said whether it was for the run; strict, so that mistakes surface."""
 
     strict = True
 
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
+        self.ends: list[bool] = []
 
     def log(self, *, step: int, **arguments: Any) -> None:
         self.calls.append({"step": step, **arguments})
+
+    def finish(self, *, for_run: bool = False) -> None:
+        self.ends.append(for_run)
 
 
 class Poster(Recorder):

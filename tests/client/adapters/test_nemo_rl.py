@@ -106,6 +106,7 @@ def test_a_loss_pickled_before_every_step_counts_gradient_steps_on_with_one_moni
         (9, 0, 2),
         (9, 1, 2),
     ]
+    assert [sent["policy_version"] for sent in calls] == [7, 7, 8, 8]
     assert [told(sent, "old_logprobs") for sent in calls] == [[of("old_logprobs", answer) for answer in ANSWERS]] * 4
 
 

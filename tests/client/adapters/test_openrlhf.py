@@ -45,11 +45,18 @@ class Trainer:
     def __init__(
         self, accumulated: int = 2, epochs: int = 1, dynamic: list[int] | None = None, mu: bool = True
     ) -> None:
-        self.args = SimpleNamespace(train=SimpleNamespace(dynamic_batch_enable=dynamic is not None))
+        self.args = SimpleNamespace(
+            train=SimpleNamespace(dynamic_batch_enable=dynamic is not None), ckpt=SimpleNamespace(output_dir="/out")
+        )
         self.replay_buffer = SimpleNamespace(dynamic_optimizer_step=dynamic)
         mesh = Mesh(dp=(1, 4), sp=(0, 1), tp=(0, 1))
-        self.strategy = SimpleNamespace(accumulated_gradient=accumulated, ds_device_mesh=mesh)
-        self.epochs, self.mu = epochs, mu
+        self.saved: list[str] = []
+        self.strategy = SimpleNamespace(
+            accumulated_gradient=accumulated,
+            ds_device_mesh=mesh,
+            save_model=lambda model, tokenizer, output_dir: self.saved.append(output_dir),
+        )
+        self.epochs, self.mu, self.broadcasts = epochs, mu, 0
 
     def actor_loss_fn(self, log_probs: Any, old_log_probs: Any, advantages: Any, **named: Any) -> torch.Tensor:
         return -((log_probs - old_log_probs).exp() * advantages * named["action_mask"]).sum()
@@ -65,6 +72,9 @@ class Trainer:
             dp_size=4,
         )
         return {"metrics": {"policy_loss": loss.item()}, "step": step}
+
+    def broadcast_to_vllm(self) -> None:
+        self.broadcasts += 1
 
     def ppo_train(self, kl_ctl: float) -> list[dict[str, Any]]:
         return [
@@ -98,6 +108,29 @@ def test_rollouts_are_steps_and_the_optimizers_steps_over_all_epochs_their_minib
     trainer.ppo_train(0.0)
     trainer.ppo_train(0.0)
     assert keys(recorder) == [(6, 0), (6, 1), (6, 2), (6, 3), (7, 0), (7, 1), (7, 2), (7, 3)]
+
+
+def test_a_version_counts_the_broadcasts_of_weights() -> None:
+    recorder = Recorder()
+    trainer = watch(Trainer(), recorder, first_step=6)
+    for broadcasts in (1, 0, 1):
+        trainer.ppo_train(0.0)
+        for _ in range(broadcasts):
+            trainer.broadcast_to_vllm()
+    assert [(call["step"], call["policy_version"]) for call in recorder.calls] == [
+        (6, 5), (6, 5), (7, 6), (7, 6), (8, 6), (8, 6),
+    ]  # fmt: skip
+    assert trainer.broadcasts == 2
+
+
+def test_the_run_has_ended_where_the_model_is_saved_and_not_where_a_checkpoint_is() -> None:
+    recorder = Recorder()
+    trainer = watch(Trainer(), recorder)
+    trainer.ppo_train(0.0)
+    trainer.strategy.save_model("actor", "tokenizer", "/ckpt/global_step4_hf")
+    assert recorder.ends == []
+    trainer.strategy.save_model("actor", "tokenizer", "/out")
+    assert (recorder.ends, trainer.saved) == ([False], ["/ckpt/global_step4_hf", "/out"])
 
 
 def test_micro_batches_left_at_the_end_of_an_epoch_belong_to_the_next_gradient_step_as_in_deepspeed() -> None:

@@ -53,5 +53,5 @@ def test_what_is_kept_until_the_optimizer_steps_holds_no_graph() -> None:
     watched_loss(loss, recorder, first_step=40)(sequence(0.5, [False, True], advantage=None))
     optimizer().step()
     (call,) = recorder.calls
-    assert call["step"] == 40 and "advantages" not in call
+    assert (call["step"], call["policy_version"]) == (40, 39) and "advantages" not in call
     assert not call["logprobs"][0].requires_grad

@@ -112,6 +112,17 @@ def test_the_global_step_is_the_step_and_its_gradient_steps_are_minibatches() ->
     assert {(call["shard"], call["shards"]) for call in recorder.calls} == {(1, 3)}
 
 
+@pytest.mark.parametrize(("every", "versions"), [(1, [5, 5, 6, 6]), (3, [1, 1, 2, 2]), (None, [5, 5, 6, 6])])
+def test_a_version_counts_the_updates_of_the_engines(every: int | None, versions: list[int]) -> None:
+    recorder = Recorder()
+    worker: Any = watched(ActorWorker, lambda: recorder)()
+    if every is not None:
+        worker.worker_config = SimpleNamespace(model_update_frequency=every)
+    worker.train_step(data(5))
+    worker.train_step(data(6))
+    assert [call["policy_version"] for call in recorder.calls] == versions
+
+
 def test_a_forward_that_is_pi_old_and_pi_at_once_is_sent_as_pi() -> None:
     recorder = Recorder()
     trained(recorder, recompute=False)

@@ -10,7 +10,9 @@ import torch
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.place import in_groups_of, of_process
 from offpolicy_monitor.client.adapters.shared.collector import Collector
+from offpolicy_monitor.client.adapters.shared.ends import AtEnd
 from offpolicy_monitor.client.adapters.shared.layouts import detached, lengths, rows, split
+from offpolicy_monitor.client.adapters.shared.made import made
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -62,6 +64,7 @@ def test_the_collector_posts_once_an_optimizer_step_and_numbers_the_gradient_ste
     optimizer.step()
     told = [(call["step"], call["minibatch"], call["minibatches"], len(call["logprobs"])) for call in recorder.calls]
     assert told == [(5, 1, 3, 2), (5, 2, 3, 1), (6, 1, 3, 1)]
+    assert [call["policy_version"] for call in recorder.calls] == [4, 4, 5]
 
 
 def test_a_rank_without_a_place_posts_nothing() -> None:
@@ -70,6 +73,18 @@ def test_a_rank_without_a_place_posts_nothing() -> None:
     collector.add({"logprobs": [torch.zeros(1)]})
     collector.post()
     assert recorder.calls == []
+
+
+def test_an_end_that_cannot_be_said_ends_no_training(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Recorder):
+        strict = False
+
+        def finish(self, *, for_run: bool = False) -> None:
+            raise OSError("no route to host")
+
+    AtEnd(Broken()).on_train_end(None)
+    made(lambda: Recorder(1)).finish()  # type: ignore[call-arg]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
 class Lenient(Recorder):

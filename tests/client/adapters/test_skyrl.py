@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from offpolicy_monitor.client.adapters.skyrl import Callback, watched
+from offpolicy_monitor.client.adapters.skyrl import Callback, Ending, watched
 
 from tests.client.adapters.recorder import Recorder
 from tests.client.adapters.tokens import of, told
@@ -85,6 +85,7 @@ def test_a_loss_pickled_into_workers_counts_gradient_steps() -> None:
         call(loss)
         optimizer.step()
     assert [(sent["step"], sent["minibatch"]) for sent in POSTED[0].calls] == [(5, 0), (5, 1), (6, 0)]
+    assert [sent["policy_version"] for sent in POSTED[0].calls] == [4, 4, 5]
 
 
 def test_a_loss_that_skips_pi_old_posts_the_other_two() -> None:
@@ -114,7 +115,7 @@ def test_the_callback_posts_the_batch_of_the_step_that_ended() -> None:
     callback.on_train_start(None, ended(), None)
     callback.on_step_end(None, ended(), None)
     (sent,) = recorder.calls
-    assert sent["step"] == 7 and "logprobs" not in sent
+    assert (sent["step"], sent["policy_version"]) == (7, 6) and "logprobs" not in sent
     for name in ("sampling_logprobs", "old_logprobs", "advantages"):
         assert told(sent, name) == [of(name, answer) for answer in ANSWERS]
 
@@ -124,6 +125,17 @@ def test_the_callback_posts_nothing_where_one_of_the_two_is_missing(field: str) 
     recorder = Recorder()
     Callback(recorder).on_step_end(None, ended(**{field: None}), None)
     assert recorder.calls == []
+
+
+@pytest.mark.parametrize(("callback", "for_run"), [(Callback, False), (Ending, True)])
+def test_the_end_of_training_is_the_end_of_the_run_and_no_other_event_is(callback: Any, for_run: bool) -> None:
+    recorder = Recorder()
+    watching = callback(recorder)
+    for event in ("on_train_start", "on_step_start", "on_step_end", "on_epoch_end"):
+        getattr(watching, event)(None, ended(), None)
+    assert recorder.ends == []
+    watching.on_train_end(None, ended(), None)
+    assert recorder.ends == [for_run]
 
 
 def test_the_callback_has_the_events_of_a_callback_and_no_other_attribute() -> None:

@@ -67,6 +67,18 @@ def test_a_rollout_arrives_as_one_shard_with_the_mismatch(client: Client, ranks:
     assert list(merged["gaps"]) == ["mismatch"]
 
 
+@pytest.mark.parametrize(("interval", "version"), [(None, 12), (1, 12), (4, 3)])
+def test_a_version_counts_weight_syncs(ranks: SimpleNamespace, interval: int | None, version: int) -> None:
+    recorder = Recorder()
+    slime.use(recorder)
+    args = SimpleNamespace(update_weights_interval=interval, use_tis=False, start_rollout_id=12)
+    slime.postprocess(args, 12, DATA)
+    parts = {"train_log_probs": OLD, "rollout_log_probs": MU, **LENGTHS}
+    slime.tis(args, pg_loss=torch.tensor(4.0), loss_masks=MASKS, **parts)
+    torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))]).step()
+    assert [call["policy_version"] for call in recorder.calls] == [version, version]
+
+
 @pytest.mark.parametrize("elsewhere", [{"last_stage": False}, {"tensor": 1}, {"context": 1}])
 def test_the_other_ranks_of_a_model_parallel_group_post_nothing(
     ranks: SimpleNamespace, elsewhere: dict[str, Any]

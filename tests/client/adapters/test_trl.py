@@ -156,6 +156,20 @@ def test_tokens_that_a_tool_wrote_are_masked_and_what_trl_leaves_out_is_not_sent
     assert sent["mask"].tolist() == [[True, False, True, False]]
 
 
+def test_the_run_has_ended_where_train_comes_to_its_end(tmp_path: Path, trl: Any) -> None:
+    recorder = Recorder()
+    watch(trl.trainer(trl.RecordingTrainer, tmp_path, max_steps=2), recorder).train()
+    assert (len(recorder.calls), recorder.ends) == (2, [False])
+
+
+def test_a_crash_in_training_says_nothing(tmp_path: Path, trl: Any) -> None:
+    recorder, training = Recorder(), trl.trainer(trl.RecordingTrainer, tmp_path, max_steps=2)
+    training.reward_funcs[0] = lambda **_: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        watch(training, recorder).train()
+    assert recorder.ends == []
+
+
 def test_a_rollout_that_is_used_once_has_nothing_to_compare_and_posts_nothing(tmp_path: Path, trl: Any) -> None:
     recorder = Recorder()
     once = {"num_iterations": 1, "gradient_accumulation_steps": 2, "max_steps": 2}

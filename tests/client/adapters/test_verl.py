@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from offpolicy_monitor.client.adapters.verl import log_rollout, watched_loss
@@ -44,6 +45,25 @@ def test_the_trainers_batch_gives_the_mismatch(client: Client) -> None:
     assert merged["gaps"]["mismatch"]["log_ratio_mean"] == pytest.approx((0.25 - 0.25 + 0.0 + 0.5 + 0.25 - 0.5) / 6)
 
 
+def test_a_version_is_the_step_whose_weights_were_synced_last_and_those_of_answers_are_verls() -> None:
+    recorder, told = Recorder(), batch()
+    log_rollout(recorder, told, step=3)
+    told.non_tensor_batch = {"min_global_steps": np.array([None, None, None], object)}
+    log_rollout(recorder, told, step=4)
+    told.non_tensor_batch = {"min_global_steps": np.array([2, None, 4], object)}
+    log_rollout(recorder, told, step=5, shards=2, policy_version=7)
+    assert [call["policy_version"] for call in recorder.calls] == [2, 3, 7, 7]
+    assert [call["policy_versions"].tolist() for call in recorder.calls[2:]] == [[2], [-1, 4]]
+    assert all("policy_versions" not in call for call in recorder.calls[:2])
+
+
+def test_answers_of_older_weights_have_a_lag(client: Client) -> None:
+    poster, stale = Poster(client, "verl"), batch()
+    stale.non_tensor_batch = {"min_global_steps": np.array([2, 1, 2], object)}
+    log_rollout(poster, stale, step=3)
+    assert poster.step(3)["policy_lag"]["max"] == 1
+
+
 def test_the_batch_can_be_posted_in_as_many_shards_as_the_workers_post() -> None:
     recorder = Recorder()
     log_rollout(recorder, batch(), step=3, shards=2, minibatches=3)
@@ -74,6 +94,7 @@ def test_the_watched_loss_is_the_loss_and_posts_one_shard_a_gradient_step(client
         optimizer.step()
     keys = [(call["step"], call["minibatch"], call["minibatches"]) for call in poster.calls]
     assert keys == [(1, 1, 3), (1, 2, 3), (2, 1, 3), (2, 2, 3)]
+    assert [call["policy_version"] for call in poster.calls] == [0, 0, 1, 1]
     for (step, minibatch, _), moved in zip(keys, shifts, strict=True):
         merged = poster.step(step, minibatch)
         assert (merged["tokens"], merged["sequences"], list(merged["gaps"])) == (6, 3, ["staleness"])

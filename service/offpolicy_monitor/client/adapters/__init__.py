@@ -1,7 +1,7 @@
 """Adapters: each turns one framework's own objects into `Monitor.log` calls, and knows that framework alone.
 
 None of them imports its framework when it is imported itself, and none of them raises into training (`quiet`). What
-they post to is anything with `log`, so that they know nothing of queues or HTTP.
+they post to is anything with `log` and `finish`, so that they know nothing of queues or HTTP.
 
     <framework>   the objects of one framework
     place         which shard a process posts, for trainers to say
@@ -17,4 +17,8 @@ class Logs(Protocol):
 
     def log(self, *, step: int, **arguments: Any) -> object:
         """One shard of one gradient step; the arguments are those of `Monitor.log`."""
+        ...
+
+    def finish(self, *, for_run: bool = False) -> object:
+        """The run has ended normally, as `Monitor.finish` says it."""
         ...

@@ -32,6 +32,8 @@ def watched(
     first_step   NeMo-RL's logs call the first step 1; a resumed run goes on at `total_steps` + 1
     place        which rank posts: `in_groups_of(n)` where tensor- and context-parallel sizes multiply to n,
                  `in_stages(n, stages)` with a pipeline
+
+    `policy_version` counts the steps before this one, as `weight_version` of NeMo-RL's asynchronous training does.
     """
     return WatchedLoss(loss, Carried(make, first_step=first_step, minibatches=minibatches, place=place))
 

@@ -31,7 +31,8 @@ def watched_loss(loss: Loss, monitor: Logs, *, first_step: int = 1, place: Place
     first_step  prime-rl counts from 1; a resumed run goes on at another
     place       which rank posts; `in_groups_of(n)` under context parallelism of n, where n ranks hold the same tokens
 
-    Sequences that have no token of the rl component are not given to the loss, and so are not counted.
+    Sequences that have no token of the rl component are not given to the loss, and so are not counted. `policy_version`
+    is the step before, as prime-rl numbers the weights that it broadcasts after every step.
     """
     collector = Collector(monitor, first_step=first_step, place=place)
 

@@ -22,7 +22,8 @@ def watched(worker: type, make: Callable[[], Logs]) -> type:
     make  makes the monitor in each worker: `Monitor` (address and run from the environment), or a partial of it
 
     Sent: pi; pi_old where it is another tensor than pi; mu where the engine returned it; advantages; the response mask.
-    `step` is ROLL's `global_step`, `minibatch` counts the gradient steps on it. A shard is a data-parallel rank; the
+    `step` is ROLL's `global_step`, `minibatch` counts the gradient steps on it, `policy_version` the updates of the
+    engines' weights, one every `model_update_frequency` steps. A shard is a data-parallel rank; the
     first of its tensor- and context-parallel ranks posts, on the last stage of a pipeline; ROLL gathers
     context-parallel parts before the loss.
     """
@@ -80,7 +81,16 @@ def _collect(monitor: Logs, watch: Watch, data: Any, log_probs: Any, old: Any) -
 @quiet
 def _post(monitor: Logs, watch: Watch) -> None:
     minibatch, watch.minibatch = watch.minibatch, watch.minibatch + 1
-    watch.gathered.post(monitor, place(watch.worker.rank_info), step=watch.step, minibatch=minibatch)
+    numbers = {
+        "minibatch": minibatch,
+        "policy_version": version(watch.step, getattr(watch.worker, "worker_config", None)),
+    }
+    watch.gathered.post(monitor, place(watch.worker.rank_info), step=watch.step, **numbers)
+
+
+def version(step: int, config: Any) -> int:
+    """How often engines have been given new weights: ROLL does so before every so many steps, from step 0 on."""
+    return step // max(1, int(getattr(config, "model_update_frequency", 1)))
 
 
 def arrays(batch: Any, log_probs: Any, old: Any) -> dict[str, Any]:

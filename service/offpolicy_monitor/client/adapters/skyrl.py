@@ -11,6 +11,8 @@ from typing import Any
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.carried import Carried
+from offpolicy_monitor.client.adapters.shared.collector import before
+from offpolicy_monitor.client.adapters.shared.ends import AtEnd
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows, detached
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 
@@ -41,6 +43,8 @@ def watched(
     minibatches  gradient steps of one training step: train_batch_size / policy_mini_batch_size * epochs
     first_step   SkyRL's first `global_step` is 1; a resumed run goes on at another
     place        which rank posts; `in_groups_of(n)` where n neighbouring ranks hold the same tokens
+
+    `policy_version` counts the steps before this one, after each of which SkyRL syncs its weights.
     """
     return WatchedLoss(loss, stands_for, Carried(make, first_step=first_step, minibatches=minibatches, place=place))
 
@@ -75,20 +79,19 @@ def _collect(monitor: Logs, collector: Any, pi: Any, old: Any, advantages: Any, 
     collector.add(all_rows(arrays))
 
 
-class Callback:
-    """A `TrainingCallback` for `trainer.add_callback`: posts the whole batch of a step from the trainer's process.
-
-    One shard per step, with mu, pi_old and advantages. Not beside a watched loss in the same run: both would post the
-    same tokens.
-    """
+class Ending(AtEnd):
+    """A `TrainingCallback` beside a watched loss: says from the trainer's process that the run of the workers ended."""
 
     def __init__(self, monitor: Logs) -> None:
-        self.monitor = monitor
+        super().__init__(monitor, for_run=True)
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        if not name.startswith("on_"):
-            raise AttributeError(name)
-        return _nothing
+
+class Callback(AtEnd):
+    """A `TrainingCallback` for `trainer.add_callback`: posts the whole batch of a step from the trainer's process.
+
+    One shard per step, with mu, pi_old and advantages, and at the end that the run has ended. Not beside a watched loss
+    in the same run: both would post the same tokens.
+    """
 
     def on_step_end(self, trainer: Any, callback_input: Any, control: Any) -> None:
         """Post the step that has ended; nothing where SkyRL skipped the forward of pi_old."""
@@ -99,8 +102,5 @@ class Callback:
 def _post(monitor: Logs, step: int, batch: Any) -> None:
     arrays = {name: batch.get(field) for name, field in FIELDS.items()}
     if arrays["sampling_logprobs"] is not None and arrays["old_logprobs"] is not None:
-        monitor.log(step=step, **{name: detached(array) for name, array in arrays.items() if array is not None})
-
-
-def _nothing(trainer: Any, callback_input: Any, control: Any) -> None:
-    """Every other event."""
+        sent = {name: detached(array) for name, array in arrays.items() if array is not None}
+        monitor.log(step=step, policy_version=before(step), **sent)

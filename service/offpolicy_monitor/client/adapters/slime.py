@@ -34,7 +34,7 @@ def use(monitor: Logs) -> None:
 
 def postprocess(args: Any, rollout_id: int, rollout_data: Mapping[str, Any]) -> None:
     """For `--rollout-data-postprocess-path`: post mu and pi_old of this rank's sequences under step `rollout_id`."""
-    _log_rollout(_monitor(), rollout_id, rollout_data)
+    _log_rollout(_monitor(), args, rollout_id, rollout_data)
 
 
 def tis(args: Any, *, pg_loss: Any, loss_masks: Any, **named: Any) -> tuple[Any, Any, dict[str, Any]]:
@@ -71,14 +71,15 @@ def _monitor() -> Logs:
 
 
 @quiet
-def _log_rollout(monitor: Logs, rollout_id: int, data: Mapping[str, Any]) -> None:
+def _log_rollout(monitor: Logs, args: Any, rollout_id: int, data: Mapping[str, Any]) -> None:
     if not (data.get("log_probs") and data.get("rollout_log_probs")):
         return
     arrays = {name: _whole(data[of], data) for name, of in ROWS.items() if data.get(of)}
     where = place()
     if where is not None:
         masks = list(data["loss_masks"])
-        monitor.log(step=rollout_id, minibatch=0, shard=where[0], shards=where[1], mask=masks, **arrays)
+        numbers = {"shard": where[0], "shards": where[1], "policy_version": version(rollout_id, _interval(args))}
+        monitor.log(step=rollout_id, minibatch=0, mask=masks, **numbers, **arrays)
 
 
 @quiet
@@ -86,12 +87,22 @@ def _collect(monitor: Logs, args: Any, batch: Mapping[str, Any]) -> None:
     rows = {"sampling_logprobs": batch["rollout_log_probs"], "old_logprobs": batch["train_log_probs"]}
     arrays = {name: _whole(values, batch) for name, values in rows.items()}
     first, minibatches = getattr(args, "start_rollout_id", None) or 0, getattr(args, "num_steps_per_rollout", None) or 1
-    _collector(first, minibatches).add({"mask": list(batch["mask"]), **arrays})
+    _collector(first, minibatches, _interval(args)).add({"mask": list(batch["mask"]), **arrays})
 
 
 @functools.cache
-def _collector(first_step: int, minibatches: int) -> Collector:
-    return Collector(_monitor(), first_step=first_step, minibatches=minibatches, place=place)
+def _collector(first_step: int, minibatches: int, interval: int) -> Collector:
+    counts = functools.partial(version, interval=interval)
+    return Collector(_monitor(), first_step=first_step, minibatches=minibatches, version=counts, place=place)
+
+
+def version(rollout_id: int, interval: int) -> int:
+    """How often weights were synced before a rollout was trained on, but for the first time: after every so many."""
+    return rollout_id // interval
+
+
+def _interval(args: Any) -> int:
+    return getattr(args, "update_weights_interval", None) or 1
 
 
 def _whole(rows: Any, batch: Mapping[str, Any]) -> list[Any]:

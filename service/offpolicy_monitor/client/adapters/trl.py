@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from offpolicy_monitor.client.adapters import Logs
+from offpolicy_monitor.client.adapters.shared.ends import AtEnd
 from offpolicy_monitor.client.adapters.shared.layouts import detached
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from offpolicy_monitor.vocabulary import LOGPROBS
@@ -36,7 +37,7 @@ def watch(trainer: Trainer, monitor: Logs) -> Trainer:
 
     Sent: pi with its entropy; pi_old where TRL keeps it; mu where vLLM samples; advantages; the completion's mask
     without tool tokens; the policy version that generated. Evaluation posts nothing, and neither does a forward of
-    which only pi exists.
+    which only pi exists. Where `train` comes to its end, the run has ended.
     """
     Watch(trainer, monitor).attach()
     return trainer
@@ -67,9 +68,10 @@ class Watch:
         self.scored: Any = None
 
     def attach(self) -> None:
-        """Take the place of both methods on this trainer, not on its class."""
+        """Take the place of both methods on this trainer, not on its class, and listen to its end."""
         self.trainer._get_per_token_logps_and_entropies = self.scoring
         self.trainer._compute_loss = self.losing
+        self.trainer.add_callback(AtEnd(self.monitor))
 
     def scoring(self, *arguments: Any, **named: Any) -> Any:
         """TRL's own result (log-probs [B, T], entropies [B, T] or None, ...), remembered until the loss is there."""

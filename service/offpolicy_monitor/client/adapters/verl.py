@@ -9,9 +9,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.place import Place, of_process
-from offpolicy_monitor.client.adapters.shared.collector import Collector
+from offpolicy_monitor.client.adapters.shared.collector import Collector, before
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows, detached
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 
@@ -24,26 +27,47 @@ FIELDS = {
     "mask": "response_mask",
     "advantages": "advantages",
 }
+# What verl tells of each answer [B]: the step after which the weights were synced that it began with; None for some.
+VERSIONS = "min_global_steps"
 
 
 @quiet
-def log_rollout(monitor: Logs, batch: Any, *, step: int, minibatches: int | None = None, shards: int = 1) -> None:
+def log_rollout(
+    monitor: Logs,
+    batch: Any,
+    *,
+    step: int,
+    minibatches: int | None = None,
+    shards: int = 1,
+    policy_version: int | None = None,
+) -> None:
     """Post mu and pi_old of one rollout as minibatch 0 of `step` (the trainer's `global_steps`).
 
     `batch` is the trainer's DataProto once `old_log_probs` is computed (and `advantages`, where they are wanted).
     Where `watched_loss` posts to the same run, `shards` is the number of its shards, since those of one step share
-    one number; the batch is then split into as many. `minibatches` counts this one too.
+    one number; the batch is then split into as many. `minibatches` counts this one too. `policy_version` is the number
+    that weights were last synced under (None: the step before, as in the trainers that sync after every step).
     Nothing is posted in bypass mode: there pi_old is mu itself, and a gap of zero would be no measurement.
     """
     fields = batch.batch
     if "rollout_log_probs" not in fields or fields["old_log_probs"] is fields["rollout_log_probs"]:
         return
-    arrays = {name: detached(fields[of]) for name, of in FIELDS.items() if of in fields}
+    arrays = {name: detached(fields[of]) for name, of in FIELDS.items() if of in fields} | versions(batch)
+    version = before(step) if policy_version is None else policy_version
     size = len(arrays["old_logprobs"])
     for shard in range(shards):
         part = slice(size * shard // shards, size * (shard + 1) // shards)
         mine = {name: array[part] for name, array in arrays.items()}
-        monitor.log(step=step, minibatch=0, minibatches=minibatches, shard=shard, shards=shards, **mine)
+        numbers = {"minibatches": minibatches, "shard": shard, "shards": shards, "policy_version": version}
+        monitor.log(step=step, minibatch=0, **numbers, **mine)
+
+
+def versions(batch: Any) -> dict[str, NDArray[np.int64]]:
+    """`policy_versions` [B] int64 of a batch, -1 for an answer whose engine told none; nothing where none did."""
+    told = getattr(batch, "non_tensor_batch", {}).get(VERSIONS, ())
+    if not any(version is not None for version in told):
+        return {}
+    return {"policy_versions": np.array([-1 if version is None else version for version in told], np.int64)}
 
 
 def watched_loss(
@@ -62,7 +86,8 @@ def watched_loss(
     bypass       in bypass mode `old_log_prob` is mu and is posted as that
     place        which rank posts; `in_groups_of(n)` where n neighbouring ranks hold the same tokens
 
-    They are posted as minibatches 1, 2, ... of the step: minibatch 0 is `log_rollout`'s.
+    They are posted as minibatches 1, 2, ... of the step: minibatch 0 is `log_rollout`'s. `policy_version` is the step
+    before, after which verl synced its weights.
     """
     collector = Collector(monitor, first_step=first_step, minibatches=minibatches, first_minibatch=1, place=place)
 

@@ -29,6 +29,7 @@ class Carried:
     def collector(self) -> Collector:
         """This process's collector, made at the first call."""
         if self.key not in _here:
-            numbers = {"first_step": self.first_step, "minibatches": self.minibatches}
-            _here[self.key] = Collector(made(self.make), **numbers, place=self.place)
+            _here[self.key] = Collector(
+                made(self.make), first_step=self.first_step, minibatches=self.minibatches, place=self.place
+            )
         return _here[self.key]

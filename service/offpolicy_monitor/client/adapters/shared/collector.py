@@ -5,12 +5,17 @@ The end of a gradient step is the optimizer's step, which torch tells to any num
 """
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+
+
+def before(step: int) -> int:
+    """How many steps there were before one, counted from 1: so often were weights synced where each of them ends so."""
+    return step - 1
 
 
 class Collector:
@@ -19,6 +24,7 @@ class Collector:
     first_step   the step of the first gradient step: 0, or where a resumed run goes on
     minibatches  gradient steps of one training step
     first_minibatch  the number of the first of them, where another hook posts under the lower ones
+    version      of a step: how often weights had been synced to the engines when it began
     """
 
     def __init__(
@@ -28,9 +34,10 @@ class Collector:
         first_step: int = 0,
         minibatches: int = 1,
         first_minibatch: int = 0,
+        version: Callable[[int], int] = before,
         place: Place = of_process,
     ) -> None:
-        self.monitor, self.place = monitor, place
+        self.monitor, self.version, self.place = monitor, version, place
         self.first_step, self.minibatches, self.first_minibatch = first_step, minibatches, first_minibatch
         self.taken = 0
         self.rows: dict[str, list[Any]] = {}
@@ -59,11 +66,13 @@ def _post(monitor: Logs, collector: Collector, position: int, rows: dict[str, li
     if place is None:
         return
     passed, minibatch = divmod(position, collector.minibatches)
+    step = collector.first_step + passed
     monitor.log(
-        step=collector.first_step + passed,
+        step=step,
         minibatch=collector.first_minibatch + minibatch,
         minibatches=collector.first_minibatch + collector.minibatches,
         shard=place[0],
         shards=place[1],
+        policy_version=collector.version(step),
         **rows,
     )

@@ -16,6 +16,9 @@ class Nowhere:
     def log(self, **arguments: object) -> None:
         """Nothing."""
 
+    def finish(self, *, for_run: bool = False) -> None:
+        """Nothing."""
+
 
 def made(make: Callable[[], Logs]) -> Logs:
     """`make()`, or Nowhere and a warning where it raises."""
