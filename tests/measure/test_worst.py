@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.measure.worst import MOST_TOKENS
+from offpolicy_monitor.summary.stored.worst_columns import MOST_TOKENS
 from offpolicy_monitor.summary.tables.ranking import FEW, first_of_each
 from offpolicy_monitor.summary.tables.worst import GAPS, LOGPROBS, MOST, RANKED_BY, RANKINGS, Worst, ranked
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS

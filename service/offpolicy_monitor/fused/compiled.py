@@ -12,12 +12,12 @@ import numba
 import numpy as np
 
 from offpolicy_monitor.batch import Origin, RaggedBatch
-from offpolicy_monitor.fused import chunk, decimals, furthest, inspection, moves, outward, routing, runs, totals
+from offpolicy_monitor.fused import chunk, decimals, inspection, moves, outward, routing, runs, totals, worst
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.results import Size, sums_length, sums_of
 from offpolicy_monitor.fused.summarise import summarise
 from offpolicy_monitor.methods import ON_REQUEST, PRESETS
-from offpolicy_monitor.vocabulary import EXPERT_IDS, GAP_LOGPROBS, LOGPROBS
+from offpolicy_monitor.vocabulary import EXPERT_IDS, LOGPROBS
 
 #: The functions that Python calls; what they call is in their machine code.
 ENTRIES: Final[tuple[Any, ...]] = (
@@ -32,7 +32,7 @@ ENTRIES: Final[tuple[Any, ...]] = (
     totals.finish,
     outward.count,
     moves.move,
-    furthest.find,
+    worst.find,
 )
 
 _TOKENS: Final = 64
@@ -71,7 +71,7 @@ def try_all() -> None:
     advantages = np.array([-1.0, 0.0, 1.0, 2.0], np.float32)
     batch = RaggedBatch.from_positions(lengths, columns, {"advantages": advantages})
     loaded = Batch(batch, Origin(9))
-    summarise(loaded, (*PRESETS, *ON_REQUEST))
-    furthest.furthest(loaded.columns, tuple(GAP_LOGPROBS), batch.offsets[:-1], batch.offsets[1:])
+    found = summarise(loaded, (*PRESETS, *ON_REQUEST))
+    worst.worst(batch, loaded.columns, found.gaps, found.ranking, 1)
     one, other = (sums_of(_ONE, np.zeros(sums_length(_ONE))) for _ in range(2))
     totals.add(one, other)

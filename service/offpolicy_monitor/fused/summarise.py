@@ -42,14 +42,13 @@ _CONSTANT: Final = f"breakdown/{CONSTANT}/"
 class Summarised(NamedTuple):
     """A summary's arrays, the specs of the rows that ran, and the figures by which sequences are the worst.
 
-    figures [4, G, N]: valid tokens, max |d|, mean d and the sum of k3 by gap, of the sequences that have a token;
-    ranking [4, 3, S]: the same of all; parts: what is left of the tokens that are valid for the same gaps.
+    ranking [4, 3, S]: valid tokens, max |d|, mean d and the sum of k3 by gap, 0 of one that was not sent;
+    parts: what is left of the tokens that are valid for the same gaps.
     """
 
     arrays: Arrays
     specs: Mapping[str, Any]
     gaps: Sequence[str]
-    figures: Array
     ranking: Array
     parts: Sequence[Left]
 
@@ -93,7 +92,7 @@ def in_slices(
             yield
             arrays = merged((arrays, Arrays.of(LAYOUT, dict(outward.tables_of(one.part, one.left.tokens)))))
     left = [one.left for one in found]
-    return Summarised(arrays, own.specs, kind.gaps, _of_filled(batch, ranking), ranking, left)
+    return Summarised(arrays, own.specs, kind.gaps, ranking, left)
 
 
 @dataclass(frozen=True)
@@ -208,11 +207,3 @@ def _finite(values: Array | None) -> tuple[int, float]:
 def _routing(batch: Batch, threads: Threads) -> Iterator[tuple[str, Any]]:
     mu, old, pi = (batch.columns.get(name, np.zeros(0, np.float32)) for name in LOGPROBS)
     return routing.counted((mu, old, pi), [batch.source.columns.get(name) for name in EXPERT_IDS], threads)
-
-
-def _of_filled(batch: Batch, ranking: Array) -> Array:
-    """[4, gaps sent, N] of [4, 3, S]: what ranks the sequences that have a token."""
-    filled = batch.offsets[1:] > batch.offsets[:-1]
-    if len(batch.gaps) < len(GAPS):
-        ranking = ranking[:, [GAPS.index(gap) for gap in batch.gaps]]
-    return ranking if filled.all() else ranking[..., filled]

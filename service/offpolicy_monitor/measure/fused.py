@@ -4,7 +4,6 @@ It serves on the CPU, once it is compiled or loaded; never unasked in a trainer.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -14,12 +13,13 @@ from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import library
 from offpolicy_monitor.measure.compilation import Product
 from offpolicy_monitor.measure.library import FUSED
-from offpolicy_monitor.measure.worst import worst
+from offpolicy_monitor.measure.worst import worst_of
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.slices import Slices
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.evaluation import Detail, Evaluation
 from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.summary.tables.worst import Worst
 from offpolicy_monitor.vocabulary import LOGPROBS
 
 #: The kinds of tables that the pass makes; torch makes the others beside it.
@@ -69,9 +69,9 @@ def fused(threads: int = 1) -> Fused:
     """The pass as it is: what is not compiled yet is compiled when it is first called."""
     from offpolicy_monitor.fused.batch import Batch
     from offpolicy_monitor.fused.evaluate import evaluation
-    from offpolicy_monitor.fused.furthest import furthest
     from offpolicy_monitor.fused.summarise import summarise
     from offpolicy_monitor.fused.threads import Threads
+    from offpolicy_monitor.fused.worst import worst
 
     class Pass:
         """The pass on its threads; those of an evaluation are one."""
@@ -87,8 +87,8 @@ def fused(threads: int = 1) -> Fused:
             found = summarise(loaded, rows, self._threads)
             if keep_worst is None:
                 return StepSummary(found.arrays, found.specs)
-            find = partial(furthest, loaded.columns)
-            first = worst(batch, found.gaps, found.figures, origin.shard, keep_worst, find)
+            ranked, tokens = worst(batch, loaded.columns, found.gaps, found.ranking, keep_worst)
+            first = worst_of(batch, ranked, tokens, origin.shard, keep_worst) if len(ranked.sequences) else Worst()
             return StepSummary(found.arrays, found.specs, first)
 
         def evaluation(

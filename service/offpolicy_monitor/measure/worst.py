@@ -3,11 +3,10 @@
 Rankings are cut by figures of sequences, which are there already; only of the few that are left are tokens looked at,
 on the host, where the batch came from. Both forms of measuring end here.
 
-Shapes: N sequences of the batch that have a token, C of them chosen; G gaps.
+Shapes: N sequences of the batch that have a token, C of them chosen, K of these with raw tokens; G gaps.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -16,14 +15,21 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.measure.view import BlockView
-from offpolicy_monitor.summary.stored.worst_columns import NO_POSITIONS, OF_TOKENS, Numbers, Positions, WorstColumns
+from offpolicy_monitor.summary.stored.worst_columns import (
+    MOST_TOKENS,
+    NO_POSITIONS,
+    NO_SPANS,
+    OF_TOKENS,
+    Numbers,
+    Positions,
+    Ranked,
+    Tokens,
+    WorstColumns,
+)
 from offpolicy_monitor.summary.tables.ranking import first_of_each, marked
 from offpolicy_monitor.summary.tables.worst import BESIDE, GAPS, LARGEST, LOGPROBS, MOST, Worst
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS
 
-#: Raw tokens kept of a sequence; of a longer one, those around its worst token.
-MOST_TOKENS: Final = 4096
-NOTHING: Final = np.zeros(0, np.int64)
 GAP_INDEX: Final = {gap: index for index, gap in enumerate(GAPS)}
 
 
@@ -34,41 +40,56 @@ def figures_of_sequences(view: BlockView) -> Tensor:
     return torch.stack([view.own(figure) for figure in figures])
 
 
-def worst(
-    source: RaggedBatch,
-    gaps: Sequence[str],
-    figures: Array,
-    shard: int | None,
-    keep: int,
-    find: Callable[[Sequence[str], Array, Array], tuple[Array, Array]] | None = None,
-) -> Worst:
-    """The worst sequences of a batch by `figures_of_sequences` of all of it; `find` is a quicker `furthest` of it.
+def worst(source: RaggedBatch, gaps: Sequence[str], figures: Array, shard: int | None, keep: int) -> Worst:
+    """The worst sequences of a batch by `figures_of_sequences` of all of it.
 
     The first `keep` of each ranking keep their raw tokens.
     """
+    ranked = ranked_by(source, gaps, figures, keep)
+    if not len(ranked.sequences):
+        return Worst()
+    return worst_of(source, ranked, tokens_of(source, gaps, ranked.sequences, ranked.kept), shard, keep)
+
+
+def worst_of(source: RaggedBatch, ranked: Ranked, tokens: Tokens, shard: int | None, keep: int) -> Worst:
+    """What is kept of sequences of a batch: what was found, and what was sent beside it."""
+    sequences, kept, offsets = ranked.sequences, ranked.kept, source.offsets
+    return WorstColumns(
+        _columns(shard or 0, sequences, offsets[sequences + 1] - offsets[sequences]),
+        ranked.figures,
+        tokens.furthest,
+        _columns(kept, keep),
+        tokens.raw,
+        None if source.sequence_ids is None else [source.sequence_ids[index] for index in sequences.tolist()],
+        _beside(source, sequences[kept], tokens.spans),
+    ).worst
+
+
+def ranked_by(source: RaggedBatch, gaps: Sequence[str], figures: Array, keep: int) -> Ranked:
+    """The first of each ranking by `figures_of_sequences`; the first `keep` of each keep their raw tokens."""
     values = _single(figures[1:])
     ranked, there = first_of_each(np.abs(np.concatenate(values)), MOST)
-    chosen = marked(ranked[there], values.shape[-1])
-    if not len(chosen):
-        return Worst()
-    filled = source.offsets[1:] > source.offsets[:-1]
-    sequences = chosen if filled.all() else np.flatnonzero(filled)[chosen]
+    chosen, most = (marked(ranked[:, :number][there[:, :number]], values.shape[-1]) for number in (MOST, keep))
+    return Ranked(
+        np.flatnonzero(source.offsets[1:] > source.offsets[:-1])[chosen],
+        _of_gaps(gaps, np.array([figures[0], *values[1:]])[..., chosen]),
+        chosen.searchsorted(most),
+    )
+
+
+def tokens_of(source: RaggedBatch, gaps: Sequence[str], sequences: Array, kept: Array) -> Tokens:
+    """What is kept of some sequences of a batch."""
     begins, ends = source.offsets[sequences], source.offsets[sequences + 1]
-    found, distances = (find or partial(furthest, source))(gaps, begins, ends)
+    found, distances = _furthest(source, gaps, begins, ends)
     tokens = _ascending(found[distances > 0])
     first = tokens.searchsorted(begins)
-    most = marked(ranked[:, :keep][there[:, :keep]], values.shape[-1]) if keep else NOTHING
-    kept = chosen.searchsorted(most)
-    raw = _raw_tokens(begins[kept], ends[kept], tokens[first[kept]]) if len(kept) else []
-    return WorstColumns(
-        _columns(shard or 0, sequences, ends - begins),
-        _of_gaps(gaps, np.array([figures[0], *values[1:]])[..., chosen]),
+    spans = _spans(begins[kept], ends[kept], tokens[first[kept]]) if len(kept) else NO_SPANS
+    raw = [np.arange(begin, end) for begin, end in spans.tolist()]
+    return Tokens(
         _read(source, tokens, tokens.searchsorted(ends) - first),
-        _columns(kept, keep),
-        _read(source, np.concatenate(raw), np.array([*map(len, raw)], np.int64)) if raw else NO_POSITIONS,
-        None if source.sequence_ids is None else [source.sequence_ids[index] for index in sequences.tolist()],
-        _beside(source, sequences[kept], raw),
-    ).worst
+        _read(source, np.concatenate(raw), spans[:, 1] - spans[:, 0]) if raw else NO_POSITIONS,
+        spans,
+    )
 
 
 def _ascending(values: Array) -> Array:
@@ -97,7 +118,7 @@ def _of_gaps(gaps: Sequence[str], figures: Array) -> Array:
     return found
 
 
-def furthest(source: RaggedBatch, gaps: Sequence[str], begins: Array, ends: Array) -> tuple[Array, Array]:
+def _furthest(source: RaggedBatch, gaps: Sequence[str], begins: Array, ends: Array) -> tuple[Array, Array]:
     """The first token with the largest |d| of each gap in each sequence [G, C], and that |d|: 0 or less for none."""
     sizes = ends - begins
     stops = np.cumsum(sizes)
@@ -115,26 +136,26 @@ def furthest(source: RaggedBatch, gaps: Sequence[str], begins: Array, ends: Arra
     return tokens[found[np.searchsorted(found, first)] % whole], most
 
 
-def _raw_tokens(first: Array, end: Array, tokens: Array) -> list[Array]:
-    """The tokens that are kept of sequences from `first` to `end`, around one of each."""
+def _spans(first: Array, end: Array, tokens: Array) -> Array:
+    """[K, 2]: the tokens that are kept of sequences from `first` to `end`, around one of each."""
     begins = np.maximum(np.minimum(tokens - MOST_TOKENS // 2, end - MOST_TOKENS), first)
-    return list(map(np.arange, begins, np.minimum(begins + MOST_TOKENS, end)))
+    return np.stack([begins, np.minimum(begins + MOST_TOKENS, end)], 1)
 
 
-def _beside(source: RaggedBatch, sequences: Array, raw: Sequence[Array]) -> list[Numbers]:
+def _beside(source: RaggedBatch, sequences: Array, spans: Array) -> list[Numbers]:
     """What is kept beside the raw tokens of these sequences; nothing where none was sent."""
     if not len(sequences) or not source.columns.keys() & set(BESIDE):
         return []
-    whole = np.concatenate(raw)
     found = []
     for name in BESIDE:
         column = source.columns.get(name)
         if column is None:
-            found.append(Numbers(np.zeros(len(raw), np.int64), np.zeros(0)))
+            found.append(Numbers(np.zeros(len(spans), np.int64), np.zeros(0)))
         elif name in source.per_token:
-            found.append(Numbers(np.array([*map(len, raw)], np.int64) + OF_TOKENS, _finite(column[whole])))
+            values = np.concatenate([column[begin:end] for begin, end in spans.tolist()])
+            found.append(Numbers(spans[:, 1] - spans[:, 0] + OF_TOKENS, _finite(values)))
         else:
-            found.append(Numbers(np.ones(len(raw), np.int64), _finite(column[sequences])))
+            found.append(Numbers(np.ones(len(spans), np.int64), _finite(column[sequences])))
     return found
 
 

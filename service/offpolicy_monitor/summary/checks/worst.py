@@ -10,6 +10,7 @@ from typing import Final
 from offpolicy_monitor.summary.checks.bounds import LARGEST_NUMBER
 from offpolicy_monitor.summary.checks.facts import Facts
 from offpolicy_monitor.summary.checks.faults import about_at_most, is_text, join, need
+from offpolicy_monitor.summary.stored.worst_columns import MOST_TOKENS
 from offpolicy_monitor.summary.tables.worst import (
     GAPS,
     LARGEST,
@@ -22,8 +23,6 @@ from offpolicy_monitor.summary.tables.worst import (
 )
 
 MOST_SEQUENCES: Final = MOST * len(RANKINGS)
-#: Raw tokens kept of a sequence.
-MOST_TOKENS: Final = 4096
 
 
 def check_worst(worst: Worst, facts: Facts) -> None:

@@ -35,6 +35,8 @@ _NO_GAP: Final = (np.nan,) * len(GapFigures._fields)
 _KEPT: Final = ("sequence", "places")
 #: What is added to the count of numbers of tokens, so that none are not taken for a sequence without.
 OF_TOKENS: Final = 2
+#: Raw tokens kept of a sequence; of a longer one, those around its worst token.
+MOST_TOKENS: Final = 4096
 
 
 class Positions(NamedTuple):
@@ -85,6 +87,35 @@ def _entries(sizes: Array, groups: Array) -> Array:
 
 
 NO_POSITIONS: Final = Positions(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, len(LOGPROBS)), np.float32))
+
+
+NO_SPANS: Final = np.zeros((0, 2), np.int64)
+
+
+class Ranked(NamedTuple):
+    """Sequences of a batch that stand first in some ranking.
+
+    sequences  [C] int64, ascending: their indices in the batch
+    figures    [C, 3, 3] by gap of _GAP, NaN where a sequence has no token of a gap
+    kept       [K] int64, ascending: which of the C keep their raw tokens
+    """
+
+    sequences: Array
+    figures: Array
+    kept: Array
+
+
+class Tokens(NamedTuple):
+    """What is kept of the tokens of chosen sequences.
+
+    furthest  of each sequence, those at which the policies of some gap differ most
+    raw       of each of the K
+    spans     [K, 2] where these begin and end among the tokens of the batch
+    """
+
+    furthest: Positions
+    raw: Positions
+    spans: Array
 
 
 @dataclass(frozen=True, eq=False)
