@@ -195,5 +195,5 @@ def test_what_is_not_finite_is_not_stored() -> None:
 
 
 def test_a_stored_shard_of_every_preset_stays_small() -> None:
-    # Some 12,500 bytes, 330 of densities and 130 of calibration and decimals; floats differ from machine to machine.
-    assert len(to_bytes(replace(FULL, worst=Worst()))) < 13_300
+    # Some 13,600 bytes, 330 of densities and 130 of calibration and decimals; floats differ from machine to machine.
+    assert len(to_bytes(replace(FULL, worst=Worst()))) < 14_400
