@@ -17,13 +17,15 @@ BROKEN = runs.Planted("broken", steps=14, noise=lambda step: 0.01 if step < 8 el
 LABELLED = runs.Planted(
     "labelled", steps=3, labels={f"{index}-{'k' * 62}": f"{index}-{'v' * 62}" for index in range(8)}
 )
+#: Every fifth step is rescored, and so is the newest one.
+RESCORED = runs.Planted("rescored", steps=41, noise=lambda step: 0.01 if step < 20 else 0.3, rescored=5)
 WIDTHS = (1280, 390)
 
 
 @pytest.fixture(scope="module")
 def ends(planted: Service) -> Service:
     """The planted service with these runs too."""
-    runs.plant(planted.url, [BROKEN, LABELLED])
+    runs.plant(planted.url, [BROKEN, LABELLED, RESCORED])
     return planted
 
 
@@ -63,3 +65,25 @@ def test_many_long_labels_are_shown_and_nothing_is_wider_than_the_page(
         for value in LABELLED.labels.values():
             expect(page.get_by_text(value).first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_where_the_mismatch_is_made_is_shown_of_a_run_whose_tokens_were_rescored(
+    chromium: Browser, ends: Service, width: int
+) -> None:
+    context: dict[str, Any] = {"viewport": {"width": width, "height": 844}}
+    name = "Where is the mismatch made?"
+    with opened(chromium, f"{ends.url}/runs/rescored", **context) as page:
+        panel = page.get_by_role("region", name=name)
+        floor = ask(ends.url, "/v1/runs/rescored/steps/40")["noise_floor"]
+        assert panel.locator("dt").all_inner_texts() == ["engine alone", "engine to trainer", "trainer alone"]
+        shown = [float(text) for text in panel.locator("dd:not(.note)").all_inner_texts()]
+        parts = ("engine_internal", "cross_engine", "trainer")
+        assert shown == [pytest.approx(floor[part]["k3"], rel=0.01) for part in parts]
+        if width > 600:
+            share = f"{100 * floor['attribution']['engine_internal']:.0f}"
+            expect(panel.locator("dd.note")).to_contain_text(share)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    with opened(chromium, f"{ends.url}/runs/healthy", **context) as page:
+        expect(page.get_by_role("region", name="How many tokens still count?")).to_be_visible()
+        assert not page.get_by_role("region", name=name).count()

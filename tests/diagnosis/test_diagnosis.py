@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,65 @@ def test_what_nothing_explains_is_noise_up_to_the_critical_mismatch_of_the_run_a
     assert found[0]["name"] == "unknown" and CLEAN not in {row["name"] for row in found}
 
 
+def rescored(
+    measurer: Measurer, decode: float, trainer: float, again: float | None = None, slope: float = 1.0
+) -> StepSummary:
+    """A step of which the engine's decode is off its prefill by `decode` and a slope, the trainer off it by `trainer`.
+
+    `again` is what a second pass of the trainer is off the first one by.
+    """
+    source = np.random.default_rng(1)
+    prefill = -source.exponential(1.0, 4000)
+    mu = slope * prefill - decode * source.standard_normal(4000)
+    old = prefill + trainer * source.standard_normal(4000)
+    sent = {"sampling_logprobs": mu, "old_logprobs": old, "engine_logprobs": prefill}
+    if again is not None:
+        sent["old_logprobs_repeat"] = old + again * source.standard_normal(4000)
+    columns = {name: column.astype(np.float32) for name, column in sent.items()}
+    return measurer.measure(RaggedBatch.from_positions(np.full(10, 400), columns, {}), ())
+
+
+def test_a_mismatch_that_an_engine_has_with_itself_is_named_so_from_the_runs_warning_on() -> None:
+    measurer, limits = fused_measurer(), Limits(0.01, 0.05)
+    first, *others = diagnose(collect([rescored(measurer, 0.25, 0.02)], limits=limits))
+    assert first["name"] == "engine_internal" and first["score"] > 0.8
+    assert first["evidence"]["noise_floor.attribution.engine_internal"] > 0.98
+    assert "unknown" not in {row["name"] for row in others} and "raw" in first["try"][0]
+    between = diagnose(collect([rescored(measurer, 0.02, 0.5)], limits=limits))
+    assert between[0]["name"] == "unknown" and "engine_internal" not in {row["name"] for row in between}
+    calm = diagnose(collect([rescored(measurer, 0.05, 0.02)], limits=limits))
+    assert [row["name"] for row in calm] == [CLEAN] and calm[0]["score"] == 1
+
+
+def test_neither_a_temperature_nor_a_sync_is_blamed_for_what_an_engine_does_by_itself() -> None:
+    measurer = fused_measurer()
+    as_temperature = rescored(measurer, 0.1, 0.02, slope=1.25)
+    assert scored([without_floor(as_temperature)])["temperature"] > 0.5
+    assert scored([as_temperature])["engine_internal"] > 0.5 > scored([as_temperature])["temperature"]
+    growing = [rescored(measurer, 0.1 * math.sqrt(age), 0.02) for age in range(1, 10)]
+    assert scored([*map(without_floor, growing)])["partial_sync"] > 0.5 > scored(growing)["partial_sync"]
+    assert scored(growing)["engine_internal"] > 0.5
+
+
+def test_a_mismatch_at_the_floor_of_the_trainer_is_noise_however_large_it_is() -> None:
+    measurer, limits = fused_measurer(), Limits(0.002, 0.01)
+    steps = [rescored(measurer, 0.05, 0.4, again) for again in (0.45, 0.1)]
+    at_the_floor, above = (diagnose(collect([step], limits=limits))[0] for step in steps)
+    assert (at_the_floor["name"], above["name"]) == (CLEAN, "unknown")
+    assert at_the_floor["evidence"]["noise_floor.trainer.of_mismatch"] > 1
+    assert "dropout" in at_the_floor["try"][2]
+
+
+def without_floor(step: StepSummary) -> StepSummary:
+    keys = [key for key in step.arrays.scheme.keys if key.startswith("noise_floor/")]
+    return StepSummary(step.arrays.without(keys))
+
+
+def scored(steps: list[StepSummary]) -> dict[str, float]:
+    """The score of each hypothesis that has one worth showing; 0 of any other."""
+    return defaultdict(float, {row["name"]: row["score"] for row in diagnose(collect(steps))})
+
+
 def test_the_evidence_names_the_replica_and_the_worst_sequence() -> None:
     measurer = fused_measurer()
     stale = next(evidence(measurer, generate("stale_weights", "strong", 20_000, seed)) for seed in (1, 2, 3, 4)
@@ -158,7 +218,7 @@ def test_the_limits_of_a_diagnosis_are_those_of_the_run() -> None:
 
 
 def test_every_hypothesis_says_what_to_try_and_has_a_name_of_its_own() -> None:
-    assert len({row.name for row in HYPOTHESES}) == len(HYPOTHESES) == 18
+    assert len({row.name for row in HYPOTHESES}) == len(HYPOTHESES) == 19
     assert all(row.tries and row.paths and row.summary.endswith(".") for row in HYPOTHESES)
 
 

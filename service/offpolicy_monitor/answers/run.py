@@ -29,6 +29,7 @@ ROWS: Final = (
     Row("gaps.staleness.k3", "staleness k3", "nats"),
     Row("gaps.total.k3", "total k3", "nats"),
     Row("attribution.mismatch", "mismatch, of the gap", "share"),
+    Row("noise_floor.attribution.engine_internal", "engine alone, of the mismatch", "share"),
     Row("gaps.mismatch.ess", "ESS of mismatch", "share"),
     Row("gaps.total.ess", "ESS of total", "share"),
     Row("policy_lag.max", "largest lag"),

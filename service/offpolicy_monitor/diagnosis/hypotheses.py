@@ -13,6 +13,8 @@ from offpolicy_monitor.diagnosis.over_steps import GROWTH, GROWTH_Z, JUMP, JUMPE
 
 _FEW: Final = (few.WORST, few.SHARE, few.COUNT, few.PART, few.EARLY)
 _OVER_STEPS: Final = (JUMP, JUMPED_AT, GROWTH, GROWTH_Z)
+_PARTS: Final = ("noise_floor.attribution.engine_internal", "noise_floor.attribution.cross_engine")
+_FLOOR: Final = (*_PARTS, "noise_floor.trainer.of_mismatch")
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,13 @@ HYPOTHESES: Final = (
         "plain numeric noise",
         scores.noise,
         "Plain numeric noise: the engine samples from the trainer's policy but for rounding.",
-        ("gaps.mismatch.ratio_mean", "gaps.mismatch.k1", "gaps.mismatch.k3", "signature.regression.slope"),
-        ("Nothing, if k3 is within the profile's limits.", "float32 lm_head, or a higher precision in the engine."),
+        ("gaps.mismatch.ratio_mean", "gaps.mismatch.k1", "gaps.mismatch.k3", "signature.regression.slope", *_FLOOR),
+        (
+            "Nothing, if k3 is within the profile's limits.",
+            "float32 lm_head, or a higher precision in the engine.",
+            "If two passes of the trainer differ as much (noise_floor.trainer.of_mismatch of 1 and more), and that is "
+            "too much: switch off dropout, and use deterministic kernels and the same batches in every pass.",
+        ),
     ),
     Hypothesis(
         "top_p",
@@ -178,10 +185,26 @@ HYPOTHESES: Final = (
         "a coarse KV cache",
         scores.kv_precision,
         "The mismatch grows with the position in an answer: each token reads more of what the engine keeps coarsely.",
-        ("signature.position.growth", "signature.position.z", "gaps.mismatch.k3", "gaps.mismatch.ratio_mean"),
+        ("signature.position.growth", "signature.position.z", "gaps.mismatch.k3", "gaps.mismatch.ratio_mean", *_PARTS),
         (
             "Set the engine's kv_cache_dtype to auto (bfloat16) for a step and compare; or calibrate its fp8 scales.",
             "If it stays: compare RoPE scaling and position ids, and sliding windows, of both sides at long contexts.",
+        ),
+    ),
+    Hypothesis(
+        "engine_internal",
+        "an engine whose decode differs from its prefill",
+        scores.engine_internal,
+        "Most of the mismatch is made within the engine: it gives the same tokens other log-probs when it scores them "
+        "in one prefill than when it sampled them one by one.",
+        (*_FLOOR, "noise_floor.engine_internal.k3", "noise_floor.cross_engine.k3", "gaps.mismatch.k3"),
+        (
+            "Check that both are processed alike: prompt log-probs of vLLM are raw, whatever the temperature and top_p "
+            "of the sampler, and a prefill after a weight sync is of other weights.",
+            "Sample one batch with as many requests at a time as the prefill had, and with batch-invariant kernels, "
+            "where the engine has them: what is left is not of the batch's shape.",
+            "Set kv_cache_dtype to auto (bfloat16); then switch off prefix caching, cascade attention, CUDA graphs and "
+            "speculative decoding, one at a time.",
         ),
     ),
     Hypothesis(
@@ -240,12 +263,13 @@ HYPOTHESES: Final = (
             "signature.regression.slope",
             "signature.replica.name",
             "signature.replica.ratio",
+            *_FLOOR,
         ),
         (
             "What changed at the step that is named: a restart, a new engine or image, a sync that took long?",
             "Compare the token ids of one prompt on both sides: BOS, chat template, truncation.",
             "Compare a checksum of every tensor in engine and trainer after a sync.",
-            "Rescore one batch with the engine's prefill, and with a second engine: what differs names the part.",
+            "Rescore one batch with the engine's prefill and send it as engine_logprobs: what differs names the part.",
             "Check what the log-probs are: processed or raw, temperature, top_p, soft cap.",
             "Switch off one thing at a time: prefix caching, cascade attention, speculative decoding, fp8.",
             "Send labels (engine, gpu, host), policy_versions and shards, so that more can be told apart.",

@@ -44,6 +44,13 @@ FROM_BEGINNING: Final = 0.2
 CALIBRATED: Final = 0.02
 #: Text alone makes early tokens, or late ones, somewhat noisier than the others.
 TEXT_SHARE: Final = 0.3
+#: Of the second moment of the mismatch, the share from which on most of it is of one part.
+MOST: Final = 0.5
+#: Fewer tokens than this say nothing of what rescoring them changed.
+FEWEST_RESCORED: Final = 100
+#: The trainer's own second moment over the mismatch's from which on the mismatch is at the trainer's floor: as much as
+#: two passes with the same noise differ by, the engine's being one of them.
+AT_THE_FLOOR: Final = 1.0
 #: Of a hotter engine the slope explains 0.85 to 1.2 of what the tail does; of a broken tail less than 0.6.
 HOTTER: Final = 0.7
 
@@ -84,7 +91,7 @@ def temperature(evidence: Evidence) -> float:
     """
     share, z = evidence.get("signature.regression.share", 0.0), evidence.get("signature.regression.z", 0.0)
     against = 0.0 if _tail_follows_slope(evidence) else _tail(evidence)
-    found = believed(share, 0.1, z) * (1 - shifted(evidence)) * (1 - against)
+    found = believed(share, 0.1, z) * (1 - shifted(evidence)) * (1 - against) * (1 - internal(evidence))
     return found * (1 - growing(evidence)) * (1 - few(evidence))
 
 
@@ -140,7 +147,7 @@ def growing(evidence: Evidence) -> float:
 
 def partial_sync(evidence: Evidence) -> float:
     """k3 grows without a jump, as it does where a part of the weights is left behind from the first step on."""
-    found = growing(evidence)
+    found = growing(evidence) * (1 - internal(evidence))
     return found * (1 - stale_weights(evidence)) * (1 - _tail(evidence)) * (1 - few(evidence))
 
 
@@ -187,7 +194,7 @@ def prompt(evidence: Evidence) -> float:
     """d^2 is large at the beginning and falls with the position, further than the first token: another context."""
     share, z = evidence.get("signature.position.decline", 0.0), evidence.get("signature.position.z", 0.0)
     found = believed(share - TEXT_SHARE, 0.15, -CLUSTERED_Z * z)
-    return found * math.prod(1 - cause(evidence) for cause in (shifted, copied, first_token, older, few))
+    return found * math.prod(1 - cause(evidence) for cause in (shifted, copied, first_token, older, few, internal))
 
 
 def kv_precision(evidence: Evidence) -> float:
@@ -195,6 +202,28 @@ def kv_precision(evidence: Evidence) -> float:
     share, z = evidence.get("signature.position.growth", 0.0), evidence.get("signature.position.z", 0.0)
     found = believed(share - TEXT_SHARE, 0.15, CLUSTERED_Z * z)
     return found * math.prod(1 - cause(evidence) for cause in (shifted, copied, routing, older, few))
+
+
+def engine_internal(evidence: Evidence) -> float:
+    """Most of the mismatch is made within the engine, and no mark says by what; below the run's warning it is noise."""
+    if evidence.get("gaps.mismatch.k3", 0.0) <= evidence.get(WARNING, math.inf):
+        return 0.0
+    causes = (shifted, copied, quantised, decimal, top_p, older, kv_precision, few)
+    return internal(evidence) * math.prod(1 - cause(evidence) for cause in causes)
+
+
+def internal(evidence: Evidence) -> float:
+    """Decode and prefill of the engine differ by most of the mismatch: neither weights nor prompts of two programs,
+    nor their temperatures, can be what it is of."""
+    if evidence.get("noise_floor.engine_internal.tokens", 0) < FEWEST_RESCORED or at_the_floor(evidence):
+        return 0.0
+    return believed(evidence.get("noise_floor.attribution.engine_internal", 0.0) - MOST, 0.1, CERTAIN)
+
+
+def at_the_floor(evidence: Evidence) -> bool:
+    """Whether two passes of the trainer differ by as much as engine and trainer do."""
+    enough = evidence.get("noise_floor.trainer.tokens", 0) >= FEWEST_RESCORED
+    return enough and evidence.get("noise_floor.trainer.of_mismatch", 0.0) >= AT_THE_FLOOR
 
 
 def few(evidence: Evidence) -> float:
@@ -222,7 +251,7 @@ def _begins_late(evidence: Evidence) -> float:
 def low_probability_tail(evidence: Evidence) -> float:
     """Tokens with mu < 0.01 hold most of k3, the trainer is below the engine on them, and no temperature says so."""
     explained = temperature(evidence) if _tail_follows_slope(evidence) else 0.0
-    return _tail(evidence) * (1 - shifted(evidence)) * (1 - explained)
+    return _tail(evidence) * (1 - shifted(evidence)) * (1 - explained) * (1 - internal(evidence))
 
 
 def _tail(evidence: Evidence) -> float:
@@ -266,7 +295,12 @@ def _left(evidence: Evidence) -> float:
 
 
 def _beyond_noise(evidence: Evidence) -> bool:
-    """Whether k3 is beyond the critical value of the run's profile, or jumped, stayed, and is beyond its warning."""
+    """Whether k3 is beyond the critical value of the run's profile, or jumped, stayed, and is beyond its warning.
+
+    What the trainer's own passes differ by is noise, however much it is.
+    """
+    if at_the_floor(evidence):
+        return False
     k3 = evidence.get("gaps.mismatch.k3", 0.0)
     jumped = evidence.get(JUMP, 1.0) >= LEAST_JUMP
     return k3 > evidence.get(CRITICAL, math.inf) or (jumped and k3 > evidence.get(WARNING, math.inf))
@@ -286,6 +320,7 @@ CAUSES: Final = (
     prompt,
     low_probability_tail,
     kv_precision,
+    engine_internal,
     routing,
     garbled,
     sampled_padding,

@@ -21,9 +21,10 @@ export class Plot {
   /**
    * @param board  the Board whose steps it shows
    * @param host   the element it fills
-   * @param shown  {title, hint, height, axis, lines: [{kind, name, values, fillTo?}], limits?: [{value, text, level}],
+   * @param shown  {title, hint, height, axis, lines: [{kind, name, values, fillTo?, isSparse?}], limits?: [{value, text, level}],
    *               band?: {low, high, text}, hasSteps?: draws the steps below, isMain?: names the onset,
-   *               told?: [{name, values}] lines in words where those drawn are not the figures, say?: value in words}
+   *               told?: [{name, values}] lines in words where those drawn are not the figures, say?: value in words}; a line
+   *               that isSparse goes on over steps without a value
    */
   constructor(board, host, shown) {
     Object.assign(this, { board, host, shown });
@@ -123,10 +124,11 @@ export class Plot {
     };
   }
 
-  look({ kind, fillTo }, faint = "") {
+  look({ kind, fillTo, values, isSparse = false }, faint = "") {
     const { colour: name, width, dash } = LINES[kind];
-    const points = { show: this.board.steps.length < POINTS_BELOW, size: 5 };
-    const line = { stroke: colour(name) + faint, width: faint ? 1 : width, dash: faint ? null : dash, spanGaps: false, points };
+    const known = isSparse ? values.filter((value) => value != null).length : this.board.steps.length;
+    const points = { show: known < POINTS_BELOW, size: 5 };
+    const line = { stroke: colour(name) + faint, width: faint ? 1 : width, dash: faint ? null : dash, spanGaps: isSparse, points };
     return fillTo == null ? line : { ...line, fill: colour(name) + "55", fillTo: () => fillTo, width: 1 };
   }
 

@@ -54,12 +54,13 @@ const SYMBOLS = {
   mismatch: "d = log π_old − log μ of a token, r = exp(d)",
   staleness: "d = log π − log π_old of a token, r = exp(d)",
   total: "d = log π − log μ of a token, r = exp(d)",
+  noise_floor: "i = log-prob of the engine's prefill − log μ, c = log π_old − that of the prefill, mismatch = i + c",
   attribution: "m = log π_old − log μ and s = log π − log π_old of a token, total = m + s",
 };
 
 async function ofFigure(named) {
   const { path, figure } = await inCatalogue(named);
-  const symbols = SYMBOLS[path.match(/\bgaps\.(\w+)/)?.[1] ?? path.match(/\battribution\b/)?.[0]];
+  const symbols = SYMBOLS[path.match(/\bgaps\.(\w+)/)?.[1] ?? path.match(/\b(noise_floor|attribution)\b/)?.[0]];
   const name = find("html").dataset.run || "RUN";
   return [
     element("b", {}, path),

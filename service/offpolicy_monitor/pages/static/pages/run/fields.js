@@ -6,6 +6,7 @@ const COMPARED = ["opsm", "icepop", "mis_token", "mis_sequence", "geometric_mask
 const FIXED = [
   "gaps.mismatch.k3", "gaps.staleness.k3", "gaps.total.k3",
   "attribution.mismatch", "attribution.staleness", "attribution.interaction",
+  "noise_floor.engine_internal.k3", "noise_floor.cross_engine.k3", "noise_floor.trainer.k3", "noise_floor.attribution.engine_internal",
   "gaps.mismatch.ess", "gaps.total.ess",
   "entropy_mean", "sequence_length_mean", "reward_mean",
   "policy_lag.max", "policy_version", "attempt", "verdict", "tokens",
