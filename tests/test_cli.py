@@ -98,8 +98,9 @@ def interrupted(arguments: list[str], until: Callable[[subprocess.Popen], object
 
 @pytest.mark.parametrize(
     "command",
-    [["runs"], ["show", "r"], ["alerts"], ["diagnose", "r"], ["whatif", "r"], ["report", "r"], ["demo"],
-     ["replay", "{dump}", "--run", "r"], ["tail", "{folder}", "--format", "jsonl", "--run", "r"]],
+    [["runs"], ["show", "r"], ["alerts"], ["diagnose", "r"], ["doctor", "--run", "r"], ["whatif", "r"],
+     ["report", "r"], ["demo"], ["replay", "{dump}", "--run", "r"],
+     ["tail", "{folder}", "--format", "jsonl", "--run", "r"]],
     ids=lambda command: command[0],
 )  # fmt: skip
 def test_ctrl_c_ends_a_command_that_waits_for_a_service_quietly(command: list[str], tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """The generated parts of docs/: each page with the text it should have.
 
 figures.md, metrics.md, settings.md and summary.md are whole; methods.md has its tables of a gap's figures, of methods,
-of presets and of peers' metrics between markers, alerts.md its table of rules; plots/ is drawn from figures that the
-bench wrote.
+of presets and of peers' metrics between markers, alerts.md its table of rules, frameworks/README.md that of checks;
+plots/ is drawn from figures that the bench wrote.
 """
 
 import json
@@ -13,6 +13,7 @@ from typing import Final
 from offpolicy_monitor.alerts import RULES, WALL_CLOCK_RULES, Rule, Severity
 from offpolicy_monitor.backtest import peers
 from offpolicy_monitor.catalogue import preset_rows
+from offpolicy_monitor.doctor import CHECKS
 from offpolicy_monitor.methods import METHODS, ON_REQUEST, PRESETS, MethodRow
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
@@ -53,6 +54,7 @@ def pages() -> dict[Path, str]:
             },
         ),
         **_with_tables("alerts.md", {"rules": rules_table()}),
+        **_with_tables("frameworks/README.md", {"checks": checks_table()}),
         **plots(),
     }
 
@@ -107,6 +109,12 @@ def presets_table(presets: Sequence[MethodRow] = PRESETS) -> str:
 def peer_table(peer: str) -> str:
     """One row for each metric of a framework, with our figure."""
     return table((peer, "ours", "same?"), [row[1:] for row in peers.rows() if row[0] == peer])
+
+
+def checks_table() -> str:
+    """One row per check of how a run is posted."""
+    rows = [(f"`{check.name}`", check.severity, check.title, check.change) for check in CHECKS]
+    return table(("finding", "severity", "what is wrong", "the line to change"), rows)
 
 
 def rules_table() -> str:

@@ -95,6 +95,19 @@ def test_whatif_tries_the_row_of_the_run_where_nothing_is_named(capsys: Printed)
     assert lines(capsys, "whatif", "drifting")[0].startswith("opsm at total, geometric, delta 0.01 would act on ")
 
 
+@pytest.mark.parametrize("run", ["drifting", "young"])
+def test_the_doctor_tells_what_the_service_found_and_its_status_is_whether_a_figure_is_wrong(
+    capsys: Printed, address: str, run: str
+) -> None:
+    found = ask(address, f"/v1/runs/{run}/checks")
+    wrong = any(one["severity"] == "warning" for one in found["findings"])
+    assert main(["doctor", "--run", run]) == int(wrong)
+    shown = capsys.readouterr().out
+    assert all(f"Change: {one['change']}" in shown for one in found["findings"]) and found["findings"]
+    assert main(["doctor", "--run", run, "--json"]) == int(wrong)
+    assert json.loads(capsys.readouterr().out) == found
+
+
 def test_json_is_what_the_api_answers(capsys: Printed, address: str) -> None:
     assert document(capsys, "alerts", "--run", "drifting") == ask(address, "/v1/alerts?run=drifting&merge=5&limit=500")
     shown = document(capsys, "show", "drifting")

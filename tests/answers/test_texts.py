@@ -3,6 +3,7 @@
 from typing import Any
 
 from offpolicy_monitor.answers.diagnosis import diagnosis
+from offpolicy_monitor.answers.doctor import findings
 from offpolicy_monitor.answers.listing import alerts, runs
 from offpolicy_monitor.answers.run import run
 from offpolicy_monitor.answers.style import Style
@@ -142,6 +143,24 @@ def test_hypotheses_come_with_evidence_and_those_that_are_believed_with_advice()
         "░░░░░░░░░░ 0.03  noise, below 0.5: not believed",
         "  Rounding.",
     ]
+
+
+def test_findings_come_with_the_line_to_change_and_a_sign_of_how_bad_they_are() -> None:
+    wrong = {"name": "same_tokens", "severity": "warning", "title": "Same tokens", "summary": "0 and 1.", "change": "n"}
+    missing = wrong | {"severity": "info", "title": "No advantages"}
+    assert findings({"findings": [wrong, missing], "steps": [0, 120]}, Style()) == [
+        "How steps 0 to 120 are posted:",
+        "",
+        "▲ Same tokens",
+        "  0 and 1.",
+        "  Change: n",
+        "",
+        "○ No advantages",
+        "  0 and 1.",
+        "  Change: n",
+    ]
+    assert findings({"findings": [], "steps": [0, 3]}, Style()) == ["✓ Steps 0 to 3 are posted as they should be."]
+    assert findings({"findings": [], "steps": []}, Style()) == ["No step has come yet."]
 
 
 def test_a_diagnosis_of_nothing_says_why() -> None:

@@ -60,6 +60,12 @@ def add_diagnose(child: argparse.ArgumentParser) -> None:
     _add_printing(child)
 
 
+def add_doctor(child: argparse.ArgumentParser) -> None:
+    """Of doctor."""
+    child.add_argument("--run", type=run_name, metavar="RUN", required=True, help="name of the run")
+    _add_printing(child)
+
+
 def add_whatif(child: argparse.ArgumentParser) -> None:
     """Of whatif."""
     add_run(child)

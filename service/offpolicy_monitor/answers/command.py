@@ -17,11 +17,12 @@ from offpolicy_monitor.answers import listing
 from offpolicy_monitor.answers import run as run_text
 from offpolicy_monitor.answers import whatif as whatif_text
 from offpolicy_monitor.answers.advice import with_advice
+from offpolicy_monitor.answers.doctor import findings
 from offpolicy_monitor.answers.history import as_csv, headline_paths, history
 from offpolicy_monitor.answers.style import Style, style_of
 from offpolicy_monitor.answers.trial import trial
 from offpolicy_monitor.client.read import Reader, path
-from offpolicy_monitor.commandline import DONE
+from offpolicy_monitor.commandline import DONE, NO
 from offpolicy_monitor.errors import Refusal
 
 #: Runs that one page shows, and alerts.
@@ -56,6 +57,14 @@ def alerts(options: argparse.Namespace) -> int:
 def diagnose(options: argparse.Namespace) -> int:
     """What causes the mismatch."""
     return _told(options, _diagnose)
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """What is wrong with the way a run is posted; the answer is no where a finding is a warning."""
+    service = reader(options)
+    answer = with_advice(service, options.run, lambda: service.checks(options.run))
+    _print(answer, lambda style: findings(answer, style), options.json)
+    return NO if any(one["severity"] == "warning" for one in answer["findings"]) else DONE
 
 
 def whatif(options: argparse.Namespace) -> int:

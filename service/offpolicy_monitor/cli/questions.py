@@ -63,6 +63,11 @@ QUESTIONS: Final = (
         ("$ diagnose r1", "$ diagnose r1 --from 96"),
     ),
     _asking(
+        "doctor",
+        "say what is wrong with the way a run is posted, each with the line to change (status 1: figures are wrong)",
+        ("$ doctor --run r1", "$ doctor --run r1 --json | jq -r '.findings[] | .name + \": \" + .change'"),
+    ),
+    _asking(
         "whatif",
         "say what a correction would keep out of the loss at other thresholds, with the setting to paste",
         (

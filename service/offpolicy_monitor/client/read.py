@@ -67,6 +67,10 @@ class Reader:
         """What may cause the mismatch of the steps `first` to `last`, best first."""
         return self.get(path(run, "diagnosis"), {"from": first, "to": last})
 
+    def checks(self, run: str) -> dict[str, Any]:
+        """What is wrong with the way a run is posted, warnings first, each with the line to change."""
+        return self.get(path(run, "checks"))
+
     def series(
         self,
         run: str,

@@ -19,6 +19,7 @@ from offpolicy_monitor.server.http.middleware import RequestMiddleware
 from offpolicy_monitor.server.routes import (
     alerts,
     batches,
+    checks,
     diagnosis,
     evaluate,
     events,
@@ -43,6 +44,7 @@ PARTS = (
     recommendations,
     worst,
     diagnosis,
+    checks,
     alerts,
     events,
     figures,

@@ -19,6 +19,7 @@ from offpolicy_monitor.store.rows import alerts as alert_rows
 from offpolicy_monitor.store.rows import exported, listing, series, views
 from offpolicy_monitor.store.rows import runs as run_rows
 from offpolicy_monitor.store.rows import steps as step_rows
+from offpolicy_monitor.store.rows.arrivals import read_arrivals
 from offpolicy_monitor.store.rows.cursors import Page
 from offpolicy_monitor.store.rows.exported import ExportedRun
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
@@ -218,6 +219,11 @@ class Store:
         """One merged gradient step, also while it is incomplete."""
         with self._database.reading() as connection:
             return step_rows.read_step(connection, run, step, minibatch)
+
+    def arrivals(self, run: str, most: int) -> Sequence[Any]:
+        """(step, minibatch, shards, received, policy_version) of the newest `most` gradient steps, ascending."""
+        with self._database.reading() as connection:
+            return read_arrivals(connection, run, most)
 
     def summaries(
         self, run: str, first: int | None = None, last: int | None = None, most: int = 50

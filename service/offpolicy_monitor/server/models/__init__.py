@@ -6,7 +6,7 @@ A module for each thing that is answered. Further fields may come; the ones list
 from offpolicy_monitor.server.models.alerts import Alerts, Rules
 from offpolicy_monitor.server.models.batches import BatchAnswer, BatchReceipt, EvaluateAnswer
 from offpolicy_monitor.server.models.figures import Catalogue
-from offpolicy_monitor.server.models.runs import Diagnosis, Run, Runs, Verdict
+from offpolicy_monitor.server.models.runs import Checks, Diagnosis, Run, Runs, Verdict
 from offpolicy_monitor.server.models.series import Series, SeveralSeries
 from offpolicy_monitor.server.models.shape import ProblemDocument
 from offpolicy_monitor.server.models.steps import Step, StepHistograms, Steps, Worst
@@ -17,6 +17,7 @@ __all__ = [
     "BatchAnswer",
     "BatchReceipt",
     "Catalogue",
+    "Checks",
     "Diagnosis",
     "EvaluateAnswer",
     "ProblemDocument",

@@ -119,3 +119,22 @@ class Diagnosis(Shape):
 
     hypotheses: list[Hypothesis]
     steps: list[int] = Field(description="First and last step looked at; empty where none counts.")
+
+
+class Finding(Shape):
+    """Something that is wrong with the way a run is posted."""
+
+    name: str
+    severity: str = Field(
+        description="`warning` where figures are wrong or steps never count, `info` where something cannot be told."
+    )
+    title: str
+    summary: str = Field(description="What was found, with its figures.")
+    change: str = Field(description="The line to change.")
+
+
+class Checks(Shape):
+    """Findings, warnings first; none where nothing is wrong."""
+
+    findings: list[Finding]
+    steps: list[int] = Field(description="First and last step looked at; empty where none has come.")
