@@ -135,6 +135,20 @@ def test_log_probs_are_named_by_what_areals_options_make_of_them(
     assert recorder.calls[0].keys() & {"sampling_logprobs", "old_logprobs"} == named.keys()
 
 
+@pytest.mark.parametrize(("head", "told_of"), [(True, 1), (False, 0)])
+def test_a_rank_that_should_post_and_never_sees_a_loss_is_told_once(
+    head: bool, told_of: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Empty(Engine):
+        def train_batch(self, *arguments: Any, **named: Any) -> dict[str, float]:
+            return {}
+
+    engine = watch(Empty(head=head), Recorder())
+    for _ in range(5):
+        train(engine)
+    assert [record.getMessage().split(" has seen")[0] for record in caplog.records] == ["AReaL's train_batch"] * told_of
+
+
 def test_one_rank_of_a_replica_posts() -> None:
     recorder = Recorder()
     train(watch(Engine(head=False), recorder))

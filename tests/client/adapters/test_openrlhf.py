@@ -133,6 +133,18 @@ def test_the_run_has_ended_where_the_model_is_saved_and_not_where_a_checkpoint_i
     assert (recorder.ends, trainer.saved) == ([False], ["/ckpt/global_step4_hf", "/out"])
 
 
+def test_a_trainer_that_never_calls_its_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    class Elsewhere(Trainer):
+        def training_step(self, *arguments: Any, **named: Any) -> dict[str, Any]:
+            return {}
+
+    trainer = watch(Elsewhere(), Recorder())
+    for _ in range(5):
+        trainer.ppo_train(0.0)
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said.startswith("OpenRLHF's actor_loss_fn has seen nothing of 3 training steps")
+
+
 def test_micro_batches_left_at_the_end_of_an_epoch_belong_to_the_next_gradient_step_as_in_deepspeed() -> None:
     recorder = Recorder()
     watch(Trainer(accumulated=3, epochs=2), recorder).ppo_train(0.0)  # eight micro-batches: two steps, two left over

@@ -123,6 +123,21 @@ def test_a_version_counts_the_updates_of_the_engines(every: int | None, versions
     assert [call["policy_version"] for call in recorder.calls] == versions
 
 
+@pytest.mark.parametrize(("rank", "told_of"), [({}, 1), ({"pp_size": 2}, 0), ({"pp_size": 2, "pp_rank": 1}, 1)])
+def test_a_loss_that_asks_for_no_pi_old_is_told_once_where_a_loss_is_computed(
+    rank: dict[str, int], told_of: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Other(ActorWorker):
+        def loss_func(self, data: SimpleNamespace, output_tensor: torch.Tensor) -> tuple[torch.Tensor, dict[str, Any]]:
+            return output_tensor.sum(), {}
+
+    worker: Any = watched(Other, Recorder)(**rank)
+    for step in range(3):
+        worker.train_step(data(step))
+    said = [record.getMessage() for record in caplog.records]
+    assert [one.split(" has seen")[0] for one in said] == ["ROLL's get_old_log_probs_with_cache"] * told_of
+
+
 def test_a_forward_that_is_pi_old_and_pi_at_once_is_sent_as_pi() -> None:
     recorder = Recorder()
     trained(recorder, recompute=False)

@@ -127,6 +127,14 @@ def test_the_callback_posts_nothing_where_one_of_the_two_is_missing(field: str) 
     assert recorder.calls == []
 
 
+def test_batches_without_pi_old_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    callback = Callback(Recorder())
+    for _ in range(5):
+        callback.on_step_end(None, ended(action_log_probs=None), None)
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said.endswith("the batch has no rollout_logprobs or no action_log_probs")
+
+
 @pytest.mark.parametrize(("callback", "for_run"), [(Callback, False), (Ending, True)])
 def test_the_end_of_training_is_the_end_of_the_run_and_no_other_event_is(callback: Any, for_run: bool) -> None:
     recorder = Recorder()

@@ -107,6 +107,17 @@ def test_a_rollout_whose_log_probs_were_not_recomputed_posts_nothing(ranks: Simp
     assert recorder.calls == []
 
 
+def test_rollouts_that_are_never_recomputed_are_told_once(
+    ranks: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    slime.use(Recorder())
+    for rollout in range(5):
+        slime.postprocess(SimpleNamespace(), rollout, DATA | {"log_probs": None})
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said.startswith("slime's postprocess has seen nothing of 3 training steps")
+    assert said.endswith("which --get-mismatch-metrics recomputes")
+
+
 @pytest.mark.parametrize(("use_tis", "loss"), [(False, 4.0), (True, 2.0)])
 def test_the_correction_is_slimes_own_and_every_micro_batch_is_posted(
     ranks: SimpleNamespace, use_tis: bool, loss: float

@@ -162,6 +162,20 @@ def test_the_run_has_ended_where_train_comes_to_its_end(tmp_path: Path, trl: Any
     assert (len(recorder.calls), recorder.ends) == (2, [False])
 
 
+def test_a_trainer_that_computes_its_loss_elsewhere_is_told_once_that_nothing_is_seen(
+    tmp_path: Path, trl: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Compiled(trl.RecordingTrainer):
+        def compute_loss(self, model: Any, inputs: Any, *arguments: Any, **named: Any) -> Any:
+            return sum(parameter.sum() for parameter in model.parameters())
+
+    recorder = Recorder()
+    watch(trl.trainer(Compiled, tmp_path, max_steps=5), recorder).train()
+    assert recorder.calls == []
+    [said] = [record.getMessage() for record in caplog.records if record.name == "offpolicy_monitor"]
+    assert said.startswith("TRL's _compute_loss has seen nothing of 3 training steps, so nothing is posted")
+
+
 def test_a_crash_in_training_says_nothing(tmp_path: Path, trl: Any) -> None:
     recorder, training = Recorder(), trl.trainer(trl.RecordingTrainer, tmp_path, max_steps=2)
     training.reward_funcs[0] = lambda **_: 1 / 0

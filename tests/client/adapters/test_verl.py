@@ -79,6 +79,28 @@ def test_a_batch_in_bypass_mode_or_without_the_engines_log_probs_posts_nothing()
     assert recorder.calls == []
 
 
+def test_batches_that_cannot_be_posted_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    recorder = Recorder()
+    for step in range(5):
+        log_rollout(recorder, batch(old_log_probs=MU), step=step)
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said.startswith("verl's log_rollout has seen nothing of 3 training steps") and "bypass=True" in said
+
+
+def test_a_watched_loss_that_is_never_called_is_told_once_and_one_that_is_called_never(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loss = watched_loss(token_mean, Recorder())
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))])
+    loss(OLD, OLD, ADVANTAGES, MASK)
+    never = watched_loss(token_mean, Recorder())
+    for _ in range(5):
+        optimizer.step()
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said.startswith("verl's watched loss has seen nothing of 3 training steps") and "loss_mode" in said
+    assert never is not loss
+
+
 def test_the_watched_loss_is_the_loss_and_posts_one_shard_a_gradient_step(client: Client) -> None:
     poster, shift = Poster(client, "verl"), torch.nn.Parameter(torch.zeros(()))
     optimizer, loss = torch.optim.SGD([shift], lr=0.5), watched_loss(token_mean, poster, minibatches=2)

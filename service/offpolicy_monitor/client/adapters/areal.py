@@ -16,6 +16,7 @@ from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.shared.gathered import Gathered
 from offpolicy_monitor.client.adapters.shared.layouts import lengths, split
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 from offpolicy_monitor.client.adapters.stages import head_of_last
 
 Engine = TypeVar("Engine")
@@ -40,6 +41,7 @@ class Watch:
         self.engine, self.monitor, self.gathered = engine, monitor, Gathered()
         self.train_batch = engine.train_batch
         self.version, self.minibatch = -1, 0
+        self.unseen = Unseen("AReaL's train_batch", "no micro-batch of this rank had a token under the mask")
 
     def attach(self) -> None:
         """Take the place of the method on this engine, not on its class."""
@@ -49,6 +51,7 @@ class Watch:
         """The engine's own statistics of one gradient step."""
 
         def losing(logprobs: Any, entropy: Any, data: Mapping[str, Any], *rest: Any, **more: Any) -> Any:
+            self.unseen.forward()
             _collect(self.monitor, self, logprobs, entropy, data)
             return loss_fn(logprobs, entropy, data, *rest, **more)
 
@@ -70,7 +73,10 @@ def _post(monitor: Logs, watch: Watch) -> None:
     version = int(watch.engine.get_version())
     watch.minibatch = watch.minibatch + 1 if version == watch.version else 0
     watch.version = version
-    watch.gathered.post(monitor, place(watch.engine), step=version, minibatch=watch.minibatch, policy_version=version)
+    where = place(watch.engine)
+    if where is not None:
+        watch.unseen.step()
+    watch.gathered.post(monitor, where, step=version, minibatch=watch.minibatch, policy_version=version)
 
 
 def sources(config: Any) -> dict[str, str]:

@@ -12,6 +12,7 @@ from offpolicy_monitor.client.adapters.shared.ends import finish
 from offpolicy_monitor.client.adapters.shared.gathered import Gathered
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 
 Trainer = TypeVar("Trainer")
 
@@ -37,6 +38,7 @@ class Watch:
         self.loss, self.step_on, self.train_on = trainer.actor_loss_fn, trainer.training_step, trainer.ppo_train
         self.broadcast, self.save = trainer.broadcast_to_vllm, trainer.strategy.save_model
         self.step, self.minibatch, self.forwards, self.version = first_step, 0, 0, first_step - 1
+        self.unseen = Unseen("OpenRLHF's actor_loss_fn", "the trainer computes its loss without it")
 
     def attach(self) -> None:
         """Take the place of the members on this trainer and its strategy, not on their classes."""
@@ -48,6 +50,7 @@ class Watch:
 
     def losing(self, log_probs: Any, old_log_probs: Any, advantages: Any, **named: Any) -> Any:
         """The loss's own result for one micro-batch."""
+        self.unseen.forward()
         _collect(self.monitor, self.gathered, log_probs, old_log_probs, advantages, named)
         return self.loss(log_probs, old_log_probs, advantages, **named)
 
@@ -61,6 +64,7 @@ class Watch:
     def training(self, *arguments: Any, **named: Any) -> Any:
         """One rollout, all epochs."""
         status = self.train_on(*arguments, **named)
+        self.unseen.step()
         self.step, self.minibatch = self.step + 1, 0
         return status
 

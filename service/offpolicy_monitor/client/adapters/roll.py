@@ -14,6 +14,7 @@ from offpolicy_monitor.client.adapters.shared.gathered import Gathered
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows
 from offpolicy_monitor.client.adapters.shared.made import made
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 
 
 def watched(worker: type, make: Callable[[], Logs]) -> type:
@@ -54,6 +55,7 @@ class Watch:
     def __init__(self, worker: Any, monitor: Logs) -> None:
         self.worker, self.monitor, self.gathered = worker, monitor, Gathered()
         self.step, self.minibatch = 0, 0
+        self.unseen = Unseen("ROLL's get_old_log_probs_with_cache", "the worker's loss does not ask it for pi_old")
         self.train = worker.strategy.train_step
         worker.strategy.train_step = self.training
 
@@ -63,6 +65,7 @@ class Watch:
 
     def collect(self, data: Any, log_probs: Any, old: Any) -> None:
         """One micro-batch."""
+        self.unseen.forward()
         _collect(self.monitor, self, data, log_probs, old)
 
     def training(self, *arguments: Any, **named: Any) -> Any:
@@ -85,7 +88,10 @@ def _post(monitor: Logs, watch: Watch) -> None:
         "minibatch": minibatch,
         "policy_version": version(watch.step, getattr(watch.worker, "worker_config", None)),
     }
-    watch.gathered.post(monitor, place(watch.worker.rank_info), step=watch.step, **numbers)
+    where = place(watch.worker.rank_info)
+    if where is not None and is_last_stage(watch.worker.rank_info):
+        watch.unseen.step()
+    watch.gathered.post(monitor, where, step=watch.step, **numbers)
 
 
 def version(step: int, config: Any) -> int:
@@ -108,6 +114,11 @@ def arrays(batch: Any, log_probs: Any, old: Any) -> dict[str, Any]:
         "mask": batch["response_mask"][:, 1:] != 0,
     }
     return {name: array for name, array in sent.items() if array is not None}
+
+
+def is_last_stage(rank: Any) -> bool:
+    """Whether a loss is computed here, where a pipeline has stages."""
+    return bool(getattr(rank, "pp_rank", 0) == getattr(rank, "pp_size", 1) - 1)
 
 
 def place(rank: Any) -> tuple[int, int] | None:

@@ -15,6 +15,7 @@ from offpolicy_monitor.client.adapters.shared.collector import before
 from offpolicy_monitor.client.adapters.shared.ends import AtEnd
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows, detached
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 
 PolicyLoss = Callable[..., tuple[Any, dict[str, Any]]]
 
@@ -79,6 +80,9 @@ def _collect(monitor: Logs, collector: Any, pi: Any, old: Any, advantages: Any, 
     collector.add(all_rows(arrays))
 
 
+LACKS = f"the batch has no {FIELDS['sampling_logprobs']} or no {FIELDS['old_logprobs']}"
+
+
 class Ending(AtEnd):
     """A `TrainingCallback` beside a watched loss: says from the trainer's process that the run of the workers ended."""
 
@@ -93,14 +97,21 @@ class Callback(AtEnd):
     in the same run: both would post the same tokens.
     """
 
+    def __init__(self, monitor: Logs) -> None:
+        super().__init__(monitor)
+        self.unseen = Unseen("SkyRL's callback", LACKS)
+
     def on_step_end(self, trainer: Any, callback_input: Any, control: Any) -> None:
         """Post the step that has ended; nothing where SkyRL skipped the forward of pi_old."""
-        _post(self.monitor, callback_input.global_step, callback_input.batch)
+        _post(self.monitor, callback_input.global_step, callback_input.batch, self.unseen)
 
 
 @quiet
-def _post(monitor: Logs, step: int, batch: Any) -> None:
+def _post(monitor: Logs, step: int, batch: Any, unseen: Unseen) -> None:
     arrays = {name: batch.get(field) for name, field in FIELDS.items()}
-    if arrays["sampling_logprobs"] is not None and arrays["old_logprobs"] is not None:
+    if arrays["sampling_logprobs"] is None or arrays["old_logprobs"] is None:
+        unseen.step()
+    else:
+        unseen.forward()
         sent = {name: detached(array) for name, array in arrays.items() if array is not None}
         monitor.log(step=step, policy_version=before(step), **sent)

@@ -16,6 +16,7 @@ from offpolicy_monitor.client.adapters.shared.collector import Collector
 from offpolicy_monitor.client.adapters.shared.layouts import detached
 from offpolicy_monitor.client.adapters.shared.made import made
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 
 # The contract's name of each list of the rollout's data. Under context parallelism a rank has a part of each row.
 ROWS = {"sampling_logprobs": "rollout_log_probs", "old_logprobs": "log_probs", "advantages": "advantages"}
@@ -30,6 +31,7 @@ def use(monitor: Logs) -> None:
     """Post to this monitor from now on, instead of one made from the environment."""
     _given[:] = [monitor]
     _collector.cache_clear()
+    _unseen.cache_clear()
 
 
 def postprocess(args: Any, rollout_id: int, rollout_data: Mapping[str, Any]) -> None:
@@ -73,7 +75,9 @@ def _monitor() -> Logs:
 @quiet
 def _log_rollout(monitor: Logs, args: Any, rollout_id: int, data: Mapping[str, Any]) -> None:
     if not (data.get("log_probs") and data.get("rollout_log_probs")):
+        _unseen().step()
         return
+    _unseen().forward()
     arrays = {name: _whole(data[of], data) for name, of in ROWS.items() if data.get(of)}
     where = place()
     if where is not None:
@@ -88,6 +92,11 @@ def _collect(monitor: Logs, args: Any, batch: Mapping[str, Any]) -> None:
     arrays = {name: _whole(values, batch) for name, values in rows.items()}
     first, minibatches = getattr(args, "start_rollout_id", None) or 0, getattr(args, "num_steps_per_rollout", None) or 1
     _collector(first, minibatches, _interval(args)).add({"mask": list(batch["mask"]), **arrays})
+
+
+@functools.cache
+def _unseen() -> Unseen:
+    return Unseen("slime's postprocess", "rollouts have no log_probs, which --get-mismatch-metrics recomputes")
 
 
 @functools.cache

@@ -20,6 +20,7 @@ from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.shared.ends import AtEnd
 from offpolicy_monitor.client.adapters.shared.layouts import detached
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 from offpolicy_monitor.vocabulary import LOGPROBS
 
 Trainer = TypeVar("Trainer")
@@ -30,6 +31,11 @@ INPUTS = {
     "old_logprobs": "old_per_token_logps",
     "advantages": "advantages",
 }
+
+ELSEWHERE = (
+    "the trainer computes its loss elsewhere, as compiled ones do (Unsloth, Liger), or by other methods than "
+    "GRPOTrainer's; give its log-probs to Monitor.log yourself"
+)
 
 
 def watch(trainer: Trainer, monitor: Logs) -> Trainer:
@@ -59,6 +65,18 @@ class Counts:
             self.rollout = done
 
 
+class Events(AtEnd):
+    """Listens to a trainer, whose steps end whether or not its loss is computed where it is watched."""
+
+    def __init__(self, monitor: Logs, unseen: Unseen) -> None:
+        super().__init__(monitor)
+        self.unseen = unseen
+
+    def on_step_end(self, *arguments: Any, **named: Any) -> None:
+        """An optimizer step has passed."""
+        self.unseen.step()
+
+
 class Watch:
     """Stands around two methods of one trainer: the one that scores tokens, and the one that computes the loss."""
 
@@ -66,12 +84,13 @@ class Watch:
         self.trainer, self.monitor, self.counts = trainer, monitor, Counts()
         self.score, self.loss = trainer._get_per_token_logps_and_entropies, trainer._compute_loss
         self.scored: Any = None
+        self.unseen = Unseen("TRL's _compute_loss", ELSEWHERE)
 
     def attach(self) -> None:
         """Take the place of both methods on this trainer, not on its class, and listen to its end."""
         self.trainer._get_per_token_logps_and_entropies = self.scoring
         self.trainer._compute_loss = self.losing
-        self.trainer.add_callback(AtEnd(self.monitor))
+        self.trainer.add_callback(Events(self.monitor, self.unseen))
 
     def scoring(self, *arguments: Any, **named: Any) -> Any:
         """TRL's own result (log-probs [B, T], entropies [B, T] or None, ...), remembered until the loss is there."""
@@ -83,7 +102,8 @@ class Watch:
         self.scored = None
         loss = self.loss(model, inputs, *arguments, **named)
         scored, self.scored = self.scored, None
-        if model.training:
+        if model.training and scored is not None:
+            self.unseen.forward()
             post(self.monitor, self.trainer, self.counts, inputs, scored)
         return loss
 

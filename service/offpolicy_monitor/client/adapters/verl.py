@@ -8,6 +8,7 @@ verl's registry and posts those. Knows verl's field names (padded [B, R], respon
 import functools
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from offpolicy_monitor.client.adapters.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.collector import Collector, before
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows, detached
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 
 PolicyLoss = Callable[..., tuple[Any, dict[str, Any]]]
 
@@ -29,6 +31,16 @@ FIELDS = {
 }
 # What verl tells of each answer [B]: the step after which the weights were synced that it began with; None for some.
 VERSIONS = "min_global_steps"
+
+NOT_THERE = (
+    "the batch has no rollout_log_probs (rollout.calculate_log_probs=True brings them), or old_log_probs are the same "
+    "in bypass mode, where watched_loss(..., bypass=True) gives the total gap"
+)
+NOT_CALLED = (
+    "policy_loss.loss_mode must be the name that it is registered by; a process that trains another model, as a "
+    "critic's, may ignore this"
+)
+_unseen: WeakKeyDictionary[Logs, Unseen] = WeakKeyDictionary()
 
 
 @quiet
@@ -49,9 +61,11 @@ def log_rollout(
     that weights were last synced under (None: the step before, as in the trainers that sync after every step).
     Nothing is posted in bypass mode: there pi_old is mu itself, and a gap of zero would be no measurement.
     """
-    fields = batch.batch
+    fields, unseen = batch.batch, _unseen.setdefault(monitor, Unseen("verl's log_rollout", NOT_THERE))
     if "rollout_log_probs" not in fields or fields["old_log_probs"] is fields["rollout_log_probs"]:
+        unseen.step()
         return
+    unseen.forward()
     arrays = {name: detached(fields[of]) for name, of in FIELDS.items() if of in fields} | versions(batch)
     version = before(step) if policy_version is None else policy_version
     size = len(arrays["old_logprobs"])
@@ -89,7 +103,10 @@ def watched_loss(
     They are posted as minibatches 1, 2, ... of the step: minibatch 0 is `log_rollout`'s. `policy_version` is the step
     before, after which verl synced its weights.
     """
-    collector = Collector(monitor, first_step=first_step, minibatches=minibatches, first_minibatch=1, place=place)
+    unseen = Unseen("verl's watched loss", NOT_CALLED)
+    collector = Collector(
+        monitor, first_step=first_step, minibatches=minibatches, first_minibatch=1, place=place, unseen=unseen
+    )
 
     @functools.wraps(loss)
     def watched(old_log_prob: Any, log_prob: Any, advantages: Any, response_mask: Any, *rest: Any, **named: Any) -> Any:

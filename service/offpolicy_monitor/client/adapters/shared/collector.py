@@ -11,6 +11,7 @@ from typing import Any
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 
 
 def before(step: int) -> int:
@@ -24,6 +25,7 @@ class Collector:
     first_step   the step of the first gradient step: 0, or where a resumed run goes on
     minibatches  gradient steps of one training step
     first_minibatch  the number of the first of them, where another hook posts under the lower ones
+    unseen       is told of optimizer steps from now on, until the first sequences come
     version      of a step: how often weights had been synced to the engines when it began
     """
 
@@ -36,19 +38,28 @@ class Collector:
         first_minibatch: int = 0,
         version: Callable[[int], int] = before,
         place: Place = of_process,
+        unseen: Unseen | None = None,
     ) -> None:
         self.monitor, self.version, self.place = monitor, version, place
         self.first_step, self.minibatches, self.first_minibatch = first_step, minibatches, first_minibatch
         self.taken = 0
         self.rows: dict[str, list[Any]] = {}
-        self.listening = False
+        self.listening, self.unseen = False, unseen
+        if unseen is not None:
+            self.listen()
+
+    def listen(self) -> None:
+        """Hear of the steps of every optimizer of this process from now on."""
+        optimizers = importlib.import_module("torch.optim.optimizer")
+        optimizers.register_optimizer_step_post_hook(lambda *_: self.post())
+        self.listening = True
 
     def add(self, rows: Mapping[str, Sequence[Any]]) -> None:
         """Add sequences: by array name, one row [n] each. The first call starts to listen to optimizers."""
         if not self.listening:
-            optimizers = importlib.import_module("torch.optim.optimizer")
-            optimizers.register_optimizer_step_post_hook(lambda *_: self.post())
-            self.listening = True
+            self.listen()
+        if self.unseen is not None:
+            self.unseen.forward()
         for name, values in rows.items():
             self.rows.setdefault(name, []).extend(values)
 
@@ -58,6 +69,8 @@ class Collector:
             rows, self.rows = self.rows, {}
             position, self.taken = self.taken, self.taken + 1
             _post(self.monitor, self, position, rows)
+        elif self.unseen is not None:
+            self.unseen.step()
 
 
 @quiet
