@@ -87,6 +87,13 @@ WEIGHT_SUMS: Final = 6
 CELL: Final = 14
 
 
+def fitting(values: Any, dtype: Any) -> Any:
+    """Values as compiled code takes them, of this dtype and in one piece: themselves where they are."""
+    if values.dtype == dtype and values.flags.carray:
+        return values  # np.require finds that out in ten times as long
+    return np.require(values, dtype, ("C", "A", "W"))
+
+
 class Bounds(NamedTuple):
     """Rules: those of tokens in float32, those of sequences in float64. Rule r has bands ends[r] .. ends[r + 1].
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.fused import inspection, runs
-from offpolicy_monitor.fused.arrays import DENOMINATOR, GAPS, NUMERATOR, Floats, Integers, Tokens
+from offpolicy_monitor.fused.arrays import DENOMINATOR, GAPS, NUMERATOR, Floats, Integers, Tokens, fitting
 from offpolicy_monitor.fused.chunk import Sent
 from offpolicy_monitor.fused.parts import Kind
 from offpolicy_monitor.vocabulary import CERTAIN_LOGPROB, LOGPROBS
@@ -49,7 +49,7 @@ class Batch:
         self.source, self.origin = source, origin
         self.columns = {name: _of(source.columns[name]) for name in LOGPROBS if name in source.columns}
         self.advantages = _of(source.columns["advantages"]) if "advantages" in source.columns else _EMPTY
-        self.offsets: Integers = np.require(source.offsets, np.int64, ("C", "A", "W"))
+        self.offsets: Integers = fitting(source.offsets, np.int64)
         self._extremes = {name: inspection.extremes(column) for name, column in self.columns.items()}
         self.holes = [name for name, (_, most, _) in self._extremes.items() if most >= _FINITE]
         self.gaps = tuple(gap for gap, pair in _PAIRS.items() if self.columns.keys() >= pair)
@@ -148,7 +148,7 @@ class Batch:
 
     def _integers(self, name: str, of: str) -> Integers:
         """A column of tokens, or of sequences; nothing where it was not sent, or is of the others."""
-        return _NONE if self._owner(name) != of else np.require(self.source.columns[name], np.int64, ("C", "A", "W"))
+        return _NONE if self._owner(name) != of else fitting(self.source.columns[name], np.int64)
 
 
 _PAIRS: Final[Mapping[str, frozenset[str]]] = {
@@ -158,7 +158,8 @@ _PAIRS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def _of(column: Array) -> Floats:
-    return np.require(column, np.float32, ("C", "A", "W"))
+    found: Floats = fitting(column, np.float32)
+    return found
 
 
 def _all(finite: Mapping[str, Array], names: Sequence[str]) -> Array | None:

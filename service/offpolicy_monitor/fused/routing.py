@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from offpolicy_monitor.fused.arrays import DENOMINATOR, GAPS, NUMERATOR, Doubles, Floats, Integers, Marks
+from offpolicy_monitor.fused.arrays import DENOMINATOR, GAPS, NUMERATOR, Doubles, Floats, Integers, Marks, fitting
 from offpolicy_monitor.fused.bits import finite, octet, pair, word
 from offpolicy_monitor.fused.threads import ALONE, Threads
 from offpolicy_monitor.fused.token import ONE, PASS, WITHIN, far, near
@@ -192,7 +192,7 @@ def _bytes(experts: Sequence[Array | None]) -> Ids:
         raise ValueError(f"expert ids must be of one shape, got {[ids.shape for ids in sent]}")
     dtype, (_, layers, k) = np.result_type(*sent), sent[0].shape
     mu, old, pi = (
-        np.zeros(0, np.uint8) if ids is None else np.require(ids, dtype, ("C", "A", "W")).reshape(-1).view(np.uint8)
+        np.zeros(0, np.uint8) if ids is None else fitting(ids, dtype).reshape(-1).view(np.uint8)
         for ids in experts
     )
     return Ids((mu, old, pi), layers, k, dtype.itemsize)

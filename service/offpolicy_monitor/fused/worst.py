@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from offpolicy_monitor.batch import RaggedBatch
-from offpolicy_monitor.fused.arrays import Doubles, Floats, Integers
+from offpolicy_monitor.fused.arrays import Doubles, Floats, Integers, fitting
 from offpolicy_monitor.fused.bits import MAGNITUDE_BITS, pattern
 from offpolicy_monitor.fused.token import INNER, PASS, STRICT, WITHIN
 from offpolicy_monitor.summary.stored.worst_columns import MOST_TOKENS, Positions, Ranked, Tokens
@@ -34,7 +34,7 @@ def worst(
     starts, positions = _NONE, _NONE
     if source.positions is not None:
         starts, positions = np.cumsum(source.lengths) - source.lengths, source.positions
-    whole = (np.require(array, np.int64, ("C", "A", "W")) for array in (source.offsets, starts, positions))
+    whole = (fitting(array, np.int64) for array in (source.offsets, starts, positions))
     ranked, furthest, raw, spans = find((mu, old, new), _of(tuple(gaps)), *whole, ranking, keep)
     return Ranked(*ranked), Tokens(Positions(*furthest), Positions(*raw), spans)
 

@@ -75,6 +75,18 @@ def buckets(arrays: Arrays, dimension: str, gap: str) -> dict[str, Sums]:
     return {bucket: sums for _, _, bucket, sums in _all_buckets(arrays, paths)}
 
 
+def totals(arrays: Arrays, dimension: str, gap: str, chosen: tuple[str, ...]) -> tuple[Sums, Sums]:
+    """The sums of a gap over all buckets of a dimension whose buckets are bins, and over the chosen of them."""
+    path = f"breakdown/{dimension}/{gap}"
+    if path not in arrays:
+        return {}, {}
+    columns = arrays.columns(path)
+    sums = np.array([*columns.values()])
+    parts = sums.sum(1), sums[:, [BUCKETS[dimension].index(name) for name in chosen]].sum(1)
+    whole, part = (dict(zip(columns, of_part.tolist(), strict=True)) for of_part in parts)
+    return whole, part
+
+
 def _all_buckets(arrays: Arrays, paths: Iterable[str]) -> Iterator[tuple[str, str, str, Sums]]:
     """(dimension, part, bucket, sums) of all that these tables hold."""
     for path in paths:

@@ -16,7 +16,7 @@ from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.figure import Figure, under
 from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.sums import Sums, over
-from offpolicy_monitor.summary.tables.breakdown import buckets, dimensions
+from offpolicy_monitor.summary.tables.breakdown import buckets, dimensions, totals
 from offpolicy_monitor.summary.tables.decimals import decimals
 
 PREFIX: Final = "signature"
@@ -141,10 +141,8 @@ def _part(arrays: Arrays, dimension: str, chosen: tuple[str, ...]) -> dict[str, 
 
     z is that of flipping signs at random, sum d / sqrt(sum d^2): a few large tokens cannot make it large.
     """
-    rows = buckets(arrays, dimension, "mismatch")
-    whole = _added(rows.values())
-    part = _added(table for bucket, table in rows.items() if bucket in chosen)
-    if not part or not whole["log_ratio_square"] > 0 or not whole["k3"] > 0:
+    whole, part = totals(arrays, dimension, "mismatch", chosen)
+    if not whole or not part["tokens"] or not whole["log_ratio_square"] > 0 or not whole["k3"] > 0:
         return {}
     size, square = part["log_ratio_abs"], part["log_ratio_square"]
     return {
@@ -153,7 +151,7 @@ def _part(arrays: Arrays, dimension: str, chosen: tuple[str, ...]) -> dict[str, 
         "k3_share": part["k3"] / whole["k3"],
         "direction": part["log_ratio"] / size if size > 0 else 0.0,
         "z": part["log_ratio"] / math.sqrt(square) if square > 0 else 0.0,
-        "tokens": part["tokens"],
+        "tokens": int(part["tokens"]),
     }
 
 
