@@ -62,8 +62,8 @@ def test_every_rank_of_a_tensor_parallel_group_counts_its_tokens_twice(client: C
 
 def test_a_single_process_that_posts_one_shard_of_four_is_told_though_no_step_counts(client: Client) -> None:
     for step in range(7):
-        post(client, arrays(step), step=step, shard=0, shards=4, policy_version=step)
-    assert "one_shard_of_many" in names(client)
+        post(client, arrays(step, advantages=None), step=step, shard=0, shards=4, policy_version=step)
+    assert names(client) == ["one_shard_of_many", "no_advantages"]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ router = store_router()
     responses=openapi.answers(models.Checks, "Findings, warnings first.", 404),
 )
 def get_checks(run: KnownRun, request: Request) -> dict[str, Any]:
-    """Of the newest 200 gradient steps and how they came, and of the figures of the newest 20 steps that count."""
+    """Of the newest 200 gradient steps how they came, and of the newest 20 steps that count the figures."""
     store = services.of(request).store
     shown = store.run(run)
     arrivals = [Arrival(*row) for row in store.arrivals(run, MOST_ARRIVALS)]
@@ -46,8 +46,9 @@ def _summaries(store: Store, run: str, arrivals: Sequence[Arrival]) -> list[Step
     """Of the last gradient steps of the newest steps that count, and of the first one of the newest, ascending.
 
     Two hooks of a trainer may each post a part of the log-probs, one in the first gradient step and one in the others.
+    Where no step counts, of the newest one what has arrived.
     """
-    found = store.summaries(run, most=MOST_STEPS)
+    found = store.summaries(run, most=MOST_STEPS) or [store.summary(run) for _ in arrivals[-1:]]
     summaries = [summary for _, _, summary in found]
     for step, minibatch, _ in found[-1:]:
         first = min((arrival.minibatch for arrival in arrivals if arrival.step == step), default=minibatch)
