@@ -192,7 +192,6 @@ def _bytes(experts: Sequence[Array | None]) -> Ids:
         raise ValueError(f"expert ids must be of one shape, got {[ids.shape for ids in sent]}")
     dtype, (_, layers, k) = np.result_type(*sent), sent[0].shape
     mu, old, pi = (
-        np.zeros(0, np.uint8) if ids is None else fitting(ids, dtype).reshape(-1).view(np.uint8)
-        for ids in experts
+        np.zeros(0, np.uint8) if ids is None else fitting(ids, dtype).reshape(-1).view(np.uint8) for ids in experts
     )
     return Ids((mu, old, pi), layers, k, dtype.itemsize)
