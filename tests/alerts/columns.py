@@ -325,6 +325,8 @@ def is_of_weights(of: Columns, began: int, step: int) -> bool:
     older = older[~np.isnan(older)][-10:]
     new = np.diff(of["policy_version"], prepend=np.nan) > 0
     since, before = (part[~np.isnan(part)] for part in (of[K3][began : step + 1], of[K3][:began]))
+    sizes, scores = (of[path][began : step + 1] for path in ("signature.learned.difference", "signature.learned.z"))
+    sizes, scores = sizes[~np.isnan(sizes)], scores[~np.isnan(scores)]
     third, pairs = len(since) // 3, np.subtract.outer(since, since)
     deviation = np.sqrt(len(since) * (len(since) - 1) * (2 * len(since) + 5) / 18)
     grows = (
@@ -334,6 +336,9 @@ def is_of_weights(of: Columns, began: int, step: int) -> bool:
         and np.tril(np.sign(pairs)).sum() / deviation > 2.3
         and since[0] > 2 * before[-3:].max()
         and not low[TAIL] * of[SIDE][step] ** 2 > 0.3
+        and len(scores) >= 6
+        and np.median(sizes) > 0.12
+        and scores.sum() / np.sqrt(len(scores)) > 4
     )
     return bool(
         low["outliers.mismatch.ratio"] > 3

@@ -13,10 +13,11 @@ from tests.alerts.test_rules import BREACHES, HEALTHY
 
 PATHS = paths_of(RULES)
 STEPS = 140
+LEARNED = ("signature.learned.difference", "signature.learned.z")
 #: What happens to a run: paths, the step it begins at, the factor that it grows by at once and with each step.
 FAULTS = {
     "jump": (("gaps.mismatch.k3", "gaps.mismatch.abs_log_ratio_mean"), 4.0, 1.0),
-    "unsynced": (("gaps.mismatch.k3", "gaps.mismatch.abs_log_ratio_mean"), 4.0, 1.1),
+    "unsynced": (("gaps.mismatch.k3", "gaps.mismatch.abs_log_ratio_mean", *LEARNED), 4.0, 1.1),
     "drift": (("gaps.mismatch.k3", "gaps.total.abs_log_ratio_mean"), 1.0, 1.03),
     "longer": (("sequence_length_mean",), 1.0, 1.03),
     "collapse": (("entropy_mean", "gaps.mismatch.ess"), 0.6, 0.97),

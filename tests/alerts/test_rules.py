@@ -54,6 +54,8 @@ HEALTHY = {
     "reward_mean": 0.5,
     "signature.lag.share": 0.05,
     "signature.lag.z": 0.5,
+    "signature.learned.difference": 0.04,
+    "signature.learned.z": 0.5,
     "signature.low_probability.k3_share": 0.1,
     "signature.low_probability.direction": -0.3,
 }

@@ -30,8 +30,8 @@ def stale_replica(state: State, after: int, size: float) -> State:
 
 
 def unsynced(state: State, after: int, size: float) -> State:
-    """No engine takes a sync any more."""
-    return replace(state, scale=math.hypot(state.scale, size * math.sqrt(after + 1)))
+    """No engine takes a sync any more: what the trainer learns from then on, the engines do not know."""
+    return replace(state, scale=math.hypot(state.scale, size * math.sqrt(after + 1)), learned=0.15)
 
 
 def longer(state: State, after: int, size: float) -> State:

@@ -37,7 +37,8 @@ class State:
     of experts in common. stale: noise of one of the engines; temperature and nucleus of the sampler; shifted, broken:
     share of sequences off by one, and of tokens that are NaN; copied: pi_old is mu; flat: logits far below the largest,
     flattened by this; uneven: instead of the run's; solved: share of the prompts that are rewarded; cap:
-    tokens that answers are cut at, 0 for none.
+    tokens that answers are cut at, 0 for none; learned: how much likelier rewarded answers are to the trainer than to
+    the engine, and others less, as a share of |d|.
     """
 
     scale: float = 0.02
@@ -55,6 +56,7 @@ class State:
     flat: float = 0.0
     uneven: float | None = None
     solved: float = 0.5
+    learned: float = 0.0
     cap: int = 0
 
 

@@ -26,15 +26,17 @@ def make_step(run: Run, state: State, version: int, source: np.random.Generator)
         new = np.where(hit[tokens.owners], np.roll(new, -1), new)
     if state.broken:
         mu = np.where(source.random(len(mu)) < state.broken, np.nan, mu)
-    per_token = {"sampling_logprobs": mu, "old_logprobs": old, "logprobs": new, "entropy": tokens.entropy}
-    columns = {name: values.astype(np.float32) for name, values in per_token.items()}
-    if run.routed:
-        columns |= _experts(len(mu), state.agreement, source)
+    experts = _experts(len(mu), state.agreement, source) if run.routed else {}
     lags = np.minimum(source.integers(0, state.lag + 1, run.sequences), version)
     if state.lag > 0:
         lags[0] = min(state.lag, version)
     rewards = (source.random(run.sequences) < state.solved).astype(np.float32)
     advantages = ((rewards - rewards.mean()) / (rewards.std() + 1e-4)).astype(np.float32)
+    if state.learned:
+        better = state.learned * np.abs(tokens.gap) * np.sign(advantages)[tokens.owners]
+        old, new = _coarse(old + better), _coarse(new + better)
+    per_token = {"sampling_logprobs": mu, "old_logprobs": old, "logprobs": new, "entropy": tokens.entropy}
+    columns = {name: values.astype(np.float32) for name, values in per_token.items()} | experts
     a_sequence = {"advantages": advantages, "rewards": rewards, "policy_versions": version - lags}
     return _shards(run, tokens.lengths, columns, a_sequence, version)
 

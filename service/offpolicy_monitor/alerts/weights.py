@@ -36,14 +36,18 @@ SEAM: Final = 26
 #: What tokens of mu < 0.01 hold of k3 where all are off one way: old weights move all tokens, a broken tail and
 #: log-probs of other tokens show there first, and there k3 grows by chance.
 TAIL: Final = 0.3
+#: By how much rewarded answers are likelier to the trainer than to the engine, over mean |d|, and z of that over the
+#: steps since a rise: in the demo 0.17 and more where the engine takes no weights, 0.08 at most where its noise grows.
+LEARNED, LEARNED_Z = 0.12, 4.0
 #: k3 of a shard or machine over that of the others, and the share of d^2 that grows with lag, with its z.
 APART, SHARE, SHARE_Z = 3.0, 0.55, 3.2
 
 OUTLIER: Final = "outliers.mismatch.ratio"
 LAG_SHARE, LAG_Z = "signature.lag.share", "signature.lag.z"
 TAIL_SHARE, TAIL_SIDE = "signature.low_probability.k3_share", "signature.low_probability.direction"
+LEARNED_BY, LEARNED_BY_Z = "signature.learned.difference", "signature.learned.z"
 #: The figures that evidence of weights is looked for in, where they are there.
-FIGURES: Final = (LAG, OUTLIER, LAG_SHARE, LAG_Z, TAIL_SHARE, TAIL_SIDE)
+FIGURES: Final = (LAG, OUTLIER, LAG_SHARE, LAG_Z, TAIL_SHARE, TAIL_SIDE, LEARNED_BY, LEARNED_BY_Z)
 
 #: What is noted of a step: k3 before a rise that has lasted since two steps ago; the same while it is held, since which
 #: step, and by which of CAUSES. 0 is nothing.
@@ -65,6 +69,10 @@ class Rise(NamedTuple):
     looked: Looked
     began: int
     now: int
+
+    def since(self, path: str) -> list[float]:
+        """The values that there are since it began."""
+        return [value for value in self.history.column(path)[self.began : self.now + 1] if value == value]
 
     def lately(self, path: str) -> float:
         """The least of the last LASTED steps."""
@@ -177,15 +185,24 @@ def older(rise: Rise) -> bool:
 
 
 def from_version_to_version(rise: Rise) -> bool:
-    """Whether it came in one step, and has grown since with new versions, of which no tail of tokens is the reason."""
+    """Whether it came in one step, and has grown since with new versions, by what the trainer has learned.
+
+    The noise of an engine may grow from step to step as well, and so with versions; a tail of tokens may, too.
+    """
     values, versions = rise.history.column(rise.looked.k3), rise.history.column(rise.looked.version)
-    since = [value for value in values[rise.began : rise.now + 1] if value == value]
+    since = rise.since(rise.looked.k3)
     before = trends.known(values, rise.began, LASTED)
     if len(since) < FEWEST or not versions[rise.now] > versions[rise.began]:
         return False
     third = len(since) // 3
     grown = median(since[-third:]) > GROWN * median(since[:third]) and kendall_z(since) > GROWN_Z
-    return grown and since[0] > SHARP * max(before) and not in_tail(rise)
+    return grown and since[0] > SHARP * max(before) and not in_tail(rise) and learned(rise)
+
+
+def learned(rise: Rise) -> bool:
+    """Whether rewarded answers have been likelier to the trainer than to the engine since it began."""
+    sizes, scores = rise.since(LEARNED_BY), rise.since(LEARNED_BY_Z)
+    return len(scores) >= FEWEST and median(sizes) > LEARNED and sum(scores) / math.sqrt(len(scores)) > LEARNED_Z
 
 
 def in_tail(rise: Rise) -> bool:
@@ -212,5 +229,8 @@ CAUSES: Final = (
     Cause("it grows with the age of the tokens", with_lag),
     Cause("tokens are older than any was before", older),
     Cause("it came with a new version, which come seldom", with_version),
-    Cause("it has grown with every new version since", from_version_to_version),
+    Cause(
+        "it has grown with new versions since, and rewarded answers are likelier to the trainer than to the engine",
+        from_version_to_version,
+    ),
 )

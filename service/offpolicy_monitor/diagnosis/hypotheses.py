@@ -86,6 +86,8 @@ HYPOTHESES: Final = (
             "signature.replica.z",
             "signature.lag.share",
             "signature.lag.z",
+            "signature.learned.difference",
+            "signature.learned.z",
             *_OVER_STEPS,
         ),
         (
@@ -100,7 +102,7 @@ HYPOTHESES: Final = (
         scores.partial_sync,
         "The mismatch of all tokens grows from step to step: the engine does not get all of the trainer's weights, or "
         "not as they are.",
-        (GROWTH, GROWTH_Z, "gaps.mismatch.k3", "gaps.mismatch.ratio_mean", "signature.regression.slope"),
+        (GROWTH, GROWTH_Z, "gaps.mismatch.k3", "gaps.mismatch.ratio_mean", "signature.learned.difference"),
         (
             "Compare a checksum of every tensor in engine and trainer after a sync: lm_head, embeddings, norms, "
             "biases, adapters and experts first.",

@@ -34,6 +34,9 @@ SMALL_K3: Final = 2.5e-4
 DRIFT_SHARE: Final = 0.5
 #: Missing from the mean ratio where an engine has long been left behind.
 FAR_AWAY: Final = 0.02
+#: A difference in d between rewarded answers and others, over mean |d|, and its z: an engine whose noise grows has some
+#: hundredths, since it does worse; one that takes no weights has 0.2 to 0.4 (the demo's).
+LEARNED, LEARNED_Z = 0.12, 4.0
 #: The z of the trend of k3 allows for figures of a run that go together from step to step.
 TREND_Z: Final = 3.0
 #: More of the sequences than this are not few; one always is.
@@ -110,11 +113,12 @@ def stale_weights(evidence: Evidence) -> float:
     """Some tokens are older than others; or k3 jumps and grows from there on.
 
     A jump alone may be anything that begins between two steps, and one of a run's first steps is no jump: before the
-    first sync all weights are the same. Without a jump an engine that has long kept its weights
-    shows in the mean ratio: it never draws what the policy has come to say.
+    first sync all weights are the same. Where advantages are sent the trainer must have learned what the engine has
+    not: noise that grows does not know them. Without a jump an engine that has long kept its weights shows in the mean
+    ratio: it never draws what the policy has come to say.
     """
     found = older(evidence)
-    jumped = evidence.get(JUMP, 1.0) >= LEAST_JUMP and evidence[BEFORE] >= FEWEST_STEPS
+    jumped = evidence.get(JUMP, 1.0) >= LEAST_JUMP and evidence[BEFORE] >= FEWEST_STEPS and _learned(evidence)
     if jumped or _far_away(evidence):
         found = max(found, growing(evidence))
     others = (shifted(evidence), copied(evidence), first_token(evidence), few(evidence))
@@ -129,6 +133,12 @@ def older(evidence: Evidence) -> float:
 def _sure(evidence: Evidence, mark: str) -> float:
     share, z = evidence.get(f"{mark}.share", 0.0), evidence.get(f"{mark}.z", 0.0)
     return believed(share - CHANCE_SHARE, 0.15, CLUSTERED_Z * z)
+
+
+def _learned(evidence: Evidence) -> bool:
+    """Whether rewarded answers are likelier to the trainer than to the engine; true where nobody can tell."""
+    size, z = evidence.get("signature.learned.difference", math.inf), evidence.get("signature.learned.z", math.inf)
+    return size > LEARNED and z > LEARNED_Z
 
 
 def _far_away(evidence: Evidence) -> bool:
@@ -176,11 +186,23 @@ def decimal(evidence: Evidence) -> float:
 def sampling(evidence: Evidence) -> float:
     """Sampled tokens are more probable to mu than its own entropy says, or less: they were drawn from another policy.
 
-    Where the ratios show the temperature or the nucleus, it is those: then the reported log-probs have it too.
+    Where the ratios show the temperature or the nucleus, it is those: then the reported log-probs have it too. What the
+    mismatch may explain, where entropies are the trainer's, does not count (_unexplained).
     """
-    share, z = abs(evidence.get("calibration.share", 0.0)), abs(evidence.get("calibration.z", 0.0))
+    z = abs(evidence.get("calibration.z", 0.0))
+    share = abs(evidence.get("calibration.share", 0.0)) * _unexplained(evidence, z)
     found = believed(share - CALIBRATED, 0.02, z) * (1 - _tail(evidence))
     return found * math.prod(1 - cause(evidence) for cause in (shifted, top_p, temperature, first_token, prompt))
+
+
+def _unexplained(evidence: Evidence, z: float) -> float:
+    """The part of an excess of calibration, of this z, that is beyond what mu's distance from the trainer's pi allows.
+
+    Entropies are mostly pi's. By Cauchy and Schwarz |sum (mu - pi) log pi| is at most sqrt(chi2 var(log pi)) at a
+    position, and chi2 is about 2 k3; z is the excess over sqrt(var / tokens).
+    """
+    k3, tokens = evidence.get("gaps.mismatch.k3", 0.0), evidence.get("calibration.tokens", 0.0)
+    return max(0.0, 1 - math.sqrt(2 * k3 * tokens) / z) if z > 0 else 0.0
 
 
 def first_token(evidence: Evidence) -> float:

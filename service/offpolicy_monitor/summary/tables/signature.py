@@ -172,6 +172,25 @@ def _growth(arrays: Arrays) -> dict[str, float]:
     return {"share": max(0.0, min(1.0, squares.share)), "z": over(sizes.slope, error)}
 
 
+def _learned(arrays: Arrays) -> dict[str, float]:
+    """Mean d where A > 0 less that where A < 0, over mean |d|, and its z.
+
+    A trainer that has learned what the engine does not know finds rewarded answers likelier than the engine does, in
+    the first order of d. Noise of the engine only makes its answers worse, which is of the second order. Given what
+    came before, d less its mean is uncorrelated from token to token, so that tokens are the witnesses.
+    """
+    rows = buckets(arrays, "advantage_sign", "mismatch")
+    sides = [rows[sign] for sign in ("positive", "negative") if sign in rows]
+    whole = _added(sides)
+    if len(sides) < 2 or not whole["log_ratio_abs"] > 0:
+        return {}
+    means = [_mean(side, "log_ratio") for side in sides]
+    spreads = (_mean(side, "log_ratio_square") - mean * mean for side, mean in zip(sides, means, strict=True))
+    error = math.sqrt(sum(max(0.0, spread) / side["tokens"] for side, spread in zip(sides, spreads, strict=True)))
+    difference = means[0] - means[1]
+    return {"difference": difference / _mean(whole, "log_ratio_abs"), "z": over(difference, error)}
+
+
 def _along(arrays: Arrays) -> dict[str, float]:
     """The lines of mean |d| and mean d^2 on log2 of the position, but for first and last tokens.
 
@@ -286,6 +305,8 @@ FIGURES: Final = (
     Figure("position.z", "", "of the slope of |d| on log2 of the position"),
     Figure("lag.share", "share of sum d^2", "that grows with version lag", headline=True),
     Figure("lag.z", "", "of the slope of |d| on lag", headline=True),
+    Figure("learned.difference", "", "mean d where A > 0 less that where A < 0, over mean |d|", headline=True),
+    Figure("learned.z", "", "of that difference", headline=True),
     Figure("replica.share", "share of sum d^2", "of the shard or label that stands out most surely"),
     Figure("replica.z", "", "of its mean |d| over the usual"),
     Figure("replica.ratio", "ratio", "of its mean d^2 to the usual"),
@@ -302,6 +323,7 @@ MARKS: Final[Mapping[str, Callable[[Arrays], Mapping[str, Any]]]] = {
     "position": _along,
     "low_probability": lambda arrays: _part(arrays, "mu_probability", LOW_BUCKETS),
     "lag": _growth,
+    "learned": _learned,
     "replica": _replica,
 }
 
