@@ -18,12 +18,10 @@ from tests.fixtures.threads import one_thread
 __all__ = ["one_thread"]
 
 #: int8 weights and a coarse cache that is read for a dozen tokens are noise and no bug; tokens with NaN are left out,
-#: and what is cut off is cut off on both sides. A merge that rounds is of weights that do not arrive as they are. What
-#: follows a sampled padding in an answer of five tokens is as if garbled: too few to say where it begins.
+#: and what is cut off is cut off on both sides. A merge that rounds is of weights that do not arrive as they are.
 EXPECTED = {
     **{name: "noise" if name in ("int8", "nan", "kv_cache", "cut") else name for name in KINDS},
     "nf4_merge": "partial_sync",
-    "sampled_padding": "garbled",
 }
 #: What changes slowly shows while it does: such a policy learns as slowly as a large one.
 SLOWLY = {"nf4_merge": {"learning_rate": 3e-4}}

@@ -10,6 +10,7 @@ import pytest
 from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.diagnosis import Evidence, Limits, collect, diagnose
 from offpolicy_monitor.diagnosis.hypotheses import HYPOTHESES
+from offpolicy_monitor.diagnosis.scores import sampling
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.server.limits import mismatch_limits
 from offpolicy_monitor.summary.step import StepSummary
@@ -121,6 +122,48 @@ def test_a_jump_from_which_the_mismatch_grows_is_stale_weights() -> None:
     first = diagnose(collect([*calm_steps(measurer, 6), *aging], range(90, 105)))[0]
     assert (first["name"], first["since_step"]) == ("stale_weights", 96)
     assert diagnose(collect(calm_steps(measurer, 8)))[0]["name"] == CLEAN
+
+
+def rewarded(steps: int, learned: float) -> list[StepSummary]:
+    """Steps of a mismatch that grows; d of answers that were rewarded is larger by this share of |d|, others' less."""
+    source, made = np.random.default_rng(7), []
+    for age in range(1, steps + 1):
+        mu, sign = -source.exponential(1.0, 4000), np.repeat(np.tile([1.0, -1.0], 5), 400)
+        d = 0.2 * math.sqrt(age) * source.standard_normal(4000)
+        d += learned * np.abs(d) * sign - 0.02 * age
+        batch = columns(mu, mu + d, [400] * 10)
+        given = {**batch.columns, "advantages": sign.astype(np.float32)}
+        made.append(fused_measurer().measure(RaggedBatch.from_positions(batch.lengths, given, {}), ()))
+    return made
+
+
+def test_growth_after_a_jump_is_stale_weights_where_the_trainer_has_learned_what_the_engine_has_not() -> None:
+    measurer = fused_measurer()
+    learned, noise = ([*calm_steps(measurer, 6), *rewarded(9, share)] for share in (0.15, 0.0))
+    assert diagnose(collect(learned, range(15)))[0]["name"] == "stale_weights"
+    assert diagnose(collect(noise, range(15)))[0]["name"] == "partial_sync"
+
+
+def test_what_was_learned_is_the_difference_in_mean_d_between_rewarded_answers_and_others_over_mean_abs_d() -> None:
+    mu, sign = np.full(8, -2.0), np.array([1.0, 1.0, 1.0, 0.0, 0.0, -1.0, -1.0, -1.0])
+    d = np.array([0.3, 0.1, 0.2, 5.0, -5.0, -0.1, 0.0, -0.2])
+    given = {**columns(mu, mu + d, [8]).columns, "advantages": sign.astype(np.float32)}
+    found = evidence_of(RaggedBatch.from_positions(np.array([8]), given, {}))
+    assert found["signature.learned.difference"] == pytest.approx(0.3 / 0.15, rel=1e-5)
+    assert found["signature.learned.z"] == pytest.approx(0.3 / math.sqrt(2 * (0.02 / 3) / 3), rel=1e-4)
+    assert "signature.learned.z" not in evidence_of(columns(mu, mu + d, [8]))
+
+
+def test_an_engine_far_from_the_trainer_is_not_called_one_that_samples_otherwise_than_it_reports() -> None:
+    marks = {
+        "calibration.share": 0.2,
+        "calibration.z": 50.0,
+        "calibration.tokens": 50_000.0,
+        "gaps.mismatch.tokens": 1.0,
+    }
+    near, far = ({**marks, "gaps.mismatch.k3": k3} for k3 in (2e-4, 0.1))
+    assert sampling(Evidence(near, {})) > 0.8
+    assert sampling(Evidence(far, {})) == 0.0
 
 
 def test_what_nothing_explains_is_noise_up_to_the_critical_mismatch_of_the_run_and_unknown_beyond() -> None:

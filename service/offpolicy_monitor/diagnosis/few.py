@@ -18,7 +18,7 @@ GAP: Final = "mismatch"
 #: A sequence stands out whose mean k3 is so many times that of all tokens of its step but those of its worst sequences,
 #: and is so much at the least.
 STANDS_OUT: Final = 10.0
-LOUD: Final = 0.05
+LOUD: Final = 0.01
 #: Mean |d| of a sequence, in nats, from which it is foreign to its model; and how many times that of nine in ten.
 FOREIGN: Final = 0.3
 BEYOND_MOST: Final = 10.0
@@ -94,13 +94,18 @@ def _foreign(merged: StepSummary) -> tuple[int, float]:
 def _beginning(merged: StepSummary, tokens: int) -> dict[str, float]:
     """The part of d^2 at positions in the first quarter of a sequence of so many tokens, over the part expected.
 
-    Positions stand in powers of two: those wholly within the quarter count. Of a sequence too short nothing is said.
+    Positions stand in powers of two: those wholly within the quarter count. Of one too short for that it is the part at
+    first tokens over the part of the tokens that these are.
     """
     end = 1 << max(0, int(BEGINNING * tokens)).bit_length() >> 1
     rows = buckets(merged.arrays, "position", GAP)
     whole = sum(row["log_ratio_square"] for row in rows.values())
-    if end < 2 or not whole > 0:
+    if not whole > 0:
         return {}
+    if end < 2:
+        first = rows.get("first")
+        share = sum(row["tokens"] for row in rows.values()) / first["tokens"] if first else 0.0
+        return {EARLY: first["log_ratio_square"] / whole * share} if first else {}
     within = [row for name, row in rows.items() if name == "first" or (name.isdigit() and 2 * int(name) <= end)]
     return {EARLY: sum(row["log_ratio_square"] for row in within) / whole / (end / tokens)}
 

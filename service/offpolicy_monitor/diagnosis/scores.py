@@ -41,8 +41,9 @@ LEARNED, LEARNED_Z = 0.12, 4.0
 TREND_Z: Final = 3.0
 #: More of the sequences than this are not few; one always is.
 FEW: Final = 0.05
-#: A sequence that is wrong from its beginning has there this part of the d^2 that is expected there, or more.
-FROM_BEGINNING: Final = 0.2
+#: A sequence that is wrong from its beginning has there this part of the d^2 that is expected there, or more; one that
+#: is right until some token in its midst has no more than the other.
+FROM_BEGINNING, IN_MIDST = 0.5, 0.2
 #: Entropies of another step's policy, or of coarse logits, are off by this share of themselves.
 CALIBRATED: Final = 0.02
 #: Text alone makes early tokens, or late ones, somewhat noisier than the others.
@@ -267,7 +268,8 @@ def sampled_padding(evidence: Evidence) -> float:
 
 
 def _begins_late(evidence: Evidence) -> float:
-    return max(0.0, 1 - evidence.get(of_few.EARLY, math.inf) / FROM_BEGINNING)
+    early = evidence.get(of_few.EARLY, math.inf)
+    return min(1.0, max(0.0, (FROM_BEGINNING - early) / (FROM_BEGINNING - IN_MIDST)))
 
 
 def low_probability_tail(evidence: Evidence) -> float:
