@@ -10,7 +10,7 @@ from tests.fixtures.live import Service
 from tests.fixtures.planted import ask
 
 Printed = pytest.CaptureFixture[str]
-KEYS = ["alert", "severity", "step", "until", "value", "message"]
+KEYS = ["alert", "severity", "step", "until", "value", "message", "inhibited_by"]
 
 
 @pytest.fixture
@@ -32,6 +32,7 @@ def test_a_timeline_is_printed_and_something_critical_is_status_1(stale: str, ca
     out = capsys.readouterr().out
     assert out.startswith("3 steps, 0 to 2, 1 figures, profile dense_bf16\n")
     assert "■ critical  StaleData" in out
+    assert "evidence of" in out
 
 
 def test_json_is_the_alerts_alone(stale: str, capsys: Printed) -> None:
@@ -74,10 +75,11 @@ def test_a_stored_run_and_its_csv_are_judged_as_the_service_did(
     monkeypatch.setenv("OFFPOLICY_URL", planted_two.url)
     # As they were judged: `alerts` shows people breaches that follow each other closely as one.
     told = ask(planted_two.url, "/v1/alerts?run=drifting&limit=100")["alerts"]
-    service = {(row["alert"], row["severity"], row["active_step"]) for row in told if row["active_step"] is not None}
+    active = [row for row in told if row["active_step"] is not None]
+    service = {(row["alert"], row["severity"], row["active_step"], row["inhibited_by"]) for row in active}
     assert main(["backtest", "--run", "drifting", "--json"]) == 1
     run = json.loads(capsys.readouterr().out)["alerts"]
-    assert {(row["alert"], row["severity"], row["step"]) for row in run} == service
+    assert {(row["alert"], row["severity"], row["step"], row["inhibited_by"]) for row in run} == service
     assert main(["show", "drifting", "--csv"]) == 0
     path = tmp_path / "drifting.csv"
     path.write_text(capsys.readouterr().out)

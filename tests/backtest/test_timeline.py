@@ -40,6 +40,16 @@ def test_own_thresholds_hold() -> None:
     ]
 
 
+def test_an_alert_that_is_evidence_of_another_names_it_and_one_that_speaks_names_none() -> None:
+    lag, difference = [1.0] * 5 + [9.0] * 2 + [20.0] * 5, [1e-3] * 5 + [0.015] * 7
+    found = timeline(figures({"policy_lag.max": lag, "gaps.mismatch.probability_diff_mean": difference}), Terms())
+    assert [(one.alert, one.severity, one.step, one.inhibited_by) for one in found] == [
+        ("StaleData", "warning", 5, "StaleData"),
+        ("StaleData", "critical", 7, None),
+        ("ProbabilityDiff", "warning", 9, None),
+    ]
+
+
 def test_progress_is_told_for_every_step() -> None:
     done: list[int] = []
     timeline(figures({K3: [1e-4] * 7}), Terms(), done.append)

@@ -29,6 +29,7 @@ def told(figures: Figures, terms: Terms, alerts: Sequence[Alert], style: Style) 
         Column("", [f"{SIGNS[level]} {alert.severity}" for level, alert in zip(levels, alerts, strict=True)],
                colours=levels),
         Column("alert", [alert.alert for alert in alerts], cut=12),
+        Column("evidence of", [alert.inhibited_by or "" for alert in alerts], optional=3),
         Column("value", [figure(alert.value, 3) for alert in alerts], right=True),
         Column("message", [alert.message for alert in alerts], cut=30),
     ]  # fmt: skip

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from offpolicy_monitor.alerts import RULES, Episode, History, Rule, Terms, paths_of
+from offpolicy_monitor.alerts.engine import has_total_alone
 from offpolicy_monitor.alerts.episodes import Key
 from offpolicy_monitor.alerts.judge import judge_steps
+from offpolicy_monitor.alerts.roots import with_roots
 from offpolicy_monitor.backtest.figures import Figures
 from offpolicy_monitor.store.rows.histories import RunHistory
 
@@ -18,7 +20,7 @@ from offpolicy_monitor.store.rows.histories import RunHistory
 @dataclass
 class Alert:
     """An alert that became active: at which `step`, `until` which (None: it is active at the last step), and what it
-    said then.
+    said then. `inhibited_by` is the alert that it is evidence of at its end; None for one that speaks for itself.
     """
 
     alert: str
@@ -27,6 +29,7 @@ class Alert:
     until: int | None
     value: float | None
     message: str
+    inhibited_by: str | None
 
     def answer(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -44,13 +47,17 @@ def timeline(
     for done, step in enumerate(figures.steps, 1):
         history.put((step, 0, done), figures.at(step))
         seen = History(history.steps, history.columns, history.noted)
-        _, episodes = judge_steps(seen, terms, open_.values(), rules)
-        for key, episode in episodes.items():
-            if episode.state == "active" and key not in told:
-                told[key] = Alert(*key, step, None, episode.value, episode.message or "")
-                found.append(told[key])
+        _, after = judge_steps(seen, terms, open_.values(), rules)
+        episodes = with_roots(after.values(), step, has_total_alone(seen))
+        for episode in episodes:
+            key = episode.key
+            if episode.state == "active":
+                if key not in told:
+                    told[key] = Alert(*key, step, None, episode.value, episode.message or "", None)
+                    found.append(told[key])
+                told[key].inhibited_by = episode.inhibited_by
             elif episode.state == "resolved" and key in told:
                 told.pop(key).until = step
-        open_ = {key: episode for key, episode in episodes.items() if episode.state != "resolved"}
+        open_ = {episode.key: episode for episode in episodes if episode.state != "resolved"}
         reached(done)
     return found

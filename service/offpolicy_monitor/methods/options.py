@@ -133,6 +133,15 @@ OPTIONS: Final = (
     Option("verl", "cispo", "token", "staleness", _clip("cispo")),
     Option("verl", "dppo", "token", "staleness", _clip("dppo_tv"), {"divergence": "tv"}),
     Option("verl", "dppo", "token", "staleness", _clip("dppo_kl"), {"divergence": "kl"}),
+    Option(
+        "verl", "cppo", "token", "total",
+        (
+            f"{_ACTOR}policy_loss.loss_mode=cppo", f"{_ACTOR}clip_ratio={{delta}}",
+            f"{_ACTOR}policy_loss.cppo.cppo_delta_b={{budget}}", f"{_ACTOR}policy_loss.cppo.cppo_w_min={{w_min}}",
+            f"{_CORRECTION}bypass_mode=True",
+        ),
+        differs="of the draft pull request 6731, in no release yet",
+    ),
     Option("TRL", "opsm", "geometric", "total", ("off_policy_mask_threshold={delta}",)),
     *(
         Option("TRL", method, level, "mismatch", _vllm(f"{level}_{does}", *bounds), options)
