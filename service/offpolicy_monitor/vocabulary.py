@@ -12,6 +12,9 @@ SAMPLING, OLD, CURRENT = LOGPROBS
 RESCORED: Final = ("engine_logprobs", "old_logprobs_repeat")
 ENGINE, REPEAT = RESCORED
 
+#: Log of the mass that a policy of the trainer gives to the tokens that the sampler chose among, by its log-probs.
+SUPPORTS: Final[Mapping[str, str]] = {OLD: "old_support_logprobs", CURRENT: "support_logprobs"}
+
 #: Expert ids that the routers of the same three policies chose, in their order.
 EXPERT_IDS: Final = ("sampling_experts", "old_experts", "experts")
 

@@ -22,6 +22,8 @@ def loaded(step: int, noise: float = 0.001, drift: float = 0.01) -> dict[str, An
         **{name: np.minimum(column, -1e-4).tolist() for name, column in columns.items()},
         "engine_logprobs": (sampling + source.normal(0, noise, TOKENS)).tolist(),
         "old_logprobs_repeat": (old + source.normal(0, noise, TOKENS)).tolist(),
+        "old_support_logprobs": [-0.01] * TOKENS,
+        "support_logprobs": [-0.01] * TOKENS,
         "entropy": [1.0] * TOKENS,
         "rewards": [1.0, 0.0] * (SEQUENCES // 2),
         "advantages": [1.0, -1.0, 0.5, -0.5] * (SEQUENCES // 4),

@@ -50,6 +50,8 @@ def arrays(seed: int) -> dict[str, np.ndarray]:
         "experts": moved[::-1].copy(),
         "engine_logprobs": mu + source.normal(0, 0.03, count).astype(np.float32),
         "old_logprobs_repeat": old + source.normal(0, 0.01, count).astype(np.float32),
+        "old_support_logprobs": -0.1 * source.random(count).astype(np.float32),
+        "support_logprobs": -0.1 * source.random(count).astype(np.float32),
     }
 
 

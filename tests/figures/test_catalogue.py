@@ -190,6 +190,12 @@ def test_protocol_page_names_every_field_of_the_noise_floor_and_no_other() -> No
     assert named_in("Fields of the noise floor") - beside - sent == keys_under("noise_floor.")
 
 
+def test_protocol_page_names_every_field_of_the_support_and_no_other() -> None:
+    sent = {"sampling_logprobs", "old_logprobs", "old_support_logprobs", "support_logprobs"}
+    beside = {"d", "support", "mismatch", "total", "staleness", "gaps", "methods"}
+    assert named_in("Fields of the support") - beside - sent == keys_under("support.{gap}.")
+
+
 def test_protocol_page_names_every_field_of_a_method() -> None:
     thresholds = {name for row in ROWS for name in row} | {"threshold", "phi", "delta", "mean"}
     assert keys_under("methods.{method}.") - thresholds <= named_in("Fields of a method")

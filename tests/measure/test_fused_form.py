@@ -15,12 +15,14 @@ from offpolicy_monitor.measure.tables import MAKERS, Maker, Named
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.vocabulary import RESCORED
+from offpolicy_monitor.vocabulary import RESCORED, SUPPORTS
 
 from tests.fixtures.fused import cached_pass
 from tests.fused.agreement import assert_record
 from tests.strategies import packed, random_sequences
 from tests.summary.records import records_of
+
+BESIDE = (*RESCORED, *SUPPORTS.values())
 
 
 @pytest.fixture
@@ -57,15 +59,16 @@ def test_it_measures_by_the_pass_once_that_is_loaded(ready: Measurer) -> None:
         assert after.methods[name].sums["masked_tokens"] == method.sums["masked_tokens"], name
 
 
-def test_what_was_rescored_is_summed_beside_the_pass(ready: Measurer) -> None:
+def test_log_probs_that_are_in_no_gap_are_summed_beside_the_pass(ready: Measurer) -> None:
     batch, random = packed(random_sequences(2, [30, 700, 0, 3], 0.2)), np.random.default_rng(5)
-    sent = {name: -random.random(batch.tokens, np.float32) for name in RESCORED}
-    sent[RESCORED[0]][:9] = np.nan
-    rescored = replace(batch, columns={**batch.columns, **sent}, per_token=batch.per_token | sent.keys())
-    before, after = (measurer.measure(rescored, PRESETS) for measurer in (Measurer("cpu"), ready))
-    assert after.figures()["noise_floor"] == before.figures()["noise_floor"]
-    assert after.figures()["noise_floor"]["engine_internal"]["tokens"] == batch.tokens - 9
-    assert ready.evaluate(rescored)["noise_floor"] == after.figures()["noise_floor"]
+    sent = {name: -random.random(batch.tokens, np.float32) for name in BESIDE}
+    sent[BESIDE[0]][:9] = np.nan
+    batch = replace(batch, columns={**batch.columns, **sent}, per_token=batch.per_token | sent.keys())
+    before, after = (measurer.measure(batch, PRESETS).figures() for measurer in (Measurer("cpu"), ready))
+    for name in ("noise_floor", "support"):
+        assert after[name] == before[name] == ready.evaluate(batch)[name]
+    assert after["noise_floor"]["engine_internal"]["tokens"] == batch.tokens - 9
+    assert after["support"].keys() == {"mismatch", "staleness", "total"}
 
 
 def test_how_experts_differ_is_counted_by_the_pass(ready: Measurer) -> None:

@@ -17,7 +17,7 @@ from offpolicy_monitor.measure.tables import OF_DATA, OF_INGESTED
 from offpolicy_monitor.measure.totals import Totals
 from offpolicy_monitor.measure.worst import figures_of_sequences
 from offpolicy_monitor.methods import PRESETS, MethodRow
-from offpolicy_monitor.vocabulary import RESCORED
+from offpolicy_monitor.vocabulary import RESCORED, SUPPORTS
 
 from tests.fixtures.fake_cuda import DEVICE, Operations, fake_cuda
 from tests.measure.rows import ROWS
@@ -27,8 +27,9 @@ MAKERS = (*OF_DATA, *OF_INGESTED)
 ORIGIN = Origin(4, 0, {"engine": "vllm"})
 #: Of the whole of a batch with every preset and every table.
 MOST_OPERATIONS = 300
-#: More where both arrays of rescored log-probs were sent.
-MOST_RESCORED = 45
+#: More where all log-probs that are in no gap were sent.
+MOST_BESIDE = 90
+BESIDE = (*RESCORED, *SUPPORTS.values())
 #: Per token of a block, with its log-probs: what memory it takes.
 MOST_BYTES = 890
 FORMS: dict[str, dict[str, Any]] = {
@@ -39,8 +40,8 @@ FORMS: dict[str, dict[str, Any]] = {
     "no advantages": {"advantages": False},
     "two log-probs": {"names": COLUMNS[:2]},
     "float64": {"dtype": np.float64},
-    "rescored": {"rescored": RESCORED},
-    "some rescored": {"rescored": RESCORED, "holes": True},
+    "beside the gaps": {"beside": BESIDE},
+    "beside the gaps, some not finite": {"beside": BESIDE, "holes": True},
 }
 
 
@@ -51,10 +52,10 @@ def batch(
     advantages: bool = True,
     names: tuple[str, ...] = COLUMNS,
     dtype: Any = np.float32,
-    rescored: tuple[str, ...] = (),
+    beside: tuple[str, ...] = (),
 ) -> RaggedBatch:
     lengths = np.full(20, tokens // 20, np.int64)
-    sent = (*names, *rescored)
+    sent = (*names, *beside)
     columns: dict[str, Any] = {name: np.full(tokens, -1.0 - index / 8, dtype) for index, name in enumerate(sent)}
     if holes:
         columns[names[0]][:3] = np.nan
@@ -98,13 +99,13 @@ def test_operations_are_bounded_and_do_not_grow_with_the_tokens_and_memory_is_bo
     assert large.peak_bytes <= MOST_BYTES * 1_000_000
 
 
-def test_what_was_rescored_takes_few_operations_more_whatever_the_tokens() -> None:
-    measured(batch(400, rescored=RESCORED), PRESETS, GPU_BLOCK_TOKENS)
+def test_log_probs_beside_the_gaps_take_few_operations_more_whatever_the_tokens() -> None:
+    measured(batch(400, beside=BESIDE), PRESETS, GPU_BLOCK_TOKENS)
     without, small, large = (
-        measured(batch(tokens, rescored=sent), PRESETS, GPU_BLOCK_TOKENS)[1].number
-        for tokens, sent in ((2_000, ()), (2_000, RESCORED), (1_000_000, RESCORED))
+        measured(batch(tokens, beside=sent), PRESETS, GPU_BLOCK_TOKENS)[1].number
+        for tokens, sent in ((2_000, ()), (2_000, BESIDE), (1_000_000, BESIDE))
     )
-    assert small == large <= without + MOST_RESCORED
+    assert small == large <= without + MOST_BESIDE
 
 
 def test_a_look_at_a_value_and_a_shape_that_depends_on_data_would_be_seen() -> None:

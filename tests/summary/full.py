@@ -37,7 +37,7 @@ def full_batch(tokens: int = 600, sequences: int = 7) -> RaggedBatch:
     }
     mask = random.random(tokens) > 0.1
     columns["old_logprobs"][5] = np.nan
-    for name in ("engine_logprobs", "old_logprobs_repeat"):
+    for name in ("engine_logprobs", "old_logprobs_repeat", "old_support_logprobs", "support_logprobs"):
         columns[name] = (base + 0.1 * random.standard_normal(tokens)).astype(np.float32)
     ids = tuple(f"s{i}" for i in range(sequences))
     return RaggedBatch.from_positions(lengths, columns, of_sequences, mask, sequence_ids=ids)

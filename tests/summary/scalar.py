@@ -1,7 +1,7 @@
 """Figures of a summary one number at a time, by plain arithmetic: what formulas over arrays must give to the bit.
 
-An oracle: nothing here is shared with what it checks but the numbers that are kept, attribution, routing, calibration
-and the noise floor.
+An oracle: nothing here is shared with what it checks but the numbers that are kept, attribution, routing, calibration,
+the noise floor and the support.
 """
 
 import math
@@ -19,6 +19,7 @@ from offpolicy_monitor.summary.tables.calibration import calibration
 from offpolicy_monitor.summary.tables.lengths import BINS_PER_POWER
 from offpolicy_monitor.summary.tables.noise_floor import noise_floor
 from offpolicy_monitor.summary.tables.routing import routing
+from offpolicy_monitor.summary.tables.support import support
 from offpolicy_monitor.vocabulary import QUANTILES
 
 Sums = Mapping[str, float]
@@ -56,6 +57,7 @@ def figures(summary: StepSummary) -> dict[str, Any]:
             **({"routing": found} if found else {}),
             **({"calibration": calibrated} if calibrated else {}),
             **({"noise_floor": floor} if floor else {}),
+            **({"support": on_support} if (on_support := support(arrays)) else {}),
         }
     )
 

@@ -156,6 +156,8 @@ def test_the_table_holds_the_arrays_of_the_contract() -> None:
         "logprobs": ("log-prob", "token"),
         "engine_logprobs": ("log-prob", "token"),
         "old_logprobs_repeat": ("log-prob", "token"),
+        "old_support_logprobs": ("log-prob", "token"),
+        "support_logprobs": ("log-prob", "token"),
         "lengths": ("int", "sequence"),
         "mask": ("mask", "token"),
         "advantages": ("float", "either"),

@@ -111,9 +111,9 @@ class Monitor:
         """Queue one shard of one gradient step; returns after one copy of the arrays.
 
         `arrays` by the names of the contract: sampling_logprobs, old_logprobs, logprobs, engine_logprobs,
-        old_logprobs_repeat, mask, lengths, advantages, policy_versions, rewards, group_ids, turns, entropy,
-        sampling_experts, old_experts, experts. Each a tensor on any device, a numpy array or a list: [T] with lengths,
-        [S, L] with mask, or S rows; None counts as not given.
+        old_logprobs_repeat, old_support_logprobs, support_logprobs, mask, lengths, advantages, policy_versions,
+        rewards, group_ids, turns, entropy, sampling_experts, old_experts, experts. Each a tensor on any device, a
+        numpy array or a list: [T] with lengths, [S, L] with mask, or S rows; None counts as not given.
         With `rollout` and without `logprobs` it is the first half of a shard; with `logprobs` and neither of the other
         two, the later half. With `strict` raises Mistake for arguments the service would refuse, Lost for what was
         lost since the last call.

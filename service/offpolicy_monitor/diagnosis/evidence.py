@@ -12,7 +12,10 @@ from offpolicy_monitor.figures import walk
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
 #: What the evidence is taken from.
-LOOKED_AT: Final = ("gaps.mismatch.", "signature.", "routing.mismatch.", "calibration.", "noise_floor.")
+LOOKED_AT: Final = (
+    *("gaps.mismatch.", "signature.", "routing.mismatch.", "calibration."),
+    *("noise_floor.", "support.mismatch."),
+)
 #: Texts among the figures: which shard, label or column a mark is of.
 NAMED: Final = (("replica", "name"), ("grid", "column"), ("decimals", "column"))
 WARNING: Final = "limits.warning"

@@ -55,6 +55,8 @@ HYPOTHESES: Final = (
             "gaps.mismatch.k3",
             "gaps.mismatch.abs_log_ratio_mean",
             "gaps.mismatch.chi2",
+            "support.mismatch.ratio_mean",
+            "support.mismatch.k3",
         ),
         ("Sample with top_p = 1 and top_k off.", "Or apply the same nucleus mask to the trainer's logits."),
     ),

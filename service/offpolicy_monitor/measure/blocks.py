@@ -21,7 +21,7 @@ from offpolicy_monitor.core.advantages import Advantages
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.gap import Derive, Gaps
 from offpolicy_monitor.core.ragged import Segments
-from offpolicy_monitor.vocabulary import GAP_LOGPROBS, LOGPROBS, RESCORED
+from offpolicy_monitor.vocabulary import GAP_LOGPROBS, LOGPROBS, RESCORED, SUPPORTS
 
 #: Beyond this magnitude the square of a float32 log-ratio nears overflow: such a batch is measured in float64.
 LARGEST_FLOAT32_LOGPROB: Final = 1e15
@@ -77,10 +77,11 @@ class DeviceBatch:
         return tuple(gap for gap, pair in GAP_LOGPROBS.items() if set(self.names) >= set(pair))
 
     @cached_property
-    def rescored(self) -> Mapping[str, tuple[Tensor, Tensor | None]]:
-        """Log-probs that were computed once more, of those that were sent: [T], 0 where not finite, and [T] bool which
-        are finite, None for all. They come to the device when they are first asked for."""
-        return {name: self._brought(self.source.columns[name]) for name in RESCORED if name in self.source.columns}
+    def beside(self) -> Mapping[str, tuple[Tensor, Tensor | None]]:
+        """Log-probs that are in no gap, of those that were sent: [T], 0 where not finite, and [T] bool which are
+        finite, None for all. They come to the device when they are first asked for."""
+        names = [name for name in (*RESCORED, *SUPPORTS.values()) if name in self.source.columns]
+        return {name: self._brought(self.source.columns[name]) for name in names}
 
     def _brought(self, column: Array) -> tuple[Tensor, Tensor | None]:
         finite = np.isfinite(column)

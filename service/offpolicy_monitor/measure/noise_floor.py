@@ -5,56 +5,49 @@ are. Measured beside the gaps, on the device of their batch, and only where such
 `noise_floor/<part>`, `noise_floor/split` and `noise_floor/beside`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.rescored import SUMMED, difference, difference_sums
-from offpolicy_monitor.measure.blocks import Block
+from offpolicy_monitor.measure.beside import Sent, both, number, sent_of
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.noise_floor import BESIDE, NAME, OF_MISMATCH, PARTS, SPLIT
 from offpolicy_monitor.vocabulary import OLD, RESCORED, SAMPLING
 
 
-class _Sent(NamedTuple):
-    """Log-probs of a block [T], 0 where not finite, and which are finite; None for all."""
-
-    values: Tensor
-    finite: Tensor | None
-
-
 def sums_of(view: BlockView) -> dict[str, Tensor]:
     """Of the parts that there are [P] each: the sums of difference_sums, tokens, and positive log-probs; of the two
     tables of three log-probs their rows in order."""
-    sent = _sent(view.block)
+    sent = sent_of(view.block)
     parts = _parts(sent)
     if not parts:
         return {}
-    valid = {part: _both(*(sent[name].finite for name in PARTS[part])) for part in parts}
+    valid = {part: both(*(sent[name].finite for name in PARTS[part])) for part in parts}
     apart = {part: _apart(sent, *PARTS[part], valid[part]) for part in parts}
     found = dict(zip(SUMMED, difference_sums(torch.stack([*apart.values()])), strict=True))
-    found["tokens"] = torch.stack([_number(valid[part], apart[part]) for part in parts])
+    found["tokens"] = torch.stack([number(valid[part], apart[part]) for part in parts])
     found["positive_tokens"] = torch.stack([_positive(sent, part, valid[part]) for part in parts])
     return {f"{NAME}/{name}": sums for name, sums in found.items()} | _of_three(sent, apart, valid)
 
 
 def _of_three(
-    sent: Mapping[str, _Sent], apart: Mapping[str, Tensor], valid: Mapping[str, Tensor | None]
+    sent: Mapping[str, Sent], apart: Mapping[str, Tensor], valid: Mapping[str, Tensor | None]
 ) -> dict[str, Tensor]:
     found = {}
     if apart.keys() >= set(OF_MISMATCH):
         first, second = OF_MISMATCH
-        found[SPLIT] = _squares(apart[first], apart[second], _both(valid[first], valid[second]))
+        found[SPLIT] = _squares(apart[first], apart[second], both(valid[first], valid[second]))
     if SAMPLING in sent and "trainer" in apart:
-        of_all = _both(valid["trainer"], sent[SAMPLING].finite)
+        of_all = both(valid["trainer"], sent[SAMPLING].finite)
         found[BESIDE] = _squares(apart["trainer"], _apart(sent, OLD, SAMPLING, of_all), of_all)
     return found
 
 
-def _apart(sent: Mapping[str, _Sent], above: str, below: str, valid: Tensor | None) -> Tensor:
+def _apart(sent: Mapping[str, Sent], above: str, below: str, valid: Tensor | None) -> Tensor:
     return difference(sent[above].values, sent[below].values, valid)
 
 
@@ -64,37 +57,17 @@ def _squares(first: Tensor, second: Tensor, valid: Tensor | None) -> Tensor:
         first, second = torch.where(valid, first, 0.0), torch.where(valid, second, 0.0)
     both = torch.stack([first, second])
     squares = torch.linalg.vecdot(both, both)
-    return torch.cat([_number(valid, first)[None], squares, torch.linalg.vecdot(first, second)[None]])
-
-
-def _sent(block: Block) -> dict[str, _Sent]:
-    batch, span = block.batch, block.token_range
-    finite: Sequence[Tensor | None] = [None] * len(batch.names) if batch.finite is None else batch.finite
-    columns = dict(zip(batch.names, zip(batch.columns, finite, strict=True), strict=True)) | dict(batch.rescored)
-    return {
-        name: _Sent(values[span], None if known is None else known[span]) for name, (values, known) in columns.items()
-    }
+    return torch.cat([number(valid, first)[None], squares, torch.linalg.vecdot(first, second)[None]])
 
 
 def _parts(names: Mapping[str, Any]) -> list[str]:
     return [part for part, pair in PARTS.items() if names.keys() >= set(pair)]
 
 
-def _positive(sent: Mapping[str, _Sent], part: str, valid: Tensor | None) -> Tensor:
+def _positive(sent: Mapping[str, Sent], part: str, valid: Tensor | None) -> Tensor:
     """[]: valid tokens whose log-prob that was computed once more is above 0."""
     positive = next(sent[name].values for name in PARTS[part] if name in RESCORED) > 0
     return (positive if valid is None else positive & valid).sum()
-
-
-def _both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
-
-
-def _number(valid: Tensor | None, d: Tensor) -> Tensor:
-    """[] float64: how many tokens are valid."""
-    return d.new_full((), len(d)) if valid is None else valid.sum().double()
 
 
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:

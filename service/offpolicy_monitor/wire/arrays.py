@@ -55,6 +55,8 @@ ARRAYS: Mapping[str, ArrayRow] = {
         ArrayRow("logprobs", "log-prob", "token", most=LARGEST_FLOAT),
         ArrayRow("engine_logprobs", "log-prob", "token", most=LARGEST_FLOAT),
         ArrayRow("old_logprobs_repeat", "log-prob", "token", most=LARGEST_FLOAT),
+        ArrayRow("old_support_logprobs", "log-prob", "token", most=LARGEST_FLOAT),
+        ArrayRow("support_logprobs", "log-prob", "token", most=LARGEST_FLOAT),
         ArrayRow("lengths", "int", "sequence", least=0),
         ArrayRow("mask", "mask", "token"),
         ArrayRow("advantages", "float", "either", most=LARGEST_FLOAT, finite=True),

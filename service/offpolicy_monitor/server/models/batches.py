@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from offpolicy_monitor.server.models.alerts import Alert
-from offpolicy_monitor.server.models.figures import Figures, Gaps, Methods, NoiseFloor, Routing
+from offpolicy_monitor.server.models.figures import Figures, Gaps, Methods, NoiseFloor, Routing, Support
 from offpolicy_monitor.server.models.shape import Shape
 
 
@@ -35,6 +35,7 @@ class BatchAnswer(BatchReceipt):
     methods: Methods
     routing: Routing = Field({})
     noise_floor: NoiseFloor = Field({})
+    support: Support = Field({})
 
 
 class EvaluateAnswer(Shape):
@@ -49,4 +50,5 @@ class EvaluateAnswer(Shape):
     )
     routing: Routing = Field({})
     noise_floor: NoiseFloor = Field({})
+    support: Support = Field({})
     per_sequence: list[Figures] = Field([], description="One object per sequence, with detail sequence or token alone.")

@@ -30,6 +30,13 @@ NoiseFloor = Annotated[
 ]
 
 
+Support = Annotated[
+    dict[str, Figures],
+    WithJsonSchema(figures_below("support")),
+    Field(description="Only where the mass of the sampler's support was sent, by gap."),
+]
+
+
 Attribution = Annotated[Figures, WithJsonSchema(figures_below("attribution"))]
 
 

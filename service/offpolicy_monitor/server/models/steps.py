@@ -12,6 +12,7 @@ from offpolicy_monitor.server.models.figures import (
     Outliers,
     Routing,
     Signature,
+    Support,
     Versions,
 )
 from offpolicy_monitor.server.models.shape import Shape
@@ -36,6 +37,7 @@ class Step(Shape):
     methods: Methods
     routing: Routing = Field({})
     noise_floor: NoiseFloor = Field({})
+    support: Support = Field({})
     attribution: Attribution | None = None
     outliers: Outliers = Field({})
     versions: Versions | None = None

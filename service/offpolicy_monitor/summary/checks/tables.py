@@ -13,6 +13,7 @@ import numpy as np
 from offpolicy_monitor.summary.arrays import filled
 from offpolicy_monitor.summary.checks.facts import Facts
 from offpolicy_monitor.summary.checks.faults import about_at_most, need, printable
+from offpolicy_monitor.summary.sums import Sums
 from offpolicy_monitor.summary.tables import density, noise_floor
 from offpolicy_monitor.summary.tables.lengths import BINS_PER_POWER
 from offpolicy_monitor.summary.tables.routing import PARTS, PREFIX
@@ -149,10 +150,20 @@ def _noise_floor(facts: Facts, parts: Sequence[str], path: str) -> None:
         product = abs(sums["_".join(noise_floor.OF_MISMATCH)])
         need(about_at_most(product, (first + second) / 2), path, "has a product that is larger than its squares allow")
     elif path != noise_floor.BESIDE:
-        total, square = sums["log_ratio_abs"], sums["log_ratio_square"]
-        need(about_at_most(abs(sums["log_ratio"]), total), f"{path}/log_ratio", "is larger than log_ratio_abs")
-        enough = about_at_most(total * total / sums["tokens"], square)
-        need(enough, f"{path}/log_ratio_square", "is less than log_ratio_abs squared over tokens")
+        _check_differences(sums, path)
+
+
+def _support(facts: Facts, parts: Sequence[str], path: str) -> None:
+    sums = facts.arrays.record(path)
+    need(sums["tokens"] > 0, f"{path}/tokens", "must not be 0")
+    _check_differences(sums, path)
+
+
+def _check_differences(sums: Sums, path: str) -> None:
+    total, square = sums["log_ratio_abs"], sums["log_ratio_square"]
+    need(about_at_most(abs(sums["log_ratio"]), total), f"{path}/log_ratio", "is larger than log_ratio_abs")
+    enough = about_at_most(total * total / sums["tokens"], square)
+    need(enough, f"{path}/log_ratio_square", "is less than log_ratio_abs squared over tokens")
 
 
 KINDS: Final[Mapping[str, Check]] = {
@@ -169,4 +180,5 @@ KINDS: Final[Mapping[str, Check]] = {
     "whatif": _of_gap,
     "density": _of_gap,
     "noise_floor": _noise_floor,
+    "support": _support,
 }

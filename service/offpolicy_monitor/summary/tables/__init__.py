@@ -14,6 +14,7 @@ from offpolicy_monitor.summary.tables import (
     outliers,
     routing,
     signature,
+    support,
     versions,
     whatif,
 )
@@ -25,6 +26,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     advantage.KIND,
     calibration.KIND,
     noise_floor.KIND,
+    support.KIND,
     signature.KIND,
     routing.KIND,
     anchors.KIND,
