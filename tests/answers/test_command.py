@@ -127,6 +127,7 @@ def test_a_monitor_answers_the_same_in_python(address: str) -> None:
         assert monitor.verdict() == ask(address, "/v1/runs/drifting/verdict")
         assert monitor.verdict("young")["state"] == "too_early"
         assert monitor.diagnosis(first=32) == ask(address, "/v1/runs/drifting/diagnosis?from=32")
+        assert monitor.checks() == ask(address, "/v1/runs/drifting/checks")
         assert monitor.alerts(state="active", merge=5) == ask(
             address, "/v1/alerts?run=drifting&state=active&merge=5&limit=1000"
         )["alerts"]  # fmt: skip

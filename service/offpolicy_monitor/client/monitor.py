@@ -185,6 +185,13 @@ class Monitor:
         """
         return self._reader().diagnosis(run or self._config.run, first, last)
 
+    def checks(self, run: str | None = None) -> dict[str, Any]:
+        """What is wrong with the way a run is posted: `findings`, warnings first, each with the line to change.
+
+        Raises Refusal, Unavailable, OSError.
+        """
+        return self._reader().checks(run or self._config.run)
+
     def alerts(
         self, run: str | None = None, *, state: str | None = None, merge: int | None = None
     ) -> list[dict[str, Any]]:
