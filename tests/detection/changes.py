@@ -5,8 +5,12 @@ Pure functions; which of them is which scenario, and how large, is known to scen
 
 import math
 from dataclasses import replace
+from typing import Final
 
 from tests.detection.state import State
+
+#: Steps in which a frozen engine's mean ratio falls.
+FROZEN: Final = 2_000
 
 
 def ramp(after: int, over: float, end: float) -> float:
@@ -32,6 +36,11 @@ def stale_replica(state: State, after: int, size: float) -> State:
 def unsynced(state: State, after: int, size: float) -> State:
     """No engine takes a sync any more: what the trainer learns from then on, the engines do not know."""
     return replace(state, scale=math.hypot(state.scale, size * math.sqrt(after + 1)), learned=0.15)
+
+
+def frozen(state: State, after: int, size: float) -> State:
+    """No engine takes a sync any more, and the policy learns slowly: the mean ratio falls to `size` in 2,000 steps."""
+    return replace(state, moved=(1 - size) * min(1.0, (after + 1) / FROZEN), learned=0.15)
 
 
 def longer(state: State, after: int, size: float) -> State:

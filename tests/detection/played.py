@@ -13,7 +13,7 @@ from offpolicy_monitor.diagnosis import collect, diagnose
 from offpolicy_monitor.summary.step import StepSummary
 
 from tests.detection.judged import Row, Verdict, judged, row_of, summary_of, terms_of
-from tests.detection.scenarios import AFTER, ONSET, STRENGTHS, Scenario
+from tests.detection.scenarios import ONSET, STRENGTHS, Scenario
 from tests.detection.state import Run, State
 from tests.detection.steps import make_step
 
@@ -48,7 +48,9 @@ class Outcome:
 
     @property
     def in_time(self) -> bool:
-        """Whether its own alert came in the steps that the scenario allows."""
+        """Whether its own alert came in the steps that the scenario allows; where it has none, whether none came."""
+        if not self.scenario.alerts:
+            return not any(verdict.active[ONSET:].any() for verdict in self.verdicts)
         crossed = self.scenario.crossed(self.size)
         return self.named is not None and self.named <= crossed + self.scenario.within
 
@@ -63,12 +65,13 @@ def play(scenario: Scenario, strength: str, seed: int) -> Outcome:
     size = scenario.sizes[STRENGTHS.index(strength)]
     before = _healthy(scenario.run, scenario.first, seed)
     after = [
-        _step(scenario.run, scenario.change(scenario.first, step, size), seed, ONSET + step) for step in range(AFTER)
+        _step(scenario.run, scenario.change(scenario.first, step, size), seed, ONSET + step)
+        for step in range(scenario.lasts)
     ]
     rows = [row for _, row in (*before, *after)]
     verdicts = judged(rows, terms_of(scenario.run.profile, scenario.run.method))
     outcome = Outcome(scenario, strength, verdicts, None, 0, rows)
-    told = max(outcome.named or AFTER, LOOKED_AT)
+    told = max(outcome.named or scenario.lasts, LOOKED_AT)
     summaries = [summary for summary, _ in (*before[-BEFORE:], *after[:told])]
     return replace(outcome, diagnosis=_diagnosis(summaries), diagnosed=told)
 

@@ -44,7 +44,7 @@ def _scenario_row(scenario: Scenario, strength: str, size: float, rows: Sequence
     diagnoses = ", ".join(f"`{name}` {names.count(name)}" for name in sorted(set(names), key=names.count, reverse=True))
     cells = (
         f"`{scenario.name}`",
-        ", ".join(f"`{alert}`" for alert in scenario.alerts),
+        ", ".join(f"`{alert}`" for alert in scenario.alerts) or "none: all are to be quiet",
         f"{strength} ({size:g})",
         _slowest(row.warning for row in rows),
         _slowest(row.critical for row in rows),

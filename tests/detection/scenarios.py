@@ -9,7 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tests.detection.changes import blinded, collapse, drift, longer, spike, stale_replica, surer, unsynced
+from tests.detection.changes import (
+    FROZEN,
+    blinded,
+    collapse,
+    drift,
+    frozen,
+    longer,
+    spike,
+    stale_replica,
+    surer,
+    unsynced,
+)
 from tests.detection.state import Run, State
 
 STRENGTHS: Final = ("weak", "medium", "strong")
@@ -28,11 +39,12 @@ USUAL_STATE: Final = State(scale=0.03)
 class Scenario:
     """One thing that goes wrong.
 
-    alerts     names of the rules any of which names it: its own
+    alerts     names of the rules any of which names it: its own; none where no rule can see it, and all must be quiet
     sizes      weak, medium, strong, in the unit of `what`
     change     (state of a healthy step, steps since the onset, size) -> the state with the fault
     diagnosis  the hypothesis that should come first; None where there is none of that kind
     within     steps in which its own alert must fire at medium strength, counted from `crossed(size)` after the onset
+    lasts      steps with the fault that are played
     """
 
     name: str
@@ -43,6 +55,7 @@ class Scenario:
     diagnosis: str | None = None
     within: int = 10
     crossed: Callable[[float], int] = lambda size: 0
+    lasts: int = AFTER
     run: Run = USUAL_RUN
     first: State = USUAL_STATE
 
@@ -91,6 +104,15 @@ SCENARIOS: Final = (
     Scenario(
         "frozen-sampler", ("MismatchDrift",), "change of a logit in one step that the engine does not get",
         (0.005, 0.01, 0.02), unsynced, within=15, crossed=lambda size: math.ceil((USUAL_STATE.scale / size) ** 2),
+    ),
+    Scenario(
+        "frozen-for-long", ("RatioNotCalibrated", "MismatchDrift"), "mean ratio that 2,000 steps lead to, from 1",
+        (0.83, 0.66, 0.3), frozen, crossed=lambda size: math.ceil(0.005 * FROZEN / (1 - size)), lasts=90,
+    ),
+    Scenario(
+        "dropped-stale-data", (), "lag up to which data is kept, of up to 6", (4, 2, 0),
+        lambda state, after, size: replace(state, oldest=int(size)), "noise", run=Run(sequences=64),
+        first=State(scale=0.03, lag=6),
     ),
     Scenario(
         "staleness", ("SecondMoment", "TotalOffPolicy"), "change of a logit until the last gradient step",

@@ -38,7 +38,9 @@ class State:
     share of sequences off by one, and of tokens that are NaN; copied: pi_old is mu; flat: logits far below the largest,
     flattened by this; uneven: instead of the run's; solved: share of the prompts that are rewarded; cap:
     tokens that answers are cut at, 0 for none; learned: how much likelier rewarded answers are to the trainer than to
-    the engine, and others less, as a share of |d|.
+    the engine, and others less, as a share of |d|;
+    moved: probability that the policy has moved to tokens that the engine never draws, in the mean of all tokens;
+    oldest: lag beyond which the trainer drops sequences, of which long ones are old since they take long; None: none.
     """
 
     scale: float = 0.02
@@ -57,6 +59,8 @@ class State:
     uneven: float | None = None
     solved: float = 0.5
     learned: float = 0.0
+    moved: float = 0.0
+    oldest: int | None = None
     cap: int = 0
 
 

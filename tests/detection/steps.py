@@ -7,7 +7,7 @@ import numpy as np
 from offpolicy_monitor.batch import Origin, RaggedBatch
 
 from tests.detection.state import Run, State, shard_of
-from tests.detection.tokens import sampled
+from tests.detection.tokens import ELSEWHERE, sampled
 from tests.diagnosis.model import Array
 
 Part = tuple[RaggedBatch, Origin]
@@ -35,9 +35,17 @@ def make_step(run: Run, state: State, version: int, source: np.random.Generator)
     if state.learned:
         better = state.learned * np.abs(tokens.gap) * np.sign(advantages)[tokens.owners]
         old, new = _coarse(old + better), _coarse(new + better)
+    if state.moved:
+        lost = np.log1p(-np.where(tokens.elsewhere, state.moved / ELSEWHERE, 0.0))
+        old, new = _coarse(old + lost), _coarse(new + lost)
     per_token = {"sampling_logprobs": mu, "old_logprobs": old, "logprobs": new, "entropy": tokens.entropy}
     columns = {name: values.astype(np.float32) for name, values in per_token.items()} | experts
     a_sequence = {"advantages": advantages, "rewards": rewards, "policy_versions": version - lags}
+    if state.oldest is not None:
+        by_age = np.argsort(tokens.lengths)
+        lags[by_age] = np.sort(lags)
+        a_sequence["policy_versions"] = version - lags
+        return _shards(run, tokens.lengths, columns, a_sequence, version, lags <= state.oldest)
     return _shards(run, tokens.lengths, columns, a_sequence, version)
 
 
@@ -56,11 +64,16 @@ def _experts(tokens: int, agreement: float, source: np.random.Generator) -> dict
 
 
 def _shards(
-    run: Run, lengths: Array, columns: Mapping[str, Array], a_sequence: Mapping[str, Array], version: int
+    run: Run,
+    lengths: Array,
+    columns: Mapping[str, Array],
+    a_sequence: Mapping[str, Array],
+    version: int,
+    kept: Array | bool = True,
 ) -> list[Part]:
     owners, parts = shard_of(run), []
     for shard in range(run.shards):
-        mine = owners == shard
+        mine = (owners == shard) & kept
         taken = np.repeat(mine, lengths)
         batch = RaggedBatch.from_positions(
             lengths[mine],

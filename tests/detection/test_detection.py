@@ -1,8 +1,12 @@
 """Scenarios are named by their own alerts in time, and healthy runs by none; quick noise is that of the model."""
 
+import math
+
 import numpy as np
 import pytest
-from offpolicy_monitor.alerts import RULES, History, evaluate, paths_of
+from offpolicy_monitor.alerts import RULES, History, Terms, evaluate, paths_of
+from offpolicy_monitor.backtest.figures import Figures
+from offpolicy_monitor.backtest.timeline import timeline
 
 from tests.detection.false_alarms import add, count_run
 from tests.detection.healthy import healthy_run
@@ -12,7 +16,7 @@ from tests.detection.pool import EVEN, TOKENS, pool
 from tests.detection.scenarios import ONSET, SCENARIOS, Scenario
 from tests.detection.state import Run, State
 from tests.detection.steps import make_step
-from tests.detection.tokens import scale_of
+from tests.detection.tokens import ELSEWHERE, scale_of
 from tests.diagnosis.model import noisy, normalised
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
@@ -29,6 +33,36 @@ def test_a_scenario_of_medium_strength_is_named_by_its_own_alert_in_time_and_of_
     assert not early
     of_weights = any(verdict.rule == "SyncBroken" and verdict.active.any() for verdict in outcome.verdicts)
     assert of_weights == ("SyncBroken" in scenario.alerts)
+
+
+def test_dropped_stale_data_shows_in_fewer_and_shorter_sequences_and_in_a_lag_that_ends_at_the_limit() -> None:
+    rows = play(BY_NAME["dropped-stale-data"], "medium", 1).rows
+    before, after = rows[ONSET - 10 : ONSET], rows[ONSET:]
+    assert {row["policy_lag.max"] for row in before} == {6.0} and {row["policy_lag.max"] for row in after} == {2.0}
+    assert max(row["sequences"] for row in after) < 0.7 * min(row["sequences"] for row in before)
+    usual, shorter = (np.mean([row["sequence_length_mean"] for row in part]) for part in (before, after))
+    assert shorter < 0.7 * usual
+
+
+def test_a_sampler_frozen_for_2000_steps_is_told_of_once_and_until_its_end() -> None:
+    """In closed form: in 0.4 of the contexts the policy has moved to what is never drawn, in the others it has not."""
+    mean = [1.0] * ONSET + [1 - 0.34 * (step + 1) / 2000 for step in range(2000)]
+    moved = [(1 - ratio) / ELSEWHERE for ratio in mean]
+    columns = {
+        "ratio_mean": mean,
+        "chi2": [4e-4 + ELSEWHERE * (1 - m) ** 2 + 1 - ELSEWHERE - 1 for m in moved],
+        "k3": [2e-4 + ELSEWHERE * (-m - math.log1p(-m)) for m in moved],
+        "tokens": [2000.0] * len(mean),
+    }
+    steps = list(range(len(mean)))
+    figures = {f"gaps.mismatch.{name}": dict(zip(steps, column, strict=True)) for name, column in columns.items()}
+    told = timeline(Figures(steps, figures, (), ()), Terms())
+    [calibration] = [one for one in told if (one.alert, one.severity) == ("RatioNotCalibrated", "warning")]
+    assert (calibration.step - ONSET, calibration.until) == (31, None)
+    [critical] = [one for one in told if (one.alert, one.severity) == ("RatioNotCalibrated", "critical")]
+    assert (critical.step - ONSET, critical.until) == (119, None)
+    [drift] = [one for one in told if (one.alert, one.severity) == ("MismatchDrift", "warning")]
+    assert drift.until is None
 
 
 def test_healthy_steps_alarm_nobody() -> None:

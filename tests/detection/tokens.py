@@ -18,11 +18,15 @@ from tests.diagnosis.model import Array, drawn, noisy, normalised
 QUICK_SCALE: Final = 0.25
 SHARPER: Final = 4.0
 OFTEN: Final = 0.12
+#: The share of the contexts in which a policy comes to say what its engine never draws.
+ELSEWHERE: Final = 0.4
 
 
 @dataclass(eq=False)
 class Tokens:
-    """The sampled tokens of a step: lengths [S], owners [T], log_mu, entropy [T], and d of trainer against engine."""
+    """The sampled tokens of a step: lengths [S], owners [T], log_mu, entropy [T], d of trainer against engine, and
+    whether a token's context is one of ELSEWHERE.
+    """
 
     lengths: Array
     owners: Array
@@ -30,6 +34,7 @@ class Tokens:
     entropy: Array
     gap: Array
     drift: Array
+    elsewhere: Array
 
 
 def sampled(run: Run, state: State, source: np.random.Generator) -> Tokens:
@@ -49,7 +54,7 @@ def sampled(run: Run, state: State, source: np.random.Generator) -> Tokens:
         np.where(sure, certain.noise(rows, size, kind, source), usual.noise(rows, size, kind, source))
         for size, kind in ((scale, run.noise), (drift, EVEN))
     )
-    return Tokens(lengths, owners, log_mu, entropy, gap, moved)
+    return Tokens(lengths, owners, log_mu, entropy, gap, moved, _elsewhere(rows))
 
 
 def _beyond_second_order(state: State, scale: Array) -> bool:
@@ -75,7 +80,12 @@ def _in_logits(
     mu, old, new = (
         np.take_along_axis(values, chosen, 1)[:, 0].astype(np.float64) for values in (log_mu, log_old, log_new)
     )
-    return Tokens(lengths, owners, mu, pool().entropy[rows], old - mu, new - old)
+    return Tokens(lengths, owners, mu, pool().entropy[rows], old - mu, new - old, _elsewhere(rows))
+
+
+def _elsewhere(rows: Array) -> Array:
+    """[T] whether a token of the pool is one whose context has such a token, the same ones at every step."""
+    return np.asarray(rows % 10 < round(10 * ELSEWHERE))
 
 
 def _within(logits: Array, share: float) -> Array:
