@@ -200,10 +200,11 @@ def _unexplained(evidence: Evidence, z: float) -> float:
     """The part of an excess of calibration, of this z, that is beyond what mu's distance from the trainer's pi allows.
 
     Entropies are mostly pi's. By Cauchy and Schwarz |sum (mu - pi) log pi| is at most sqrt(chi2 var(log pi)) at a
-    position, and chi2 is about 2 k3; z is the excess over sqrt(var / tokens).
+    position, and chi2 is about 2 k3; z is the excess over sqrt(var / tokens). k3 below 0 is of log-ratios whose
+    exponential was clamped, which allow anything.
     """
     k3, tokens = evidence.get("gaps.mismatch.k3", 0.0), evidence.get("calibration.tokens", 0.0)
-    return max(0.0, 1 - math.sqrt(2 * k3 * tokens) / z) if z > 0 else 0.0
+    return max(0.0, 1 - math.sqrt(2 * k3 * tokens) / z) if z > 0 and k3 >= 0 else 0.0
 
 
 def first_token(evidence: Evidence) -> float:
