@@ -29,8 +29,10 @@ run: $(VENV)/.installed-run ## install, migrate, start the service on 127.0.0.1:
 demo: $(VENV)/.installed-run ## the demo trainer alone, against a running service (URL=..., ARGS=--forever)
 	@$(BIN)/offpolicy-monitor demo --url $(URL) $(ARGS)
 
-test: $(VENV)/.installed-dev lint ## lint and all tests (ARGS="-k name" chooses some)
+test: $(VENV)/.installed-dev ## lint and all tests (ARGS="-k name" chooses some)
 	@scripts/system-tools.sh $(VENV)/system-tools.log
+	@$(if $(ARGS),,PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.ahead >/dev/null 2>&1 & ahead=$$!;) \
+		$(MAKE) --no-print-directory lint || { $(if $(ARGS),,kill $$ahead 2>/dev/null;) exit 1; }
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/.installed-dev ## formatting, ruff, types, import contracts, Dockerfile

@@ -1,5 +1,6 @@
 """The commands of the Makefile are listed, and an unfit Python is told what to do."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,17 @@ def test_ci_runs_make_test_and_nothing_else() -> None:
     lines = [line for line in script.read_text().splitlines() if line and not line.startswith("#")]
     assert script.stat().st_mode & 0o111
     assert lines == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "exec make test"]
+
+
+def test_all_tests_have_compiled_beside_lint_what_they_need_and_a_few_have_not() -> None:
+    def planned(*chosen: str) -> str:
+        command = ["make", "--dry-run", "test", *chosen]
+        environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "ARGS")}
+        text = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+        assert text.index("mypy") < text.index("-m pytest")
+        return text.partition("mypy")[0]
+
+    assert "-m tests.ahead" in planned() and "-m tests.ahead" not in planned("ARGS=-k name")
 
 
 def test_a_python_without_ensurepip_is_told_which_package_to_install(tmp_path: Path) -> None:
