@@ -100,4 +100,12 @@ AGREEMENT = (
         (Query(of_run("routing_agreement_ratio", by="gap"), GAP),), unit="percentunit",
         alert="RoutingAgreement", maximum=1,
     ),
+    Question(
+        35, "How much of the mismatch does one side make alone?",
+        "Second moment of what the engine's decode and prefill differ by (engine_logprobs), and of what two passes of "
+        "the trainer do (old_logprobs_repeat), over that of the mismatch. Engine near 1: batch shape, KV cache, "
+        "kernels. Trainer at 1 and above: noise. Steps of which nothing was computed once more have none.",
+        (Query(of_run("noise_floor_ratio", by="component"), "{{component}}"),), unit="percentunit",
+        alert="MismatchKL", minimum=0,
+    ),
 )  # fmt: skip

@@ -62,6 +62,7 @@ def step(number: int, **changes: Any) -> dict[str, Any]:
     old, current = sampling + source.normal(0, 0.02, 64), sampling + source.normal(0, 0.2, 64)
     experts = [[[0, 1], [2, 3]]] * 63
     columns = {"sampling_logprobs": sampling, "old_logprobs": old, "logprobs": current, "entropy": -current}
+    columns |= {"engine_logprobs": sampling, "old_logprobs_repeat": old}
     body = {name: np.minimum(column, -1e-4).tolist() for name, column in columns.items()}
     body["entropy"] = np.abs(current).tolist()
     return {
