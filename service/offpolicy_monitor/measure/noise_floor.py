@@ -55,8 +55,8 @@ def _squares(first: Tensor, second: Tensor, valid: Tensor | None) -> Tensor:
     """[4] float64: how many tokens are valid for both differences, and their sums of x^2, y^2 and x y."""
     if valid is not None:
         first, second = torch.where(valid, first, 0.0), torch.where(valid, second, 0.0)
-    both = torch.stack([first, second])
-    squares = torch.linalg.vecdot(both, both)
+    pair = torch.stack([first, second])
+    squares = torch.linalg.vecdot(pair, pair)
     return torch.cat([number(valid, first)[None], squares, torch.linalg.vecdot(first, second)[None]])
 
 
