@@ -378,7 +378,8 @@ def bad_share(of: Columns, terms: Terms) -> Column:
     parts = ("excluded_tokens.nonfinite", "suspect_tokens.positive")
     shares = [over(of[path], of["tokens"]) for path in parts]
     filled = over(of["zero_filled_tokens"], of["tokens"])
-    shares.append(np.where(1 - of["gaps.mismatch.ratio_mean"] > filled, 0.0, filled))
+    renormalised = (1 - of["gaps.mismatch.ratio_mean"] > filled) | (of["gaps.mismatch.tail_fraction"] < 0.1 * filled)
+    shares.append(np.where(renormalised, 0.0, filled))
     if terms.profile != "bitwise":
         exact = of["gaps.mismatch.exact_fraction"]
         shares.append(np.where(np.isnan(exact), np.nan, exact == 1.0))

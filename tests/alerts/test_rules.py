@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from offpolicy_monitor.alerts import PROFILES, RULES, SEVERITIES, History, Rule, RuleState, Terms, evaluate, paths_of
 from offpolicy_monitor.alerts.rule import LONG, SPARE
+from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.figures import is_known
+
+from tests.detection.judged import row_of, summary_of
+from tests.detection.pool import pool
+from tests.detection.steps import Part
+from tests.detection.tokens import within
+from tests.diagnosis.model import drawn, normalised
 
 BY_NAME = {rule.name: rule for rule in RULES}
 ORDER = ("disabled", "silent", "quiet", "pending", "active")
@@ -473,11 +480,34 @@ def test_a_mismatch_of_exactly_zero_is_bad_data_but_under_the_bitwise_profile() 
 
 
 def test_zeros_are_filled_in_unless_the_mean_ratio_misses_more_than_they_could() -> None:
-    zeros = {"tokens": 2013.0, "zero_filled_tokens": 223.0}
+    zeros = {"tokens": 2013.0, "zero_filled_tokens": 223.0, "gaps.mismatch.tail_fraction": 0.05}
     missing = {**zeros, "gaps.mismatch.ratio_mean": 1 - 0.6 * 223 / 2013}
     assert state("DataQuality", [missing]).severity == "critical"
     nucleus = {**zeros, "gaps.mismatch.ratio_mean": 0.8}
     assert state("DataQuality", [nucleus]).state == "quiet"
+
+
+def test_zeros_of_tokens_that_the_trainer_finds_likely_are_nuclei_of_one_token() -> None:
+    zeros = {"tokens": 2013.0, "zero_filled_tokens": 223.0, "gaps.mismatch.ratio_mean": 0.93}
+    assert state("DataQuality", [{**zeros, "gaps.mismatch.tail_fraction": 1e-3}]).state == "quiet"
+    assert state("DataQuality", [{**zeros, "gaps.mismatch.tail_fraction": 0.02}]).severity == "critical"
+
+
+@pytest.mark.parametrize("share", [0.6, 0.8, 0.9])
+def test_no_nucleus_is_bad_data_and_zeros_that_were_filled_in_are(share: float) -> None:
+    logits, source = pool().logits[:8000], np.random.default_rng(0)
+    engine, trainer = normalised(within(logits, share)), normalised(logits)
+    chosen = drawn(engine, source)
+    mu, old = (np.take_along_axis(values, chosen, 1)[:, 0].astype(np.float32) for values in (engine, trainer))
+    alone = np.where(mu > -1e-6, 0, mu)
+    assert state("DataQuality", [row_of(summary_of(parts_of(alone, old)), 0)]).state == "quiet"
+    filled = np.where(source.random(8000) < 0.1, 0, old)
+    assert state("DataQuality", [row_of(summary_of(parts_of(filled, old)), 0)]).severity == "critical"
+
+
+def parts_of(mu: Any, old: Any) -> list[Part]:
+    columns = {"sampling_logprobs": mu.astype(np.float32), "old_logprobs": old.astype(np.float32)}
+    return [(RaggedBatch.from_positions(np.full(80, 100), columns, {}), Origin(0, 0, {}))]
 
 
 def test_signs_of_one_cause_are_no_risk_of_collapse_and_those_of_several_are() -> None:

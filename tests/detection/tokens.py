@@ -69,7 +69,7 @@ def _in_logits(
     logits = pool().logits[rows]
     engine = logits / np.float32(state.temperature)
     if state.nucleus < 1:
-        engine = _within(engine, state.nucleus)
+        engine = within(engine, state.nucleus)
     if state.flat:
         below = normalised(engine)
         knee = np.float32(-4.0)
@@ -88,7 +88,7 @@ def _elsewhere(rows: Array) -> Array:
     return np.asarray(rows % 10 < round(10 * ELSEWHERE))
 
 
-def _within(logits: Array, share: float) -> Array:
+def within(logits: Array, share: float) -> Array:
     """Logits of the fewest tokens that hold `share`; the others are all but impossible."""
     log_mu = normalised(logits)
     order = np.argsort(-log_mu, 1)

@@ -24,6 +24,9 @@ UNSURE: Final = 0.99
 CAPPED, LEAST_CAPPED = 10, 0.01
 #: Answers that have all had one length from the first step on are so by their nature below this: a letter, a number.
 SHORT: Final = 128
+#: Tokens that were given a log-prob of 0 whatever they are: so many of them at least are below one half to the trainer.
+#: Of those that are a nucleus none is, where the nucleus holds one half or more.
+OF_ANY: Final = 0.1
 #: What is noted of the test of drift: R, and of how many steps the baseline is; for how many steps growth is held.
 EVIDENCE, BASELINE, HELD = "growth: R", "growth: baseline", 5
 
@@ -330,18 +333,21 @@ def increment(changes: Sequence[float]) -> float:
     return max(1.0, usual) if changes.count(usual) >= 0.75 * len(changes) else 1.0
 
 
-def bad_share(parts: Sequence[tuple[str, str]], filled: tuple[str, str], ratio: str, identical: str) -> Measure:
+def bad_share(
+    parts: Sequence[tuple[str, str]], filled: tuple[str, str], ratio: str, tail: str, identical: str
+) -> Measure:
     """The largest share of bad data: each (count, of how many); and 1 where every mismatch is exactly 0.
 
     The latter is what the bitwise profile is for, and counts for nothing there. Zeros that were filled in, `filled`,
-    count unless the mean ratio misses more than they could: then the engine renormalises, and a nucleus of one token
-    has log mu 0.
+    count unless the engine renormalises, as a nucleus of one token has log mu 0: then the mean ratio misses more than
+    they could, or fewer than OF_ANY of them are of tokens below one half to the trainer, which `tail` would show.
     """
 
     def measure(history: History, terms: Terms, index: int) -> float:
         shares = [trends.over(history.value(count, index), history.value(whole, index)) for count, whole in parts]
         zeros = trends.over(*(history.value(path, index) for path in filled))
-        shares.append(0.0 if 1 - history.value(ratio, index) > zeros else zeros)
+        renormalised = 1 - history.value(ratio, index) > zeros or history.value(tail, index) < OF_ANY * zeros
+        shares.append(0.0 if renormalised else zeros)
         exact = history.value(identical, index)
         if terms.profile != "bitwise" and not math.isnan(exact):
             shares.append(float(exact == 1.0))

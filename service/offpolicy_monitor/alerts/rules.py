@@ -55,6 +55,7 @@ RISEN: Final = weights.Looked(VERSION, K3, SPREAD)
 BAD_TOKENS: Final = ("excluded_tokens.nonfinite", "suspect_tokens.positive")
 FILLED: Final = "zero_filled_tokens"
 RATIO: Final = "gaps.mismatch.ratio_mean"
+TAILS: Final = "gaps.mismatch.tail_fraction"
 LONGEST, SHORTEST = "correction.length_bias.longest", "correction.length_bias.shortest"
 
 #: What the total gap is made of, and what moves with any gap.
@@ -250,11 +251,11 @@ _SIMPLE: Final = (
         "DataQuality", "Log-probs are missing, impossible or copied", ("tokens",),
         bad_share(
             [(path, "tokens") for path in BAD_TOKENS],
-            (FILLED, "tokens"), RATIO, EXACT,
+            (FILLED, "tokens"), RATIO, TAILS, EXACT,
         ),
         "largest share of non-finite, positive or zero-filled log-probs; 1 where mismatch is identically 0",
         by_severity(0, 0.01), lasting(1), "verl clamps; AReaL and SkyRL zero-fill",
-        also=(*BAD_TOKENS, FILLED, RATIO, EXACT), half="data",
+        also=(*BAD_TOKENS, FILLED, RATIO, TAILS, EXACT), half="data",
     ),
 )  # fmt: skip
 
