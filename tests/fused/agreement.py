@@ -73,7 +73,8 @@ MAGNITUDES: Mapping[str, Callable[[Record], float]] = {
     "b_d": lambda record: math.sqrt(record["b_square"] * record["d_square"]),
 }
 
-#: Of float64: torch takes p - q, and expm1(d) - d, which may be less than what both sides are rounded by.
+#: Of float64: torch takes p - q, expm1(d) - d and log1p(expm1(-|d|) / 2) + |d| / 2, which may be less than what both
+#: sides are rounded by.
 ROUNDING = 2.0**-51
 
 
@@ -95,6 +96,9 @@ UNSEEN: Mapping[str, Callable[[Record], float]] = {
     "k3": lambda record: ROUNDING * _size(record),
     "k3_reverse": lambda record: ROUNDING * _size(record),
     "sequence_k3": lambda record: ROUNDING * _size(record),
+    "js": lambda record: ROUNDING * _size(record),
+    "k3_kept": lambda record: ROUNDING * _root("log_ratio_square_kept")(record),
+    "k3_masked": lambda record: ROUNDING * _root("log_ratio_square_masked")(record),
 }
 
 

@@ -56,12 +56,12 @@ def test_any_batch_with_or_without_versions_turns_entropy_and_rewards(
 
 
 def test_log_probs_that_are_equal_and_those_that_are_almost() -> None:
-    equal, tiny = [-0.5, -2.0, 0.0, -1e-18], [-1e-18, -1e-12, -1e-7, -1e-30]
-    for sent, least in ((equal, 0.0), (tiny, 1e-19)):
+    equal, tiny, tinier = [-0.5, -2.0, 0.0, -1e-18], [-1e-18, -1e-12, -1e-7, -1e-30], [-3.88e-12] * 4
+    for sent, least in ((equal, 0.0), (tiny, 1e-19), (tinier, 1e-19)):
         logprobs = {"old_logprobs": sent, "logprobs": equal if sent is equal else [0.0] * 4}
         batch, got, expected = both(packed([Sequence(logprobs=logprobs, mask=[1] * 4, advantage=None)]))
         assert_same(batch, got, expected)
-        assert (got.gaps["staleness"].sums["probability_diff"] > least) is (sent is tiny)
+        assert (got.gaps["staleness"].sums["probability_diff"] > least) is (sent is not equal)
 
 
 @pytest.mark.parametrize("noise", [1e-5, 0.03, 0.3, 2.0])
