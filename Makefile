@@ -13,12 +13,15 @@ JOBS ?= 4
 
 VENV := .venv
 FRAMEWORKS := .venv-frameworks
+ENGINES := .venv-engines
+# Where the CPU build of torch is, if pip's own index has none.
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
 BIN := $(VENV)/bin
 DEPENDS := pyproject.toml setup.py constraints.txt service/offpolicy_monitor/_version.py
 SOURCES := service tests scripts migrations setup.py
 TYPED := service tests scripts migrations
 
-.PHONY: help run demo test lint docs dashboards screenshots format bench bench-check diagnosis detection conformance frameworks build lock clean
+.PHONY: help run demo test lint docs dashboards screenshots format bench bench-check diagnosis detection conformance engines frameworks build lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -74,16 +77,19 @@ conformance: $(VENV)/.installed-run ## check a running service against the confo
 frameworks: $(FRAMEWORKS)/.installed ## run the adapters against the real frameworks, in an environment of their own
 	@PYTHONPATH=service $(FRAMEWORKS)/bin/python -m pytest -W default --confcutdir tests/frameworks tests/frameworks $(ARGS)
 
+engines: $(ENGINES)/.installed $(VENV)/.installed-dev ## let a real vLLM and CTranslate2 sample for the demo, with planted faults (ARGS="-k vllm", ARGS=--write)
+	@$(BIN)/python -m tests.engines $(ARGS)
+
 build: $(VENV)/.installed-dev ## sdist and wheel in dist/
 	@rm -rf build dist
 	@PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m build >/dev/null
 	@ls dist
 
-lock: $(VENV)/.installed-run ## rewrite constraints.txt from what the extras resolve to
-	@$(BIN)/python scripts/lock.py
+lock: $(VENV)/.installed-run ## rewrite constraints.txt from what the extras resolve to (ARGS=engines: tests/engines/lock.txt)
+	@$(BIN)/python scripts/lock.py $(ARGS)
 
 clean: ## remove everything that make has made, the demo's database included
-	rm -rf $(VENV) $(FRAMEWORKS) .data build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(FRAMEWORKS) $(ENGINES) .data build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	rm -rf service/*.egg-info
 	find service tests scripts -name __pycache__ -prune -exec rm -rf {} +
 
@@ -99,4 +105,12 @@ $(FRAMEWORKS)/.installed: tests/frameworks/packages.txt tests/frameworks/framewo
 	@$(PYTHON) -m venv --clear $(FRAMEWORKS)
 	@$(FRAMEWORKS)/bin/python -m pip install --quiet -c constraints.txt -r tests/frameworks/packages.txt
 	@DS_BUILD_OPS=0 $(FRAMEWORKS)/bin/python -m pip install --quiet --no-deps --no-build-isolation -r tests/frameworks/frameworks.txt
+	@touch $@
+
+$(ENGINES)/.installed: tests/engines/lock.txt
+	@echo "Installing into $(ENGINES), some 2 GB: 1 to 10 minutes"
+	@$(PYTHON) -m venv --clear $(ENGINES)
+	@torch=$$(grep '^torch==' $<); pip="$(ENGINES)/bin/python -m pip install --quiet --no-deps"; \
+	$$pip "$$torch" 2>/dev/null || $$pip --index-url $(TORCH_INDEX) "$$torch"
+	@$(ENGINES)/bin/python -m pip install --quiet --no-deps -r $<
 	@touch $@

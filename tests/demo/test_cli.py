@@ -1,11 +1,14 @@
 import argparse
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from offpolicy_monitor.client.read import Unreachable
 from offpolicy_monitor.demo.cli import Stop, add_arguments, config_of, main, stop_on_signals
+from offpolicy_monitor.demo.engines.kinds import ENGINES, require_installed
 from offpolicy_monitor.demo.faults import KINDS, Fault
+from offpolicy_monitor.errors import ConfigurationError
 
 from tests.client.fakes import Fake
 from tests.fixtures.answering import unused_url
@@ -53,6 +56,59 @@ def test_a_fault_is_asked_for_by_name_and_strength(capsys: pytest.CaptureFixture
         parse("--help")
     told = " ".join(capsys.readouterr().out.split())
     assert all(f"{name}=" in told for name in KINDS)
+
+
+@pytest.mark.parametrize(
+    ("flags", "since"),
+    [((), (0, 30)), (("--fault", "top_p", "--onset", "7"), (7, 7)), (("--scenario", "top-p", "--onset", "7"), (7, 7))],
+)
+def test_a_fault_is_there_from_the_beginning_and_a_scenario_from_its_onset_unless_a_step_is_named(
+    flags: tuple[str, ...], since: tuple[int, int]
+) -> None:
+    config = config_of(parse(*flags))
+    assert (config.fault_from, config.onset) == since
+
+
+@pytest.mark.parametrize(
+    ("flags", "precision", "profile"),
+    [
+        ((), "bfloat16", "dense_bf16"),
+        (("--engine", "vllm"), "bfloat16", "dense_bf16"),
+        (("--engine", "vllm", "--sampler", "exact"), "exact", "dense_bf16"),
+        (("--engine", "ct2"), "int8", "fp8"),
+    ],
+)
+def test_an_engine_has_its_own_precision_unless_another_is_asked_for(
+    flags: tuple[str, ...], precision: str, profile: str
+) -> None:
+    config = config_of(parse(*flags))
+    assert (config.sampler, config.profile) == (precision, profile)
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--sampler", "int8"), "^vLLM computes in bfloat16 or exact, not in int8$"),
+        (("--fault", "noise"), "^noise cannot be planted in vLLM; what can: cut, "),
+        (("--scenario", "spike"), "^noise cannot be planted in vLLM; what can: cut, "),
+        (("--fault", "kv_cache=5"), r"^vLLM caches in 4 bits \(float8 e4m3\) or 3 \(e5m2\), not in 5$"),
+    ],
+)
+def test_what_a_real_engine_cannot_do_is_said_before_anything_is_asked_of_a_service(
+    flags: tuple[str, ...], says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        main(parse("--engine", "vllm", "--url", unused_url(), *flags))
+
+
+def test_an_engine_that_is_not_installed_is_named_with_what_installs_it() -> None:
+    absent = replace(ENGINES["ct2"], modules=("no_such_engine", "json"))
+    with pytest.raises(ConfigurationError) as raised:
+        require_installed(absent)
+    assert str(raised.value) == (
+        "CTranslate2 cannot sample here: no_such_engine is not installed. In an environment of its own: "
+        "pip install ctranslate2==4.8.5 transformers; in a checkout `make engines` makes one, .venv-engines"
+    )
 
 
 def test_a_run_prints_addresses_progress_and_a_summary(service: Fake, capsys: pytest.CaptureFixture[str]) -> None:

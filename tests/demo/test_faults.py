@@ -4,9 +4,13 @@ import math
 
 import pytest
 import torch
+from offpolicy_monitor.demo.engines.kinds import Precision
 from offpolicy_monitor.demo.faults import KINDS, Fault, parse_fault
-from offpolicy_monitor.demo.planted import at_temperature, recompute, with_bits, within_nucleus
+from offpolicy_monitor.demo.planted import at_temperature, recompute, reported, with_bits, within_nucleus
 from offpolicy_monitor.demo.policy import answer_distribution
+from offpolicy_monitor.demo.sampler import make_sampler
+from offpolicy_monitor.demo.scenarios import config_at
+from offpolicy_monitor.demo.task import Prompts, draw_prompts
 from offpolicy_monitor.demo.trainer import Trainer
 
 from tests.demo.small import small
@@ -55,6 +59,31 @@ def test_an_answer_cut_out_early_begins_with_the_prompts_last_token() -> None:
     assert torch.equal(wrong[:32, 1:], right[:32, :-1])
     assert not torch.equal(wrong[:32, 0], distribution[:32, 0].gather(-1, rollout.tokens[:32, 4:5])[:, 0])
     assert torch.equal(wrong[32:], right[32:])
+
+
+def test_late_log_probs_are_those_of_the_token_before_and_the_first_is_nothing() -> None:
+    log_probs = torch.tensor([[-1.0, -2.0, -3.0]] * 4)
+    late = reported(Fault("shifted", 1.0), log_probs, torch.Generator())
+    assert late.tolist() == [[0.0, -1.0, -2.0]] * 4
+    some = reported(Fault("shifted", 0.5), log_probs.repeat(50, 1), torch.Generator().manual_seed(0))
+    assert 60 < int((some[:, 0] == 0).sum()) < 140
+
+
+@pytest.mark.parametrize("sampler", ["bfloat16", "exact"])
+def test_an_engine_that_does_not_see_a_prompts_first_token_answers_the_shorter_prompt(sampler: Precision) -> None:
+    trainer = Trainer(small(sampler=sampler, fault=Fault("prompt", 1)))
+    whole = draw_prompts(8, 1, 3, 5, 4, torch.Generator().manual_seed(0))
+    cut = Prompts(whole.tokens, whole.starts + 1)
+    seen, shorter = (
+        make_sampler(sampler, trainer.learner.policy, fault).generate(prompts, torch.Generator().manual_seed(1))
+        for fault, prompts in ((Fault("prompt", 1), whole), (None, cut))
+    )
+    assert torch.equal(seen.tokens, shorter.tokens) and torch.equal(seen.log_probs, shorter.log_probs)
+
+
+def test_a_fault_is_there_from_its_step_on() -> None:
+    config = small(fault=Fault("top_p", 0.9), fault_from=3)
+    assert [config_at(config, step).fault for step in (0, 2, 3, 9)] == [None, None, config.fault, config.fault]
 
 
 def test_replicas_take_turns_and_one_of_them_keeps_old_weights() -> None:

@@ -2,7 +2,7 @@ from typing import get_args
 
 import pytest
 import torch
-from offpolicy_monitor.demo.config import SamplerName
+from offpolicy_monitor.demo.engines.kinds import Precision
 from offpolicy_monitor.demo.rollout import Rollout
 from offpolicy_monitor.demo.task import END, PAD, draw_prompts
 from offpolicy_monitor.demo.trainer import Trainer
@@ -14,7 +14,7 @@ def mismatch(rollouts: list[Rollout]) -> torch.Tensor:
     return torch.cat([(rollout.log_old - rollout.log_mu)[rollout.mask] for rollout in rollouts]).double()
 
 
-def trained(sampler: SamplerName, lag: int, steps: int) -> tuple[Trainer, list[Rollout]]:
+def trained(sampler: Precision, lag: int, steps: int) -> tuple[Trainer, list[Rollout]]:
     """A trainer after some steps, and every rollout on the way."""
     trainer, seen = Trainer(small(sampler=sampler, lag=lag)), []
     for step in range(steps):
@@ -36,7 +36,7 @@ def test_the_mismatch_of_the_exact_sampler_is_zero_to_the_bit(lag: int) -> None:
 
 
 @pytest.mark.parametrize("sampler", ["bfloat16", "int8"])
-def test_the_mismatch_of_an_engine_is_small_and_not_zero(sampler: SamplerName) -> None:
+def test_the_mismatch_of_an_engine_is_small_and_not_zero(sampler: Precision) -> None:
     gap = mismatch(trained(sampler, 0, steps=12)[1])
     k3 = float((torch.expm1(gap) - gap).mean())
     assert 1e-7 < k3 < 1e-3
@@ -52,8 +52,8 @@ def test_the_first_gradient_step_starts_from_the_old_log_probs_to_the_bit() -> N
     assert not torch.equal(update.log_pi[second.mask], second.log_old[second.mask])
 
 
-@pytest.mark.parametrize("sampler", get_args(SamplerName))
-def test_an_answer_is_written_up_to_its_end_and_no_further(sampler: SamplerName) -> None:
+@pytest.mark.parametrize("sampler", get_args(Precision))
+def test_an_answer_is_written_up_to_its_end_and_no_further(sampler: Precision) -> None:
     rollouts = Trainer(small(sampler=sampler)).rollouts(0)
     ended = 0
     for rollout in rollouts:
@@ -69,8 +69,8 @@ def test_an_answer_is_written_up_to_its_end_and_no_further(sampler: SamplerName)
     assert ended > 0
 
 
-@pytest.mark.parametrize("sampler", get_args(SamplerName))
-def test_a_sampler_keeps_its_weights_until_it_is_synced(sampler: SamplerName) -> None:
+@pytest.mark.parametrize("sampler", get_args(Precision))
+def test_a_sampler_keeps_its_weights_until_it_is_synced(sampler: Precision) -> None:
     trainer = Trainer(small(sampler=sampler))
     rollouts = trainer.rollouts(0)
     prompts = draw_prompts(8, 8, level=3, letters=5, width=4, generator=torch.Generator().manual_seed(2))

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from offpolicy_monitor.demo.task import ASK, END, FIRST_LETTER, PAD, draw_prompts, reward
+from offpolicy_monitor.demo.task import ASK, END, FIRST_LETTER, PAD, draw_prompts, reward, with_beginning
 
 A, B, C, D = FIRST_LETTER, FIRST_LETTER + 1, FIRST_LETTER + 2, FIRST_LETTER + 3
 
@@ -36,6 +36,14 @@ def test_a_prompt_holds_different_letters_after_its_padding_and_asks_at_the_end(
         assert all(FIRST_LETTER <= letter < FIRST_LETTER + 10 for letter in letters)
         lengths.add(len(letters))
     assert lengths == {3, 4, 5, 6}
+
+
+def test_a_prompt_can_begin_with_a_token_of_its_own() -> None:
+    plain = draw_prompts(20, 1, level=6, letters=10, width=9, generator=torch.Generator().manual_seed(1))
+    begun = with_beginning(plain, 13)
+    assert begun.letters() == plain.letters()
+    for row, start, letters in zip(begun.tokens.tolist(), begun.starts.tolist(), plain.letters(), strict=True):
+        assert row == [PAD] * start + [13, *letters, ASK]
 
 
 def test_the_answers_to_one_prompt_stand_together() -> None:

@@ -15,12 +15,20 @@ from types import FrameType
 from typing import get_args
 
 from offpolicy_monitor.commandline import DONE, INTERRUPTED, natural, positive, run_name, some_seconds
-from offpolicy_monitor.demo.config import DemoConfig, SamplerName
+from offpolicy_monitor.demo.config import DemoConfig
+from offpolicy_monitor.demo.engines.kinds import (
+    ENGINES,
+    Precision,
+    require_installed,
+    require_plantable,
+    require_precision,
+)
 from offpolicy_monitor.demo.faults import Fault, describe_faults, parse_fault
-from offpolicy_monitor.demo.scenarios import SCENARIOS, describe_scenarios
+from offpolicy_monitor.demo.scenarios import SCENARIOS, config_at, describe_scenarios
 from offpolicy_monitor.errors import ConfigurationError
 
 DEFAULT_SECONDS = 180.0
+HEADS = 2  # of a policy that vLLM can load: 32 wide each
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,9 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--attempt", type=natural, help="restart epoch (found out from the service)")
     parser.add_argument(
         "--sampler",
-        choices=get_args(SamplerName),
-        default=default.sampler,
-        help="the engine's precision; exact is the trainer's own, whose mismatch is 0 (%(default)s)",
+        choices=get_args(Precision),
+        help=f"the engine's precision; exact is the trainer's own, whose mismatch is 0 ({default.sampler})",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        help="a real engine, where it is installed: vLLM (bfloat16 or exact) or CTranslate2 (int8 or exact)",
     )
     parser.add_argument(
         "--lag", type=natural, default=default.lag, help="steps from sampling to training (%(default)s)"
@@ -49,7 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"what goes wrong from a step on. {describe_scenarios()} (%(default)s)",
     )
     parser.add_argument(
-        "--onset", type=natural, default=default.onset, metavar="STEP", help="first step of it (%(default)s)"
+        "--onset",
+        type=natural,
+        metavar="STEP",
+        help=f"first step of it (of a scenario {default.onset}, of a fault {default.fault_from})",
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--steps", type=positive, help="end after this many training steps")
@@ -68,19 +83,36 @@ def fault(text: str) -> Fault:
 def config_of(args: argparse.Namespace) -> DemoConfig:
     """The configuration that parsed flags ask for."""
     bounded = args.forever or args.steps is not None or args.seconds is not None
+    default = DemoConfig()
+    usual: Precision = default.sampler if args.engine is None else ENGINES[args.engine].precisions[0]
     return DemoConfig(
         url=args.url,
         run=args.run or time.strftime("demo-%Y%m%d-%H%M%S"),
         attempt=args.attempt,
-        sampler=args.sampler,
+        sampler=args.sampler or usual,
+        engine=args.engine,
         steps=args.steps,
         seconds=args.seconds if bounded else DEFAULT_SECONDS,
         seed=args.seed,
         lag=args.lag,
         fault=args.fault,
+        fault_from=args.onset or 0,
         scenario=args.scenario,
-        onset=args.onset,
+        onset=default.onset if args.onset is None else args.onset,
+        heads=default.heads if args.engine is None else HEADS,
     )
+
+
+def require_possible(config: DemoConfig) -> None:
+    """Raise ConfigurationError where a real engine is asked for what it cannot do, or is not there."""
+    if config.engine is None:
+        return
+    kind = ENGINES[config.engine]
+    require_precision(kind, config.sampler)
+    for planted in (config.fault, config_at(config, config.onset).fault):
+        if planted is not None:
+            require_plantable(kind, planted)
+    require_installed(kind)
 
 
 class Stop(threading.Event):
@@ -92,6 +124,7 @@ class Stop(threading.Event):
 def main(args: argparse.Namespace) -> int:
     """Run the demo; answers the exit status. Raises ConfigurationError for a missing library, Unreachable."""
     config = config_of(args)
+    require_possible(config)
     try:
         from offpolicy_monitor.demo.console import Console
         from offpolicy_monitor.demo.train import run_demo

@@ -4,12 +4,10 @@ Values only. It knows neither torch nor the command line; cli.py turns flags int
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 from offpolicy_monitor.addresses import LOCAL
+from offpolicy_monitor.demo.engines.kinds import EngineName, Precision
 from offpolicy_monitor.demo.faults import Fault
-
-SamplerName = Literal["bfloat16", "int8", "exact"]
 
 
 @dataclass(frozen=True)
@@ -18,8 +16,9 @@ class DemoConfig:
 
     prompts, samples   prompts in a minibatch, and answers to each of them (the group that GRPO compares)
     minibatches        gradient steps on one rollout; staleness grows from the first to the last
+    engine             a real engine that samples (engines.kinds.ENGINES); None is the demo's own
     lag                training steps between sampling a rollout and training on it; 0 trains on it at once
-    fault              a known bug to plant, and how strongly
+    fault, fault_from  a known bug to plant, how strongly, and the training step from which on
     scenario, onset    what goes wrong (scenarios.SCENARIOS), and the training step from which on
     synced             whether the engine takes new weights
     learning_rate      peak; it halves every `half_life` training steps down to `learning_rate_floor`
@@ -31,12 +30,14 @@ class DemoConfig:
     url: str = LOCAL
     run: str = "demo"
     attempt: int | None = None
-    sampler: SamplerName = "bfloat16"
+    sampler: Precision = "bfloat16"
+    engine: EngineName | None = None
     steps: int | None = None
     seconds: float | None = None
     seed: int = 0
     lag: int = 0
     fault: Fault | None = None
+    fault_from: int = 0
     scenario: str = "healthy"
     onset: int = 30
     synced: bool = True
@@ -64,9 +65,14 @@ class DemoConfig:
     heads: int = 4
 
     @property
+    def begun(self) -> int:
+        """Tokens of a prompt before its letters: BOS, where a real engine samples."""
+        return 0 if self.engine is None else 1
+
+    @property
     def prompt_width(self) -> int:
-        """Columns of a prompt: the longest one and the token after it that asks for the answer."""
-        return self.top_level + 1
+        """Columns of a prompt: its beginning, the longest one and the token after it that asks for the answer."""
+        return self.begun + self.top_level + 1
 
     @property
     def answer_width(self) -> int:
@@ -76,4 +82,6 @@ class DemoConfig:
     @property
     def profile(self) -> str:
         """The service's profile of this run: what mismatch to expect."""
+        if self.engine is not None:
+            return "fp8" if self.sampler == "int8" else "dense_bf16"
         return "bitwise" if self.sampler == "exact" else "dense_bf16"

@@ -23,9 +23,11 @@ class Console:
     def opening(self, config: DemoConfig) -> None:
         """Say what runs and where to look."""
         url = config.url.rstrip("/")
-        fault = f", fault {config.fault.name}={config.fault.strength:g}" if config.fault else ""
+        since = f" from step {config.fault_from} on" if config.fault_from else ""
+        fault = f", fault {config.fault.name}={config.fault.strength:g}{since}" if config.fault else ""
         wrong = f", {config.scenario} from step {config.onset} on" if config.scenario != "healthy" else fault
-        self.terminal.say(f"run {config.run}: GRPO on anagrams, sampler {config.sampler}, lag {config.lag}{wrong}")
+        sampler = f"{config.engine} {config.sampler}" if config.engine else config.sampler
+        self.terminal.say(f"run {config.run}: GRPO on anagrams, sampler {sampler}, lag {config.lag}{wrong}")
         self.terminal.say(f"page     {url}/runs/{config.run}")
         self.terminal.say(f"metrics  {url}/metrics")
 

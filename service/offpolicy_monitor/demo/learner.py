@@ -31,17 +31,17 @@ class Update:
 class Learner:
     """Trains one policy by AdamW on the clipped loss."""
 
-    def __init__(self, config: DemoConfig, generator: torch.Generator) -> None:
+    def __init__(self, config: DemoConfig, generator: torch.Generator, kind: type[Policy] = Policy) -> None:
         self.config = config
         shape = Shape(
-            vocabulary(config.letters),
+            vocabulary(config.letters, config.begun),
             config.prompt_width,
             config.answer_width,
             config.width,
             config.layers,
             config.heads,
         )
-        self.policy = Policy(shape, generator)
+        self.policy = kind(shape, generator)
         self.objective = Objective(config.clip_low, config.clip_high, config.entropy_floor, config.entropy_weight)
         self.optimizer = torch.optim.AdamW(self.policy.parameters(), eps=ADAM_EPSILON, weight_decay=0.01)
 

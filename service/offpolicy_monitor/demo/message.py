@@ -37,12 +37,13 @@ class Message:
 def make_message(config: DemoConfig, rollout: Rollout, update: Update, step: int, minibatch: int) -> Message:
     """The message of gradient step `minibatch` of training step `step`; the current policy's version is `step`."""
     replica = {} if rollout.replica is None else {"replica": str(rollout.replica)}
+    engine = config.engine or ENGINE_PATHS.get(config.sampler, "kv-cache")
     envelope = {
         "step": step,
         "minibatch": minibatch,
         "minibatches": config.minibatches,
         "policy_version": step,
-        "labels": {"engine": ENGINE_PATHS.get(config.sampler, "kv-cache"), "precision": config.sampler, **replica},
+        "labels": {"engine": engine, "precision": config.sampler, **replica},
     }
     return Message(envelope, {name: tensor.numpy() for name, tensor in _arrays(config, rollout, update).items()})
 

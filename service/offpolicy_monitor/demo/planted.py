@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from offpolicy_monitor.demo.faults import Fault
@@ -35,6 +36,11 @@ def draw_of(fault: Fault | None) -> Reshape:
     if fault is None or fault.name != "sampling":
         return lambda log_probs: log_probs
     return partial(at_temperature, strength=fault.strength)
+
+
+def first_seen(fault: Fault | None, starts: Tensor) -> Tensor:
+    """The first column [B] of each prompt that the engine sees, by the first there is."""
+    return starts + int(fault.strength) if fault is not None and fault.name == "prompt" else starts
 
 
 def at_temperature(log_probs: Tensor, strength: float) -> Tensor:
@@ -70,12 +76,15 @@ def with_noise(log_probs: Tensor, strength: float, generator: torch.Generator) -
 
 
 def reported(fault: Fault | None, log_probs: Tensor, generator: torch.Generator) -> Tensor:
-    """Log-probs [B, A] as the engine sends them: with NaN, with few decimals, or of other answers, as the fault is."""
+    """Log-probs [B, A] as the engine sends them: with NaN, few decimals, late, or of other answers, as the fault is."""
     if fault is not None and fault.name == "nan":
         broken = torch.rand(log_probs.shape, generator=generator) < fault.strength
         return log_probs.masked_fill(broken, torch.nan)
     if fault is not None and fault.name == "decimal":
         return log_probs.round(decimals=int(fault.strength))
+    if fault is not None and fault.name == "shifted":
+        late = torch.rand(len(log_probs), generator=generator) < fault.strength
+        return torch.where(late[:, None], F.pad(log_probs[:, :-1], (1, 0)), log_probs)
     if fault is not None and fault.name == "garbled":
         others = torch.rand(len(log_probs), generator=generator) < fault.strength
         return torch.where(others[:, None], log_probs.roll(1, 0), log_probs)

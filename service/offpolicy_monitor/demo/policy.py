@@ -55,17 +55,21 @@ class Policy(nn.Module):
         super().__init__()
         self.shape = shape
         with torch.random.fork_rng(devices=[]):  # the layers' own initialisation draws from the global generator
-            self.tokens = nn.Embedding(shape.vocabulary, shape.width)
-            self.positions = nn.Embedding(shape.prompt + shape.answer, shape.width)
-            self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
-            self.norm = nn.LayerNorm(shape.width)
-            self.head = nn.Linear(shape.width, shape.vocabulary)
+            self.build(shape)
         self.initialise(generator)
+
+    def build(self, shape: Shape) -> None:
+        """Make the layers."""
+        self.tokens = nn.Embedding(shape.vocabulary, shape.width)
+        self.positions = nn.Embedding(shape.prompt + shape.answer, shape.width)
+        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        self.norm = nn.LayerNorm(shape.width)
+        self.head = nn.Linear(shape.width, shape.vocabulary)
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw matrices with a variance of 1 / width, a quarter of it for token embeddings; biases are 0."""
         for name, weight in self.named_parameters():
-            scale = 0.5 if name == "tokens.weight" else 1.0
+            scale = 0.5 if name.endswith("tokens.weight") else 1.0
             if weight.ndim == 2:
                 nn.init.normal_(weight, std=scale / math.sqrt(self.shape.width), generator=generator)
             elif name.endswith("bias"):

@@ -14,7 +14,7 @@ from offpolicy_monitor.demo.grpo import group_advantages
 from offpolicy_monitor.demo.planted import recompute, reported
 from offpolicy_monitor.demo.policy import Policy
 from offpolicy_monitor.demo.sampler import Sampler
-from offpolicy_monitor.demo.task import draw_prompts, reward
+from offpolicy_monitor.demo.task import Prompts, draw_prompts, reward, vocabulary, with_beginning
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,7 @@ def collect(
     `sampler` must hold the weights of `policy`, or is at fault: log pi_old is the trainer's view of the policy that
     sampled.
     """
-    shortest, letters = config.shortest, config.letters
-    prompts = draw_prompts(config.prompts, config.samples, level, letters, config.prompt_width, generator, shortest)
+    prompts = _asked(config, level, generator)
     samples = sampler.generate(prompts, generator)
     tokens = torch.cat([prompts.tokens, samples.tokens], 1)
     log_old, _ = recompute(config.fault, policy, tokens, prompts.starts)
@@ -62,3 +61,9 @@ def collect(
     log_mu = reported(config.fault, samples.log_probs, generator)
     known = (samples.mask, log_mu, log_old, rewards, advantages, version, samples.replica)
     return Rollout(tokens, prompts.starts, *known)
+
+
+def _asked(config: DemoConfig, level: int, generator: torch.Generator) -> Prompts:
+    width = config.prompt_width - config.begun
+    drawn = draw_prompts(config.prompts, config.samples, level, config.letters, width, generator, config.shortest)
+    return with_beginning(drawn, vocabulary(config.letters)) if config.begun else drawn

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from offpolicy_monitor.demo.decoder import Decoder
 from offpolicy_monitor.demo.faults import Fault
-from offpolicy_monitor.demo.planted import Reshape, draw_of, reshape_of, with_bits
+from offpolicy_monitor.demo.planted import Reshape, draw_of, first_seen, reshape_of, with_bits
 from offpolicy_monitor.demo.policy import Policy, answer_distribution
 from offpolicy_monitor.demo.task import END, PAD, Prompts
 from offpolicy_monitor.demo.weights import FORMATS, Format, Merging, integer_format
@@ -54,7 +54,7 @@ class EngineSampler:
     """
 
     def __init__(self, policy: Policy, form: Format, fault: Fault | None) -> None:
-        self.form, self.reshape, self.draw = form, reshape_of(fault), draw_of(fault)
+        self.form, self.fault, self.reshape, self.draw = form, fault, reshape_of(fault), draw_of(fault)
         self.columns, self.most, self.decoder = policy.shape.answer, longest(policy, fault), Decoder(policy, form)
         self.head = self.decoder.head if fault is not None and fault.name == "partial_sync" else None
 
@@ -66,7 +66,7 @@ class EngineSampler:
 
     def generate(self, prompts: Prompts, generator: torch.Generator) -> Samples:
         """Write one answer to each prompt; every row sees each column once."""
-        first = self.reshape(self.decoder.prefill(prompts.tokens, prompts.starts))
+        first = self.reshape(self.decoder.prefill(prompts.tokens, first_seen(self.fault, prompts.starts)))
 
         def extend(tokens: Tensor, column: int) -> Tensor:
             return self.reshape(self.decoder.feed(tokens[:, None]))
@@ -78,7 +78,8 @@ class ExactSampler:
     """Runs the trainer's forward over the whole row, in the shape the recompute will have, for every token."""
 
     def __init__(self, policy: Policy, fault: Fault | None) -> None:
-        self.reshape, self.draw, self.most = reshape_of(fault), draw_of(fault), longest(policy, fault)
+        self.fault, self.reshape, self.draw = fault, reshape_of(fault), draw_of(fault)
+        self.most = longest(policy, fault)
         self.sync(policy)
 
     def sync(self, policy: Policy) -> None:
@@ -88,13 +89,13 @@ class ExactSampler:
     def generate(self, prompts: Prompts, generator: torch.Generator) -> Samples:
         """Write one answer to each prompt; log-probs equal the trainer's recompute on the same block bitwise."""
         columns, prompt = self.policy.shape.answer, self.policy.shape.prompt
-        row = F.pad(prompts.tokens, (0, columns), value=PAD)
+        row, starts = F.pad(prompts.tokens, (0, columns), value=PAD), first_seen(self.fault, prompts.starts)
 
         def extend(tokens: Tensor, column: int) -> Tensor:
             row[:, prompt + column - 1] = tokens
-            return self.reshape(answer_distribution(self.policy, row, prompts.starts)[:, column])
+            return self.reshape(answer_distribution(self.policy, row, starts)[:, column])
 
-        first = self.reshape(answer_distribution(self.policy, row, prompts.starts)[:, 0])
+        first = self.reshape(answer_distribution(self.policy, row, starts)[:, 0])
         return write_answers(first, extend, columns, generator, self.draw, self.most)
 
 

@@ -113,6 +113,8 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
 def config_at(config: DemoConfig, step: int) -> DemoConfig:
     """The configuration of one training step, with what its scenario does to it by then."""
     scenario = SCENARIOS[config.scenario]
+    if config.fault is not None and step < config.fault_from:
+        config = replace(config, fault=None)
     if step >= config.onset:
         return scenario.change(config, step - config.onset)
     return config if scenario.fault is None else replace(config, fault=scenario.fault)

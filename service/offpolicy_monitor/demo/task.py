@@ -21,21 +21,30 @@ SHORTEST = 3
 class Prompts:
     """Prompts of one block, padded on the left so that every answer begins in the same column.
 
-    tokens [B, P] int64, the last one ASK; starts [B] int64: the column of the first token that is not padding.
+    tokens [B, P] int64, the last one ASK; starts [B] int64: the column of the first token that is not padding;
+    begun: tokens that stand before the letters, 1 where prompts have a first token of their own (BOS).
     """
 
     tokens: Tensor
     starts: Tensor
+    begun: int = 0
 
     def letters(self) -> list[list[int]]:
         """The letters asked for, one list a prompt."""
         rows = zip(self.tokens.tolist(), self.starts.tolist(), strict=True)
-        return [row[start:-1] for row, start in rows]
+        return [row[start + self.begun : -1] for row, start in rows]
 
 
-def vocabulary(letters: int) -> int:
-    """Tokens there are: the three special ones and the letters."""
-    return FIRST_LETTER + letters
+def vocabulary(letters: int, begun: int = 0) -> int:
+    """Tokens there are: the three special ones, the letters, and BOS where prompts begin with it."""
+    return FIRST_LETTER + letters + begun
+
+
+def with_beginning(prompts: Prompts, begin: int) -> Prompts:
+    """The same prompts in one more column, each with the token `begin` before its letters."""
+    tokens = F.pad(prompts.tokens, (1, 0), value=PAD)
+    tokens[torch.arange(len(tokens)), prompts.starts] = begin
+    return Prompts(tokens, prompts.starts, 1)
 
 
 def draw_prompts(

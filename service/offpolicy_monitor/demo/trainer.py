@@ -9,25 +9,15 @@ from collections.abc import Iterator
 
 import torch
 
+from offpolicy_monitor.demo.backend import Backend, backend_of
 from offpolicy_monitor.demo.config import DemoConfig
 from offpolicy_monitor.demo.learner import Learner
 from offpolicy_monitor.demo.message import Message, make_message
-from offpolicy_monitor.demo.policy import Policy
-from offpolicy_monitor.demo.replicas import Replicas
 from offpolicy_monitor.demo.rollout import Rollout, collect
-from offpolicy_monitor.demo.sampler import Sampler, make_sampler
 from offpolicy_monitor.demo.scenarios import config_at
 
 LEVEL_SOLVED = 0.8  # share of right answers, averaged, at which prompts get longer
 LEVEL_MEMORY = 20  # training steps over which it is averaged
-
-
-def _sampler(config: DemoConfig, policy: Policy) -> Sampler:
-    """The engine, or two of them where one is to go stale."""
-    engine = make_sampler(config.sampler, policy, config.fault)
-    if config.fault is None or config.fault.name != "stale_weights":
-        return engine
-    return Replicas(engine, make_sampler(config.sampler, policy), int(config.fault.strength))
 
 
 class Level:
@@ -44,14 +34,15 @@ class Level:
 
 
 class Trainer:
-    """Everything that a seed decides. One thread, no global random state."""
+    """Everything that a seed decides. One thread, no global random state; a real engine has its own of both."""
 
-    def __init__(self, config: DemoConfig) -> None:
+    def __init__(self, config: DemoConfig, backend: Backend | None = None) -> None:
+        self.backend = backend or backend_of(config)
         self.planned = config
         self.config = config = config_at(config, 0)
         self.generator = torch.Generator().manual_seed(config.seed)
-        self.learner = Learner(config, self.generator)
-        self.sampler = _sampler(config, self.learner.policy)
+        self.learner = Learner(config, self.generator, self.backend.policy)
+        self.sampler = self.backend.sampler(config, self.learner.policy)
         self.level = Level(config.first_level, config.top_level)
         self.waiting: deque[list[Rollout]] = deque()
 
@@ -75,7 +66,7 @@ class Trainer:
         before, config = self.config, config_at(self.planned, step)
         self.config = self.learner.config = config
         if config.fault != before.fault:
-            self.sampler = _sampler(config, self.learner.policy)
+            self.sampler = self.backend.sampler(config, self.learner.policy)
 
     def _collect(self, step: int) -> Rollout:
         letters = max(self.level.letters, self.config.shortest)

@@ -4,7 +4,7 @@ A converted layer is a function from activations to activations; what its number
 Converting copies: the trainer's later steps do not reach the engine until the next sync.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 
@@ -67,13 +67,18 @@ def dense_bfloat16(layer: nn.Linear) -> Linear:
 
 def quantise(layer: nn.Linear, bits: int) -> Linear:
     """Round weights to `bits` <= 8, symmetric: the largest of each output channel is 2^(bits-1) - 1 of its scale."""
-    weight = layer.weight.detach()
+    levels, scale = rounded(layer.weight.detach(), bits)
+    return Int8Linear(levels.to(torch.int8), scale, layer.bias.detach().clone())
+
+
+def rounded(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """Levels [out, in] and scales [out] of weights that have `bits` bits."""
     scale = weight.abs().amax(1).clamp(min=torch.finfo(weight.dtype).tiny) / (2 ** (bits - 1) - 1)
-    return Int8Linear((weight / scale[:, None]).round().to(torch.int8), scale, layer.bias.detach().clone())
+    return (weight / scale[:, None]).round(), scale
 
 
 class Merging:
-    """Converts layers as a merge of what was learned into NF4 weights does, whose base was in NF4 from the beginning.
+    """Converts weights as a merge of what was learned into NF4 weights does, whose base was in NF4 from the beginning.
 
     What a layer's first weights are beside their NF4 form belongs to the base and stays. So the first conversion is
     exact, and the further training moves weights, the more of what it added is rounded away.
@@ -81,15 +86,18 @@ class Merging:
 
     def __init__(self, block: int) -> None:
         self.block = block
-        self.beside: dict[nn.Linear, Tensor] = {}
+        self.beside: dict[Hashable, Tensor] = {}
 
     def __call__(self, layer: nn.Linear) -> Linear:
         """The layer, its weights merged."""
-        weight = layer.weight.detach()
-        if layer not in self.beside:
-            self.beside[layer] = weight - nf4(weight, self.block)
-        beside = self.beside[layer]
-        return DenseLinear(nf4(weight - beside, self.block) + beside, layer.bias.detach().clone())
+        return DenseLinear(self.merged(layer, layer.weight.detach()), layer.bias.detach().clone())
+
+    def merged(self, key: Hashable, weight: Tensor) -> Tensor:
+        """The weights of the layer that goes by `key`, merged."""
+        if key not in self.beside:
+            self.beside[key] = weight - nf4(weight, self.block)
+        beside = self.beside[key]
+        return nf4(weight - beside, self.block) + beside
 
 
 def nf4(weight: Tensor, block: int) -> Tensor:

@@ -105,9 +105,12 @@ def off_by_one(evidence: Evidence) -> float:
 
 
 def shifted(evidence: Evidence) -> float:
-    """The score of a shift: others show on shifted data too, and defer to it."""
-    asymmetry = evidence.get("signature.neighbours.asymmetry", 0.0)
-    return believed(asymmetry, 0.05, SHIFT_Z * evidence.get("signature.neighbours.z", 0.0))
+    """The score of a shift: others show on shifted data too, and defer to it.
+
+    It shows in a neighbour that correlates; one that goes the other way, as where contexts differ, is none.
+    """
+    forward, backward = (max(0.0, evidence.get(f"signature.neighbours.{side}", 0.0)) for side in ("next", "previous"))
+    return believed(abs(forward - backward), 0.05, SHIFT_Z * evidence.get("signature.neighbours.z", 0.0))
 
 
 def stale_weights(evidence: Evidence) -> float:

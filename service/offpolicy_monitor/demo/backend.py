@@ -1,0 +1,44 @@
+"""Backend: what a run trains, and what samples for it.
+
+The demo's own policy and engine, or a Llama and a real engine.
+"""
+
+from typing import Protocol
+
+from offpolicy_monitor.demo.config import DemoConfig
+from offpolicy_monitor.demo.policy import Policy
+from offpolicy_monitor.demo.replicas import Replicas
+from offpolicy_monitor.demo.sampler import Sampler, make_sampler
+
+
+class Backend(Protocol):
+    """`policy` is the class of what is trained; `sampler` gives what samples with a configuration's fault."""
+
+    @property
+    def policy(self) -> type[Policy]:
+        """Made of a Shape and a generator."""
+
+    def sampler(self, config: DemoConfig, policy: Policy) -> Sampler:
+        """The engine, or two of them where one is to go stale."""
+
+
+class BuiltIn:
+    """The demo's own transformer and its own decoder: torch is all that it needs."""
+
+    policy = Policy
+
+    def sampler(self, config: DemoConfig, policy: Policy) -> Sampler:
+        """The engine, or two of them where one is to go stale."""
+        engine = make_sampler(config.sampler, policy, config.fault)
+        if config.fault is None or config.fault.name != "stale_weights":
+            return engine
+        return Replicas(engine, make_sampler(config.sampler, policy), int(config.fault.strength))
+
+
+def backend_of(config: DemoConfig) -> Backend:
+    """The one that a configuration asks for; a real engine's library is imported when it is called for."""
+    if config.engine is None:
+        return BuiltIn()
+    from offpolicy_monitor.demo.engines.backend import engines
+
+    return engines(config.engine)
