@@ -1,8 +1,9 @@
 """The plan, what is read of a run, and the tables: all of `make engines` but the engines."""
 
 import argparse
+import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from offpolicy_monitor.demo.engines.kinds import ENGINES, require_plantable, req
 from offpolicy_monitor.demo.scenarios import config_at
 from offpolicy_monitor.diagnosis.hypotheses import HYPOTHESES
 
+from tests.engines.__main__ import BEGIN, COMMITTED, END, PAGE
 from tests.engines.outcome import Named, Outcome, Told, told_of
 from tests.engines.plan import CASES, ONSET, STEPS, Case
 from tests.engines.play import outcome_of
@@ -89,3 +91,10 @@ def test_a_run_is_read_with_six_calm_steps_before_the_onset() -> None:
     assert (outcome.k3_before, outcome.k3_after, outcome.seconds, outcome.since) == (1e-4, 0.02, 1.3, ONSET)
     assert asked[2] == f"/v1/runs/vllm-fault-top_p/diagnosis?from={ONSET - 6}&to={ONSET}"
     assert outcome.last == Named(STEPS - 1, "top_p", 0.812)
+
+
+def test_what_is_committed_is_what_the_page_shows() -> None:
+    outcomes = [Outcome.of(row) for row in json.loads(COMMITTED.read_text())]
+    shown = PAGE.read_text().split(BEGIN)[1].split(END)[0]
+    assert "\n".join(tables(outcomes)) in shown
+    assert [json.loads(json.dumps(asdict(outcome))) for outcome in outcomes] == json.loads(COMMITTED.read_text())
