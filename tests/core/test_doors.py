@@ -30,9 +30,11 @@ from offpolicy_monitor.core.gap_sums import cross_terms, token_sums
 from offpolicy_monitor.core.histogram import Layout, bin_numbers
 from offpolicy_monitor.core.outward import moves_outward
 from offpolicy_monitor.core.ragged import total, totals
+from offpolicy_monitor.core.rescored import difference, difference_sums
 from offpolicy_monitor.core.routing import rerouted, routing_sums
 from offpolicy_monitor.core.second_moment import beyond_second_moment
 from offpolicy_monitor.core.signature import grid_counts, neighbour_sums, regression_sums
+from offpolicy_monitor.core.support import on_support, support_sums
 from offpolicy_monitor.methods.rule import Band, Drop
 
 from tests.core.gaps import gap_of_log_ratios
@@ -55,6 +57,8 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     binary_kls: (torch.stack(bernoulli(torch.stack([ROW, ROW]))),),
     chosen: (ROW, [0]),
     cross_terms: (GAPS, 0, 0, WIDE[:2]),
+    difference: (ROW, ROW, MARKS),
+    difference_sums: (WIDE[None],),
     drop_terms: (GAPS, DROPS, torch.zeros(2, 1, 2, dtype=D64)),
     exponentials: (ROW,),
     grid_counts: (ROW[None], ROW[:1]),
@@ -63,11 +67,13 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     k3_of: (ROW,),
     moves_outward: (ROW, Advantages(WIDE[:2], False, GAPS.segments)),
     neighbour_sums: (ROW, ROW, MARKS, OWNERS),
+    on_support: (ROW, ROW),
     probability: (ROW,),
     ratio_and_excess: (ROW,),
     regression_sums: (ROW, ROW, MARKS, -1.0, 1.0),
     rerouted: (IDS, IDS),
     routing_sums: (IDS, IDS),
+    support_sums: (WIDE[None], WIDE[None], ROW[None], MARKS[None]),
     sums_by: ([Division(OWNERS, 2)], [ROW]),
     split_sums: (MARKS[None], ROW[None, None], [0]),
     tallies: (Tally(OWNERS[None], 2, [None, ROW[None]]), Tally(OWNERS[None], 3)),
@@ -86,7 +92,7 @@ WITHOUT_TENSORS = {
 #: Those of mathematics that others have published.
 PUBLISHED = (
     exponentials, token_columns, js_terms, binary_kls, beyond_second_moment, bin_numbers, regression_sums,
-    neighbour_sums, grid_counts, rerouted, moves_outward,
+    neighbour_sums, grid_counts, rerouted, moves_outward, difference_sums, on_support,
 )  # fmt: skip
 
 

@@ -37,12 +37,7 @@ HYPOTHESES: Final = (
         scores.noise,
         "Plain numeric noise: the engine samples from the trainer's policy but for rounding.",
         ("gaps.mismatch.ratio_mean", "gaps.mismatch.k1", "gaps.mismatch.k3", "signature.regression.slope", *_FLOOR),
-        (
-            "Nothing, if k3 is within the profile's limits.",
-            "float32 lm_head, or a higher precision in the engine.",
-            "If two passes of the trainer differ as much (noise_floor.trainer.of_mismatch of 1 and more), and that is "
-            "too much: switch off dropout, and use deterministic kernels and the same batches in every pass.",
-        ),
+        ("Nothing, if k3 is within the profile's limits.", "float32 lm_head, or a higher precision in the engine."),
     ),
     Hypothesis(
         "top_p",
