@@ -18,9 +18,9 @@ QUEUE = 64 << 20
 ARRAYS = batch(128, 8192)
 
 
-def quarter(seconds: list[float]) -> float:
-    """The lower quartile: what it takes while other tests leave the machine alone."""
-    return statistics.quantiles(seconds, n=4)[0]
+def undisturbed(seconds: list[float]) -> float:
+    """The lowest tenth: what it takes while other tests leave the machine alone."""
+    return statistics.quantiles(seconds, n=10)[0]
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
@@ -31,10 +31,10 @@ def test_a_step_with_the_monitor_takes_one_copy_more_than_one_without(condition:
         with_it = train(monitor, ARRAYS, STEPS, COMPUTE, QUEUE)
         stats = dict(monitor.stats)
         monitor.close(0.1)
-    copy, log = quarter(without.copy), quarter(with_it.log)
+    copy, log = undisturbed(without.copy), undisturbed(with_it.log)
     assert log <= 1.2 * copy + ALLOWANCE, f"log {log:.6f} s, copy {copy:.6f} s"
     # Both steps may wait to be scheduled, too. A monitor that waited for the service would take a second.
-    assert quarter(with_it.step) <= quarter(without.wait) + 1.2 * copy + 3 * ALLOWANCE
+    assert undisturbed(with_it.step) <= undisturbed(without.wait) + 1.2 * copy + 3 * ALLOWANCE
     assert stats["pending_bytes"] <= QUEUE
     stats = dict(monitor.stats)
     assert stats["logged"] == STEPS == stats["sent"] + stats["dropped"] + stats["errors"]
