@@ -108,7 +108,7 @@ $(FRAMEWORKS)/.installed: tests/frameworks/packages.txt tests/frameworks/framewo
 	@touch $@
 
 $(ENGINES)/.installed: tests/engines/lock.txt
-	@echo "Installing into $(ENGINES), some 2 GB: 1 to 10 minutes"
+	@echo "Installing into $(ENGINES), 3.4 GB: 1 to 10 minutes"
 	@$(PYTHON) -m venv --clear $(ENGINES)
 	@torch=$$(grep '^torch==' $<); pip="$(ENGINES)/bin/python -m pip install --quiet --no-deps"; \
 	$$pip "$$torch" 2>/dev/null || $$pip --index-url $(TORCH_INDEX) "$$torch"
