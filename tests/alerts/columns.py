@@ -502,7 +502,8 @@ def in_total(of: Columns) -> Columns:
 
 
 def _in_total(of: Columns) -> Columns:
-    moved = {path.replace("total", "mismatch", 1): of[path] for path in of if path.startswith("gaps.total.")}
+    moves = ("gaps.total.", "outliers.total.")
+    moved = {path.replace("total", "mismatch", 1): of[path] for path in of if path.startswith(moves)}
     return {**of, **moved}
 
 
@@ -543,7 +544,7 @@ def said(rule: Rule, severity: Any, of: Columns, terms: Terms) -> Callable[[int]
 
 
 def _stands_in(missing: list[str], of: Columns, lacks: Callable[[str], bool]) -> bool:
-    twins = [path.replace("gaps.mismatch.", "gaps.total.") for path in missing]
+    twins = [path.replace(".mismatch.", ".total.", 1) for path in missing]
     had = any(path.startswith("gaps.mismatch.") and not lacks(path) for path in of)
     return not had and all(twin != path and not lacks(twin) for path, twin in zip(missing, twins, strict=True))
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ HEALTHY = {
 }
 #: The total gap, in the same places.
 HEALTHY |= {path.replace("mismatch", "total"): value for path, value in HEALTHY.items() if path.startswith("gaps.mism")}
-HEALTHY["gaps.total.abs_log_ratio_mean"] = 0.02
+HEALTHY |= {"gaps.total.abs_log_ratio_mean": 0.02, "outliers.total.ratio": 1.0}
 
 #: Rule -> the figures of a step that breaches its warning and no critical threshold.
 BREACHES: dict[str, dict[str, float]] = {
@@ -306,7 +307,7 @@ def test_rewards_that_fall_below_what_the_run_had_reached_are_a_collapse() -> No
     assert "the share of its gain in reward that the run has lost again is 0." in (half.message or "")
 
 
-TOTAL_ALONE = {path: value for path, value in HEALTHY.items() if not path.startswith(("gaps.mismatch.", "outliers."))}
+TOTAL_ALONE = {path: value for path, value in HEALTHY.items() if ".mismatch." not in path}
 
 
 def test_a_run_without_pi_old_is_judged_by_the_total_gap_which_warns_at_most_where_data_may_be_stale() -> None:
@@ -328,9 +329,15 @@ def test_the_total_gap_is_not_looked_at_while_a_run_has_mismatch() -> None:
     assert state("MismatchKL", without).state == "silent"
 
 
-@pytest.mark.parametrize("name", ["MismatchDrift", "MismatchSpike", "RatioTail", "PerplexityGap", "ChiSquare"])
-def test_every_mismatch_rule_falls_back_to_the_total_gap(name: str) -> None:
-    assert states(name, [TOTAL_ALONE] * 30)["warning"].state == "quiet"
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.half == "mismatch"], ids=attrgetter("name"))
+def test_every_mismatch_rule_falls_back_to_the_total_gap_but_the_one_on_experts(rule: Rule) -> None:
+    found = {state.state for state in states(rule.name, [TOTAL_ALONE | {"policy_lag.max": 0.0}] * 30).values()}
+    assert found == ({"silent"} if rule.name == "RoutingAgreement" else {"quiet"})
+
+
+def test_a_shard_that_stands_out_is_told_of_without_pi_old_too() -> None:
+    rows = [TOTAL_ALONE | {"policy_lag.max": 0.0, "outliers.total.ratio": 12.0}] * 12
+    assert states("ShardOutlier", rows)["critical"].state == "active"
 
 
 def test_one_extreme_sequence_of_sixteen_may_be_chance_and_two_are_not() -> None:

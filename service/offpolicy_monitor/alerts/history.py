@@ -8,14 +8,16 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from offpolicy_monitor.figures import at
 
 Column = Sequence[float]
 
-#: What the paths of figures of these gaps begin with.
-MISMATCH, TOTAL = "gaps.mismatch.", "gaps.total."
+#: What the paths of figures of mismatch begin with, and those of the same figures of the total gap.
+IN_TOTAL: Final = {"gaps.mismatch.": "gaps.total.", "outliers.mismatch.": "outliers.total."}
+#: What those begin with that every run with mismatch has.
+MISMATCH: Final = next(iter(IN_TOTAL))
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,12 @@ class History:
     @cached_property
     def in_total(self) -> "History":
         """The same steps, with the total gap in the place of mismatch; what is noted of it is noted apart."""
-        moved = {path.replace(TOTAL, MISMATCH, 1): c for path, c in self.columns.items() if path.startswith(TOTAL)}
+        moved = {
+            of_mismatch + path.removeprefix(of_total): column
+            for of_mismatch, of_total in IN_TOTAL.items()
+            for path, column in self.columns.items()
+            if path.startswith(of_total)
+        }
         return History(self.steps, {**self.columns, **moved}, self.noted, stands_in=True)
 
     def notes(self, name: str) -> list[float | None]:

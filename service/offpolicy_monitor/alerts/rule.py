@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
 
-from offpolicy_monitor.alerts.history import MISMATCH, History
+from offpolicy_monitor.alerts.history import IN_TOTAL, History
 
 Severity = Literal["info", "warning", "critical"]
 #: What a rule looks at: one half of the gap, both together as one, or the data itself.
@@ -31,7 +31,7 @@ LONG, SPARE = 5, 2
 
 def of_total(path: str) -> str:
     """The path of the same figure of the total gap; the path itself where it is of no mismatch."""
-    return f"gaps.total.{path.removeprefix(MISMATCH)}" if path.startswith(MISMATCH) else path
+    return next((total + path.removeprefix(own) for own, total in IN_TOTAL.items() if path.startswith(own)), path)
 
 
 class Limit(NamedTuple):

@@ -160,9 +160,17 @@ def growing(evidence: Evidence) -> float:
 
 
 def partial_sync(evidence: Evidence) -> float:
-    """k3 grows without a jump, as it does where a part of the weights is left behind from the first step on."""
-    found = growing(evidence) * (1 - internal(evidence))
-    return found * (1 - stale_weights(evidence)) * (1 - _tail(evidence)) * (1 - few(evidence))
+    """k3 grows without a jump, as it does where a part of the weights is left behind from the first step on.
+
+    Where improbable tokens hold it, the trainer must have learned what the engine has not.
+    """
+    found = growing(evidence) * (1 - internal(evidence)) * (1 - _tail(evidence) * (1 - _left_behind(evidence)))
+    return found * (1 - stale_weights(evidence)) * (1 - few(evidence))
+
+
+def _left_behind(evidence: Evidence) -> float:
+    """How surely weights stay behind: k3 grows by what the trainer is known to have learned."""
+    return growing(evidence) if "signature.learned.z" in evidence and _learned(evidence) else 0.0
 
 
 def copied(evidence: Evidence) -> float:
@@ -277,9 +285,11 @@ def _begins_late(evidence: Evidence) -> float:
 
 
 def low_probability_tail(evidence: Evidence) -> float:
-    """Tokens with mu < 0.01 hold most of k3, the trainer is below the engine on them, and no temperature says so."""
+    """Tokens with mu < 0.01 hold most of k3, the trainer is below the engine on them, and neither a temperature nor
+    weights that stay behind say so."""
     explained = temperature(evidence) if _tail_follows_slope(evidence) else 0.0
-    return _tail(evidence) * (1 - shifted(evidence)) * (1 - explained) * (1 - internal(evidence))
+    others = (shifted(evidence), explained, internal(evidence), _left_behind(evidence))
+    return _tail(evidence) * math.prod(1 - other for other in others)
 
 
 def _tail(evidence: Evidence) -> float:

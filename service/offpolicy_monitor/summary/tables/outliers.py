@@ -72,7 +72,7 @@ def _worst(dimension: str, means: Mapping[str, tuple[float, float]]) -> dict[str
 FIGURES: Final = (
     Figure(
         "{gap}.ratio", "ratio", "largest k3 of a shard or machine over the median of the others",
-        headline=("mismatch",),
+        headline=("mismatch", "total"),
     ),
     Figure("{gap}.k3", "nats", "that largest k3"),
 )  # fmt: skip
