@@ -86,6 +86,16 @@ def test_a_fault_is_there_from_its_step_on() -> None:
     assert [config_at(config, step).fault for step in (0, 2, 3, 9)] == [None, None, config.fault, config.fault]
 
 
+def test_an_early_replica_samples_first_minibatches_alone() -> None:
+    trainer = Trainer(small(sampler="exact", fault=Fault("early_replica", 3)))
+    for step in range(3):
+        rollouts = trainer.rollouts(step)
+        assert [rollout.replica for rollout in rollouts] == [1] + [0] * (len(rollouts) - 1)
+        same = [torch.equal(rollout.log_old[rollout.mask], rollout.log_mu[rollout.mask]) for rollout in rollouts]
+        assert same == [step == 0] + [True] * (len(rollouts) - 1)
+        list(trainer.gradient_steps(rollouts, step))
+
+
 def test_replicas_take_turns_and_one_of_them_keeps_old_weights() -> None:
     trainer = Trainer(small(sampler="exact", fault=Fault("stale_weights", 3)))
     gaps: dict[int, list[bool]] = {0: [], 1: []}

@@ -53,9 +53,11 @@ class Outcome:
         found = [told for told in self.alerts if told.step >= self.onset and severity in (None, told.severity)]
         return min(found, key=lambda told: (told.step, told.inhibited_by is not None), default=None)
 
-    def messages(self, severity: str) -> Sequence[str]:
-        """Alerts of this severity that people are told of: no other one speaks for them."""
-        return sorted({told.alert for told in self.alerts if told.severity == severity and not told.inhibited_by})
+    @property
+    def messages(self) -> Sequence[str]:
+        """Alerts since the onset that people are told of: no other one speaks for them."""
+        spoken = [told for told in self.alerts if told.step >= self.onset and not told.inhibited_by]
+        return list(dict.fromkeys(told.alert for told in sorted(spoken, key=lambda told: told.step)))
 
     @property
     def false(self) -> Sequence[Told]:

@@ -52,6 +52,7 @@ CASES: Final = (
     Case("vllm", "top-p 0.9", fault("top_p"), ("top_p",)),
     Case("vllm", "temperature 0.8, raw log-probs", fault("sampling"), ("sampling",)),
     Case("vllm", "one of two engines takes each eighth sync", ("--scenario", "stale-replica"), ("stale_weights",)),
+    Case("vllm", "a stale engine for first minibatches alone", fault("early_replica"), ("stale_weights",)),
     Case("vllm", "NF4 merge at each sync", fault("nf4_merge"), ("partial_sync", "stale_weights")),
     Case("vllm", "log-probs of other rows, 1.5 %", fault("garbled"), ("garbled",)),
     Case("vllm", "weights in 8 bits", fault("int8"), NOISE),

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from offpolicy_monitor.demo.engines.kinds import ENGINES
 
+from tests.detection.report import of_plays
 from tests.engines.outcome import Outcome, Told
 
-HEAD = "| planted | k3 before | k3 after | first alert | critical | named in the end | right since |"
+HEAD = "| planted | k3 before | k3 after | first alert | critical | told of by | named in the end | right since |"
 
 
 def tables(outcomes: Sequence[Outcome]) -> Iterator[str]:
@@ -29,6 +30,7 @@ def row(outcome: Outcome) -> str:
         _nats(outcome.k3_after),
         _alert(outcome.first(), outcome.onset),
         _alert(outcome.first("critical"), outcome.onset),
+        _names(outcome.messages) or "none",
         named if outcome.last.name in outcome.right else f"{named}; right is {_names(outcome.right)}",
         "never" if outcome.since is None else str(outcome.since - outcome.onset + 1),
     )
@@ -40,9 +42,10 @@ def verdict(outcomes: Sequence[Outcome]) -> Iterator[str]:
     wanted = [outcome for outcome in outcomes if outcome.wanted]
     calm = [outcome for outcome in outcomes if not outcome.wanted]
     told, right = (
-        sum(map(bool, found)) for found in ([o.first() for o in wanted], [o.since is not None for o in wanted])
+        of_plays(sum(map(bool, found)), len(wanted))
+        for found in ([o.first() for o in wanted], [o.since is not None for o in wanted])
     )
-    yield f"- Faults: {len(wanted)}; an alert for {told}, the right diagnosis in the end for {right}."
+    yield f"- Faults: an alert for {told}, the right diagnosis in the end for {right}."
     faulty = [told for outcome in wanted for told in outcome.false]
     quiet = [told for outcome in calm for told in outcome.alerts]
     yield f"- Before their onset, in {sum(o.onset for o in wanted)} steps: {_counted(faulty)}."

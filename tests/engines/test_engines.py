@@ -64,14 +64,16 @@ def test_of_alerts_at_one_step_the_one_that_speaks_is_the_first() -> None:
 
 
 def test_steps_are_counted_from_the_onset_as_the_first() -> None:
-    assert row(SEEN) == "| top-p 0.9 | 1.0e-04 | 2.0e-02 | 2: `MismatchSpike` | 4: `MismatchKL` | `top_p` (0.80) | 4 |"
+    alerts = "| 2: `MismatchSpike` | 4: `MismatchKL` | `MismatchKL` |"
+    assert row(SEEN) == f"| top-p 0.9 | 1.0e-04 | 2.0e-02 {alerts} `top_p` (0.80) | 4 |"
     wrong = replace(SEEN, right=("temperature",), alerts=())
-    assert row(wrong).endswith("| none | none | `top_p` (0.80); right is `temperature` | never |")
+    assert row(wrong).endswith("| none | none | none | `top_p` (0.80); right is `temperature` | never |")
 
 
 def test_faults_are_counted_apart_from_healthy_runs() -> None:
     *_, faults, before, calm = tables([SEEN, replace(SEEN, right=("noise",)), HEALTHY])
-    assert faults == "- Faults: 2; an alert for 2, the right diagnosis in the end for 1."
+    told, right = "an alert for 2 of 2 (16 to 100 %)", "the right diagnosis in the end for 1 of 2 (1 to 99 %)"
+    assert faults == f"- Faults: {told}, {right}."
     assert before == "- Before their onset, in 28 steps: no alert."
     assert calm == "- Healthy runs: 1 with 18 steps: no alert."
     *_, calm = tables([replace(HEALTHY, alerts=TOLD)])

@@ -7,6 +7,7 @@ import pytest
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store import Store
 from offpolicy_monitor.store.rows.cursors import encode_cursor
+from offpolicy_monitor.summary.step import merge_all
 
 from tests.fixtures.shards import make_record
 from tests.fixtures.stores import Clock
@@ -283,3 +284,17 @@ def test_exported_runs_are_the_most_recently_active(store: Store) -> None:
     assert [row.run for row in store.exported(9, 15.0)] == ["b", "c"]
     [row] = store.exported(1, 0.0)
     assert (row.last_batch, row.coverage, row.profile, row.figures["tokens"]) == (30.0, 1.0, "dense_bf16", 100)
+
+
+def test_whole_steps_are_the_merge_of_all_their_gradient_steps(store: Store) -> None:
+    records = [make_record(step, minibatch=minibatch) for step in (3, 4, 5) for minibatch in range(3)]
+    store.ingest(records)
+    found = store.whole_summaries("r1", first=4, most=9)
+    assert [step for step, _ in found] == [4, 5]
+    for step, summary in found:
+        of_step = [record.summary for record in records if record.key.step == step]
+        assert summary.batch == merge_all(of_step).batch
+        assert summary.gap_sums["k3"].tolist() == merge_all(of_step).gap_sums["k3"].tolist()
+    assert store.whole_summaries("r1", first=6) == []
+    [(_, last)] = store.whole_summaries("r1", most=1)
+    assert last.batch == found[1][1].batch

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from offpolicy_monitor.demo.config import DemoConfig
 from offpolicy_monitor.demo.policy import Policy
-from offpolicy_monitor.demo.replicas import Replicas
+from offpolicy_monitor.demo.replicas import TAKES_TURNS, Replicas
 from offpolicy_monitor.demo.sampler import Sampler, make_sampler
 
 
@@ -30,9 +30,9 @@ class BuiltIn:
     def sampler(self, config: DemoConfig, policy: Policy) -> Sampler:
         """The engine, or two of them where one is to go stale."""
         engine = make_sampler(config.sampler, policy, config.fault)
-        if config.fault is None or config.fault.name != "stale_weights":
+        if config.fault is None or config.fault.name not in TAKES_TURNS:
             return engine
-        return Replicas(engine, make_sampler(config.sampler, policy), int(config.fault.strength))
+        return Replicas(engine, make_sampler(config.sampler, policy), config.fault)
 
 
 def backend_of(config: DemoConfig) -> Backend:

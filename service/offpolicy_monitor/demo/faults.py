@@ -29,6 +29,13 @@ KINDS: Final[Mapping[str, FaultKind]] = {
         FaultKind("shifted", 1.0, 0.0, 1.0, "the engine's log-probs of this share of its answers come one token late"),
         FaultKind("prompt", 1, 1, 2, "the engine does not see this many of the first tokens of a prompt, such as BOS"),
         FaultKind("stale_weights", 8, 1, 1_000_000, "one of two replicas takes only every n-th weight sync"),
+        FaultKind(
+            "early_replica",
+            8,
+            1,
+            1_000_000,
+            "a second replica samples the first minibatch of each rollout alone, and takes only every n-th weight sync",
+        ),
         FaultKind("quantised", 8, 1, 24, "the engine's log-probs have this many bits, 8 as in bfloat16"),
         FaultKind("decimal", 3, 1, 6, "the engine's log-probs have this many decimal places, as in a text"),
         FaultKind("sampling", 0.8, 0.1, 10.0, "the engine samples at this temperature, and reports log-probs of 1"),

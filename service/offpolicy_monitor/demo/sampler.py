@@ -136,7 +136,7 @@ def write_answers(
 def make_sampler(name: str, policy: Policy, fault: Fault | None = None) -> Sampler:
     """The sampler of that name, `exact` or an engine in one of the FORMATS, with the part of a fault that is its own.
 
-    Some faults bring a format of their own; `stale_weights` needs two samplers and is made by replicas.
+    Some faults bring a format of their own; those of replicas.TAKES_TURNS need two samplers.
     """
     if fault is not None and fault.name in OWN_FORMATS:
         return EngineSampler(policy, OWN_FORMATS[fault.name](int(fault.strength)), fault)

@@ -69,7 +69,7 @@ class Verdicts:
             summaries = [summary for _, _, summary in self._store.summaries(view.shown["run"], most=MOST_STEPS)]
             told: dict[str, Any] = {"masks": masks(summaries, view.shown["correction"])}
             if _since(facts) is not None:
-                told["cause"] = self._search(view, facts, summaries)
+                told["cause"] = self._search(view, facts)
             known = under, told
             with self._lock:
                 self._told[view.id] = known
@@ -105,7 +105,7 @@ class Verdicts:
             return replace(facts, searched=known is not None, cause=None if known is None else known.cause)
         summaries = [summary for _, _, summary in self._store.summaries(view.shown["run"], most=MOST_STEPS)]
         dropped = masks(summaries, view.shown["correction"])
-        return replace(facts, cause=self._search(view, facts, summaries), masks=dropped)
+        return replace(facts, cause=self._search(view, facts), masks=dropped)
 
     def with_summaries(self, views: Sequence[RunView]) -> list[dict[str, Any]]:
         """Runs as they are answered, with what is said of each, but for what to do, which takes more reading."""
@@ -119,8 +119,7 @@ class Verdicts:
                 if known is None and left > 0 and self._seeking.acquire(blocking=False):
                     left -= 1
                     try:
-                        read = self._store.summaries(view.shown["run"], most=MOST_STEPS)
-                        facts = replace(facts, cause=self._search(view, facts, [summary for _, _, summary in read]))
+                        facts = replace(facts, cause=self._search(view, facts))
                     finally:
                         self._seeking.release()
                 else:
@@ -157,7 +156,8 @@ class Verdicts:
         stands = found is not None and found.since == since and 0 <= facts.last_step - found.at < STANDS_FOR
         return found if stands else None
 
-    def _search(self, view: RunView, facts: Facts, summaries: Sequence[StepSummary]) -> Cause | None:
+    def _search(self, view: RunView, facts: Facts) -> Cause | None:
+        summaries = [summary for _, summary in self._store.whole_summaries(view.shown["run"], most=MOST_STEPS)]
         evidence = collect(summaries, limits=mismatch_limits(view.shown["profile"], view.overrides))
         ranked = diagnose(evidence, view.shown["profile"] == "bitwise")
         cause = Cause(*(ranked[0][name] for name in ("name", "title", "score", "try"))) if ranked else None

@@ -232,6 +232,13 @@ class Store:
         with self._database.reading() as connection:
             return step_rows.read_summaries(connection, run, first, last, most)
 
+    def whole_summaries(
+        self, run: str, first: int | None = None, last: int | None = None, most: int = 50
+    ) -> list[tuple[int, StepSummary]]:
+        """(step, summary) of the newest `most` steps in the range that count, ascending, all gradient steps merged."""
+        with self._database.reading() as connection:
+            return step_rows.read_whole(connection, run, first, last, most)
+
     def spread_summaries(
         self, run: str, first: int | None = None, last: int | None = None, most: int = 200
     ) -> tuple[list[tuple[int, int, StepSummary]], int]:

@@ -7,7 +7,7 @@ from offpolicy_monitor.demo.engines.llama import Llama
 from offpolicy_monitor.demo.engines.sampler import RealSampler, options_of
 from offpolicy_monitor.demo.faults import Fault
 from offpolicy_monitor.demo.policy import Policy
-from offpolicy_monitor.demo.replicas import Replicas
+from offpolicy_monitor.demo.replicas import TAKES_TURNS, Replicas
 from offpolicy_monitor.demo.sampler import Sampler
 
 
@@ -22,10 +22,10 @@ class RealEngines:
 
     def sampler(self, config: DemoConfig, policy: Policy) -> Sampler:
         """The engine with the run's present fault, or two of them where one is to go stale."""
-        if config.fault is None or config.fault.name != "stale_weights":
+        if config.fault is None or config.fault.name not in TAKES_TURNS:
             return self._one(config, policy, config.fault, 0)
         fresh, stale = (self._one(config, policy, None, replica) for replica in (0, 1))
-        return Replicas(fresh, stale, int(config.fault.strength))
+        return Replicas(fresh, stale, config.fault)
 
     def _one(self, config: DemoConfig, policy: Policy, fault: Fault | None, replica: int) -> Sampler:
         assert isinstance(policy, Llama)

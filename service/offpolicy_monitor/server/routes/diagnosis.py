@@ -25,10 +25,10 @@ router = store_router()
     responses=openapi.answers(models.Diagnosis, "Hypotheses, best first.", 404),
 )
 def get_diagnosis(run: KnownRun, request: Request, first: First = None, last: Last = None) -> dict[str, Any]:
-    """Of the newest 50 steps in the range that count, merged; `steps` names the first and the last of them."""
+    """Of all gradient steps of the newest 50 steps in the range that count; `steps` names the first and the last."""
     store = services.of(request).store
     shown = store.run(run)
-    found = store.summaries(run, first, last, MOST_STEPS)
-    steps = [step for step, _, _ in found]
-    evidence = collect([summary for _, _, summary in found], steps, mismatch_limits(shown["profile"], shown["alerts"]))
+    found = store.whole_summaries(run, first, last, MOST_STEPS)
+    steps = [step for step, _ in found]
+    evidence = collect([summary for _, summary in found], steps, mismatch_limits(shown["profile"], shown["alerts"]))
     return {"hypotheses": diagnose(evidence, shown["profile"] == "bitwise"), "steps": [*steps[:1], *steps[-1:]]}

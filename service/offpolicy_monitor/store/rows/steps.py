@@ -5,7 +5,7 @@ caller's connection.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
@@ -18,10 +18,12 @@ from offpolicy_monitor.store.rows.runs import run_id
 from offpolicy_monitor.store.rows.step_columns import active_at, verdict_of
 from offpolicy_monitor.store.rows.tables import COMPLETE, OPEN, blocks, steps
 from offpolicy_monitor.summary import stored
-from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.summary.step import StepSummary, merge_all
 from offpolicy_monitor.timestamps import timestamp
 
 BY = ("step", "minibatch")
+#: Earlier gradient steps that are read beside the last ones of some steps: a tenth of a second.
+MOST_GRADIENT_STEPS: Final = 400
 
 ROW_COLUMNS = (
     *(steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.policy_version),
@@ -100,6 +102,28 @@ def read_summaries(
 ) -> list[tuple[int, int, StepSummary]]:
     """(step, minibatch, summary) of the newest `most` gradient steps that count, ascending; each step's last one."""
     return _summaries(connection, _newest(connection, run, first, last, most))
+
+
+def read_whole(
+    connection: Connection, run: str, first: int | None, last: int | None, most: int
+) -> list[tuple[int, StepSummary]]:
+    """(step, summary) of the newest `most` steps that count, ascending: the merge of all their gradient steps.
+
+    Of steps that share a summary, and beyond MOST_GRADIENT_STEPS, it is that of the last gradient step.
+    """
+    ids = _newest(connection, run, first, last, most)
+    found = {step: [summary] for step, _, summary in _summaries(connection, ids)}
+    earlier = (
+        select(steps.c.step, steps.c.summary)
+        .where(*in_range(run_id(connection, run), min(found, default=0), max(found, default=0)))
+        .where(steps.c.state != OPEN, steps.c.summary.is_not(None), steps.c.id.not_in(ids))
+        .order_by(steps.c.step.desc(), steps.c.minibatch.desc())
+        .limit(MOST_GRADIENT_STEPS)
+    )
+    for step, summary in connection.execute(earlier):
+        if step in found:
+            found[step].insert(0, stored.from_bytes(summary))
+    return [(step, merge_all(summaries)) for step, summaries in found.items()]
 
 
 def read_spread(
