@@ -24,6 +24,7 @@ EXPECTED = {
     **{name: "noise" if name in ("int8", "nan", "kv_cache", "cut") else name for name in KINDS},
     "nf4_merge": "partial_sync",
     "shifted": "off_by_one",
+    "early_replica": "stale_weights",
     "prompt": "unknown",
 }
 #: What changes slowly shows while it does: such a policy learns as slowly as a large one.
