@@ -42,7 +42,7 @@ def posted(client: Client, shard: trainer.Logged, attempt: int = 0, run: str = "
 
 def hypotheses_of(diagnosis: dict[str, Any]) -> dict[str, Any]:
     """What a diagnosis names, and of which steps: its evidence was of last gradient steps alone, and is of all now."""
-    found = {row["name"]: {"title": row["title"], "try": row["try"]} for row in diagnosis["hypotheses"]}
+    found = {row["name"]: {"try": row["try"]} for row in diagnosis["hypotheses"]}
     return {"hypotheses": found, "steps": diagnosis["steps"]}
 
 
