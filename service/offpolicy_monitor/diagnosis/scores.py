@@ -107,10 +107,18 @@ def off_by_one(evidence: Evidence) -> float:
 def shifted(evidence: Evidence) -> float:
     """The score of a shift: others show on shifted data too, and defer to it.
 
-    It shows in a neighbour that correlates; one that goes the other way, as where contexts differ, is none.
+    It shows in a neighbour that correlates, at every position alike; where contexts differ a neighbour goes the other
+    way, or the mismatch falls with the position.
     """
     forward, backward = (max(0.0, evidence.get(f"signature.neighbours.{side}", 0.0)) for side in ("next", "previous"))
-    return believed(abs(forward - backward), 0.05, SHIFT_Z * evidence.get("signature.neighbours.z", 0.0))
+    found = believed(abs(forward - backward), 0.05, SHIFT_Z * evidence.get("signature.neighbours.z", 0.0))
+    return found * (1 - _falling(evidence))
+
+
+def _falling(evidence: Evidence) -> float:
+    """How surely d^2 falls with the position: more than text alone makes it."""
+    share, z = evidence.get("signature.position.decline", 0.0), evidence.get("signature.position.z", 0.0)
+    return believed(share - TEXT_SHARE, 0.15, -CLUSTERED_Z * z)
 
 
 def stale_weights(evidence: Evidence) -> float:
@@ -227,9 +235,8 @@ def first_token(evidence: Evidence) -> float:
 
 def prompt(evidence: Evidence) -> float:
     """d^2 is large at the beginning and falls with the position, further than the first token: another context."""
-    share, z = evidence.get("signature.position.decline", 0.0), evidence.get("signature.position.z", 0.0)
-    found = believed(share - TEXT_SHARE, 0.15, -CLUSTERED_Z * z)
-    return found * math.prod(1 - cause(evidence) for cause in (shifted, copied, first_token, older, few, internal))
+    causes = (shifted, copied, first_token, older, few, internal)
+    return _falling(evidence) * math.prod(1 - cause(evidence) for cause in causes)
 
 
 def kv_precision(evidence: Evidence) -> float:
