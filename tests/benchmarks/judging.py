@@ -1,4 +1,5 @@
-"""What a step costs beside its measuring: its rules, the decimal places of its log-probs, the worst of its shards.
+"""What a step costs beside its measuring: its rules, the decimal places of its log-probs, the worst of its shards,
+counting them for /metrics and compressing them.
 
 Seconds of the thread's processor time, the least of many by turns.
 """
@@ -11,13 +12,16 @@ from typing import Final
 import numpy as np
 from offpolicy_monitor.alerts import RULES, History, Rule, Terms, evaluate, paths_of
 from offpolicy_monitor.batch import Origin
+from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.figures import at
 from offpolicy_monitor.fused import decimals as compiled
-from offpolicy_monitor.summary.step import merge_all
+from offpolicy_monitor.summary.step import StepSummary, merge_all
+from offpolicy_monitor.summary.stored import to_bytes, version_3
 from offpolicy_monitor.summary.stored.worst_columns import in_columns
 from offpolicy_monitor.summary.stored.worst_merge import columns_of
 from offpolicy_monitor.summary.tables import decimals
 from offpolicy_monitor.summary.tables.worst import Worst
+from zstandard import ZstdCompressor
 
 from tests.benchmarks.batches import LOGPROBS, Synthetic
 from tests.benchmarks.compute import measurer_of
@@ -41,8 +45,21 @@ ALONE: Final = ("RatioTail", "MismatchDrift", "CollapseRisk")
 
 
 def judging_rows(scale: Scale, progress: Progress) -> list[Row]:
-    """Rules, then decimal places, then the worst sequences."""
-    return [*rule_rows(progress), *decimal_rows(scale, progress), *worst_rows(progress)]
+    """Rules, then decimal places, then shards: their worst sequences, and what is done when they are stored."""
+    shards = shards_of(SHARDS)
+    return [
+        *rule_rows(progress), *decimal_rows(scale, progress), *worst_rows(shards, progress),
+        *stored_rows(shards, progress),
+    ]  # fmt: skip
+
+
+def shards_of(number: int) -> list[StepSummary]:
+    """Small shards of one step."""
+    measurer = measurer_of(False)
+    return [
+        measurer.measure(Synthetic(SHARD_TOKENS, seed=shard).batch(), (), Origin(0, shard, {}))
+        for shard in range(number)
+    ]
 
 
 def rule_rows(progress: Progress) -> list[Row]:
@@ -109,13 +126,44 @@ def decimal_rows(scale: Scale, progress: Progress) -> list[Row]:
     return rows
 
 
-def worst_rows(progress: Progress) -> list[Row]:
+def stored_rows(shards: Sequence[StepSummary], progress: Progress) -> list[Row]:
+    """Counting shards for /metrics together over one by one, and compressing one at the level in use over level 1."""
+    for shard in shards:
+        assert shard.batch and shard.gap_sums  # read for the store before they are counted
+
+    def counted(one_by_one: bool) -> None:
+        counters = RunCounters(1)
+        for shard in shards:
+            counters.stored("r", shard)
+            if one_by_one:
+                counters.runs()
+        counters.runs()
+
+    content = version_3.content(to_bytes(shards[0])[1:])
+    levels = {level: ZstdCompressor(level=level) for level in (version_3.LEVEL, 1)}
+    works: Mapping[str, Work] = {
+        "together": partial(counted, False),
+        "one by one": partial(counted, True),
+        "in use": lambda: levels[version_3.LEVEL].compress(content),
+        "level 1": lambda: levels[1].compress(content),
+    }
+    taken = least(works, progress)
+    each = taken["together"] / len(shards) * MICROSECONDS
+    sizes = [len(levels[level].compress(content)) for level in (version_3.LEVEL, 1)]
+    return [
+        Row(
+            f"counting one of {len(shards)} stored shards for /metrics: times faster than one by one", each, "us",
+            taken["one by one"] / taken["together"], at_least(1.1),
+        ),
+        Row(
+            "compressing a stored shard: times faster than at zstd's level 1", taken["in use"] * MICROSECONDS, "us",
+            taken["level 1"] / taken["in use"], at_least(1.1), f"{sizes[0]:,} bytes for {sizes[1]:,}",
+        ),
+    ]  # fmt: skip
+
+
+def worst_rows(shards: Sequence[StepSummary], progress: Progress) -> list[Row]:
     """The worst sequences of a step's shards put into columns as columns, over as sequences."""
-    measurer = measurer_of(False)
-    shards = [
-        measurer.measure(Synthetic(SHARD_TOKENS, seed=shard).batch(), (), Origin(0, shard, {}))
-        for shard in range(SHARDS)
-    ]
     sources = merge_all(shards).worst.sources
     works: Mapping[str, Work] = {
         "columns": lambda: columns_of(Worst(sources)),

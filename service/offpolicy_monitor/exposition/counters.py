@@ -2,7 +2,7 @@
 
 They start at 0 with the process, as Prometheus counters may; the history is in the store. Written by the event loop,
 read by a scrape in another thread. At most `limit` runs are kept, the most recently active. Shards are counted some at
-a time, and before anybody reads: counting twenty together takes as long as counting two by themselves.
+a time, and before anybody reads: together each takes less.
 """
 
 import threading
