@@ -14,6 +14,7 @@ from offpolicy_monitor.client.adapters.shared.ends import AtEnd
 from offpolicy_monitor.client.adapters.shared.layouts import detached, lengths, rows, split
 from offpolicy_monitor.client.adapters.shared.made import made
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.scaling import Scaling
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from tests.client.adapters.recorder import Recorder
@@ -113,3 +114,34 @@ def test_importing_the_adapters_imports_no_framework_and_no_torch() -> None:
     heavy = "{'torch', 'trl', 'transformers', 'verl', 'prime_rl', 'slime', 'megatron'}"
     script = f"import sys, {names}; print(sorted({heavy} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_sides_of_which_one_is_after_the_temperature_are_said_once_with_the_setting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scaling = Scaling("its hook", "logprobs_mode=processed_logprobs")
+    for _ in range(2):
+        scaling.look(0.7, mu=False, pi_old=True, pi=True)
+    (message,) = caplog.messages
+    assert message == (
+        "its hook: pi_old and pi are after the sampling temperature of 0.7, mu is before it, so that every ratio has "
+        "it in it: logprobs_mode=processed_logprobs"
+    )
+
+
+@pytest.mark.parametrize(
+    ("temperature", "scaled"),
+    [
+        (1.0, {"mu": False, "pi": True}),
+        (0, {"mu": False, "pi": True}),
+        (None, {"mu": False, "pi": True}),
+        (0.7, {"mu": True, "pi": True}),
+        (0.7, {"mu": False, "pi": False}),
+        (0.7, {"mu": None, "pi": True}),
+    ],
+)
+def test_sides_that_are_alike_or_not_known_and_temperatures_that_change_nothing_are_not_mentioned(
+    caplog: pytest.LogCaptureFixture, temperature: object, scaled: dict[str, bool | None]
+) -> None:
+    Scaling("its hook", "a setting").look(temperature, **scaled)
+    assert caplog.messages == []
