@@ -8,8 +8,10 @@ PORT ?= 8900
 URL ?= http://127.0.0.1:$(PORT)
 ARGS ?=
 # Tests run in this many processes, more than there are cores since many wait; 0 is one, without the overhead.
-# Bytecode is kept whatever the environment says, since some two hundred processes import the same sources.
 JOBS ?= 4
+# Bytecode is kept whatever the environment says: an installation has none before its first use, and some two hundred
+# processes of the tests import the same sources.
+export PYTHONDONTWRITEBYTECODE =
 
 VENV := .venv
 FRAMEWORKS := .venv-frameworks
@@ -34,9 +36,9 @@ demo: $(VENV)/.installed-run ## the demo trainer alone, against a running servic
 
 test: $(VENV)/.installed-dev ## lint and all tests (ARGS="-k name" chooses some)
 	@scripts/system-tools.sh $(VENV)/system-tools.log
-	@$(if $(ARGS),,PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.ahead >/dev/null 2>&1 & ahead=$$!;) \
+	@$(if $(ARGS),,$(BIN)/python -m tests.ahead >/dev/null 2>&1 & ahead=$$!;) \
 		$(MAKE) --no-print-directory lint || { $(if $(ARGS),,kill $$ahead 2>/dev/null;) exit 1; }
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/.installed-dev ## formatting, ruff, types, import contracts, Dockerfile
 	@$(BIN)/ruff check --quiet $(SOURCES)

@@ -17,6 +17,9 @@ PYTHON = VENV / "bin" / "python"
 LOG = VENV / "install.log"
 CONSTRAINTS = "constraints.txt"  # relative: pip splits a path with spaces when it comes by the environment
 OLDEST_PYTHON = (3, 11)
+# Bytecode of all 14,600 modules takes pip as long as the rest of the installation, and Python makes that of what is
+# imported at its first use.
+OPTIONS = ("--disable-pip-version-check", "--no-compile")
 HEARTBEAT = 10.0  # seconds between two signs of life where the output is no terminal
 
 NO_VENV = """This Python ({python}) cannot create virtual environments: its modules venv or ensurepip are missing.
@@ -70,7 +73,7 @@ def install(requirement: str) -> None:
     """Run pip quietly into a log, with a sign of life; on failure show the end of the log and stop."""
     # The build's own requirements are constrained too: older pip reads the first name for that, newer the second.
     environment = {**os.environ, "PIP_CONSTRAINT": CONSTRAINTS, "PIP_BUILD_CONSTRAINT": CONSTRAINTS}
-    command = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--editable", requirement]
+    command = [str(PYTHON), "-m", "pip", "install", *OPTIONS, "--editable", requirement]
     started = time.monotonic()
     with LOG.open("w") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)

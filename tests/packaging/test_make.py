@@ -36,6 +36,13 @@ def test_all_tests_have_compiled_beside_lint_what_they_need_and_a_few_have_not()
     assert "-m tests.ahead" in planned() and "-m tests.ahead" not in planned("ARGS=-k name")
 
 
+def test_bytecode_is_kept_whatever_the_environment_says() -> None:
+    command = ["make", "--eval", "shown: ; @echo said:$$PYTHONDONTWRITEBYTECODE.", "shown"]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    text = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    assert "said:." in text.splitlines()
+
+
 def test_a_python_without_ensurepip_is_told_which_package_to_install(tmp_path: Path) -> None:
     # None in sys.modules makes `import ensurepip` fail just as it does where Debian has split it off.
     code = f"import runpy, sys; sys.modules['ensurepip'] = None; sys.argv = ['install.py', '.stamp', 'server']; \
