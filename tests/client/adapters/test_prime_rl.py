@@ -27,12 +27,20 @@ def loss(inputs: Any, scale: float = 1.0) -> tuple[float, float]:
     return float(inputs.trainer_logprobs.detach()[inputs.loss_mask].sum()), scale
 
 
-def optimizer() -> torch.optim.Optimizer:
-    return torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
+class Training:
+    """The end of a step as prime-rl's `train` has it; with `full_offload` the optimizer of torch never steps."""
+
+    def __init__(self, offload: bool = False) -> None:
+        self.optimizer, self.offload = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))]), offload
+
+    def end(self) -> None:
+        if not self.offload:
+            self.optimizer.step()
+        self.optimizer.zero_grad()
 
 
-def test_the_sequences_of_an_optimizer_step_arrive_as_one_step_with_the_total_gap(client: Client) -> None:
-    poster, stepping = Poster(client, "prime"), optimizer()
+def test_the_sequences_of_a_training_step_arrive_as_one_step_with_the_total_gap(client: Client) -> None:
+    poster, training = Poster(client, "prime"), Training()
     watched = watched_loss(loss, poster)
     batches = [
         [sequence(0.5, [False, True, True, True]), sequence(-0.25, [False, True])],
@@ -41,17 +49,29 @@ def test_the_sequences_of_an_optimizer_step_arrive_as_one_step_with_the_total_ga
     for batch in batches:
         for inputs in batch:
             assert watched(inputs, scale=2.0) == (loss(inputs)[0], 2.0)
-        stepping.step()
+        training.end()
     first, second = poster.step(1), poster.step(2)
     assert (first["tokens"], first["sequences"], list(first["gaps"])) == (4, 2, ["total"])
     assert first["gaps"]["total"]["log_ratio_mean"] == pytest.approx((3 * 0.5 - 0.25) / 4)
     assert second["gaps"]["total"]["log_ratio_mean"] == pytest.approx(0.125)
 
 
-def test_what_is_kept_until_the_optimizer_steps_holds_no_graph() -> None:
+def test_what_is_kept_until_the_step_ends_holds_no_graph() -> None:
     recorder = Recorder()
-    watched_loss(loss, recorder, first_step=40)(sequence(0.5, [False, True], advantage=None))
-    optimizer().step()
+    watched = watched_loss(loss, recorder, first_step=40)
+    watched(sequence(0.5, [False, True], advantage=None))
+    Training().end()
     (call,) = recorder.calls
     assert (call["step"], call["policy_version"]) == (40, 39) and "advantages" not in call
     assert not call["logprobs"][0].requires_grad
+
+
+@pytest.mark.parametrize("offload", [False, True], ids=["on the device", "full_offload"])
+def test_a_rank_without_sequences_in_a_step_goes_on_with_the_number_of_the_others(offload: bool) -> None:
+    recorder, training = Recorder(), Training(offload)
+    watched = watched_loss(loss, recorder)
+    for sequences in (0, 2, 0, 1):
+        for _ in range(sequences):
+            watched(sequence(0.5, [False, True]))
+        training.end()
+    assert [(call["step"], len(call["logprobs"])) for call in recorder.calls] == [(2, 2), (4, 1)]

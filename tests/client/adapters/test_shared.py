@@ -9,7 +9,6 @@ import pytest
 import torch
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.place import in_groups_of, of_process
-from offpolicy_monitor.client.adapters.shared.collector import Collector
 from offpolicy_monitor.client.adapters.shared.ends import AtEnd
 from offpolicy_monitor.client.adapters.shared.layouts import detached, lengths, rows, split
 from offpolicy_monitor.client.adapters.shared.made import made
@@ -52,28 +51,6 @@ def test_of_ranks_that_hold_the_same_tokens_the_first_posts() -> None:
         assert (in_groups_of(2)(), in_groups_of(4)()) == ((1, 2), None)
     finally:
         torch.distributed.destroy_process_group()
-
-
-def test_the_collector_posts_once_an_optimizer_step_and_numbers_the_gradient_steps() -> None:
-    recorder, weight = Recorder(), torch.nn.Parameter(torch.ones(1))
-    optimizer = torch.optim.SGD([weight])
-    collector = Collector(recorder, first_step=5, minibatches=2, first_minibatch=1)
-    for count in (2, 1, 1):
-        for _ in range(count):
-            collector.add({"logprobs": [torch.full((3,), -0.5)], "old_logprobs": [torch.full((3,), -0.25)]})
-        optimizer.step()
-    optimizer.step()
-    told = [(call["step"], call["minibatch"], call["minibatches"], len(call["logprobs"])) for call in recorder.calls]
-    assert told == [(5, 1, 3, 2), (5, 2, 3, 1), (6, 1, 3, 1)]
-    assert [call["policy_version"] for call in recorder.calls] == [4, 4, 5]
-
-
-def test_a_rank_without_a_place_posts_nothing() -> None:
-    recorder = Recorder()
-    collector = Collector(recorder, place=lambda: None)
-    collector.add({"logprobs": [torch.zeros(1)]})
-    collector.post()
-    assert recorder.calls == []
 
 
 def test_an_end_that_cannot_be_said_ends_no_training(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,17 +1,22 @@
-"""Collector: the rows of one gradient step, kept until the optimizer steps, and then posted as one shard.
+"""Collector: the rows of one gradient step, kept until the step is over, and then posted as one shard.
 
-For hooks that see a micro-batch or a single sequence and are told neither the step nor how many are still to come.
-The end of a gradient step is the optimizer's step, which torch tells to any number of listeners.
+For hooks that see a micro-batch or a single sequence and are not told how many are still to come. A gradient step is
+over when the optimizer steps. One that is skipped, for a gradient that is not finite, only clears its gradients: then
+it is over when the next sequences come. Where a framework says which step it is at (`at`), its word goes first.
 """
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.place import Place, of_process
+from offpolicy_monitor.client.adapters.shared.optimizers import at_rest, listen
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
+from offpolicy_monitor.client.counters import LOGGER
+
+#: Values of all arrays together that a gradient step may hold on one rank, 256 MiB of float32.
+MOST: Final = 1 << 26
 
 
 def before(step: int) -> int:
@@ -20,13 +25,16 @@ def before(step: int) -> int:
 
 
 class Collector:
-    """Counts gradient steps and posts what was added since the last one.
+    """Counts gradient steps, or is told them, and posts the rows of each.
 
     first_step   the step of the first gradient step: 0, or where a resumed run goes on
     minibatches  gradient steps of one training step
     first_minibatch  the number of the first of them, where another hook posts under the lower ones
     unseen       is told of optimizer steps from now on, until the first sequences come
     version      of a step: how often weights had been synced to the engines when it began
+    by_clearing  the framework clears its gradients once, at the end of every gradient step and nowhere else: that ends
+                 the step, whether the optimizer stepped never, once or in parts, and one without rows is counted too
+    most         values that a gradient step may hold; of a larger one nothing is posted
     """
 
     def __init__(
@@ -39,20 +47,39 @@ class Collector:
         version: Callable[[int], int] = before,
         place: Place = of_process,
         unseen: Unseen | None = None,
+        by_clearing: bool = False,
+        most: int = MOST,
     ) -> None:
         self.monitor, self.version, self.place = monitor, version, place
-        self.first_step, self.minibatches, self.first_minibatch = first_step, minibatches, first_minibatch
-        self.taken = 0
+        self.minibatches, self.first_minibatch = minibatches, first_minibatch
+        self.unseen, self.by_clearing, self.most = unseen, by_clearing, most
+        self.step, self.minibatch, self.told = first_step, 0, False
         self.rows: dict[str, list[Any]] = {}
-        self.listening, self.unseen = False, unseen
-        if unseen is not None:
+        self.held, self.warned = 0, False
+        self.listening, self.over, self.resting = False, False, False
+        if unseen is not None or by_clearing:
             self.listen()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether sequences of this gradient step were added, kept or not."""
+        return bool(self.rows) or self.held > self.most
+
     def listen(self) -> None:
-        """Hear of the steps of every optimizer of this process from now on."""
-        optimizers = importlib.import_module("torch.optim.optimizer")
-        optimizers.register_optimizer_step_post_hook(lambda *_: self.post())
+        """Hear of every optimizer of this process from now on."""
+        listen(self)
         self.listening = True
+
+    def at(self, step: int, minibatch: int | None = None) -> None:
+        """The framework is at this step, and at this gradient step of it (None: they are counted within the step).
+
+        Call it before `add`, as often as it is known. Rows of an earlier gradient step are posted first, as that one.
+        """
+        if step != self.step or minibatch not in (None, self.minibatch):
+            self.post()
+        if minibatch is None:
+            minibatch = self.minibatch if step == self.step else 0
+        self.step, self.minibatch, self.told = step, minibatch, True
 
     def add(self, rows: Mapping[str, Sequence[Any]]) -> None:
         """Add sequences: by array name, one row [n] each. The first call starts to listen to optimizers."""
@@ -60,30 +87,64 @@ class Collector:
             self.listen()
         if self.unseen is not None:
             self.unseen.forward()
+        if self.over:
+            self.post()
+        self.held += sum(len(row) for values in rows.values() for row in values)
+        if self.held > self.most:
+            self._let_go()
+            return
         for name, values in rows.items():
             self.rows.setdefault(name, []).extend(values)
 
-    def post(self) -> None:
-        """End the gradient step. Nothing happens where nothing was added: that was another model's optimizer."""
-        if self.rows:
-            rows, self.rows = self.rows, {}
-            position, self.taken = self.taken, self.taken + 1
-            _post(self.monitor, self, position, rows)
+    def stepped(self, optimizer: Any) -> None:
+        """An optimizer has stepped. Where nothing was added, that was another model's."""
+        if self.by_clearing:
+            self.resting = not self.waiting and at_rest(optimizer)
+        elif self.waiting:
+            self.post()
         elif self.unseen is not None:
             self.unseen.step()
 
+    def cleared(self, optimizer: Any) -> None:
+        """An optimizer has cleared its gradients. Where sequences wait for its step, it may have left it out."""
+        if self.by_clearing and not self.resting:
+            self._end()
+        self.over, self.resting = self.waiting, False
+
+    def post(self) -> None:
+        """End the gradient step. Nothing happens where nothing was added."""
+        if self.waiting:
+            self._end()
+
+    def _end(self) -> None:
+        step, minibatch, rows = self.step, self.minibatch, self.rows
+        self.rows, self.held, self.over = {}, 0, False
+        self.minibatch += 1
+        if not self.told and self.minibatch == self.minibatches:
+            self.step, self.minibatch = step + 1, 0
+        if rows:
+            _post(self.monitor, self, step, minibatch, rows)
+
+    def _let_go(self) -> None:
+        self.rows = {}
+        if not self.warned:
+            self.warned = True
+            LOGGER.warning(
+                "%d values on one rank and no end of the gradient step: it is not posted. Is Optimizer.step called?",
+                self.held,
+            )
+
 
 @quiet
-def _post(monitor: Logs, collector: Collector, position: int, rows: dict[str, list[Any]]) -> None:
+def _post(monitor: Logs, collector: Collector, step: int, minibatch: int, rows: dict[str, list[Any]]) -> None:
     place = collector.place()
     if place is None:
         return
-    passed, minibatch = divmod(position, collector.minibatches)
-    step = collector.first_step + passed
+    minibatches = max(collector.minibatches, minibatch + 1)
     monitor.log(
         step=step,
         minibatch=collector.first_minibatch + minibatch,
-        minibatches=collector.first_minibatch + collector.minibatches,
+        minibatches=collector.first_minibatch + minibatches,
         shard=place[0],
         shards=place[1],
         policy_version=collector.version(step),
