@@ -283,3 +283,13 @@ def test_a_range_that_is_none_and_a_run_that_is_unknown_are_refused(client: Clie
     for query, field in (("from=-1", "from"), ("to=soon", "to"), ("first=1", "first")):
         problem = client.get(f"/v1/runs/r/diagnosis?{query}")
         assert (problem.status_code, problem.json()["errors"][0]["field"]) == (422, field)
+
+
+def test_total_gaps_of_log_probs_with_four_decimals_as_prime_rl_annotates_them_are_named_decimal() -> None:
+    draws = np.random.default_rng(7)
+    mu = -draws.exponential(1.0, 4_000)
+    pi = mu + 0.02 * draws.standard_normal(4_000)
+    named = {"sampling_logprobs": mu, "logprobs": pi}
+    rounded = {name: np.round(values, 4).astype(np.float32) for name, values in named.items()}
+    batch = RaggedBatch.from_positions(np.full(40, 100), rounded, {})
+    assert [found["name"] for found in diagnose(evidence_of(batch))[:1]] == ["decimal"]

@@ -20,7 +20,7 @@ _FLOOR: Final = (*_PARTS, "noise_floor.trainer.of_mismatch")
 @dataclass(frozen=True)
 class Hypothesis:
     """A cause by name, and as `title` in the few words that follow "it looks like"; `paths` are the figures shown with
-    it, `tries` what to do, first things first."""
+    it, `tries` what to do, first things first. `alone`: seen in one column, so that it needs no mismatch."""
 
     name: str
     title: str
@@ -28,6 +28,7 @@ class Hypothesis:
     summary: str
     paths: tuple[str, ...]
     tries: tuple[str, ...]
+    alone: bool = False
 
 
 HYPOTHESES: Final = (
@@ -133,7 +134,9 @@ HYPOTHESES: Final = (
         (
             "Look for a format such as %.4f or round(x, 4) between the engine and the trainer, in JSON or a log.",
             "Send log-probs as float32 arrays, or as text with nine digits.",
+            'Of prime-rl\'s traces: monitors.file.float_decimals = "None" keeps every digit.',
         ),
+        alone=True,
     ),
     Hypothesis(
         "sampling",

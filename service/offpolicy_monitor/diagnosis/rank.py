@@ -15,14 +15,14 @@ BELIEVED: Final = 0.5
 def diagnose(evidence: Evidence, bitwise: bool = False) -> list[dict[str, Any]]:
     """[{name, title, score, summary, evidence, try, since_step}], best first; empty where there is nothing to explain.
 
-    Under the bitwise profile a mismatch of exactly 0 is what was asked for, and is nothing to explain. `since_step` is
-    there where a hypothesis is believed and the mismatch jumped.
+    Without a mismatch, only what one column shows by itself is looked for. Under the bitwise profile a mismatch of
+    exactly 0 is what was asked for, and is nothing to explain. `since_step` is there where a hypothesis is believed and
+    the mismatch jumped.
     """
-    if not evidence.get("gaps.mismatch.tokens"):
-        return []
     if bitwise and evidence.get("gaps.mismatch.exact_fraction") == 1:
         return []
-    rows = [_row(hypothesis, evidence) for hypothesis in HYPOTHESES]
+    mismatch = evidence.get("gaps.mismatch.tokens")
+    rows = [_row(hypothesis, evidence) for hypothesis in HYPOTHESES if mismatch or hypothesis.alone]
     shown = [row for row in rows if row["score"] >= LEAST_SCORE]
     return sorted(shown, key=lambda row: -row["score"])
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from offpolicy_monitor.client.files import frames, jsonl, nemo_rl, prime_rl, slime
+from offpolicy_monitor.client.files import frames, jsonl, nemo_rl, prime_rl, prime_rl_traces, slime
 from offpolicy_monitor.client.files.record import Item
 from offpolicy_monitor.client.files.units import Unit
 from offpolicy_monitor.errors import ConfigurationError
@@ -20,7 +20,7 @@ class Format:
 
     `own`: its records are whole posts, attempt and all. `grows`: lines are appended, and each is a record. `by_step`:
     the files of a step, one per rank, are a unit. `marker`: a folder's files are a unit, whole once the marker is
-    there.
+    there. `streams`: units of files that are no step's own, named from a folder.
     """
 
     name: str
@@ -31,16 +31,19 @@ class Format:
     grows: bool = False
     by_step: bool = False
     marker: str | None = None
+    streams: Callable[[Iterable[Path], Path | None], Iterator[Unit]] | None = None
 
     def units(self, paths: Iterable[Path], root: Path | None = None) -> list[Unit]:
         """The units that the files form, in step order; files that are none of this format's are left out."""
         groups: dict[Path, list[tuple[int, Path]]] = {}
-        for path in sorted(set(paths)):
+        paths = sorted(set(paths))
+        for path in paths:
             if match := self.name_of.search(path.as_posix()):
                 step = int(match.groupdict().get("step") or 0)
                 key = self._key(path, match)
                 groups.setdefault(key, []).append((step, path))
         units = [self._unit(key, members, root) for key, members in groups.items()]
+        units += self.streams(paths, root) if self.streams is not None else ()
         return sorted(units, key=lambda unit: (unit.order, unit.name))
 
     def found(self, path: Path) -> list[Unit]:
@@ -73,10 +76,11 @@ FORMATS: Mapping[str, Format] = {
     for row in (
         Format(
             "prime-rl",
-            ("step_*/rank_*.jsonl", "token_exports/step_*/rank_*.jsonl"),
+            ("step_*/rank_*.jsonl", "token_exports/step_*/rank_*.jsonl", *prime_rl_traces.PATTERNS),
             re.compile(r"(?:^|/)step_(?P<step>\d+)/rank_\d+\.jsonl$"),
-            lambda unit: prime_rl.read(unit.step, unit.paths),
+            prime_rl.read_unit,
             marker="STABLE",
+            streams=prime_rl_traces.steps,
         ),
         Format(
             "nemo-rl",

@@ -1,7 +1,8 @@
-"""prime-rl's token exports: `step_N/rank_R.jsonl`, one sequence per line, and a marker STABLE when all ranks are done.
+"""prime-rl's token exports: `step_N/rank_R.jsonl`, a sequence per line, and a marker STABLE when all ranks are done.
 
-A step is one optimizer step, so that `trainer_logprobs` are those of the current policy; there is no recompute before
-it and so no pi_old. Facts from prime-rl 0.8.1.dev67 (schema_version 1).
+Later releases write trace annotations instead (`prime_rl_traces`). A step is one optimizer step, so that
+`trainer_logprobs` are those of the current policy; there is no recompute before it and so no pi_old. Facts from
+prime-rl 0.8.1.dev67 (schema_version 1).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from offpolicy_monitor.client.files.lines import Line, lines
+from offpolicy_monitor.client.files.prime_rl_traces import TracedStep
 from offpolicy_monitor.client.files.record import Bad, Item, Unfinished, Unreadable
 from offpolicy_monitor.client.files.rows import Row, check_lengths, floats, marks, records
+from offpolicy_monitor.client.files.units import Unit
 
 SCHEMA_VERSION = 1
 COLUMNS = {
@@ -21,6 +24,13 @@ COLUMNS = {
     "advantages": "advantages",
     "entropy": "entropy",
 }
+
+
+def read_unit(unit: Unit) -> Iterator[Item]:
+    """The sequences of one step, in either layout of prime-rl's."""
+    if isinstance(unit, TracedStep) and unit.traces is not None:
+        return unit.traces.read(unit)
+    return read(unit.step, unit.paths)
 
 
 def read(step: int, paths: Sequence[Path]) -> Iterator[Item]:
