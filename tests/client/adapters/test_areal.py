@@ -155,6 +155,27 @@ def test_one_rank_of_a_replica_posts() -> None:
     assert recorder.calls == []
 
 
+@pytest.mark.parametrize(
+    ("last_stage_on", "posting"),
+    [("last", [4]), ("first", [0])],  # in stages one behind the other, or folded so that the first ranks have both ends
+)
+def test_of_an_archon_pipeline_the_first_rank_that_has_the_last_stage_posts(
+    last_stage_on: str, posting: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = [0, 1, 4, 5]  # of 8 ranks: two stages of two tensor-parallel ranks
+    monkeypatch.setattr(torch.distributed, "get_process_group_ranks", lambda group: replica)
+    posted = []
+    for rank in replica:
+        engine = Engine(head=rank == 0)
+        engine.rank, engine.context_and_model_parallel_group = rank, "group"  # type: ignore[attr-defined]
+        engine.parallel_dims = SimpleNamespace(pp=2)  # type: ignore[attr-defined]
+        engine.pp_has_last_stage = (rank >= 4) == (last_stage_on == "last")  # type: ignore[attr-defined]
+        recorder = Recorder()
+        train(watch(engine, recorder))
+        posted += [rank] * len(recorder.calls)
+    assert posted == posting
+
+
 def at(rank: int, world: int) -> Callable[[], tuple[int, int]]:
     return lambda: (rank, world)
 

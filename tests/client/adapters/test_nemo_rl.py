@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from offpolicy_monitor.client.adapters.nemo_rl import arrays, watched
+from offpolicy_monitor.client.adapters.nemo_rl import arrays, next_step, watched
 
 from tests.client.adapters.recorder import Recorder
 from tests.client.adapters.tokens import of, told
@@ -76,7 +76,7 @@ def test_a_sample_that_is_masked_out_is_an_empty_sequence() -> None:
 
 
 def test_zeros_in_place_of_pi_old_are_not_sent() -> None:
-    assert "old_logprobs" not in arrays(next_token_logprobs(), batch(), on_policy=True)
+    assert "old_logprobs" not in arrays(next_token_logprobs(), batch(), recomputed=False)
 
 
 def test_the_watched_loss_is_the_loss_in_results_and_attributes() -> None:
@@ -130,15 +130,27 @@ def test_a_monitor_that_cannot_be_made_does_not_end_the_run() -> None:
     assert call(watched(Loss(), broken))[1] == {"tokens": 5.0}
 
 
-def test_a_loss_without_pi_old_says_so_by_its_attribute() -> None:
-    recorder = Recorder()
+@pytest.mark.parametrize(
+    ("recomputed", "named"),
+    [(True, ["logprobs", "old_logprobs", "sampling_logprobs"]), (False, ["logprobs", "sampling_logprobs"])],
+)
+def test_a_forced_ratio_sends_pi_old_where_an_error_threshold_has_it_recomputed(
+    recomputed: bool, named: list[str]
+) -> None:
+    recorder, data = Recorder(), batch()
+    if not recomputed:
+        data["prev_logprobs"] = torch.zeros_like(data["prev_logprobs"])
     loss = watched(SimpleLoss(), lambda: recorder)
-    call(loss)
+    call(loss, data=data | {"sample_mask": torch.zeros(2)})  # tells nothing: no token is under the mask
+    call(loss, data=data)
     torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))]).step()
-    assert sorted(recorder.calls[0].keys() & {"sampling_logprobs", "old_logprobs", "logprobs"}) == [
-        "logprobs",
-        "sampling_logprobs",
-    ]
+    assert {len(rows) for rows in recorder.calls[0].values() if isinstance(rows, list)} == {2}
+    assert sorted(recorder.calls[0].keys() & {"sampling_logprobs", "old_logprobs", "logprobs"}) == named
+
+
+def test_the_next_step_is_read_off_either_form_of_the_saved_state() -> None:
+    assert next_step({"total_steps": 12, "epoch": 1}) == 13
+    assert next_step(SimpleNamespace(total_steps=12)) == 13
 
 
 class SimpleLoss(SimpleNamespace):

@@ -101,10 +101,26 @@ def by_token(packed: Mapping[str, Any], cu_seqlens: Any, versions: Any = None) -
 
 def place(engine: Any) -> tuple[int, int] | None:
     """(data-parallel rank, their number), or None where another rank of the replica posts."""
-    stages = getattr(getattr(engine, "parallel_strategy", None), "pipeline_parallel_size", 1)
-    if stages > 1:
-        ranks = sys.modules["torch.distributed"].get_process_group_ranks(engine.context_and_model_parallel_group)
-        heads = engine.rank == head_of_last(ranks, stages)
-    else:
-        heads = engine.is_data_parallel_head()
-    return (engine.data_parallel_rank, engine.data_parallel_world_size) if heads else None
+    return (engine.data_parallel_rank, engine.data_parallel_world_size) if _heads(engine) else None
+
+
+def _heads(engine: Any) -> bool:
+    """Whether this rank is the first one of its replica that computes a loss.
+
+    Archon alone says whether it has the last stage, which some of its schedules give to the first rank. Its ranks lie
+    stage by stage, as Megatron's do.
+    """
+    stages = _stages(engine)
+    if stages == 1:
+        return bool(engine.is_data_parallel_head())
+    ranks = sys.modules["torch.distributed"].get_process_group_ranks(engine.context_and_model_parallel_group)
+    has_last = getattr(engine, "pp_has_last_stage", None)
+    if has_last is None:
+        return bool(engine.rank == head_of_last(ranks, stages))
+    return bool(has_last) and ranks.index(engine.rank) % (len(ranks) // stages) == 0
+
+
+def _stages(engine: Any) -> int:
+    """The stages of the pipeline: FSDP has none, Megatron and Archon say so by different names."""
+    megatron, archon = getattr(engine, "parallel_strategy", None), getattr(engine, "parallel_dims", None)
+    return int(getattr(megatron, "pipeline_parallel_size", None) or getattr(archon, "pp", None) or 1)

@@ -6,10 +6,12 @@ nothing) and that the log-probs a loss is given are [B, S-1], those of tokens 1 
 
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.carried import Carried
+from offpolicy_monitor.client.adapters.shared.collector import Collector
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 
@@ -29,13 +31,18 @@ def watched(
 
     make         makes the monitor in each worker: `Monitor` (address and run from the environment), or a partial of it
     minibatches  gradient steps of one training step: prompts * generations a step / train_global_batch_size
-    first_step   NeMo-RL's logs call the first step 1; a resumed run goes on at `total_steps` + 1
+    first_step   NeMo-RL's logs call the first step 1; a resumed run goes on at `next_step(grpo_state)`
     place        which rank posts: `in_groups_of(n)` where tensor- and context-parallel sizes multiply to n,
                  `in_stages(n, stages)` with a pipeline
 
     `policy_version` counts the steps before this one, as `weight_version` of NeMo-RL's asynchronous training does.
     """
     return WatchedLoss(loss, Carried(make, first_step=first_step, minibatches=minibatches, place=place))
+
+
+def next_step(state: Any) -> int:
+    """The step that training goes on with: `total_steps` of what it saved, plus one. Release 0.7.0 has it in a dict."""
+    return int(state["total_steps"] if isinstance(state, Mapping) else state.total_steps) + 1
 
 
 class WatchedLoss:
@@ -57,17 +64,39 @@ class WatchedLoss:
 
 
 @quiet
-def _collect(monitor: Logs, collector: Any, loss: Any, logprobs: Any, data: Mapping[str, Any]) -> None:
-    sent = arrays(logprobs, data, on_policy=getattr(loss, "force_on_policy_ratio", False))
-    collector.add(all_rows(sent))
+def _collect(monitor: Logs, collector: Collector, loss: Any, logprobs: Any, data: Mapping[str, Any]) -> None:
+    on_policy = getattr(loss, "force_on_policy_ratio", False)
+    recomputed = _is_recomputed(collector, data) if on_policy else True
+    if recomputed is not None:
+        collector.add(all_rows(arrays(logprobs, data, recomputed=recomputed)))
 
 
-def arrays(logprobs: Any, data: Mapping[str, Any], on_policy: bool = False) -> dict[str, Any]:
+# Whether the batches of a collector have a recomputed pi_old, once one with a token under the mask has told.
+_recomputed: WeakKeyDictionary[Collector, bool] = WeakKeyDictionary()
+
+
+def _is_recomputed(collector: Collector, data: Mapping[str, Any]) -> bool | None:
+    """Whether pi_old is more than the zeros that NeMo-RL puts in its place, where it skips the recompute.
+
+    A run does so at every step or at none: the device is waited for once. None until a token under the mask tells.
+    """
+    if collector not in _recomputed:
+        under_mask = _mask(data)
+        if not under_mask.any():
+            return None
+        _recomputed[collector] = bool((data["prev_logprobs"][:, 1:] * under_mask).any())
+    return _recomputed[collector]
+
+
+def _mask(data: Mapping[str, Any]) -> Any:
+    """[B, S-1] bool: the tokens' mask times the samples'."""
+    return data["token_mask"][:, 1:] * data["sample_mask"][:, None] != 0
+
+
+def arrays(logprobs: Any, data: Mapping[str, Any], recomputed: bool = True) -> dict[str, Any]:
     """The contract's arrays [B, S-1] out of a loss's log-probs [B, S-1] and its batch [B, S].
 
-    The mask is the tokens' times the samples'. With `on_policy` (`force_on_policy_ratio`) the batch has zeros in place
-    of pi_old, and none is sent.
+    Without `recomputed` the batch has zeros in place of pi_old, and none is sent.
     """
-    sent = {name: data[key][:, 1:] for name, key in KEYS.items() if not (on_policy and name == "old_logprobs")}
-    mask = data["token_mask"][:, 1:] * data["sample_mask"][:, None]
-    return {**sent, "logprobs": logprobs, "mask": mask != 0}
+    sent = {name: data[key][:, 1:] for name, key in KEYS.items() if recomputed or name != "old_logprobs"}
+    return {**sent, "logprobs": logprobs, "mask": _mask(data)}
