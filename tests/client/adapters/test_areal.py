@@ -156,6 +156,23 @@ def test_one_rank_of_a_replica_posts() -> None:
 
 
 @pytest.mark.parametrize(
+    ("inference", "temperature", "said"),
+    [("RemotevLLMEngine", 0.8, 1), ("RemotevLLMEngine", 1.0, 0), ("RemoteSGLangEngine", 0.8, 0), ("Callback", 0.8, 0)],
+)
+def test_vllm_whose_log_probs_are_before_the_temperature_is_told_once(
+    inference: str, temperature: float, said: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = Engine()
+    engine.config.temperature = temperature
+    engine.rollout_engine = type(inference, (), {})()  # type: ignore[attr-defined]
+    watch(engine, Recorder())
+    train(engine)
+    train(engine)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == said and all("mu is before it" in line and "actor.temperature=1" in line for line in told)
+
+
+@pytest.mark.parametrize(
     ("last_stage_on", "posting"),
     [("last", [4]), ("first", [0])],  # in stages one behind the other, or folded so that the first ranks have both ends
 )

@@ -148,6 +148,27 @@ def test_a_forced_ratio_sends_pi_old_where_an_error_threshold_has_it_recomputed(
     assert sorted(recorder.calls[0].keys() & {"sampling_logprobs", "old_logprobs", "logprobs"}) == named
 
 
+@pytest.mark.parametrize(
+    ("generation", "said"),
+    [
+        ({"backend": "vllm", "temperature": 0.7, "vllm_cfg": {"logprobs_mode": "raw_logprobs"}}, 1),
+        ({"backend": "vllm", "temperature": 0.7, "vllm_cfg": {}}, 1),  # vLLM's own default
+        ({"backend": "vllm", "temperature": 0.7, "vllm_cfg": {"logprobs_mode": "processed_logprobs"}}, 0),
+        ({"backend": "vllm", "temperature": 1.0, "vllm_cfg": {"logprobs_mode": "raw_logprobs"}}, 0),
+        ({"backend": "megatron", "temperature": 0.7}, 0),
+        (None, 0),  # of another form: a warning of its own, and no error
+    ],
+)
+def test_raw_log_probs_beside_logits_divided_by_the_temperature_are_told(
+    generation: dict[str, Any] | None, said: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    for config in ({"policy": {"generation": generation}}, SimpleNamespace(policy={"generation": generation})):
+        caplog.clear()
+        watched(Loss(), make, config=config)
+        told = [record.getMessage() for record in caplog.records]
+        assert sum("logprobs_mode=processed_logprobs" in line for line in told) == said
+
+
 def test_the_next_step_is_read_off_either_form_of_the_saved_state() -> None:
     assert next_step({"total_steps": 12, "epoch": 1}) == 13
     assert next_step(SimpleNamespace(total_steps=12)) == 13

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import torch
 from offpolicy_monitor.client.adapters import slime
+from offpolicy_monitor.client.adapters.slime_hooks import BEFORE_TEMPERATURE, steps_of
+from torch.utils.checkpoint import checkpoint
 
 from tests.client.adapters.recorder import Poster, Recorder
 from tests.fixtures.application import Client
@@ -31,6 +33,7 @@ DATA = {
 @pytest.fixture
 def ranks(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """The parallel state of one process, to be changed by the test; data-parallel rank 1 of 2."""
+    monkeypatch.delenv(BEFORE_TEMPERATURE, raising=False)
     state = SimpleNamespace(last_stage=True, tensor=0, context=0, contexts=1)
     answers: dict[str, Any] = {
         "is_pipeline_last_stage": lambda: state.last_stage,
@@ -43,7 +46,11 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     modules = {
         slime.PARALLEL: answers,
         slime.GATHER: {"all_gather_with_cp": lambda row, total, response: torch.full((response,), float(total))},
-        slime.CORRECTION: {"vanilla_tis_function": halved},
+        slime.LOSSES: {
+            "vanilla_tis_function": halved,
+            "get_log_probs_and_entropy": log_probs_and_entropy,
+            "policy_loss_function": policy_loss,
+        },
     }
     for name, contents in modules.items():
         module = ModuleType(name)
@@ -51,6 +58,22 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
         monkeypatch.setitem(sys.modules, name, module)
     yield state
     slime.use(Recorder())
+
+
+def log_probs_and_entropy(logits: torch.Tensor) -> tuple[None, dict[str, list[torch.Tensor]]]:
+    """pi of each row, and its entropy, out of "logits" [5] that are those of the five tokens already."""
+    return None, {"log_probs": list(torch.split(logits, [2, 3])), "entropy": list(torch.split(-logits, [2, 3]))}
+
+
+def policy_loss(args: Any, batch: Any, logits: torch.Tensor, reduce: Any) -> tuple[torch.Tensor, dict[str, Any]]:
+    """A loss that looks `get_log_probs_and_entropy` up in its module, as slime's does."""
+    _, found = sys.modules[slime.LOSSES].get_log_probs_and_entropy(logits)
+    rows = torch.cat(found["log_probs"])
+    if args.get_mismatch_metrics:
+        slime.tis(
+            args, pg_loss=rows, loss_masks=batch["loss_masks"], train_log_probs=OLD, rollout_log_probs=MU, **LENGTHS
+        )
+    return reduce(rows.exp() * 2.0), {"loss": rows.detach().sum()}
 
 
 def halved(args: Any, *, pg_loss: Any, loss_masks: Any, **named: Any) -> tuple[Any, Any, dict[str, Any]]:
@@ -135,10 +158,177 @@ def test_the_correction_is_slimes_own_and_every_micro_batch_is_posted(
     assert [len(mask) for mask in call["mask"]] == [2, 3]
 
 
+PI = torch.tensor([-0.125, -1.5, -2.0, -0.25, -0.125])
+ACTOR = [SimpleNamespace(role="actor")]
+
+
+def options(**changed: Any) -> SimpleNamespace:
+    """What slime's options are in a worker of a fresh run."""
+    given = {"use_tis": False, "get_mismatch_metrics": False, "start_rollout_id": 0, "rollout_temperature": 1.0}
+    return SimpleNamespace(**given | changed)
+
+
+def optimizer_steps() -> None:
+    torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))]).step()
+
+
+def train(args: SimpleNamespace, rollout: int, step: int, recompute: bool | None = None) -> torch.Tensor:
+    """One gradient step of one micro-batch as slime makes it; `recompute`: whether its checkpoint is reentrant."""
+    slime.before_step(args, rollout, step, ACTOR, None, None)
+    logits = PI.clone().requires_grad_()
+    if recompute is None:
+        loss, _ = slime.loss(args, DATA, logits, torch.sum)
+    else:
+        loss, _ = checkpoint(slime.loss, args, DATA, logits, torch.sum, use_reentrant=recompute)
+    loss.backward()
+    assert logits.grad is not None
+    return logits.grad
+
+
+def test_the_loss_is_slimes_own_and_posts_all_three_log_probs_with_their_entropy(ranks: SimpleNamespace) -> None:
+    recorder = Recorder()
+    slime.use(recorder)
+    gradient = train(options(num_steps_per_rollout=2), 40, 1)
+    optimizer_steps()
+    assert torch.equal(gradient, PI.exp() * 2.0)
+    assert sys.modules[slime.LOSSES].get_log_probs_and_entropy is log_probs_and_entropy
+    (call,) = recorder.calls
+    assert [call[name] for name in ("step", "minibatch", "minibatches", "policy_version")] == [40, 1, 2, 40]
+    rows = {"logprobs": PI, "entropy": -PI, "sampling_logprobs": torch.cat(MU), "old_logprobs": torch.cat(OLD)}
+    assert all(torch.equal(torch.cat(call[name]), values) for name, values in rows.items())
+    assert not any(row.requires_grad for row in call["logprobs"])
+    assert [len(mask) for mask in call["mask"]] == [2, 3] and "advantages" in call
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("hook", ["loss", "tis"])
+def test_a_loss_that_is_recomputed_for_its_gradient_is_posted_once_and_has_its_gradient(
+    ranks: SimpleNamespace, reentrant: bool, hook: str
+) -> None:
+    recorder, args = Recorder(), options(get_mismatch_metrics=hook == "tis")
+    slime.use(recorder)
+    if hook == "loss":
+        gradient = train(args, 3, 0, reentrant)
+    else:
+        logits = PI.clone().requires_grad_()
+        checkpoint(policy_loss, args, DATA, logits, torch.sum, use_reentrant=reentrant)[0].backward()
+        assert logits.grad is not None
+        gradient = logits.grad
+    optimizer_steps()
+    assert torch.equal(gradient, PI.exp() * 2.0)
+    assert [len(call["mask"]) for call in recorder.calls] == [2]
+
+
+def test_under_context_parallelism_a_recomputed_loss_saves_the_same_tensors(
+    ranks: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gather(row: torch.Tensor, total: int, response: int) -> torch.Tensor:
+        return row * torch.ones(len(row), requires_grad=True)  # saves both, were there a graph
+
+    monkeypatch.setattr(sys.modules[slime.GATHER], "all_gather_with_cp", gather, raising=False)
+    recorder = Recorder()
+    slime.use(recorder)
+    ranks.contexts = 2
+    assert torch.equal(train(options(), 3, 0, False), PI.exp() * 2.0)
+    optimizer_steps()
+    assert not any(row.requires_grad for row in recorder.calls[0]["logprobs"])
+
+
+def test_a_step_that_is_skipped_or_made_once_more_shifts_no_other(ranks: SimpleNamespace) -> None:
+    recorder, args = Recorder(), options(num_steps_per_rollout=2)
+    slime.use(recorder)
+    train(args, 7, 0)  # its gradient is not finite: the optimizer does not step
+    train(args, 7, 1)
+    optimizer_steps()
+    train(args, 8, 0)  # discarded
+    train(args, 8, 0)
+    optimizer_steps()
+    assert [(call["step"], call["minibatch"], len(call["mask"])) for call in recorder.calls] == [
+        (7, 0, 2),
+        (7, 1, 2),
+        (8, 0, 2),
+    ]
+
+
+def test_a_resumed_run_whose_rollout_no_hook_tells_posts_nothing_and_says_so_once(
+    ranks: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder, args = Recorder(), options(start_rollout_id=None)
+    slime.use(recorder)
+    parts = {"train_log_probs": OLD, "rollout_log_probs": MU, **LENGTHS}
+    for _ in range(2):
+        slime.tis(args, pg_loss=torch.tensor(4.0), loss_masks=MASKS, **parts)
+        optimizer_steps()
+    assert recorder.calls == []
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said.endswith(
+        "--custom-megatron-before-train-step-hook-path offpolicy_monitor.client.adapters.slime.before_step"
+    )
+    slime.before_step(args, 31, 0, ACTOR, None, None)
+    slime.tis(args, pg_loss=torch.tensor(4.0), loss_masks=MASKS, **parts)
+    optimizer_steps()
+    assert [call["step"] for call in recorder.calls] == [31]
+
+
+@pytest.mark.parametrize(
+    ("given", "steps"),
+    [
+        ({"num_steps_per_rollout": 4, "global_batch_size": 64}, 4),
+        ({"rollout_batch_size": 32, "n_samples_per_prompt": 8, "global_batch_size": 64}, 4),
+        ({"rollout_batch_size": 32, "n_samples_per_prompt": 8, "global_batch_size": 256}, 1),
+        ({"use_dynamic_global_batch_size": True, "global_batch_size": 64}, 1),
+        ({}, 1),
+    ],
+)
+def test_gradient_steps_per_rollout_are_as_slime_counts_them(given: dict[str, Any], steps: int) -> None:
+    assert steps_of(SimpleNamespace(**given)) == steps
+
+
+@pytest.mark.parametrize(("role", "last_stage", "said"), [("actor", True, 1), ("actor", False, 0), ("critic", True, 0)])
+def test_steps_that_pass_without_a_loss_are_told_once_where_one_is_computed(
+    ranks: SimpleNamespace, caplog: pytest.LogCaptureFixture, role: str, last_stage: bool, said: int
+) -> None:
+    slime.use(Recorder())
+    ranks.last_stage = last_stage
+    for step in range(5):
+        slime.before_step(options(), step, 0, [SimpleNamespace(role=role)], None, None)
+    assert len(caplog.records) == said
+    assert all("slime's loss or tis has seen nothing of 3 training steps" in r.getMessage() for r in caplog.records)
+
+
+@pytest.mark.parametrize(("temperature", "environment", "said"), [(0.8, "1", 1), (0.8, "", 0), (1.0, "true", 0)])
+def test_an_engine_that_tells_log_probs_before_the_temperature_is_named(
+    ranks: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    temperature: float,
+    environment: str,
+    said: int,
+) -> None:
+    monkeypatch.setenv(BEFORE_TEMPERATURE, environment)
+    monkeypatch.setattr(slime._hooks.scaling, "told", False)
+    slime.use(Recorder())
+    for step in range(2):
+        train(options(rollout_temperature=temperature), step, 0)
+    assert len(caplog.records) == said
+    assert all(BEFORE_TEMPERATURE in record.getMessage() for record in caplog.records)
+
+
+def test_a_loss_that_slime_computes_in_another_way_costs_the_figures_alone(
+    ranks: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder()
+    recorder.strict = False
+    slime.use(recorder)
+    monkeypatch.delattr(sys.modules[slime.LOSSES], "get_log_probs_and_entropy")
+    monkeypatch.setattr(sys.modules[slime.LOSSES], "policy_loss_function", lambda *_: ("loss", {}))
+    assert slime.loss(options(), DATA, PI, torch.sum) == ("loss", {})
+
+
 def test_without_an_address_nothing_is_posted_and_training_goes_on(
     ranks: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("OFFPOLICY_URL", raising=False)
-    monkeypatch.setattr(slime, "_given", [])
+    monkeypatch.setattr(slime._hooks.here, "given", None)
     slime.postprocess(SimpleNamespace(), 12, DATA)
     assert len(caplog.records) == 1 and "OFFPOLICY_URL" in caplog.records[0].getMessage()

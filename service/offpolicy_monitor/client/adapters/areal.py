@@ -16,10 +16,15 @@ from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.shared.gathered import Gathered
 from offpolicy_monitor.client.adapters.shared.layouts import lengths, split
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.scaling import Scaling
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 from offpolicy_monitor.client.adapters.stages import head_of_last
 
 Engine = TypeVar("Engine")
+
+# Whether the log-probs of an inference engine are after the temperature. A single controller hides which one it is.
+SCALED = {"RemotevLLMEngine": False, "RemoteSGLangEngine": True}
+ADVICE = "sample at gconfig.temperature=1 with actor.temperature=1, or by SGLang: vLLMConfig has no logprobs_mode"
 
 
 def watch(engine: Engine, monitor: Logs) -> Engine:
@@ -42,6 +47,7 @@ class Watch:
         self.train_batch = engine.train_batch
         self.version, self.minibatch = -1, 0
         self.unseen = Unseen("AReaL's train_batch", "no micro-batch of this rank had a token under the mask")
+        self.scaling = Scaling("AReaL's train_batch", ADVICE)
 
     def attach(self) -> None:
         """Take the place of the method on this engine, not on its class."""
@@ -62,7 +68,9 @@ class Watch:
 
 @quiet
 def _collect(monitor: Logs, watch: Watch, logprobs: Any, entropy: Any, data: Mapping[str, Any]) -> None:
-    named = {of: name for name, of in sources(watch.engine.config).items()}
+    config, samples = watch.engine.config, type(getattr(watch.engine, "rollout_engine", None)).__name__
+    watch.scaling.look(getattr(config, "temperature", 1.0), mu=SCALED.get(samples), pi_old=True, pi=True)
+    named = {of: name for name, of in sources(config).items()}
     packed = {named[key]: data[key] for key in named if data.get(key) is not None}
     packed |= {"logprobs": logprobs, "entropy": entropy, "advantages": data["advantages"], "mask": data["loss_mask"]}
     watch.gathered.add(by_token(packed, data["cu_seqlens"], data.get("versions")))

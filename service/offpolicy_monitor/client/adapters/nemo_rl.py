@@ -13,7 +13,9 @@ from offpolicy_monitor.client.adapters.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.carried import Carried
 from offpolicy_monitor.client.adapters.shared.collector import Collector
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows
+from offpolicy_monitor.client.adapters.shared.made import Nowhere
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.scaling import VLLM, Scaling
 
 # The contract's name of each key of the batch; all are [B, S].
 KEYS = {"sampling_logprobs": "generation_logprobs", "old_logprobs": "prev_logprobs", "advantages": "advantages"}
@@ -26,6 +28,7 @@ def watched(
     minibatches: int = 1,
     first_step: int = 1,
     place: Place = of_process,
+    config: Any = None,
 ) -> "WatchedLoss":
     """A loss function that is `loss` and posts what it was given, one shard per rank and gradient step.
 
@@ -34,15 +37,29 @@ def watched(
     first_step   NeMo-RL's logs call the first step 1; a resumed run goes on at `next_step(grpo_state)`
     place        which rank posts: `in_groups_of(n)` where tensor- and context-parallel sizes multiply to n,
                  `in_stages(n, stages)` with a pipeline
+    config       NeMo-RL's `master_config`: looked at here for sides that differ in the sampling temperature
 
     `policy_version` counts the steps before this one, as `weight_version` of NeMo-RL's asynchronous training does.
     """
+    if config is not None:
+        _look(Nowhere(), config)
     return WatchedLoss(loss, Carried(make, first_step=first_step, minibatches=minibatches, place=place))
 
 
 def next_step(state: Any) -> int:
     """The step that training goes on with: `total_steps` of what it saved, plus one. Release 0.7.0 has it in a dict."""
     return int(state["total_steps"] if isinstance(state, Mapping) else state.total_steps) + 1
+
+
+@quiet
+def _look(monitor: Logs, config: Any) -> None:
+    """NeMo-RL divides the trainer's logits by the temperature; vLLM's log-probs are as its `logprobs_mode` says."""
+    policy = config["policy"] if isinstance(config, Mapping) else config.policy
+    generation = policy["generation"]
+    mode = (generation.get("vllm_cfg") or {}).get("logprobs_mode") or "raw_logprobs"
+    mu = VLLM.get(mode) if generation["backend"] == "vllm" else None
+    advice = "policy.generation.vllm_cfg.logprobs_mode=processed_logprobs"
+    Scaling("NeMo-RL's watched loss", advice).look(generation["temperature"], mu=mu, pi_old=True, pi=True)
 
 
 class WatchedLoss:

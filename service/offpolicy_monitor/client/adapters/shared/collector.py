@@ -116,6 +116,10 @@ class Collector:
         if self.waiting:
             self._end()
 
+    def drop(self) -> None:
+        """Forget the rows of this gradient step: it was given up, and is made once more."""
+        self.rows, self.held, self.over = {}, 0, False
+
     def _end(self) -> None:
         step, minibatch, rows = self.step, self.minibatch, self.rows
         self.rows, self.held, self.over = {}, 0, False
