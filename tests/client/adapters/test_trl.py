@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from offpolicy_monitor.client.adapters.trl import Counts, arrays, post, version, watch
+from offpolicy_monitor.client.adapters.trl import Watch, arrays, post, version, watch
 
 from tests.client.adapters.recorder import Poster, Recorder
 from tests.fixtures.application import Client
@@ -132,8 +132,7 @@ def test_a_version_counts_weight_syncs_whatever_a_gradient_step_accumulates(
 
 
 def test_the_forwards_of_every_process_are_shards_of_their_own() -> None:
-    recorder, counts = Recorder(), Counts()
-    rows = torch.zeros(1, 2)
+    recorder, rows = Recorder(), torch.zeros(1, 2)
     inputs = {"old_per_token_logps": rows, "completion_mask": rows + 1}
     trainer = SimpleNamespace(
         args=SimpleNamespace(steps_per_generation=4, gradient_accumulation_steps=2),
@@ -141,9 +140,10 @@ def test_the_forwards_of_every_process_are_shards_of_their_own() -> None:
         state=SimpleNamespace(global_step=10),
         num_iterations=1,
     )
+    watched = Watch(trainer, recorder)
     for forward in range(4):
         trainer._step, trainer.state.global_step = 20 + forward, 10 + forward // 2
-        post(recorder, trainer, counts, inputs, (rows, None))
+        post(recorder, watched, inputs, (rows, None))
     keys = [(call["step"], call["minibatch"], call["minibatches"], call["shard"]) for call in recorder.calls]
     assert keys == [(10, 0, 2, 2), (10, 0, 2, 3), (10, 1, 2, 2), (10, 1, 2, 3)]
     assert {call["shards"] for call in recorder.calls} == {6}
@@ -162,18 +162,60 @@ def test_the_run_has_ended_where_train_comes_to_its_end(tmp_path: Path, trl: Any
     assert (len(recorder.calls), recorder.ends) == (2, [False])
 
 
-def test_a_trainer_that_computes_its_loss_elsewhere_is_told_once_that_nothing_is_seen(
+def test_a_loss_that_scores_its_tokens_elsewhere_posts_mu_and_pi_old_and_is_told_once_that_pi_is_missing(
     tmp_path: Path, trl: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Compiled(trl.RecordingTrainer):
+    class Compiled(trl.SamplingTrainer):
         def compute_loss(self, model: Any, inputs: Any, *arguments: Any, **named: Any) -> Any:
             return sum(parameter.sum() for parameter in model.parameters())
 
     recorder = Recorder()
     watch(trl.trainer(Compiled, tmp_path, max_steps=5), recorder).train()
-    assert recorder.calls == []
+    assert [(call["step"], call["minibatch"]) for call in recorder.calls] == [(0, 0), (0, 1), (0, 2), (0, 3), (4, 0)]
+    assert all({"sampling_logprobs", "old_logprobs"} < call.keys() for call in recorder.calls)
+    assert not any("logprobs" in call for call in recorder.calls)
     [said] = [record.getMessage() for record in caplog.records if record.name == "offpolicy_monitor"]
-    assert said.startswith("TRL's _compute_loss has seen nothing of 3 training steps, so nothing is posted")
+    assert "_get_per_token_logps_and_entropies has seen nothing of 3 training steps, so no logprobs" in said
+    assert "adapters.unsloth" in said
+
+
+def test_tokens_that_are_scored_as_one_packed_row_are_seen(tmp_path: Path, trl: Any) -> None:
+    """As axolotl does with `batch_flattening`, by a method of its own."""
+
+    class Flattening(trl.RecordingTrainer):
+        def _get_per_token_logps_and_entropies_flattened(self, *arguments: Any, **named: Any) -> Any:
+            return super()._get_per_token_logps_and_entropies(*arguments, **named)
+
+        def _get_per_token_logps_and_entropies(self, *arguments: Any, **named: Any) -> Any:
+            return self._get_per_token_logps_and_entropies_flattened(*arguments, **named)
+
+    recorder, training = Recorder(), trl.trainer(Flattening, tmp_path, max_steps=2)
+    watch(training, recorder).train()
+    assert [(call["step"], call["minibatch"]) for call in recorder.calls] == [(0, 0), (0, 1)]
+    assert all("logprobs" in call for call in recorder.calls)
+
+
+def test_what_is_scored_after_the_policy_in_a_loss_is_not_taken_for_it(tmp_path: Path, trl: Any) -> None:
+    class Referring(trl.RecordingTrainer):
+        def _compute_loss(self, model: Any, inputs: Any) -> Any:
+            loss = super()._compute_loss(model, inputs)
+            tokens = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+            self._get_per_token_logps_and_entropies(model, 0 * tokens, 0 * tokens + 1, inputs["completion_ids"].size(1))
+            return loss
+
+    recorder, training = Recorder(), trl.trainer(Referring, tmp_path, max_steps=2)
+    watch(training, recorder).train()
+    for call, seen in zip(recorder.calls, training.seen, strict=True):
+        assert torch.equal(call["logprobs"], seen["scored"][0])
+
+
+@pytest.mark.parametrize("ahead", ["async_prefetch", "async_generate"])
+def test_a_rollout_that_was_generated_ahead_claims_no_version(tmp_path: Path, trl: Any, ahead: str) -> None:
+    recorder, training = Recorder(), trl.trainer(trl.RecordingTrainer, tmp_path, max_steps=1)
+    setattr(training.args, ahead, True)
+    watch(training, recorder).train()
+    [call] = recorder.calls
+    assert call["policy_version"] == 0 and "policy_versions" not in call
 
 
 def test_a_crash_in_training_says_nothing(tmp_path: Path, trl: Any) -> None:

@@ -1,4 +1,4 @@
-"""A real `GRPOTrainer` over a two-layer Qwen2 of random weights and a tokenizer of characters, all built here.
+"""A real `GRPOTrainer` over a tiny model, all built here.
 
 It writes down what it computes its losses from, by its own names, so that a test can compare.
 """
@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
-CHARACTERS = "0123456789+=. "
+from tests.client.adapters.tiny import model, tokenizer
+
 PROMPTS = ("1+1=", "2+3=", "4+4=", "7+1=")
 
 
@@ -50,27 +49,6 @@ class SamplingTrainer(RecordingTrainer):
         scores = logits.log_softmax(-1).gather(-1, tokens[:, 1:, None]).squeeze(-1)
         output["sampling_per_token_logps"] = scores[:, -output["completion_ids"].size(1) :]
         return output
-
-
-def tokenizer() -> PreTrainedTokenizerFast:
-    """One token a character."""
-    vocabulary = {token: number for number, token in enumerate(("<pad>", "<eos>", *CHARACTERS))}
-    core = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
-    core.pre_tokenizer = pre_tokenizers.Split(Regex("."), behavior="isolated")
-    return PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<eos>")
-
-
-def model(words: PreTrainedTokenizerFast) -> Qwen2ForCausalLM:
-    """About 20,000 random parameters."""
-    torch.manual_seed(3)
-    sizes: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-    heads: dict[str, Any] = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
-    ends: dict[str, Any] = {
-        "pad_token_id": words.pad_token_id,
-        "eos_token_id": words.eos_token_id,
-        "bos_token_id": None,
-    }
-    return Qwen2ForCausalLM(Qwen2Config(vocab_size=len(words), tie_word_embeddings=False, **sizes, **heads, **ends))
 
 
 def reward(completions: list[str], **_: Any) -> list[float]:

@@ -1,7 +1,8 @@
 """TRL: what `GRPOTrainer` computes its loss from, posted at each forward of training, without a second forward.
 
-Reads the trainer's own tensors (padded [B, T], completion tokens alone) on the way through `_compute_loss`. Knows the
-names of TRL's inputs and its two counters, and imports nothing of it.
+Reads the trainer's own tensors (padded [B, T], completion tokens alone) on the way through `compute_loss`. Knows the
+names of TRL's inputs and its two counters, and imports nothing of it. What other trainers make of TRL's is known by
+adapters of their own, which read their inputs and count as this one does (`ms_swift`, `unsloth`).
 
 A rollout lasts `steps_per_generation * num_iterations` forwards; `gradient_accumulation_steps` of them make one
 gradient step. So `step` is the optimizer step (`state.global_step`) that the rollout was generated at, `minibatch`
@@ -10,7 +11,7 @@ its own, `step + minibatch` is TRL's global step, and a merged minibatch is exac
 rollouts, before each of which TRL hands its weights to vLLM: what is trained on a rollout has its version, lag 0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -32,10 +33,17 @@ INPUTS = {
     "advantages": "advantages",
 }
 
+#: What scores tokens for a loss: TRL's method, and the one that axolotl has beside it for packed batches.
+SCORING = ("_get_per_token_logps_and_entropies", "_get_per_token_logps_and_entropies_flattened")
+
 ELSEWHERE = (
-    "the trainer computes its loss elsewhere, as compiled ones do (Unsloth, Liger), or by other methods than "
-    "GRPOTrainer's; give its log-probs to Monitor.log yourself"
+    "the trainer scores tokens elsewhere: Unsloth's and ms-swift's have adapters of their own (adapters.unsloth, "
+    "adapters.ms_swift); a loss by Liger never has them, so set use_liger_kernel=False (use_liger_loss=False), or give "
+    "its log-probs to Monitor.log yourself"
 )
+
+#: Settings of trainers that generate the next rollout while they train on this one (axolotl's, ms-swift's).
+AHEAD = ("async_prefetch", "async_generate")
 
 
 def watch(trainer: Trainer, monitor: Logs) -> Trainer:
@@ -43,7 +51,7 @@ def watch(trainer: Trainer, monitor: Logs) -> Trainer:
 
     Sent: pi with its entropy; pi_old where TRL keeps it; mu where vLLM samples; advantages; the completion's mask
     without tool tokens; the policy version that generated. Evaluation posts nothing, and neither does a forward of
-    which only pi exists. Where `train` comes to its end, the run has ended.
+    which only one of the log-probs exists. Where `train` comes to its end, the run has ended.
     """
     Watch(trainer, monitor).attach()
     return trainer
@@ -78,43 +86,83 @@ class Events(AtEnd):
 
 
 class Watch:
-    """Stands around two methods of one trainer: the one that scores tokens, and the one that computes the loss."""
+    """Stands around the methods of one trainer that score tokens, and the one that computes the loss of a forward.
+
+    A trainer of another framework has its own `read`, and what it holds differently: `together`.
+    """
 
     def __init__(self, trainer: Any, monitor: Logs) -> None:
         self.trainer, self.monitor, self.counts = trainer, monitor, Counts()
-        self.score, self.loss = trainer._get_per_token_logps_and_entropies, trainer._compute_loss
-        self.scored: Any = None
-        self.unseen = Unseen("TRL's _compute_loss", ELSEWHERE)
+        self.losses, self.scored = False, None
+        self.unseen = Unseen(self.hook(), ELSEWHERE, "no logprobs (those of the current policy) are posted")
+
+    def hook(self) -> str:
+        """What is watched, for the log."""
+        return "TRL's _get_per_token_logps_and_entropies"
 
     def attach(self) -> None:
-        """Take the place of both methods on this trainer, not on its class, and listen to its end."""
-        self.trainer._get_per_token_logps_and_entropies = self.scoring
-        self.trainer._compute_loss = self.losing
+        """Take the place of the methods on this trainer, not on its class, and listen to its end."""
+        for name in SCORING:
+            if hasattr(self.trainer, name):
+                setattr(self.trainer, name, self.scoring(getattr(self.trainer, name)))
+        self.trainer.compute_loss = self.losing(self.trainer.compute_loss)
         self.trainer.add_callback(Events(self.monitor, self.unseen))
 
-    def scoring(self, *arguments: Any, **named: Any) -> Any:
-        """TRL's own result (log-probs [B, T], entropies [B, T] or None, ...), remembered until the loss is there."""
-        self.scored = self.score(*arguments, **named)
-        return self.scored
+    def begin(self) -> None:
+        """A loss begins."""
+        self.losses, self.scored = True, None
 
-    def losing(self, model: Any, inputs: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
+    def scoring(self, score: Callable[..., Any]) -> Callable[..., Any]:
+        """TRL's own result (log-probs [B, T], entropies [B, T] or None, ...), kept where a loss asks for it."""
+
+        def scoring(*arguments: Any, **named: Any) -> Any:
+            scored = score(*arguments, **named)
+            if self.losses and scored[0] is not None:
+                self.see(scored)
+            return scored
+
+        return scoring
+
+    def see(self, scored: Any) -> None:
+        """A loss has scored its tokens. What it scores after them, a reference, is not the policy."""
+        if self.scored is None:
+            self.scored = scored
+
+    def losing(self, lose: Callable[..., Any]) -> Callable[..., Any]:
         """TRL's own loss; on the way out, the batch that it was computed from is posted."""
-        self.scored = None
-        loss = self.loss(model, inputs, *arguments, **named)
-        scored, self.scored = self.scored, None
-        if model.training and scored is not None:
-            self.unseen.forward()
-            post(self.monitor, self.trainer, self.counts, inputs, scored)
-        return loss
+
+        def losing(model: Any, inputs: Any, *arguments: Any, **named: Any) -> Any:
+            self.begin()
+            try:
+                loss = lose(model, inputs, *arguments, **named)
+            finally:
+                self.losses, scored, self.scored = False, self.scored, None
+            if model.training:
+                if scored is not None:
+                    self.unseen.forward()
+                post(self.monitor, self, inputs, scored)
+            return loss
+
+        return losing
+
+    def together(self) -> int:
+        """How many processes, one after the other, hold the same tokens: the first of them posts."""
+        return 1
+
+    def read(self, inputs: Any, scored: Any) -> dict[str, Any]:
+        """The contract's arrays, rows [B, T] or a list of rows."""
+        return arrays(inputs, scored or ())
 
 
 @quiet
-def post(monitor: Logs, trainer: Any, counts: Counts, inputs: Mapping[str, Any], scored: Any) -> None:
+def post(monitor: Logs, watch: Watch, inputs: Any, scored: Any) -> None:
     """Post one forward, counted in any case."""
-    rollout_forwards = trainer.args.steps_per_generation * trainer.num_iterations
+    trainer, together, counts = watch.trainer, watch.together(), watch.counts
+    rollout_forwards = trainer.args.steps_per_generation * trainer.num_iterations * together
     counts.advance(trainer.state.global_step, trainer._step % rollout_forwards == 0)
-    sent = arrays(inputs, scored)
-    if sum(name in sent for name in LOGPROBS) < 2:
+    process, ranks = trainer.accelerator.process_index, trainer.accelerator.num_processes // together
+    sent = watch.read(inputs, scored)
+    if process % together or sum(name in sent for name in LOGPROBS) < 2:
         return
     accumulated = trainer.args.gradient_accumulation_steps
     synced = version(counts.rollout * accumulated, max(rollout_forwards, accumulated))
@@ -122,10 +170,10 @@ def post(monitor: Logs, trainer: Any, counts: Counts, inputs: Mapping[str, Any],
         step=counts.rollout,
         minibatch=counts.done - counts.rollout,
         minibatches=max(1, rollout_forwards // accumulated),
-        shard=trainer.accelerator.process_index * accumulated + counts.forward,
-        shards=trainer.accelerator.num_processes * accumulated,
+        shard=process // together * accumulated + counts.forward,
+        shards=ranks * accumulated,
         policy_version=synced,
-        policy_versions=np.full(len(inputs["completion_mask"]), synced, np.int64),
+        **versions(trainer, synced, len(sent["mask"])),
         **sent,
     )
 
@@ -138,8 +186,15 @@ def version(forwards: int, between: int) -> int:
     return -(-forwards // between)
 
 
+def versions(trainer: Any, synced: int, rows: int) -> dict[str, Any]:
+    """The version that sampled, for each row: that of the rollout; none where rollouts are generated ahead."""
+    if any(getattr(trainer.args, name, False) for name in AHEAD):
+        return {}
+    return {"policy_versions": np.full(rows, synced, np.int64)}
+
+
 def arrays(inputs: Mapping[str, Any], scored: Any) -> dict[str, Any]:
-    """The contract's arrays out of the inputs of `_compute_loss` and of what its forward gave.
+    """The contract's arrays out of the inputs of a loss and of what its forward gave.
 
     [B, T] float32, the mask bool: completion tokens, without those that a tool wrote; advantages [B] or [B, T].
     """

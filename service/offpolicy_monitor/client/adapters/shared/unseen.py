@@ -13,10 +13,13 @@ PATIENCE: Final = 3
 
 
 class Unseen:
-    """Counts steps until the first forward. `hook` is what was to see one; `advice` says what to look at."""
+    """Counts steps until the first forward. `hook` is what was to see one; `advice` says what to look at.
 
-    def __init__(self, hook: str, advice: str) -> None:
-        self.hook, self.advice = hook, advice
+    `lost` is what is not posted without one.
+    """
+
+    def __init__(self, hook: str, advice: str, lost: str = "nothing is posted") -> None:
+        self.hook, self.advice, self.lost = hook, advice, lost
         self.steps, self.waits = 0, True
 
     def forward(self) -> None:
@@ -29,5 +32,5 @@ class Unseen:
         if self.waits and self.steps >= PATIENCE:
             self.waits = False
             LOGGER.warning(
-                "%s has seen nothing of %d training steps, so nothing is posted: %s", self.hook, self.steps, self.advice
+                "%s has seen nothing of %d training steps, so %s: %s", self.hook, self.steps, self.lost, self.advice
             )
