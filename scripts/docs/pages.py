@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from offpolicy_monitor import peers
 from offpolicy_monitor.alerts import RULES, WALL_CLOCK_RULES, Rule, Severity
-from offpolicy_monitor.backtest import peers
 from offpolicy_monitor.catalogue import preset_rows
 from offpolicy_monitor.doctor import CHECKS
 from offpolicy_monitor.methods import METHODS, ON_REQUEST, PRESETS, MethodRow

@@ -6,8 +6,8 @@ import pytest
 from offpolicy_monitor.alerts import RULES, paths_of
 from offpolicy_monitor.backtest.errors import BadHistory
 from offpolicy_monitor.backtest.figures import Figures, figures_of
-from offpolicy_monitor.backtest.peers import metrics, rows
 from offpolicy_monitor.backtest.tables import Table
+from offpolicy_monitor.peers import metrics, rows
 
 WANTED = paths_of(RULES)
 

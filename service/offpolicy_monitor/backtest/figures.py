@@ -1,14 +1,15 @@
 """Figures of a history: the columns of a file as what rules look at, and how each of them came to be.
 
-Columns by our own paths are taken as they are, others by the table of peers. Where a gap has k1 and no k3, k1 stands in
-for k3; a k3 of 0 among values with few decimals is below what was printed, and so absent.
+Columns by our own paths, before which a monitor's logger has a prefix, are taken as they are, others by the table of
+peers. Where a gap has k1 and no k3, k1 stands in for k3; a k3 of 0 among values with few decimals is below what was
+printed, and so absent.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from offpolicy_monitor.backtest import peers
+from offpolicy_monitor import peers
 from offpolicy_monitor.backtest.errors import BadHistory
 from offpolicy_monitor.backtest.tables import Table
 from offpolicy_monitor.errors import quotable
@@ -43,13 +44,14 @@ def figures_of(tables: Iterable[Table], wanted: Collection[str]) -> Figures:
     looked_at = {*wanted, *(f"gaps.{gap}.k1" for gap in GAPS)}
     for table in tables:
         steps |= table.steps
-        named = peers.named([name for name in table.columns if name not in looked_at], looked_at)
+        own = {name: name.removeprefix(peers.OURS) for name in table.columns}
+        named = peers.named([name for name, path in own.items() if path not in looked_at], looked_at)
         for name in table.columns:
             metric = named.get(name)
-            if metric is None and name not in looked_at:
+            if metric is None and own[name] not in looked_at:
                 other.append(name)
                 continue
-            path, sign = (metric.path, metric.sign) if metric else (name, 1)
+            path, sign = (metric.path, metric.sign) if metric else (own[name], 1)
             if path in columns:
                 notes.append(f"{name} is left out: {path} is there already")
                 continue
@@ -58,7 +60,7 @@ def figures_of(tables: Iterable[Table], wanted: Collection[str]) -> Figures:
                 notes.append(_note(name, metric))
     for gap in GAPS:
         notes += _with_k3(columns, gap)
-    if not columns and not any(map(is_known, other)):
+    if not columns and not any(is_known(name.removeprefix(peers.OURS)) for name in other):
         names = ", ".join(map(quotable, other[:8])) or "none"
         raise BadHistory(
             f"no column is a figure of ours, by its path or by the name that a framework has for it: {names}"

@@ -11,7 +11,8 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from offpolicy_monitor.client import ending, questions
 from offpolicy_monitor.client.attempt import declared
@@ -29,6 +30,9 @@ from offpolicy_monitor.client.shapes import check, lengths_of_rows
 from offpolicy_monitor.client.shard import Shard, make_envelope
 from offpolicy_monitor.client.values import Value, copies, read
 from offpolicy_monitor.wire.frame import MEDIA_TYPE, encode
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.client.loggers.follow import Follower
 
 QUEUE_BYTES = 256 << 20
 
@@ -50,6 +54,11 @@ class Monitor:
     reduce        send mergeable summaries instead of tokens; needs torch
     on_answer     called with the service's answer to each batch that it took, on the thread in the background, before
                   the batch counts as sent; what it raises is said once in the log. A pickled copy has none
+    log_to        a W&B run, a SummaryWriter, (MlflowClient(), run_id), mlflow.active_run() or a function of step,
+                  figures and verdict: given each step's headline figures and verdict, in order, on a thread of its
+                  own, by the monitor that posts shard 0. A copy, forked or pickled, has none
+    log_as        a framework ("verl", "TRL" ...) by whose names figures are logged where it has any
+    for_run       this process posts nothing, as a driver whose workers post: `log_to` gets all that the run gets
 
     Raises ConfigurationError for a missing or wrong address, run or attempt, and nothing later on. Usable from several
     threads, after fork (with an empty queue) and after pickling; as a context manager it closes itself.
@@ -69,11 +78,17 @@ class Monitor:
         strict: bool = False,
         reduce: bool = False,
         on_answer: Callable[[Mapping[str, Any]], None] | None = None,
+        log_to: Any = None,
+        log_as: str | None = None,
+        for_run: bool = False,
     ) -> None:
         given = Config(url or "", run or "", profile, labels, attempt, queue_bytes, timeout, token, strict, reduce)
         self._config = settled(given, os.environ)
         self._on_answer = on_answer
+        self._follower: Follower | None = None
         self._begin(declared(os.environ) if attempt is None else attempt)
+        if log_to is not None:
+            self._follow(log_to, log_as, for_run)
         self._uncaught_before = ending.uncaught()
         ending.watch()
         atexit.register(self._at_exit)
@@ -90,9 +105,11 @@ class Monitor:
         self._connection = self._connect()
         self._run = Run(config.run, attempt, config.settings, config.reduce, carried)
         patience = Patience(config.timeout)
+        self._follower = None
         self._sender = Sender(
-            self._connection, self._run, self._queue, self._halves, self._counters, patience, self._on_answer
-        )
+            self._connection, self._run, self._queue, self._halves, self._counters, patience, self._on_answer,
+            self._stored,
+        )  # fmt: skip
 
     def log(
         self,
@@ -254,7 +271,11 @@ class Monitor:
         that knows the end of training and whose workers post. A batch of a later step opens the run again.
         """
         end = time.monotonic() + deadline
-        return self.flush(deadline) and self._say_finished(end, for_run)
+        if not self.flush(deadline):
+            return False
+        if self._follower is not None:
+            self._follower.settle((end - time.monotonic()) / 2)
+        return self._say_finished(end, for_run)
 
     def close(self, deadline: float = 10.0, finished: bool | None = None) -> None:
         """Send what is queued, for at most `deadline` seconds; the rest is dropped and counted. Called at exit.
@@ -269,6 +290,8 @@ class Monitor:
         self._queue.close()
         self._sender.join(deadline)
         left = self._queue.clear()
+        if self._follower is not None:
+            self._follower.close((end - time.monotonic()) / 2)
         if left:
             self._counters.drop("deadline", f"{left} batches were not sent within {deadline:g} s of closing", left)
             self._connection.abort()
@@ -321,6 +344,19 @@ class Monitor:
         if shard.is_first_half and shard.rollout is not None:
             self._halves.keep(shard.rollout, shard)
         self._queue.put(shard, size)
+
+    def _follow(self, target: Any, framework: str | None, for_run: bool) -> None:
+        """From now on in this process. Raises ConfigurationError for what is no logger, or no framework."""
+        from offpolicy_monitor.client.loggers import follow, kinds, names  # wanted by those who give one
+
+        logger, known = kinds.logger_of(target), names.of_framework(framework)
+        tell = partial(self._counters.tell, "log_to")
+        self._follower = follow.Follower(self._connect(), self._run.path, logger, known, tell, for_run)
+
+    def _stored(self, shard: Shard) -> None:
+        """Of the shards of a step one is told to the follower, whoever posts the others."""
+        if self._follower is not None and not shard.envelope["shard"]:
+            self._follower.stored(shard.envelope["step"])
 
     def _overflowed(self, count: int) -> None:
         message = f"the queue of {self._config.queue_bytes} bytes is full; the oldest batches are dropped"

@@ -41,10 +41,11 @@ class Sender:
         counters: Counters,
         patience: Patience,
         on_answer: Callable[[Mapping[str, Any]], None] | None = None,
+        on_stored: Callable[[Shard], None] | None = None,
     ) -> None:
         self._connection, self._run, self._patience = connection, run, patience
         self._queue, self._halves, self._counters = queue, halves, counters
-        self._on_answer = on_answer
+        self._on_answer, self._on_stored = on_answer, on_stored
         self._query = BRIEF if on_answer is None else ""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -140,6 +141,8 @@ class Sender:
             self._patience.stored_after(time.monotonic() - begun)
         if found.stored:
             self._run.stored(shard)
+            if self._on_stored is not None:
+                self._on_stored(shard)
             self._change_run(shard)
         if found.kind == "sent":
             self._hand_over(answer)

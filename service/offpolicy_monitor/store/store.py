@@ -210,10 +210,14 @@ class Store:
         limit: int = 100,
         cursor: str | None = None,
         by: str = "step",
+        detail: str = "full",
     ) -> Page:
-        """Merged rows, ascending: one per step (its last gradient step), or per gradient step with by="minibatch"."""
+        """Merged rows, ascending: one per step (its last gradient step), or per gradient step with by="minibatch".
+
+        With detail="headline" those that count, and of their figures those that are kept narrow.
+        """
         with self._database.reading() as connection:
-            return step_rows.list_steps(connection, run, first, last, limit, cursor, by)
+            return step_rows.list_steps(connection, run, first, last, limit, cursor, by, detail)
 
     def step(self, run: str, step: int, minibatch: int | None = None) -> dict[str, Any]:
         """One merged gradient step, also while it is incomplete."""

@@ -63,6 +63,20 @@ def test_steps_by_minibatch_answer_every_gradient_step(service: Client) -> None:
     assert [(step["step"], step["minibatch"]) for step in steps] == [(2, 0), (2, 1)]
 
 
+def test_steps_in_headlines_are_those_that_count_with_the_figures_of_the_whole_rows(service: Client) -> None:
+    whole = service.get("/v1/runs/a/steps").json()["steps"]
+    found = service.get("/v1/runs/a/steps?detail=headline&from=2").json()["steps"]
+    assert [(row["step"], row["minibatch"], row["verdict"], row["tokens"]) for row in found] == [
+        (2, 1, "accept", 5),
+        (3, 1, "skip", 5),
+    ]
+    assert {figure: found[0]["gaps"]["total"][figure] for figure in ("k1", "k3", "ess")} == {
+        figure: whole[1]["gaps"]["total"][figure] for figure in ("k1", "k3", "ess")
+    }
+    assert "quantiles" in whole[1]["gaps"]["total"] and "quantiles" not in found[0]["gaps"]["total"]
+    assert service.get("/v1/runs/b/steps?detail=headline").json()["steps"] == []  # a shard is missing
+
+
 def test_steps_come_in_pages(service: Client) -> None:
     first = service.get("/v1/runs/a/steps?limit=2").json()
     second = service.get(f"/v1/runs/a/steps?limit=2&cursor={first['next_cursor']}").json()

@@ -24,6 +24,10 @@ from offpolicy_monitor.store.rows.listing import LONGEST_PATTERN
 PAGE_BYTES, ROWS_AT_A_TIME = 4 << 20, 20
 
 By = Annotated[Literal["step", "minibatch"], Query(description="One row per training step, or one per gradient step.")]
+StepDetail = Annotated[
+    Literal["full", "headline"],
+    Query(description="`headline`: steps that count alone, with the figures that are kept narrow; read in no time."),
+]
 Order = Annotated[Literal["newest", "worst"], Query(description="Newest first, or what somebody should look at first.")]
 Pattern = Annotated[
     str | None,
@@ -147,10 +151,11 @@ def list_steps(
     limit: Limit = 100,
     cursor: Cursor = None,
     by: By = "step",
+    detail: StepDetail = "full",
 ) -> dict[str, Any]:
     """By step: the last gradient step of each training step. A page ends after some 4 MiB, whatever the limit."""
     store = services.of(request).store
-    rows, following = _rendered(lambda most, at: store.steps(run, first, last, most, at, by), limit, cursor)
+    rows, following = _rendered(lambda most, at: store.steps(run, first, last, most, at, by, detail), limit, cursor)
     return {"steps": rows, "next_cursor": following}
 
 

@@ -59,9 +59,19 @@ class Figures:
 
 def of_rows(connection: Connection, rows: Sequence[Any]) -> list[Figures]:
     """The figures of steps, in the order of their rows with COLUMNS; of thin ones those that are left."""
-    thin = [row.step_id for row in rows if row.block and row.figures is None]
-    left = {step: pack(from_headline(figures)) for step, figures in headlines.read(connection, thin).items()}
+    left = _headlines(connection, [row.step_id for row in rows if row.block and row.figures is None])
     return [Figures(left.get(row.step_id, row.figures), row.derived_from) for row in rows]
+
+
+def headlines_of_rows(connection: Connection, rows: Sequence[Any]) -> list[Figures]:
+    """The headline figures of steps, in the order of their rows with `step_id`; of no summary anything is read."""
+    kept = _headlines(connection, [row.step_id for row in rows])
+    return [Figures(kept.get(row.step_id), None) for row in rows]
+
+
+def _headlines(connection: Connection, ids: Sequence[int]) -> dict[int, bytes]:
+    found = headlines.read(connection, ids)
+    return {step: pack(from_headline(figures)) for step, figures in found.items()}
 
 
 def figures_for(summary: StepSummary, paths: Iterable[str]) -> dict[str, Any]:

@@ -25,12 +25,12 @@ BY = ("step", "minibatch")
 #: Earlier gradient steps that are read beside the last ones of some steps: a tenth of a second.
 MOST_GRADIENT_STEPS: Final = 400
 
-ROW_COLUMNS = (
+_PLACE: Final = (
     *(steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.policy_version),
     *(steps.c.shards, steps.c.received, steps.c.merged, steps.c.state),
     *(steps.c.first_received_at, steps.c.last_received_at),
-    *derived.COLUMNS,
 )
+ROW_COLUMNS: Final = (*_PLACE, *derived.COLUMNS)
 
 
 def list_steps(
@@ -41,11 +41,19 @@ def list_steps(
     limit: int,
     cursor: str | None,
     by: str,
+    detail: str = "full",
 ) -> Page:
-    """Merged rows from step `first` to `last`, ascending: the last gradient step of each step, or every one."""
+    """Merged rows from step `first` to `last`, ascending: the last gradient step of each step, or every one.
+
+    With detail "headline" those that count, with the figures that are kept narrow: no summary is read.
+    """
     if by not in BY:
         raise Refusal.of_field(422, "unknown-value", "by", f"must be one of {', '.join(BY)}")
-    query = select(*ROW_COLUMNS).where(*in_range(run_id(connection, run), first, last))
+    narrow = detail == "headline"
+    columns = (*_PLACE, steps.c.id.label("step_id")) if narrow else ROW_COLUMNS
+    query = select(*columns).where(*in_range(run_id(connection, run), first, last))
+    if narrow:
+        query = query.where(steps.c.state != OPEN, steps.c.merged.is_not(None))
     if by == "step":
         query = query.where(is_last_minibatch())
     if cursor is not None:
@@ -54,7 +62,8 @@ def list_steps(
     found = connection.execute(query.order_by(steps.c.step, steps.c.minibatch).limit(limit + 1)).all()
     rows, more = cut(found, limit)
     following = encode_cursor(rows[-1].step, rows[-1].minibatch) if more else None
-    return Page([_without_breakdowns(row) for row in _rows(connection, rows)], following)
+    figures = derived.headlines_of_rows(connection, rows) if narrow else derived.of_rows(connection, rows)
+    return Page([_without_breakdowns(row) for row in _rows(connection, rows, figures)], following)
 
 
 def read_step(connection: Connection, run: str, step: int, minibatch: int | None) -> dict[str, Any]:
@@ -62,7 +71,8 @@ def read_step(connection: Connection, run: str, step: int, minibatch: int | None
     of_step = in_range(run_id(connection, run), step, step)
     known = connection.execute(select(steps.c.minibatch).where(*of_step).order_by(steps.c.minibatch)).scalars().all()
     row_id = _find(connection, run, step, minibatch)
-    [row] = _rows(connection, connection.execute(select(*ROW_COLUMNS).where(steps.c.id == row_id)).all())
+    found = connection.execute(select(*ROW_COLUMNS).where(steps.c.id == row_id)).all()
+    [row] = _rows(connection, found, derived.of_rows(connection, found))
     return {"breakdowns": {}, **row, "minibatches": list(known)}
 
 
@@ -196,10 +206,10 @@ def is_last_minibatch() -> ColumnElement[bool]:
     return steps.c.minibatch == newest
 
 
-def _rows(connection: Connection, rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """Rows of one run with ROW_COLUMNS, as they are answered."""
+def _rows(connection: Connection, rows: Sequence[Any], figures: Sequence[Figures]) -> list[dict[str, Any]]:
+    """Rows of one run with what says where they are, and their figures, as they are answered."""
     active = active_at(connection, rows[0].run_id, rows) if rows else []
-    return [_row(connection, *each) for each in zip(rows, derived.of_rows(connection, rows), active, strict=True)]
+    return [_row(connection, *each) for each in zip(rows, figures, active, strict=True)]
 
 
 def _row(

@@ -1,5 +1,6 @@
 """Metrics of other frameworks beside our figures: rows of peers.csv, of which docs/methods.md shows the same tables.
 
+The table is used both ways: to read the files of other frameworks, and to write our figures under their names.
 A row whose metric has conditions in brackets, or whose figure is put together of several, is for people: no file says
 which condition holds, so no value is taken from it.
 """
@@ -12,6 +13,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+#: What a logger has before the paths of our own figures.
+OURS: Final = "offpolicy/"
 _METRIC: Final = re.compile(r"`([^`]+)`")
 _FIGURE: Final = re.compile(r"`(-?)([\w.]+)`(?!\s*over)")
 
