@@ -1,8 +1,8 @@
 """The generated parts of docs/: each page with the text it should have.
 
 figures.md, metrics.md, settings.md and summary.md are whole; methods.md has its tables of a gap's figures, of methods,
-of presets and of peers' metrics between markers, alerts.md its table of rules, frameworks/README.md that of checks;
-plots/ is drawn from figures that the bench wrote.
+of presets and of peers' metrics between markers, alerts.md its table of rules, frameworks/README.md those of what its
+pages say and of checks; plots/ is drawn from figures that the bench wrote.
 """
 
 import json
@@ -18,6 +18,7 @@ from offpolicy_monitor.methods import METHODS, ON_REQUEST, PRESETS, MethodRow
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
 
+from scripts.docs import frameworks
 from scripts.docs.figures import figures_page, sequence_table, token_table
 from scripts.docs.markdown import between, table
 from scripts.docs.metrics import metrics_page
@@ -54,7 +55,10 @@ def pages() -> dict[Path, str]:
             },
         ),
         **_with_tables("alerts.md", {"rules": rules_table()}),
-        **_with_tables("frameworks/README.md", {"checks": checks_table()}),
+        **_with_tables(
+            "frameworks/README.md",
+            {"defaults": frameworks.by_default(), "versions": frameworks.run_with(), "checks": checks_table()},
+        ),
         **plots(),
     }
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.docs.frameworks import LINES, lines
+
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "frameworks"
 PAGES = sorted(page for page in FOLDER.glob("*.md") if page.name != "README.md")
 
@@ -29,7 +31,15 @@ def test_what_a_page_imports_of_ours_exists(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_says_at_its_top_what_the_tables_take_from_it_all_of_it_in_one_order(page: Path) -> None:
+    assert list(lines(page.read_text())) in ([], list(LINES))
+    assert page.read_text().count("* **") == len(lines(page.read_text()))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_page_has_a_row_in_the_table_that_says_what_it_was_checked_against(page: Path) -> None:
-    rows = [line for line in (FOLDER / "README.md").read_text().splitlines() if f"]({page.name})" in line]
+    text = (FOLDER / "README.md").read_text()
+    which = text.partition("## Which log-probs each framework can give")[2].partition("\n## ")[0]
+    rows = [line for line in which.splitlines() if f"]({page.name})" in line]
     assert len(rows) == 1 and rows[0].count("|") == 7
     assert rows[0].split("|")[-2].strip()

@@ -1,11 +1,12 @@
 """prime-rl's adapter, driven with objects of the shape of its LossInputs: one whole sequence per call."""
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from offpolicy_monitor.client.adapters.prime_rl import watched_loss
+from offpolicy_monitor.client.adapters.prime_rl import _made, own_loss, watched_loss
 
 from tests.client.adapters.recorder import Poster, Recorder
 from tests.fixtures.application import Client
@@ -75,3 +76,40 @@ def test_a_rank_without_sequences_in_a_step_goes_on_with_the_number_of_the_other
             watched(sequence(0.5, [False, True]))
         training.end()
     assert [(call["step"], len(call["logprobs"])) for call in recorder.calls] == [(2, 2), (4, 1)]
+
+
+class Settings(SimpleNamespace):
+    """Stands for a configuration of prime-rl's losses, which takes its settings by name."""
+
+
+@pytest.fixture
+def prime(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """prime-rl's modules as far as `own_loss` asks for them; the configurations that losses were made of."""
+    made: list[Settings] = []
+
+    def setup_rl_loss_fn(config: Settings) -> Any:
+        made.append(config)
+        return lambda inputs: (config.kind, float(inputs.loss_mask.sum()))
+
+    class DefaultLossConfig(Settings):
+        kind = "default"
+
+    class IPOLossConfig(Settings):
+        kind = "ipo"
+
+    configs = SimpleNamespace(DefaultLossConfig=DefaultLossConfig, IPOLossConfig=IPOLossConfig)
+    monkeypatch.setitem(sys.modules, "prime_rl.configs.trainer", configs)
+    loss = SimpleNamespace(setup_rl_loss_fn=setup_rl_loss_fn)
+    monkeypatch.setitem(sys.modules, "prime_rl.trainer.rl.loss", loss)
+    _made.cache_clear()
+    return made
+
+
+def test_the_runs_own_loss_is_made_once_by_prime_rl_of_the_settings_that_it_had(prime: list[Settings]) -> None:
+    recorder = Recorder()
+    watched = watched_loss(own_loss, recorder)
+    inputs = sequence(0.5, [False, True])
+    settings = {"type": "ipo", "ipo_threshold": 0.05, "kl_tau": 0.0}
+    assert [watched(inputs, **settings) for _ in range(2)] == [("ipo", 1.0)] * 2
+    assert [vars(config) for config in prime] == [{"ipo_threshold": 0.05, "kl_tau": 0.0}]
+    assert watched(inputs) == ("default", 1.0) and vars(prime[1]) == {}

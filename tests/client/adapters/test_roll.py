@@ -162,3 +162,32 @@ def test_one_rank_of_those_that_share_tokens_posts(rank: dict[str, int]) -> None
     recorder = Recorder()
     trained(recorder, None, True, **rank)
     assert recorder.calls == []
+
+
+def inferring(strategy: str, temperature: float = 0.95, **engine: Any) -> SimpleNamespace:
+    """ROLL's configuration of the workers that sample."""
+    return SimpleNamespace(
+        generating_args=SimpleNamespace(temperature=temperature),
+        strategy_args=SimpleNamespace(strategy_name=strategy, strategy_config=engine),
+    )
+
+
+@pytest.mark.parametrize(
+    ("infer", "is_said"),
+    [
+        (inferring("sglang"), True),
+        (inferring("vllm", logprobs_mode="processed_logprobs"), True),
+        (inferring("vllm"), False),
+        (inferring("sglang", temperature=1.0), False),
+        (inferring("hf_infer"), False),
+    ],
+)
+def test_an_engine_that_scales_by_the_temperature_beside_a_trainer_that_does_not_is_said_once(
+    caplog: pytest.LogCaptureFixture, infer: SimpleNamespace, is_said: bool
+) -> None:
+    recorder = Recorder()
+    worker: Any = watched(ActorWorker, lambda: recorder)()
+    worker.pipeline_config.actor_infer = infer
+    worker.train_step(data())
+    assert len(recorder.calls) == 2
+    assert ["ROLL's watched worker: mu is after" in message for message in caplog.messages] == [True] * is_said

@@ -148,3 +148,38 @@ def test_the_end_of_training_is_the_end_of_the_run_and_no_other_event_is(callbac
 
 def test_the_callback_has_the_events_of_a_callback_and_no_other_attribute() -> None:
     assert not hasattr(Callback(Recorder()), "state")
+
+
+@pytest.mark.parametrize(("temperature", "mode", "is_said"), [
+    (0.7, "raw_logprobs", True), (0.7, "processed_logprobs", False), (1.0, "raw_logprobs", False),
+])  # fmt: skip
+def test_a_temperature_by_which_pi_alone_is_scaled_is_said_once_with_the_setting(
+    caplog: pytest.LogCaptureFixture, temperature: float, mode: str, is_said: bool
+) -> None:
+    config = SimpleNamespace(policy_loss_type="watched", eps=0.2, temperature=temperature)
+    loss = pickle.loads(pickle.dumps(watched(regular, make, stands_for="regular", logprobs_mode=mode)))
+    for _ in range(2):
+        given = [VALUES[name] for name in ("logprobs", "old_logprobs", "advantages")]
+        loss(*given, config=config, loss_mask=MASK, rollout_logprobs=VALUES["sampling_logprobs"])
+    assert ["engine_init_kwargs.logprobs_mode=processed_logprobs" in said for said in caplog.messages] == [
+        True
+    ] * is_said
+
+
+def test_the_callback_sees_both_sides_in_the_trainers_configuration(caplog: pytest.LogCaptureFixture) -> None:
+    engine = SimpleNamespace(engine_init_kwargs={})
+    trainer = SimpleNamespace(
+        cfg=SimpleNamespace(
+            trainer=SimpleNamespace(algorithm=SimpleNamespace(temperature=0.7)),
+            generator=SimpleNamespace(inference_engine=engine),
+        )
+    )
+    callback = Callback(Recorder())
+    for _ in range(2):
+        callback.on_step_end(trainer, SimpleNamespace(global_step=1, batch={}), None)
+    (said,) = [message for message in caplog.messages if "temperature" in message]
+    assert "pi_old is after the sampling temperature of 0.7, mu is before it" in said
+    engine.engine_init_kwargs["logprobs_mode"] = "processed_logprobs"
+    caplog.clear()
+    Callback(Recorder()).on_step_end(trainer, SimpleNamespace(global_step=1, batch={}), None)
+    assert not any("temperature" in message for message in caplog.messages)

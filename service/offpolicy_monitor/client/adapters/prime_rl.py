@@ -2,11 +2,13 @@
 
 prime-rl calls the loss once per sequence (whole sequences, prompt included, log-probs already shifted to the token that
 they belong to), tells it no step, and has no pi_old: mu and pi give the total gap. Knows the names in its LossInputs
-and imports nothing of it.
+and imports nothing of it before `own_loss` is called.
 """
 
+import functools
+import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.place import Place, of_process
@@ -23,6 +25,25 @@ FIELDS = {
     "mask": "loss_mask",
     "advantages": "advantages",
 }
+
+
+# The classes of prime-rl's configuration by the type that stands under [trainer.loss].
+TYPES: Final = {"default": "DefaultLossConfig", "ipo": "IPOLossConfig"}
+
+
+def own_loss(inputs: Any, *, type: str = "default", **settings: Any) -> Any:
+    """The loss that prime-rl itself makes of what stands under [trainer.loss], here under [trainer.loss.kwargs].
+
+    Settings that are not given have prime-rl's own defaults; one that it does not know it refuses at the first loss.
+    """
+    return _made(type, tuple(sorted(settings.items())))(inputs)
+
+
+@functools.cache
+def _made(of: str, settings: tuple[tuple[str, Any], ...]) -> Loss:
+    configuration = getattr(importlib.import_module("prime_rl.configs.trainer"), TYPES[of])
+    make: Callable[[Any], Loss] = importlib.import_module("prime_rl.trainer.rl.loss").setup_rl_loss_fn
+    return make(configuration(**dict(settings)))
 
 
 def watched_loss(loss: Loss, monitor: Logs, *, first_step: int = 1, place: Place = of_process) -> Loss:

@@ -14,7 +14,11 @@ from offpolicy_monitor.client.adapters.shared.gathered import Gathered
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows
 from offpolicy_monitor.client.adapters.shared.made import made
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.scaling import VLLM, Scaling
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
+
+# ROLL's trainer does not divide its logits by the temperature.
+SCALED = "actor_infer.generating_args.temperature: 1.0, or vLLM with raw_logprobs, its default, makes them alike"
 
 
 def watched(worker: type, make: Callable[[], Logs]) -> type:
@@ -56,6 +60,7 @@ class Watch:
         self.worker, self.monitor, self.gathered = worker, monitor, Gathered()
         self.step, self.minibatch = 0, 0
         self.unseen = Unseen("ROLL's get_old_log_probs_with_cache", "the worker's loss does not ask it for pi_old")
+        self.scaling = Scaling("ROLL's watched worker", SCALED)
         self.train = worker.strategy.train_step
         worker.strategy.train_step = self.training
 
@@ -79,6 +84,19 @@ class Watch:
 def _collect(monitor: Logs, watch: Watch, data: Any, log_probs: Any, old: Any) -> None:
     sent = arrays(data.batch, log_probs, old)
     watch.gathered.add(all_rows(sent))
+    if "sampling_logprobs" in sent and not watch.scaling.told:
+        _look(monitor, watch)
+
+
+@quiet
+def _look(monitor: Logs, watch: Watch) -> None:
+    """SGLang's log-probs are after the temperature, vLLM's as its `logprobs_mode` says."""
+    infer = getattr(getattr(watch.worker, "pipeline_config", None), "actor_infer", None)
+    if infer is not None:
+        engine = infer.strategy_args
+        mode = (engine.strategy_config or {}).get("logprobs_mode", "raw_logprobs")
+        mu = {"vllm": VLLM.get(mode), "sglang": True}.get(engine.strategy_name)
+        watch.scaling.look(infer.generating_args.temperature, mu=mu, pi_old=False, pi=False)
 
 
 @quiet
