@@ -1,14 +1,13 @@
-"""One chunk of sequences: its runs, and the pass over its tokens, in one call."""
+"""One chunk of sequences before the pass over its tokens: its runs, and room where nothing is the extreme yet."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from offpolicy_monitor.fused import tokens as blocks
 from offpolicy_monitor.fused.arrays import MAXIMA, MINIMA, Integers, Tokens
 from offpolicy_monitor.fused.runs import runs_of
-from offpolicy_monitor.fused.token import PASS
+from offpolicy_monitor.fused.token import WITHIN
 
 
 class Sent(NamedTuple):
@@ -21,21 +20,23 @@ class Sent(NamedTuple):
     policy: int
 
 
-@njit(**PASS)
-def measure(
-    tokens: Any, sent: Any, plan: Any, bounds: Any, first: Any, last: Any, block: Any, out: Any, into: Any, found: Any
-) -> None:
-    """Sequences first..last: as tokens.measure, of tokens that have no runs yet."""
+@njit(**WITHIN)
+def begun(gaps: Any, first: Any, last: Any) -> None:
+    """Sequences first..last of `gaps` [S, 3, ...] as they are before their first token."""
     for s in range(first, last):
-        out.gaps[s] = 0.0
+        gaps[s] = 0.0
         for gap in range(3):
             for k in MINIMA:
-                out.gaps[s, gap, k] = np.inf
+                gaps[s, gap, k] = np.inf
             for k in MAXIMA:
-                out.gaps[s, gap, k] = -np.inf
+                gaps[s, gap, k] = -np.inf
+
+
+@njit(**WITHIN)
+def with_runs(tokens: Any, sent: Any, first: Any, last: Any) -> Any:
+    """Tokens that have no runs yet, with those of the sequences first..last."""
     begins, owners, buckets = runs_of(sent.offsets, first, last, sent.versions, sent.turns, sent.policy)
     if len(sent.where):
         for k in range(len(begins)):
             begins[k] = sent.where[begins[k]]
-    own = Tokens(tokens.logprobs, tokens.advantages, tokens.offsets, begins, owners, buckets)
-    blocks.measure(own, plan, bounds, first, last, block, out, into, found)
+    return Tokens(tokens.logprobs, tokens.advantages, tokens.offsets, begins, owners, buckets)

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from offpolicy_monitor.batch import Origin, RaggedBatch
-from offpolicy_monitor.fused import chunk, decimals, inspection, moves, outward, routing, runs, totals, worst
+from offpolicy_monitor.fused import decimals, inspection, moves, outward, routing, runs, tokens, totals, worst
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.results import Size, sums_length, sums_of
 from offpolicy_monitor.fused.summarise import summarise
@@ -26,7 +26,7 @@ ENTRIES: Final[tuple[Any, ...]] = (
     routing.compare,
     runs.buckets_of,
     runs.version_sums,
-    chunk.measure,
+    tokens.measure,
     decimals.multiples,
     totals.add,
     totals.finish,

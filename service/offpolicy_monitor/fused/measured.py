@@ -9,12 +9,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from offpolicy_monitor.fused import arrays, chunk, totals
+from offpolicy_monitor.fused import arrays, totals
 from offpolicy_monitor.fused.arrays import Doubles, Integers, Sequences, Sums, Tokens
 from offpolicy_monitor.fused.batch import Batch, Chosen
 from offpolicy_monitor.fused.parts import Part, Workspace
 from offpolicy_monitor.fused.results import sums_length, sums_of
 from offpolicy_monitor.fused.threads import Threads
+from offpolicy_monitor.fused.tokens import measure
 from offpolicy_monitor.slices import Slices
 
 #: Tokens that one thread takes at a time: an eighth of the batch, but no fewer than are worth handing over, which takes
@@ -61,7 +62,7 @@ def measured(
         except IndexError:
             own = part.workspace()
         into = sums_of(part.size, np.zeros(sums_length(part.size))) if number else room.result.sums
-        chunk.measure(tokens, sent, part.plan, rows.tokens, *edges[number], own.block, left, into, own.result.counts)
+        measure(tokens, sent, part.plan, rows.tokens, *edges[number], own.block, left, into, own.result.counts)
         free.append(own)
         return into
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from offpolicy_monitor.fused import columns, counts, decided, sums
+from offpolicy_monitor.fused import chunk, columns, counts, decided, sums
 from offpolicy_monitor.fused.arrays import (
     AWAY,
     AWAY_LEAST,
@@ -39,7 +39,7 @@ from offpolicy_monitor.fused.arrays import (
     SUM,
     TOTAL,
 )
-from offpolicy_monitor.fused.token import BIG, STAGES, WITHIN, ZERO, f
+from offpolicy_monitor.fused.token import BIG, PASS, STAGES, ZERO, f
 from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.tables.signature import HIGHEST_MIDDLE, LOWEST_MIDDLE
 from offpolicy_monitor.summary.tables.signature import LEAST as LEAST_ON_GRID
@@ -52,11 +52,16 @@ _ZERO_BIN = cells.TOKEN_BINS.zero
 _COARSE_BINS = cells.TOKEN_BINS.number
 
 
-@njit(**WITHIN)
+@njit(**PASS)
 def measure(
-    tokens: Any, plan: Any, bounds: Any, first: Any, last: Any, block: Any, out: Any, into: Any, found: Any
+    unrun: Any, sent: Any, plan: Any, bounds: Any, first: Any, last: Any, block: Any, out: Any, into: Any, found: Any
 ) -> None:
-    """Sequences first..last: Tokens, Plan and Bounds -> Sequences `out`, Sums `into` and Counts `found`."""
+    """Sequences first..last: Tokens without runs, Sent, Plan, Bounds -> Sequences `out`, Sums `into`, Counts `found`.
+
+    This is the entry, since whatever called it would be compiled with all of it a second time.
+    """
+    chunk.begun(out.gaps, first, last)
+    tokens = chunk.with_runs(unrun, sent, first, last)
     offsets, runs = tokens.offsets, tokens.runs
     begin, end = offsets[first], offsets[last]
     run = np.searchsorted(runs, begin, side="right") - 1

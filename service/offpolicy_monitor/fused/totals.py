@@ -71,16 +71,24 @@ def add(total: Any, one: Any) -> None:
         for k in range(total.weights.shape[1]):
             mine, theirs = total.weights[rule, k], one.weights[rule, k]
             total.weights[rule, k] = max(mine, theirs) if k == W_MAX else mine + theirs
-    total.products[:] += one.products
-    total.advantages[:] += one.advantages
-    total.rules[:] += one.rules
-    total.differing[:] += one.differing
-    total.runs[:] += one.runs
-    total.mu[:] += one.mu
-    total.signs[:] += one.signs
-    total.masses[:] += one.masses
-    total.regression[:] += one.regression
-    total.neighbours[:] += one.neighbours
+    _grow(total.products, one.products)
+    _grow(total.advantages, one.advantages)
+    _grow(total.rules, one.rules)
+    _grow(total.differing, one.differing)
+    _grow(total.runs, one.runs)
+    _grow(total.mu, one.mu)
+    _grow(total.signs, one.signs)
+    _grow(total.masses, one.masses)
+    _grow(total.regression, one.regression)
+    _grow(total.neighbours, one.neighbours)
+
+
+@njit(**WITHIN)
+def _grow(mine: Any, theirs: Any) -> None:
+    """mine += theirs, of one shape: numba's own would compile what writes two shapes into the text of an error."""
+    to, of = mine.ravel(), theirs.ravel()
+    for k in range(len(to)):
+        to[k] += of[k]
 
 
 @njit(**PASS)
