@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.files import dumps
+from tests.client.files import dumps, traces
 from tests.fixtures.service import COMMAND, clean_environment, free_port, running_service
 
 TOKENS = sum(dumps.LENGTHS)
@@ -91,6 +91,18 @@ def test_a_replayed_dump_gives_the_figures_of_posting_by_hand(service: str, tmp_
         assert found == wanted
         assert found["tokens"] == TOKENS and found["complete"]
         assert list(found["gaps"]) == ["total" if form == "prime-rl" else "mismatch"]
+
+
+def test_traces_of_prime_rl_are_tailed_once_and_known_to_a_replay(service: str, tmp_path: Path) -> None:
+    for step in (3, 4):
+        traces.write(tmp_path / "monitors" / "file" / "traces", step)
+    given = ("--format", "prime-rl", "--run", "traced")
+    status, said = run(service, "tail", tmp_path, *given, "--once", "--settle", "0.1")
+    assert (status, said.strip().splitlines()[-1]) == (0, "2 batches stored")
+    status, said = run(service, "replay", tmp_path, *given)
+    assert (status, said.strip().splitlines()[-1]) == (0, "0 batches stored, 2 known before")
+    found = figures(service, "traced", 4)
+    assert (found["tokens"], found["complete"], list(found["gaps"])) == (TOKENS, True, ["total"])
 
 
 def test_replaying_again_counts_nothing_twice(service: str, tmp_path: Path) -> None:

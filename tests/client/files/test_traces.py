@@ -178,6 +178,16 @@ def test_records_wait_for_the_orchestrator_to_say_their_step_and_for_their_episo
     assert record(units(tmp_path)[0]).arrays["lengths"].tolist() == [6, 4, 5]
 
 
+def test_a_record_that_nobody_shipped_is_of_the_step_of_those_beside_it(tmp_path: Path) -> None:
+    root = tmp_path / RUN
+    for step in (4, 5):
+        traces.append(root, "stream", [traces.episode(step, 0)])
+        traces.append(root, traces.ORCHESTRATOR, traces.shipped(step)[1:])
+        traces.append(root, traces.TRAINER, traces.trained(step))
+    found = {unit.step: record(unit).envelope["sequence_ids"] for unit in units(tmp_path)}
+    assert found == {4: ["trace-4-0/0", "trace-4-1/0", "trace-4-2/0", "trace-5-0/0"], 5: ["trace-5-1/0", "trace-5-2/0"]}
+
+
 def test_the_step_that_a_trainer_names_itself_is_taken(tmp_path: Path) -> None:
     root = tmp_path / RUN
     traces.append(root, "stream", [traces.episode(7, 6)])

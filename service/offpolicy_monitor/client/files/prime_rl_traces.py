@@ -108,13 +108,14 @@ class Traces:
         """
         steps = [at if at is not None else self.shipped_at(trace) for _, trace, at in self.waiting]
         known = max((index + 1 for index, step in enumerate(steps) if step is not None), default=0)
+        near = self.newest if self.newest >= 0 else next((step for step in steps if step is not None), 0)
         for (address, trace, _), step in zip(self.waiting[:known], steps, strict=False):
-            now = self.newest if step is None else step
-            self.passes += now < self.newest
-            self.newest = now
-            if now not in self.steps or self.steps[now].of_pass != self.passes:
-                self.steps[now] = Step(self.passes)
-            self.steps[now].rows.append((address, trace))
+            near = near if step is None else step
+            self.passes += near < self.newest
+            self.newest = near
+            if near not in self.steps or self.steps[near].of_pass != self.passes:
+                self.steps[near] = Step(self.passes)
+            self.steps[near].rows.append((address, trace))
         del self.waiting[:known]
 
     def shipped_at(self, trace: str) -> int | None:
@@ -136,6 +137,13 @@ class Traces:
 
     def read(self, unit: TracedStep) -> Iterator[Item]:
         """The sequences of a step as the arrays of posts, first what is wrong with any of them."""
+        try:
+            yield from self._read(unit)
+        finally:
+            for stream in (self.episodes, self.trainer, *self.others.values()):
+                stream.release()
+
+    def _read(self, unit: TracedStep) -> Iterator[Item]:
         end, rows = unit.size(), []
         for address, group in groupby(sorted(self._trained(unit)), key=attrgetter("episode")):
             try:

@@ -31,6 +31,7 @@ class Stream:
         self.folder, self.index = folder, folder.with_name(f"{folder.name}.index.jsonl")
         self.has_index: bool | None = None
         self.read, self.next = 0, Address(0, 0)
+        self.kept: tuple[int, BinaryIO] | None = None
 
     def news(self) -> Iterator[tuple[Address, Row]]:
         """The rows since the last call. Raises Unreadable for a whole line that is no row."""
@@ -76,16 +77,27 @@ class Stream:
             return open_sealed(path.with_name(f"{path.name}.zst"))
 
     def line(self, address: Address) -> Row:
-        """The line at an address. Raises Unfinished where it is not whole, Unreadable where it is no object."""
-        try:
-            with self.open(address.chunk) as file:
-                file.seek(address.offset)
-                content = file.readline()
-        except FileNotFoundError as error:
-            raise Unfinished(f"{self.folder} has no chunk {address.chunk} yet") from error
+        """The line at an address. Raises Unfinished where it is not whole, Unreadable where it is no object.
+
+        Its file is kept open for the next line, until `release`.
+        """
+        if self.kept is None or self.kept[0] != address.chunk:
+            self.release()
+            try:
+                self.kept = address.chunk, self.open(address.chunk)
+            except FileNotFoundError as error:
+                raise Unfinished(f"{self.folder} has no chunk {address.chunk} yet") from error
+        self.kept[1].seek(address.offset)
+        content = self.kept[1].readline()
         if not content.endswith(b"\n"):
             raise Unfinished(f"{self.folder}: chunk {address.chunk} is not whole yet at byte {address.offset}")
         return _object(content, self.folder, address)
+
+    def release(self) -> None:
+        """Close the file that was kept open."""
+        if self.kept is not None:
+            self.kept[1].close()
+            self.kept = None
 
     def began_anew(self) -> bool:
         """Whether the stream is shorter than what was read of it: its folder was emptied."""
