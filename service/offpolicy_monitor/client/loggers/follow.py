@@ -55,7 +55,7 @@ class Follower:
         self._next: int | None = None
         self._posted, self._attempt = -1, 0
         self._held: int | None = None
-        self._looks = 0
+        self._looks = self._waiters = 0
         self._is_current = self._is_hurried = self._is_closed = False
         if for_run:
             self._start()
@@ -75,6 +75,7 @@ class Follower:
             if self._thread is None or self._is_closed:
                 return
             self._is_hurried, self._is_current = True, self._is_current and not self._for_run
+            self._waiters += 1
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._is_current, max(0.0, min(seconds, LAST)))
             self._is_hurried, self._is_current = False, True
@@ -97,14 +98,15 @@ class Follower:
     def _work(self) -> None:
         pause = 0.0
         while self._rested(pause):
-            found = 0
+            found, waiters = 0, self._waiters
             try:
                 found = self._handed_over()
             except Exception as error:  # the thread's boundary: whatever went wrong, training goes on
                 self._trouble(f"{type(error).__name__}: {error}")
             with self._changed:
                 behind = self._next is None or self._next <= self._posted
-                self._is_current = not found if self._for_run else not behind
+                # Of the whole run an answer says that there is nothing more, if it was asked for since somebody waits.
+                self._is_current = not found and waiters == self._waiters if self._for_run else not behind
                 self._changed.notify_all()
             pause = PAUSE if found or self._held is not None else min(LONGEST, 2 * pause or PAUSE)
         self._connection.close()

@@ -57,7 +57,7 @@ def named(figures: Mapping[str, float], verdict: str | None, names: Names) -> di
     for path, value in figures.items():
         for name, sign in names.get(path, [(PREFIX + path, 1)]):
             found[name] = sign * value
-    return found if verdict is None else {**found, VERDICT: VERDICTS[verdict]}
+    return {**found, VERDICT: VERDICTS[verdict]} if verdict is not None and verdict in VERDICTS else found
 
 
 def _is_ours(metric: peers.Metric) -> bool:
