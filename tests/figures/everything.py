@@ -44,7 +44,7 @@ def arrays(seed: int) -> dict[str, np.ndarray]:
         "rewards": source.random(len(LENGTHS)).astype(np.float32),
         "entropy": source.random(count).astype(np.float32),
         "turns": np.repeat(np.arange(len(LENGTHS)) % 3, LENGTHS),
-        "policy_versions": source.integers(5, 9, count),
+        "policy_versions": source.integers(5, 11, count),
         "sampling_experts": experts,
         "old_experts": moved,
         "experts": moved[::-1].copy(),

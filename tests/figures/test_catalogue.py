@@ -196,6 +196,11 @@ def test_protocol_page_names_every_field_of_the_support_and_no_other() -> None:
     assert named_in("Fields of the support") - beside - sent == keys_under("support.{gap}.")
 
 
+def test_protocol_page_names_every_field_of_the_mismatchs_lag_and_no_other() -> None:
+    beside = {"mismatch_lag", "pi_old", "policy_version", "intercept"}
+    assert named_in("Fields of the mismatch's lag") - beside == keys_under("mismatch_lag.")
+
+
 def test_protocol_page_names_every_field_of_a_method() -> None:
     thresholds = {name for row in ROWS for name in row} | {"threshold", "phi", "delta", "mean"}
     assert keys_under("methods.{method}.") - thresholds <= named_in("Fields of a method")

@@ -57,6 +57,7 @@ def figures(summary: StepSummary) -> dict[str, Any]:
             **({"routing": found} if found else {}),
             **({"calibration": calibrated} if calibrated else {}),
             **({"noise_floor": floor} if floor else {}),
+            **({"mismatch_lag": lag} if (lag := _mismatch_lag(arrays)) else {}),
             **({"support": on_support} if (on_support := support(arrays)) else {}),
         }
     )
@@ -84,6 +85,20 @@ def _means(batch: Sums) -> dict[str, Any]:
     if batch.get("reward_sequences"):
         found["reward_mean"] = batch["reward"] / batch["reward_sequences"]
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _mismatch_lag(arrays: Arrays) -> dict[str, Any]:
+    """Of buckets of lag: negative, 0, 1, and so on."""
+    if "breakdown/lag/mismatch" not in arrays:
+        return {}
+    sums = arrays.columns("breakdown/lag/mismatch")
+    tokens, k3 = sums["tokens"].tolist(), sums["k3"].tolist()
+    older, all_of_them = sum(tokens[2:]), sum(tokens)
+    if not older:
+        return {}
+    found = {"tokens": older, "token_fraction": older / all_of_them, "k3": sum(k3[2:]) / older}
+    current = all_of_them - older
+    return found | ({"k3_current": sum(k3[:2]) / current} if current else {})
 
 
 def _longest(arrays: Arrays) -> dict[str, Any]:

@@ -9,8 +9,9 @@ import torch
 from offpolicy_monitor.client.adapters.areal import by_token, sources, watch
 from offpolicy_monitor.client.adapters.stages import head_of_last, in_stages
 
-from tests.client.adapters.recorder import Recorder
+from tests.client.adapters.recorder import Poster, Recorder
 from tests.client.adapters.tokens import of, told
+from tests.fixtures.application import Client
 
 # Two prompts of two tokens; answers of three and of one.
 TOKENS = [[0, 1, 2, 3, 4], [10, 11, 12]]
@@ -115,6 +116,14 @@ def test_versions_are_steps_and_the_gradient_steps_at_one_version_its_minibatche
         (4, 1, 4),
     ]
     assert (recorder.calls[0]["shard"], recorder.calls[0]["shards"]) == (2, 4)
+
+
+def test_the_mismatch_of_tokens_that_older_weights_sampled_is_marked_in_the_answer(client: Client) -> None:
+    poster, engine = Poster(client, "areal"), Engine()
+    watch(engine, poster)
+    engine.version = 110  # of the tokens one answer was sampled by 102 to 104, the other by 112
+    train(engine)
+    assert poster.step(110)["mismatch_lag"]["tokens"] == 3
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from offpolicy_monitor.server.models.alerts import Alert
-from offpolicy_monitor.server.models.figures import Figures, Gaps, Methods, NoiseFloor, Routing, Support
+from offpolicy_monitor.server.models.figures import Figures, Gaps, Methods, MismatchLag, NoiseFloor, Routing, Support
 from offpolicy_monitor.server.models.shape import Shape
 
 
@@ -36,6 +36,7 @@ class BatchAnswer(BatchReceipt):
     routing: Routing = Field({})
     noise_floor: NoiseFloor = Field({})
     support: Support = Field({})
+    mismatch_lag: MismatchLag = Field({})
 
 
 class EvaluateAnswer(Shape):

@@ -37,6 +37,13 @@ Support = Annotated[
 ]
 
 
+MismatchLag = Annotated[
+    Figures,
+    WithJsonSchema(figures_below("mismatch_lag")),
+    Field(description="Only where older weights sampled tokens of the mismatch."),
+]
+
+
 Attribution = Annotated[Figures, WithJsonSchema(figures_below("attribution"))]
 
 

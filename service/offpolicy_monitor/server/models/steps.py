@@ -8,6 +8,7 @@ from offpolicy_monitor.server.models.figures import (
     Figures,
     Gaps,
     Methods,
+    MismatchLag,
     NoiseFloor,
     Outliers,
     Routing,
@@ -38,6 +39,7 @@ class Step(Shape):
     routing: Routing = Field({})
     noise_floor: NoiseFloor = Field({})
     support: Support = Field({})
+    mismatch_lag: MismatchLag = Field({})
     attribution: Attribution | None = None
     outliers: Outliers = Field({})
     versions: Versions | None = None
