@@ -75,6 +75,7 @@ def test_a_batch_in_bypass_mode_or_without_the_engines_log_probs_posts_nothing()
     recorder, without = Recorder(), batch()
     del without.batch["rollout_log_probs"]
     log_rollout(recorder, batch(old_log_probs=MU), step=3)
+    log_rollout(recorder, batch(old_log_probs=torch.where(MASK == 1, MU, 7.0)), step=3)
     log_rollout(recorder, without, step=3)
     assert recorder.calls == []
 

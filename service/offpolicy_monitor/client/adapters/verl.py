@@ -3,6 +3,7 @@
 The trainer's process has all sequences of a rollout with mu and pi_old, and no pi: `log_rollout` posts them. The
 workers compute pi at each gradient step beside pi_old, and no mu: `watched_loss` stands around a policy loss of
 verl's registry and posts those. Knows verl's field names (padded [B, R], response tokens alone), imports nothing of it.
+`verl_workers` has all three from one hook.
 """
 
 import functools
@@ -34,7 +35,7 @@ VERSIONS = "min_global_steps"
 
 NOT_THERE = (
     "the batch has no rollout_log_probs (rollout.calculate_log_probs=True brings them), or old_log_probs are the same "
-    "in bypass mode, where watched_loss(..., bypass=True) gives the total gap"
+    "to the bit, as in bypass mode, where watched_loss(..., bypass=True) gives the total gap"
 )
 NOT_CALLED = (
     "policy_loss.loss_mode must be the name that it is registered by; a process that trains another model, as a "
@@ -59,10 +60,11 @@ def log_rollout(
     Where `watched_loss` posts to the same run, `shards` is the number of its shards, since those of one step share
     one number; the batch is then split into as many. `minibatches` counts this one too. `policy_version` is the number
     that weights were last synced under (None: the step before, as in the trainers that sync after every step).
-    Nothing is posted in bypass mode: there pi_old is mu itself, and a gap of zero would be no measurement.
+    Nothing is posted where pi_old is mu to the bit at every token, as in bypass mode: a gap of zero would be no
+    measurement.
     """
     fields, unseen = batch.batch, _unseen.setdefault(monitor, Unseen("verl's log_rollout", NOT_THERE))
-    if "rollout_log_probs" not in fields or fields["old_log_probs"] is fields["rollout_log_probs"]:
+    if "rollout_log_probs" not in fields or _bypassed(fields):
         unseen.step()
         return
     unseen.forward()
@@ -74,6 +76,15 @@ def log_rollout(
         mine = {name: array[part] for name, array in arrays.items()}
         numbers = {"minibatches": minibatches, "shard": shard, "shards": shards, "policy_version": version}
         monitor.log(step=step, minibatch=0, **numbers, **mine)
+
+
+def same(mu: Any, old: Any, mask: Any) -> Any:
+    """Whether two [B, R] are the same to the bit wherever a mask [B, R] is not 0: a boolean of no dimension."""
+    return ((mu == old) | (mask == 0)).all()
+
+
+def _bypassed(fields: Any) -> bool:
+    return bool(same(fields["rollout_log_probs"], fields["old_log_probs"], fields["response_mask"]))
 
 
 def versions(batch: Any) -> dict[str, NDArray[np.int64]]:
