@@ -205,3 +205,22 @@ def test_a_verl_that_changed_costs_the_figures_and_trains_as_before(
     with caplog.at_level(logging.WARNING, "offpolicy_monitor"):
         assert len(worker.actor.train_mini_batch(changed)) == 2
     assert recorder.calls == [] and any("posts nothing" in record.getMessage() for record in caplog.records)
+
+
+def test_a_verl_without_these_workers_is_told_of_and_not_touched(
+    workers: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    train = workers.TrainingWorker.train_batch
+    del workers.ActorRolloutRefWorker.update_weights
+    watch(Recorder)
+    assert workers.TrainingWorker.train_batch is train
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said.startswith("verl's workers are not as this adapter knows them, nothing is posted: AttributeError")
+
+
+def test_a_gradient_step_whose_tokens_are_all_masked_is_no_bypass(
+    workers: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder()
+    actor(workers, recorder).actor.train_mini_batch(data(old_log_probs=MU, response_mask=torch.zeros_like(MASK)))
+    assert all("old_logprobs" in call for call in recorder.calls) and caplog.records == []

@@ -79,8 +79,8 @@ def log_rollout(
 
 
 def same(mu: Any, old: Any, mask: Any) -> Any:
-    """Whether two [B, R] are the same to the bit wherever a mask [B, R] is not 0: a boolean of no dimension."""
-    return ((mu == old) | (mask == 0)).all()
+    """Whether two [B, R] are the same to the bit wherever a mask [B, R] is not 0, as it is somewhere: bool []."""
+    return ((mu == old) | (mask == 0)).all() & (mask != 0).any()
 
 
 def _bypassed(fields: Any) -> bool:

@@ -48,29 +48,41 @@ def watch(make: Callable[[], Logs], *, minibatches: int | None = None, bypass: b
     A step is the one after that whose weights the engines got last, so that a resumed run goes on with its numbers;
     `policy_version` is the number of that one. Call it once a process, before workers are given their loss.
     """
-    workers = importlib.import_module(WORKERS)
-    trains, rolls = workers.TrainingWorker, workers.ActorRolloutRefWorker
 
-    def gives(given: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(given)
-        def set_loss_fn(worker: Any, loss_fn: Any) -> Any:
-            if worker.config.model_type != CRITIC:
-                loss_fn = Watched(loss_fn, worker.engine, made(make), minibatches=minibatches, bypass=bypass)
-            return given(worker, loss_fn)
+    def new(loss: Any, engine: Any) -> Watched:
+        return Watched(loss, engine, made(make), minibatches=minibatches, bypass=bypass)
 
-        return set_loss_fn
+    try:
+        workers = importlib.import_module(WORKERS)
+        trains, rolls = workers.TrainingWorker, workers.ActorRolloutRefWorker
+        changed = (
+            _given(trains.set_loss_fn, new),
+            _of_a_step(trains.train_mini_batch),
+            _of_a_gradient_step(trains.train_batch),
+            _between_steps(rolls.update_weights),
+        )
+    except (ImportError, AttributeError) as error:
+        LOGGER.warning("verl's workers are not as this adapter knows them, nothing is posted: %r", error)
+    else:
+        trains.set_loss_fn, trains.train_mini_batch, trains.train_batch, rolls.update_weights = changed
 
-    trains.set_loss_fn = gives(trains.set_loss_fn)
-    trains.train_mini_batch = _of_a_step(trains.train_mini_batch)
-    trains.train_batch = _of_a_gradient_step(trains.train_batch)
-    rolls.update_weights = _between_steps(rolls.update_weights)
+
+def _given(give: Callable[..., Any], watched: Callable[[Any, Any], "Watched"]) -> Callable[..., Any]:
+    @functools.wraps(give)
+    def set_loss_fn(worker: Any, loss_fn: Any) -> Any:
+        config, engine = getattr(worker, "config", None), getattr(worker, "engine", None)
+        critic = getattr(config, "model_type", None) == CRITIC
+        return give(worker, loss_fn if critic else watched(loss_fn, engine))
+
+    return set_loss_fn
 
 
 def _of_a_step(train: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(train)
     def train_mini_batch(worker: Any, data: Any, *arguments: Any, **named: Any) -> Any:
-        if isinstance(worker.loss_fn, Watched):
-            worker.loss_fn.begins(data)
+        watched = _watched(worker)
+        if watched is not None:
+            watched.begins(data)
         return train(worker, data, *arguments, **named)
 
     return train_mini_batch
@@ -79,7 +91,7 @@ def _of_a_step(train: Callable[..., Any]) -> Callable[..., Any]:
 def _of_a_gradient_step(train: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(train)
     def train_batch(worker: Any, *arguments: Any, **named: Any) -> Any:
-        watched = worker.loss_fn if isinstance(worker.loss_fn, Watched) else None
+        watched = _watched(worker)
         if watched is not None:
             watched.trains()
         result = train(worker, *arguments, **named)
@@ -93,12 +105,17 @@ def _of_a_gradient_step(train: Callable[..., Any]) -> Callable[..., Any]:
 def _between_steps(update: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(update)
     async def update_weights(worker: Any, global_steps: int | None = None, *arguments: Any, **named: Any) -> Any:
-        watched = getattr(getattr(worker, "actor", None), "loss_fn", None)
-        if isinstance(watched, Watched):
+        watched = _watched(getattr(worker, "actor", None))
+        if watched is not None:
             watched.syncs(global_steps, worker)
         return await update(worker, global_steps, *arguments, **named)
 
     return update_weights
+
+
+def _watched(worker: Any) -> "Watched | None":
+    loss = getattr(worker, "loss_fn", None)
+    return loss if isinstance(loss, Watched) else None
 
 
 class Watched:
@@ -118,15 +135,15 @@ class Watched:
             raise AttributeError(name)
         return getattr(self.loss, name)
 
-    def __call__(self, *, model_output: Mapping[str, Any], data: Any, **named: Any) -> Any:
-        """The loss's own result for one micro-batch; engines pass all by name."""
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """The loss's own result for one micro-batch."""
         if self.training:
-            _collect(self.monitor, self, model_output, data)
-        return self.loss(model_output=model_output, data=data, **named)
+            _collect(self.monitor, self, *arguments, **named)
+        return self.loss(*arguments, **named)
 
     def syncs(self, global_steps: int | None, worker: Any) -> None:
         """Weights go to the engines under the number of the step that has ended; None where they only come back."""
-        if global_steps is not None:
+        if isinstance(global_steps, int):
             self.synced = global_steps
         _look_at_temperature(self.monitor, self, worker)
 
@@ -157,8 +174,8 @@ class Watched:
 
 
 @quiet
-def _collect(monitor: Logs, watched: Watched, output: Mapping[str, Any], data: Any) -> None:
-    pi = importlib.import_module(PADDING).no_padding_2_padding(detached(output["log_probs"]), data)
+def _collect(monitor: Logs, /, watched: Watched, model_output: Mapping[str, Any], data: Any, **_: Any) -> None:
+    pi = importlib.import_module(PADDING).no_padding_2_padding(detached(model_output["log_probs"]), data)
     told = data.select(*(field for field in FIELDS.values() if field in data)).to_padded_tensor()
     arrays = {name: told[field] for name, field in FIELDS.items() if field in told}
     arrays["mask"] = arrays["mask"] != 0
