@@ -1,13 +1,14 @@
 """TRL's adapter around the real GRPOTrainer: what the service tells equals what the trainer's own tensors give."""
 
 import importlib
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from offpolicy_monitor.client.adapters.trl import Watch, arrays, post, version, watch
+from offpolicy_monitor.client.adapters.trl import Watch, arrays, ask, post, version, watch
 
 from tests.client.adapters.recorder import Poster, Recorder
 from tests.fixtures.application import Client
@@ -216,6 +217,22 @@ def test_a_rollout_that_was_generated_ahead_claims_no_version(tmp_path: Path, tr
     watch(training, recorder).train()
     [call] = recorder.calls
     assert call["policy_version"] == 0 and "policy_versions" not in call
+
+
+@pytest.mark.parametrize(
+    ("mode", "temperature", "said"),
+    [("raw_logprobs", 0.7, 1), ("processed_logprobs", 0.7, 0), ("raw_logprobs", 1.0, 0), (None, 0.7, 0)],
+)
+def test_a_server_whose_log_probs_are_before_the_temperature_is_said(
+    mode: str | None, temperature: float, said: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = SimpleNamespace(get_server_info=lambda: {"model_config": {"logprobs_mode": mode} if mode else None})
+    ask(client, "TRL's GRPOTrainer", temperature)
+    for thread in threading.enumerate():
+        if thread.name == "offpolicy-monitor-scaling":
+            thread.join()
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == said and all("--logprobs-mode processed_logprobs" in line for line in told)
 
 
 def test_a_crash_in_training_says_nothing(tmp_path: Path, trl: Any) -> None:

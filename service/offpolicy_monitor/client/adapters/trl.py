@@ -11,7 +11,9 @@ its own, `step + minibatch` is TRL's global step, and a merged minibatch is exac
 rollouts, before each of which TRL hands its weights to vLLM: what is trained on a rollout has its version, lag 0.
 """
 
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,6 +23,7 @@ from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.shared.ends import AtEnd
 from offpolicy_monitor.client.adapters.shared.layouts import detached
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.scaling import VLLM, Scaling
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 from offpolicy_monitor.vocabulary import LOGPROBS
 
@@ -41,6 +44,8 @@ ELSEWHERE = (
     "adapters.ms_swift); a loss by Liger never has them, so set use_liger_kernel=False (use_liger_loss=False), or give "
     "its log-probs to Monitor.log yourself"
 )
+
+PROCESSED = "start the vLLM server with --logprobs-mode processed_logprobs"
 
 #: Settings of trainers that generate the next rollout while they train on this one (axolotl's, ms-swift's).
 AHEAD = ("async_prefetch", "async_generate")
@@ -107,6 +112,9 @@ class Watch:
                 setattr(self.trainer, name, self.scoring(getattr(self.trainer, name)))
         self.trainer.compute_loss = self.losing(self.trainer.compute_loss)
         self.trainer.add_callback(Events(self.monitor, self.unseen))
+        client = getattr(getattr(self.trainer, "vllm_generation", None), "vllm_client", None)
+        if client is not None:
+            ask(client, "TRL's GRPOTrainer", self.trainer.args.temperature)
 
     def begin(self) -> None:
         """A loss begins."""
@@ -191,6 +199,20 @@ def versions(trainer: Any, synced: int, rows: int) -> dict[str, Any]:
     if any(getattr(trainer.args, name, False) for name in AHEAD):
         return {}
     return {"policy_versions": np.full(rows, synced, np.int64)}
+
+
+def ask(client: Any, hook: str, temperature: object) -> None:
+    """Warn where the vLLM server's log-probs are before the temperature; pi and pi_old of TRL's trainers are after it.
+
+    Asked over HTTP, in a thread of its own: training does not wait, and a server that does not answer is left alone.
+    """
+
+    def asked() -> None:
+        with suppress(Exception):
+            mode = client.get_server_info()["model_config"]["logprobs_mode"]
+            Scaling(hook, PROCESSED).look(temperature, mu=VLLM.get(mode), pi=True)
+
+    threading.Thread(target=asked, name="offpolicy-monitor-scaling", daemon=True).start()
 
 
 def arrays(inputs: Mapping[str, Any], scored: Any) -> dict[str, Any]:

@@ -10,10 +10,8 @@ sampled: `Versions` lets both ride along with the batch that the main process ha
 and imports nothing of it.
 """
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -21,15 +19,12 @@ import numpy as np
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.shared.layouts import detached, split
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
-from offpolicy_monitor.client.adapters.shared.scaling import VLLM, Scaling
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
-from offpolicy_monitor.client.adapters.trl import Counts, Events
+from offpolicy_monitor.client.adapters.trl import Counts, Events, ask
 
 Trainer = TypeVar("Trainer")
 
 ELSEWHERE = "the trainer scores tokens elsewhere; give its log-probs to Monitor.log yourself"
-
-PROCESSED = "start the vLLM server with --logprobs-mode processed_logprobs"
 
 #: Groups of samples whose version is remembered between the queue and the batch: far more than are ever on their way.
 GROUPS: Final = 100_000
@@ -69,7 +64,7 @@ class Watch:
             hook.remove()
         if model.training and outputs:
             if self.counts.done < 0 and self.trainer.accelerator.is_main_process:
-                threading.Thread(target=ask, args=(self.trainer,), daemon=True).start()
+                ask(self.trainer.vllm_client, "AsyncGRPOTrainer", self.trainer.args.temperature)
             self.unseen.forward()
             post(self.monitor, self, inputs, outputs[0])
         return loss
@@ -88,16 +83,6 @@ def post(monitor: Logs, watch: Watch, inputs: Mapping[str, Any], output: Any) ->
         **rows(inputs, output),
         **watch.versions.of(inputs),
     )
-
-
-def ask(trainer: Any) -> None:
-    """Warn where the server's log-probs are before the temperature; a server that does not say is not asked again.
-
-    Asks over HTTP, so never on training's own thread.
-    """
-    with suppress(Exception):
-        mode = trainer.vllm_client.get_server_info()["model_config"]["logprobs_mode"]
-        Scaling("AsyncGRPOTrainer", PROCESSED).look(trainer.args.temperature, mu=VLLM.get(mode), pi=True)
 
 
 def rows(inputs: Mapping[str, Any], output: Any) -> dict[str, Any]:
