@@ -8,8 +8,12 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from tests.fixtures.memory import use_memory
+
 # Until the tests begin modules are loaded, of which nothing becomes garbage: to look for it takes a third of that time.
 gc.disable()
+
+use_memory()
 
 pytest_plugins = [
     "tests.fixtures.application",
