@@ -1,7 +1,6 @@
 """The command line: help without the server's libraries, exit statuses, what it prints."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -19,7 +18,7 @@ from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import migrate
 
-from tests.fixtures.service import free_port
+from tests.fixtures.service import DEFAULTS, clean_environment, free_port
 
 WITHOUT_LIBRARIES = """
 import sys
@@ -232,7 +231,7 @@ def test_a_database_that_cannot_be_used_is_status_3(
 def test_serve_makes_the_database_and_says_where_everything_is_and_what_is_wrong_in_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "offpolicy_monitor.cli", "serve", "--port", "0"]
     database = ["--database-url", f"sqlite:///{tmp_path / 'x.db'}"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("OFFPOLICY_")}
+    environment = clean_environment() | DEFAULTS
     serving = subprocess.Popen([*command, *database], stdout=subprocess.PIPE, text=True, env=environment)
     assert serving.stdout is not None
     try:
