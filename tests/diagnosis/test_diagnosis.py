@@ -73,6 +73,73 @@ def test_correlations_of_neighbours_are_pearsons_over_pairs_inside_sequences() -
     assert evidence["signature.neighbours.previous"] == pytest.approx(backward, abs=1e-6)
 
 
+def test_the_share_of_a_shift_is_twice_the_difference_of_covariances_over_mean_square_d() -> None:
+    mu, old = np.random.default_rng(1).normal(-2.0, 0.5, (2, 90)).astype(np.float32).astype(float)
+    forward, backward = np.cov(old[:-1], mu[1:], ddof=0)[0, 1], np.cov(old[1:], mu[:-1], ddof=0)[0, 1]
+    found = evidence_of(columns(mu, old, [90]))["signature.neighbours.share"]
+    assert found == pytest.approx(2 * abs(forward - backward) / np.mean((old - mu) ** 2), rel=1e-4)
+
+
+def test_a_shift_of_half_of_the_answers_is_named_where_the_mismatch_falls_with_the_position_by_chance() -> None:
+    named_so = [
+        named(fused_measurer(), "off_by_one", "medium", SIZES["small"], HELD_BACK[seed]) for seed in (10, 27, 34)
+    ]
+    assert named_so == ["off_by_one"] * 3
+
+
+#: Of a service's own evidence: prompts without BOS in CTranslate2 4.8 with int8, of the demo's Llama, steps 14 to 31.
+WITHOUT_BOS = {
+    "calibration.share": 0.03605,
+    "calibration.tokens": 23370.0,
+    "calibration.z": 6.668,
+    "few.beginning_second_moment": 0.4533,
+    "few.k3_share": 0.02069,
+    "few.sequences": 13.0,
+    "few.sequences_share": 0.001881,
+    "gaps.mismatch.abs_log_ratio_mean": 1.088,
+    "gaps.mismatch.k1": 0.7299,
+    "gaps.mismatch.k3": 0.7301,
+    "gaps.mismatch.ratio_mean": 1.0,
+    "gaps.mismatch.tokens": 23371,
+    "limits.critical": 0.01,
+    "limits.warning": 0.002,
+    "signature.decimals.share": 0.003589,
+    "signature.decimals.tokens": 4737.0,
+    "signature.first_token.second_moment_share": 0.1341,
+    "signature.first_token.token_share": 0.2958,
+    "signature.grid.share": 0.0003638,
+    "signature.grid.tokens": 19240.0,
+    "signature.learned.difference": 0.6361,
+    "signature.learned.z": 29.79,
+    "signature.low_probability.direction": -0.003185,
+    "signature.low_probability.k3_share": 0.03785,
+    "signature.low_probability.z": -0.05524,
+    "signature.neighbours.next": 0.09175,
+    "signature.neighbours.previous": -0.1193,
+    "signature.neighbours.share": 0.2717,
+    "signature.neighbours.z": 19.15,
+    "signature.position.decline": 0.5648,
+    "signature.position.growth": 0.0,
+    "signature.position.z": -7.911,
+    "signature.regression.share": 0.03791,
+    "signature.regression.slope": 0.7023,
+    "signature.regression.z": 31.18,
+    "signature.uncertain.exact_fraction": 0.0,
+    "signature.uncertain.tokens": 20870.0,
+    "steps.before_jump": 6.0,
+    "steps.k3_growth": 2.446,
+    "steps.k3_growth_z": 5.113,
+    "steps.k3_jump": 636.4,
+    "steps.k3_jump_step": 14.0,
+}
+
+
+def test_prompts_without_bos_in_a_real_engine_are_no_shift_though_one_neighbour_correlates_more() -> None:
+    assert WITHOUT_BOS["signature.neighbours.z"] > 15
+    first, second, *_ = diagnose(Evidence(WITHOUT_BOS, {}))
+    assert (first["name"], second["name"]) == ("prompt", "unknown") and first["score"] > 0.6
+
+
 def test_the_coarsest_grid_that_holds_every_value_is_the_step_of_rounding() -> None:
     mu = -np.random.default_rng(2).exponential(2.0, 400)
     evidence = evidence_of(columns(np.round(mu * 16) / 16, mu, [400]))
@@ -142,6 +209,14 @@ def test_growth_after_a_jump_is_stale_weights_where_the_trainer_has_learned_what
     learned, noise = ([*calm_steps(measurer, 6), *rewarded(9, share)] for share in (0.15, 0.0))
     assert diagnose(collect(learned, range(15)))[0]["name"] == "stale_weights"
     assert diagnose(collect(noise, range(15)))[0]["name"] == "partial_sync"
+
+
+def test_a_mismatch_that_knows_what_was_rewarded_is_not_of_a_coarse_cache() -> None:
+    marks = {"gaps.mismatch.tokens": 1e4, "gaps.mismatch.k3": 0.2, "limits.critical": 0.01}
+    marks |= {"signature.position.growth": 0.8, "signature.position.z": 8.0}
+    knows = {"signature.learned.difference": 0.5, "signature.learned.z": 15.0}
+    names = [diagnose(Evidence(given, {}))[0]["name"] for given in (marks, marks | knows)]
+    assert names == ["kv_precision", "unknown"]
 
 
 def test_what_was_learned_is_the_difference_in_mean_d_between_rewarded_answers_and_others_over_mean_abs_d() -> None:

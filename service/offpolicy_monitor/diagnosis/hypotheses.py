@@ -69,7 +69,7 @@ HYPOTHESES: Final = (
         "log-probs shifted by one token",
         scores.off_by_one,
         "Log-probs of one side belong to the neighbouring token.",
-        ("signature.neighbours.next", "signature.neighbours.previous", "signature.neighbours.z"),
+        tuple(f"signature.neighbours.{figure}" for figure in ("next", "previous", "z", "share")),
         ("Compare the shift of logits against labels on both sides.", "Check masks and the prompt's last token."),
     ),
     Hypothesis(

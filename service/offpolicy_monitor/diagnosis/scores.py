@@ -18,8 +18,15 @@ DOUBTFUL: Final = 4.0
 CERTAIN: Final = 8.0
 #: Fewer tokens than this show no pattern of values.
 FEWEST: Final = 30
-#: Clean batches leave an asymmetry of a few thousandths and score for that alone less than 0.1, so less z will do.
-SHIFT_Z: Final = 2.5
+#: Two sides that agree but for some d have the same neighbours but for that d, so that the z of what is no shift is
+#: below 1.3 in 200 batches of other faults of the generators; less z will do.
+SHIFT_Z: Final = 3.0
+#: Of sum d^2, the share that a shift explains of which nothing is believed, and all: shifts have 0.9 and more, those of
+#: answers of five tokens 0.4, for what comes in at their ends is of no answer; a missing BOS has up to 0.3, with a z of
+#: 19 (CTranslate2).
+SHIFT_SHARE: Final = (0.35, 0.65)
+#: An asymmetry that needs no such share: half of the answers are shifted, a missing BOS has up to 0.2.
+SHIFT_ALONE: Final = (0.3, 0.5)
 #: The z of lags and replicas allows for sequences that differ; one clean batch of 150 has more than 2.6.
 CLUSTERED_Z: Final = 2.5
 #: Sequences that differ by chance make a share of some tenths: less than a half of the mismatch is not blamed on age.
@@ -63,7 +70,12 @@ def believed(share: float, least: float, z: float) -> float:
     """share / (share + least), so that `least` scores one half; scaled down where z leaves doubt."""
     if not share > 0:
         return 0.0
-    return share / (share + least) * min(1.0, max(0.0, (z - DOUBTFUL) / (CERTAIN - DOUBTFUL)))
+    return share / (share + least) * _between(z, DOUBTFUL, CERTAIN)
+
+
+def _between(value: float, none: float, full: float) -> float:
+    """0 up to `none`, 1 from `full` on, and a line between them."""
+    return min(1.0, max(0.0, (value - none) / (full - none)))
 
 
 def top_p(evidence: Evidence) -> float:
@@ -91,12 +103,13 @@ def _missing_z(evidence: Evidence) -> float:
 def temperature(evidence: Evidence) -> float:
     """log a runs along log b with a slope other than 1, the tail does not contradict it, and it does not grow.
 
-    Weights that are old sharpen or flatten a policy as a temperature does, but ever more.
+    Weights that are old sharpen or flatten a policy as a temperature does, but ever more; another context does so where
+    answers begin.
     """
     share, z = evidence.get("signature.regression.share", 0.0), evidence.get("signature.regression.z", 0.0)
     against = 0.0 if _tail_follows_slope(evidence) else _tail(evidence)
     found = believed(share, 0.1, z) * (1 - shifted(evidence)) * (1 - against) * (1 - internal(evidence))
-    return found * (1 - growing(evidence)) * (1 - few(evidence))
+    return found * math.prod(1 - other(evidence) for other in (growing, _falling, few))
 
 
 def off_by_one(evidence: Evidence) -> float:
@@ -107,12 +120,15 @@ def off_by_one(evidence: Evidence) -> float:
 def shifted(evidence: Evidence) -> float:
     """The score of a shift: others show on shifted data too, and defer to it.
 
-    It shows in a neighbour that correlates, at every position alike; where contexts differ a neighbour goes the other
-    way, or the mismatch falls with the position.
+    One neighbour correlates more than the other, and by as much as the mismatch is large; or by so much that half of
+    the tokens must have its log-prob. Where contexts differ one may correlate more by where a text's certain tokens
+    are, and by far less than a shift of that mismatch would need.
     """
     forward, backward = (max(0.0, evidence.get(f"signature.neighbours.{side}", 0.0)) for side in ("next", "previous"))
-    found = believed(abs(forward - backward), 0.05, SHIFT_Z * evidence.get("signature.neighbours.z", 0.0))
-    return found * (1 - _falling(evidence))
+    asymmetry = abs(forward - backward)
+    explained = _between(evidence.get("signature.neighbours.share", 0.0), *SHIFT_SHARE)
+    found = believed(asymmetry, 0.02, SHIFT_Z * evidence.get("signature.neighbours.z", 0.0))
+    return found * max(explained, _between(asymmetry, *SHIFT_ALONE))
 
 
 def _falling(evidence: Evidence) -> float:
@@ -163,7 +179,7 @@ def growing(evidence: Evidence) -> float:
     if evidence.get("gaps.mismatch.k3", 0.0) < SMALL_K3 or evidence.get(GROWTH, 1.0) <= 1:
         return 0.0
     found = believed(1 - 1 / evidence[GROWTH] - DRIFT_SHARE, 0.15, TREND_Z * evidence[GROWTH_Z])
-    causes = (shifted, copied, quantised, first_token, routing)
+    causes = (shifted, copied, quantised, first_token, _falling, routing)
     return found * math.prod(1 - cause(evidence) for cause in causes)
 
 
@@ -240,7 +256,13 @@ def prompt(evidence: Evidence) -> float:
 
 
 def kv_precision(evidence: Evidence) -> float:
-    """d^2 grows with the position: each token reads more of a coarse cache than the one before it."""
+    """d^2 grows with the position: each token reads more of a coarse cache than the one before it.
+
+    A cache does not know what was rewarded: where the trainer is known to have learned what the engine has not, it is
+    of weights.
+    """
+    if "signature.learned.z" in evidence and _learned(evidence):
+        return 0.0
     share, z = evidence.get("signature.position.growth", 0.0), evidence.get("signature.position.z", 0.0)
     found = believed(share - TEXT_SHARE, 0.15, CLUSTERED_Z * z)
     return found * math.prod(1 - cause(evidence) for cause in (shifted, copied, routing, older, few))
@@ -287,8 +309,7 @@ def sampled_padding(evidence: Evidence) -> float:
 
 
 def _begins_late(evidence: Evidence) -> float:
-    early = evidence.get(of_few.EARLY, math.inf)
-    return min(1.0, max(0.0, (FROM_BEGINNING - early) / (FROM_BEGINNING - IN_MIDST)))
+    return 1 - _between(evidence.get(of_few.EARLY, math.inf), IN_MIDST, FROM_BEGINNING)
 
 
 def low_probability_tail(evidence: Evidence) -> float:

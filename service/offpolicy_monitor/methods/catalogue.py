@@ -185,7 +185,7 @@ METHODS: Final[Mapping[str, Method]] = {
         ),
         Method(
             "vaco", "drops tokens with A d > 0 of sequences whose mean abs(r - 1) exceeds the threshold",
-            "VACO, arXiv 2603.01365; open-instruct (TVPO)",
+            "VACO, arXiv 2603.01365; open-instruct (rho_mask_tv_divergence)",
             "total", ("token",), {"threshold": Threshold()},
             {("token", ""): Form(outward("threshold", "outward_distance"))},
             asked=True,

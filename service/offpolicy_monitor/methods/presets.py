@@ -57,7 +57,7 @@ PRESETS: Final = (
 #: Rows that a run has only if it asks for them: most take another look at every token.
 ON_REQUEST: Final = (
     _preset("m2po_paper", "M2PO, Algorithm 1; ms-swift default", "m2po_paper", threshold=0.04),
-    _preset("vaco", "open-instruct: half of it, the total variation, at most 0.02", "vaco", threshold=0.04),
+    _preset("vaco", "open-instruct PR 1793: half of it, the total variation, at most 0.02", "vaco", threshold=0.04),
     _preset("cppo", "CPPO for mixtures of experts; verl and UniRL default", "cppo", delta=0.2),
     _preset("cppo_dense", "CPPO for dense models", "cppo", delta=0.15),
     _preset("cppo_fixed", "CPPO for post-trained models", "cppo", delta=0.15, budget=0.015, budget_max=0.015),

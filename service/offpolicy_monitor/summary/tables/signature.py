@@ -89,11 +89,15 @@ def _regression(sums: Sums) -> dict[str, float]:
     }
 
 
-def _neighbours(sums: Sums) -> dict[str, float]:
-    """Correlations of a_t with b_(t-1), b_(t+1), their difference, and its z-score were the two independent.
+def _neighbours(arrays: Arrays) -> dict[str, float]:
+    """Correlations of a_t with b_(t-1), b_(t+1), their difference, its z-score were the two independent, and the share
+    of sum d^2 that a shift explains.
 
-    Neighbouring tokens correlate both ways alike; only a shift makes one way differ from the other.
+    Neighbouring tokens correlate both ways alike; only a shift makes one way differ from the other. A token that has
+    its neighbour's log-prob has a mean d^2 of twice the variance of b, less what neighbours have in common, and adds
+    that variance to one covariance alone: twice the difference of the covariances is then all of mean d^2.
     """
+    sums = arrays.record(f"{PREFIX}/neighbours")
     count = sums.get("pairs", 0)
     if not count:
         return {}
@@ -102,7 +106,16 @@ def _neighbours(sums: Sums) -> dict[str, float]:
     if forward is None or backward is None:
         return {}
     asymmetry = abs(forward - backward)
-    return {"next": forward, "previous": backward, "asymmetry": asymmetry, "z": asymmetry * math.sqrt(count / 2)}
+    figures = {"next": forward, "previous": backward, "asymmetry": asymmetry, "z": asymmetry * math.sqrt(count / 2)}
+    return figures | _of_a_shift(sums, arrays.record("gaps/mismatch"))
+
+
+def _of_a_shift(sums: Sums, gap: Sums) -> dict[str, float]:
+    """2 |cov(a_t, b_(t+1)) - cov(a_(t+1), b_t)| over mean d^2, at most 1."""
+    square, count = _mean(gap, "log_ratio_square"), sums["pairs"]
+    between = sums["forward"] - sums["backward"]
+    expected = (sums["a_first"] * sums["b_second"] - sums["a_second"] * sums["b_first"]) / count
+    return {"share": min(1.0, 2 * abs(between - expected) / count / square)} if square > 0 else {}
 
 
 def _correlation(sums: Sums, product: float, left: str, right: str) -> float | None:
@@ -288,6 +301,7 @@ FIGURES: Final = (
     Figure("neighbours.previous", "", "the same with the previous token"),
     Figure("neighbours.asymmetry", "", "how far the two differ"),
     Figure("neighbours.z", "", "of the asymmetry"),
+    Figure("neighbours.share", "share of sum d^2", "that a shift by one token explains"),
     Figure("grid.share", "share of tokens", "that are rounded, in the column where most are"),
     Figure("grid.step", "nats", "that they are multiples of"),
     Figure("grid.tokens", "tokens", "looked at"),
@@ -315,7 +329,7 @@ FIGURES: Final = (
 #: Evidence by mark; one without tokens to show on is left out. All but counts are shares, slopes or z-scores.
 MARKS: Final[Mapping[str, Callable[[Arrays], Mapping[str, Any]]]] = {
     "regression": lambda arrays: _regression(arrays.record(f"{PREFIX}/middle")),
-    "neighbours": lambda arrays: _neighbours(arrays.record(f"{PREFIX}/neighbours")),
+    "neighbours": _neighbours,
     "grid": _grid,
     "decimals": lambda arrays: decimals(arrays.record("batch")),
     "uncertain": lambda arrays: _uncertain(arrays.record(f"{PREFIX}/middle")),
