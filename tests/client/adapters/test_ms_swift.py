@@ -82,6 +82,15 @@ def test_every_forward_posts_what_the_batch_holds_and_what_was_scored_for_it() -
     assert [call["policy_version"] for call in recorder.calls] == [0, 0, 1]
 
 
+def test_rollouts_that_are_generated_ahead_have_the_version_of_the_round_before() -> None:
+    trainer = watch(Trainer(), recorder := Recorder())
+    trainer.args.async_generate = True
+    for seed in range(6):
+        trainer.step(Batch.of(2, seed))
+    assert [call["policy_version"] for call in recorder.calls] == [0, 0, 1, 1, 2, 2]
+    assert [call["policy_versions"].tolist() for call in recorder.calls] == [[0, 0]] * 4 + [[1, 1]] * 2
+
+
 def test_parts_of_a_batch_are_one_shard_and_a_part_that_is_computed_again_counts_once() -> None:
     first, second = Batch.of(2, 1), Batch.of(1, 2)
     recorder, trainer = Recorder(), Trainer([first, second, second])

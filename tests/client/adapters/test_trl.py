@@ -210,10 +210,9 @@ def test_what_is_scored_after_the_policy_in_a_loss_is_not_taken_for_it(tmp_path:
         assert torch.equal(call["logprobs"], seen["scored"][0])
 
 
-@pytest.mark.parametrize("ahead", ["async_prefetch", "async_generate"])
-def test_a_rollout_that_was_generated_ahead_claims_no_version(tmp_path: Path, trl: Any, ahead: str) -> None:
+def test_a_rollout_that_was_generated_ahead_claims_no_version(tmp_path: Path, trl: Any) -> None:
     recorder, training = Recorder(), trl.trainer(trl.RecordingTrainer, tmp_path, max_steps=1)
-    setattr(training.args, ahead, True)
+    training.args.async_prefetch = True
     watch(training, recorder).train()
     [call] = recorder.calls
     assert call["policy_version"] == 0 and "policy_versions" not in call

@@ -10,6 +10,8 @@ counts as the adapter for TRL does, and imports nothing of either framework.
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
+
 from offpolicy_monitor.client.adapters import Logs, trl
 from offpolicy_monitor.client.adapters.shared.ends import Events
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows
@@ -60,6 +62,7 @@ class Watch(trl.Watch):
     def __init__(self, trainer: Any, monitor: Logs) -> None:
         super().__init__(trainer, monitor)
         self.parts: list[tuple[Any, Any]] = []
+        self.first: int | None = None
 
     def hook(self) -> str:
         """What is watched, for the log."""
@@ -94,6 +97,12 @@ class Watch(trl.Watch):
     def together(self) -> int:
         """The processes of a group of sequence parallelism gather each other's samples."""
         return int(self.trainer.template.sequence_parallel_size)
+
+    def versions(self, synced: int, rows: int) -> dict[str, Any]:
+        """The version that sampled: with `async_generate` a round before, but for the first round."""
+        self.first = synced if self.first is None else self.first
+        sampled = max(synced - 1, self.first) if getattr(self.trainer.args, "async_generate", False) else synced
+        return {"policy_versions": np.full(rows, sampled, np.int64)}
 
     def read(self, inputs: Any, scored: Any) -> dict[str, Any]:
         """Rows of all parts; where a loss by Liger has none, of the batch as it came, without pi."""

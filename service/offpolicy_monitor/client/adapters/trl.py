@@ -47,8 +47,8 @@ ELSEWHERE = (
 
 PROCESSED = "start the vLLM server with --logprobs-mode processed_logprobs"
 
-#: Settings of trainers that generate the next rollout while they train on this one (axolotl's, ms-swift's).
-AHEAD = ("async_prefetch", "async_generate")
+#: axolotl's setting under which it generates rollouts ahead of training, and does not say by which weights.
+AHEAD = "async_prefetch"
 
 
 def watch(trainer: Trainer, monitor: Logs) -> Trainer:
@@ -157,6 +157,12 @@ class Watch:
         """How many processes, one after the other, hold the same tokens: the first of them posts."""
         return 1
 
+    def versions(self, synced: int, rows: int) -> dict[str, Any]:
+        """The version that sampled, for each row: that of the rollout; none where rollouts are generated ahead."""
+        if getattr(self.trainer.args, AHEAD, False):
+            return {}
+        return {"policy_versions": np.full(rows, synced, np.int64)}
+
     def read(self, inputs: Any, scored: Any) -> dict[str, Any]:
         """The contract's arrays, rows [B, T] or a list of rows."""
         return arrays(inputs, scored or ())
@@ -181,7 +187,7 @@ def post(monitor: Logs, watch: Watch, inputs: Any, scored: Any) -> None:
         shard=process // together * accumulated + counts.forward,
         shards=ranks * accumulated,
         policy_version=synced,
-        **versions(trainer, synced, len(sent["mask"])),
+        **watch.versions(synced, len(sent["mask"])),
         **sent,
     )
 
@@ -192,13 +198,6 @@ def version(forwards: int, between: int) -> int:
     Rounded up: a rollout that began within a gradient step has that step's number of forwards.
     """
     return -(-forwards // between)
-
-
-def versions(trainer: Any, synced: int, rows: int) -> dict[str, Any]:
-    """The version that sampled, for each row: that of the rollout; none where rollouts are generated ahead."""
-    if any(getattr(trainer.args, name, False) for name in AHEAD):
-        return {}
-    return {"policy_versions": np.full(rows, synced, np.int64)}
 
 
 def ask(client: Any, hook: str, temperature: object) -> None:
