@@ -24,7 +24,7 @@ SMALL: Final = [Copy(f"small-{index:03}", "well", 12) for index in range(RUNS - 
 #: Milliseconds that a list of 50 runs may take; a list of 200 may take longer where others use the machine too.
 SECOND: Final = 1000
 BUSY: Final = 4
-#: Times that a page is loaded, of which the fastest counts.
+#: Times that a page is loaded at most, until one is fast enough: the fastest counts.
 LOADED: Final = 4
 #: Milliseconds that all plots of a run may take to be drawn anew.
 REDRAWN: Final = 50
@@ -102,16 +102,19 @@ def test_a_list_is_painted_and_drawn_within_a_second(
     chromium: Browser, many: Service, record_property: Any, query: str, rows: int
 ) -> None:
     paints, draws = [], []
+    longest = SECOND * (1 if rows == 50 else BUSY)
     for _ in range(LOADED):
         with opened(chromium, f"{many.url}/{query}") as page:
             expect(page.locator(".runname")).to_have_count(rows)
             draws.append(page.evaluate("performance.now()"))
             paints.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+        if min(paints) < SECOND and min(draws) < longest:
+            break
     record_property("first_paint_ms", paints)
     record_property("drawn_ms", draws)
     # Others take time away, but never give any: the fastest is what it takes.
     assert min(paints) < SECOND
-    assert min(draws) < SECOND * (1 if rows == 50 else BUSY)
+    assert min(draws) < longest
 
 
 def test_a_run_of_ten_thousand_steps_is_redrawn_at_once(chromium: Browser, many: Service, record_property: Any) -> None:
