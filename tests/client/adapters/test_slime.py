@@ -200,6 +200,14 @@ def test_the_loss_is_slimes_own_and_posts_all_three_log_probs_with_their_entropy
     assert [len(mask) for mask in call["mask"]] == [2, 3] and "advantages" in call
 
 
+def test_under_top_p_the_entropy_which_is_of_all_tokens_is_not_sent(ranks: SimpleNamespace) -> None:
+    recorder = Recorder()
+    slime.use(recorder)
+    train(options(rollout_top_p=0.9), 0, 0)
+    optimizer_steps()
+    assert "logprobs" in recorder.calls[0] and "entropy" not in recorder.calls[0]
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("hook", ["loss", "tis"])
 def test_a_loss_that_is_recomputed_for_its_gradient_is_posted_once_and_has_its_gradient(

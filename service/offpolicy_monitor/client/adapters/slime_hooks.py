@@ -122,7 +122,9 @@ def _is_critic(model: Any) -> bool:
 def _collect_loss(monitor: Logs, hooks: Hooks, args: Any, batch: Mapping[str, Any], computed: list[Any]) -> None:
     result = computed[0][1] if isinstance(computed[0], tuple) else computed[0]
     rows = {name: batch.get(of) for name, of in ROWS.items()}
-    _add(hooks, args, {**rows, "logprobs": result["log_probs"], "entropy": result.get("entropy")}, batch)
+    # Under top-p pi is of the tokens that the engine kept, the entropy of all: those two cannot be compared.
+    entropy = result.get("entropy") if getattr(args, "rollout_top_p", 1.0) == 1.0 else None
+    _add(hooks, args, {**rows, "logprobs": result["log_probs"], "entropy": entropy}, batch)
 
 
 @quiet
