@@ -1,6 +1,7 @@
 """Faults of the demo: how they are asked for, and that each is planted where it is said to be."""
 
 import math
+from functools import cache
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from offpolicy_monitor.demo.engines.kinds import Precision
 from offpolicy_monitor.demo.faults import KINDS, Fault, parse_fault
 from offpolicy_monitor.demo.planted import at_temperature, recompute, reported, with_bits, within_nucleus
 from offpolicy_monitor.demo.policy import answer_distribution
+from offpolicy_monitor.demo.rollout import Rollout
 from offpolicy_monitor.demo.sampler import make_sampler
 from offpolicy_monitor.demo.scenarios import config_at
 from offpolicy_monitor.demo.task import Prompts, draw_prompts
@@ -84,6 +86,60 @@ def test_an_engine_that_does_not_see_a_prompts_first_token_answers_the_shorter_p
 def test_a_fault_is_there_from_its_step_on() -> None:
     config = small(fault=Fault("top_p", 0.9), fault_from=3)
     assert [config_at(config, step).fault for step in (0, 2, 3, 9)] == [None, None, config.fault, config.fault]
+
+
+@cache
+def dropping(oldest: float, steps: int, **changes: object) -> list[list[Rollout]]:
+    """The rollouts of each training step of a trainer that drops what is older."""
+    trainer, seen = Trainer(small(sampler="exact", fault=Fault("dropped_stale", oldest), **changes)), []
+    for step in range(steps):
+        seen.append(trainer.rollouts(step))
+        list(trainer.gradient_steps(seen[-1], step))
+    return seen
+
+
+def ages(rollouts: list[Rollout], step: int) -> set[int]:
+    return {step - version for rollout in rollouts for version in rollout.versions.tolist()}
+
+
+def test_a_long_answer_is_done_training_steps_later_and_an_old_one_is_dropped() -> None:
+    kept, young = dropping(100, 8), dropping(1, 8)
+    assert [max(ages(rollouts, step)) for step, rollouts in enumerate(kept)] == [0, 1, 2, 2, 2, 2, 2, 2]
+    assert [max(ages(rollouts, step)) for step, rollouts in enumerate(young)] == [0, 1, 1, 1, 1, 1, 1, 1]
+    short = [int(rollout.mask[rollout.versions == step].sum(1).max()) for step in (6, 7) for rollout in kept[step]]
+    assert max(short) < 7 and all(bool((rollout.mask.sum(1) > 4).all()) for rollout in _of_age(kept, 2))
+
+
+def _of_age(seen: list[list[Rollout]], age: int) -> list[Rollout]:
+    return [rollout.rows(rollout.versions == step - age) for step, rollouts in enumerate(seen) for rollout in rollouts]
+
+
+def test_every_answer_is_trained_on_once_unless_it_is_dropped() -> None:
+    seen = dropping(100, 8)
+    begun_first = [int((rollout.versions == 0).sum()) for rollouts in seen for rollout in rollouts]
+    assert sum(begun_first) == 2 * 64
+    together = [rollout for rollouts in seen for rollout in rollouts]
+    rewards = torch.cat([rollout.rewards[rollout.versions == 0] for rollout in together])
+    groups = torch.cat([rollout.groups[rollout.versions == 0] for rollout in together])
+    assert groups.bincount().tolist() == [8] * 16
+    centred = torch.cat([rollout.advantages[rollout.versions == 0] for rollout in together])
+    for group in range(16):
+        mine = rewards[groups == group]
+        expected = (mine - mine.mean()) / (mine.std(correction=0) + 1e-4)
+        assert torch.allclose(centred[groups == group], expected, atol=1e-4)
+
+
+def test_data_that_was_dropped_leaves_no_mismatch_and_smaller_blocks() -> None:
+    kept, young = dropping(100, 8), dropping(0, 8)
+    assert all(torch.equal(r.log_old[r.mask], r.log_mu[r.mask]) for rollouts in young for r in rollouts)
+    answers = [[len(rollout.rewards) for rollouts in seen[4:] for rollout in rollouts] for seen in (kept, young)]
+    assert sum(answers[1]) < 0.7 * sum(answers[0])
+    assert all(abs(first - second) <= 1 for first, second in zip(answers[1][::2], answers[1][1::2], strict=True))
+
+
+def test_a_trainer_that_would_drop_everything_waits_for_what_is_young() -> None:
+    for step, rollouts in enumerate(dropping(0, 3, lag=1)):
+        assert ages(rollouts, step) == {0}
 
 
 def test_an_early_replica_samples_first_minibatches_alone() -> None:

@@ -31,7 +31,7 @@ def mismatch(message: Message) -> float:
     return float(torch.from_numpy(difference)[torch.from_numpy(message.arrays["mask"])].abs().nanmean())
 
 
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "stale-replica"])
+@pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.fault is None])
 def test_before_its_onset_a_scenario_is_a_healthy_run_to_the_bit(name: str) -> None:
     for mine, healthy in zip(played(name, 3), played("healthy", 3), strict=True):
         assert mine.envelope == healthy.envelope
@@ -87,6 +87,19 @@ def test_answers_are_cut_after_three_tokens_from_the_onset_on() -> None:
         int(message.arrays["mask"].sum() and max(_answers(message))) for message in played("truncation", ONSET + 2)
     ]
     assert set(longest[ONSET:]) == {3} and min(longest[:ONSET]) > 3
+
+
+def test_stale_data_is_dropped_from_the_onset_on_and_what_is_left_is_fewer_and_shorter_answers() -> None:
+    messages = played("dropped-stale-data", ONSET + 6, sampler="exact", learning_rate=1e-4, slack=6)
+    oldest, answers, tokens = [], [], []
+    for step, message in enumerate(messages):
+        oldest.append(step - int(message.arrays["policy_versions"][message.arrays["mask"]].min()))
+        answers.append(len(message.arrays["lengths"]))
+        tokens.append(sum(_answers(message)) / answers[-1])
+    assert max(oldest[:ONSET]) == 4 and oldest[ONSET:] == [1] * 6
+    assert np.mean(answers[ONSET:]) < 0.8 * np.mean(answers[4:ONSET])
+    assert np.mean(tokens[ONSET:]) < 0.9 * np.mean(tokens[4:ONSET])
+    assert {mismatch(message) for message in messages} == {0.0}
 
 
 def _answers(message: Message) -> list[int]:

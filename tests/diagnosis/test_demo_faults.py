@@ -18,10 +18,11 @@ from tests.fixtures.threads import one_thread
 __all__ = ["one_thread"]
 
 #: int8 weights and a coarse cache that is read for a dozen tokens are noise and no bug; tokens with NaN are left out,
-#: and what is cut off is cut off on both sides. A merge that rounds is of weights that do not arrive as they are. A
-#: prompt of three letters that lacks one is another prompt altogether, from the first token of the answer to its last.
+#: what is cut off is cut off on both sides, and answers that were dropped for their age are not there to be looked at.
+#: A merge that rounds is of weights that do not arrive as they are. A prompt of three letters that lacks one is another
+#: prompt altogether, from the first token of the answer to its last.
 EXPECTED = {
-    **{name: "noise" if name in ("int8", "nan", "kv_cache", "cut") else name for name in KINDS},
+    **{name: "noise" if name in ("int8", "nan", "kv_cache", "cut", "dropped_stale") else name for name in KINDS},
     "nf4_merge": "partial_sync",
     "shifted": "off_by_one",
     "early_replica": "stale_weights",

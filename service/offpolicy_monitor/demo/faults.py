@@ -1,7 +1,7 @@
 """Faults that the demo can be told to have, by name: what each is, and what its strength means.
 
-Data rows and their reading from `NAME` or `NAME=STRENGTH`. Where a fault acts is known to planted.py, replicas.py and
-sampler.py; this module needs no torch, so that `--help` stays quick.
+Data rows and their reading from `NAME` or `NAME=STRENGTH`. Where a fault acts is known to planted.py, replicas.py,
+unfinished.py and sampler.py; this module needs no torch, so that `--help` stays quick.
 """
 
 from collections.abc import Mapping
@@ -45,6 +45,13 @@ KINDS: Final[Mapping[str, FaultKind]] = {
         FaultKind("sampled_padding", 0.002, 1e-6, 0.5, "this share of the engine's tokens is the trainer's padding"),
         FaultKind("nf4_merge", 64, 2, 4096, "each sync merges what was learned into NF4 weights, blocks of this many"),
         FaultKind("cut", 3, 1, 1000, "the engine ends answers after this many tokens: no mismatch"),
+        FaultKind(
+            "dropped_stale",
+            1,
+            0,
+            1_000_000,
+            "long answers are done training steps later, and the trainer drops those older than this many: no mismatch",
+        ),
         FaultKind("noise", 0.1, 0.0, 10.0, "the engine's logits have Gaussian noise of this deviation: no bug either"),
         FaultKind("nan", 0.01, 0.0, 1.0, "the engine reports NaN for this share of its log-probs"),
         FaultKind("int8", 8, 2, 8, "the engine's weights are rounded to this many bits: more noise, and no bug"),

@@ -34,14 +34,16 @@ class Message:
         return {**self.envelope, **self.arrays}
 
 
-def make_message(config: DemoConfig, rollout: Rollout, update: Update, step: int, minibatch: int) -> Message:
-    """The message of gradient step `minibatch` of training step `step`; the current policy's version is `step`."""
+def make_message(
+    config: DemoConfig, rollout: Rollout, update: Update, step: int, minibatch: int, minibatches: int
+) -> Message:
+    """The message of gradient step `minibatch` of training step `step`, which is the current policy's version too."""
     replica = {} if rollout.replica is None else {"replica": str(rollout.replica)}
     engine = config.engine or ENGINE_PATHS.get(config.sampler, "kv-cache")
     envelope = {
         "step": step,
         "minibatch": minibatch,
-        "minibatches": config.minibatches,
+        "minibatches": minibatches,
         "policy_version": step,
         "labels": {"engine": engine, "precision": config.sampler, **replica},
     }
@@ -63,9 +65,9 @@ def _arrays(config: DemoConfig, rollout: Rollout, update: Update) -> dict[str, T
         "logprobs": packed(update.log_pi, 0.0),
         "entropy": packed(update.entropy, 0.0),
         "mask": packed(rollout.mask, 0.0),
-        "policy_versions": packed(torch.full_like(rollout.mask, rollout.version, dtype=torch.int32), NOT_GENERATED),
+        "policy_versions": packed(rollout.versions[:, None].expand_as(rollout.mask), NOT_GENERATED),
         "lengths": end - rollout.starts,
         "advantages": rollout.advantages,
         "rewards": rollout.rewards,
-        "group_ids": torch.arange(len(rollout.starts)) // config.samples,
+        "group_ids": rollout.groups,
     }

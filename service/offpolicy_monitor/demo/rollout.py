@@ -4,7 +4,9 @@ A block is a minibatch from the start: it is sampled, recomputed and trained on 
 equal code give equal bits. It knows the task and the policy, and nothing of the loss or the service.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Self
 
 import torch
 from torch import Tensor
@@ -23,7 +25,8 @@ class Rollout:
 
     tokens [B, L] int64; starts [B] int64 (first column that is no padding); mask [B, A] bool (written by the sampler);
     log_mu, log_old [B, A] float32 (nats); rewards, advantages [B] float32;
-    version: the training step whose weights sampled it; replica: the engine that did, None where there is one.
+    groups [B] int64: which answers are to one prompt; versions [B] int32: the training step whose weights sampled each;
+    replica: the engine that did, None where there is one.
     """
 
     tokens: Tensor
@@ -33,13 +36,32 @@ class Rollout:
     log_old: Tensor
     rewards: Tensor
     advantages: Tensor
-    version: int
+    groups: Tensor
+    versions: Tensor
     replica: int | None = None
 
     @property
     def solved(self) -> Tensor:
         """[B] bool: answers that are right to the last letter."""
         return self.rewards == 1.0
+
+    def rows(self, which: Tensor | slice) -> Self:
+        """Some of the answers: [B] bool, or a slice of B."""
+        return replace(self, **{name: getattr(self, name)[which] for name in COLUMNS})
+
+    def in_groups_from(self, first: int) -> Self:
+        """The same, its groups counted from `first` on."""
+        return replace(self, groups=self.groups + first)
+
+
+#: What a rollout has of each answer.
+COLUMNS: Final = tuple(field.name for field in fields(Rollout) if field.type is Tensor)
+
+
+def joined(parts: Sequence[Rollout]) -> Rollout:
+    """The answers of several blocks of one engine as one."""
+    columns: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in parts]) for name in COLUMNS}
+    return replace(parts[0], **columns)
 
 
 @torch.no_grad()
@@ -59,7 +81,9 @@ def collect(
     rewards = torch.tensor([reward(asked, given) for asked, given in zip(prompts.letters(), answers, strict=True)])
     advantages = group_advantages(rewards, config.samples)
     log_mu = reported(config.fault, samples.log_probs, generator)
-    known = (samples.mask, log_mu, log_old, rewards, advantages, version, samples.replica)
+    groups = torch.arange(len(rewards)) // config.samples
+    versions = torch.full((len(rewards),), version, dtype=torch.int32)
+    known = (samples.mask, log_mu, log_old, rewards, advantages, groups, versions, samples.replica)
     return Rollout(tokens, prompts.starts, *known)
 
 

@@ -97,6 +97,12 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         ),
         Scenario("nf4-merge", "each sync merges what was learned into NF4 weights", planted("nf4_merge", 64)),
         Scenario("truncation", "answers are cut after three tokens", planted("cut", 3)),
+        Scenario(
+            "dropped-stale-data",
+            "answers take up to 6 training steps, and those older than 1 are dropped",
+            planted("dropped_stale", 1),
+            Fault("dropped_stale", 1_000_000),
+        ),
         Scenario("nan", "one log-prob of the engine in a hundred is NaN", planted("nan", 0.01)),
         Scenario("length-surge", "all prompts are as long as they get", longer),
         Scenario("staleness", "the learning rate is ten times as high", faster(10)),

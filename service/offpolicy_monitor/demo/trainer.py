@@ -15,6 +15,7 @@ from offpolicy_monitor.demo.learner import Learner
 from offpolicy_monitor.demo.message import Message, make_message
 from offpolicy_monitor.demo.rollout import Rollout, collect
 from offpolicy_monitor.demo.scenarios import config_at
+from offpolicy_monitor.demo.unfinished import DROPS, Unfinished, blocks_of, young
 
 LEVEL_SOLVED = 0.8  # share of right answers, averaged, at which prompts get longer
 LEVEL_MEMORY = 20  # training steps over which it is averaged
@@ -45,21 +46,26 @@ class Trainer:
         self.sampler = self.backend.sampler(config, self.learner.policy)
         self.level = Level(config.first_level, config.top_level)
         self.waiting: deque[list[Rollout]] = deque()
+        self.unfinished = Unfinished(self.generator)
 
     def rollouts(self, step: int) -> list[Rollout]:
-        """One block for each gradient step of training step `step`, sampled `lag` steps before where there were any."""
+        """One block for each gradient step of training step `step`, sampled `lag` steps before where there were any.
+
+        Where the trainer drops what is old, they are smaller, and may be fewer.
+        """
         self._reconfigure(step)
+        fault = self.config.fault
+        if fault is not None and fault.name == DROPS:
+            return self._young(step, fault.strength)
         while len(self.waiting) <= self.config.lag:
-            if self.config.synced:
-                self.sampler.sync(self.learner.policy)
-            self.waiting.append([self._collect(step) for _ in range(self.config.minibatches)])
+            self.waiting.append(self._sample(step))
         return self.waiting.popleft()
 
     def gradient_steps(self, rollouts: list[Rollout], step: int) -> Iterator[Message]:
         """Take one gradient step on each block, and give its message: the log-probs it started from."""
         for minibatch, rollout in enumerate(rollouts):
             update = self.learner.update(rollout, step)
-            yield make_message(self.config, rollout, update, step, minibatch)
+            yield make_message(self.config, rollout, update, step, minibatch, len(rollouts))
 
     def _reconfigure(self, step: int) -> None:
         """Become what the run's scenario makes of it at this step."""
@@ -67,6 +73,19 @@ class Trainer:
         self.config = self.learner.config = config
         if config.fault != before.fault:
             self.sampler = self.backend.sampler(config, self.learner.policy)
+
+    def _young(self, step: int, oldest: float) -> list[Rollout]:
+        """What is done by now and no older than so many steps; the trainer waits until there is something."""
+        done: list[Rollout] = []
+        while not done:
+            done = young(self.unfinished.write(self._sample(step), self.config.lag), step, oldest)
+        return blocks_of(done, self.config.minibatches)
+
+    def _sample(self, step: int) -> list[Rollout]:
+        """One block for each gradient step of a training step, by the weights of now, unless no sync is taken."""
+        if self.config.synced:
+            self.sampler.sync(self.learner.policy)
+        return [self._collect(step) for _ in range(self.config.minibatches)]
 
     def _collect(self, step: int) -> Rollout:
         letters = max(self.level.letters, self.config.shortest)

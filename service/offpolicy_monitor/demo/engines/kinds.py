@@ -17,7 +17,7 @@ Precision = Literal["bfloat16", "int8", "exact"]
 #: Planted outside of the engine: in what is sent to it, or is made of what it gives.
 _ANY: Final = (
     "off_by_one", "shifted", "prompt", "stale_weights", "early_replica", "partial_sync", "nf4_merge", "int8",
-    "quantised", "decimal", "garbled", "nan", "cut", "temperature", "top_p",
+    "quantised", "decimal", "garbled", "nan", "cut", "dropped_stale", "temperature", "top_p",
 )  # fmt: skip
 
 
