@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import pytest
+from offpolicy_monitor.figures import at
 from playwright.sync_api import Browser, expect
 
 from tests.fixtures import planted as runs
@@ -17,15 +18,37 @@ BROKEN = runs.Planted("broken", steps=14, noise=lambda step: 0.01 if step < 8 el
 LABELLED = runs.Planted(
     "labelled", steps=3, labels={f"{index}-{'k' * 62}": f"{index}-{'v' * 62}" for index in range(8)}
 )
-#: Every fifth step is rescored, and so is the newest one.
-RESCORED = runs.Planted("rescored", steps=41, noise=lambda step: 0.01 if step < 20 else 0.3, rescored=5)
+#: Of a truncated sampler, some weights behind; every fifth step is rescored, and so is the newest one.
+PARTED = runs.Planted(
+    "parted", steps=41, noise=lambda step: 0.01 if step < 20 else 0.3, rescored=5, kept=0.95, older=0.3
+)
+#: Panels of what a mismatch is made of, and their figures in the order that they are read, with the words of each.
+MADE_OF = {
+    "Where is the mismatch made?": {
+        "engine alone": "noise_floor.engine_internal.k3",
+        "engine to trainer": "noise_floor.cross_engine.k3",
+        "trainer alone": "noise_floor.trainer.k3",
+    },
+    "Does the mismatch have lag in it?": {
+        "older weights": "mismatch_lag.k3",
+        "newest weights": "mismatch_lag.k3_current",
+        "older tokens": "mismatch_lag.token_fraction",
+    },
+    "Is the gap what the sampler cut off?": {
+        "mismatch": "support.mismatch.k3",
+        "as sent": "gaps.mismatch.k3",
+        "total": "support.total.k3",
+        "mean ratio": "support.mismatch.ratio_mean",
+        "mass kept": "support.mismatch.mass_mean",
+    },
+}
 WIDTHS = (1280, 390)
 
 
 @pytest.fixture(scope="module")
 def ends(planted: Service) -> Service:
     """The planted service with these runs too."""
-    runs.plant(planted.url, [BROKEN, LABELLED, RESCORED])
+    runs.plant(planted.url, [BROKEN, LABELLED, PARTED])
     return planted
 
 
@@ -68,22 +91,26 @@ def test_many_long_labels_are_shown_and_nothing_is_wider_than_the_page(
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_where_the_mismatch_is_made_is_shown_of_a_run_whose_tokens_were_rescored(
+def test_what_a_mismatch_is_made_of_is_shown_of_a_run_that_sent_it(
     chromium: Browser, ends: Service, width: int
 ) -> None:
     context: dict[str, Any] = {"viewport": {"width": width, "height": 844}}
-    name = "Where is the mismatch made?"
-    with opened(chromium, f"{ends.url}/runs/rescored", **context) as page:
-        panel = page.get_by_role("region", name=name)
-        floor = ask(ends.url, "/v1/runs/rescored/steps/40")["noise_floor"]
-        assert panel.locator("dt").all_inner_texts() == ["engine alone", "engine to trainer", "trainer alone"]
-        shown = [float(text) for text in panel.locator("dd:not(.note)").all_inner_texts()]
-        parts = ("engine_internal", "cross_engine", "trainer")
-        assert shown == [pytest.approx(floor[part]["k3"], rel=0.01) for part in parts]
+    with opened(chromium, f"{ends.url}/runs/parted", **context) as page:
+        step = ask(ends.url, "/v1/runs/parted/steps/40")
+        for name, rows in MADE_OF.items():
+            panel = page.get_by_role("region", name=name)
+            assert panel.locator("dt").all_inner_texts() == list(rows)
+            shown = [value_of(text) for text in panel.locator("dd:not(.note)").all_inner_texts()]
+            assert shown == [pytest.approx(at(step, path), rel=0.05) for path in rows.values()], name
         if width > 600:
-            share = f"{100 * floor['attribution']['engine_internal']:.0f}"
-            expect(panel.locator("dd.note")).to_contain_text(share)
+            share = f"{100 * step['noise_floor']['attribution']['engine_internal']:.0f}"
+            expect(page.get_by_role("region", name=next(iter(MADE_OF))).locator("dd.note")).to_contain_text(share)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     with opened(chromium, f"{ends.url}/runs/healthy", **context) as page:
         expect(page.get_by_role("region", name="How many tokens still count?")).to_be_visible()
-        assert not page.get_by_role("region", name=name).count()
+        assert not any(page.get_by_role("region", name=name).count() for name in MADE_OF)
+
+
+def value_of(text: str) -> float:
+    """A number as a page shows it."""
+    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)

@@ -39,6 +39,7 @@ def test_groups_of_a_step_are_named_by_what_is_in_them_in_their_order(show: Open
         ("length", "1", "1 token"),
         ("length", "1024", "1,024 to 2,047 tokens"),
         ("lag", "negative", "newer than the policy"),
+        ("lag", "0", "0 versions"),
         ("lag", "1", "1 version"),
         ("lag", "9+", "9 versions or more"),
         ("turn", "16+", "turn 16 or later"),

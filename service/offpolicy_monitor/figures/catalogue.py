@@ -25,7 +25,8 @@ FIGURES: Final[tuple[Figure, ...]] = (
     *(figure for kind in KINDS for figure in under(kind.name, kind.figures)),
 )
 
-#: Patterns of what is stored in `metrics` for each step that counts. Some 80 figures per step.
+#: Patterns of what is stored in `metrics` for each step that counts. Some 80 figures per step, and
+#: 100 of a run that sends everything.
 HEADLINE: Final = tuple(pattern for figure in FIGURES for pattern in figure.headlines)
 _HEADLINE_TREE: Final = tree(HEADLINE)
 _PATHS: Final = tuple(figure.path for figure in FIGURES)

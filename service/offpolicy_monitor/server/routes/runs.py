@@ -39,7 +39,7 @@ Pattern = Annotated[
     ),
 ]
 #: Fields of one question.
-MOST_FIELDS = 32
+MOST_FIELDS = 48
 #: Characters of a field.
 LONGEST_FIELD = 200
 Fields = Annotated[

@@ -33,9 +33,12 @@ def mismatch_lag(arrays: Arrays) -> dict[str, Any] | None:
 
 FIGURES: Final = (
     Figure("tokens", "tokens", "of the mismatch, sampled by an older version than `policy_version`"),
-    Figure("token_fraction", "share of tokens", "of those of known version"),
-    Figure("k3", "nats", "mean mismatch k3 of these tokens: with lag in it where the newest weights recomputed pi_old"),
-    Figure("k3_current", "nats", "of the tokens that are not older: without lag"),
-)
+    Figure("token_fraction", "share of tokens", "their share of those of known version", headline=True),
+    Figure(
+        "k3", "nats", "mean mismatch k3 of these tokens: with lag in it where the newest weights recomputed pi_old",
+        headline=True,
+    ),
+    Figure("k3_current", "nats", "of the tokens that are not older: without lag", headline=True),
+)  # fmt: skip
 
 KIND: Final = Kind("mismatch_lag", (), mismatch_lag, FIGURES, of_shards=True)

@@ -18,6 +18,8 @@ from offpolicy_monitor.vocabulary import GAP_LOGPROBS, GAPS, SUPPORTS
 NAME: Final = "support"
 #: gap -> the masses that it needs: those of the trainer's policies that it is between.
 MASSES: Final = {gap: tuple(SUPPORTS[name] for name in pair if name in SUPPORTS) for gap, pair in GAP_LOGPROBS.items()}
+#: The gaps that begin at what was sampled: those of a run's page.
+PLOTTED: Final = ("mismatch", "total")
 
 TABLES: Final = tuple(
     schema.Table(
@@ -63,14 +65,20 @@ FIGURES: Final = under(
     "{gap}",
     (
         Figure("tokens", "tokens", "with the log-probs of the gap and the masses of their supports"),
-        Figure("mass_mean", "share", "mean mass that the numerator's policy gives to what the sampler chose among"),
-        Figure("ratio_mean", "ratio", "mean of `exp(d)`, d on the support", source="DeepSeek-V3.2, arXiv 2512.02556"),
+        Figure(
+            "mass_mean", "share", "mean mass that the numerator's policy gives to what the sampler chose among",
+            headline=PLOTTED,
+        ),
+        Figure(
+            "ratio_mean", "ratio", "mean of `exp(d)`, d on the support",
+            source="DeepSeek-V3.2, arXiv 2512.02556", headline=PLOTTED,
+        ),
         Figure("k1", "nats", "mean of `-d`"),
-        Figure("k3", "nats", "mean of `exp(d) - 1 - d`"),
+        Figure("k3", "nats", "mean of `exp(d) - 1 - d`", headline=PLOTTED),
         Figure("abs_log_ratio_mean", "nats", "mean of `abs d`"),
         Figure("outside_tokens", "tokens", "whose log-prob is above that of their support by more than rounding"),
     ),
-)
+)  # fmt: skip
 
 KIND: Final = Kind(
     NAME,

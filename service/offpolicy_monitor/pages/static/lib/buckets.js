@@ -6,7 +6,7 @@ import { number, percent } from "./numbers.js";
 const PROBABILITY = { 0: 1e-4, "1e-4": 1e-3, "1e-3": 0.01, "1e-2": 0.1, "1e-1": 0.5, "5e-1": 0.9, "9e-1": 0.99, "99e-2": 1 };
 /** Probabilities below the least one that `percent` writes. */
 const share = (probability) => (probability < 0.001 ? `${probability * 100}%` : percent(probability));
-const count = (many, unit) => `${number(many)} ${unit}${Number(many) === 1 ? "" : "s"}`;
+const count = (many, unit) => `${number(Number(many))} ${unit}${Number(many) === 1 ? "" : "s"}`;
 /** From a power of two to below the next one. */
 const doubling = (low) => (low === "1" ? "1" : `${number(Number(low))} to ${number(2 * Number(low) - 1)}`);
 

@@ -55,12 +55,14 @@ const SYMBOLS = {
   staleness: "d = log π − log π_old of a token, r = exp(d)",
   total: "d = log π − log μ of a token, r = exp(d)",
   noise_floor: "i = log-prob of the engine's prefill − log μ, c = log π_old − that of the prefill, mismatch = i + c",
+  support: "d as in the gap, but each of the trainer's log-probs is less the log of the mass that its policy gives to what the sampler chose among",
+  mismatch_lag: "d = log π_old − log μ of a token",
   attribution: "m = log π_old − log μ and s = log π − log π_old of a token, total = m + s",
 };
 
 async function ofFigure(named) {
   const { path, figure } = await inCatalogue(named);
-  const symbols = SYMBOLS[path.match(/\bgaps\.(\w+)/)?.[1] ?? path.match(/\b(noise_floor|attribution)\b/)?.[0]];
+  const symbols = SYMBOLS[path.match(/\bgaps\.(\w+)/)?.[1] ?? path.match(/\b(noise_floor|attribution|support|mismatch_lag)\b/)?.[0]];
   const name = find("html").dataset.run || "RUN";
   return [
     element("b", {}, path),

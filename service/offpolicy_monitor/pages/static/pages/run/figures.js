@@ -98,37 +98,6 @@ export const attribution = {
   },
 };
 
-const MADE = [
-  ["mismatch", "engine alone", "noise_floor.engine_internal.k3"],
-  ["preset", "engine to trainer", "noise_floor.cross_engine.k3"],
-  ["other", "trainer alone", "noise_floor.trainer.k3"],
-];
-
-/** Where the mismatch is made, of steps some tokens of which were rescored; others may lie between them. */
-export const noiseFloor = {
-  id: "noise_floor",
-  shows({ values }) {
-    const found = MADE.filter(([, , field]) => values[field]);
-    const lines = found.map(([kind, name, field]) => ({ kind, name, field, values: values[field], isSparse: true }));
-    return lines.length ? { key: lines.map(({ field }) => field).join(), lines, share: values["noise_floor.attribution.engine_internal"] } : null;
-  },
-  draw(stack, board, first) {
-    const [title, hint] = ["Where is the mismatch made?", "k3, nats per token, log scale"];
-    const { plot, rail } = panel(stack, { title, hint, call: `series?field=${first.lines.map(({ field }) => field).join("&field=")}&by=step` });
-    const shown = ({ lines }) => ({ title, hint, height: 104, lines, hasSteps: first.isLast, axis: logAxis(lines.flatMap(({ values }) => values)) });
-    const part = (share) => (index) => (share[index] == null ? "" : `${percent(share[index])} of the mismatch`);
-    const rows = ({ lines, share }) => lines.map(({ kind, name, field, values }) => ({
-      kind, name, figure: field, value: (index) => number(values[index]), note: share && kind === "mismatch" ? part(share) : null,
-    }));
-    const line = new Plot(board, plot, shown(first));
-    const put = readout(board, rail, rows(first));
-    return (data) => {
-      line.show(shown(data));
-      put(rows(data));
-    };
-  },
-};
-
 /** The masked share of the correction in use, and of one that might be. */
 export const masks = {
   id: "masks",

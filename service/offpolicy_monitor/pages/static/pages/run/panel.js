@@ -19,15 +19,15 @@ export function panel(stack, { title, hint, call, extra = "" }) {
 }
 
 /**
- * The list of lines beside a plot. `rows`: [{kind, name, figure, value(index), note?(index), detail?}]. Answers how to
- * put other rows in place; values follow the board.
+ * The list of lines beside a plot. `rows`: [{kind?, name, figure, value(index), note?(index), detail?}]; a row without
+ * a kind is of a figure that is not drawn. Answers how to put other rows in place; values follow the board.
  */
 export function readout(board, rail, rows, before = [], after = []) {
   let cells = [];
   const put = (next) => {
     cells = next.map((row) => ({ row, value: element("dd", {}, "–"), note: row.note ? element("dd", { class: "note" }) : null }));
     const list = cells.flatMap(({ row, value, note }) => [
-      element("dt", {}, swatch(row.kind), element("span", {}, defined(row.name, row.figure), row.detail ? element("span", { class: "quiet" }, ` ${row.detail}`) : null)),
+      element("dt", {}, row.kind ? swatch(row.kind) : element("span"), element("span", {}, defined(row.name, row.figure), row.detail ? element("span", { class: "quiet" }, ` ${row.detail}`) : null)),
       value, note].filter(Boolean));
     fill(rail, before, list.length ? element("dl", {}, list) : null, after);
     read(board.index);

@@ -1,11 +1,12 @@
 /* The panels of the first screen, in the order for the eye. One that has nothing to show is left out. */
 
 import { alertLanes } from "./alerts.js";
-import { attribution, effective, gaps, masks, noiseFloor, sent } from "./figures.js";
+import { attribution, effective, gaps, masks, sent } from "./figures.js";
+import { madeOf } from "./mismatch.js";
 import { stepBar } from "./steps.js";
 
 /** A panel: what it shows of the data, null for nothing; and how it is drawn, which answers how it is brought up to date. */
-const PANELS = [gaps, stepBar, alertLanes, attribution, noiseFloor, masks, effective, ...sent];
+const PANELS = [gaps, stepBar, alertLanes, attribution, ...madeOf, masks, effective, ...sent];
 
 /** Draw them all; `update(data)` brings them up to date, and draws anew where other panels have something to show. */
 export function panels(stack, board, data) {
