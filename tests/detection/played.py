@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 from offpolicy_monitor.diagnosis import collect, diagnose
+from offpolicy_monitor.server.limits import mismatch_limits
 from offpolicy_monitor.summary.step import StepSummary
 
 from tests.detection.judged import Row, Verdict, judged, row_of, summary_of, terms_of
@@ -73,11 +74,11 @@ def play(scenario: Scenario, strength: str, seed: int) -> Outcome:
     outcome = Outcome(scenario, strength, verdicts, None, 0, rows)
     told = max(outcome.named or scenario.lasts, LOOKED_AT)
     summaries = [summary for summary, _ in (*before[-BEFORE:], *after[:told])]
-    return replace(outcome, diagnosis=_diagnosis(summaries), diagnosed=told)
+    return replace(outcome, diagnosis=_diagnosis(summaries, scenario.run.profile), diagnosed=told)
 
 
-def _diagnosis(summaries: Sequence[StepSummary]) -> str | None:
-    found = diagnose(collect(summaries))
+def _diagnosis(summaries: Sequence[StepSummary], profile: str) -> str | None:
+    found = diagnose(collect(summaries, limits=mismatch_limits(profile, {})))
     return str(found[0]["name"]) if found else None
 
 

@@ -115,6 +115,11 @@ SCENARIOS: Final = (
         first=State(scale=0.03, lag=6),
     ),
     Scenario(
+        "engine-internal", ("MismatchKL", "MismatchDrift"), "noise of the decode's logits beside the prefill's",
+        (0.2, 0.35, 0.6), lambda state, after, size: replace(state, decode=size), "engine_internal",
+        run=Run(rescored=True), first=State(scale=0.03, decode=0.01),
+    ),
+    Scenario(
         "staleness", ("SecondMoment", "TotalOffPolicy"), "change of a logit until the last gradient step",
         (0.4, 0.6, 1.0), lambda state, after, size: replace(state, drift=size),
     ),

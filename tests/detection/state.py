@@ -13,7 +13,8 @@ class Run:
     """What stays the same: sequences per step, shards, whether they are labelled engines, and the noise of the profile.
 
     uneven: factor of the noise on 12 % of the tokens, as where a router flips; diverse: sequences differ by a factor of
-    this many e; broad: the lengths' log-normal deviation; method: the preset in use; routed: expert ids are sent.
+    this many e; broad: the lengths' log-normal deviation; method: the preset in use; routed: expert ids are sent;
+    rescored: so are `engine_logprobs`.
     """
 
     profile: str = "dense_bf16"
@@ -26,6 +27,7 @@ class Run:
     broad: float = 0.7
     method: str | None = None
     routed: bool = False
+    rescored: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class State:
     tokens that answers are cut at, 0 for none; learned: how much likelier rewarded answers are to the trainer than to
     the engine, and others less, as a share of |d|;
     moved: probability that the policy has moved to tokens that the engine never draws, in the mean of all tokens;
+    decode: noise of the logits that the engine decodes with, beside those of its own prefill;
     oldest: lag beyond which the trainer drops sequences, of which long ones are old since they take long; None: none.
     """
 
@@ -60,6 +63,7 @@ class State:
     solved: float = 0.5
     learned: float = 0.0
     moved: float = 0.0
+    decode: float = 0.0
     oldest: int | None = None
     cap: int = 0
 

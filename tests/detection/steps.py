@@ -39,6 +39,8 @@ def make_step(run: Run, state: State, version: int, source: np.random.Generator)
         lost = np.log1p(-np.where(tokens.elsewhere, state.moved / ELSEWHERE, 0.0))
         old, new = _coarse(old + lost), _coarse(new + lost)
     per_token = {"sampling_logprobs": mu, "old_logprobs": old, "logprobs": new, "entropy": tokens.entropy}
+    if run.rescored:
+        per_token["engine_logprobs"] = _coarse(tokens.log_mu + tokens.internal)
     columns = {name: values.astype(np.float32) for name, values in per_token.items()} | experts
     a_sequence = {"advantages": advantages, "rewards": rewards, "policy_versions": version - lags}
     if state.oldest is not None:

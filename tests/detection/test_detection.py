@@ -44,6 +44,17 @@ def test_dropped_stale_data_shows_in_fewer_and_shorter_sequences_and_in_a_lag_th
     assert shorter < 0.7 * usual
 
 
+def test_a_decode_that_leaves_its_prefill_is_all_of_the_mismatch_and_the_rest_is_as_it_was() -> None:
+    run, states = Run(rescored=True, sequences=64), (State(scale=0.03, decode=0.01), State(scale=0.03, decode=0.35))
+    calm, planted = (
+        summary_of(make_step(run, state, 3, np.random.default_rng(1))).step_figures()["noise_floor"] for state in states
+    )
+    assert calm["attribution"]["engine_internal"] < 0.2
+    assert planted["attribution"]["engine_internal"] == pytest.approx(1, abs=0.05)
+    assert planted["cross_engine"]["k3"] == pytest.approx(calm["cross_engine"]["k3"], rel=0.3)
+    assert planted["engine_internal"]["k3"] > 0.01
+
+
 def test_a_sampler_frozen_for_2000_steps_is_told_of_once_and_until_its_end() -> None:
     """In closed form: in 0.4 of the contexts the policy has moved to what is never drawn, in the others it has not."""
     mean = [1.0] * ONSET + [1 - 0.34 * (step + 1) / 2000 for step in range(2000)]

@@ -25,7 +25,7 @@ ELSEWHERE: Final = 0.4
 @dataclass(eq=False)
 class Tokens:
     """The sampled tokens of a step: lengths [S], owners [T], log_mu, entropy [T], d of trainer against engine, and
-    whether a token's context is one of ELSEWHERE.
+    whether a token's context is one of ELSEWHERE; internal: d of the engine's prefill against its decode, in `gap`.
     """
 
     lengths: Array
@@ -35,6 +35,7 @@ class Tokens:
     gap: Array
     drift: Array
     elsewhere: Array
+    internal: Array
 
 
 def sampled(run: Run, state: State, source: np.random.Generator) -> Tokens:
@@ -54,12 +55,14 @@ def sampled(run: Run, state: State, source: np.random.Generator) -> Tokens:
         np.where(sure, certain.noise(rows, size, kind, source), usual.noise(rows, size, kind, source))
         for size, kind in ((scale, run.noise), (drift, EVEN))
     )
-    return Tokens(lengths, owners, log_mu, entropy, gap, moved, _elsewhere(rows))
+    decode = np.full(len(rows), state.decode)
+    internal = usual.noise(rows, decode, EVEN, source) if state.decode else decode
+    return Tokens(lengths, owners, log_mu, entropy, gap + internal, moved, _elsewhere(rows), internal)
 
 
 def _beyond_second_order(state: State, scale: Array) -> bool:
     reshaped = state.temperature != 1 or state.nucleus != 1 or state.flat > 0
-    return reshaped or max(float(scale.max()), state.drift) > QUICK_SCALE
+    return reshaped or max(float(scale.max()), state.drift, state.decode) > QUICK_SCALE
 
 
 def _in_logits(
@@ -75,12 +78,14 @@ def _in_logits(
         knee = np.float32(-4.0)
         engine = np.where(below < knee, knee + (below - knee) * np.float32(1 - state.flat), below)
     trainer = noisy(logits, scale, 0.0, source)
-    log_mu, log_old, log_new = (normalised(values) for values in (engine, trainer, noisy(trainer, drift, 0.0, source)))
+    decoded = noisy(engine, np.full(len(rows), state.decode), 0.0, source) if state.decode else engine
+    moved = noisy(trainer, drift, 0.0, source)
+    log_mu, *others = (normalised(values) for values in (decoded, trainer, moved, engine))
     chosen = drawn(log_mu, source)
-    mu, old, new = (
-        np.take_along_axis(values, chosen, 1)[:, 0].astype(np.float64) for values in (log_mu, log_old, log_new)
+    mu, old, new, prefill = (
+        np.take_along_axis(values, chosen, 1)[:, 0].astype(np.float64) for values in (log_mu, *others)
     )
-    return Tokens(lengths, owners, mu, pool().entropy[rows], old - mu, new - old, _elsewhere(rows))
+    return Tokens(lengths, owners, mu, pool().entropy[rows], old - mu, new - old, _elsewhere(rows), prefill - mu)
 
 
 def _elsewhere(rows: Array) -> Array:

@@ -116,6 +116,13 @@ def kv_precision(case: Case, part: slice, engine: Array, trainer: Array) -> Logi
     return engine, trainer + _random(case.size * (read if case.form else np.sqrt(read)), trainer, case)
 
 
+def engine_internal(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
+    """Decoding has other kernels than prefill: all logits that are sampled from differ, or those of half of the
+    sequences, which were decoded in batches of another shape."""
+    hit = case.form | (case.text.owners[part] % 2 == 0)
+    return engine + _random(case.size * hit, engine, case), trainer
+
+
 def unknown(case: Case, part: slice, engine: Array, trainer: Array) -> Logits:
     """Something that leaves no mark: all logits differ, more on some tokens, from the first step on."""
     louder = np.where(case.source.random(len(trainer)) < 0.2, 2.0, 1.0) if case.form else np.ones(len(trainer))
@@ -219,7 +226,7 @@ def sent(case: Case, mu: Array, old: Array) -> Logits:
 @dataclass(frozen=True)
 class Fault:
     """Strengths weak to strong in the unit of `what`; where it acts, in logits, in the draw or in what is sent; how
-    many gradient steps it takes to show."""
+    many gradient steps it takes to show; whether `engine_logprobs` are sent, of the engine before it was planted."""
 
     what: str
     sizes: tuple[float, float, float]
@@ -227,6 +234,7 @@ class Fault:
     sample: Callable[[Case, Array], Array] = as_reported
     send: Callable[[Case, Array, Array], Logits] = sent
     steps: int = 1
+    rescored: bool = False
 
 
 FAULTS: Final[Mapping[str, Fault]] = {
@@ -249,6 +257,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "decimal": Fault("decimal places", (4, 3, 2), send=decimal),
     "sampling": Fault("temperature or nucleus of the draw alone", (0.9, 0.8, 0.7), sample=cut_or_cooled),
     "unknown": Fault("change of all logits", (0.4, 0.7, 1.0), unknown),
+    "engine_internal": Fault("change of the logits in decoding", (0.2, 0.4, 0.8), engine_internal, rescored=True),
 }
 
 
@@ -277,9 +286,11 @@ def generate(fault: str, strength: str, tokens: int, seed: int, step: int = 0) -
     healthy = text(tokens, str(run.choice(kinds)), source, run)
     case = _case(fault, row.sizes[STRENGTHS.index(strength)], healthy, bool(run.random() < 0.5), source, step)
     parts = [_log_probs(case, row, slice(start, min(start + CHUNK, tokens))) for start in range(0, tokens, CHUNK)]
-    mu, old, entropy = (np.concatenate([part[side] for part in parts]) for side in (0, 1, 2))
+    mu, old, entropy, prefill = (np.concatenate([part[side] for part in parts]) for side in range(4))
     mu, old = row.send(case, mu, old)
     sent_columns = {"sampling_logprobs": mu, "old_logprobs": old, "entropy": entropy}
+    if row.rescored:
+        sent_columns["engine_logprobs"] = prefill
     columns = {name: column.astype(np.float32) for name, column in sent_columns.items()}
     return Generated(tuple(_messages(case.text, columns | _experts(fault, case))))
 
@@ -294,15 +305,16 @@ def _case(fault: str, size: float, healthy: Text, form: bool, source: np.random.
     return Case(size, healthy, form, source, step)
 
 
-def _log_probs(case: Case, row: Fault, part: slice) -> tuple[Array, Array, Array]:
-    """log mu and log pi_old of the sampled tokens of a part, and the trainer's entropies, [n] float32 each."""
+def _log_probs(case: Case, row: Fault, part: slice) -> tuple[Array, Array, Array, Array]:
+    """Of the sampled tokens of a part log mu and log pi_old, the trainer's entropies, and what a healthy engine would
+    have reported, [n] float32 each."""
     logits = logits_of(case.text.sharpness[part], case.source)
     trainer = noisy(logits, case.text.scale[part], case.text.relative, case.source)
     engine, trainer = row.plant(case, part, logits, trainer)
     log_mu, log_old = normalised(engine), normalised(trainer)
     chosen = drawn(row.sample(case, log_mu), case.source)
-    mu, old = (np.take_along_axis(values, chosen, 1)[:, 0] for values in (log_mu, log_old))
-    return mu, old, -(np.exp(log_old) * log_old).sum(1)
+    mu, old, prefill = (np.take_along_axis(each, chosen, 1)[:, 0] for each in (log_mu, log_old, normalised(logits)))
+    return mu, old, -(np.exp(log_old) * log_old).sum(1), prefill
 
 
 def _some(case: Case) -> Array:
