@@ -15,6 +15,8 @@ export PYTHONDONTWRITEBYTECODE =
 
 VENV := .venv
 FRAMEWORKS := .venv-frameworks
+# Frameworks whose packages do not agree with those of the others: folders with a packages.txt and tests of their own.
+APART := $(patsubst tests/frameworks/%/packages.txt,%,$(wildcard tests/frameworks/*/packages.txt))
 ENGINES := .venv-engines
 # Where the CPU build of torch is, if pip's own index has none.
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
@@ -23,7 +25,7 @@ DEPENDS := pyproject.toml setup.py constraints.txt service/offpolicy_monitor/_ve
 SOURCES := service tests scripts migrations setup.py
 TYPED := service tests scripts migrations
 
-.PHONY: help run demo test lint docs dashboards screenshots format bench bench-check diagnosis detection conformance engines frameworks build lock clean
+.PHONY: help run demo test lint docs dashboards screenshots format bench bench-check diagnosis detection conformance engines frameworks frameworks-together build lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -76,8 +78,16 @@ detection: $(VENV)/.installed-dev ## play scenarios and healthy runs, count step
 conformance: $(VENV)/.installed-run ## check a running service against the conformance vectors (URL=...)
 	@$(BIN)/python tests/conformance/vectors/check.py --url $(URL) $(ARGS)
 
-frameworks: $(FRAMEWORKS)/.installed ## run the adapters against the real frameworks, in an environment of their own
-	@PYTHONPATH=service $(FRAMEWORKS)/bin/python -m pytest -W default --confcutdir tests/frameworks tests/frameworks $(ARGS)
+frameworks: frameworks-together $(APART:%=frameworks-%) ## run the adapters against the real frameworks, in environments of their own (ARGS="-k name")
+
+# Of $(1), an environment, and $(2), its tests. That ARGS choose none of them is no failure (5).
+run-frameworks = PYTHONPATH=service $(1)/bin/python -m pytest -W default --confcutdir tests/frameworks $(2) $(ARGS) $(if $(ARGS),|| [ $$? = 5 ])
+
+frameworks-together: $(FRAMEWORKS)/.installed
+	@$(call run-frameworks,$(FRAMEWORKS),$(wildcard tests/frameworks/test_*.py))
+
+$(APART:%=frameworks-%): frameworks-%: $(FRAMEWORKS)/apart/%/.installed
+	@$(call run-frameworks,$(<D),tests/frameworks/$*)
 
 engines: $(ENGINES)/.installed $(VENV)/.installed-dev ## let a real vLLM and CTranslate2 sample for the demo, with planted faults (ARGS="-k vllm", ARGS=--write)
 	@$(BIN)/python -m tests.engines $(ARGS)
@@ -107,6 +117,15 @@ $(FRAMEWORKS)/.installed: tests/frameworks/packages.txt tests/frameworks/framewo
 	@$(PYTHON) -m venv --clear $(FRAMEWORKS)
 	@$(FRAMEWORKS)/bin/python -m pip install --quiet -c constraints.txt -r tests/frameworks/packages.txt
 	@DS_BUILD_OPS=0 $(FRAMEWORKS)/bin/python -m pip install --quiet --no-deps --no-build-isolation -r tests/frameworks/frameworks.txt
+	@touch $@
+
+# What such a folder names comes before the packages of the others, and everything else from them.
+$(FRAMEWORKS)/apart/%/.installed: tests/frameworks/%/packages.txt $(FRAMEWORKS)/.installed
+	@echo "Installing into $(@D)"
+	@$(FRAMEWORKS)/bin/python -m venv --clear $(@D)
+	@site="import sysconfig; print(sysconfig.get_path('purelib'))"; \
+	$(FRAMEWORKS)/bin/python -c "$$site" >"$$($(@D)/bin/python -c "$$site")/together.pth"
+	@$(@D)/bin/python -m pip install --quiet --no-deps -r $<
 	@touch $@
 
 $(ENGINES)/.installed: tests/engines/lock.txt
