@@ -63,7 +63,7 @@ def real() -> Real:
         except ImportError as error:
             pytest.fail(
                 f"{module} cannot be imported ({error}). `make frameworks` installs tests/frameworks/packages.txt and, "
-                "with --no-deps, tests/frameworks/frameworks.txt."
+                "with --no-deps, frameworks.txt there, and the packages.txt of a test's own folder."
             )
 
     return imported

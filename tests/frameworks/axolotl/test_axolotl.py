@@ -1,4 +1,4 @@
-"""axolotl's own trainer on a tiny model, watched by a plugin as on its page; a copy in bfloat16 samples in the place of vLLM."""
+"""axolotl's own trainer on a tiny model, watched by its plugin; a copy in bfloat16 samples in the place of vLLM."""
 
 import copy
 import os
@@ -66,7 +66,7 @@ def test_a_plugin_posts_all_three_log_probs_of_each_gradient_step_once(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(sys.modules, "given_by_the_test", SimpleNamespace(monitor=monitor))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "given_by_the_test", SimpleNamespace(monitor=monitor))
     (tmp_path / "offpolicy.py").write_text(PLUGIN)
     grpo, tiny = real("axolotl.core.trainers.grpo.trainer"), real("tests.client.adapters.tiny")
     data, task = real("datasets"), real("tests.client.adapters.trl_trainer")
