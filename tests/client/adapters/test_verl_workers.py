@@ -182,6 +182,19 @@ def test_a_rank_that_is_not_the_source_of_its_group_and_a_forward_without_traini
     assert recorder.calls == []
 
 
+@pytest.mark.parametrize("source, told", [(True, 1), (False, 0)])
+def test_an_engine_that_computes_its_loss_elsewhere_is_told_of_once_where_it_has_outputs(
+    workers: Any, caplog: pytest.LogCaptureFixture, source: bool, told: int
+) -> None:
+    workers.TrainingWorker.train_batch = lambda worker, data: 0.0
+    worker = actor(workers, recorder := Recorder())
+    worker.actor.engine.source = source
+    for _ in range(3):
+        worker.actor.train_mini_batch(data())
+    assert recorder.calls == []
+    assert caplog.text.count("has seen nothing of 3 training steps") == told
+
+
 def test_the_critics_loss_stays_as_it_is(workers: Any) -> None:
     watch(Recorder)
     critic = workers.TrainingWorker("value_model")

@@ -18,6 +18,7 @@ from offpolicy_monitor.client.adapters.shared.layouts import all_rows, detached
 from offpolicy_monitor.client.adapters.shared.made import made
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from offpolicy_monitor.client.adapters.shared.scaling import VLLM, Scaling
+from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 from offpolicy_monitor.client.adapters.verl import FIELDS, VERSIONS, same
 from offpolicy_monitor.client.counters import LOGGER
 
@@ -32,6 +33,7 @@ BYPASSED = (
     "posted as mu alone, with the total gap. Where engine and trainer agree to the bit, watch(..., bypass=False)"
 )
 NO_MU = "verl's batch has no rollout_log_probs: actor_rollout_ref.rollout.calculate_log_probs=True brings them"
+ELSEWHERE = "the engine of this strategy computes its loss without the function that its worker was given"
 PROCESSED = "actor_rollout_ref.rollout.logprobs_mode=processed_logprobs gives mu after it, as verl computes the others"
 
 
@@ -129,6 +131,7 @@ class Watched:
         self.same: Any = None
         self.said: set[str] = set()
         self.scaling = Scaling("verl's workers", PROCESSED)
+        self.unseen = Unseen("the loss of verl's workers", ELSEWHERE)
 
     def __getattr__(self, name: str) -> Any:
         if name == "loss" or name.startswith("__"):
@@ -138,6 +141,7 @@ class Watched:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The loss's own result for one micro-batch."""
         if self.training:
+            self.unseen.forward()
             _collect(self.monitor, self, *arguments, **named)
         return self.loss(*arguments, **named)
 
@@ -209,6 +213,8 @@ def _post(monitor: Logs, watched: Watched) -> None:
         watched.gathered.rows.pop("policy_versions", None)
     engine = watched.engine
     leads = engine.is_mp_src_rank_with_outputs()
+    if leads:
+        watched.unseen.step()
     watched.gathered.post(
         monitor,
         (engine.get_data_parallel_rank(), engine.get_data_parallel_size()) if leads else None,
