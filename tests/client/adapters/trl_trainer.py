@@ -14,6 +14,24 @@ from trl import GRPOConfig, GRPOTrainer
 from tests.client.adapters.tiny import model, tokenizer
 
 PROMPTS = ("1+1=", "2+3=", "4+4=", "7+1=")
+#: On the CPU: eight completions a rollout in batches of four, two passes over them.
+OPTIONS: dict[str, Any] = {
+    "per_device_train_batch_size": 4,
+    "steps_per_generation": 2,
+    "num_generations": 4,
+    "num_iterations": 2,
+    "gradient_accumulation_steps": 1,
+    "max_completion_length": 8,
+    "learning_rate": 1e-2,
+    "max_steps": 8,
+    "report_to": "none",
+    "use_cpu": True,
+    "bf16": False,
+    "disable_tqdm": True,
+    "save_strategy": "no",
+    "logging_strategy": "no",
+    "dataloader_pin_memory": False,
+}
 
 
 class RecordingTrainer(GRPOTrainer):
@@ -59,30 +77,12 @@ def reward(completions: list[str], **_: Any) -> list[float]:
 
 
 def trainer(kind: type[RecordingTrainer], folder: Path, **arguments: Any) -> RecordingTrainer:
-    """A trainer on the CPU: eight completions a rollout in batches of four, unless `arguments` say otherwise."""
+    """A trainer of these options, unless `arguments` say otherwise."""
     words = tokenizer()
-    defaults: dict[str, Any] = {
-        "output_dir": str(folder),
-        "per_device_train_batch_size": 4,
-        "steps_per_generation": 2,
-        "num_generations": 4,
-        "num_iterations": 2,
-        "gradient_accumulation_steps": 1,
-        "max_completion_length": 8,
-        "learning_rate": 1e-2,
-        "max_steps": 8,
-        "report_to": "none",
-        "use_cpu": True,
-        "bf16": False,
-        "disable_tqdm": True,
-        "save_strategy": "no",
-        "logging_strategy": "no",
-        "dataloader_pin_memory": False,
-    }
     return kind(
         model=model(words),
         reward_funcs=reward,
-        args=GRPOConfig(**defaults | arguments),
+        args=GRPOConfig(output_dir=str(folder), **OPTIONS | arguments),
         train_dataset=Dataset.from_dict({"prompt": list(PROMPTS) * 4}),
         processing_class=words,
     )

@@ -12,23 +12,6 @@ import torch
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "AXOLOTL_DO_NOT_TRACK": "1"}
 
-OPTIONS: dict[str, Any] = {
-    "per_device_train_batch_size": 4,
-    "steps_per_generation": 2,
-    "num_generations": 4,
-    "num_iterations": 2,
-    "gradient_accumulation_steps": 1,
-    "max_completion_length": 8,
-    "learning_rate": 1e-2,
-    "max_steps": 6,
-    "report_to": "none",
-    "use_cpu": True,
-    "bf16": False,
-    "disable_tqdm": True,
-    "save_strategy": "no",
-    "logging_strategy": "no",
-    "dataloader_pin_memory": False,
-}
 # The lines of the page, but for the monitor.
 PLUGIN = """
 import sys
@@ -74,7 +57,9 @@ def test_a_plugin_posts_all_three_log_probs_of_each_gradient_step_once(
     trainer = sampled(grpo.AxolotlGRPOTrainer)(
         model=tiny.model(words),
         reward_funcs=task.reward,
-        args=real("axolotl.core.trainers.grpo.args").AxolotlGRPOConfig(output_dir=str(tmp_path / "out"), **OPTIONS),
+        args=real("axolotl.core.trainers.grpo.args").AxolotlGRPOConfig(
+            output_dir=str(tmp_path / "out"), **task.OPTIONS | {"max_steps": 6}
+        ),
         train_dataset=data.Dataset.from_dict({"prompt": list(task.PROMPTS) * 4}),
         processing_class=words,
     )

@@ -9,25 +9,6 @@ from typing import Any
 
 import pytest
 
-OPTIONS: dict[str, Any] = {
-    "per_device_train_batch_size": 4,
-    "steps_per_generation": 2,
-    "num_generations": 4,
-    "num_iterations": 2,
-    "gradient_accumulation_steps": 1,
-    "max_completion_length": 8,
-    "learning_rate": 1e-2,
-    "max_steps": 6,
-    "report_to": "none",
-    "optim": "adamw_torch",
-    "use_cpu": True,
-    "bf16": False,
-    "disable_tqdm": True,
-    "save_strategy": "no",
-    "logging_strategy": "no",
-    "dataloader_pin_memory": False,
-}
-
 
 @pytest.fixture
 def written(real: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -52,7 +33,7 @@ def test_pi_and_pi_old_of_each_gradient_step_are_posted_once(written: Any, real:
     trainer = written.GRPOTrainer(
         model=model,
         reward_funcs=task.reward,
-        args=written.GRPOConfig(output_dir="out", **OPTIONS),
+        args=written.GRPOConfig(output_dir="out", **task.OPTIONS | {"max_steps": 6, "optim": "adamw_torch"}),
         train_dataset=real("datasets").Dataset.from_dict({"prompt": list(task.PROMPTS) * 4}),
         processing_class=words,
     )
