@@ -14,7 +14,7 @@ from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.shared.called import called
 from offpolicy_monitor.client.adapters.shared.gathered import Gathered
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows
-from offpolicy_monitor.client.adapters.shared.made import made
+from offpolicy_monitor.client.adapters.shared.made import of_each
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from offpolicy_monitor.client.adapters.shared.scaling import Scaling
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
@@ -44,10 +44,7 @@ def _methods(parent: Any, make: Callable[[], Logs]) -> dict[str, Any]:
     """What the subclass has in place of its parent's, which RLinf pickles into its workers."""
 
     def watch(self: Any) -> Watch:
-        if "_offpolicy" not in self.__dict__:
-            self._offpolicy = Watch(self, made(make))
-        found: Watch = self._offpolicy
-        return found
+        return of_each(self, Watch, make)
 
     @functools.wraps(parent.run_training)
     def run_training(self: Any, *arguments: Any, **named: Any) -> Any:

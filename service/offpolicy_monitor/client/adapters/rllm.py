@@ -13,7 +13,7 @@ from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.shared.called import called
 from offpolicy_monitor.client.adapters.shared.collector import before
 from offpolicy_monitor.client.adapters.shared.gathered import Gathered
-from offpolicy_monitor.client.adapters.shared.made import made
+from offpolicy_monitor.client.adapters.shared.made import of_each
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 from offpolicy_monitor.client.adapters.tinker_cookbook import rows
@@ -41,10 +41,7 @@ def _methods(parent: Any, make: Callable[[], Logs]) -> dict[str, Any]:
     """What the subclass has in place of its parent's; with verl Ray pickles it into the process that trains."""
 
     def watch(self: Any) -> Watch:
-        if "_offpolicy" not in self.__dict__:
-            self._offpolicy = Watch(self, made(make))
-        found: Watch = self._offpolicy
-        return found
+        return of_each(self, Watch, make)
 
     @functools.wraps(parent.process_backend_batch)
     async def process_backend_batch(self: Any, *arguments: Any, **named: Any) -> Any:

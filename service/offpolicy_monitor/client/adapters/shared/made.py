@@ -5,9 +5,12 @@ middle of a step. Knows no framework.
 """
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.counters import LOGGER
+
+Watching = TypeVar("Watching")
 
 
 class Nowhere:
@@ -27,3 +30,14 @@ def made(make: Callable[[], Logs]) -> Logs:
     except Exception as error:
         LOGGER.warning("no monitor in this worker, nothing is posted: %r", error)
         return Nowhere()
+
+
+def of_each(holder: Any, new: Callable[[Any, Logs], Watching], make: Callable[[], Logs]) -> Watching:
+    """What watches an object of the framework, `new(holder, monitor)`: made once, when it is first asked for.
+
+    Not before, since what frameworks pickle into their workers is the object without it.
+    """
+    if "_offpolicy" not in holder.__dict__:
+        holder._offpolicy = new(holder, made(make))
+    watching: Watching = holder._offpolicy
+    return watching
