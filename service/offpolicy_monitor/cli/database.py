@@ -1,7 +1,8 @@
-"""The subcommands of db: make it, bring it up to date, check it, give room back."""
+"""The subcommands of db: make it, bring it up to date, check it, give room back, back it up and restore it."""
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Final
 
 from offpolicy_monitor.cli.command import Command, group_of, needed
@@ -38,6 +39,32 @@ def _vacuum(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _add_backup(child: argparse.ArgumentParser) -> None:
+    child.add_argument("file", type=Path, metavar="FILE", help="file to write; one that is there is left alone")
+    add_database(child)
+
+
+def _backup(options: argparse.Namespace) -> int:
+    revision = needed("store.backup").back_up(_url(options), options.file.absolute())
+    size = options.file.stat().st_size
+    sys.stdout.write(f"{options.file}: {size / 1e6:,.1f} MB at revision {revision}, read through and whole\n")
+    return DONE
+
+
+def _add_restore(child: argparse.ArgumentParser) -> None:
+    child.add_argument("file", type=Path, metavar="FILE", help="what db backup wrote; it is only read")
+    add_database(child)
+
+
+def _restore(options: argparse.Namespace) -> int:
+    url = _url(options)
+    revision = needed("store.backup").restore(url, options.file.absolute())
+    sys.stdout.write(f"{without_password(url)} is restored, at revision {revision}\n")
+    if advice := needed("store.migrate").outdated(url, "; serve does so too"):
+        sys.stdout.write(f"{advice}\n")
+    return DONE
+
+
 DB_COMMANDS: Final = (
     Command(
         "upgrade",
@@ -62,6 +89,20 @@ DB_COMMANDS: Final = (
         ),
         _add_vacuum,
         _vacuum,
+    ),
+    Command(
+        "backup",
+        "copy a SQLite database as it is now, while the service goes on, and check the copy",
+        ("$ db backup /backup/offpolicy-2026-11-23.db",),
+        _add_backup,
+        _backup,
+    ),
+    Command(
+        "restore",
+        "make the SQLite database of a backup, with the service stopped and no database in its place",
+        ("$ db restore /backup/offpolicy-2026-11-23.db",),
+        _add_restore,
+        _restore,
     ),
 )
 

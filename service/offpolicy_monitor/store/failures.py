@@ -6,6 +6,7 @@ translated: it stays an alarm. A database that is a file is named: whoever reads
 
 import errno
 import os
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,11 +44,9 @@ def translated(file: Path | None = None) -> Iterator[None]:
     except DEFECTS:
         raise
     except exc.DBAPIError as error:
-        if _disk_is_full(error.orig, file):
-            raise _full(file) from error
-        if _code(error.orig) in (SQLITE_CORRUPT, SQLITE_NO_DATABASE):
-            raise Damaged(file, _reason(error.orig)) from error
-        raise _unavailable(f"{_named(file)} failed: {_reason(error.orig)}") from error
+        raise _of_driver(error.orig, file) from error
+    except sqlite3.Error as error:
+        raise _of_driver(error, file) from error
     except exc.TimeoutError as error:
         raise _unavailable("every database connection is busy") from error
     except OSError as error:
@@ -72,6 +71,14 @@ def driven(connection: Connection, text: str, work: Callable[[DBAPICursor], Resu
         raise exc.DBAPIError.instance(text, None, error, driver, connection_invalidated=gone) from error
     finally:
         cursor.close()
+
+
+def _of_driver(error: BaseException | None, file: Path | None) -> Unavailable:
+    if _disk_is_full(error, file):
+        return _full(file)
+    if _code(error) in (SQLITE_CORRUPT, SQLITE_NO_DATABASE):
+        return Damaged(file, _reason(error))
+    return _unavailable(f"{_named(file)} failed: {_reason(error)}")
 
 
 def _unavailable(detail: str) -> Unavailable:

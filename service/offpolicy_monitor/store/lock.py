@@ -42,7 +42,7 @@ class WriterLock:
 
     def __init__(self, database: Path) -> None:
         make_folder(database)
-        self._beside = _lock_beside(database)
+        self._beside = lock_beside(database)
         try:
             self._descriptor = _lock_itself(database)
         except ConfigurationError:
@@ -50,8 +50,6 @@ class WriterLock:
             raise
         self._identity = _identity(os.fstat(self._descriptor))
         _held.add(self._identity)
-        self._beside.truncate(0)
-        self._beside.write(str(os.getpid()).encode())
 
     def release(self) -> None:
         """Let the next process write; twice is harmless. Called when SQLite has closed the file.
@@ -71,8 +69,11 @@ class WriterLock:
         self.release()
 
 
-def _lock_beside(database: Path) -> FileIO:
-    """The lock file, locked."""
+def lock_beside(database: Path) -> FileIO:
+    """The lock file, locked until it is closed: it keeps out who wants to write, and makes no database.
+
+    Raises ConfigurationError where another process writes it.
+    """
     with _usable(database):
         file = open(f"{database}.lock", "a+b", buffering=0)  # noqa: SIM115 - held until `release`
     try:
@@ -85,6 +86,8 @@ def _lock_beside(database: Path) -> FileIO:
             f"{database} is being written by another process (pid {holder}): SQLite takes one writing process. "
             "Stop that one, or use PostgreSQL for several"
         ) from error
+    file.truncate(0)
+    file.write(str(os.getpid()).encode())
     return file
 
 

@@ -82,8 +82,8 @@ def outdated(url: str, or_else: str = "") -> str | None:
         return None
     if revision is None:
         return f"the database has no schema yet: run '{UPGRADE}'{or_else}"
-    if not _is_known(revision):
-        return _from_newer(revision)
+    if not is_known(revision):
+        return from_newer(revision)
     return f"the database is at revision {revision}, not {newest}: run '{UPGRADE}'{or_else}"
 
 
@@ -102,15 +102,17 @@ def _config(connection: Connection | None = None) -> Config:
 
 def _refuse_unknown(connection: Connection) -> None:
     revision = revision_of(connection)
-    if revision is not None and not _is_known(revision):
-        raise ConfigurationError(_from_newer(revision))
+    if revision is not None and not is_known(revision):
+        raise ConfigurationError(from_newer(revision))
 
 
-def _is_known(revision: str) -> bool:
+def is_known(revision: str) -> bool:
+    """Whether this version has the migration to a revision."""
     return revision in {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
 
 
-def _from_newer(revision: str) -> str:
+def from_newer(revision: str) -> str:
+    """What to do about a database at a revision that is not known."""
     return (
         f"the database is at revision {revision}, which this version does not know: "
         "it was made by a newer one, so install that"
