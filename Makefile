@@ -25,7 +25,7 @@ DEPENDS := pyproject.toml setup.py constraints.txt service/offpolicy_monitor/_ve
 SOURCES := service tests scripts migrations setup.py
 TYPED := service tests scripts migrations
 
-.PHONY: help run demo test lint docs dashboards screenshots format bench bench-check diagnosis detection conformance engines frameworks frameworks-together build lock clean
+.PHONY: help run demo test lint docs dashboards screenshots format bench bench-check diagnosis detection chaos conformance engines frameworks frameworks-together build lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -74,6 +74,9 @@ diagnosis: $(VENV)/.installed-dev ## plant known bugs in generated batches and c
 
 detection: $(VENV)/.installed-dev ## play scenarios and healthy runs, count steps to alerts and false alarms (ARGS="--seeds 2", ARGS=--write)
 	@$(BIN)/python -m tests.detection $(ARGS)
+
+chaos: $(VENV)/.installed-dev ## faults under load, and an audit of what was acknowledged (QUICK=1, ARGS="-k name", ARGS=--write)
+	@$(BIN)/python -m tests.chaos $(if $(QUICK),--quick) $(ARGS)
 
 conformance: $(VENV)/.installed-run ## check a running service against the conformance vectors (URL=...)
 	@$(BIN)/python tests/conformance/vectors/check.py --url $(URL) $(ARGS)

@@ -1,0 +1,75 @@
+"""python -m tests.chaos: faults under load, and what became of everything that was acknowledged (`make chaos`).
+
+Exit status 1 where anything acknowledged is lost, doubled or wrong, a promise is broken, or a control finds nothing.
+`--write` puts the table into docs/reliability.md.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from tests.chaos.play import Clusters, play, workplace
+from tests.chaos.report import notes, table
+from tests.chaos.scenario import BOTH, Outcome, Scenario
+from tests.chaos.scenarios import scenarios
+
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
+BEGIN, END = "<!-- table: written by make chaos ARGS=--write -->\n", "<!-- end of table -->"
+
+
+def chosen(pattern: str, databases: Sequence[str], quick: bool) -> list[tuple[Scenario, str]]:
+    """Scenarios whose name has the words, each with the databases that it is played on."""
+    found = [s for s in scenarios() if pattern.lower() in f"{'control: ' if s.control else ''}{s.name}".lower()]
+    return [(s, d) for s in found if (s.quick if quick else s.full) for d in s.databases if d in databases]
+
+
+def played(rows: Sequence[tuple[Scenario, str]], quick: bool) -> list[Outcome]:
+    """Play them one after the other; each outcome is told on stderr."""
+    outcomes = list[Outcome]()
+    with workplace() as root:
+        clusters = Clusters(root / "postgres")
+        try:
+            for number, (scenario, database) in enumerate(rows, 1):
+                print(f"{number}/{len(rows)} {scenario.name}, {database}", file=sys.stderr, flush=True)
+                outcomes.append(play(scenario, database, quick, root, clusters))
+                said = "; ".join(notes(outcomes[-1:])) or "as promised"
+                print(f"  {said} ({outcomes[-1].seconds:.0f} s, {outcomes[-1].answers})", file=sys.stderr, flush=True)
+        finally:
+            clusters.close()
+    return outcomes
+
+
+def main() -> int:
+    """Play, print the table, and write it if asked to."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos")
+    parser.add_argument("-k", dest="pattern", default="", help="scenarios whose name has these words alone")
+    parser.add_argument("--database", choices=BOTH, action="append", help="this alone")
+    parser.add_argument("--quick", action="store_true", help="few trials, under three minutes")
+    parser.add_argument("--list", action="store_true", help="name the scenarios")
+    parser.add_argument("--json", type=Path, help="write what was seen into this file")
+    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.name}")
+    args = parser.parse_args()
+    rows = chosen(args.pattern, args.database or BOTH, args.quick)
+    if args.list:
+        print(*(f"{'control: ' if s.control else ''}{s.name} ({database})" for s, database in rows), sep="\n")
+        return 0
+    began = time.monotonic()
+    outcomes = played(rows, args.quick)
+    minutes = (time.monotonic() - began) / 60
+    text = "\n".join([*table(outcomes), "", *notes(outcomes), f"- {len(outcomes)} rows in {minutes:.1f} minutes."])
+    print(text)
+    if args.json is not None:
+        args.json.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1) + "\n")
+    if args.write:
+        head, rest = PAGE.read_text().split(BEGIN)
+        PAGE.write_text(f"{head}{BEGIN}\n{text}\n\n{END}{rest.split(END)[1]}")
+    return 1 if not outcomes or any(outcome.failed for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Scenario and outcome: the rows of the command, and of its report."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.chaos.stage import Stage
+
+SQLITE, POSTGRES = "sqlite", "postgres"
+BOTH = (SQLITE, POSTGRES)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A fault: `play` injects it `full` times, or `quick` times (0: not at all) in a quick run.
+
+    A `control` plants a defect, which the audit must find. After `limit` seconds it is broken off.
+    """
+
+    name: str
+    play: "Callable[[Stage], None]"
+    databases: tuple[str, ...] = BOTH
+    full: int = 1
+    quick: int = 1
+    control: bool = False
+    limit: float = 240.0
+
+
+@dataclass
+class Outcome:
+    """What became of a scenario on a database. `broken` are promises that it found broken, a sentence each."""
+
+    scenario: str
+    database: str
+    control: bool = False
+    trials: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    doubled: int = 0
+    wrong: int = 0
+    recovery: list[float] = field(default_factory=list)
+    measured: dict[str, float] = field(default_factory=dict)
+    answers: dict[str, int] = field(default_factory=dict)
+    found: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    skipped: str = ""
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether a promise was broken; a control fails where its defect was not found."""
+        if self.skipped:
+            return False
+        harmed = self.lost + self.doubled + self.wrong > 0
+        return bool(self.broken) or harmed != self.control or self.acknowledged == 0
