@@ -14,6 +14,7 @@ from offpolicy_monitor import __version__
 from offpolicy_monitor.cli import COMMANDS, main
 from offpolicy_monitor.cli.database import DB_COMMANDS
 from offpolicy_monitor.cli.exports import EXPORT_COMMANDS
+from offpolicy_monitor.cli.tokens import TOKEN_COMMANDS
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import migrate
@@ -36,6 +37,7 @@ HELPS = [
     *([command.name] for command in COMMANDS),
     *(["db", command.name] for command in DB_COMMANDS),
     *(["export", command.name] for command in EXPORT_COMMANDS),
+    *(["token", command.name] for command in TOKEN_COMMANDS),
 ]
 
 

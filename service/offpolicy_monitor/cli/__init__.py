@@ -4,7 +4,7 @@
     demo, tail, replay                              cli.posts
     runs, show, alerts, diagnose, whatif, report,
     backtest                                        cli.questions
-    db, export, methods, settings, version          cli.database, cli.exports, cli.lists
+    db, token, export, methods, settings, version   cli.database, cli.tokens, cli.exports, cli.lists
 
 Exit status: 0 done; 1 it ran and the answer is no (a check failed, the service could not start, or it refused or is
 away); 2 the command line is wrong; 3 the setup is wrong (a setting, the database, a missing extra); 130 Ctrl-C.
@@ -23,11 +23,12 @@ from offpolicy_monitor.cli.lists import LISTS
 from offpolicy_monitor.cli.posts import POSTS
 from offpolicy_monitor.cli.questions import QUESTIONS
 from offpolicy_monitor.cli.serve import SERVE
+from offpolicy_monitor.cli.tokens import TOKEN
 from offpolicy_monitor.commandline import DONE, INTERRUPTED, NO, SETUP_WRONG
 from offpolicy_monitor.errors import ConfigurationError, OffpolicyMonitorError, Unavailable
 
 SUMMARY: Final = "Watches how far RL rollouts have drifted off-policy, and warns before the drift wrecks the run."
-COMMANDS: Final[tuple[Command, ...]] = (SERVE, *POSTS, *QUESTIONS, DB, EXPORT, *LISTS)
+COMMANDS: Final[tuple[Command, ...]] = (SERVE, *POSTS, *QUESTIONS, DB, TOKEN, EXPORT, *LISTS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,9 +12,11 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, select
 
+from offpolicy_monitor.access import AccessToken
 from offpolicy_monitor.errors import Refusal, Unavailable
 from offpolicy_monitor.store import migrate, trial
 from offpolicy_monitor.store.lock import WriterLock
+from offpolicy_monitor.store.rows import access as access_rows
 from offpolicy_monitor.store.rows import alerts as alert_rows
 from offpolicy_monitor.store.rows import exported, listing, series, views
 from offpolicy_monitor.store.rows import runs as run_rows
@@ -315,6 +317,16 @@ class Store:
         """What /metrics shows: the most recently active runs, each with its latest step that counts."""
         with self._database.reading(SCRAPE_SECONDS) as connection:
             return exported.read_exported(connection, limit, active_since, self._clock())
+
+    def access_tokens(self) -> list[AccessToken]:
+        """Every access token, also those that are over, the oldest first."""
+        with self._database.reading(TRY_SECONDS) as connection:
+            return access_rows.read_all(connection)
+
+    def note_use(self, used: Mapping[str, float]) -> None:
+        """Remember when access tokens were used last, unix seconds by id."""
+        with self._writing() as connection:
+            access_rows.note_use(connection, used)
 
     def ping(self) -> None:
         """Raises Unavailable where the database does not answer soon."""

@@ -1,10 +1,11 @@
 """The tables, as SQLAlchemy metadata. The migrations are what makes them; `migrate.check` proves that both agree.
 
-Ten tables: runs; shards as they were acknowledged; steps, one row per gradient step and attempt, with what its shards
-merged to; metrics, the headline figures of steps in a narrow form that plots read fast, and metric_names, what they are
-called; blocks, the merges of old steps that have none of their own any more; waiting_steps, training steps
+Eleven tables: runs; shards as they were acknowledged; steps, one row per gradient step and attempt, with what its
+shards merged to; metrics, the headline figures of steps in a narrow form that plots read fast, and metric_names, what
+they are called; blocks, the merges of old steps that have none of their own any more; waiting_steps, training steps
 that are not over yet; judged_steps, the figures that the others were judged by; judgements, what the rules say of each
-run's newest step; alerts, one row per breach from its beginning to its end. Knows no query.
+run's newest step; alerts, one row per breach from its beginning to its end; access_tokens, who may post and read, of
+whose secrets the digests are kept. Knows no query.
 
 Times are unix seconds. `summary` is a stored StepSummary, `figures` its finalised figures as JSON; both compressed. A
 step has figures where its summary is not its own any more, or where an older release stored them (store.rows.derived).
@@ -232,4 +233,18 @@ alerts = Table(
     Column("told_from", BigInteger),
     Index(None, "run_id", "state"),
     Index(None, "state", "told"),
+)
+
+access_tokens = Table(
+    "access_tokens",
+    metadata,
+    Column("token", String(16), key="id", primary_key=True),
+    Column("digest", LargeBinary, nullable=False),
+    Column("scopes", String(64), nullable=False),
+    Column("runs", String(128), nullable=False),
+    Column("note", String(200), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
+    Column("revoked_at", Double),
+    Column("last_used_at", Double),
 )
