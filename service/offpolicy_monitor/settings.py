@@ -139,6 +139,18 @@ class Settings(BaseSettings):
     max_connections: int = Field(
         900, ge=1, description="Most connections at once; of more, those that are idle are closed, the longest first."
     )
+    run_requests_per_second: float = Field(
+        0.0, ge=0, description="Most batches a second of one run before 429, whatever came of them; 0 bounds nothing."
+    )
+    run_bytes_per_second: float = Field(
+        0.0, ge=0, description="Most bytes a second of one run's batches, as received, before 429; 0 bounds nothing."
+    )
+    run_burst: float = Field(
+        60.0, gt=0, description="What a run may send at once: so many seconds' worth of its batches and bytes."
+    )
+    new_runs_per_hour: int = Field(
+        1000, ge=1, description="Most runs that begin in an hour; the batches of further ones are 429."
+    )
     max_listeners: int = Field(64, ge=1, description="Most streams of /v1/events at once; further ones are 503.")
     answer_bytes: int = Field(
         64 * MEBIBYTE, ge=1, description="Bytes of answers to reads held at once, unread ones too; later reads wait."

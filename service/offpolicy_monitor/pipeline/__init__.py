@@ -1,5 +1,6 @@
 """The way of a request body through the service: admission, buffer, decode, measure, store.
 
+rates       how much each run may send, where settings bound that
 admission   bytes are admitted before they are read, first come first served
 buffers     reusable memory for bodies, so that arrays are views over what the socket delivered
 decoder     threads that decode, within a budget of memory

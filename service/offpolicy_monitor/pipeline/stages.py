@@ -23,6 +23,7 @@ from offpolicy_monitor.pipeline.gone import Gone
 from offpolicy_monitor.pipeline.kept import Keep, batch_of, kept
 from offpolicy_monitor.pipeline.lanes import BodyBudget
 from offpolicy_monitor.pipeline.merger import Merger
+from offpolicy_monitor.pipeline.rates import RunRates
 from offpolicy_monitor.pipeline.shards import LookUp, Shards, origin_of
 from offpolicy_monitor.pipeline.turns import Turns
 from offpolicy_monitor.pipeline.values import Body, Measurer
@@ -62,6 +63,7 @@ class Pipeline:
         self.evaluating = ByteBudget(
             settings.evaluate_bytes, settings.admission_timeout, settings.variable("evaluate_bytes")
         )
+        self.rates = RunRates(settings)
         self._stopping = False
         self.buffers = BufferPool(settings.inflight_bytes // 4)
         self.decoder = Decoder(settings, metrics)

@@ -36,6 +36,7 @@ PROBLEMS: Mapping[int, str] = {
     413: "The body is larger than a limit, compressed or not.",
     415: "Media type or content encoding that is not read here.",
     422: "Understood, but wrong: a field's shape, dtype or range, or a name that is not known.",
+    429: "The run sends more than it may, or too many runs have begun: send it again after Retry-After seconds.",
     503: "Busy, or the database is away: send it again after Retry-After seconds.",
     507: "The database's disk is full.",
 }
@@ -124,7 +125,7 @@ BATCH_RESPONSES: dict[int | str, dict[str, Any]] = {
         "model": models.BatchAnswer | models.BatchReceipt,
         "description": "Durable and counted exactly once. With `detail=none`, the receipt alone.",
     },
-    **problems(400, 408, 409, 410, 413, 415, 422, 503, 507),
+    **problems(400, 408, 409, 410, 413, 415, 422, 429, 503, 507),
 }
 EVALUATE_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"model": models.EvaluateAnswer, "description": "The figures."},

@@ -40,7 +40,7 @@ from offpolicy_monitor.server.probe import StoreProbe
 from offpolicy_monitor.server.telling import TellingStore, TellingUpkeep
 from offpolicy_monitor.server.verdicts import Verdicts
 from offpolicy_monitor.settings import Settings
-from offpolicy_monitor.store import GradientStep, Leader, Store, Turn, leader_of
+from offpolicy_monitor.store import GradientStep, Leader, NewRuns, Store, Turn, leader_of
 
 log = structlog.get_logger("offpolicy_monitor.server")
 SWEEPS_PER_TIMEOUT = 10
@@ -98,9 +98,9 @@ async def opened(
         which = {"run": step.run, "step": step.step, "minibatch": step.minibatch, "attempt": step.attempt}
         log.error("a step cannot be merged and is set aside", **which, exc_info=error)
 
-    store = await asyncio.to_thread(
-        Store.open, settings.database_url, judge=RulesJudge(), failed=failed, watched=verdict.PATHS
-    )
+    new_runs = NewRuns(settings.new_runs_per_hour, settings.variable("new_runs_per_hour"))
+    named: Any = {"judge": RulesJudge(), "failed": failed, "watched": verdict.PATHS, "new_runs": new_runs}
+    store = await asyncio.to_thread(Store.open, settings.database_url, **named)
     measurer: Measurer | None = None
     try:
         measurer = await asyncio.to_thread(make_measurer, settings)

@@ -12,7 +12,7 @@ from offpolicy_monitor.store.rows.records import Outdated, Receipt, ShardKey, Sh
 from offpolicy_monitor.store.rows.views import RunView
 from offpolicy_monitor.store.store import Store
 from offpolicy_monitor.store.upkeep import Turn
-from offpolicy_monitor.store.write.known import Known
+from offpolicy_monitor.store.write.known import Known, NewRuns
 from offpolicy_monitor.store.write.prepare import prepared
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "GradientStep",
     "Known",
     "Leader",
+    "NewRuns",
     "Outdated",
     "Page",
     "Receipt",

@@ -36,7 +36,7 @@ from offpolicy_monitor.store.session import TRY_SECONDS, WRITE_SECONDS, Database
 from offpolicy_monitor.store.upkeep import Upkeep
 from offpolicy_monitor.store.write import delete, ingest, judge
 from offpolicy_monitor.store.write.judge import Judge, Judging
-from offpolicy_monitor.store.write.known import Known, known
+from offpolicy_monitor.store.write.known import Known, NewRuns, known
 from offpolicy_monitor.store.write.prepare import prepare
 from offpolicy_monitor.summary.step import StepSummary
 
@@ -69,7 +69,9 @@ class Store:
         judge: Judge | None = None,
         failed: Failed = _ignored,
         watched: Sequence[str] = (),
+        new_runs: NewRuns | None = None,
     ) -> None:
+        self._new_runs = new_runs
         self._database = database
         self._lock = lock
         self._clock = clock
@@ -88,18 +90,19 @@ class Store:
         judge: Judge | None = None,
         failed: Failed = _ignored,
         watched: Sequence[str] = (),
+        new_runs: NewRuns | None = None,
     ) -> "Store":
         """The store at a URL, for writing; connects to nothing yet and does not touch the schema.
 
         `judge` are the rules that runs are judged by, none if it is not given; `watched` are the headline figures that
-        views of runs have.
+        views of runs have; `new_runs` bounds how many begin.
 
         Raises ConfigurationError for a URL that cannot be used and for a SQLite file that another process writes.
         """
         url = parse_url(database_url)
         path = sqlite_file(url)
         lock = WriterLock(path) if path is not None else None
-        return cls(Database(url), lock, clock, judge, failed, watched)
+        return cls(Database(url), lock, clock, judge, failed, watched, new_runs)
 
     def close(self) -> None:
         """Close every connection, and let another process write."""
@@ -160,10 +163,10 @@ class Store:
         """In one read: the method rows chosen for a run, and what is stored already of the shard that `claim` is of.
 
         Only the claim's key, digest and number of shards are looked at. What comes back may be out of date at once:
-        `ingest` decides.
+        `ingest` decides. Unavailable (429) for a run that is not there, where too many have begun.
         """
         with self._database.reading(LOOK_UP_SECONDS) as connection:
-            return known(connection, run, claim)
+            return known(connection, run, claim, self._new_runs, self._clock())
 
     def update_run(
         self,

@@ -1,14 +1,16 @@
 """What is known of a shard before it is measured is what storing it would answer, and asking changes nothing."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.store import ShardRecord, Store
+from offpolicy_monitor.errors import Refusal, Unavailable
+from offpolicy_monitor.store import NewRuns, ShardRecord, Store
 from offpolicy_monitor.store.write.known import Known
 from offpolicy_monitor.summary.step import StepSummary
 
 from tests.fixtures.shards import make_record
+from tests.fixtures.stores import Clock
 
 
 def claim(record: ShardRecord) -> ShardRecord:
@@ -19,6 +21,22 @@ def test_nothing_is_known_of_a_run_that_is_not_there(store: Store) -> None:
     assert store.known("r1", claim(make_record())) == Known(None)
     assert store.known("r1") == Known(None)
     assert store.runs().rows == []
+
+
+def test_a_run_may_begin_when_one_of_as_many_began_an_hour_ago(open_store: Callable[..., Store], clock: Clock) -> None:
+    store = open_store(new_runs=NewRuns(2, "THE_SETTING"))
+    for run, at in (("r1", 1000.0), ("r2", 1600.0)):
+        clock.now = at
+        store.known(run, claim(make_record(run=run)))
+        store.ingest([make_record(run=run)])
+    clock.now = 2000.0
+    with pytest.raises(Unavailable) as refused:
+        store.known("r3", claim(make_record(run="r3")))
+    assert (refused.value.status, refused.value.kind) == (429, "too-many-new-runs")
+    assert refused.value.retry_after == 2601 and "THE_SETTING" in refused.value.detail
+    assert store.known("r2", claim(make_record(run="r2", step=9))) == Known(None)
+    clock.now = 4601.0
+    assert store.known("r3", claim(make_record(run="r3"))) == Known(None)
 
 
 def test_the_chosen_rows_are_known_with_and_without_a_shard(store: Store) -> None:

@@ -31,8 +31,11 @@ LOOKED_FOR_AFTER = 0.05
 
 
 @asynccontextmanager
-async def received(request: Request, pipeline: Pipeline) -> AsyncIterator[Body]:
-    """The body, complete; raises 408, 413, 415 or 503 (and 400 into the void where the client went away)."""
+async def received(request: Request, pipeline: Pipeline, run: str | None = None) -> AsyncIterator[Body]:
+    """The body, complete; raises 408, 413, 415 or 503 (and 400 into the void where the client went away).
+
+    Of a `run` that sends more than it may, 429.
+    """
     settings = pipeline.settings
     # Of a header that came more than once the first counts.
     sent = {name: value.decode("latin-1") for name, value in reversed(request.scope["headers"])}
@@ -40,22 +43,23 @@ async def received(request: Request, pipeline: Pipeline) -> AsyncIterator[Body]:
     length = _length(sent.get(b"content-length"), settings)
     first = FIRST_PIECE if length is None else min(length, FIRST_PIECE)
     arrival = _Arrival(request, settings, length or FIRST_PIECE)
-    async with pipeline.budget.reserve(first, length, arrival.pace) as reservation:
-        buffer = BodyBuffer(pipeline.buffers, first)
-        try:
-            while (piece := await arrival.next()) is not None:
-                here = len(buffer) + len(piece)
-                if here > reservation.size:
-                    await reservation.grow(_ahead(here, length, settings))
-                    buffer.reserve(min(reservation.size, length or here))
-                    arrival.pace.length = max(arrival.pace.length, reservation.size)
-                buffer.write(piece)
-            pipeline.metrics.received(encoding.removeprefix("x-"), len(buffer))
-            reservation.shrink(len(buffer))
-            with _Departure(request) as gone:
-                yield Body(buffer.view(), media_type, encoding, gone)
-        finally:
-            buffer.release()
+    with pipeline.rates.counted(run, length or 0, arrival.pace):
+        async with pipeline.budget.reserve(first, length, arrival.pace) as reservation:
+            buffer = BodyBuffer(pipeline.buffers, first)
+            try:
+                while (piece := await arrival.next()) is not None:
+                    here = len(buffer) + len(piece)
+                    if here > reservation.size:
+                        await reservation.grow(_ahead(here, length, settings))
+                        buffer.reserve(min(reservation.size, length or here))
+                        arrival.pace.length = max(arrival.pace.length, reservation.size)
+                    buffer.write(piece)
+                pipeline.metrics.received(encoding.removeprefix("x-"), len(buffer))
+                reservation.shrink(len(buffer))
+                with _Departure(request) as gone:
+                    yield Body(buffer.view(), media_type, encoding, gone)
+            finally:
+                buffer.release()
 
 
 def _ahead(here: int, length: int | None, settings: Settings) -> int:

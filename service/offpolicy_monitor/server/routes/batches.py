@@ -34,7 +34,7 @@ router = APIRouter(prefix="/v1", tags=["batches"], dependencies=CHECKED)
 async def post_batch(run: RunName, request: Request, detail: DetailQuery = "full") -> Response:
     """200 means: committed, fsynced, and counted exactly once. The same shard again answers the same figures."""
     parts = services.of(request)
-    async with received(request, parts.pipeline) as body:
+    async with received(request, parts.pipeline, run) as body:
         outcome = await parts.pipeline.ingest(run, body, TOLD[detail])
     return Response(batch_answer(run, outcome, parts.settings.public_url), media_type="application/json")
 

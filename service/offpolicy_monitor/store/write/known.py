@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, select
 
-from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.errors import Refusal, Unavailable
 from offpolicy_monitor.store.rows.alerts import open_alerts
 from offpolicy_monitor.store.rows.records import ShardRecord
 from offpolicy_monitor.store.rows.tables import runs
@@ -34,13 +34,45 @@ class Known:
     alerts: tuple[dict[str, Any], ...] = ()
 
 
+#: The hour in which runs are counted that begin.
+HOUR: Final = 3600.0
+
+
+@dataclass(frozen=True)
+class NewRuns:
+    """How many runs may begin within an hour, and the setting that says so."""
+
+    most: int
+    setting: str
+
+    def check(self, connection: Connection, run: str, now: float) -> None:
+        """Unavailable (429) where as many have begun.
+
+        Many that ask at the same time are all let in: that is as many more as there are connections.
+        """
+        query = select(runs.c.created_at).order_by(runs.c.id.desc()).offset(self.most - 1).limit(1)
+        began = connection.execute(query).scalar()
+        left = 0.0 if began is None else began + HOUR - now
+        if left > 0:
+            detail = (
+                f"run {run} would be a new one, and {self.most} have begun within an hour; send it again when fewer "
+                f"have, or raise {self.setting}"
+            )
+            raise Unavailable(429, "too-many-new-runs", detail, retry_after=int(min(left, HOUR)) + 1)
+
+
 _RUN: Final = select(runs.c.id, runs.c.methods).where(runs.c.name == bindparam("run"))
 
 
-def known(connection: Connection, run: str, claim: ShardRecord | None) -> Known:
-    """What is known of a run, and of a shard of it if one is given; the claim's summary is not looked at."""
+def known(connection: Connection, run: str, claim: ShardRecord | None, new: NewRuns | None, now: float) -> Known:
+    """What is known of a run, and of a shard of it if one is given; the claim's summary is not looked at.
+
+    Unavailable for a run that is not there and may not begin now.
+    """
     row = connection.execute(_RUN, {"run": run}).one_or_none()
     if row is None:
+        if new is not None:
+            new.check(connection, run, now)
         return Known(None)
     if claim is None:
         found = open_alerts(connection, [row.id])[row.id]
