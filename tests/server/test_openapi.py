@@ -2,6 +2,7 @@
 
 import base64
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -42,6 +43,15 @@ def test_an_evaluation_has_the_types_that_the_document_declares(client: Client, 
     for name in declared.keys() & answer.keys():
         assert isinstance(answer[name], kinds[declared[name]["type"]]), name
     assert ("per_sequence" in answer) == (detail != "none")
+
+
+def test_the_document_is_made_once_for_all_who_ask(client: Client) -> None:
+    app: Any = client.app
+    with ThreadPoolExecutor(8) as threads:
+        made = list(threads.map(lambda _: app.openapi_text(), range(8)))
+    assert all(text is made[0] for text in made)
+    assert client.get("/openapi.json").content == made[0]
+    assert json.loads(made[0]) == app.openapi()
 
 
 def test_every_operation_documents_its_problems(client: Client) -> None:

@@ -1,5 +1,6 @@
 """create_app: the whole service as one ASGI application. All wiring is here; nothing starts at import."""
 
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,6 +15,7 @@ from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.pipeline.values import Measurer
 from offpolicy_monitor.server import openapi, services
 from offpolicy_monitor.server.http import handlers
+from offpolicy_monitor.server.http.answers import render
 from offpolicy_monitor.server.http.hosts import TrustedHosts
 from offpolicy_monitor.server.http.middleware import RequestMiddleware
 from offpolicy_monitor.server.routes import (
@@ -63,6 +65,10 @@ class Application(FastAPI):
 
     direct: ASGIApp
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._text, self._one_at_a_time = b"", threading.Lock()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A batch goes to its route through nothing but what stands around every answer."""
         if batches.is_direct(scope):
@@ -72,10 +78,16 @@ class Application(FastAPI):
             await super().__call__(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document, made once."""
+        """The OpenAPI document."""
         document = super().openapi()
         document["components"]["schemas"].update(openapi.problem_schemas())
         return document
+
+    def openapi_text(self) -> bytes:
+        """The same as JSON, made once: that takes long, and many may ask at the same time, and then not read it."""
+        with self._one_at_a_time:
+            self._text = self._text or render(self.openapi())
+        return self._text
 
 
 def create_app(settings: Settings, make_measurer: Callable[[Settings], Measurer] = services.torch_measurer) -> FastAPI:

@@ -101,9 +101,9 @@ def docs(request: Request) -> HTMLResponse:
 
 
 @router.get("/openapi.json")
-def openapi_document(request: Request) -> JSONResponse:
+def openapi_document(request: Request) -> Response:
     """The document that /docs shows, for tools."""
-    return JSONResponse(request.app.openapi())
+    return Response(request.app.openapi_text(), media_type="application/json")
 
 
 @router.get("/static/{version}/{name:path}")
