@@ -1,7 +1,7 @@
 """Monitor: what a trainer holds. `log` copies and queues; everything else happens on a thread in the background.
 
 It is where the parts of the client are put together, and the boundary that nothing passes: whatever goes wrong is
-counted in `stats`, said once in the log, and raised only where `strict` asks for it.
+counted in `stats`, said once in the log, and raised only where `strict` asks for it. What it answers is in `asking`.
 """
 
 import atexit
@@ -12,9 +12,11 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from offpolicy_monitor.client import ending, questions
+from offpolicy_monitor.client import ending
+from offpolicy_monitor.client.arrays import bfloat16, values_of
+from offpolicy_monitor.client.asking import Asking
 from offpolicy_monitor.client.attempt import declared
 from offpolicy_monitor.client.config import Config, settled
 from offpolicy_monitor.client.connection import Connection
@@ -23,13 +25,10 @@ from offpolicy_monitor.client.halves import Halves
 from offpolicy_monitor.client.mistakes import Lost, Mistake
 from offpolicy_monitor.client.patience import Patience
 from offpolicy_monitor.client.queue import ByteQueue
-from offpolicy_monitor.client.read import Reader
 from offpolicy_monitor.client.run import Run
 from offpolicy_monitor.client.sender import Sender
-from offpolicy_monitor.client.shapes import check, lengths_of_rows
 from offpolicy_monitor.client.shard import Shard, make_envelope
-from offpolicy_monitor.client.values import Value, copies, read
-from offpolicy_monitor.wire.frame import MEDIA_TYPE, encode
+from offpolicy_monitor.client.values import Value, copies
 
 if TYPE_CHECKING:
     from offpolicy_monitor.client.loggers.follow import Follower
@@ -37,7 +36,15 @@ if TYPE_CHECKING:
 QUEUE_BYTES = 256 << 20
 
 
-class Monitor:
+class Settles(Protocol):
+    """What gathers arrays that are not logged yet."""
+
+    def settle(self) -> object:
+        """The run ends: log what is complete."""
+        ...
+
+
+class Monitor(Asking):
     """Sends the log-probs of a training run to a service, and never blocks or breaks the run.
 
     url           of the service; None: OFFPOLICY_URL
@@ -98,6 +105,7 @@ class Monitor:
         """Empty queue, zero counts, no thread yet; `carried`: the attempt that another monitor has found out."""
         config = self._config
         self._closed = False
+        self._gathering: weakref.WeakSet[Settles] = weakref.WeakSet()
         self._surfaced = 0
         self._counters = Counters()
         self._halves = Halves(config.queue_bytes)
@@ -147,7 +155,7 @@ class Monitor:
         self._counters.add("logged")
         try:
             envelope = make_envelope(fields, labels, sequence_ids)
-            self._queued(envelope, _read(arrays, rollout is not None))
+            self._queued(envelope, values_of(arrays, rollout is not None))
         except Exception as error:  # the boundary to training
             kind = error.kind if isinstance(error, Mistake) else type(error).__name__
             self._counters.refuse(kind, str(error) or kind)
@@ -155,92 +163,6 @@ class Monitor:
                 self._surfaced += 1
                 raise
         self._surface()
-
-    def evaluate(
-        self,
-        *,
-        methods: Sequence[Mapping[str, object]] | None = None,
-        detail: str = "none",
-        step: int = 0,
-        labels: Mapping[str, object] | None = None,
-        sequence_ids: Sequence[object] | None = None,
-        **arrays: Any,
-    ) -> dict[str, Any]:
-        """What the service answers to POST /v1/evaluate; nothing is stored. Synchronous, and it raises.
-
-        `methods` are rows of docs/methods.md (None: the catalogue). With detail "sequence" or "token" the answer's
-        `methods` hold keep_sequences [S] bool, keep_tokens bool and weights float32 as numpy arrays: [S, L] where the
-        log-probs were padded, else lists of S arrays; `per_sequence` is a list of S objects. Raises Mistake, Refusal,
-        Unavailable, OSError.
-        """
-        envelope = make_envelope({"step": step, "minibatch": 0, "shard": 0, "shards": 1}, labels, sequence_ids)
-        if methods is not None:
-            envelope["methods"] = [dict(row) for row in methods]
-        values = _read(arrays, rollout=False)
-        copied, wait = copies(values)
-        wait()
-        body = encode(envelope, copied, _bfloat16(values))
-        answer = self._reader().post("/v1/evaluate", {"detail": detail}, body, MEDIA_TYPE)
-        shape = next(value.shape for name, value in values.items() if name.endswith("logprobs"))
-        return questions.with_arrays(answer, shape)
-
-    def runs(self) -> list[dict[str, Any]]:
-        """All runs of the service, newest first, as GET /v1/runs has them. Raises Refusal, Unavailable, OSError."""
-        return self._reader().all_runs()
-
-    def verdict(self, run: str | None = None) -> dict[str, Any]:
-        """What this run comes to, or another: `sentence`, `since_step`, `half`, `cause`, `action` and more.
-
-        Raises Refusal, Unavailable, OSError.
-        """
-        return self._reader().verdict(run or self._config.run)
-
-    def diagnosis(self, run: str | None = None, *, first: int | None = None, last: int | None = None) -> dict[str, Any]:
-        """What may cause the mismatch: `hypotheses`, best first, and `steps`, of `first` to `last`, that they are of.
-
-        Raises Refusal, Unavailable, OSError.
-        """
-        return self._reader().diagnosis(run or self._config.run, first, last)
-
-    def checks(self, run: str | None = None) -> dict[str, Any]:
-        """What is wrong with the way a run is posted: `findings`, warnings first, each with the line to change.
-
-        Raises Refusal, Unavailable, OSError.
-        """
-        return self._reader().checks(run or self._config.run)
-
-    def alerts(
-        self, run: str | None = None, *, state: str | None = None, merge: int | None = None
-    ) -> list[dict[str, Any]]:
-        """The newest alerts of this run, or of another, up to 1,000: all, or those "active", "pending" or "resolved".
-
-        Those of one rule that lie up to `merge` steps apart come as one. Raises Refusal, Unavailable, OSError.
-        """
-        return list(self._reader().alerts(run or self._config.run, state, merge)["alerts"])
-
-    def series(
-        self,
-        field: str | Sequence[str],
-        *,
-        run: str | None = None,
-        first: int | None = None,
-        last: int | None = None,
-        points: int | None = None,
-        by: str | None = None,
-        pandas: bool = False,
-    ) -> Any:
-        """Figures over the steps `first` to `last`, of this run or another: "gaps.mismatch.k3", or a list of up to 32.
-
-        Of one, a dict of numpy columns step, minibatch (int64) and value (float64, NaN where absent; words and times
-        are str or None); of a list, a dict of these by field. As a pandas frame of a list: step, minibatch and a column
-        per field. One entry per gradient step, or with by="step" the last one of each; more than `points` (1,000) are
-        thinned out. Raises Refusal, Unavailable, OSError, ConfigurationError.
-        """
-        fields = [field] if isinstance(field, str) else list(dict.fromkeys(field))
-        answer = self._reader().series(run or self._config.run, fields, first, last, points, by)
-        if isinstance(field, str):
-            return questions.columns(answer, pandas)
-        return questions.several(answer if len(fields) > 1 else {"series": [answer]}, pandas)
 
     @property
     def strict(self) -> bool:
@@ -263,6 +185,10 @@ class Monitor:
         self._surface()
         return empty
 
+    def before_end(self, gathering: Settles) -> None:
+        """Have `gathering` log what it still holds when `finish` or `close` begins; it is not kept alive by this."""
+        self._gathering.add(gathering)
+
     def finish(self, deadline: float = 10.0, *, for_run: bool = False) -> bool:
         """Send what is queued, then say that the run has ended, in at most `deadline` seconds; whether that is said.
 
@@ -271,6 +197,7 @@ class Monitor:
         that knows the end of training and whose workers post. A batch of a later step opens the run again.
         """
         end = time.monotonic() + deadline
+        self._settle()
         if not self.flush(deadline):
             return False
         if self._follower is not None:
@@ -286,6 +213,7 @@ class Monitor:
         """
         atexit.unregister(self._at_exit)
         end = time.monotonic() + deadline
+        self._settle()
         self._closed = True
         self._queue.close()
         self._sender.join(deadline)
@@ -307,6 +235,10 @@ class Monitor:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self._config, self._run.learned_attempt)
+
+    def _settle(self) -> None:
+        for gathering in list(self._gathering):
+            gathering.settle()
 
     def _at_exit(self) -> None:
         self.close(finished=ending.process_ends_well(self._uncaught_before))
@@ -340,7 +272,7 @@ class Monitor:
         except BaseException:
             self._queue.release(size)
             raise
-        shard = Shard(envelope, copied, _bfloat16(values), size, wait, _device(values))
+        shard = Shard(envelope, copied, bfloat16(values), size, wait, _device(values))
         if shard.is_first_half and shard.rollout is not None:
             self._halves.keep(shard.rollout, shard)
         self._queue.put(shard, size)
@@ -365,9 +297,6 @@ class Monitor:
     def _connect(self) -> Connection:
         return Connection(self._config.url, self._config.timeout, self._config.token)
 
-    def _reader(self) -> Reader:
-        return Reader(self._config.url, self._config.timeout, self._config.token)
-
     def _surface(self) -> None:
         """With `strict`, raise once what the background has lost."""
         if not self._config.strict:
@@ -377,20 +306,6 @@ class Monitor:
         if lost > self._surfaced:
             self._surfaced = lost
             raise Lost(str(stats["last_error"]))
-
-
-def _read(arrays: Mapping[str, Any], rollout: bool) -> dict[str, Value]:
-    """The arrays by name, checked against each other; lengths of rows are filled in."""
-    values = {name: read(name, value) for name, value in arrays.items() if value is not None}
-    check(values, rollout)
-    lengths = lengths_of_rows(values)
-    if lengths is not None and "lengths" not in values:
-        values["lengths"] = read("lengths", lengths)
-    return values
-
-
-def _bfloat16(values: Mapping[str, Value]) -> frozenset[str]:
-    return frozenset(name for name, value in values.items() if value.bfloat16)
 
 
 def _device(values: Mapping[str, Value]) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -20,12 +21,18 @@ class Recorder:
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
         self.ends: list[bool] = []
+        self.gathering: WeakSet[Any] = WeakSet()
 
     def log(self, *, step: int, **arguments: Any) -> None:
         self.calls.append({"step": step, **arguments})
 
     def finish(self, *, for_run: bool = False) -> None:
+        for gathering in self.gathering:
+            gathering.settle()
         self.ends.append(for_run)
+
+    def before_end(self, gathering: Any) -> None:
+        self.gathering.add(gathering)
 
 
 class Poster(Recorder):

@@ -5,9 +5,11 @@ import logging
 
 import pytest
 import torch
+from offpolicy_monitor import Monitor
 from offpolicy_monitor.client.adapters.shared.collector import Collector
 
 from tests.client.adapters.recorder import Recorder
+from tests.client.fakes import Fake, serving
 
 
 def optimizer(rate: float = 0.5) -> torch.optim.Optimizer:
@@ -60,6 +62,34 @@ def test_a_skipped_step_is_one_of_its_own_and_shifts_none_behind_it(clears: str)
         if clears == "after the step" or not finite:
             stepping.zero_grad()
     assert posted(recorder) == [(1, 0, [-1.0] * 2), (2, 0, [-2.0] * 2), (3, 0, [-3.0] * 2)]
+
+
+@pytest.mark.parametrize(("clears", "steps"), [(True, [4, 5]), (False, [4])], ids=["skipped", "broken off"])
+def test_at_the_end_of_a_run_a_step_that_was_skipped_is_posted_and_one_that_was_broken_off_is_not(
+    clears: bool, steps: list[int]
+) -> None:
+    fake, stepping = Fake(), optimizer()
+    with serving(fake), Monitor(fake.url, "r", attempt=0) as monitor:
+        collector = Collector(monitor, first_step=4)
+        for finite in (True, False):
+            collector.add({name: [torch.zeros(3)] for name in ("old_logprobs", "logprobs")})
+            if finite:
+                stepping.step()
+        if clears:
+            stepping.zero_grad()
+    assert fake.steps() == steps
+    assert fake.asked[-1].method == "PATCH"
+
+
+def test_a_shard_of_the_end_is_under_the_rank_that_its_process_had_in_training() -> None:
+    recorder, stepping, ranks = Recorder(), optimizer(), [(3, 4), (0, 1)]
+    collector = Collector(recorder, place=lambda: ranks[0])
+    add(collector, -1.0)
+    stepping.zero_grad()
+    ranks.pop(0)
+    for _ in range(2):
+        recorder.finish()
+    assert [(call["step"], call["shard"], call["shards"]) for call in recorder.calls] == [(0, 3, 4)]
 
 
 def test_a_gradient_scaler_that_finds_an_overflow_shifts_no_step() -> None:

@@ -35,7 +35,7 @@ def group(rank: int = 0, size: int = 1) -> SimpleNamespace:
 
 def policy_loss(args: Any, batch: Any, logits: torch.Tensor, reduce: Any) -> tuple[torch.Tensor, dict[str, Any]]:
     """As miles' loss does: the function looked up in its module gives a dict, without entropy where none is wanted."""
-    rows = sys.modules[miles.LOSSES].get_log_probs_and_entropy(logits)["log_probs"]
+    rows = sys.modules[miles.LOSSES[0]].get_log_probs_and_entropy(logits)["log_probs"]
     return reduce(torch.cat(rows)), {}
 
 
@@ -50,7 +50,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
                 (response,), total + width if layout == "bshd" else 0.0
             )
         },
-        miles.LOSSES: {
+        miles.LOSSES[0]: {
             "policy_loss_function": policy_loss,
             "get_log_probs_and_entropy": lambda logits: {"log_probs": list(logits.split([2, 3]))},
             "vanilla_tis_function": lambda args, *, pg_loss, loss_masks, **named: (pg_loss / 2, loss_masks, {}),

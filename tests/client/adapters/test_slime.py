@@ -46,7 +46,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     modules = {
         slime.PARALLEL: answers,
         slime.GATHER: {"all_gather_with_cp": lambda row, total, response: torch.full((response,), float(total))},
-        slime.LOSSES: {
+        slime.LOSSES[0]: {
             "vanilla_tis_function": halved,
             "get_log_probs_and_entropy": log_probs_and_entropy,
             "policy_loss_function": policy_loss,
@@ -67,7 +67,7 @@ def log_probs_and_entropy(logits: torch.Tensor) -> tuple[None, dict[str, list[to
 
 def policy_loss(args: Any, batch: Any, logits: torch.Tensor, reduce: Any) -> tuple[torch.Tensor, dict[str, Any]]:
     """A loss that looks `get_log_probs_and_entropy` up in its module, as slime's does."""
-    _, found = sys.modules[slime.LOSSES].get_log_probs_and_entropy(logits)
+    _, found = sys.modules[slime.LOSSES[0]].get_log_probs_and_entropy(logits)
     rows = torch.cat(found["log_probs"])
     if args.get_mismatch_metrics:
         slime.tis(
@@ -191,7 +191,7 @@ def test_the_loss_is_slimes_own_and_posts_all_three_log_probs_with_their_entropy
     gradient = train(options(num_steps_per_rollout=2), 40, 1)
     optimizer_steps()
     assert torch.equal(gradient, PI.exp() * 2.0)
-    assert sys.modules[slime.LOSSES].get_log_probs_and_entropy is log_probs_and_entropy
+    assert sys.modules[slime.LOSSES[0]].get_log_probs_and_entropy is log_probs_and_entropy
     (call,) = recorder.calls
     assert [call[name] for name in ("step", "minibatch", "minibatches", "policy_version")] == [40, 1, 2, 40]
     rows = {"logprobs": PI, "entropy": -PI, "sampling_logprobs": torch.cat(MU), "old_logprobs": torch.cat(OLD)}
@@ -328,8 +328,8 @@ def test_a_loss_that_slime_computes_in_another_way_costs_the_figures_alone(
     recorder = Recorder()
     recorder.strict = False
     slime.use(recorder)
-    monkeypatch.delattr(sys.modules[slime.LOSSES], "get_log_probs_and_entropy")
-    monkeypatch.setattr(sys.modules[slime.LOSSES], "policy_loss_function", lambda *_: ("loss", {}))
+    monkeypatch.delattr(sys.modules[slime.LOSSES[0]], "get_log_probs_and_entropy")
+    monkeypatch.setattr(sys.modules[slime.LOSSES[0]], "policy_loss_function", lambda *_: ("loss", {}))
     assert slime.loss(options(), DATA, PI, torch.sum) == ("loss", {})
 
 

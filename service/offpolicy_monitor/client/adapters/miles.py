@@ -13,15 +13,20 @@ from offpolicy_monitor.client.adapters.slime_hooks import Gather, Hooks
 
 PARALLEL = "miles.backends.training_utils.parallel"
 GATHER = "miles.backends.training_utils.cp_utils"
-LOSSES = "miles.backends.training_utils.loss_hub.losses"
+# Of the newest miles, and of release 0.0.2.
+LOSSES = ("miles.backends.training_utils.loss_hub.losses", "miles.backends.training_utils.loss")
 
 
 def place() -> tuple[int, int] | None:
-    """The data-parallel rank and size (of independent replicas: theirs), on one rank of each replica of the model."""
+    """The data-parallel rank and size (of independent replicas: theirs), on one rank of each replica of the model.
+
+    Release 0.0.2 has no independent replicas.
+    """
     state = _parallel()
     if not state.is_pp_last_stage or state.tp.rank != 0 or state.cp.rank != 0:
         return None
-    return state.effective_dp.rank, state.effective_dp.size
+    ranks = getattr(state, "effective_dp", None) or state.intra_dp
+    return ranks.rank, ranks.size
 
 
 def _parallel() -> Any:

@@ -17,7 +17,7 @@ from offpolicy_monitor.client.adapters.slime_hooks import ROWS, Gather, Hooks, c
 
 PARALLEL = "megatron.core.parallel_state"
 GATHER = "slime.backends.megatron_utils.cp_utils"
-LOSSES = "slime.backends.megatron_utils.loss"
+LOSSES = ("slime.backends.megatron_utils.loss",)
 
 
 def use(monitor: Logs) -> None:

@@ -8,7 +8,7 @@ response rows, S sequences of n tokens. Knows the options and the batch that bot
 import functools
 import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from offpolicy_monitor.client.adapters import Logs
@@ -34,13 +34,17 @@ class Hooks:
     """The hooks of one framework in one process.
 
     name    of the framework, and of the module whose functions they are
-    losses  path of the module that has `policy_loss_function` and `vanilla_tis_function`
+    losses  paths of which one is the module that has `policy_loss_function` and `vanilla_tis_function`
     place   which shard this process posts
     gather  of (args, batch): None, or what puts together the parts of a row, by (part, index of the sequence)
     """
 
     def __init__(
-        self, name: str, losses: str, place: Place, gather: Callable[[Any, Mapping[str, Any]], Gather | None]
+        self,
+        name: str,
+        losses: Sequence[str],
+        place: Place,
+        gather: Callable[[Any, Mapping[str, Any]], Gather | None],
     ) -> None:
         self.name, self.losses, self.gather = name, losses, gather
         path = f"offpolicy_monitor.client.adapters.{name}.before_step"
@@ -63,7 +67,7 @@ class Hooks:
 
         Posts mu, pi_old (where it was recomputed), pi, its entropy and advantages, one shard per gradient step.
         """
-        losses = importlib.import_module(self.losses)
+        losses = _imported(self.losses)
         if in_backward():
             return losses.policy_loss_function(args, batch, logits, sum_of_sample_mean)
         with results_of(losses, COMPUTES) as computed:
@@ -80,7 +84,7 @@ class Hooks:
             _collect_correction(self.here.monitor(), self, args, {"loss_masks": loss_masks, **named})
         if not args.use_tis:
             return pg_loss, loss_masks, {}
-        corrected = importlib.import_module(self.losses).vanilla_tis_function
+        corrected = _imported(self.losses).vanilla_tis_function
         result: tuple[Any, Any, dict[str, Any]] = corrected(args, pg_loss=pg_loss, loss_masks=loss_masks, **named)
         return result
 
@@ -105,6 +109,17 @@ class Hooks:
     def _unseen(self) -> Unseen:
         advice = "--custom-loss-function-path needs --loss-type custom_loss, --custom-tis-function-path "
         return Unseen(f"{self.name}'s loss or tis", f"{advice}--get-mismatch-metrics or --use-tis")
+
+
+def _imported(paths: Sequence[str]) -> Any:
+    """The first module that is there; raises what the import of the last one raises."""
+    for path in paths[:-1]:
+        try:
+            return importlib.import_module(path)
+        except ModuleNotFoundError as error:
+            if not path.startswith(str(error.name)):
+                raise
+    return importlib.import_module(paths[-1])
 
 
 @quiet

@@ -1,8 +1,9 @@
 """Collector: the rows of one gradient step, kept until the step is over, and then posted as one shard.
 
 For hooks that see a micro-batch or a single sequence and are not told how many are still to come. A gradient step is
-over when the optimizer steps. One that is skipped, for a gradient that is not finite, only clears its gradients: then
-it is over when the next sequences come. Where a framework says which step it is at (`at`), its word goes first.
+over when the optimizer steps, or says that it leaves its step out, as Megatron's do. One that is skipped, for a
+gradient that is not finite, may only clear its gradients: then it is over when the next sequences come, or when the run
+ends. Where a framework says which step it is at (`at`), its word goes first.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.place import Place, of_process
+from offpolicy_monitor.client.adapters.shared.ends import before_end
 from offpolicy_monitor.client.adapters.shared.optimizers import at_rest, listen
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
@@ -55,8 +57,11 @@ class Collector:
         self.unseen, self.by_clearing, self.most = unseen, by_clearing, most
         self.step, self.minibatch, self.told = first_step, 0, False
         self.rows: dict[str, list[Any]] = {}
+        # Found while there are process groups: at the end of a run there may be none.
+        self.where: tuple[int, int] | None = None
         self.held, self.warned = 0, False
-        self.listening, self.over, self.resting = False, False, False
+        self.over, self.resting = False, False
+        before_end(monitor, self)
         if unseen is not None or by_clearing:
             self.listen()
 
@@ -68,7 +73,6 @@ class Collector:
     def listen(self) -> None:
         """Hear of every optimizer of this process from now on."""
         listen(self)
-        self.listening = True
 
     def at(self, step: int, minibatch: int | None = None) -> None:
         """The framework is at this step, and at this gradient step of it (None: they are counted within the step).
@@ -83,12 +87,13 @@ class Collector:
 
     def add(self, rows: Mapping[str, Sequence[Any]]) -> None:
         """Add sequences: by array name, one row [n] each. The first call starts to listen to optimizers."""
-        if not self.listening:
-            self.listen()
+        self.listen()
         if self.unseen is not None:
             self.unseen.forward()
         if self.over:
             self.post()
+        if not self.waiting:
+            self.where = self.place()
         self.held += sum(len(row) for values in rows.values() for row in values)
         if self.held > self.most:
             self._let_go()
@@ -97,7 +102,7 @@ class Collector:
             self.rows.setdefault(name, []).extend(values)
 
     def stepped(self, optimizer: Any) -> None:
-        """An optimizer has stepped. Where nothing was added, that was another model's."""
+        """An optimizer has stepped, or left its step out. Where nothing was added, that was another model's."""
         if self.by_clearing:
             self.resting = not self.waiting and at_rest(optimizer)
         elif self.waiting:
@@ -115,6 +120,11 @@ class Collector:
         """End the gradient step. Nothing happens where nothing was added."""
         if self.waiting:
             self._end()
+
+    def settle(self) -> None:
+        """The run ends. A gradient step that was skipped is posted, one that has not come to its end is not."""
+        if self.over:
+            self.post()
 
     def drop(self) -> None:
         """Forget the rows of this gradient step: it was given up, and is made once more."""
@@ -141,16 +151,15 @@ class Collector:
 
 @quiet
 def _post(monitor: Logs, collector: Collector, step: int, minibatch: int, rows: dict[str, list[Any]]) -> None:
-    place = collector.place()
-    if place is None:
+    if collector.where is None:
         return
     minibatches = max(collector.minibatches, minibatch + 1)
     monitor.log(
         step=step,
         minibatch=collector.first_minibatch + minibatch,
         minibatches=collector.first_minibatch + minibatches,
-        shard=place[0],
-        shards=place[1],
+        shard=collector.where[0],
+        shards=collector.where[1],
         policy_version=collector.version(step),
         **rows,
     )

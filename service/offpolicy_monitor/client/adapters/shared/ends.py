@@ -1,6 +1,6 @@
-"""Ends: a framework's own normal end, which it tells to those who listen; where training raises, it tells nobody.
+"""Ends: a framework's own normal end, which it tells to those who listen, and what is still to be posted by then.
 
-Knows no framework.
+Where training raises, a framework tells nobody. Knows no framework.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,13 @@ from offpolicy_monitor.client.adapters.shared.quiet import quiet
 def finish(monitor: Logs, for_run: bool = False) -> None:
     """Say that the run has ended; `for_run`: for workers who cannot, from a process that has posted nothing."""
     monitor.finish(for_run=for_run)
+
+
+def before_end(monitor: Logs, gathering: Any) -> None:
+    """Have the monitor call `gathering.settle()` before it ends; one that ends nothing need not know how."""
+    register = getattr(monitor, "before_end", None)
+    if register is not None:
+        register(gathering)
 
 
 class Events:

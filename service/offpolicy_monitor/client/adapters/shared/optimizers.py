@@ -1,8 +1,8 @@
 """Optimizers: what a process hears of all of its optimizers, that they stepped and that they cleared their gradients.
 
 torch tells of steps to whoever registers; clearing is told by a wrapper around `Optimizer.zero_grad`, put there once a
-process, which changes nothing else. An optimizer that is not torch's own, as Megatron's are, is heard only through
-those of torch inside it. Imports torch when somebody listens, and knows no framework.
+process, which changes nothing else. An optimizer that is not torch's own is heard through those of torch inside it, and
+one of Megatron by itself too (`megatron`). Imports torch when somebody listens.
 """
 
 import functools
@@ -10,12 +10,14 @@ import importlib
 from typing import Any, Protocol
 from weakref import WeakSet
 
+from offpolicy_monitor.client.adapters.shared import megatron
+
 
 class Hears(Protocol):
     """Whoever is told of every optimizer of the process; must not raise."""
 
     def stepped(self, optimizer: Any) -> None:
-        """It has stepped."""
+        """It has stepped, or said that it leaves its step out."""
         ...
 
     def cleared(self, optimizer: Any) -> None:
@@ -28,12 +30,16 @@ _listeners: WeakSet[Hears] | None = None
 
 
 def listen(listener: Hears) -> None:
-    """Tell `listener` from now on, as long as it lives."""
+    """Tell `listener` from now on, as long as it lives.
+
+    Call it again when work is done: an optimizer of Megatron is heard once its module is loaded.
+    """
     global _listeners
     if _listeners is None:
         _listeners = WeakSet()
         _attach(importlib.import_module("torch.optim.optimizer"))
     _listeners.add(listener)
+    megatron.watch(_tell)
 
 
 def _attach(module: Any) -> None:
