@@ -54,7 +54,7 @@ def main(options: argparse.Namespace) -> int:
     if bool(options.file) == bool(options.run):
         sys.stderr.write("offpolicy-monitor backtest: give a FILE, or a stored run by --run\n")
         return 2
-    overrides = None if options.rules is None else _overrides(options.rules)
+    overrides = None if options.rules is None else overrides_of(options.rules)
     figures, own = _of_run(options) if options.run else _of_files(options)
     terms = Terms(
         options.profile or own.get("profile") or PROFILES[0],
@@ -103,13 +103,13 @@ def _wanted() -> list[str]:
     return list(paths_of(RULES))
 
 
-def _overrides(file: Path) -> Mapping[str, Any]:
+def overrides_of(file: Path) -> Mapping[str, Any]:
     """The run's own thresholds in a file. Raises BadHistory for what PATCH would refuse."""
     try:
         return read_overrides(json.loads(file.read_text(encoding="utf-8")))
     except OSError as error:
         raise BadHistory(f"{file} cannot be read: {error.strerror}") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadHistory(f"{file} is no JSON: {error}") from error
     except Refusal as error:
         raise BadHistory(f"{file}: {error.detail}") from error

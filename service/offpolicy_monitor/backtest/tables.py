@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from offpolicy_monitor.backtest.errors import BadHistory
-from offpolicy_monitor.errors import quoted
+from offpolicy_monitor.errors import quotable, quoted
 
 #: Names of the column of steps, the first that is there counts; in lower case, and whatever stands before a slash.
 STEP_NAMES: Final = ("training_step", "global_step", "_step", "step", "steps", "iteration")
@@ -77,7 +77,10 @@ def read(path: Path) -> Table:
     if text.lstrip()[0] in "[{":
         _read_json(table, text, path)
     else:
-        _fill(table, _csv_rows(text, path), path)
+        try:
+            _fill(table, _csv_rows(text, path), path)
+        except csv.Error as error:
+            raise BadHistory(f"{path} is no CSV: {error}") from error
     if not table.steps:
         raise BadHistory(f"{path} has no step")
     return table
@@ -89,6 +92,8 @@ def _read_json(table: Table, text: str, path: Path) -> None:
     except json.JSONDecodeError as error:
         _fill(table, _json_lines(text, path, error), path)
         return
+    except (ValueError, RecursionError) as error:
+        raise BadHistory(f"{path}: no JSON that can be read: {error}") from error
     if isinstance(document, dict) and "figures" in document:
         table.profile = document.get("profile")
         _fill_columns(table, document.get("steps"), document["figures"], path, "figures.")
@@ -111,6 +116,8 @@ def _json_lines(text: str, path: Path, whole: json.JSONDecodeError) -> Iterator[
             except json.JSONDecodeError as error:
                 at = (whole.lineno, whole.msg) if number == 1 else (number, error.msg)
                 raise BadHistory(f"{path}, line {at[0]}: no JSON: {at[1]}") from error
+            except (ValueError, RecursionError) as error:
+                raise BadHistory(f"{path}, line {number}: no JSON that can be read: {error}") from error
             yield f"line {number}", _object(row, f"{path}, line {number}")
 
 
@@ -180,11 +187,13 @@ def _fill_columns(table: Table, steps: Any, figures: Any, path: Path, prefix: st
     for name, values in figures.items():
         if not isinstance(values, list) or len(values) != len(steps):
             told = len(values) if isinstance(values, list) else quoted(values)
-            raise BadHistory(f"{path}, {prefix}{name}: {len(steps)} values are expected, one a step, not {told}")
+            raise BadHistory(
+                f"{path}, {prefix}{quotable(name)}: {len(steps)} values are expected, one a step, not {told}"
+            )
         for index, (step, value) in enumerate(zip(numbers, values, strict=True)):
             if step is not None:
                 table.steps.add(step)
-                table.put(step, name, value, f"{path}, {prefix}{name}[{index}]")
+                table.put(step, name, value, f"{path}, {prefix}{quotable(name)}[{index}]")
 
 
 def _step_name(row: Mapping[str, Any], place: str) -> str:
@@ -192,7 +201,7 @@ def _step_name(row: Mapping[str, Any], place: str) -> str:
         for name in row:
             if name.lower().rsplit("/", 1)[-1] == wanted:
                 return name
-    names = ", ".join(list(row)[:8])
+    names = ", ".join(map(quotable, list(row)[:8]))
     raise BadHistory(f"{place}: no column of steps (step, _step, global_step, ...) among {names}")
 
 
@@ -202,20 +211,22 @@ def _step(value: Any, name: str, place: str) -> int | None:
     if number is None:
         return None
     if number < 0 or number != int(number):
-        raise BadHistory(f"{place}: {name} is {quoted(value)}, which is no step: 0, 1, 2, ...")
+        raise BadHistory(f"{place}: {quotable(name)} is {quoted(value)}, which is no step: 0, 1, 2, ...")
     return int(number)
 
 
 def _number(value: Any, name: str, place: str) -> float | None:
-    """A finite number; None where there is none."""
+    """A finite number, as float64 has them; None where there is none."""
     if _is_absent(value):
         return None
     try:
         if isinstance(value, bool):
             raise ValueError
         number = float(value)
+    except OverflowError:
+        return None
     except (TypeError, ValueError) as error:
-        raise BadHistory(f"{place}: {name} is {quoted(value)}, which is no number") from error
+        raise BadHistory(f"{place}: {quotable(name)} is {quoted(value)}, which is no number") from error
     return number if math.isfinite(number) else None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from offpolicy_monitor.client.files.lines import Line, lines
 from offpolicy_monitor.client.files.record import Bad, Item, Unfinished, Unreadable
-from offpolicy_monitor.client.files.rows import Array, Row, check_lengths, floats, marks, records
+from offpolicy_monitor.client.files.rows import Array, Row, check_lengths, floats, fraction, marks, records
 
 COLUMNS = {"generation_logprobs": "sampling_logprobs", "prev_logprobs": "old_logprobs"}
 
@@ -43,7 +43,7 @@ def _row(line: Line) -> Row:
     check_lengths(tokens)
     reward = sample.get("filtered_rewards", sample.get("rewards"))
     if isinstance(reward, int | float):
-        scalars["rewards"] = float(reward)
+        scalars["rewards"] = fraction("rewards", reward)
     if sample.get("sample_loss_mask") == 0:
         tokens["mask"][:] = False  # the sample is in the dump and not in the loss
     length = sample.get("input_lengths")
@@ -60,7 +60,7 @@ def _add_advantages(value: Any, tokens: dict[str, Array], scalars: dict[str, flo
     if isinstance(value, list):
         tokens["advantages"] = floats("advantages", value)
     elif isinstance(value, int | float):
-        scalars["advantages"] = float(value)
+        scalars["advantages"] = fraction("advantages", value)
 
 
 def _without_zeros(rows: Sequence[Row]) -> list[Row]:

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from offpolicy_monitor.client.files.record import Bad, Item, Unfinished, Unreadable
-from offpolicy_monitor.client.files.rows import Array, Row, floats, marks, records
+from offpolicy_monitor.client.files.record import OTHERWISE, Bad, Item, Unfinished, Unreadable
+from offpolicy_monitor.client.files.rows import Array, Row, floats, fraction, marks, records, whole
 from offpolicy_monitor.client.files.streams import Address, Stream
 from offpolicy_monitor.client.files.units import Unit
 
@@ -83,7 +83,17 @@ class Traces:
         self.newest, self.passes = -1, 0
 
     def look(self) -> None:
-        """Take in what is new: the trainer's first, so that all that it needs has been written by then."""
+        """Take in what is new: the trainer's first, so that all that it needs has been written by then.
+
+        Raises Unreadable for a row that is not as prime-rl writes it.
+        """
+        try:
+            self._take_in()
+        except OTHERWISE as error:
+            raise Unreadable(f"{self.root}: a row is not as prime-rl writes it: {error!r:.200}") from error
+        self._assign()
+
+    def _take_in(self) -> None:
         for address, row in self.trainer.news():
             self.waiting.append((address, str(row.get("trace_id")), _trained_at(row)))
         for folder in sorted((self.root / "annotations").glob("*/")):
@@ -92,7 +102,6 @@ class Traces:
         for address, row in self.episodes.news():
             for trace in row.get("trace_ids") or [trace.get("id") for trace in row.get("traces") or []]:
                 self.homes[trace] = address
-        self._assign()
 
     def _take_shipped(self, stream: Stream) -> None:
         for address, row in stream.news():
@@ -149,8 +158,9 @@ class Traces:
             try:
                 episode = self.episodes.line(address)
                 rows += [row for trained in group for row in self._rows(episode, trained)]
-            except (Unreadable, LookupError, TypeError, AttributeError, ValueError) as error:
-                reason = str(error) if isinstance(error, Unreadable) else f"is not as prime-rl writes it: {error!r}"
+            except (Unreadable, *OTHERWISE) as error:
+                is_told = isinstance(error, Unreadable)
+                reason = str(error) if is_told else f"is not as prime-rl writes it: {error!r:.200}"
                 yield Bad(f"{unit.name}, chunk {address.chunk}, byte {address.offset}", reason, 0)
         if rows:
             yield from records(unit.name, {"step": unit.step, "policy_version": max(unit.step - 1, 0)}, rows, end)
@@ -168,10 +178,13 @@ class Traces:
         if work is not None and policy is None:
             return
         trace = {trace.get("id"): trace for trace in episode["traces"]}[trained.trace]
-        scalars: dict[str, float | int] = {"policy_versions": int(policy["start"]) if policy else -1}
+        scalars: dict[str, float | int] = {"policy_versions": whole("policy.start", policy["start"]) if policy else -1}
         rewards = [value for value in (trace.get("rewards") or {}).values() if value is not None]
         if rewards:
-            scalars["rewards"] = float(sum(value["score"] * value.get("weight", 1.0) for value in rewards))
+            scores = [
+                fraction("score", value["score"]) * fraction("weight", value.get("weight", 1.0)) for value in rewards
+            ]
+            scalars["rewards"] = sum(scores)
         advantages = self._advantages(trained.trace)
         nodes, paths = trace["nodes"], paths_of(trace["nodes"])
         for branch in self.trainer.line(trained.annotation).get("branches") or []:

@@ -49,6 +49,8 @@ class Bad:
 
 
 Item = Record | Bad
+#: What reading a framework's own structure raises where something else is there.
+OTHERWISE = (LookupError, TypeError, AttributeError, ValueError, OverflowError)
 
 
 class Unreadable(OffpolicyMonitorError):

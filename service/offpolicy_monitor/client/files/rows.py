@@ -53,6 +53,22 @@ def marks(name: str, values: Any) -> Array:
     return array.astype(bool)
 
 
+def fraction(name: str, value: Any) -> float:
+    """A number as a float. Raises Unreadable for an integer that no float holds."""
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise Unreadable(f"{name} is an integer that no float holds") from error
+
+
+def whole(name: str, value: Any) -> int:
+    """An integer of 64 bits. Raises Unreadable for a larger one."""
+    number = int(value)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise Unreadable(f"{name} is an integer of more than 64 bits")
+    return number
+
+
 def check_lengths(tokens: Mapping[str, Array]) -> None:
     """Raise Unreadable unless all arrays of one sequence are equally long."""
     lengths = {name: len(array) for name, array in tokens.items()}
@@ -100,5 +116,7 @@ def _common(columns: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _scalars(values: Sequence[float | int]) -> Array:
-    whole = all(isinstance(value, int) and not isinstance(value, bool) for value in values)
-    return np.array(values, np.int64 if whole else np.float32)
+    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        return np.array(values, np.int64)
+    with np.errstate(over="ignore"):
+        return np.array(values, np.float64).astype(np.float32)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from offpolicy_monitor.client.files.record import Bad, Item, Unfinished, Unreadable
+from offpolicy_monitor.client.files.record import OTHERWISE, Bad, Item, Unfinished, Unreadable
 from offpolicy_monitor.client.files.rows import Array, Row, check_lengths, marks, records
 from offpolicy_monitor.errors import ConfigurationError
 
@@ -28,8 +28,9 @@ def read(step: int, paths: Sequence[Path]) -> Iterator[Item]:
     where = str(paths[0] if len(paths) == 1 else paths[0].parent / f"{step}_*.pt")
     try:
         rows = [_row(sample) for sample in _distinct(paths)]
-    except Unreadable as error:
-        yield Bad(where, str(error), size)
+    except (Unreadable, *OTHERWISE) as error:
+        is_told = isinstance(error, Unreadable)
+        yield Bad(where, str(error) if is_told else f"is not as slime writes it: {error!r:.200}", size)
         return
     if rows:
         yield from records(where, {"step": step}, rows, size)
@@ -51,19 +52,29 @@ def _distinct(paths: Sequence[Path]) -> list[Mapping[str, Any]]:
 
 
 def _samples(path: Path) -> Sequence[Mapping[str, Any]]:
-    if not zipfile.is_zipfile(path):
+    if not _has_end(path):
         raise Unfinished(f"{path} is not whole yet: it has no end of a torch file")
     try:
         payload = _torch().load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
+        reason = (str(error).splitlines() or [repr(error)])[0]
         raise Unreadable(f"{path} holds more than tensors and plain values, and is not loaded: {reason}") from error
+    except Exception as error:  # torch reads what it is given, and raises what that comes to
+        raise Unreadable(f"{path} is no torch file that can be read: {error!r:.200}") from error
     if isinstance(payload, dict) and isinstance(payload.get("samples"), list):
         samples: list[Mapping[str, Any]] = payload["samples"]
         return samples
     if isinstance(payload, dict) and isinstance(payload.get("rollout_data"), dict):
         return _transposed(payload["rollout_data"])
     raise Unreadable(f"{path} has neither samples nor rollout_data")
+
+
+def _has_end(path: Path) -> bool:
+    """Whether the end of a zip archive is there, which is written last."""
+    try:
+        return zipfile.is_zipfile(path)
+    except zipfile.BadZipFile:
+        return False
 
 
 def _torch() -> Any:
@@ -103,8 +114,12 @@ def _row(sample: Mapping[str, Any]) -> Row:
 def _array(values: Any) -> Array:
     """A tensor or a list as float32 [T]."""
     try:
-        listed = values.detach().float().numpy() if hasattr(values, "detach") else values
-        array = np.asarray(listed, np.float32)
+        if hasattr(values, "detach"):
+            if values.is_complex():
+                raise TypeError("complex numbers")
+            values = values.detach().float().numpy()
+        with np.errstate(over="ignore"):
+            array = np.asarray(values, np.float32)
     except (TypeError, ValueError) as error:
         raise Unreadable("a column holds something other than numbers") from error
     if array.ndim != 1:

@@ -164,20 +164,31 @@ def _buffer(arrays: Arrays) -> Iterator[Array]:
 
 def _arrays(scheme: Scheme, numbers: Iterator[Array]) -> Arrays:
     steps, counts, of_sums, sums, extremes = (next(numbers) for _ in range(OF_BUFFER))
+    counts = _whole(counts)
     where, fractions = _ascending(steps, scheme.sizes[COUNTS]), room_for_fractions(scheme)
     if len(counts) != len(where):
         raise ValueError(f"{len(counts)} counts of {len(where)}")
     begin = scheme.sizes[SUMS]
-    fractions[_ascending(of_sums, begin)] = sums
-    fractions[begin:] = extremes
+    ascending = _ascending(of_sums, begin)
+    with np.errstate(invalid="ignore"):  # a signalling NaN, which the checks find
+        fractions[ascending] = sums
+        fractions[begin:] = extremes
     arrays = Arrays.filled_at(scheme, (where, counts.astype(np.int64)), fractions)
     for name in scheme.sparse:
-        arrays.sparse[name] = next(numbers), next(numbers)
+        arrays.sparse[name] = _whole(next(numbers)), _whole(next(numbers))
     return arrays
+
+
+def _whole(column: Array) -> Array:
+    """A column of whole numbers; ValueError for one of fractions."""
+    if column.dtype.kind not in "iu":
+        raise ValueError("fractions where whole numbers are")
+    return column
 
 
 def _ascending(steps: Array, size: int) -> Array:
     """Where each entry of a section stands, from the steps between them; ValueError for two at one, or past all."""
+    steps = _whole(steps)
     if (steps[1:] < 1).any() or steps.max(initial=0) > size or steps[:1].min(initial=0) < 0:
         raise ValueError("an entry of a buffer is there twice, or in no table")
     where = np.cumsum(steps, dtype=np.int64)
