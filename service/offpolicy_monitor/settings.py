@@ -59,6 +59,11 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="Address the service binds.")
     port: int = Field(8900, ge=0, le=65535, description="Port the service binds; 0 takes a free one.")
+    ssl_certfile: Path | None = Field(
+        None, description="Certificate in PEM, its chain behind it: the service then speaks https, and nothing else."
+    )
+    ssl_keyfile: Path | None = Field(None, description="The certificate's key, where it is not in the same file.")
+    ssl_keyfile_password: SecretStr | None = Field(None, description="Opens the key, where it is encrypted.")
     database_url: str = Field(
         default_factory=default_database_url, description="SQLAlchemy URL: sqlite:///FILE or postgresql+psycopg://..."
     )
@@ -206,7 +211,9 @@ class Settings(BaseSettings):
     )
     notify_interval: float = Field(60.0, gt=0, description="How often Alertmanagers are told what is active, seconds.")
 
-    @field_validator("webhook_url", "webhook_secret", mode="before")
+    @field_validator(
+        "ssl_certfile", "ssl_keyfile", "ssl_keyfile_password", "webhook_url", "webhook_secret", mode="before"
+    )
     @classmethod
     def _empty_is_none(cls, value: object) -> object:
         """An empty variable is how compose files and units leave one out."""

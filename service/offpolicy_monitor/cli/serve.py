@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 def _add_arguments(child: argparse.ArgumentParser) -> None:
     child.add_argument("--host", help="address to bind (OFFPOLICY_HOST, 127.0.0.1)")
     child.add_argument("--port", type=int, help="port to bind, 0 for a free one (OFFPOLICY_PORT, 8900)")
+    child.add_argument(
+        "--ssl-certfile", metavar="FILE", help="certificate in PEM, to speak https (OFFPOLICY_SSL_CERTFILE)"
+    )
+    child.add_argument(
+        "--ssl-keyfile", metavar="FILE", help="its key, where that is another file (OFFPOLICY_SSL_KEYFILE)"
+    )
     add_database(child)
     child.add_argument("--insecure", action="store_true", help="allow an address that other machines can reach")
     child.add_argument(
@@ -29,7 +35,8 @@ def _add_arguments(child: argparse.ArgumentParser) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    settings = read_settings(host=options.host, port=options.port, database_url=options.database_url)
+    named = ("host", "port", "database_url", "ssl_certfile", "ssl_keyfile")
+    settings = read_settings(**{name: getattr(options, name) for name in named})
     needed("logs").configure(settings.log_level, settings.log_format)
     process = needed("server.process")
     embedded = settings.database_url.startswith("sqlite")

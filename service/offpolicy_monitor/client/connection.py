@@ -122,7 +122,10 @@ class Connection:
 
     def _connect(self, connection: "HTTPConnection", patience: float) -> None:
         if connection.sock is None:
-            connection.connect()
+            try:
+                connection.connect()
+            except OSError as error:
+                raise _explained(error) from error
         connection.sock.settimeout(patience)
         if self._aborted:
             raise ConnectionAbortedError("given up")
@@ -189,6 +192,14 @@ def _bounded(response: "HTTPResponse", patience: float, most: int) -> bytes:
         raise ConnectionError(f"an answer that is cut off, {response.length} bytes before its end")
     response.read()  # nothing is left; http.client has to know
     return b"".join(pieces)
+
+
+def _explained(error: OSError) -> OSError:
+    """The error, with what to do where it is about trust."""
+    message = getattr(error, "verify_message", None)
+    if message is None:
+        return error
+    return ConnectionError(f"its certificate is not trusted ({message}); SSL_CERT_FILE names a private authority's")
 
 
 def _document(text: bytes) -> Mapping[str, Any]:

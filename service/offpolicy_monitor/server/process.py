@@ -5,6 +5,7 @@ keeps it from that for longer than promised (a database or a disk that hangs) is
 depends on it.
 """
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -27,6 +28,8 @@ from offpolicy_monitor.addresses import is_loopback
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.server.http.connection import BoundedProtocol
+from offpolicy_monitor.server.http.handshakes import Handshakes
+from offpolicy_monitor.server.http.tls import LOOK_SECONDS, Certificate, certificate
 from offpolicy_monitor.server.memory import keep_large_blocks
 from offpolicy_monitor.settings import Settings
 
@@ -57,9 +60,15 @@ class Server(uvicorn.Server):
     It opens and closes the application's parts itself, so that what keeps them from opening is raised and not logged.
     """
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, started: Callable[[Listening], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        app: FastAPI,
+        started: Callable[[Listening], None],
+        shown: Certificate | None = None,
+    ) -> None:
         super().__init__(config)
-        self._app, self._on_started = app, started
+        self._app, self._on_started, self._certificate = app, started, shown
         self._last_resort = threading.Timer(END_WITHIN, _end_at_once)
         self._last_resort.daemon = True
         self.told: int | None = None
@@ -71,9 +80,24 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say where."""
-        await super().startup(sockets)
+        if self._certificate is None or not sockets:
+            await super().startup(sockets)
+        else:
+            context = self._certificate.context
+            self.servers = [Handshakes(sockets[0], self.config.backlog, context, self._protocol)]  # type: ignore[list-item]
+            self.started = True
         device = self._app.state.services.pipeline.measurer.device_name
-        self._on_started(Listening(_base_url(self.servers[0].sockets[0]), device))
+        self._on_started(Listening(_base_url(self.servers[0].sockets[0], self._certificate is not None), device))
+
+    def _protocol(self) -> asyncio.Protocol:
+        """What uvicorn makes for a connection."""
+        return self.config.http_protocol_class(config=self.config, server_state=self.server_state, app_state={})  # type: ignore[call-arg]
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        if self._certificate is not None and counter % (10 * LOOK_SECONDS) == 0:
+            self._certificate.renew()
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Told to stop: from now on the end has a deadline."""
@@ -107,17 +131,17 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def _base_url(listener: Any) -> str:
+def _base_url(listener: Any, secure: bool) -> str:
     """The URL of a listening socket; with port 0, of the port that was free."""
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{'https' if secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def serve(settings: Settings, insecure: bool, started: Callable[[Listening], None]) -> int | None:
     """Serve until told to stop, and answer the signal that told it. `started` is called once the service listens.
 
     Raises ConfigurationError for an address that others can reach, unless `insecure` (there is no authentication), for
-    one that cannot be bound, and for a database or a device that cannot be used.
+    one that cannot be bound, and for a certificate, a database or a device that cannot be used.
     """
     if not insecure and not is_loopback(settings.host):
         raise ConfigurationError(
@@ -126,9 +150,10 @@ def serve(settings: Settings, insecure: bool, started: Callable[[Listening], Non
         )
     keep_large_blocks()
     sys.setswitchinterval(SWITCH_SECONDS)
+    shown = certificate(settings)
     app = create_app(settings)
     with bound(settings.host, settings.port) as listener, contextlib.suppress(KeyboardInterrupt):
-        server = Server(_config(app, settings), app, started)
+        server = Server(_config(app, settings), app, started, shown)
         with server.stopping_in_time():
             server.run([listener])
         return server.told

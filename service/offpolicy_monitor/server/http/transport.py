@@ -14,6 +14,10 @@ from uvicorn.protocols.http.flow_control import FlowControl
 #: A client whose request was cut short may go on sending for so long, and so much, while it reads why; nothing is kept.
 LINGER_SECONDS: Final = 2.0
 LINGER_BYTES: Final = 4 << 20
+#: TLS ends with a word of both sides. A client that sits idle says none, and everything has been written to it.
+GOODBYE_SECONDS: Final = 0.5
+#: Bytes that wait to be taken before no more are written, as in the clear: encrypted it would be eight times as many.
+WRITE_AHEAD: Final = 64 << 10
 #: What is shorter, as the head of an answer is, waits for what is written after it, to leave with it in one packet.
 SHORT: Final = 4096
 
@@ -29,6 +33,9 @@ class BoundedTransport(asyncio.Transport):
     ) -> None:
         super().__init__()
         self._inner, self._loop, self._timeout, self._cut_short = inner, loop, timeout, cut_short
+        self._encrypted = inner.get_extra_info("sslcontext") is not None
+        if self._encrypted:
+            inner.set_write_buffer_limits(WRITE_AHEAD)
         self._closing = False
         self._deadline: asyncio.TimerHandle | None = None
         self._dropped = 0
@@ -41,7 +48,8 @@ class BoundedTransport(asyncio.Transport):
         self._closing = True
         self._write_short()
         if self._cut_short():
-            self._inner.write_eof()
+            if not self._encrypted:  # TLS has no half of a connection
+                self._inner.write_eof()
             self._inner.resume_reading()
             self._end_after(LINGER_SECONDS, self._stop)
         else:
@@ -60,7 +68,8 @@ class BoundedTransport(asyncio.Transport):
 
     def _stop(self) -> None:
         self._inner.close()
-        self._end_after(self._timeout, self._inner.abort)
+        idle = self._encrypted and not self.get_write_buffer_size()
+        self._end_after(min(GOODBYE_SECONDS, self._timeout) if idle else self._timeout, self._inner.abort)
 
     def _end_after(self, seconds: float, end: Callable[[], None]) -> None:
         self.forget()
