@@ -49,7 +49,8 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _refuse_other_schema(url: str) -> None:
-    """ConfigurationError where the database is not at the revision that this version needs."""
+    """ConfigurationError where the database is not at the revision that this version needs; Damaged where it is."""
+    needed("store.migrate").refuse_damaged(url)
     advice = needed("store.migrate").outdated(url, ", or pass --migrate")
     if advice is not None:
         raise ConfigurationError(advice)

@@ -28,6 +28,8 @@ SYNCED_BYTES: Final = 8 << 20
 POSTGRES: Final = "PostgreSQL is backed up and restored by its own programs, pg_dump and pg_restore: see docs/backup.md"
 #: What an older database may have left beside a file; SQLite would take it for a part of the new one.
 LEFT_BESIDE: Final = (*SUFFIXES[1:], "-journal")
+#: What to do about a damaged backup.
+OLDER: Final = "take another backup"
 #: What file systems say on which a file has one name.
 WITHOUT_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
@@ -78,7 +80,7 @@ def _copied(source: Path, target: Path, mode: str, known: bool = False) -> str |
             reading.execute("SELECT count(*) FROM sqlite_master").fetchone()
             with translated(target):
                 _copy(reading, made)
-        revision = _examined(made, source)
+        revision = _examined(made, source, *([OLDER] if known else []))
         if revision is None or (known and not migrate.is_known(revision)):
             raise ConfigurationError(
                 f"{source} is no database of offpolicy-monitor"
@@ -105,12 +107,12 @@ def _copy(reading: sqlite3.Connection, target: Path) -> None:
         reading.backup(writing, pages=PAGES, progress=copied)
 
 
-def _examined(copy: Path, source: Path) -> str | None:
+def _examined(copy: Path, source: Path, *advice: str) -> str | None:
     """The revision of a copy, every page and index of which was read; Damaged names what it was made of."""
     with translated(source), _connected(copy, "ro&immutable=1") as reading:
         found = [line for (line,) in reading.execute(f"PRAGMA integrity_check({migrate.MOST_DAMAGE})")]
         if found != ["ok"]:
-            raise Damaged(source, "; ".join(found))
+            raise Damaged(source, "; ".join(found), *advice)
         if not reading.execute("SELECT count(*) FROM sqlite_master WHERE name = 'alembic_version'").fetchone()[0]:
             return None
         row = reading.execute("SELECT version_num FROM alembic_version").fetchone()

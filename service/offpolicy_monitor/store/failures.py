@@ -21,19 +21,23 @@ from offpolicy_monitor.errors import Unavailable
 Result = TypeVar("Result")
 
 DEFECTS = (exc.ProgrammingError, exc.IntegrityError, exc.DataError, exc.NotSupportedError)
-SQLITE_IO_ERROR, SQLITE_CORRUPT, SQLITE_FULL, SQLITE_NO_DATABASE = 10, 11, 13, 26
-POSTGRES_DISK_FULL = "53100"
+SQLITE_BUSY, SQLITE_IO_ERROR, SQLITE_CORRUPT, SQLITE_FULL, SQLITE_NO_DATABASE = 5, 10, 11, 13, 26
+POSTGRES_DISK_FULL, POSTGRES_LOCKED = "53100", "55P03"
 #: No room on the disk, none in the quota.
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 #: What a group of a few shards takes.
 TRIAL_BYTES = 1 << 18
 
 
+#: What to do about a damaged database.
+RESTORE: Final = "stop the service, move the file away and restore a backup ('offpolicy-monitor db restore')"
+
+
 class Damaged(Unavailable):
     """A file that is not, or no longer, a database: it does not mend by itself."""
 
-    def __init__(self, file: Path | None, reason: str) -> None:
-        super().__init__(503, "store-unavailable", f"{_named(file)} is damaged: {reason}")
+    def __init__(self, file: Path | None, reason: str, advice: str = RESTORE) -> None:
+        super().__init__(503, "store-unavailable", f"{_named(file)} is damaged: {reason}; {advice}")
 
 
 @contextmanager
@@ -78,6 +82,10 @@ def _of_driver(error: BaseException | None, file: Path | None) -> Unavailable:
         return _full(file)
     if _code(error) in (SQLITE_CORRUPT, SQLITE_NO_DATABASE):
         return Damaged(file, _reason(error))
+    if _code(error) == SQLITE_BUSY or getattr(error, "sqlstate", None) == POSTGRES_LOCKED:
+        return _unavailable(
+            f"{_named(file)} is locked by another program or session, so nothing was changed: {_reason(error)}"
+        )
     return _unavailable(f"{_named(file)} failed: {_reason(error)}")
 
 

@@ -37,12 +37,13 @@ def make_folder(database: Path) -> None:
 class WriterLock:
     """Held from construction to `release`; a second one on the same database raises ConfigurationError.
 
-    So does a path that can hold no file. An empty file is made where there is none.
+    So does a path that can hold no file. An empty file is made where there is none; `made_file` says so.
     """
 
     def __init__(self, database: Path) -> None:
         make_folder(database)
         self._beside = lock_beside(database)
+        self.made_file = not database.exists()
         try:
             self._descriptor = _lock_itself(database)
         except ConfigurationError:

@@ -4,6 +4,8 @@ One chain of migrations serves SQLite and PostgreSQL; a whole upgrade is one tra
 the database as it was. Configured in code: there is no alembic.ini. Knows no table.
 """
 
+import sqlite3
+import time
 from contextlib import closing
 
 from alembic import command
@@ -12,18 +14,23 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
 
 from offpolicy_monitor import resources
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.store.failures import Damaged
 from offpolicy_monitor.store.rows.tables import metadata
-from offpolicy_monitor.store.session import Database, parse_url, sqlite_file, unshared
+from offpolicy_monitor.store.session import LOCK_SECONDS, Database, parse_url, sqlite_file, unshared
+from offpolicy_monitor.store.sqlite import SqliteFile
 
 # Any constant will do, so long as every process of this package asks PostgreSQL for the same one.
 MIGRATION_LOCK = 0x6F66_6670
 UPGRADE = "offpolicy-monitor db upgrade"
 #: Lines of damage that are told: one bad page makes thousands.
 MOST_DAMAGE = 10
+#: How long a file is looked through before it is used, and pages between two looks at the clock.
+LOOK_SECONDS = 1.0
+PAGES = 100
 COMPARED = {"compare_type": True, "compare_server_default": True}
 
 
@@ -34,14 +41,16 @@ def head() -> str:
     return revision
 
 
-def upgrade(url: str) -> str:
+def upgrade(url: str, lock_seconds: float = LOCK_SECONDS) -> str:
     """Bring the database to the newest revision, making it if need be; answers the revision.
 
-    Raises ConfigurationError where a SQLite file is in use or the database is newer than this package.
+    Raises ConfigurationError where a SQLite file is in use or the database is newer than this package, Damaged where
+    it is seen to be, and Unavailable where others hold a lock on it for longer than `lock_seconds`.
     """
-    with unshared(url) as database, database.writing() as connection:
+    with unshared(url, lock_seconds) as database, database.writing() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+        _refuse_damaged(connection, database.file)
         _refuse_unknown(connection)
         command.upgrade(_config(connection), "head")
     return head()
@@ -75,6 +84,14 @@ def check(url: str) -> list[str]:
     return [f"the database differs from the tables: {difference}" for difference in differences]
 
 
+def refuse_damaged(url: str) -> None:
+    """Damaged where a SQLite file is seen to be, at a look that takes a second at most."""
+    path = sqlite_file(parse_url(url))
+    if path is not None and path.exists():
+        with closing(Database(parse_url(url))) as database, database.reading() as connection:
+            _refuse_damaged(connection, database.file)
+
+
 def outdated(url: str, or_else: str = "") -> str | None:
     """Why this version cannot use the database's schema, and what to do (or else); None where it can."""
     revision, newest = current(url), head()
@@ -98,6 +115,26 @@ def _config(connection: Connection | None = None) -> Config:
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     return config
+
+
+def _refuse_damaged(connection: Connection, file: SqliteFile | None) -> None:
+    """Read the pages of a SQLite file, as many as a second allows: a start must not take longer for a large one."""
+    if file is None:
+        return
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    end = time.monotonic() + LOOK_SECONDS
+    driver.set_progress_handler(lambda: time.monotonic() > end, PAGES)
+    try:
+        found = connection.execute(text("PRAGMA quick_check(1)")).scalars().all()
+    except OperationalError as error:
+        if getattr(error.orig, "sqlite_errorcode", None) != sqlite3.SQLITE_INTERRUPT:
+            raise
+        return
+    finally:
+        driver.set_progress_handler(None, 0)
+    if found != ["ok"]:
+        raise Damaged(file.file, "; ".join(found))
 
 
 def _refuse_unknown(connection: Connection) -> None:

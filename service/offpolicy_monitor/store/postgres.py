@@ -28,7 +28,7 @@ CONNECTION: Final[Mapping[str, int | str]] = {
 }
 #: A statement that nobody waits for any more ends by itself, and lets go of what it holds.
 BOUNDED: Final = ("SET lock_timeout = '3s'", "SET statement_timeout = '20s'")
-UNBOUNDED: Final = ("SET lock_timeout = '10s'", "SET statement_timeout = 0")
+UNBOUNDED: Final = ("SET statement_timeout = 0",)
 SESSION: Final = ("SET synchronous_commit = on", "SET idle_in_transaction_session_timeout = '60s'")
 
 
@@ -63,10 +63,11 @@ def connect(*arguments: Any, **keywords: Any) -> PatientConnection:
         return PatientConnection.connect(*arguments, **keywords)
 
 
-def make_engine(url: URL, bounded: bool, pool: Mapping[str, Any]) -> Engine:
-    """Connections in a pool; `bounded` is for those that requests wait for, not for migrations."""
+def make_engine(url: URL, pool: Mapping[str, Any], lock_seconds: float | None = None) -> Engine:
+    """Connections in a pool, bounded as requests need it; with `lock_seconds` waits for locks alone are, by that."""
     engine = create_engine(url, isolation_level="READ COMMITTED", pool_pre_ping=True, **pool)
-    session = "; ".join((*SESSION, *(BOUNDED if bounded else UNBOUNDED)))
+    waits = BOUNDED if lock_seconds is None else (*UNBOUNDED, f"SET lock_timeout = '{round(1e3 * lock_seconds)}ms'")
+    session = "; ".join((*SESSION, *waits))
     event.listen(engine, "do_connect", lambda dialect, record, arguments, keywords: connect(*arguments, **keywords))
     event.listen(engine, "connect", _prepares(session))
     return engine

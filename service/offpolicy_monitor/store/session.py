@@ -17,7 +17,7 @@ from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.store.failures import translated, try_room
 from offpolicy_monitor.store.lock import WriterLock, make_folder
 from offpolicy_monitor.store.patience import Patience
-from offpolicy_monitor.store.sqlite import SqliteFile
+from offpolicy_monitor.store.sqlite import BUSY_SECONDS, SqliteFile
 
 DRIVERS = {
     "sqlite": "sqlite",
@@ -30,6 +30,8 @@ DRIVERS = {
 READ_SECONDS = 4.0
 WRITE_SECONDS = 6.0
 TRY_SECONDS = 1.0
+#: Longest wait for a lock that others hold, of work that takes as long as it needs once it has begun.
+LOCK_SECONDS = 10.0
 POOL_SECONDS = 2
 
 POSTGRES_READ: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -99,10 +101,10 @@ class Database:
     """Engines for the kinds of transaction that the store knows; connects to nothing before the first.
 
     `bounded`: no transaction waits for the server longer than its patience, which is what requests need. Migrations
-    wait for as long as it takes.
+    wait for as long as it takes, but for locks of others no longer than `lock_seconds`.
     """
 
-    def __init__(self, url: URL, bounded: bool = True) -> None:
+    def __init__(self, url: URL, bounded: bool = True, lock_seconds: float = LOCK_SECONDS) -> None:
         self.bounded = bounded
         path = sqlite_file(url)
         self.file = None if path is None else SqliteFile(path)
@@ -111,11 +113,13 @@ class Database:
         if self.file is None:
             from offpolicy_monitor.store import postgres  # of an extra that SQLite does without
 
-            self._readers = postgres.make_engine(url, bounded, READERS).execution_options(**POSTGRES_READ)
-            self.engine = self._trying = postgres.make_engine(url, bounded, WRITERS)
+            locks = None if bounded else lock_seconds
+            self._readers = postgres.make_engine(url, READERS, locks).execution_options(**POSTGRES_READ)
+            self.engine = self._trying = postgres.make_engine(url, WRITERS, locks)
         else:
             make_folder(self.file.file)
-            self.engine = self._readers = self.file.engine(QueuePool, **READERS)
+            busy_seconds = BUSY_SECONDS if bounded else lock_seconds
+            self.engine = self._readers = self.file.engine(QueuePool, busy_seconds, **READERS)
             self._trying = self.file.engine(NullPool, TRY_SECONDS)
         # A server may drop a connection that nobody uses, which the pool finds out; a file does not.
         self._writers = Writers(self.engine, keep=self.file is not None)
@@ -188,12 +192,18 @@ class Database:
 
 
 @contextmanager
-def unshared(url: str) -> Iterator[Database]:
+def unshared(url: str, lock_seconds: float = LOCK_SECONDS) -> Iterator[Database]:
     """The database for work that may take as long as it needs, a SQLite file with nobody else writing it.
 
-    Raises ConfigurationError where another process writes the SQLite file.
+    Raises ConfigurationError where another process writes the SQLite file, and where there is nothing in one that was
+    there before: it has lost what it held.
     """
     parsed = parse_url(url)
     path = sqlite_file(parsed)
-    with nullcontext() if path is None else WriterLock(path), closing(Database(parsed, bounded=False)) as database:
-        yield database
+    with nullcontext() if path is None else WriterLock(path) as lock:
+        if path is not None and lock is not None and not lock.made_file and path.stat().st_size == 0:
+            raise ConfigurationError(
+                f"{path} is empty, and no database is: restore a backup after removing it, or remove it to begin anew"
+            )
+        with closing(Database(parsed, bounded=False, lock_seconds=lock_seconds)) as database:
+            yield database
