@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
 
 JSON = "application/json"
+#: What a problem document's `instance` begins with.
+REQUEST = "urn:offpolicy-monitor:request:"
 # The timeout is that of one piece: a large body may take long, but not stand still for long.
 PIECE = 1 << 20
 #: Buffers that fit into so many bytes together are sent as one.
@@ -42,8 +44,10 @@ class Answer:
 
     @property
     def detail(self) -> str:
-        """What a problem document says, after the status."""
-        return f"{self.status} {self.document.get('detail') or self.document.get('title') or ''}".rstrip()
+        """What a problem document says, after the status; then the request's id, by which the service's log has it."""
+        said = f"{self.status} {self.document.get('detail') or self.document.get('title') or ''}".rstrip()
+        _, is_named, request = str(self.document.get("instance", "")).partition(REQUEST)
+        return f"{said} (request {request})" if is_named else said
 
 
 class Connection:

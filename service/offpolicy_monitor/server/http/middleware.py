@@ -1,4 +1,4 @@
-"""RequestMiddleware: counts, times and logs each request, and turns a defect into a 500 that is still a document.
+"""RequestMiddleware: names, counts, times and logs each request; a defect becomes a 500 that is still a document.
 
 Pure ASGI, outside of the exception handlers. Labels are route templates, never paths, so that a client cannot make
 series. Client text reaches a log line only as a field.
@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.exposition.process import ProcessMetrics
+from offpolicy_monitor.server.http import request_ids
 from offpolicy_monitor.server.http.problems import FAULT_KEY, SCOPE_KEY, ProblemResponse, refusal_of
 
 log = structlog.get_logger("offpolicy_monitor.http")
@@ -31,6 +32,7 @@ class RequestMiddleware:
     def __init__(self, app: ASGIApp, metrics: ProcessMetrics) -> None:
         self.app = app
         self.metrics = metrics
+        self._make_id = request_ids.maker()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -40,6 +42,7 @@ class RequestMiddleware:
         if method == "HEAD":
             # What GET would answer, without its body (`_Exchange.send`).
             scope = {**scope, "method": "GET", HEAD_KEY: True}
+        scope[request_ids.ID_KEY] = request_ids.sent(scope["headers"]) or self._make_id()
         await _Exchange(scope, send, self.metrics, method).run(self.app, receive)
 
 
@@ -65,6 +68,8 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            named = (request_ids.HEADER, self.scope[request_ids.ID_KEY].encode())
+            message["headers"] = [*message.get("headers", ()), named]
         elif self.method == "HEAD":
             message = {**message, "body": b""}
         await self._send(message)
@@ -74,7 +79,7 @@ class _Exchange:
 
     async def _defect(self, error: Exception, receive: Receive) -> None:
         """Log the traceback; answer 500 unless an answer is already on its way, which can only be cut off."""
-        log.error("defect", route=_template(self.scope), exc_info=error)
+        log.error("defect", request_id=self.scope[request_ids.ID_KEY], route=_template(self.scope), exc_info=error)
         response = self.scope[SCOPE_KEY] = ProblemResponse(500, "internal", DEFECT)
         if self.status:
             raise error
@@ -86,7 +91,7 @@ class _Exchange:
         self.metrics.request(route, self.status, seconds)
         named = {name: str(value)[:NAME_SHOWN] for name, value in self.scope.get("path_params", {}).items()}
         fields: dict[str, Any] = {"method": self.method, "route": route, **named}
-        fields |= {"status": self.status, "ms": round(seconds * 1e3, 1)}
+        fields |= {"status": self.status, "ms": round(seconds * 1e3, 1), "request_id": self.scope[request_ids.ID_KEY]}
         if problem is not None:
             self.metrics.rejected(problem.kind)
             fields |= {"problem": problem.kind, "detail": problem.detail[:DETAIL_SHOWN]}

@@ -9,9 +9,10 @@ from http import HTTPStatus
 
 import orjson
 from starlette.responses import Response
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Problem, Unavailable, quotable
+from offpolicy_monitor.server.http.request_ids import instance_of
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:offpolicy-monitor:problem:"
@@ -36,15 +37,22 @@ class ProblemResponse(Response):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.kind, self.detail = kind, _cut(detail, LONGEST_DETAIL)
-        document: dict[str, object] = {
+        self._document: dict[str, object] = {
             "type": TYPE_PREFIX + kind,
             "title": HTTPStatus(status).phrase,
             "status": int(status),
             "detail": self.detail,
         }
         if errors:
-            document["errors"] = _first(errors)
-        super().__init__(orjson.dumps(document), int(status), dict(headers or {}))
+            self._document["errors"] = _first(errors)
+        super().__init__(orjson.dumps(self._document), int(status), dict(headers or {}))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request of this scope, whose id the document then has."""
+        if (instance := instance_of(scope)) is not None:
+            self.body = orjson.dumps(self._document | {"instance": instance})
+            self.headers["Content-Length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
 
 
 def _first(errors: Sequence[FieldError]) -> list[dict[str, str]]:

@@ -17,10 +17,14 @@ class FieldProblem(Shape):
 
 
 class ProblemDocument(Shape):
-    """RFC 9457. `type` is `urn:offpolicy-monitor:problem:<kind>`, stable and compared as a string."""
+    """RFC 9457. `type` is `urn:offpolicy-monitor:problem:<kind>`, stable and compared as a string.
+
+    `instance` is `urn:offpolicy-monitor:request:<id>`, the id that the service's log has and the header X-Request-Id.
+    """
 
     type: str
     title: str
     status: int
     detail: str
+    instance: str | None = None
     errors: list[FieldProblem] = []
