@@ -5,7 +5,8 @@ function that is given a `Stage`. The stage has a service in a process of its ow
 contents are known by their keys (`contents`), and a ledger of what was acknowledged (`ledger`). After the function the
 command ends the service, opens the database (`audit`) and counts what is lost, doubled and wrong.
 
-To add a scenario, write a module in `scenarios` with a tuple SCENARIOS; it is found by itself:
+To add a scenario, write a module in `scenarios` with a tuple SCENARIOS, and name it in docs/reliability.md, in the row
+of its fault; it is found by itself:
 
     def freeze(stage: Stage) -> None:
         stage.start()

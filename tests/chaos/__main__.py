@@ -6,6 +6,7 @@ Exit status 1 where anything acknowledged is lost, doubled or wrong, a promise i
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -54,6 +55,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write what was seen into this file")
     parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.name}")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # and end what was started
     rows = chosen(args.pattern, args.database or BOTH, args.quick)
     if args.list:
         print(*(f"{'control: ' if s.control else ''}{s.name} ({database})" for s, database in rows), sep="\n")

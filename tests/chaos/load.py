@@ -20,7 +20,7 @@ from tests.chaos.ledger import Ledger
 CLIENTS = 6
 DOUBLED, ABORTED = 0.2, 0.1
 #: Seconds: between posts, before a post is tried again, and for which an answer is waited.
-PAUSE, AGAIN, PATIENCE = 0.02, 0.05, 30.0
+PAUSE, AGAIN, PATIENCE = 0.02, 0.1, 30.0
 #: Seconds that clients have to bring to an end what they have begun.
 FINISH = 40.0
 

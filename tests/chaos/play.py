@@ -5,21 +5,16 @@ import sys
 import tempfile
 import time
 import traceback
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from tests.chaos.audit import audit
 from tests.chaos.scenario import POSTGRES, Outcome, Scenario
 from tests.chaos.stage import SkippedError, Stage
 from tests.fixtures.memory import MEMORY
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.tools import find_tool
-
-#: Sentences about one outcome that are kept.
-MOST = 8
 
 
 class TooLongError(Exception):
@@ -61,8 +56,9 @@ def workplace() -> Iterator[Path]:
 def play(scenario: Scenario, database: str, quick: bool, root: Path, clusters: Clusters) -> Outcome:
     """Play it, and audit what is left."""
     outcome, began = Outcome(scenario.name, database, scenario.control), time.monotonic()
-    folder = root / f"{scenario.name.replace(' ', '-').replace('/', '-')}-{database}"
-    folder.mkdir()
+    # A short name: the path of a socket has at most 107 characters.
+    folder = Path(tempfile.mkdtemp(dir=root))
+    folder.chmod(0o755)
     try:
         cluster = clusters.get() if database == POSTGRES else None
         stage = Stage(folder, outcome, scenario.quick if quick else scenario.full, cluster)
@@ -71,7 +67,7 @@ def play(scenario: Scenario, database: str, quick: bool, root: Path, clusters: C
                 scenario.play(stage)
             finally:
                 stage.end()
-            _audit(stage)
+            stage.audit()
     except SkippedError as error:
         outcome.skipped = str(error)
     except Exception as error:
@@ -81,15 +77,6 @@ def play(scenario: Scenario, database: str, quick: bool, root: Path, clusters: C
         outcome.broken.append(f"{type(error).__name__}: {error}")
     outcome.seconds = round(time.monotonic() - began, 1)
     return outcome
-
-
-def _audit(stage: Stage) -> None:
-    outcome, findings = stage.outcome, audit(stage.url, stage.ledger)
-    outcome.acknowledged = findings.acknowledged
-    outcome.lost, outcome.doubled, outcome.wrong = map(len, (findings.lost, findings.doubled, findings.wrong))
-    outcome.found = [*findings.lost, *findings.doubled, *findings.wrong][:MOST]
-    told = Counter({str(status): n for status, n in stage.ledger.answers.items()}) + stage.ledger.unanswered
-    outcome.answers = dict(told)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The audit finds what is lost, doubled and wrong, and nothing where all is well; a blind control fails."""
 
+import re
 import shutil
 import sqlite3
 from collections import Counter
@@ -120,5 +121,23 @@ def test_a_row_fails_by_what_it_finds_and_a_control_by_what_it_does_not() -> Non
 
 
 def test_scenarios_have_names_of_their_own() -> None:
-    names = Counter((scenario.control, scenario.name) for scenario in scenarios())
+    names = Counter((row.control, row.name, database) for row in scenarios() for database in row.databases)
     assert names and set(names.values()) == {1}
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+
+
+def test_every_fault_of_the_page_is_held_by_tests_and_scenarios_that_there_are() -> None:
+    known = {scenario.name for scenario in scenarios() if not scenario.control}
+    _, _, matrix = PAGE.read_text().partition("## Every fault")
+    rows = [line.split(" | ") for line in matrix.splitlines() if line.startswith("| ")][1:]
+    named = set[str]()
+    assert len(rows) > 20
+    for _, _, held_by in rows:
+        tests, played = re.findall(r"`(tests/\S+)::(test_\w+)`", held_by), re.findall(r"\*([^*]+)\*", held_by)
+        assert tests or played, held_by
+        for file, name in tests:
+            assert re.search(rf"^def {name}\b", (PAGE.parents[1] / file).read_text(), re.MULTILINE), name
+        named |= set(played)
+    assert named == known

@@ -82,6 +82,7 @@ def test_the_service_is_not_ready_before_its_device_is_warm(tmp_path: Path, migr
         response = client.get("/readyz")
         assert (response.status_code, response.headers["retry-after"]) == (503, "1")
         assert response.json()["checks"] == {"store": True, "schema": True, "device": False, "stages": True}
+        assert response.json()["reason"] == "the device measures a first batch, to load what it needs"
         assert client.get("/healthz").status_code == 200
         SlowToWarm.let.set()
         assert ready_within(client).status_code == 200

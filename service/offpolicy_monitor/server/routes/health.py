@@ -1,6 +1,6 @@
 """GET /healthz and /readyz: the process is alive; it can do its work."""
 
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
@@ -8,6 +8,8 @@ from fastapi.responses import JSONResponse
 from offpolicy_monitor._version import __version__
 from offpolicy_monitor.server import services
 from offpolicy_monitor.server.http.queries import CHECKED
+
+WARMING_UP: Final = "the device measures a first batch, to load what it needs"
 
 router = APIRouter(tags=["operation"], dependencies=CHECKED)
 
@@ -20,7 +22,7 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz", summary="Shards can be stored, schema current, device warm, no stage stuck")
 async def readyz(request: Request) -> JSONResponse:
-    """200 when every check holds, else 503 with the checks that do not, and the `reason` that the store gives.
+    """200 when every check holds, else 503 with the checks that do not, and the `reason`: what is waited for.
 
     `measured_by` is the form that measures batches now: `fused`, `torch` or `torch, compiled`. `stuck` names the
     stages that no longer get on, with the age of their oldest job in seconds.
@@ -32,7 +34,8 @@ async def readyz(request: Request) -> JSONResponse:
     status = 200 if ready else 503
     headers = {} if ready else {"Retry-After": "1"}
     answer: dict[str, Any] = {"status": "ready" if ready else "not ready", "checks": checks}
-    answer |= {"reason": store.reason} if store.reason else {}
+    reason = store.reason or ("" if parts.device_is_warm else WARMING_UP)
+    answer |= {"reason": reason} if reason else {}
     answer["measured_by"] = parts.pipeline.measurer.form
     return JSONResponse(answer | ({"stuck": stuck} if stuck else {}), status, headers)
 
