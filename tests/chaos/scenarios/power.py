@@ -27,7 +27,8 @@ DURABLE = ("fsync=on", "full_page_writes=on", "wal_writer_delay=10s", "listen_ad
 def of_sqlite(stage: Stage, *command: str) -> None:
     """Cut the power under load, and go on with what was synced."""
     live, synced, random = stage.folder / "live", stage.folder / "synced", Random(7)
-    live.mkdir(), synced.mkdir()
+    live.mkdir()
+    synced.mkdir()
     stage.url = f"sqlite:///{live / 'offpolicy.db'}"
     environment = preloading(stage.preloaded(SYNCED_ONLY), live, synced)
     stage.start(command or COMMAND, environment)
@@ -79,9 +80,9 @@ def copied(folder: Path, to: Path) -> None:
     """A folder in the place of another, for PostgreSQL's user."""
     shutil.rmtree(to, ignore_errors=True)
     shutil.copytree(folder, to)
-    user = server_user()
-    for path in (to, *to.rglob("*")) if user else ():
-        shutil.chown(path, user)
+    if (user := server_user()) is not None:
+        for path in (to, *to.rglob("*")):
+            shutil.chown(path, user)
     to.chmod(0o700)
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import statistics
 import time
+from typing import Any
 
 import numpy as np
 from offpolicy_monitor import Monitor
@@ -28,7 +29,7 @@ def black_hole(stage: Stage) -> None:
         seconds = [second for trial in stage.trials() for second in one_stop(stage, monitor, trial * BATCHES)]
         stats = monitor.stats
     median = statistics.median(seconds)
-    stage.measured |= {"median of log, ms": round(1000 * median, 3), "dropped, batches": stats["dropped"]}
+    stage.measured.update({"median of log, ms": round(1000 * median, 3), "dropped, batches": stats["dropped"]})
     stage.promise(median < LOG_WITHIN, f"log took {median:.4f} s")
     stage.promise(stats["logged"] == stats["sent"] + stats["dropped"], f"not all is accounted for: {dict(stats)}")
     stage.promise(stats["dropped"] > 0 and not stats["errors"], f"nothing was dropped, or refused: {dict(stats)}")
@@ -57,7 +58,9 @@ def one_stop(stage: Stage, monitor: Monitor, first: int) -> list[float]:
 def log(stage: Stage, monitor: Monitor, key: Key) -> float:
     """Seconds that it took to log a shard."""
     sent = sequences(key)
-    arrays = {name: np.array([x for s in sent for x in s.logprobs[name]], np.float32) for name in COLUMNS}
+    arrays: dict[str, Any] = {
+        name: np.array([x for s in sent for x in s.logprobs[name]], np.float32) for name in COLUMNS
+    }
     arrays["advantages"] = np.array([s.advantage for s in sent], np.float32)
     arrays["lengths"] = np.array([len(s.mask) for s in sent])
     stage.ledger.sent.add(key)
