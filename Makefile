@@ -15,6 +15,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 VENV := .venv
 FRAMEWORKS := .venv-frameworks
+AUDIT := .venv-audit
 # Frameworks whose packages do not agree with those of the others: folders with a packages.txt and tests of their own.
 APART := $(patsubst tests/frameworks/%/packages.txt,%,$(wildcard tests/frameworks/*/packages.txt))
 ENGINES := .venv-engines
@@ -25,7 +26,7 @@ DEPENDS := pyproject.toml setup.py constraints.txt service/offpolicy_monitor/_ve
 SOURCES := service tests scripts migrations setup.py
 TYPED := service tests scripts migrations
 
-.PHONY: help run demo test lint docs dashboards screenshots format bench bench-check diagnosis detection chaos conformance engines frameworks frameworks-together build lock clean
+.PHONY: help run demo test lint docs dashboards screenshots format bench bench-check diagnosis detection chaos conformance engines frameworks frameworks-together build lock audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,12 +43,13 @@ test: $(VENV)/.installed-dev ## lint and all tests (ARGS="-k name" chooses some)
 		$(MAKE) --no-print-directory lint || { $(if $(ARGS),,kill $$ahead 2>/dev/null;) exit 1; }
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-lint: $(VENV)/.installed-dev ## formatting, ruff, types, import contracts, Dockerfile
+lint: $(VENV)/.installed-dev ## formatting, ruff, types, import contracts, Dockerfile, licences
 	@$(BIN)/ruff check --quiet $(SOURCES)
 	@$(BIN)/ruff format --check --quiet $(SOURCES)
 	@$(BIN)/mypy $(TYPED)
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/hadolint Dockerfile
+	@$(BIN)/python -m scripts.licences
 
 docs: $(VENV)/.installed-dev ## rewrite the generated parts of docs/ and the Prometheus rules
 	@$(BIN)/python -m scripts.docs
@@ -103,8 +105,11 @@ build: $(VENV)/.installed-dev ## sdist and wheel in dist/
 lock: $(VENV)/.installed-run ## rewrite constraints.txt from what the extras resolve to (ARGS=engines: tests/engines/lock.txt)
 	@$(BIN)/python scripts/lock.py $(ARGS)
 
+audit: $(AUDIT)/.installed ## look up known vulnerabilities of all locked versions, and fail where they cannot be looked up
+	@$(AUDIT)/bin/python scripts/audit.py $(AUDIT)/bin/pip-audit
+
 clean: ## remove everything that make has made, the demo's database included
-	rm -rf $(VENV) $(FRAMEWORKS) $(ENGINES) .data build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(FRAMEWORKS) $(ENGINES) $(AUDIT) .data build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	rm -rf service/*.egg-info
 	find service tests scripts -name __pycache__ -prune -exec rm -rf {} +
 
@@ -114,6 +119,11 @@ $(VENV)/.installed-run: $(DEPENDS)
 $(VENV)/.installed-dev: $(DEPENDS)
 	@$(PYTHON) scripts/install.py .installed-dev server postgres dev
 	@touch $(VENV)/.installed-run
+
+$(AUDIT)/.installed: Makefile
+	@$(PYTHON) -m venv --clear $(AUDIT)
+	@$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check 'pip-audit>=2.7'
+	@touch $@
 
 $(FRAMEWORKS)/.installed: tests/frameworks/packages.txt tests/frameworks/frameworks.txt constraints.txt
 	@echo "Installing into $(FRAMEWORKS): 1 to 5 minutes"

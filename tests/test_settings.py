@@ -43,6 +43,27 @@ def test_an_address_that_cannot_be_posted_to_is_refused_by_its_variable(
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("field", ["webhook_authorization", "alertmanager_authorization"])
+def test_credentials_are_a_header_and_what_is_none_is_refused_without_being_shown(
+    monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    for given, header in [
+        ("Basic me:correct horse", "Basic bWU6Y29ycmVjdCBob3JzZQ=="),
+        ("basic bWU6Y29ycmVjdCBob3JzZQ==", "basic bWU6Y29ycmVjdCBob3JzZQ=="),
+        (" Bearer a.b-c_d== ", "Bearer a.b-c_d=="),
+    ]:
+        monkeypatch.setenv(Settings.variable(field), given)
+        kept = getattr(Settings(), field)
+        assert kept.get_secret_value() == header and "horse" not in repr(Settings())
+    for wrong in ("hunter2", "Bearer", "Bearer two words", "Bearer a\nX-Other: b", "Digest me:hunter2"):
+        monkeypatch.setenv(Settings.variable(field), wrong)
+        with pytest.raises(ConfigurationError, match=Settings.variable(field)) as refused:
+            read_settings()
+        assert "hunter2" not in str(refused.value)
+    monkeypatch.setenv(Settings.variable(field), "")
+    assert getattr(Settings(), field) is None
+
+
 def test_links_have_one_slash_between_their_parts() -> None:
     assert Settings(public_url="https://monitor.example/").public_url == "https://monitor.example"
 

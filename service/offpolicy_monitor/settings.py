@@ -6,6 +6,7 @@ Refusals name the variable that raises a limit; `Settings.variable` makes that n
 
 import os
 import re
+from base64 import b64encode
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -40,7 +41,7 @@ def http_url(text: str) -> str:
     """The URL without a slash at its end; ValueError where it is no address that this service could post to or show."""
     parts = parts_of(text)
     if parts.username is not None or parts.password is not None:
-        raise ValueError("must not hold a user or a password: they are not sent")
+        raise ValueError("must not hold a user or a password: OFFPOLICY_..._AUTHORIZATION has those of who is told")
     return text.rstrip("/")
 
 
@@ -50,6 +51,16 @@ def host_pattern(text: str) -> str:
     if (name != "*" and re.fullmatch(r"(\*\.)?[0-9a-z_:.-]+", name) is None) or re.search(r"^[^:]+:[0-9]*$", name):
         raise ValueError(f"{text!r} is no host: names or addresses without scheme and port, *.NAME, or *")
     return name
+
+
+def authorization(text: str) -> str:
+    """The value of the header: of `Basic USER:PASSWORD` with the latter encoded. ValueError for anything else."""
+    scheme, _, credentials = text.strip().partition(" ")
+    if scheme.lower() == "basic" and ":" in credentials:
+        return f"Basic {b64encode(credentials.encode()).decode()}"
+    if scheme.lower() in ("basic", "bearer") and re.fullmatch(r"[!-~]+", credentials):
+        return f"{scheme} {credentials}"
+    raise ValueError("must be Basic USER:PASSWORD or Bearer TOKEN")
 
 
 class Settings(BaseSettings):
@@ -206,13 +217,26 @@ class Settings(BaseSettings):
     )
     webhook_url: str | None = Field(None, description="Told once when an alert becomes active and once when it ends.")
     webhook_secret: SecretStr | None = Field(None, description="Signs what the webhook is told (HMAC-SHA256).")
+    webhook_authorization: SecretStr | None = Field(
+        None, description="How the webhook is told who asks: Basic USER:PASSWORD, or Bearer TOKEN."
+    )
     alertmanager_urls: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Alertmanagers to tell of alerts: base URLs, separated by commas."
+    )
+    alertmanager_authorization: SecretStr | None = Field(
+        None, description="How each Alertmanager is told who asks: Basic USER:PASSWORD, or Bearer TOKEN."
     )
     notify_interval: float = Field(60.0, gt=0, description="How often Alertmanagers are told what is active, seconds.")
 
     @field_validator(
-        "ssl_certfile", "ssl_keyfile", "ssl_keyfile_password", "webhook_url", "webhook_secret", mode="before"
+        "ssl_certfile",
+        "ssl_keyfile",
+        "ssl_keyfile_password",
+        "webhook_url",
+        "webhook_secret",
+        "webhook_authorization",
+        "alertmanager_authorization",
+        mode="before",
     )
     @classmethod
     def _empty_is_none(cls, value: object) -> object:
@@ -233,6 +257,11 @@ class Settings(BaseSettings):
     @classmethod
     def _urls(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(map(http_url, value))
+
+    @field_validator("webhook_authorization", "alertmanager_authorization")
+    @classmethod
+    def _credentials(cls, value: SecretStr | None) -> SecretStr | None:
+        return value if value is None else SecretStr(authorization(value.get_secret_value()))
 
     @field_validator("trusted_hosts")
     @classmethod

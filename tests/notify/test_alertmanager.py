@@ -7,11 +7,13 @@ from typing import Any
 
 from offpolicy_monitor.notify import Notifier, targets
 from offpolicy_monitor.notify.alertmanager import Alertmanager, entry
+from offpolicy_monitor.notify.http import send
 from offpolicy_monitor.notify.ports import Ports, Post, Reply
 from offpolicy_monitor.notify.words import description, page
+from offpolicy_monitor.settings import authorization
 
 from tests.notify.alerts import ALERT, PUBLIC_URL, Alerts
-from tests.notify.manager import alerts_of, running_alertmanager
+from tests.notify.manager import LOGIN, alerts_of, running_alertmanager
 from tests.notify.receiver import eventually, receiving
 
 INTERVAL = 60.0
@@ -146,6 +148,20 @@ def test_a_real_alertmanager_notifies_once_and_says_when_it_ended(tmp_path: Path
     assert firing["alerts"][0]["annotations"]["runbook_url"] == "http://monitor.example:8900/runbook#MismatchKL"
     assert firing["alerts"][0]["generatorURL"] == "http://monitor.example:8900/runs/r1?step=96"
     assert len(people.received) == 2
+
+
+def test_a_real_alertmanager_behind_a_login_is_told_by_who_knows_the_password(tmp_path: Path) -> None:
+    login = authorization("Basic monitor:open: sesame")
+    with receiving() as people, running_alertmanager(tmp_path, people.url, behind_login=True) as url:
+        told = targets(PUBLIC_URL, alertmanager_urls=(url,), interval=0.2, alertmanager_authorization=login)
+        notifier = Notifier(Alerts({**ALERT, "active_at": time.time()}), told, interval=0.2)
+        notifier.start()
+        people.wait_for(1)
+        notifier.close(5)
+        assert [alert["labels"]["run"] for alert in alerts_of(url, LOGIN)] == ["r1"]
+        strangers = [None, authorization("Basic monitor:wrong"), authorization("Bearer open:sesame")]
+        posts = [Post(f"{url}/api/v2/alerts", b"[]", {"Authorization": one or ""}) for one in (*strangers, login)]
+        assert [send(post).status for post in posts] == [401, 401, 401, 200]
 
 
 def test_every_alertmanager_of_several_is_told(tmp_path: Path) -> None:

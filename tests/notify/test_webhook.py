@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from offpolicy_monitor.notify import Notifier, targets
 from offpolicy_monitor.notify.backoff import Backoff
 from offpolicy_monitor.notify.http import send
 from offpolicy_monitor.notify.ports import Outcome, Ports, Post, Reply
 from offpolicy_monitor.notify.webhook import BATCH, Webhook, signature
+from offpolicy_monitor.settings import authorization
 
 from tests.notify.alerts import ALERT, PUBLIC_URL, Alerts
-from tests.notify.receiver import Receiver, receiving
+from tests.notify.receiver import Receiver, eventually, receiving
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "alerts.md"
 SECRET = "correct horse"
@@ -174,7 +176,7 @@ def test_a_receiver_that_is_too_slow_is_as_good_as_away() -> None:
     assert "timed out" in reply.reason
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 410, 422])
+@pytest.mark.parametrize("status", [400, 404, 410, 422])
 def test_a_refusal_is_an_answer(status: int) -> None:
     source = Alerts(ALERT)
     with receiving(Receiver(statuses=[status])) as receiver:
@@ -183,6 +185,19 @@ def test_a_refusal_is_an_answer(status: int) -> None:
         bench.deliver(600)
     assert len(receiver.received) == 1
     assert (source.told, bench.counted) == ({1: "active"}, ["refused"])
+
+
+def test_a_login_that_is_refused_may_be_mended_so_nothing_is_lost() -> None:
+    source, login = Alerts(ALERT), authorization("Bearer t0ken")
+    with receiving(Receiver(statuses=[401])) as receiver:
+        notifier = Notifier(source, targets(PUBLIC_URL, receiver.url, webhook_authorization=login), interval=0.05)
+        notifier.start()
+        receiver.wait_for(1)
+        eventually(lambda: source.told == {1: "active"})
+        notifier.close(5)
+    assert [one.status for one in receiver.received] == [401, 200]
+    assert [Reply(status).outcome for status in (401, 403, 407, 404)] == ["failed"] * 3 + ["refused"]
+    assert {one.headers["Authorization"] for one in receiver.received} == {"Bearer t0ken"}
 
 
 def test_a_redirect_is_not_followed_and_nothing_is_lost() -> None:

@@ -27,11 +27,19 @@ KEY: Final = "alertmanager"
 
 
 class Alertmanager:
-    """One Alertmanager at a base URL; `interval` in seconds."""
+    """One Alertmanager at a base URL; `interval` in seconds, `authorization` as the header has it."""
 
     kind = "alertmanager"
 
-    def __init__(self, url: str, interval: float, public_url: str, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        interval: float,
+        public_url: str,
+        backoff: Backoff | None = None,
+        authorization: str | None = None,
+    ) -> None:
+        self._headers = {"Authorization": authorization} if authorization else {}
         self._url, self._interval, self._public_url = url.rstrip("/") + PATH, interval, public_url
         self._backoff = backoff or Backoff(cap=interval)
         self._told: frozenset[tuple[int, str]] = frozenset()
@@ -76,7 +84,7 @@ class Alertmanager:
     def _post(self, alerts: Iterable[tuple[Alert, str | None]], now: float) -> Post:
         expires = now + LIVES * self._interval
         entries = [entry(alert, message, expires, self._public_url) for alert, message in alerts]
-        return Post(self._url, json.dumps(entries).encode(), {})
+        return Post(self._url, json.dumps(entries).encode(), self._headers)
 
 
 def newest(alerts: Iterable[Alert]) -> list[Alert]:

@@ -57,8 +57,11 @@ class Reply:
 
     @property
     def outcome(self) -> Outcome:
-        """`refused` is an answer: the same post would get it again. A redirect is not followed, and may be mended."""
-        if self.status is None or self.status in (408, 425, 429) or self.status >= 500:
+        """`refused` is an answer: the same post would get it again.
+
+        What lies with the receiver or with a login may be mended, and so may a redirect, which is not followed.
+        """
+        if self.status is None or self.status in (401, 403, 407, 408, 425, 429) or self.status >= 500:
             return "failed"
         if 200 <= self.status < 300:
             return "sent"

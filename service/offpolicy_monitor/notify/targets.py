@@ -13,9 +13,16 @@ def targets(
     webhook_secret: str | None = None,
     alertmanager_urls: Iterable[str] = (),
     interval: float = 60.0,
+    webhook_authorization: str | None = None,
+    alertmanager_authorization: str | None = None,
 ) -> list[Target]:
-    """A target for each address; `public_url` is where people reach this service."""
-    found: list[Target] = [Alertmanager(url, interval, public_url) for url in alertmanager_urls]
+    """A target for each address; `public_url` is where people reach this service.
+
+    Each is sent the header Authorization that it is given.
+    """
+    found: list[Target] = [
+        Alertmanager(url, interval, public_url, authorization=alertmanager_authorization) for url in alertmanager_urls
+    ]
     if webhook_url is not None:
-        found.append(Webhook(webhook_url, webhook_secret, public_url))
+        found.append(Webhook(webhook_url, webhook_secret, public_url, authorization=webhook_authorization))
     return found

@@ -32,11 +32,22 @@ RECEIVER: Final = "receiver"
 
 
 class Webhook:
-    """A receiver of deliveries, in order; `secret` signs them, None leaves them unsigned."""
+    """A receiver of deliveries, in order; `secret` signs them, None leaves them unsigned.
+
+    `authorization` is sent as the header has it.
+    """
 
     kind = "webhook"
 
-    def __init__(self, url: str, secret: str | None, public_url: str, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        secret: str | None,
+        public_url: str,
+        backoff: Backoff | None = None,
+        authorization: str | None = None,
+    ) -> None:
+        self._headers = {"Authorization": authorization} if authorization else {}
         self._url, self._secret, self._public_url = url, secret, public_url
         self._backoff = backoff or Backoff()
         # Taken by the receiver, but not yet kept by the source: must not be sent again when the source is back.
@@ -87,7 +98,7 @@ class Webhook:
     def _post(self, alert: Alert, message: str | None, delivery: str, now: float) -> Post:
         body = json.dumps(payload(alert, message, delivery, self._public_url), allow_nan=False).encode()
         signed_at = str(int(now))
-        headers = {"X-Offpolicy-Delivery": delivery, "X-Offpolicy-Timestamp": signed_at}
+        headers = {**self._headers, "X-Offpolicy-Delivery": delivery, "X-Offpolicy-Timestamp": signed_at}
         if self._secret:
             headers["X-Offpolicy-Signature"] = signature(self._secret, signed_at, body)
         return Post(self._url, body, headers)

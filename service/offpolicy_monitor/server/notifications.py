@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import structlog
+from pydantic import SecretStr
 
 from offpolicy_monitor import notify
 from offpolicy_monitor.errors import Unavailable
@@ -57,9 +58,14 @@ def notifier(
 
     What another process stored wakes nobody here, so the store is looked at often.
     """
-    secret = None if settings.webhook_secret is None else settings.webhook_secret.get_secret_value()
     targets = notify.targets(
-        settings.public_url, settings.webhook_url, secret, settings.alertmanager_urls, settings.notify_interval
+        settings.public_url,
+        settings.webhook_url,
+        _plain(settings.webhook_secret),
+        settings.alertmanager_urls,
+        settings.notify_interval,
+        _plain(settings.webhook_authorization),
+        _plain(settings.alertmanager_authorization),
     )
     return notify.Notifier(
         AlertsToTell(store, verdicts, settings.public_url),
@@ -68,3 +74,7 @@ def notifier(
         interval=LOOK_SECONDS,
         may_tell=leader.leads,
     )
+
+
+def _plain(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
