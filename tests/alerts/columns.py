@@ -420,12 +420,31 @@ def truncation(of: Columns, terms: Terms) -> Column:
     return np.where(np.isnan(share) | np.isnan(longest), np.nan, np.where(cut, share, 0.0))
 
 
+def uncalibrated(of: Columns, terms: Terms) -> Column:
+    tokens, excess, entropy, z = (of[f"calibration.{name}"] for name in ("tokens", "excess", "entropy", "z"))
+    gap = np.fmax(of["gaps.mismatch.k3"], of["gaps.total.k3"])
+    found = np.full(len(z), np.nan)
+    for step in np.flatnonzero(~np.isnan(z)).tolist():
+        lately = np.arange(max(0, step - 9), step + 1)
+        at = lately[~np.isnan(tokens + excess + entropy + z)[lately] & (z[lately] != 0)]
+        if len(at) < 5:
+            continue
+        whole = tokens[at].sum()
+        mean, level = ((tokens * figure)[at].sum() / whole for figure in (excess, entropy))
+        error = np.sqrt(np.square(tokens * excess / z)[at].sum()) / whole
+        largest = np.nan_to_num(np.fmax.reduce(gap[lately]))
+        beyond = np.abs(mean) - np.sqrt(2 * largest * whole) * error
+        found[step] = max(0.0, beyond / level) if abs(mean) > 5 * error else 0.0
+    return found
+
+
 #: Rules whose number is not just the figure.
 MEASURED: Final[Mapping[str, Measured]] = {
     "MismatchDrift": drift,
     "MismatchSpike": spike,
     "ExtremeSequences": extreme,
     "RatioNotCalibrated": miscalibration,
+    "SamplingNotCalibrated": uncalibrated,
     "TotalOffPolicy": lambda of, terms: np.abs(of["gaps.total.log_ratio_mean"]),
     "MaskRate": lambda of, terms: np.fmax(of[MASKED], of["correction.masked_sequence_fraction"]),
     "MaskBlind": blindness,

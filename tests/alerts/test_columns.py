@@ -22,6 +22,7 @@ FAULTS = {
     "longer": (("sequence_length_mean",), 1.0, 1.03),
     "collapse": (("entropy_mean", "gaps.mismatch.ess"), 0.6, 0.97),
     "blind": (("correction.masked_token_fraction", "correction.masked_sequence_fraction"), 1.0, 0.97),
+    "hot": (("calibration.excess", "calibration.z"), 100.0, 1.0),
     "stale": (("gaps.total.log_ratio_mean", "gaps.total.outward_second_moment", "attribution.staleness"), 1.4, 1.05),
 }
 

@@ -1,5 +1,6 @@
 """Every rule fires at its step count and not one step earlier, stops with the breach, and is quiet when healthy."""
 
+import math
 import re
 from collections.abc import Sequence
 from operator import attrgetter
@@ -66,6 +67,10 @@ HEALTHY = {
     "signature.learned.z": 0.5,
     "signature.low_probability.k3_share": 0.1,
     "signature.low_probability.direction": -0.3,
+    "calibration.tokens": 1e6,
+    "calibration.excess": 5e-4,
+    "calibration.entropy": 0.5,
+    "calibration.z": 0.7,
 }
 #: The total gap, in the same places.
 HEALTHY |= {path.replace("mismatch", "total"): value for path, value in HEALTHY.items() if path.startswith("gaps.mism")}
@@ -261,6 +266,45 @@ def test_a_rise_that_stays_is_one_spike_and_soon_none() -> None:
 def test_a_ratio_off_one_by_chance_is_no_miscalibration() -> None:
     few = HEALTHY | {"gaps.mismatch.ratio_mean": 0.9, "gaps.mismatch.chi2": 1.0, "gaps.mismatch.tokens": 400.0}
     assert state("RatioNotCalibrated", [few] * 5).state == "quiet"
+
+
+def drawn_otherwise(excess: float, z: float, **figures: float) -> dict[str, float]:
+    return HEALTHY | {"calibration.excess": excess, "calibration.z": z} | figures
+
+
+def test_tokens_that_are_more_probable_than_their_entropy_warn_as_soon_as_ten_steps_together_are_no_chance() -> None:
+    """At a z of 4 a step, n of ten steps of which the others have none are n 4 / sqrt(10) together."""
+    calm, hot = (drawn_otherwise(x, x / 0.05, **{"calibration.tokens": 2e3}) for x in (1e-9, -0.2))
+    assert state("SamplingNotCalibrated", [*[calm] * 40, *[hot] * 3]).state == "quiet"
+    found = state("SamplingNotCalibrated", [*[calm] * 40, *[hot] * 4])
+    assert (found.state, found.severity, found.since_step) == ("active", "warning", 53)
+    error, allowed = 0.05 / math.sqrt(10), math.sqrt(2 * 2e-4)
+    assert found.value == pytest.approx((0.08 - allowed * error * math.sqrt(2e4)) / 0.5)
+    assert (
+        found.message is not None
+        and "0.42 nats in the mean, and the entropy of the same positions 0.5" in found.message
+    )
+    assert states("SamplingNotCalibrated", [*[calm] * 40, *[hot] * 4]).keys() == {"warning"}
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"calibration.z": -1.5},
+        {"calibration.excess": -0.019},
+        {"gaps.mismatch.k3": 0.02},
+        {"gaps.total.k3": 0.02},
+        {"gaps.mismatch.k3": -1.0},
+    ],
+    ids=["chance", "a small share", "a mismatch that allows it", "staleness that allows it", "clamped ratios"],
+)
+def test_an_excess_is_none_where_it_may_be_chance_or_the_gap_between_engine_and_trainer(
+    figures: dict[str, float],
+) -> None:
+    hot = drawn_otherwise(-0.2, -4.0, **{"calibration.tokens": 2e3})
+    assert state("SamplingNotCalibrated", [hot] * 10).state == "active"
+    assert state("SamplingNotCalibrated", [hot | figures] * 10).state == "quiet"
+    assert state("SamplingNotCalibrated", [hot] * 4).state == "quiet", "too few steps to tell"
 
 
 def test_entropy_that_halves_to_little_within_fifty_steps_warns_and_below_a_fifth_of_a_nat_is_critical() -> None:

@@ -82,6 +82,10 @@ SCENARIOS: Final = (
         lambda state, after, size: replace(state, temperature=size), "temperature",
     ),
     Scenario(
+        "raw-temperature", ("SamplingNotCalibrated",), "temperature of the draw, which no log-prob has",
+        (0.9, 0.8, 0.7), lambda state, after, size: replace(state, drawn=size), "sampling",
+    ),
+    Scenario(
         "off-by-one", ("Correlation", "MismatchKL"), "share of the sequences", (0.1, 0.5, 1.0),
         lambda state, after, size: replace(state, shifted=size), "off_by_one",
     ),

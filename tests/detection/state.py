@@ -43,6 +43,7 @@ class State:
     the engine, and others less, as a share of |d|;
     moved: probability that the policy has moved to tokens that the engine never draws, in the mean of all tokens;
     decode: noise of the logits that the engine decodes with, beside those of its own prefill;
+    drawn: temperature of the draw alone, which the reported log-probs do not have;
     oldest: lag beyond which the trainer drops sequences, of which long ones are old since they take long; None: none.
     """
 
@@ -54,6 +55,7 @@ class State:
     agreement: float = 0.93
     stale: float = 0.0
     temperature: float = 1.0
+    drawn: float = 1.0
     nucleus: float = 1.0
     shifted: float = 0.0
     broken: float = 0.0

@@ -61,7 +61,7 @@ def sampled(run: Run, state: State, source: np.random.Generator) -> Tokens:
 
 
 def _beyond_second_order(state: State, scale: Array) -> bool:
-    reshaped = state.temperature != 1 or state.nucleus != 1 or state.flat > 0
+    reshaped = state.temperature != 1 or state.drawn != 1 or state.nucleus != 1 or state.flat > 0
     return reshaped or max(float(scale.max()), state.drift, state.decode) > QUICK_SCALE
 
 
@@ -81,7 +81,7 @@ def _in_logits(
     decoded = noisy(engine, np.full(len(rows), state.decode), 0.0, source) if state.decode else engine
     moved = noisy(trainer, drift, 0.0, source)
     log_mu, *others = (normalised(values) for values in (decoded, trainer, moved, engine))
-    chosen = drawn(log_mu, source)
+    chosen = drawn(log_mu if state.drawn == 1 else normalised(decoded / np.float32(state.drawn)), source)
     mu, old, new, prefill = (
         np.take_along_axis(values, chosen, 1)[:, 0].astype(np.float64) for values in (log_mu, *others)
     )

@@ -7,7 +7,7 @@ other rules come after them. What the numbers became in use is docs/alerts.md's 
 from collections.abc import Iterable
 from typing import Final
 
-from offpolicy_monitor.alerts import weights
+from offpolicy_monitor.alerts import calibration, weights
 from offpolicy_monitor.alerts.engine import LAG
 from offpolicy_monitor.alerts.measures import (
     at_the_cap,
@@ -37,6 +37,7 @@ from offpolicy_monitor.alerts.measures import (
 from offpolicy_monitor.alerts.rule import Rule, Severity, Threshold
 
 K3: Final = "gaps.mismatch.k3"
+TOTAL_K3: Final = "gaps.total.k3"
 SPREAD: Final = "gaps.mismatch.abs_log_ratio_mean"
 TOTAL_SPREAD: Final = "gaps.total.abs_log_ratio_mean"
 LENGTH: Final = "sequence_length_mean"
@@ -127,6 +128,14 @@ _SIMPLE: Final = (
         tuple(f"gaps.mismatch.{name}" for name in ("ratio_mean", "chi2", "tokens")), miscalibration("mismatch"),
         "|ratio_mean - 1| where its z > 5", by_severity(0.005, 0.02), lasting(3),
         "NeMo-RL tests; TRL issue 6789 (top-p renormalisation); measured", half="mismatch",
+    ),
+    Rule(
+        "SamplingNotCalibrated", "Tokens are drawn from another distribution than the reported log-probs say",
+        (K3, *calibration.INPUTS), calibration.uncalibrated((K3, TOTAL_K3)),
+        "|mean of -log mu - entropy| over 10 steps as a share of the entropy, beyond what k3 allows, where its z > 5",
+        by_severity(0.04), lasting(1),
+        "proposal: 0.04 is what the diagnosis believes from; a draw at temperature 0.8 has 0.19 (tests/detection)",
+        half="mismatch", also=(TOTAL_K3,), explain=calibration.told,
     ),
     Rule(
         "LowEffectiveSampleSize", "Few tokens carry the weight of the batch", ("gaps.mismatch.ess",),
