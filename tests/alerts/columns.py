@@ -420,9 +420,20 @@ def truncation(of: Columns, terms: Terms) -> Column:
     return np.where(np.isnan(share) | np.isnan(longest), np.nan, np.where(cut, share, 0.0))
 
 
+def apart(of: Columns, terms: Terms) -> Column:
+    spread, tokens, sequences = (of[f"gaps.mismatch.{name}"] for name in ("log_ratio_std", "tokens", "sequences"))
+    seen = of["gaps.mismatch.sequence.log_geometric_ratio_abs_mean"]
+    return np.where(
+        seen > 2 * spread * np.sqrt(2 / np.pi / tokens * sequences),
+        seen,
+        np.where(np.isnan(spread * tokens * sequences), seen, 0 * seen),
+    )
+
+
 def uncalibrated(of: Columns, terms: Terms) -> Column:
     tokens, excess, entropy, z = (of[f"calibration.{name}"] for name in ("tokens", "excess", "entropy", "z"))
-    gap = np.fmax(of["gaps.mismatch.k3"], of["gaps.total.k3"])
+    gaps = np.array([of["gaps.mismatch.k3"], of["gaps.total.k3"]])
+    gap = np.where((gaps < 0).any(0), np.inf, np.fmax(*gaps))
     found = np.full(len(z), np.nan)
     for step in np.flatnonzero(~np.isnan(z)).tolist():
         lately = np.arange(max(0, step - 9), step + 1)
@@ -432,8 +443,9 @@ def uncalibrated(of: Columns, terms: Terms) -> Column:
         whole = tokens[at].sum()
         mean, level = ((tokens * figure)[at].sum() / whole for figure in (excess, entropy))
         error = np.sqrt(np.square(tokens * excess / z)[at].sum()) / whole
-        largest = np.nan_to_num(np.fmax.reduce(gap[lately]))
-        beyond = np.abs(mean) - np.sqrt(2 * largest * whole) * error
+        known = gap[lately][~np.isnan(gap[lately])]
+        distance = known.sum() / max(1, len(known))
+        beyond = np.abs(mean) - np.sqrt(2 * distance * whole) * error
         found[step] = max(0.0, beyond / level) if abs(mean) > 5 * error else 0.0
     return found
 
@@ -444,6 +456,7 @@ MEASURED: Final[Mapping[str, Measured]] = {
     "MismatchSpike": spike,
     "ExtremeSequences": extreme,
     "RatioNotCalibrated": miscalibration,
+    "PerplexityGap": apart,
     "SamplingNotCalibrated": uncalibrated,
     "TotalOffPolicy": lambda of, terms: np.abs(of["gaps.total.log_ratio_mean"]),
     "MaskRate": lambda of, terms: np.fmax(of[MASKED], of["correction.masked_sequence_fraction"]),

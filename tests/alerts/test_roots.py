@@ -43,6 +43,39 @@ def test_a_worse_severity_takes_over_and_is_told_at_once() -> None:
     assert told(over) == {("MismatchKL", "warning")}  # as it was before: nothing is news
 
 
+@pytest.mark.parametrize("change", [rule.name for rule in RULES if rule.change])
+def test_a_change_that_begins_long_after_what_stands_is_another_fault_and_is_told(change: str) -> None:
+    standing = with_roots([active("PerplexityGap", at=4)], 4)
+    later = with_roots([*standing, active(change, at=4 + WAIT)], 4 + WAIT)
+    assert [one.inhibited_by for one in later] == [change, None]
+    assert told(later) == {(change, "warning")}
+    assert with_roots(later, 4 + WAIT) == later
+    soon = with_roots([*standing, active(change, at=3 + WAIT)], 3 + WAIT)
+    assert told(soon) == {("PerplexityGap", "warning")}
+    level = with_roots([*standing, active("Correlation", at=40)], 40)
+    assert told(level) == {("PerplexityGap", "warning")}
+
+
+def test_of_one_change_people_are_told_once() -> None:
+    standing = with_roots([active("PerplexityGap", at=4)], 4)
+    first = with_roots([*standing, active("MismatchSpike", at=14), active("ChiSquare", at=14)], 14)
+    assert [one.inhibited_by for one in first] == ["MismatchSpike", None, "MismatchSpike"]
+    more = with_roots([*first, active("MismatchDrift", at=14 + WAIT)], 14 + WAIT)
+    assert told(more) == {("MismatchSpike", "warning")}
+    over = with_roots([more[0], replace(more[1], state="resolved"), *more[2:]], 15 + WAIT)
+    assert told(over) == {("PerplexityGap", "warning")}  # of which people were told before
+
+
+def test_a_change_does_not_speak_for_something_worse() -> None:
+    standing = with_roots([active("MismatchKL", "critical", 4)], 4)
+    assert spoken_for(*standing, active("MismatchSpike", at=30), step=30)["MismatchSpike"] == "MismatchKL"
+
+
+def test_of_rules_that_begin_together_the_one_that_names_the_cause_speaks() -> None:
+    found = spoken_for(active("MismatchKL", "critical"), active("SyncBroken", "critical"))
+    assert found == {"MismatchKL": "SyncBroken", "SyncBroken": None}
+
+
 def test_a_rule_that_is_critical_speaks_for_its_own_warning() -> None:
     warning, critical = with_roots([active("MismatchKL"), active("MismatchKL", "critical")], 10)
     assert (warning.inhibited_by, critical.inhibited_by) == ("MismatchKL", None)

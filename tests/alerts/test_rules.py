@@ -33,6 +33,8 @@ HEALTHY = {
     "gaps.mismatch.ess": 0.999,
     "gaps.total.log_ratio_mean": -5e-4,
     "gaps.mismatch.sequence.log_geometric_ratio_abs_mean": 1e-3,
+    "gaps.mismatch.log_ratio_std": 0.02,
+    "gaps.mismatch.sequences": 512.0,
     "gaps.mismatch.probability_correlation": 0.9995,
     "gaps.mismatch.multiplicative_error": 1.005,
     "policy_lag.max": 1.0,
@@ -382,6 +384,26 @@ def test_every_mismatch_rule_falls_back_to_the_total_gap_but_the_one_on_experts(
 def test_a_shard_that_stands_out_is_told_of_without_pi_old_too() -> None:
     rows = [TOTAL_ALONE | {"policy_lag.max": 0.0, "outliers.total.ratio": 12.0}] * 12
     assert states("ShardOutlier", rows)["critical"].state == "active"
+
+
+@pytest.mark.parametrize("length", [5, 100])
+def test_sequences_are_apart_only_where_noise_that_is_independent_does_not_make_it(length: int) -> None:
+    source = np.random.default_rng(length)
+
+    def row(bias: float) -> dict[str, float]:
+        d = bias * np.sign(source.standard_normal((64, 1))) + 0.08 * source.standard_normal((64, length))
+        prefix, measured = (
+            "gaps.mismatch.",
+            {"tokens": float(d.size), "sequences": 64.0, "log_ratio_std": float(d.std())},
+        )
+        apart = float(np.abs(d.mean(1)).mean())
+        found = HEALTHY | {f"{prefix}{name}": value for name, value in measured.items()}
+        return found | {f"{prefix}sequence.log_geometric_ratio_abs_mean": apart}
+
+    noisy, biased = ([row(bias) for _ in range(7)] for bias in (0.0, 0.1))
+    assert state("PerplexityGap", noisy).state == "quiet"
+    assert (state("PerplexityGap", biased).state, state("PerplexityGap", biased).severity) == ("active", "critical")
+    assert (min(row["gaps.mismatch.sequence.log_geometric_ratio_abs_mean"] for row in noisy) > 0.01) == (length == 5)
 
 
 def test_one_extreme_sequence_of_sixteen_may_be_chance_and_two_are_not() -> None:

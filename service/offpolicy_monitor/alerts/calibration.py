@@ -1,4 +1,4 @@
-"""Calibration of mu over steps: whether what was sampled is as improbable as the entropy of the same positions says.
+"""Calibration of mu: whether its mean ratio is 1, and whether what was sampled is as improbable as its entropy says.
 
 Tokens drawn from mu have -log mu equal to mu's entropy in the mean. Where they are drawn with a temperature or a
 nucleus that the reported log-probs do not have, no ratio shows it, and this does. One step has too few sequences.
@@ -17,6 +17,21 @@ WINDOW, LEAST = 10, 5
 CERTAIN: Final = 5.0
 TOKENS, EXCESS, ENTROPY, Z = (f"calibration.{name}" for name in ("tokens", "excess", "entropy", "z"))
 INPUTS: Final = (TOKENS, EXCESS, ENTROPY, Z)
+
+
+def miscalibration(gap: str) -> Measure:
+    """|mean r - 1|, 0 where it is within five standard errors of 1: var r = 1 + chi2 - (mean r)^2 over the tokens."""
+
+    def measure(history: History, terms: Terms, index: int) -> float:
+        ratio, chi2, tokens = (history.value(f"gaps.{gap}.{name}", index) for name in ("ratio_mean", "chi2", "tokens"))
+        if math.isnan(ratio):
+            return math.nan
+        variance = 1 + chi2 - ratio**2
+        # Without tokens, or without chi2, there is no error to be beyond.
+        beyond = tokens > 0 and abs(ratio - 1) > 5 * math.sqrt((variance if not variance < 0 else 0.0) / tokens)
+        return abs(ratio - 1) if beyond else 0.0
+
+    return measure
 
 
 class Pooled(NamedTuple):
@@ -47,7 +62,7 @@ def uncalibrated(k3: Sequence[str]) -> Measure:
     where it is within CERTAIN standard errors.
 
     Entropies are the engine's, or of a policy that the trainer has: by Cauchy and Schwarz these may be off by
-    sqrt(2 k3) standard deviations of a token. The largest of these k3 counts.
+    sqrt(2 k3) standard deviations of a token, for the larger k3 of each step, in the mean.
     """
 
     def measure(history: History, terms: Terms, index: int) -> float:
@@ -57,7 +72,7 @@ def uncalibrated(k3: Sequence[str]) -> Measure:
         if not abs(found.excess) > CERTAIN * found.error:
             return 0.0
         spread = found.error * math.sqrt(found.tokens)
-        beyond = abs(found.excess) - math.sqrt(2 * _largest(history, k3, index)) * spread
+        beyond = abs(found.excess) - math.sqrt(2 * _distance(history, k3, index)) * spread
         return max(0.0, beyond) / found.entropy if found.entropy > 0 else 0.0
 
     return measure
@@ -75,12 +90,19 @@ def told(history: History, terms: Terms, index: int) -> str:
     )
 
 
-def _largest(history: History, paths: Sequence[str], index: int) -> float:
-    """The largest value of these figures in the window; infinity where one is below 0, as clamped ratios make it."""
+def _distance(history: History, paths: Sequence[str], index: int) -> float:
+    """The mean over the window of a step's largest k3; infinity where one is below 0, as clamped ratios make it."""
     lately = slice(max(0, index + 1 - WINDOW), index + 1)
-    values = [value for path in paths for value in history.column(path)[lately] if value == value]
-    return math.inf if any(value < 0 for value in values) else max(values, default=0.0)
+    known = [
+        list(filter(_is, values)) for values in zip(*(history.column(path)[lately] for path in paths), strict=True)
+    ]
+    largest = [math.inf if min(values) < 0 else max(values) for values in known if values]
+    return sum(largest) / max(1, len(largest))
 
 
 def _all(row: Sequence[float]) -> bool:
-    return all(value == value for value in row)
+    return all(map(_is, row))
+
+
+def _is(value: float) -> bool:
+    return value == value

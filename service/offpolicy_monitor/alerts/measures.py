@@ -41,6 +41,20 @@ def magnitude(path: str) -> Measure:
     return lambda history, terms, index: abs(history.value(path, index))
 
 
+def beyond_noise(path: str, spread: str, tokens: str, sequences: str) -> Measure:
+    """The mean |mean d| of sequences; 0 where it is no more than twice what noise makes that is independent from token
+    to token: its standard deviation, times sqrt(2 / (pi L)) for the L tokens of the mean sequence. Where lengths differ
+    noise makes up to 1.4 times that, and its mean over few sequences varies.
+    """
+
+    def measure(history: History, terms: Terms, index: int) -> float:
+        value, *others = (history.value(name, index) for name in (path, spread, tokens, sequences))
+        noise = others[0] * math.sqrt(2 / math.pi * trends.over(others[2], others[1]))
+        return 0.0 if value <= 2 * noise else value
+
+    return measure
+
+
 def drop_from_baseline(path: str) -> Measure:
     """How far the figure is below the run's baseline, in its own unit."""
     return lambda history, terms, index: trends.baseline(history.column(path), index) - history.value(path, index)
@@ -204,21 +218,6 @@ def spikes(path: str, least: float, times: float, window: int) -> Measure:
         lately = range(max(0, index + 1 - window), index + 1)
         high = [number for number in lately if is_spike(values, number)]
         return float(sum(number == 0 or not is_spike(values, number - 1) for number in high))
-
-    return measure
-
-
-def miscalibration(gap: str) -> Measure:
-    """|mean r - 1|, 0 where it is within five standard errors of 1: var r = 1 + chi2 - (mean r)^2 over the tokens."""
-
-    def measure(history: History, terms: Terms, index: int) -> float:
-        ratio, chi2, tokens = (history.value(f"gaps.{gap}.{name}", index) for name in ("ratio_mean", "chi2", "tokens"))
-        if math.isnan(ratio):
-            return math.nan
-        variance = 1 + chi2 - ratio**2
-        # Without tokens, or without chi2, there is no error to be beyond.
-        beyond = tokens > 0 and abs(ratio - 1) > 5 * math.sqrt((variance if not variance < 0 else 0.0) / tokens)
-        return abs(ratio - 1) if beyond else 0.0
 
     return measure
 

@@ -5,8 +5,10 @@ the root of a half that is active, and among themselves where none is. Any other
 
 The root is of the worst severity that is active, since people must hear of a fault that grows worse. Of these it is the
 one that was the root before, else the one that has been active for longest, else the first in the table of rules: a
-root that changed without need would be told as another fault. When a root ends, one that it spoke for takes its place,
-and is told only where it is still there WAIT steps later: alerts of one fault end one after the other. Pure.
+root that changed without need would be told as another fault. But a change (Rule.change), the first of its half, that
+begins WAIT steps or more after the root did is another fault, and takes over. When a root ends, one that it spoke for
+takes its place, and is told only where it is still there WAIT steps later: alerts of one fault end one after the other.
+Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +20,8 @@ from offpolicy_monitor.alerts.rule import SEVERITIES, Rule
 from offpolicy_monitor.alerts.rules import RULES
 from offpolicy_monitor.alerts.wall_clock import WALL_CLOCK_RULES, WallClockRule
 
-#: Steps after which people are told of the one that took the place of a root.
+#: Steps after which people are told of the one that took the place of a root; alerts of one fault come and go within
+#: as many.
 WAIT: Final = 10
 _RULES: Final[Mapping[str, Rule | WallClockRule]] = {rule.name: rule for rule in (*RULES, *WALL_CLOCK_RULES)}
 _RANK: Final = {name: rank for rank, name in enumerate(_RULES)}
@@ -59,7 +62,7 @@ def _speakers(active: Sequence[Episode], groups: Mapping[str, str]) -> Mapping[s
     members: dict[str, list[Episode]] = {}
     for episode in active:
         members.setdefault(groups[episode.alert], []).append(episode)
-    heads = {group: min(of_it, key=_order) for group, of_it in members.items()}
+    heads = {group: _head(of_it) for group, of_it in members.items()}
     halves = {half for rule, half in _SAY_WHICH.items() if rule in heads}
 
     def speaker(group: str) -> Episode:
@@ -75,6 +78,28 @@ def _speakers(active: Sequence[Episode], groups: Mapping[str, str]) -> Mapping[s
         return head
 
     return {group: speaker(group) for group in heads}
+
+
+def _head(members: Sequence[Episode]) -> Episode:
+    """The one that speaks for its half: a change that what spoke so far does not explain, else the first in order."""
+    head = min(members, key=_order)
+    changes = [episode for episode in members if getattr(_RULES.get(episode.alert), "change", False)]
+    if any(_is_placed(episode) for episode in changes):
+        return head
+    return min(
+        (one for one in changes if _grade(one) == _grade(head) and _is_later(one, head)), key=_order, default=head
+    )
+
+
+def _is_placed(episode: Episode) -> bool:
+    """Whether a judgement before this one had it."""
+    return episode.inhibited_by is not None or episode.told_from is not None
+
+
+def _is_later(episode: Episode, head: Episode) -> bool:
+    if episode.active_step is None or head.active_step is None:
+        return False
+    return episode.active_step - head.active_step >= WAIT
 
 
 def _follows(alert: str, group: str, halves: set[str]) -> tuple[str, ...]:

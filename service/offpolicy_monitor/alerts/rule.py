@@ -130,6 +130,7 @@ class Rule:
     above        whether it breaches above the threshold, or below it
     source       paper, framework or thread; `proposal` where a number has none
     half         what is at fault where it breaches; None: neither half of the gap, nor the data
+    change       it tells that something is no longer as it was: what has stood for long before does not explain it
     follows      halves, and rules that have none, whose causes raise it too: their root speaks for it (alerts.roots)
     baseline     the figure that it compares with the run's own beginning, if it does
     grave        1 where a breach may be critical; None: always. A run's own critical threshold stands for itself
@@ -148,6 +149,7 @@ class Rule:
     source: str
     above: bool = True
     half: Half | None = None
+    change: bool = False
     follows: tuple[str, ...] = ()
     baseline: str = ""
     also: tuple[str, ...] = ()

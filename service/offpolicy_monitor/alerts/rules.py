@@ -12,6 +12,7 @@ from offpolicy_monitor.alerts.engine import LAG
 from offpolicy_monitor.alerts.measures import (
     at_the_cap,
     bad_share,
+    beyond_noise,
     blindness,
     cut,
     dominates,
@@ -27,7 +28,6 @@ from offpolicy_monitor.alerts.measures import (
     larger,
     length_bias,
     magnitude,
-    miscalibration,
     reward_lost,
     share_of_several,
     spikes,
@@ -47,6 +47,7 @@ ENTROPY: Final = "entropy_mean"
 REWARD: Final = "reward_mean"
 AGREEMENT: Final = "routing.mismatch.agreement"
 GEOMETRIC: Final = "gaps.mismatch.sequence.log_geometric_ratio_abs_mean"
+OF_NOISE: Final = ("gaps.mismatch.log_ratio_std", "gaps.mismatch.tokens", "gaps.mismatch.sequences")
 EXTREME: Final = "gaps.mismatch.sequence.extreme_fraction"
 MASKED: Final = "correction.masked_token_fraction"
 MASKED_SEQUENCES: Final = "correction.masked_sequence_fraction"
@@ -81,6 +82,14 @@ def lasting(warning: int, critical: int | None = None) -> dict[Severity, int]:
 
 _SIMPLE: Final = (
     Rule(
+        "SyncBroken", "The engine samples with other weights than the trainer has",
+        RISEN, weights.unsynced(RISEN),
+        "k3 over what it was before it tripled, from the step at which its cause proves to be weights until it is back",
+        {"critical": weights.RETURNED}, {"critical": 1},
+        "vime issue 274, UniRL issue 226; levels are proposals", half="mismatch", change=True, also=weights.FIGURES,
+        explain=weights.told(RISEN),
+    ),
+    Rule(
         "MismatchKL", "Engine and trainer disagree about the same tokens", (K3,), figure(K3), "mismatch k3",
         by_severity(LARGE, {**LARGE, "fp8": 2e-2, "fp4": 1e-1}), lasting(5, 3),
         "verl pull request 7519: bf16 up to 0.0089, fp8 0.010 before it grew; prime-rl new-model gate 0.015; NeMo-RL "
@@ -92,13 +101,13 @@ _SIMPLE: Final = (
         "growth of k3 since the run began, where a Shiryaev-Roberts test of log k3 is sure of it, from 2.5e-4 on",
         by_severity(1.5, 10), lasting(1, 3),
         "vime issue 64: 0.011 to 0.036 in 30 steps; open-instruct issue 1473; tests/incidents; levels as MismatchKL",
-        half="mismatch", baseline=K3, also=(VERSION,), grave=large(LARGE, K3), explain=grown(K3, VERSION),
+        half="mismatch", change=True, baseline=K3, also=(VERSION,), grave=large(LARGE, K3), explain=grown(K3, VERSION),
     ),
     Rule(
         "MismatchSpike", "The mismatch jumps for single steps", (K3,), spikes(K3, 1e-3, 10, 10),
         "how often in the last 10 steps k3 went above 1e-3 and 10 median50(k3), steps in a row counted once",
         by_severity(0, 2), lasting(1),
-        "When Speed Kills Stability; 3 in 10 steps is a proposal", half="mismatch",
+        "When Speed Kills Stability; 3 in 10 steps is a proposal", half="mismatch", change=True,
         told="the number of spikes in the last 10 steps",
     ),
     Rule(
@@ -125,7 +134,8 @@ _SIMPLE: Final = (
     ),
     Rule(
         "RatioNotCalibrated", "The mean ratio is not 1: the engine reports another distribution than it samples from",
-        tuple(f"gaps.mismatch.{name}" for name in ("ratio_mean", "chi2", "tokens")), miscalibration("mismatch"),
+        tuple(f"gaps.mismatch.{name}" for name in ("ratio_mean", "chi2", "tokens")),
+        calibration.miscalibration("mismatch"),
         "|ratio_mean - 1| where its z > 5", by_severity(0.005, 0.02), lasting(3),
         "NeMo-RL tests; TRL issue 6789 (top-p renormalisation); measured", half="mismatch",
     ),
@@ -152,10 +162,11 @@ _SIMPLE: Final = (
         half="total", follows=HALVES,
     ),
     Rule(
-        "PerplexityGap", "Sequences are far apart in geometric ratio", (GEOMETRIC,), figure(GEOMETRIC),
-        "mean |log geometric ratio|",
+        "PerplexityGap", "Sequences are far apart in geometric ratio", (GEOMETRIC,),
+        beyond_noise(GEOMETRIC, *OF_NOISE),
+        "mean |log geometric ratio|, where it is above twice what independent noise makes in so few tokens",
         by_severity({"dense_bf16": 0.01, "fp4": 0.03}, {"dense_bf16": 0.05, "fp4": 0.1}), lasting(5),
-        "IcePop: training fails beyond 0.05; fp4 measured", half="mismatch",
+        "IcePop: training fails beyond 0.05; fp4 measured", half="mismatch", also=OF_NOISE,
     ),
     Rule(
         "Correlation", "Probabilities of engine and trainer do not go together",
@@ -247,14 +258,6 @@ _SIMPLE: Final = (
         ("outliers.mismatch.ratio",), figure("outliers.mismatch.ratio"),
         "largest k3 of a shard or machine over the median of the others", by_severity(3, 10), lasting(5),
         "one stale replica; faulty hardware", half="mismatch",
-    ),
-    Rule(
-        "SyncBroken", "The engine samples with other weights than the trainer has",
-        RISEN, weights.unsynced(RISEN),
-        "k3 over what it was before it tripled, from the step at which its cause proves to be weights until it is back",
-        {"critical": weights.RETURNED}, {"critical": 1},
-        "vime issue 274, UniRL issue 226; levels are proposals", half="mismatch", also=weights.FIGURES,
-        explain=weights.told(RISEN),
     ),
     Rule(
         "DataQuality", "Log-probs are missing, impossible or copied", ("tokens",),
