@@ -40,6 +40,15 @@ class Plain:
         self.asked += prompts
         return [self._one(list(prompt), request) for prompt in prompts]
 
+    @torch.no_grad()
+    def read(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> list[Sequence[float]]:
+        found = []
+        for prompt, answer in zip(prompts, answers, strict=True):
+            logits = self.policy(torch.tensor([[*prompt, *answer]]), torch.zeros(1, dtype=torch.int64))[0]
+            known = logits.log_softmax(-1)[len(prompt) - 1 : -1].gather(-1, torch.tensor(answer)[:, None])
+            found.append(known[:, 0].tolist())
+        return found
+
     def _one(self, row: list[int], request: Request) -> Written:
         begun, log_probs = len(row), list[float]()
         while len(log_probs) < request.most and (not log_probs or row[-1] != request.end):
@@ -132,6 +141,18 @@ def test_a_temperature_is_asked_of_the_engine_and_raw_log_probs_do_not_show_it()
     assert min(processed.gaps()) > 0.1
     assert max(raw.gaps()) < 1e-5
     assert [engine.options.raw for engine in raw.engines] == [True]
+
+
+@pytest.mark.parametrize("fault", [None, "prompt", "stale_weights=2"])
+def test_an_engine_reads_its_answers_after_the_prompts_that_it_saw(fault: str | None) -> None:
+    arrays = [message.arrays for message in Run(fault, steps=2, rescored=True).messages]
+    for sent in arrays:
+        gap = sent["engine_logprobs"] - sent["sampling_logprobs"]
+        assert float(abs(gap[sent["mask"]]).max()) < 1e-5
+
+
+def test_what_is_sampled_at_a_temperature_is_not_rescored_since_what_an_engine_reads_is_raw() -> None:
+    assert all("engine_logprobs" not in m.arrays for m in Run("temperature=0.5", steps=1, rescored=True).messages)
 
 
 def test_what_an_engine_is_opened_with_is_opened_when_the_fault_begins() -> None:

@@ -3,6 +3,7 @@ import struct
 
 import numpy as np
 import torch
+from offpolicy_monitor.demo.faults import parse_fault
 from offpolicy_monitor.demo.message import Message
 from offpolicy_monitor.demo.trainer import Trainer
 from offpolicy_monitor.wire.frame import encode
@@ -47,6 +48,16 @@ def test_a_message_reads_as_safetensors_with_the_shapes_of_the_wire() -> None:
     assert np.array_equal(arrays["policy_versions"] == -1, ~arrays["mask"])
     assert set(arrays["policy_versions"][arrays["mask"]].tolist()) == {0}
     assert arrays["group_ids"].tolist() == [group for group in range(8) for _ in range(8)]
+
+
+def test_a_rescore_is_a_column_of_the_message_where_it_was_asked_for() -> None:
+    trainer = Trainer(small(sampler="exact", rescored=True))
+    [first, *_] = trainer.gradient_steps(trainer.rollouts(0), 0)
+    assert np.array_equal(first.arrays["engine_logprobs"], first.arrays["sampling_logprobs"])
+    stale = Trainer(small(fault=parse_fault("dropped_stale=1"), rescored=True))
+    messages = [message for step in range(3) for message in stale.gradient_steps(stale.rollouts(step), step)]
+    sent = [message.arrays for message in messages]
+    assert sent and all(len(arrays["engine_logprobs"]) == len(arrays["mask"]) for arrays in sent)
 
 
 def test_the_envelope_names_the_gradient_step_and_the_policy() -> None:

@@ -3,6 +3,7 @@ from typing import get_args
 import pytest
 import torch
 from offpolicy_monitor.demo.engines.kinds import Precision
+from offpolicy_monitor.demo.faults import parse_fault
 from offpolicy_monitor.demo.rollout import Rollout
 from offpolicy_monitor.demo.task import END, PAD, draw_prompts
 from offpolicy_monitor.demo.trainer import Trainer
@@ -50,6 +51,44 @@ def test_the_first_gradient_step_starts_from_the_old_log_probs_to_the_bit() -> N
     assert torch.equal(update.log_pi[first.mask], first.log_old[first.mask])
     update = trainer.learner.update(second, 3)
     assert not torch.equal(update.log_pi[second.mask], second.log_old[second.mask])
+
+
+def halves(rollouts: list[Rollout]) -> tuple[float, float]:
+    """Mean d^2 within the engine, from what it sampled with to what it reads, and from there to the trainer."""
+    read = torch.cat([r.log_rescored[r.mask] for r in rollouts if r.log_rescored is not None])
+    mu, old = (torch.cat([getattr(r, name)[r.mask] for r in rollouts]) for name in ("log_mu", "log_old"))
+    assert len(read) == len(mu) > 100
+    return tuple(float(((a - b).double() ** 2).mean()) for a, b in ((read, mu), (old, read)))  # type: ignore[return-value]
+
+
+def rescored(sampler: Precision, fault: str | None = None) -> tuple[float, float]:
+    planted = None if fault is None else parse_fault(fault)
+    return halves(Trainer(small(sampler=sampler, fault=planted, rescored=True)).rollouts(0))
+
+
+def test_a_sampler_that_reads_whole_rows_anyway_rescores_to_the_bit() -> None:
+    assert rescored("exact") == (0.0, 0.0)
+
+
+def test_a_coarse_cache_is_within_the_engine_and_coarse_weights_are_between_engine_and_trainer() -> None:
+    internal, cross = rescored("bfloat16", "kv_cache=3")
+    assert internal > 10 * cross > 0
+    internal, cross = rescored("bfloat16", "int8=5")
+    assert cross > 10 * internal > 0
+
+
+def test_a_temperature_of_the_engine_is_in_both_of_its_passes() -> None:
+    internal, cross = rescored("bfloat16", "temperature=0.8")
+    assert cross > 10 * internal
+
+
+def test_each_of_two_engines_reads_what_it_wrote() -> None:
+    trainer = Trainer(small(fault=parse_fault("stale_weights=8"), rescored=True))
+    for step in range(3):
+        rollouts = trainer.rollouts(step)
+        list(trainer.gradient_steps(rollouts, step))
+    internal, cross = halves(rollouts)
+    assert {rollout.replica for rollout in rollouts} == {0, 1} and cross > 10 * internal
 
 
 @pytest.mark.parametrize("sampler", get_args(Precision))

@@ -8,7 +8,7 @@ from typing import Protocol
 from offpolicy_monitor.demo.config import DemoConfig
 from offpolicy_monitor.demo.policy import Policy
 from offpolicy_monitor.demo.replicas import TAKES_TURNS, Replicas
-from offpolicy_monitor.demo.sampler import Sampler, make_sampler
+from offpolicy_monitor.demo.sampler import Rescores, Rescoring, Sampler, make_sampler
 
 
 class Backend(Protocol):
@@ -29,10 +29,15 @@ class BuiltIn:
 
     def sampler(self, config: DemoConfig, policy: Policy) -> Sampler:
         """The engine, or two of them where one is to go stale."""
-        engine = make_sampler(config.sampler, policy, config.fault)
+        engine = asked(config, make_sampler(config.sampler, policy, config.fault))
         if config.fault is None or config.fault.name not in TAKES_TURNS:
             return engine
-        return Replicas(engine, make_sampler(config.sampler, policy), config.fault)
+        return Replicas(engine, asked(config, make_sampler(config.sampler, policy)), config.fault)
+
+
+def asked(config: DemoConfig, engine: Rescores) -> Sampler:
+    """An engine, which rescores what it wrote where a run asks for that."""
+    return Rescoring(engine) if config.rescored else engine
 
 
 def backend_of(config: DemoConfig) -> Backend:

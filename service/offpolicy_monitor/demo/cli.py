@@ -66,6 +66,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="STEP",
         help=f"first step of it (of a scenario {default.onset}, of a fault {default.fault_from})",
     )
+    parser.add_argument(
+        "--rescore",
+        action="store_true",
+        help="have the engine's prefill read what it sampled once more: engine_logprobs, which split the mismatch",
+    )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--steps", type=positive, help="end after this many training steps")
     length.add_argument("--seconds", type=some_seconds, help=f"end after this time ({DEFAULT_SECONDS:.0f})")
@@ -99,6 +104,7 @@ def config_of(args: argparse.Namespace) -> DemoConfig:
         fault_from=args.onset or 0,
         scenario=args.scenario,
         onset=default.onset if args.onset is None else args.onset,
+        rescored=args.rescore,
         heads=default.heads if args.engine is None else HEADS,
     )
 

@@ -20,6 +20,7 @@ class DemoConfig:
     lag                training steps between sampling a rollout and training on it; 0 trains on it at once
     fault, fault_from  a known bug to plant, how strongly, and the training step from which on
     scenario, onset    what goes wrong (scenarios.SCENARIOS), and the training step from which on
+    rescored           whether the engine's prefill reads what was sampled once more (`engine_logprobs`)
     synced             whether the engine takes new weights
     learning_rate      peak; it halves every `half_life` training steps down to `learning_rate_floor`
     entropy_floor      nats per token; below it the loss pays `entropy_weight` for each missing nat
@@ -41,6 +42,7 @@ class DemoConfig:
     scenario: str = "healthy"
     onset: int = 30
     synced: bool = True
+    rescored: bool = False
 
     prompts: int = 12
     samples: int = 8

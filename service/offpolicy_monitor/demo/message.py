@@ -59,8 +59,10 @@ def _arrays(config: DemoConfig, rollout: Rollout, update: Update) -> dict[str, T
     def packed(answers: Tensor, before: float) -> Tensor:
         return F.pad(answers, (prompt, 0), value=before)[present]
 
+    rescored = {} if rollout.log_rescored is None else {"engine_logprobs": packed(rollout.log_rescored, 0.0)}
     return {
         "sampling_logprobs": packed(rollout.log_mu, 0.0),
+        **rescored,
         "old_logprobs": packed(rollout.log_old, 0.0),
         "logprobs": packed(update.log_pi, 0.0),
         "entropy": packed(update.entropy, 0.0),

@@ -26,7 +26,8 @@ class Rollout:
     tokens [B, L] int64; starts [B] int64 (first column that is no padding); mask [B, A] bool (written by the sampler);
     log_mu, log_old [B, A] float32 (nats); rewards, advantages [B] float32;
     groups [B] int64: which answers are to one prompt; versions [B] int32: the training step whose weights sampled each;
-    replica: the engine that did, None where there is one.
+    replica: the engine that did, None where there is one; log_rescored [B, A] float32 (nats): log-probs by the engine's
+    prefill, None where it was not asked.
     """
 
     tokens: Tensor
@@ -39,6 +40,7 @@ class Rollout:
     groups: Tensor
     versions: Tensor
     replica: int | None = None
+    log_rescored: Tensor | None = None
 
     @property
     def solved(self) -> Tensor:
@@ -47,20 +49,25 @@ class Rollout:
 
     def rows(self, which: Tensor | slice) -> Self:
         """Some of the answers: [B] bool, or a slice of B."""
-        return replace(self, **{name: getattr(self, name)[which] for name in COLUMNS})
+        return replace(self, **{name: getattr(self, name)[which] for name in self.columns})
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """What it has of each answer."""
+        return COLUMNS if self.log_rescored is None else (*COLUMNS, "log_rescored")
 
     def in_groups_from(self, first: int) -> Self:
         """The same, its groups counted from `first` on."""
         return replace(self, groups=self.groups + first)
 
 
-#: What a rollout has of each answer.
+#: What every rollout has of each answer.
 COLUMNS: Final = tuple(field.name for field in fields(Rollout) if field.type is Tensor)
 
 
 def joined(parts: Sequence[Rollout]) -> Rollout:
     """The answers of several blocks of one engine as one."""
-    columns: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in parts]) for name in COLUMNS}
+    columns: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in parts]) for name in parts[0].columns}
     return replace(parts[0], **columns)
 
 
@@ -84,7 +91,7 @@ def collect(
     groups = torch.arange(len(rewards)) // config.samples
     versions = torch.full((len(rewards),), version, dtype=torch.int32)
     known = (samples.mask, log_mu, log_old, rewards, advantages, groups, versions, samples.replica)
-    return Rollout(tokens, prompts.starts, *known)
+    return Rollout(tokens, prompts.starts, *known, log_rescored=samples.rescored)
 
 
 def _asked(config: DemoConfig, level: int, generator: torch.Generator) -> Prompts:

@@ -28,13 +28,15 @@ class Samples:
     """Answers of one block; mask is 1 where the sampler wrote.
 
     tokens [B, A] int64, PAD after END; log_probs [B, A] float32 (nats), 0 outside the mask; mask [B, A] bool;
-    replica: which engine wrote, None where there is one.
+    replica: which engine wrote, None where there is one; rescored [B, A] float32 (nats): log-probs of the same tokens
+    by the engine's prefill, None where nobody asked for them or it has none.
     """
 
     tokens: Tensor
     log_probs: Tensor
     mask: Tensor
     replica: int | None = None
+    rescored: Tensor | None = None
 
 
 class Sampler(Protocol):
@@ -45,6 +47,29 @@ class Sampler(Protocol):
 
     def generate(self, prompts: Prompts, generator: torch.Generator) -> Samples:
         """Write one answer to each prompt."""
+
+
+class Rescores(Sampler, Protocol):
+    """A sampler that can say what it gives tokens where it reads them at once."""
+
+    def rescore(self, prompts: Prompts, samples: Samples) -> Tensor | None:
+        """Log-probs [B, A] (nats) of these answers, by prefill; None where it has none that are like the sampled."""
+
+
+class Rescoring:
+    """A sampler that has its engine read what it wrote once more."""
+
+    def __init__(self, engine: Rescores) -> None:
+        self.engine = engine
+
+    def sync(self, policy: Policy) -> None:
+        """Hand the weights on."""
+        self.engine.sync(policy)
+
+    def generate(self, prompts: Prompts, generator: torch.Generator) -> Samples:
+        """Write one answer to each prompt, and read it once more."""
+        samples = self.engine.generate(prompts, generator)
+        return replace(samples, rescored=self.engine.rescore(prompts, samples))
 
 
 class EngineSampler:
@@ -73,6 +98,12 @@ class EngineSampler:
 
         return write_answers(first, extend, self.columns, generator, self.draw, self.most)
 
+    def rescore(self, prompts: Prompts, samples: Samples) -> Tensor:
+        """The answers' log-probs by one pass over whole rows, with what the fault does to log-probs."""
+        row = torch.cat([prompts.tokens, samples.tokens], 1)
+        given = self.decoder.rescore(row, first_seen(self.fault, prompts.starts))
+        return chosen(self.reshape, given[:, prompts.tokens.shape[1] - 1 : -1], samples)
+
 
 class ExactSampler:
     """Runs the trainer's forward over the whole row, in the shape the recompute will have, for every token."""
@@ -97,6 +128,18 @@ class ExactSampler:
 
         first = self.reshape(answer_distribution(self.policy, row, starts)[:, 0])
         return write_answers(first, extend, columns, generator, self.draw, self.most)
+
+    def rescore(self, prompts: Prompts, samples: Samples) -> Tensor:
+        """What was reported: it decodes by reading whole rows."""
+        row = torch.cat([prompts.tokens, samples.tokens], 1)
+        given = answer_distribution(self.policy, row, first_seen(self.fault, prompts.starts))
+        return chosen(self.reshape, given, samples)
+
+
+def chosen(reshape: Reshape, given: Tensor, samples: Samples) -> Tensor:
+    """Of log-probs [B, A, V] those of the sampled tokens, [B, A], as an engine with this fault reports them."""
+    reported = torch.stack([reshape(column) for column in given.unbind(1)], 1)
+    return reported.gather(-1, samples.tokens[..., None])[..., 0].where(samples.mask, 0.0)
 
 
 def longest(policy: Policy, fault: Fault | None) -> int:
@@ -133,7 +176,7 @@ def write_answers(
     return Samples(tokens, log_probs, mask)
 
 
-def make_sampler(name: str, policy: Policy, fault: Fault | None = None) -> Sampler:
+def make_sampler(name: str, policy: Policy, fault: Fault | None = None) -> Rescores:
     """The sampler of that name, `exact` or an engine in one of the FORMATS, with the part of a fault that is its own.
 
     Some faults bring a format of their own; those of replicas.TAKES_TURNS need two samplers.

@@ -1,5 +1,6 @@
 """RealEngines: a Llama as the policy, and samplers by real engines, each of which is opened once."""
 
+from offpolicy_monitor.demo.backend import asked
 from offpolicy_monitor.demo.config import DemoConfig
 from offpolicy_monitor.demo.engines.engine import Engine, Open, Options
 from offpolicy_monitor.demo.engines.kinds import ENGINES, EngineName
@@ -32,7 +33,7 @@ class RealEngines:
         options = options_of(_precision(config, fault), config.seed, fault)
         if (options, replica) not in self.opened:
             self.opened[options, replica] = self.open(policy, options)
-        return RealSampler(self.opened[options, replica], policy, fault)
+        return asked(config, RealSampler(self.opened[options, replica], policy, fault))
 
 
 def _precision(config: DemoConfig, fault: Fault | None) -> str:

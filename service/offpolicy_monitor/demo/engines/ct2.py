@@ -66,3 +66,11 @@ class CTranslate2:
             callback=take,
         )
         return [Written(tokens[index], log_probs[index]) for index in range(len(prompts))]
+
+    def read(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> list[Sequence[float]]:
+        """Scores of prompt and answer in one pass, of all tokens but the first."""
+        whole = [
+            [self.words[token] for token in (*prompt, *answer)] for prompt, answer in zip(prompts, answers, strict=True)
+        ]
+        found = self.generator.score_batch(whole)
+        return [one.log_probs[len(prompt) - 1 :] for one, prompt in zip(found, prompts, strict=True)]

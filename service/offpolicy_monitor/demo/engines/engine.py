@@ -54,6 +54,9 @@ class Engine(Protocol):
     def write(self, prompts: Sequence[Sequence[int]], request: Request) -> list[Written]:
         """One answer to each prompt, in their order."""
 
+    def read(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> list[Sequence[float]]:
+        """Raw log-probs (nats) of the answers' tokens, each answer read at once after its prompt."""
+
 
 #: Opens an engine with a policy's present weights.
 Open = Callable[[Policy, Options], Engine]

@@ -28,7 +28,7 @@ class Llama(Policy):
                 num_hidden_layers=shape.layers,
                 num_attention_heads=shape.heads,
                 num_key_value_heads=shape.heads,
-                max_position_embeddings=shape.prompt + shape.answer,
+                max_position_embeddings=shape.prompt + shape.answer + 1,
                 tie_word_embeddings=False,
                 pad_token_id=PAD,
                 eos_token_id=END,

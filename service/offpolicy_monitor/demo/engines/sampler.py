@@ -44,12 +44,24 @@ class RealSampler:
 
     def generate(self, prompts: Prompts, generator: torch.Generator) -> Samples:
         """Write one answer to each prompt; the engine draws by a generator of its own."""
-        starts = first_seen(self.fault, prompts.starts).tolist()
-        asked = [row[start:] for row, start in zip(prompts.tokens.tolist(), starts, strict=True)]
-        samples = padded(self.engine.write(asked, self.request), self.columns)
+        samples = padded(self.engine.write(self._asked(prompts), self.request), self.columns)
         if self.fault is not None and self.fault.name == "quantised":
             return Samples(samples.tokens, with_bits(samples.log_probs, self.fault.strength), samples.mask)
         return samples
+
+    def rescore(self, prompts: Prompts, samples: Samples) -> Tensor | None:
+        """The answers' log-probs by the engine's prefill, which are raw; None where the sampled ones are not."""
+        if self.request.temperature != 1 or self.request.top_p != 1:
+            return None
+        lengths = samples.mask.sum(1).tolist()
+        answers = [row[:length] for row, length in zip(samples.tokens.tolist(), lengths, strict=True)]
+        found = self.engine.read(self._asked(prompts), answers)
+        return padded([Written(*row) for row in zip(answers, found, strict=True)], self.columns).log_probs
+
+    def _asked(self, prompts: Prompts) -> list[list[int]]:
+        """The prompts as this engine sees them."""
+        starts = first_seen(self.fault, prompts.starts).tolist()
+        return [row[start:] for row, start in zip(prompts.tokens.tolist(), starts, strict=True)]
 
 
 def padded(answers: Sequence[Written], columns: int) -> Samples:

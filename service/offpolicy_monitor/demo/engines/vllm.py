@@ -46,7 +46,7 @@ class Vllm:
                 kv_cache_dtype=CACHES[options.cache_bits],
                 logprobs_mode="raw_logprobs" if options.raw else "processed_logprobs",
                 seed=options.seed,
-                max_model_len=shape.prompt + shape.answer,
+                max_model_len=shape.prompt + shape.answer + 1,  # the one that reading writes
                 enable_prefix_caching=False,
                 enforce_eager=True,
                 disable_log_stats=True,
@@ -69,6 +69,20 @@ class Vllm:
         )
         asked = [TokensPrompt(prompt_token_ids=list(prompt)) for prompt in prompts]
         return [_written(answer.outputs[0]) for answer in self.llm.generate(asked, sampling, use_tqdm=False)]
+
+    def read(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> list[Sequence[float]]:
+        """`prompt_logprobs` of prompt and answer, which come of the prefill; one token is written for nothing."""
+        sampling = SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False)
+        whole = [[*prompt, *answer] for prompt, answer in zip(prompts, answers, strict=True)]
+        asked = [TokensPrompt(prompt_token_ids=row) for row in whole]
+        found = self.llm.generate(asked, sampling, use_tqdm=False)
+        return [
+            _read(row, one.prompt_logprobs, len(prompt)) for row, one, prompt in zip(whole, found, prompts, strict=True)
+        ]
+
+
+def _read(tokens: Sequence[int], known: Any, first: int) -> list[float]:
+    return [known[index][tokens[index]].logprob for index in range(first, len(tokens))]
 
 
 def _written(output: Any) -> Written:
