@@ -33,7 +33,8 @@ class Named:
 @dataclass(frozen=True)
 class Outcome:
     """One run. `onset` is the first step with the fault, 0 where nothing is planted; k3 (nats) are the medians of the
-    steps before it and from it on, None where there are none."""
+    steps before it and from it on, None where there are none. `internal` is the share of the mismatch's second moment
+    since the onset that the engine makes by itself, None where nothing was rescored."""
 
     engine: str
     planted: str
@@ -47,6 +48,7 @@ class Outcome:
     k3_after: float | None
     alerts: Sequence[Told]
     diagnoses: Sequence[Named]
+    internal: float | None = None
 
     def first(self, severity: str | None = None) -> Told | None:
         """The first alert since the onset, of a severity or of any; of several at one step the one that speaks."""

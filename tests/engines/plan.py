@@ -57,11 +57,13 @@ CASES: Final = (
     Case("vllm", "log-probs of other rows, 1.5 %", fault("garbled"), ("garbled",)),
     Case("vllm", "weights in 8 bits", fault("int8"), NOISE),
     Case("vllm", "KV cache in float8 e4m3", fault("kv_cache"), ("kv_precision", *NOISE)),
+    Case("vllm", "KV cache in float8 e4m3, rescored", ("--rescore", *fault("kv_cache")), ("kv_precision", *NOISE)),
     Case("vllm", "nothing, float32", ("--sampler", "exact"), NOISE, told=False),
     Case("vllm", "nothing, another seed", ("--seed", "1"), NOISE, told=False),
     *_both("ct2"),
     Case("ct2", "temperature 0.8, raw log-probs", fault("temperature"), ("sampling",)),
     Case("ct2", "top-p 0.9, raw log-probs", fault("top_p"), ("sampling",)),
     Case("ct2", "float32, then int8", ("--sampler", "exact", *fault("int8")), NOISE),
+    Case("ct2", "nothing, rescored", ("--rescore",), NOISE, told=False),
     Case("ct2", "nothing, another seed", ("--seed", "1"), NOISE, told=False),
 )

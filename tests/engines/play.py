@@ -59,6 +59,7 @@ def outcome_of(case: Case, arguments: list[str], seconds: float, ask: Ask) -> Ou
     """What the service says of a run that has ended."""
     onset = ONSET if planted(case) else 0
     series = ask(f"/v1/runs/{case.run}/series?field=gaps.mismatch.k3")
+    internal = ask(f"/v1/runs/{case.run}/series?field=noise_floor.attribution.engine_internal")
     alerts = ask(f"/v1/alerts?run={case.run}&limit=500")["alerts"]
     return Outcome(
         engine=case.engine,
@@ -72,6 +73,7 @@ def outcome_of(case: Case, arguments: list[str], seconds: float, ask: Ask) -> Ou
         k3_before=_usual(series, 0, onset),
         k3_after=_usual(series, onset, STEPS),
         alerts=told_of(alerts),
+        internal=_usual(internal, onset, STEPS),
         diagnoses=[diagnosed(case.run, max(onset - BEFORE, 0), step, ask) for step in range(onset, STEPS)],
     )
 

@@ -25,7 +25,7 @@ def row(outcome: Outcome) -> str:
     """One run."""
     named = f"`{outcome.last.name}` ({outcome.last.score:.2f})"
     cells = (
-        outcome.planted,
+        f"{outcome.planted}{_within(outcome.internal)}",
         _nats(outcome.k3_before),
         _nats(outcome.k3_after),
         _alert(outcome.first(), outcome.onset),
@@ -67,6 +67,10 @@ def _alert(told: Told | None, onset: int) -> str:
 
 def _names(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+def _within(internal: float | None) -> str:
+    return "" if internal is None else f": {internal:.0%} within the engine"
 
 
 def _nats(value: float | None) -> str:

@@ -85,14 +85,17 @@ def test_a_run_is_read_with_six_calm_steps_before_the_onset() -> None:
 
     def ask(path: str) -> Mapping[str, Any]:
         asked.append(path)
+        if "noise_floor" in path:
+            return {"step": [0, ONSET, STEPS - 1], "value": [0.1, None, 0.75]}
         if "series" in path:
             return {"step": list(range(STEPS)), "value": [None] + [1e-4] * (ONSET - 1) + [0.02] * (STEPS - ONSET)}
         return {"alerts": [], "hypotheses": [{"name": "top_p", "score": 0.81234}]}
 
     outcome = outcome_of(CASE, ["demo"], 1.26, ask)
     assert (outcome.k3_before, outcome.k3_after, outcome.seconds, outcome.since) == (1e-4, 0.02, 1.3, ONSET)
-    assert asked[2] == f"/v1/runs/vllm-fault-top_p/diagnosis?from={ONSET - 6}&to={ONSET}"
+    assert asked[3] == f"/v1/runs/vllm-fault-top_p/diagnosis?from={ONSET - 6}&to={ONSET}"
     assert outcome.last == Named(STEPS - 1, "top_p", 0.812)
+    assert outcome.internal == 0.75 and row(outcome).startswith("| top-p 0.9: 75% within the engine | 1.0e-04 |")
 
 
 def test_what_is_committed_is_what_the_page_shows() -> None:
