@@ -1,6 +1,8 @@
-# The service with its embedded database. Until it checks tokens, publish the port to this machine alone:
+# The service with its embedded database. Nobody is let in without an access token, which its own container makes:
 #   docker build -t offpolicy-monitor .
-#   docker run -p 127.0.0.1:8900:8900 -v offpolicy:/var/lib/offpolicy-monitor offpolicy-monitor
+#   docker run -d --name monitor -p 127.0.0.1:8900:8900 -v offpolicy:/var/lib/offpolicy-monitor offpolicy-monitor
+#   docker exec monitor offpolicy-monitor token create --scope admin --note me
+# Tokens travel as they are: publish the port beyond this machine through a proxy that speaks TLS.
 
 FROM python:3.11-slim AS build
 # A further index for pip, e.g. one that holds a CPU build of torch: --build-arg PIP_EXTRA_INDEX_URL=...
@@ -22,6 +24,7 @@ RUN useradd --system --uid 10001 --home-dir /var/lib/offpolicy-monitor --create-
 # A browser reaches the published port as localhost. Other names under which the service is reached, such as the name of
 # its container, go into OFFPOLICY_TRUSTED_HOSTS (separated by commas, * for any).
 ENV PATH=/opt/offpolicy-monitor/bin:$PATH \
+    OFFPOLICY_AUTH=required \
     OFFPOLICY_HOST=0.0.0.0 \
     OFFPOLICY_PORT=8900 \
     OFFPOLICY_TRUSTED_HOSTS=localhost \
@@ -31,5 +34,4 @@ VOLUME /var/lib/offpolicy-monitor
 EXPOSE 8900
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["python", "-c", \
     "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ['OFFPOLICY_PORT'] + '/healthz', timeout=4)"]
-# --insecure: inside the container the service binds every address; who reaches it is decided where the port is published.
-CMD ["sh", "-c", "offpolicy-monitor db upgrade && exec offpolicy-monitor serve --insecure"]
+CMD ["sh", "-c", "offpolicy-monitor db upgrade && exec offpolicy-monitor serve"]

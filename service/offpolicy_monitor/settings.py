@@ -215,6 +215,14 @@ class Settings(BaseSettings):
         description="Hosts that are answered beside loopback's and the one of OFFPOLICY_PUBLIC_URL, by commas "
         "(*.example.org, * for any); where none is given, a service that does not bind loopback answers any.",
     )
+    auth: Literal["auto", "required", "off"] = Field(
+        "auto",
+        description="Whether access tokens are asked for: auto, from the first one on that `offpolicy-monitor token "
+        "create` makes, and for good; required, from the start; off, never, since a proxy does it.",
+    )
+    open_metrics: bool = Field(
+        False, description="Answer /metrics without a token; with one it needs scope read and all runs."
+    )
     webhook_url: str | None = Field(None, description="Told once when an alert becomes active and once when it ends.")
     webhook_secret: SecretStr | None = Field(None, description="Signs what the webhook is told (HMAC-SHA256).")
     webhook_authorization: SecretStr | None = Field(

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from offpolicy_monitor import Monitor
-from offpolicy_monitor.client.connection import Connection
+from offpolicy_monitor.client.connection import Answer, Connection
 from offpolicy_monitor.client.mistakes import Lost, Mistake
-from offpolicy_monitor.client.outcome import Outcome, Tries
+from offpolicy_monitor.client.outcome import Outcome, Tries, of_answer
 from offpolicy_monitor.errors import ConfigurationError
 
 from tests.client.batches import batch, nbytes
@@ -73,13 +73,23 @@ def test_a_temporary_refusal_is_sent_again_until_it_is_taken(status: int) -> Non
     assert fake.steps() == [0, 0, 0, 1]
 
 
-@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 409, 413, 415, 422])
+@pytest.mark.parametrize("status", [301, 400, 404, 409, 413, 415, 422])
 def test_a_lasting_refusal_is_counted_and_not_sent_again(status: int) -> None:
     fake = Fake([Said(status, {"detail": "no such thing"})])
     stats = closed_stats(fake, 2)
     assert counts(stats) == (1, 0, 0, 1) and stats["errors_by"] == {str(status): 1}
     assert stats["last_error"] == f"{status} no such thing"
     assert fake.steps() == [0, 1]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_token_that_is_known_soon_loses_nothing_and_one_that_never_is_is_not_tried_for_ever(status: int) -> None:
+    fake = Fake([Said(status, {"detail": "no token"})] * 2)
+    stats = closed_stats(fake, 2)
+    assert counts(stats) == (2, 0, 2, 0) and fake.steps() == [0, 0, 0, 1]
+    assert stats["last_error"] == f"{status} no token; set OFFPOLICY_TOKEN; trying again"
+    found, tries = of_answer(Answer(status, None, {})), Tries()
+    assert found.shut_out and [tries.again(found) for _ in range(8)] == [True] * 6 + [False] * 2
 
 
 def test_what_went_wrong_is_logged_once_a_kind(caplog: pytest.LogCaptureFixture) -> None:

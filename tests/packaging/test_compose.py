@@ -68,9 +68,17 @@ def test_every_volume_is_named_and_every_mounted_folder_exists() -> None:
 
 def test_the_service_migrates_before_it_serves_and_waits_for_the_database() -> None:
     service = SERVICES["service"]
-    assert service["command"][-1] == "offpolicy-monitor db upgrade && exec offpolicy-monitor serve --insecure"
+    assert service["command"][-1] == "offpolicy-monitor db upgrade && exec offpolicy-monitor serve"
     assert service["depends_on"] == {"postgres": {"condition": "service_healthy"}}
     assert "@postgres:5432/offpolicy" in service["environment"]["OFFPOLICY_DATABASE_URL"]
+
+
+def test_nobody_is_let_in_without_a_token_but_prometheus_which_shows_the_same_to_whoever_reaches_it() -> None:
+    environment = SERVICES["service"]["environment"]
+    assert (environment["OFFPOLICY_AUTH"], environment["OFFPOLICY_OPEN_METRICS"]) == ("required", "true")
+    image = (ROOT / "Dockerfile").read_text()
+    assert "OFFPOLICY_AUTH=required" in image and "OFFPOLICY_HOST=0.0.0.0" in image
+    assert "insecure" not in image + (ROOT / "compose.yaml").read_text()
 
 
 def test_the_environment_names_settings_that_exist() -> None:

@@ -65,6 +65,26 @@ def test_every_operation_documents_its_problems(client: Client) -> None:
                 assert set(content) == {"application/problem+json"}, (path, code)
 
 
+def test_every_operation_says_which_scopes_it_needs(client: Client) -> None:
+    document = client.get("/openapi.json").json()
+    assert {name: one["scheme"] for name, one in document["components"]["securitySchemes"].items()} == {
+        "token": "bearer",
+        "browser": "basic",
+    }
+    of = {
+        (method, path): {
+            scope for way in operation["security"] for scope in way["token" if "token" in way else "browser"]
+        }
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert of["post", "/v1/runs/{run}/batches"] == {"ingest"} and of["delete", "/v1/runs/{run}"] == {"admin"}
+    assert of["get", "/v1/runs"] == {"read"} and of["get", "/healthz"] == set()
+    for (method, path), scopes in of.items():
+        responses = document["paths"][path][method]["responses"]
+        assert ({"401", "403"} <= set(responses)) == bool(scopes), path
+
+
 def test_every_reference_of_the_document_leads_somewhere(client: Client) -> None:
     document = client.get("/openapi.json").json()
     text = json.dumps(document)

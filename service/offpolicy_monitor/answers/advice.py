@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
 from typing import Final, TypeVar
 
 from offpolicy_monitor.client.read import PAGE, Reader, Unreachable
@@ -12,6 +13,12 @@ OFFERED: Final = 3
 ALIKE: Final = 0.6
 #: Refusals of what every service of this release knows.
 OF_ANOTHER_RELEASE: Final = frozenset({"unknown-path", "unknown-parameter"})
+#: What to do where the service lets nobody in, or nobody with this token.
+MISSING_TOKEN: Final = {
+    HTTPStatus.UNAUTHORIZED: "Set OFFPOLICY_TOKEN; `offpolicy-monitor token create --scope read` makes one, where the "
+    "service runs",
+    HTTPStatus.FORBIDDEN: "Set OFFPOLICY_TOKEN to one that is for this",
+}
 
 Result = TypeVar("Result")
 
@@ -44,6 +51,8 @@ def _advised(error: Refusal, service: Reader, run: str | None) -> Refusal:
     if error.kind in OF_ANOTHER_RELEASE:
         message = f"the service at {service.url} is of another release than this command: {error.detail}"
         return Refusal(error.status, error.kind, message)
+    if error.status in MISSING_TOKEN:
+        return Refusal(error.status, error.kind, f"{service.url}: {error.detail}. {MISSING_TOKEN[error.status]}")
     if error.kind == "unknown-run" and run:
         return Refusal(error.status, error.kind, f"{error.detail}{_others(service, run)}")
     return error

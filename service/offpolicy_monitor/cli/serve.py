@@ -26,7 +26,11 @@ def _add_arguments(child: argparse.ArgumentParser) -> None:
         "--ssl-keyfile", metavar="FILE", help="its key, where that is another file (OFFPOLICY_SSL_KEYFILE)"
     )
     add_database(child)
-    child.add_argument("--insecure", action="store_true", help="allow an address that other machines can reach")
+    child.add_argument(
+        "--insecure",
+        action="store_true",
+        help="allow an address that other machines can reach though no token is asked for",
+    )
     child.add_argument(
         "--migrate",
         action=argparse.BooleanOptionalAction,

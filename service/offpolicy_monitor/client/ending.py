@@ -61,7 +61,7 @@ def say(connection: Connection, path: str, seconds: float, trouble: Callable[[st
     """Say that the run at `path` has ended, trying for so many seconds; whether the service knows it now."""
     end, failures, found = time.monotonic() + seconds, 0, outcome.Outcome("again", message="no time was left")
     body = json.dumps({"finished": True}).encode()
-    while found.kind == "again" and (left := end - time.monotonic()) > 0:
+    while found.kind == "again" and not found.shut_out and (left := end - time.monotonic()) > 0:
         try:
             answer = connection.exchange("PATCH", path, [body], patience=left, most=ANSWER_BYTES)
             found = outcome.of_answer(answer)

@@ -19,6 +19,8 @@ ROLLOUT_GONE = 410
 DEFECT, DEFECT_ATTEMPTS = 500, 5
 # Rows of methods that change with every shard, or steps that others take every time, are somebody else's trouble.
 OUTDATED_ATTEMPTS = 5
+# Who is not let in may be within seconds: services notice new tokens by and by.
+NO_ENTRY, ENTRY_ATTEMPTS = (401, 403), 7
 # A body that breaks the connection each time (a proxy's limit, for one) would stand there for good as well.
 BROKEN_ATTEMPTS = 20
 
@@ -35,6 +37,11 @@ class Outcome:
     duplicate: bool = False
     stored: bool = False
     in_vain: bool = False  # nothing came while the client was waiting
+
+    @property
+    def shut_out(self) -> bool:
+        """The token is missing, or is not for this."""
+        return self.reason in map(str, NO_ENTRY)
 
 
 class Tries:
@@ -57,6 +64,8 @@ def of_answer(answer: Answer) -> Outcome:
         return Outcome("sent", duplicate=said.get("duplicate") is True, stored=said.get("stored", True) is True)
     if status == ROLLOUT_GONE:
         return Outcome("gone", "410", answer.detail)
+    if status in NO_ENTRY:
+        return Outcome("again", str(status), f"{answer.detail}; set OFFPOLICY_TOKEN", most=ENTRY_ATTEMPTS)
     if status in TEMPORARY or status >= 500:
         most = DEFECT_ATTEMPTS if status == DEFECT else ALWAYS
         return Outcome("again", str(status), answer.detail, answer.retry_after, most)

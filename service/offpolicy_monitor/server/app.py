@@ -14,6 +14,10 @@ from offpolicy_monitor._version import __version__
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.pipeline.values import Measurer
 from offpolicy_monitor.server import openapi, services
+from offpolicy_monitor.server.access.described import describe
+from offpolicy_monitor.server.access.doors import Doors
+from offpolicy_monitor.server.access.guard import Guard
+from offpolicy_monitor.server.access.keys import Keys
 from offpolicy_monitor.server.http import handlers
 from offpolicy_monitor.server.http.answers import render
 from offpolicy_monitor.server.http.hosts import TrustedHosts
@@ -81,6 +85,7 @@ class Application(FastAPI):
         """The OpenAPI document."""
         document = super().openapi()
         document["components"]["schemas"].update(openapi.problem_schemas())
+        describe(document)
         return document
 
     def openapi_text(self) -> bytes:
@@ -94,15 +99,20 @@ def create_app(settings: Settings, make_measurer: Callable[[Settings], Measurer]
     """The application for these settings. Its parts open and close with the ASGI lifespan."""
     registry = CollectorRegistry()
     metrics = ProcessMetrics(registry)
+    keys, doors = Keys(settings.auth), Doors(ROUTES, settings.open_metrics)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with services.opened(settings, metrics, registry, make_measurer) as opened:
+        async with services.opened(settings, metrics, registry, make_measurer, keys) as opened:
             app.state.services = opened
             yield
 
     # What stands around every answer, the outermost first.
-    around = [Middleware(RequestMiddleware, metrics=metrics), Middleware(TrustedHosts, settings=settings)]
+    around = [
+        Middleware(RequestMiddleware, metrics=metrics),
+        Middleware(TrustedHosts, settings=settings),
+        Middleware(Guard, keys=keys, doors=doors, public_url=settings.public_url),
+    ]
     app = Application(
         title="offpolicy-monitor",
         version=__version__,

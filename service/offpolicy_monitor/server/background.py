@@ -33,6 +33,10 @@ WATCH: Final = Chore("watch", "alerts on the wall clock changed", "runs")
 PURGE: Final = Chore("purge", "rows of deleted runs removed", "portions")
 #: Make steps small that have grown old, and give the room back.
 TIDY: Final = Chore("tidying", "old steps made small", "changes")
+#: Read the access tokens, so that new and revoked ones are known.
+LEARN: Final = Chore("reading access tokens", "access tokens read", "tokens", "debug")
+#: Write down which were used.
+NOTE: Final = Chore("noting the use of access tokens", "use of access tokens noted", "tokens", "debug")
 #: Give back what the process has grown by and does not use.
 GIVE_BACK: Final = Chore("memory", "unused memory given back", "bytes", "debug")
 

@@ -7,7 +7,7 @@ what is sent is dropped, and nobody waits for him. Knows receipts; knows no SQL 
 import asyncio
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -43,10 +43,12 @@ class Event:
 @dataclass(eq=False)
 class _Listener:
     run: str | None
+    sees: Callable[[str], bool]
+    stands: Callable[[], bool]
     queue: "asyncio.Queue[bytes | None]" = field(default_factory=lambda: asyncio.Queue(MOST_WAITING + 1))
 
     def wants(self, event: Event) -> bool:
-        return self.run is None or event.run in (None, self.run)
+        return event.run is None or (self.run in (None, event.run) and self.sees(event.run))
 
     def end(self) -> None:
         """Let it send nothing more."""
@@ -88,13 +90,26 @@ class Events:
         if self._collecting:
             self._call(self._changed, run, deleted)
 
-    async def listen(self, run: str | None, last_id: str | None) -> AsyncGenerator[bytes, None]:
+    async def listen(
+        self,
+        run: str | None,
+        last_id: str | None,
+        sees: Callable[[str], bool] = lambda run: True,
+        stands: Callable[[], bool] = lambda: True,
+    ) -> AsyncGenerator[bytes, None]:
         """Frames of events, of one run or of all, from the one after `last_id` on, where that is still known.
 
-        Raises Unavailable where as many listen as may, or the service is stopping.
+        Of runs that the listener `sees` alone; `dismiss` ends it where it does not stand any more. Raises Unavailable
+        where as many listen as may, or the service is stopping.
         """
-        listener = self._enter(run, last_id)
+        listener = self._enter(_Listener(run, sees, stands), last_id)
         return self._frames(listener)
+
+    def dismiss(self) -> None:
+        """End the streams of those who may not listen any more."""
+        for listener in [one for one in self._listeners if not one.stands()]:
+            self._listeners.discard(listener)
+            listener.end()
 
     def close(self) -> None:
         """End every stream at once, and begin no other."""
@@ -119,7 +134,7 @@ class Events:
         finally:
             self._leave(listener)
 
-    def _enter(self, run: str | None, last_id: str | None) -> _Listener:
+    def _enter(self, listener: _Listener, last_id: str | None) -> _Listener:
         if self._closed:
             raise Unavailable(503, "stopping", "the service is stopping", retry_after=2)
         if len(self._listeners) >= self._most:
@@ -129,7 +144,6 @@ class Events:
         self._collecting = True
         if self._rest is not None:
             self._rest.cancel()
-        listener = _Listener(run)
         missed = self._since(last_id)
         if missed is None:
             listener.queue.put_nowait(RESET)

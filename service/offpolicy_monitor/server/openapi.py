@@ -28,6 +28,8 @@ ARRAYS: dict[str, list[Any]] = {
 METHODS = [{"name": "tight", "method": "opsm", "delta": 0.001}]
 PROBLEMS: Mapping[int, str] = {
     400: "The body cannot be parsed.",
+    401: "A token is asked for, and none came, or one that is unknown, revoked or expired.",
+    403: "The token has no such scope, or is not for this run; or a page of others sends a change.",
     404: "No such run, step or path.",
     408: "The body did not arrive in time.",
     409: "The same shard came with other content, under an older attempt, or with another number of shards; or it was "

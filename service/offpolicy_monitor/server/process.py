@@ -32,6 +32,7 @@ from offpolicy_monitor.server.http.handshakes import Handshakes
 from offpolicy_monitor.server.http.tls import LOOK_SECONDS, Certificate, certificate
 from offpolicy_monitor.server.memory import keep_large_blocks
 from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.store import access
 
 log = structlog.get_logger("offpolicy_monitor.server")
 KEEP_ALIVE = 75
@@ -140,14 +141,11 @@ def _base_url(listener: Any, secure: bool) -> str:
 def serve(settings: Settings, insecure: bool, started: Callable[[Listening], None]) -> int | None:
     """Serve until told to stop, and answer the signal that told it. `started` is called once the service listens.
 
-    Raises ConfigurationError for an address that others can reach, unless `insecure` (there is no authentication), for
+    Raises ConfigurationError for an address that others can reach where no token is asked for, unless `insecure`, for
     one that cannot be bound, and for a certificate, a database or a device that cannot be used.
     """
-    if not insecure and not is_loopback(settings.host):
-        raise ConfigurationError(
-            f"{settings.host} can be reached from other machines, and this release has no authentication: "
-            "bind 127.0.0.1 behind a proxy that has, or pass --insecure"
-        )
+    if not insecure:
+        refuse_open(settings)
     keep_large_blocks()
     sys.setswitchinterval(SWITCH_SECONDS)
     shown = certificate(settings)
@@ -158,6 +156,22 @@ def serve(settings: Settings, insecure: bool, started: Callable[[Listening], Non
             server.run([listener])
         return server.told
     return signal.SIGINT
+
+
+def refuse_open(settings: Settings) -> None:
+    """ConfigurationError where others can reach the service and no access token would be asked for."""
+    if is_loopback(settings.host) or settings.auth == "required":
+        return
+    reached, auth = f"{settings.host} can be reached from other machines", settings.variable("auth")
+    if settings.auth == "off":
+        raise ConfigurationError(
+            f"{reached}, and {auth}=off asks nobody for a token: set it to required, or pass --insecure"
+        )
+    if not access.read_all(settings.database_url):
+        raise ConfigurationError(
+            f"{reached}, and there is no access token yet: make one with 'offpolicy-monitor token create', set "
+            f"{auth}=required, bind 127.0.0.1, or pass --insecure"
+        )
 
 
 def end(status: int) -> int:

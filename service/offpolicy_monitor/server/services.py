@@ -5,19 +5,22 @@ The one place that knows how store, device, pipeline and registry are wired. Tes
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 from fastapi import Request
 from prometheus_client import CollectorRegistry
 
 from offpolicy_monitor import verdict
+from offpolicy_monitor.addresses import is_loopback
+from offpolicy_monitor.errors import Unavailable
 from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.formats import Format
 from offpolicy_monitor.exposition.process import ProcessMetrics
@@ -28,7 +31,8 @@ from offpolicy_monitor.pipeline.readers import Readers
 from offpolicy_monitor.pipeline.stages import Pipeline
 from offpolicy_monitor.pipeline.values import Measurer
 from offpolicy_monitor.pipeline.writer import Writer
-from offpolicy_monitor.server.background import GIVE_BACK, PURGE, SWEEP, TIDY, WATCH, keep, warm_up
+from offpolicy_monitor.server.access.keys import NOTE_SECONDS, REFRESH_SECONDS, Keys
+from offpolicy_monitor.server.background import GIVE_BACK, LEARN, NOTE, PURGE, SWEEP, TIDY, WATCH, keep, warm_up
 from offpolicy_monitor.server.events import Events
 from offpolicy_monitor.server.exported import Exported
 from offpolicy_monitor.server.http.documents import Document, Documents
@@ -44,8 +48,9 @@ from offpolicy_monitor.store import GradientStep, Leader, NewRuns, Store, Turn, 
 
 log = structlog.get_logger("offpolicy_monitor.server")
 SWEEPS_PER_TIMEOUT = 10
-#: Threads for what runs beside the requests: one each for sweep, watch, purge and tidy.
-BESIDE = 4
+#: Threads for what runs beside the requests: one each for sweep, watch, purge, tidy, and for reading tokens and noting
+#: their use.
+BESIDE = 6
 #: Threads for the routes that ask the store, and how long such a request waits for one, seconds.
 READERS = 16
 READ_WITHIN = 5.0
@@ -74,6 +79,7 @@ class Services:
     answers: ByteBudget
     events: Events
     verdicts: Verdicts
+    keys: Keys
     readers: Readers = field(default_factory=lambda: Readers("read", READERS, READ_WITHIN))
     device_is_warm: bool = False
 
@@ -90,6 +96,7 @@ async def opened(
     metrics: ProcessMetrics,
     registry: CollectorRegistry,
     make_measurer: Callable[[Settings], Measurer],
+    keys: Keys,
 ) -> AsyncIterator[Services]:
     """Everything that runs while the application runs; what was begun is finished before it closes."""
 
@@ -125,9 +132,17 @@ async def opened(
         runs = RunExposition(exported, counters, detail_of(settings))
         scrapes = Shared(Documents(registry, runs).make)
         answers = ByteBudget(settings.answer_bytes, settings.admission_timeout, settings.variable("answer_bytes"))
-        services = Services(settings, store, pipeline, metrics, scrapes, StoreProbe(store), answers, events, verdicts)
+        services = Services(
+            settings, store, pipeline, metrics, scrapes, StoreProbe(store), answers, events, verdicts, keys
+        )
         threads = ThreadPoolExecutor(BESIDE, thread_name_prefix="beside")
-        beside = [asyncio.create_task(job) for job in _beside(services, leader, threads)]
+        with suppress(Unavailable):
+            keys.learn(await asyncio.to_thread(store.access_tokens))
+        public = not is_loopback(urlsplit(settings.public_url).hostname or "")
+        if advice := keys.advice(public):
+            log.warning(advice, public_url=settings.public_url, auth=settings.auth)
+        jobs = (*_beside(services, leader, threads), *_looking_after(keys, services, threads))
+        beside = [asyncio.create_task(job) for job in jobs]
         await asyncio.to_thread(leader.start, teller.wake)
         teller.start()
         try:
@@ -177,6 +192,28 @@ def _beside(services: Services, leader: Leader, threads: Executor) -> Iterator[C
     yield keep(PURGE, led(lambda: upkeep.purge(turn)), PURGE_SECONDS)
     yield keep(TIDY, led(tidy), TIDY_SECONDS)
     yield keep(GIVE_BACK, partial(asyncio.to_thread, Idle().give_back), GIVE_BACK_SECONDS)
+
+
+def _looking_after(keys: Keys, services: Services, threads: Executor) -> Iterator[Coroutine[Any, Any, None]]:
+    """What keeps the tokens up to date: those that this process knows, and when each was used last."""
+    loop, store, turn = asyncio.get_running_loop(), services.store, turn_of(services.pipeline.writer)
+
+    async def learn() -> int:
+        with suppress(Unavailable):  # the readiness of the store is told elsewhere
+            keys.learn(await loop.run_in_executor(threads, store.access_tokens))
+        services.events.dismiss()
+        return 0
+
+    def noted(used: Mapping[str, float]) -> int:
+        store.note_use(used)
+        return len(used)
+
+    async def note() -> int:
+        used = keys.take_used()
+        return await loop.run_in_executor(threads, lambda: turn(lambda: noted(used))) if used else 0
+
+    yield keep(LEARN, learn, REFRESH_SECONDS)
+    yield keep(NOTE, note, NOTE_SECONDS)
 
 
 def turn_of(writer: Writer) -> Turn:

@@ -136,12 +136,17 @@ class Store:
         return self.view_run(name).shown
 
     def view_runs(
-        self, limit: int = 100, cursor: str | None = None, order: listing.Order = "newest", pattern: str | None = None
+        self,
+        limit: int = 100,
+        cursor: str | None = None,
+        order: listing.Order = "newest",
+        pattern: str | None = None,
+        seen: str | None = None,
     ) -> tuple[list[RunView], str | None]:
-        """The same with what a sentence about each is said of, and the next cursor."""
+        """The same with what a sentence about each is said of, and the next cursor; `seen`: of these runs alone."""
         now = self._clock()
         with self._database.reading() as connection:
-            ids, following = listing.page_of_ids(connection, limit, cursor, order, pattern, now)
+            ids, following = listing.page_of_ids(connection, limit, cursor, order, pattern, now, seen)
             return views.view_runs(connection, self._overviews, ids, now), following
 
     def view_run(self, name: str) -> RunView:
@@ -276,10 +281,11 @@ class Store:
         states: Sequence[str] = ("pending", "active", "resolved"),
         limit: int = 100,
         cursor: str | None = None,
+        seen: str | None = None,
     ) -> Page:
-        """Alerts of one run or of all, in these states, the newest first."""
+        """Alerts of one run or of all, in these states, the newest first; `seen`: of these runs alone."""
         with self._database.reading() as connection:
-            return alert_rows.list_alerts(connection, run, states, limit, cursor)
+            return alert_rows.list_alerts(connection, run, states, limit, cursor, seen)
 
     def untold(self, limit: int) -> list[dict[str, Any]]:
         """Alerts whose state has not been told, the oldest first."""

@@ -21,7 +21,6 @@ from offpolicy_monitor.errors import ConfigurationError, FieldError, OffpolicyMo
 from offpolicy_monitor.wire.frame import MEDIA_TYPE, encode
 
 TIMEOUT = 60.0  # seconds for a piece of a body or the answer
-NO_ENTRY = (401, 403)
 
 
 class Poster:
@@ -37,7 +36,7 @@ class Poster:
         """Whether the service had it already. Raises Refusal where it is refused, Unavailable where patience ends."""
         media_type, body = body_of(record, attempt)
         begun, failures, said, tries = time.monotonic(), 0, "", outcome.Tries()
-        while tries.again(found := self._tried(body, media_type)) and found.kind == "again":
+        while tries.again(found := self._tried(body, media_type)) and found.kind == "again" and not found.shut_out:
             failures += 1
             if self.patience is not None and time.monotonic() - begun >= self.patience:
                 break
@@ -61,12 +60,11 @@ class Poster:
     def _judged(self, found: outcome.Outcome) -> bool:
         if found.kind == "sent":
             return found.duplicate
+        if found.shut_out:
+            raise ConfigurationError(found.message)
         if found.kind == "again":
             raise Unavailable(503, "unavailable", f"no luck with {self.url}: {found.message}")
-        status = int(found.reason)
-        if status in NO_ENTRY:
-            raise ConfigurationError(f"{found.message}: set OFFPOLICY_TOKEN")
-        raise Refusal(status, "refused", found.message, [FieldError("body", found.message)])
+        raise Refusal(int(found.reason), "refused", found.message, [FieldError("body", found.message)])
 
     def close(self) -> None:
         """Close the connection."""

@@ -11,6 +11,7 @@ from offpolicy_monitor.alerts import RULES
 from offpolicy_monitor.alerts.stretches import joined
 from offpolicy_monitor.notify.words import page as page_of
 from offpolicy_monitor.server import models, openapi, services
+from offpolicy_monitor.server.access.guard import runs_of
 from offpolicy_monitor.server.baselines import baseline
 from offpolicy_monitor.server.http.answers import alert_answer, rule_answer
 from offpolicy_monitor.server.http.parameters import RUN_PATTERN, Cursor, KnownRun, Limit
@@ -50,11 +51,11 @@ def get_alerts(
 ) -> dict[str, Any]:
     """One row per breach of one severity of a rule, from pending to active to resolved.
 
-    With `merge`, breaches of a page that follow each other so closely are one row.
+    Of the runs that the token is for. With `merge`, breaches of a page that follow each other so closely are one row.
     """
     parts = services.of(request)
     states = ("pending", "active", "resolved") if state is None else (state,)
-    page = parts.store.alerts(run, states, limit, cursor)
+    page = parts.store.alerts(run, states, limit, cursor, runs_of(request))
     rows = page.rows if merge is None else joined(page.rows, merge)
     url = parts.settings.public_url
     said = [{**row, "message": parts.verdicts.message(row, page_of(url, row), seek=run is not None)} for row in rows]

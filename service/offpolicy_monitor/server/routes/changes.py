@@ -7,6 +7,7 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.config import JsonDict
 
+from offpolicy_monitor.access import AccessToken
 from offpolicy_monitor.alerts import RULES, SEVERITIES, WALL_CLOCK_RULES
 from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Refusal, quotable, quoted
 from offpolicy_monitor.methods import ON_REQUEST, PRESETS, parse_selection
@@ -18,6 +19,8 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Profile = Literal["dense_bf16", "moe_bf16", "fp8", "fp4", "bitwise"]
 EXAMPLE: Final[JsonDict] = {"methods": ["opsm", "tis_token", {"name": "tight", "method": "opsm", "delta": 0.001}]}
 
+#: What a trainer says of its own run: a token with scope ingest is enough.
+OF_TRAINERS: Final = frozenset({"profile", "labels", "finished"})
 #: More tokens than any answer has.
 MAX_LENGTH_CAP: Final = 1 << 40
 #: What an entry may hold is the catalogue's business; here it is described, and read by `parse_selection`.
@@ -91,6 +94,15 @@ async def read_changes(request: Request, settings: Settings) -> RunChanges:
     if changes.methods is not None:
         return changes.model_copy(update={"methods": _definitions(changes.methods, settings)})
     return changes
+
+
+def check_scope(token: AccessToken | None, changes: RunChanges) -> None:
+    """Refusal 403 where a token that is for posting changes more than a trainer says of its own run."""
+    more = sorted(changes.model_fields_set - OF_TRAINERS)
+    if token is not None and not token.has(["admin"]) and more:
+        own = ", ".join(sorted(OF_TRAINERS))
+        message = f"{', '.join(more)} needs scope admin; the token {token.id} may set {own}"
+        raise Refusal(403, "scope-missing", message)
 
 
 def read_overrides(document: object) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from offpolicy_monitor.server import openapi, services
+from offpolicy_monitor.server.access.guard import token_of
 from offpolicy_monitor.server.http.middleware import HEAD_KEY
 from offpolicy_monitor.server.http.parameters import RUN_PATTERN
 from offpolicy_monitor.server.http.queries import CHECKED
@@ -39,9 +40,12 @@ router = APIRouter(prefix="/v1", tags=["reading"], dependencies=CHECKED)
 async def get_events(request: Request, run: Run = None, last_id: LastId = None) -> Response:
     """`step`: a gradient step was merged; `alert`: a rule's alert changed; `run`: a run is new, changed or deleted.
 
-    What is told is what this process has stored. `reset` says that events were missed: read anew.
+    What is told is what this process has stored. `reset` says that events were missed: read anew. Of runs that the
+    token is for; the stream ends soon after the token is revoked or has expired.
     """
     if HEAD_KEY in request.scope:
         return Response(media_type=MEDIA_TYPE, headers=HEADERS)
-    frames = await services.of(request).events.listen(run, last_id)
+    parts, token = services.of(request), token_of(request)
+    sees = (lambda run: True) if token is None else token.sees
+    frames = await parts.events.listen(run, last_id, sees, lambda: parts.keys.admits(token))
     return StreamingResponse(frames, media_type=MEDIA_TYPE, headers=HEADERS)

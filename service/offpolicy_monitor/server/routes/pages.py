@@ -17,6 +17,7 @@ from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.pages import assets
 from offpolicy_monitor.pages.render import page
 from offpolicy_monitor.server import services
+from offpolicy_monitor.server.access.guard import token_of
 from offpolicy_monitor.vocabulary import RUN_NAME
 
 HEADERS: Final = {
@@ -67,6 +68,9 @@ class Page:
 
 
 def _is_run(request: Request, name: str) -> bool:
+    token = token_of(request)
+    if token is not None and not token.sees(name):
+        return False
     try:
         services.of(request).store.view_run(name)
     except Refusal:

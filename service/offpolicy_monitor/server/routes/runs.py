@@ -12,10 +12,17 @@ from fastapi import Query, Request, Response
 from pydantic import StringConstraints
 
 from offpolicy_monitor.server import models, openapi, services
+from offpolicy_monitor.server.access.guard import runs_of, token_of
 from offpolicy_monitor.server.http.answers import json_response, render
 from offpolicy_monitor.server.http.parameters import Cursor, First, KnownRun, Last, Limit, Minibatch, StepNumber
 from offpolicy_monitor.server.http.threads import store_router
-from offpolicy_monitor.server.routes.changes import RunChanges, check_correction, read_changes, with_methods_in_effect
+from offpolicy_monitor.server.routes.changes import (
+    RunChanges,
+    check_correction,
+    check_scope,
+    read_changes,
+    with_methods_in_effect,
+)
 from offpolicy_monitor.store import Store
 from offpolicy_monitor.store.rows.cursors import Page
 from offpolicy_monitor.store.rows.listing import LONGEST_PATTERN
@@ -62,13 +69,13 @@ router = store_router()
 def list_runs(
     request: Request, limit: Limit = 100, cursor: Cursor = None, order: Order = "newest", pattern: Pattern = None
 ) -> dict[str, Any]:
-    """With last step, state and verdict, how each went and what is said of it.
+    """Those that the token is for, with last step, state and verdict, how each went and what is said of it.
 
     Worst first: critical ones, those that are silent and did not say that they are finished, warnings, what is pending
     or for information, healthy ones, finished ones; the newest first among equals.
     """
     parts = services.of(request)
-    views, following = parts.store.view_runs(limit, cursor, order, pattern)
+    views, following = parts.store.view_runs(limit, cursor, order, pattern, runs_of(request))
     return {"runs": parts.verdicts.with_summaries(views), "next_cursor": following}
 
 
@@ -106,9 +113,11 @@ async def patch_run(run: KnownRun, request: Request) -> Response:
     """Fields that are not sent stay; the others are replaced as a whole, and the run is judged anew.
 
     Batches posted after the answer run the new rows; what is stored stays as it was measured.
+    With scope ingest alone: profile, labels and finished, which trainers say of their runs.
     """
     parts = services.of(request)
     changes = await read_changes(request, parts.settings)
+    check_scope(token_of(request), changes)
     await parts.pipeline.writer.call(lambda: _change(parts.store, run, changes))
     parts.events.changed(run)
     return json_response(await parts.readers.run(lambda: _one(parts, run)))

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, RowMapping, Select, bindparam, delete, insert, or_, select, update
 
+from offpolicy_monitor.store.rows.access import seen_by
 from offpolicy_monitor.store.rows.cursors import Page, cut, decode_cursor, encode_cursor
 from offpolicy_monitor.store.rows.runs import run_id
 from offpolicy_monitor.store.rows.tables import ACTIVE, PENDING, RESOLVED, alerts, runs
@@ -68,9 +69,11 @@ def end_all(connection: Connection, run: int, now: float) -> None:
     connection.execute(update(alerts).where(of_run, alerts.c.state == ACTIVE).values(ended))
 
 
-def list_alerts(connection: Connection, run: str | None, states: Sequence[str], limit: int, cursor: str | None) -> Page:
-    """Alerts of one run or of all, in these states, the newest first."""
-    query = _rows().where(alerts.c.state.in_(states)).order_by(alerts.c.id.desc()).limit(limit + 1)
+def list_alerts(
+    connection: Connection, run: str | None, states: Sequence[str], limit: int, cursor: str | None, seen: str | None
+) -> Page:
+    """Alerts of one run or of all that an access token's pattern names, in these states, the newest first."""
+    query = _rows().where(alerts.c.state.in_(states), *seen_by(seen)).order_by(alerts.c.id.desc()).limit(limit + 1)
     if run is not None:
         query = query.where(alerts.c.run_id == run_id(connection, run))
     if cursor is not None:

@@ -11,6 +11,7 @@ import regex
 from sqlalchemy import Connection, select
 
 from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.store.rows.access import seen_by
 from offpolicy_monitor.store.rows.cursors import cut, decode_cursor, encode_cursor
 from offpolicy_monitor.store.rows.runs import state_of
 from offpolicy_monitor.store.rows.tables import ACTIVE, PENDING, alerts, judgements, runs
@@ -25,14 +26,23 @@ _COLUMNS: Final = (runs.c.id, runs.c.name, runs.c.labels, runs.c.created_at, run
 
 
 def page_of_ids(
-    connection: Connection, limit: int, cursor: str | None, order: Order, pattern: str | None, now: float
+    connection: Connection,
+    limit: int,
+    cursor: str | None,
+    order: Order,
+    pattern: str | None,
+    now: float,
+    seen: str | None = None,
 ) -> tuple[Sequence[int], str | None]:
-    """The ids of runs, `limit` at most, and the next cursor; Refusal 422 for a pattern that is none or takes long."""
+    """The ids of runs, `limit` at most, and the next cursor; Refusal 422 for a pattern that is none or takes long.
+
+    `seen`: of the runs that an access token's pattern names.
+    """
     after = None if cursor is None else tuple(decode_cursor(cursor, 2 if order == "worst" else 1))
     if order == "newest" and pattern is None:
-        return _newest(connection, limit, None if after is None else after[0])
+        return _newest(connection, limit, None if after is None else after[0], seen)
     query = select(*_COLUMNS, judgements.c.step_seconds).select_from(runs.outerjoin(judgements))
-    rows = connection.execute(query.where(runs.c.deleted.is_(None)).order_by(runs.c.id.desc())).all()
+    rows = connection.execute(query.where(runs.c.deleted.is_(None), *seen_by(seen)).order_by(runs.c.id.desc())).all()
     found = rows if pattern is None else list(_matching(rows, pattern))
     if order == "newest":
         keys: list[tuple[int, ...]] = [(row.id,) for row in found if after is None or row.id < after[0]]
@@ -44,8 +54,12 @@ def page_of_ids(
     return [key[-1] for key in page], encode_cursor(*page[-1]) if more else None
 
 
-def _newest(connection: Connection, limit: int, before: int | None) -> tuple[Sequence[int], str | None]:
-    query = select(runs.c.id).where(runs.c.deleted.is_(None)).order_by(runs.c.id.desc()).limit(limit + 1)
+def _newest(
+    connection: Connection, limit: int, before: int | None, seen: str | None
+) -> tuple[Sequence[int], str | None]:
+    query = (
+        select(runs.c.id).where(runs.c.deleted.is_(None), *seen_by(seen)).order_by(runs.c.id.desc()).limit(limit + 1)
+    )
     ids = connection.scalars(query if before is None else query.where(runs.c.id < before)).all()
     page, more = cut(ids, limit)
     return page, encode_cursor(page[-1]) if more else None
