@@ -88,7 +88,7 @@ frameworks: frameworks-together $(APART:%=frameworks-%) ## run the adapters agai
 # Of $(1), an environment, and $(2), its tests. That ARGS choose none of them is no failure (5).
 run-frameworks = PYTHONPATH=service $(1)/bin/python -m pytest -W default --confcutdir tests/frameworks $(2) $(ARGS) $(if $(ARGS),|| [ $$? = 5 ])
 
-frameworks-together: $(FRAMEWORKS)/.installed
+frameworks-together: $(FRAMEWORKS)/.installed $(VENV)/.installed-run
 	@$(call run-frameworks,$(FRAMEWORKS),$(wildcard tests/frameworks/test_*.py))
 
 $(APART:%=frameworks-%): frameworks-%: $(FRAMEWORKS)/apart/%/.installed

@@ -84,6 +84,7 @@ def test_how_steps_arrive_tells_what_is_wrong(name: str, came: list[Arrival]) ->
         ("no_advantages", {"gaps": {name: {"tokens": 400} for name in GAPS}}),
         ("no_policy_versions", {"policy_lag": None}),
         ("shard_apart", {"outliers": {"mismatch": {"ratio": 40.0, "dimension": "shard", "bucket": "3"}}}),
+        ("lagged_mismatch", {"mismatch_lag": {"tokens": 300, "token_fraction": 0.7, "k3": 3e-3, "k3_current": 2e-4}}),
         (
             "same_tokens",
             {"breakdowns": {"shard": {"0": {"gaps": {"mismatch": GAP}}, "1": {"gaps": {"mismatch": GAP}}}}},
@@ -98,6 +99,12 @@ def test_a_policy_that_has_not_moved_after_several_gradient_steps_is_a_copy_and_
     copied = GAPS | gaps("staleness", exact_fraction=1)
     assert names(arrivals(minibatches=2), gaps=copied) == ["old_is_current"]
     assert names(gaps=copied) == []
+
+
+@pytest.mark.parametrize("changes", [{"tokens": 20}, {"k3_current": 2e-3}, {"k3_current": None}])
+def test_older_weights_that_make_no_difference_that_can_be_told_are_no_finding(changes: dict[str, Any]) -> None:
+    lag = {"tokens": 300, "token_fraction": 0.7, "k3": 3e-3, "k3_current": 2e-4} | changes
+    assert names(mismatch_lag={name: value for name, value in lag.items() if value is not None}) == []
 
 
 def test_an_engine_that_is_meant_to_agree_to_the_bit_has_copied_nothing() -> None:

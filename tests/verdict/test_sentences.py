@@ -19,6 +19,7 @@ def window(first: int, count: int, **figures: float | None) -> Window:
         "mismatch": "gaps.mismatch.k3", "staleness": "gaps.staleness.k3", "total": "gaps.total.k3",
         "share": "attribution.mismatch", "rest": "attribution.staleness",
         "tokens": "tokens", "nonfinite": "excluded_tokens.nonfinite", "lag": "policy_lag.max",
+        "older": "mismatch_lag.token_fraction", "k3_older": "mismatch_lag.k3", "k3_current": "mismatch_lag.k3_current",
     }  # fmt: skip
     return Window(range(first, first + count), {paths[name]: [value] * count for name, value in figures.items()})
 
@@ -112,6 +113,39 @@ def test_mismatch_that_is_the_larger_half_and_staleness_that_rose() -> None:
     before = window(66, 30, staleness=0.02)
     found = said(breaches=[breach("MismatchKL", "mismatch", 96)], newest=newest, before=before, start=Window())
     assert found["why"].endswith("It is 30% of the gap; the larger half, staleness (70%), rose 3.0×.")
+
+
+LAGGED = {"mismatch": 0.002, "older": 0.7, "k3_older": 0.003}
+
+
+@pytest.mark.parametrize(
+    ("figures", "has_lag"),
+    [
+        (LAGGED | {"k3_current": 0.0002}, True),
+        (LAGGED | {"k3_current": 0.0016}, False),
+        (LAGGED, False),  # all tokens are older: with what would they be compared
+        ({"mismatch": 0.002, "older": 0.7, "k3_older": 0.0, "k3_current": 0.0}, False),
+        ({"mismatch": 0.002}, False),
+    ],
+)
+def test_a_mismatch_whose_older_tokens_are_further_off_is_told_to_have_lag_in_it(
+    figures: dict[str, float], has_lag: bool
+) -> None:
+    newest = window(60, 50, **figures)
+    clause = "70% of its tokens are of older weights: 0.003 on them, 2×10⁻⁴ on the others, so it has version lag in it."
+    found = said(breaches=[breach("MismatchKL", "mismatch", 96)], newest=newest, start=Window())
+    assert found["why"] == "Mismatch k3 is 0.002 nats per token." + has_lag * f" {clause}"
+    assert (
+        found["action"]
+        == has_lag
+        * (
+            "Look at mismatch_lag.k3_current, which has no lag in it, or keep old_logprobs of the weights that "
+            "sampled. "
+        )
+        + "Compare engine and trainer on one prompt."
+    )
+    assert said(newest=newest, start=Window())["why"].endswith(has_lag * clause)
+    assert (clause in said(newest=newest)["sentence"]) is has_lag
 
 
 def test_staleness() -> None:

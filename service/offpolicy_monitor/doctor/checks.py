@@ -71,6 +71,11 @@ CHECKS: Final = (
         "log(logprobs=...) of each gradient step's forward; docs/frameworks says which hook has them",
     ),
     Check(
+        "lagged_mismatch", "info", "Version lag is in the mismatch", marks.lagged_mismatch,
+        "log(old_logprobs=...) of the weights that sampled, where the trainer has them still; else the mismatch is "
+        "mismatch_lag.k3_current, of the tokens that the newest weights sampled",
+    ),
+    Check(
         "no_advantages", "info", "Advantages are missing", marks.no_advantages,
         "log(advantages=...), one per sequence or per token",
     ),

@@ -9,6 +9,8 @@ from offpolicy_monitor.doctor.posted import Posted
 FEWEST_TOKENS, FEWEST_STEPS = 30, 4
 #: Times the k3 of the other shards from which one disagrees.
 DISAGREES: Final = 10.0
+#: Times the k3 of tokens that the newest weights sampled from which that of the others has version lag in it.
+LAGS: Final = 2.0
 #: Figures that no two shards of different tokens share.
 _OF_SHARDS: Final = ("tokens", "k3", "abs_log_ratio_max")
 
@@ -97,6 +99,18 @@ def shard_apart(posted: Posted) -> str | None:
     if about.get("dimension") != "shard" or not ratio >= DISAGREES:
         return None
     return f"shard {about['bucket']} has {ratio:.0f} times the mismatch of the others"
+
+
+def lagged_mismatch(posted: Posted) -> str | None:
+    """Tokens that older weights sampled have far more mismatch than the others."""
+    older, current = posted.figure("mismatch_lag.k3"), posted.figure("mismatch_lag.k3_current")
+    if not posted.figure("mismatch_lag.tokens") >= FEWEST_TOKENS or not older or not older >= LAGS * current:
+        return None
+    share = posted.figure("mismatch_lag.token_fraction")
+    return (
+        f"{share:.0%} of the mismatch's tokens are of older weights, with a k3 of {older:.2g} and {current:.2g} on the"
+        " others: how far the policy went in between is in the mismatch"
+    )
 
 
 def no_advantages(posted: Posted) -> str | None:

@@ -6,14 +6,18 @@ field, and nothing is 0 that was not sent.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from offpolicy_monitor.verdict.facts import K3, NOW, Breach, Cause, Facts, Half, onset
 from offpolicy_monitor.verdict.numbers import clock, duration, number, percent, ratio
-from offpolicy_monitor.verdict.parts import dropped, joined, mismatch_now
+from offpolicy_monitor.verdict.parts import dropped, joined, lag_in_mismatch, mismatch_now
 
 #: Training steps from which on a run is judged.
 FIRST_JUDGED = 5
+_COMPARE: Final = "Compare engine and trainer on one prompt."
+_WITHOUT_LAG: Final = (
+    "Look at mismatch_lag.k3_current, which has no lag in it, or keep old_logprobs of the weights that sampled."
+)
 Word = Literal[
     "healthy", "too_early", "drifting", "off_policy", "data_wrong", "alarm", "silent", "finished", "not_measured"
 ]
@@ -93,11 +97,12 @@ def mismatch(facts: Facts) -> Words:
     """The engine moved away from the trainer."""
     since, cause = onset(facts.of("mismatch") or facts.of("total")), facts.named
     looks = f"it looks like {cause.title} (score {number(cause.score)})" if cause else _no_cause(facts)
-    tries = " ".join(cause.tries[:2]) if cause else "Compare engine and trainer on one prompt."
+    lag = lag_in_mismatch(facts)
+    tries = " ".join(cause.tries[:2]) if cause else joined(_WITHOUT_LAG if lag else "", _COMPARE)
     return Words(
         "drifting",
         f"Drifting since step {since}: {looks}.",
-        joined(mismatch_now(facts, "Mismatch k3 is", "this run's own start"), _share_of_mismatch(facts, since)),
+        joined(mismatch_now(facts, "Mismatch k3 is", "this run's own start"), lag, _share_of_mismatch(facts, since)),
         joined(tries, dropped(facts.masks)),
         since,
         "mismatch",
@@ -176,7 +181,7 @@ def healthy(facts: Facts) -> Words:
     return Words(
         "healthy",
         f"Healthy at step {facts.last_step}.{room}",
-        joined(mismatch_now(facts, "Mismatch k3 is", "this run's own start"), learning),
+        joined(mismatch_now(facts, "Mismatch k3 is", "this run's own start"), lag_in_mismatch(facts), learning),
         joined("Nothing.", dropped(facts.masks)),
     )
 

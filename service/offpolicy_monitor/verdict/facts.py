@@ -15,10 +15,13 @@ PATHS: Final = (
     *("gaps.mismatch.k3", "gaps.staleness.k3", "gaps.total.k3"),
     *("attribution.mismatch", "attribution.staleness"),
     *("tokens", "excluded_tokens.nonfinite", "policy_lag.max"),
+    *("mismatch_lag.token_fraction", "mismatch_lag.k3", "mismatch_lag.k3_current"),
 )
 K3: Final[Mapping[str, str]] = {gap: f"gaps.{gap}.k3" for gap in ("mismatch", "staleness", "total")}
 #: Steps that "now" is the median of.
 NOW: Final = 10
+#: Times the k3 of tokens that the newest weights sampled from which that of the others has version lag in it.
+LAGS: Final = 2.0
 #: Score from which on a cause is named: from there it beats plain noise.
 NAMED: Final = 0.5
 

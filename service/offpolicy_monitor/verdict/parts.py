@@ -1,6 +1,6 @@
 """Clauses that several cases share. Each is empty where what it would tell is not known."""
 
-from offpolicy_monitor.verdict.facts import K3, NOW, Facts, Masks
+from offpolicy_monitor.verdict.facts import K3, LAGS, NOW, Facts, Masks
 from offpolicy_monitor.verdict.numbers import number, percent, ratio
 
 
@@ -15,6 +15,21 @@ def mismatch_now(facts: Facts, opening: str, whose: str = "its own start") -> st
     """`Mismatch k3 is 0.0018 nats per token, 41× its own start.`"""
     now = facts.newest.median(K3["mismatch"], NOW)
     return "" if now is None else f"{opening} {number(now)} nats per token{against_start(facts, now, whose)}."
+
+
+def lag_in_mismatch(facts: Facts) -> str:
+    """How much of the mismatch may be version lag; empty where older weights make no difference, or nobody can tell.
+
+    `70% of its tokens are of older weights: 0.003 on them, 2×10⁻⁴ on the others, so it has version lag in it.`
+    """
+    share, older, current = (
+        facts.newest.median(f"mismatch_lag.{name}", NOW) for name in ("token_fraction", "k3", "k3_current")
+    )
+    if share is None or older is None or current is None or not older or older < LAGS * current:
+        return ""
+    there, here = number(older), number(current)
+    what = f"{percent(share)} of its tokens are of older weights: {there} on them, {here} on the others"
+    return f"{what}, so it has version lag in it."
 
 
 def dropped(masks: Masks) -> str:

@@ -114,3 +114,31 @@ def test_a_change_of_its_arguments_costs_the_figures_and_no_training(
     watch(module, recorder)
     assert trained(module, 0) == {"trained": True} and recorder.calls == []
     assert "posts nothing" in caplog.text
+
+
+@pytest.mark.parametrize(("steps", "of_what"), [(0, "the whole run"), (2, "the whole run"), (4, "3 training steps")])
+def test_an_end_of_a_step_that_was_imported_by_name_before_is_told_once(
+    module: Any, caplog: pytest.LogCaptureFixture, steps: int, of_what: str
+) -> None:
+    recorder = Recorder()
+    watch(module, recorder)
+    for _ in range(steps):
+        asyncio.run(module.train_step([], None, 1e-5, 1))
+    for _ in range(2):
+        recorder.finish()
+    (said,) = caplog.messages
+    name = compute_full_batch_metrics_and_get_sampling_client.__name__
+    assert said == (
+        f"tinker-cookbook's {name} has seen nothing of {of_what}, so nothing is posted: tinker_cookbook.rl.train is not"
+        " what trains, or it was imported by name before it was watched"
+    )
+
+
+def test_of_a_run_whose_steps_are_posted_nothing_is_said_at_its_end(
+    module: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder()
+    watch(module, recorder)
+    trained(module, 0)
+    recorder.finish()
+    assert recorder.calls and caplog.messages == []

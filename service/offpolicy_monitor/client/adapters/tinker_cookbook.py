@@ -13,12 +13,15 @@ from typing import Any
 
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.shared.called import called
+from offpolicy_monitor.client.adapters.shared.ends import before_end
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 
 # The contract's name of each of a datum's inputs.
 INPUTS = {"sampling_logprobs": "logprobs", "advantages": "advantages", "mask": "mask"}
 ENDS, SPLITS = "compute_full_batch_metrics_and_get_sampling_client", "train_step"
 SPLIT = "tinker_cookbook.utils.misc_utils"
+ADVICE = "it was imported by name before it was watched"
 
 
 def watch(module: ModuleType, monitor: Logs) -> None:
@@ -27,7 +30,8 @@ def watch(module: ModuleType, monitor: Logs) -> None:
     Sent: mu, as it was sampled; pi, as the loss had it; advantages; the mask of what was sampled. `step` is the number
     of the batch, under which tinker-cookbook logs it; `minibatch` counts the optimizer's steps on it (`num_substeps`),
     but for streamed minibatches, which come as one; `policy_version` is the step, before each of which the sampler
-    gets new weights. One process posts it all. Raises AttributeError where the module does not train.
+    gets new weights. One process posts it all. Raises AttributeError where the module does not train. That a step's end
+    is never called is said once, after three training steps, or at the end of the run.
     """
     Watch(module, monitor).attach()
 
@@ -40,17 +44,21 @@ class Watch:
         self.ends, self.splits = getattr(module, ENDS), getattr(module, SPLITS)
         self.data: Any = None
         self.parts = 1
+        self.unseen = Unseen(f"tinker-cookbook's {ENDS}", f"{module.__name__} is not what trains, or {ADVICE}")
+        before_end(monitor, self.unseen)
 
     def attach(self) -> None:
         """Take the place of both functions in their module."""
 
         @functools.wraps(self.splits)
         async def splitting(*arguments: Any, **named: Any) -> Any:
+            self.unseen.step()
             _split(self.monitor, self, arguments, named)
             return await self.splits(*arguments, **named)
 
         @functools.wraps(self.ends)
         async def ending(*arguments: Any, **named: Any) -> Any:
+            self.unseen.forward()
             _post(self.monitor, self, arguments, named)
             return await self.ends(*arguments, **named)
 

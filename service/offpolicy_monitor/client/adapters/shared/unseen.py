@@ -30,7 +30,13 @@ class Unseen:
         """A training step has passed."""
         self.steps += 1
         if self.waits and self.steps >= PATIENCE:
-            self.waits = False
-            LOGGER.warning(
-                "%s has seen nothing of %d training steps, so %s: %s", self.hook, self.steps, self.lost, self.advice
-            )
+            self._say(f"{self.steps} training steps")
+
+    def settle(self) -> None:
+        """The run ends: that nothing was seen until then is said, however few steps passed here."""
+        if self.waits:
+            self._say("the whole run")
+
+    def _say(self, what: str) -> None:
+        self.waits = False
+        LOGGER.warning("%s has seen nothing of %s, so %s: %s", self.hook, what, self.lost, self.advice)
