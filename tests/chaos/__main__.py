@@ -1,7 +1,8 @@
 """python -m tests.chaos: faults under load, and what became of everything that was acknowledged (`make chaos`).
 
 Exit status 1 where anything acknowledged is lost, doubled or wrong, a promise is broken, or a control finds nothing.
-`--write` puts the table into docs/reliability.md.
+`--write` puts the rows that were played into docs/reliability.md and tests/chaos/committed.json, in the place of those
+that were there; the others stay.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from tests.chaos.scenario import BOTH, Outcome, Scenario
 from tests.chaos.scenarios import scenarios
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
+COMMITTED: Final = Path(__file__).with_name("committed.json")
 BEGIN, END = "<!-- table: written by make chaos ARGS=--write -->\n", "<!-- end of table -->"
 
 
@@ -45,6 +47,32 @@ def played(rows: Sequence[tuple[Scenario, str]], quick: bool) -> list[Outcome]:
     return outcomes
 
 
+def committed() -> list[Outcome]:
+    """What the page tells, in the order of scenarios; of those alone that there are."""
+    known = {outcome.row: outcome for outcome in (Outcome(**row) for row in json.loads(COMMITTED.read_text()))}
+    rows = [(s.control, s.name, database) for s in scenarios() for database in s.databases]
+    return [known[row] for row in rows if row in known]
+
+
+def page_text(outcomes: Sequence[Outcome]) -> str:
+    """The generated part of the page."""
+    return "\n".join([*table(outcomes), "", *notes(outcomes)])
+
+
+def as_json(outcomes: Sequence[Outcome]) -> str:
+    """All that was seen."""
+    return json.dumps([asdict(outcome) for outcome in outcomes], indent=1) + "\n"
+
+
+def write(outcomes: Sequence[Outcome]) -> None:
+    """Put outcomes in the place of older ones."""
+    played_rows = {outcome.row for outcome in outcomes}
+    COMMITTED.write_text(as_json([*(old for old in committed() if old.row not in played_rows), *outcomes]))
+    COMMITTED.write_text(as_json(committed()))
+    head, rest = PAGE.read_text().split(BEGIN)
+    PAGE.write_text(f"{head}{BEGIN}\n{page_text(committed())}\n\n{END}{rest.split(END)[1]}")
+
+
 def main() -> int:
     """Play, print the table, and write it if asked to."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
@@ -53,7 +81,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="few trials, under three minutes")
     parser.add_argument("--list", action="store_true", help="name the scenarios")
     parser.add_argument("--json", type=Path, help="write what was seen into this file")
-    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.name}")
+    parser.add_argument("--write", action="store_true", help=f"put the rows that are played into {PAGE.name}")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # and end what was started
     rows = chosen(args.pattern, args.database or BOTH, args.quick)
@@ -63,13 +91,11 @@ def main() -> int:
     began = time.monotonic()
     outcomes = played(rows, args.quick)
     minutes = (time.monotonic() - began) / 60
-    text = "\n".join([*table(outcomes), "", *notes(outcomes), f"- {len(outcomes)} rows in {minutes:.1f} minutes."])
-    print(text)
+    print(page_text(outcomes), f"- {len(outcomes)} rows in {minutes:.1f} minutes.", sep="\n")
     if args.json is not None:
-        args.json.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1) + "\n")
+        args.json.write_text(as_json(outcomes))
     if args.write:
-        head, rest = PAGE.read_text().split(BEGIN)
-        PAGE.write_text(f"{head}{BEGIN}\n{text}\n\n{END}{rest.split(END)[1]}")
+        write(outcomes)
     return 1 if not outcomes or any(outcome.failed for outcome in outcomes) else 0
 
 

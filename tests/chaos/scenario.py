@@ -48,6 +48,11 @@ class Outcome:
     seconds: float = 0.0
 
     @property
+    def row(self) -> tuple[bool, str, str]:
+        """Which row it is."""
+        return self.control, self.scenario, self.database
+
+    @property
     def failed(self) -> bool:
         """Whether a promise was broken; a control fails where its defect was not found."""
         if self.skipped:

@@ -12,6 +12,7 @@ import pytest
 from offpolicy_monitor.summary.step import merge_all
 from offpolicy_monitor.summary.stored import from_bytes, to_bytes
 
+from tests.chaos.__main__ import BEGIN, END, PAGE, committed, page_text
 from tests.chaos.audit import audit
 from tests.chaos.contents import SHARDS, Key, body
 from tests.chaos.ledger import Ledger
@@ -125,7 +126,10 @@ def test_scenarios_have_names_of_their_own() -> None:
     assert names and set(names.values()) == {1}
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+def test_the_page_has_what_was_committed_and_nothing_of_it_failed() -> None:
+    found = committed()
+    assert f"{BEGIN}\n{page_text(found)}\n\n{END}" in PAGE.read_text()
+    assert [outcome.row for outcome in found if outcome.failed] == []
 
 
 def test_every_fault_of_the_page_is_held_by_tests_and_scenarios_that_there_are() -> None:

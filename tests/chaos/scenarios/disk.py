@@ -3,7 +3,7 @@
 import sqlite3
 import subprocess
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -95,14 +95,10 @@ def own_cluster(stage: Stage, disk: Path) -> None:
 
 
 def fill(file: Path) -> None:
-    with file.open("wb") as filler:
-        for size in (1 << 20, 1 << 12):
-            try:
-                while True:
-                    filler.write(bytes(size))
-                    filler.flush()
-            except OSError:
-                continue
+    """Write zeros until the disk takes no more."""
+    with file.open("wb", buffering=0) as filler, suppress(OSError):
+        while True:
+            filler.write(bytes(1 << 12))
 
 
 def another_writes(stage: Stage) -> None:

@@ -15,8 +15,9 @@ from offpolicy_monitor.store.rows.histories import RunHistory
 from offpolicy_monitor.store.rows.statement import Statement
 from offpolicy_monitor.store.rows.tables import runs, steps
 from offpolicy_monitor.store.session import Database, parse_url
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, NullPool, create_engine, text, update
 
+from tests.fixtures.postgres import END_OTHERS
 from tests.fixtures.shards import make_record
 from tests.fixtures.stores import Clock
 
@@ -145,3 +146,21 @@ def test_a_transaction_that_failed_is_not_remembered(open_store: Open) -> None:
     [receipt] = stored(store, make_record(1, 1, 2, minibatches=1))
     assert (receipt.duplicate, receipt.received_shards, receipt.step_completed) == (False, 2, True)
     assert store.states("r1")[0] == 1
+
+
+def test_what_a_server_has_lost_that_took_the_place_of_another_is_not_taken_for_known(
+    postgres_url: str, clock: Clock
+) -> None:
+    """As after a failover to a replica that was behind: names of figures are gone, and every connection with them."""
+    engine = create_engine(postgres_url, poolclass=NullPool)
+    with closing(Store.open(postgres_url, clock)) as store:
+        stored(store, make_record(0))
+        with engine.begin() as connection:
+            for table in ("metrics", "metric_names", "shards", "steps"):
+                connection.execute(text(f"DELETE FROM {table}"))
+            connection.execute(text(END_OTHERS))
+        stored(store, make_record(1))
+        assert [row["step"] for row in store.steps("r1").rows] == [1]
+    with engine.connect() as connection:
+        query = "SELECT count(*) FROM metrics JOIN metric_names ON metric_names.id = names_id"
+        assert connection.execute(text(query)).scalar_one() == 1

@@ -31,6 +31,8 @@ MOST_RUNS: Final = 256
 MOST_STEPS: Final = 8
 #: Sets of names of headline figures whose ids are kept.
 MOST_NAMES: Final = 64
+#: Where they are, in what SQLAlchemy keeps of a connection of the driver.
+NAMES: Final = "offpolicy-names"
 _NEWEST: Final = Statement(select(func.max(steps.c.step)).where(steps.c.run_id == bindparam("run", required=True)))
 
 
@@ -138,8 +140,13 @@ class Memories:
         stands = version == (run.revision, run.last_batch_at)
         return memory if memory is not None and stands else RunMemory(run.id)
 
-    def names(self) -> Ids:
-        """Ids of sets of names of headline figures; what a transaction adds stands once it has committed."""
+    def names(self, connection: Connection) -> Ids:
+        """Ids of sets of names of headline figures; what a transaction adds stands once it has committed.
+
+        They are forgotten with the driver's connection: another one may lead to a server that has taken the place of
+        this one, and lacks the newest of what was committed here.
+        """
+        self._names = connection.info.setdefault(NAMES, {})
         self._names_changed = dict(self._names) if len(self._names) <= MOST_NAMES else {}
         return self._names_changed
 
@@ -151,8 +158,9 @@ class Memories:
         """The transaction is over."""
         if committed:
             self._kept.update(self._changed)
-            self._names = self._names_changed
+            self._names.clear()
+            self._names |= self._names_changed
         self._changed.clear()
-        self._names_changed = self._names
+        self._names_changed = dict(self._names)
         while len(self._kept) > MOST_RUNS:
             self._kept.popitem(last=False)

@@ -66,7 +66,7 @@ def ingest(
         failures.add(id(step))
         failed(step, error)
 
-    merged = _write(connection, held, ledger, blobs, recent, memories.names(), put_aside)
+    merged = _write(connection, held, ledger, blobs, recent, memories.names(connection), put_aside)
     if ledger.touched:
         of_rows = {ledger.touched[key].id: found for key, found in merged.items()}
         to_settle = _to_settle(connection, held, ledger, known)
