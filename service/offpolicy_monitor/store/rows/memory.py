@@ -159,7 +159,7 @@ class Memories:
         if committed:
             self._kept.update(self._changed)
             self._names.clear()
-            self._names |= self._names_changed
+            self._names.update(self._names_changed)
         self._changed.clear()
         self._names_changed = dict(self._names)
         while len(self._kept) > MOST_RUNS:
