@@ -11,6 +11,8 @@ from scripts.prometheus.alert import Alert, grew
 ERRORS: Final = "instance:offpolicy_requests_5xx:ratio_rate5m"
 REFUSED: Final = "instance:offpolicy_batches_refused:ratio_rate5m"
 STORE: Final = "instance:offpolicy_store_seconds:p99_rate5m"
+OLDEST: Final = "offpolicy_oldest_job_seconds"
+FREE: Final = "offpolicy_database_free_bytes"
 OURS: Final = 'up{job=~"offpolicy.*"} or up and on (job, instance) last_over_time(offpolicy_build_info[1w])'
 WHERE: Final = " ({{ $labels.job }}, {{ $labels.instance }})"
 SHARE: Final = "{{ $value | humanizePercentage }}"
@@ -67,6 +69,45 @@ SERVICE_ALERTS: Final = (
     Alert(
         "StoreSlow", "critical", f"{STORE} > 10", "Transactions take longer than trainers wait" + WHERE,
         "The 99th percentile of a transaction is {{ $value | humanizeDuration }}.", lasting="10m",
+    ),
+    Alert(
+        "StageStuck", "warning", f"{OLDEST} > 30", "A stage does not get on" + WHERE,
+        "The oldest job of the stage {{ $labels.stage }} has waited {{ $value | humanizeDuration }}.", lasting="2m",
+    ),
+    Alert(
+        "StageStuck", "critical", f"{OLDEST} > 120", "A stage stands still" + WHERE,
+        "The oldest job of the stage {{ $labels.stage }} has waited {{ $value | humanizeDuration }}: none passes.",
+        lasting="1m",
+    ),
+    Alert(
+        "DiskLow", "warning", f"{FREE} < 2e9 or {FREE} < 2e10 and predict_linear({FREE}[6h], 86400) < 0",
+        "The database's disk fills up" + WHERE,
+        "{{ $value | humanize1024 }}B are left, too few or gone within a day at the pace of the last six hours.",
+        lasting="15m",
+    ),
+    Alert(
+        "DiskLow", "critical", f"{FREE} < 2e8", "The database's disk is nearly full" + WHERE,
+        "{{ $value | humanize1024 }}B are left: soon no step is stored.", lasting="1m",
+    ),
+    Alert(
+        "StepsFailing", "warning", grew("offpolicy_step_failures_total", "30m"), "Steps cannot be merged" + WHERE,
+        "A step was set aside within half an hour: its shards are stored, its figures are missing.",
+    ),
+    Alert(
+        "NoLeader", "critical", "sum by (job) (offpolicy_leader) == 0",
+        "No process of the monitor leads (job {{ $labels.job }})",
+        "Processes answer, but none tells alerts, closes overdue steps or shows the gauges of runs.", lasting="2m",
+    ),
+    Alert(
+        "Restarting", "warning", "changes(offpolicy_start_time_seconds[1h]) > 2", "The monitor restarts often" + WHERE,
+        "It began to serve {{ $value }} times more within an hour.",
+    ),
+    Alert(
+        "ScrapeSlow", "warning",
+        "scrape_duration_seconds > 5 and on (job, instance) last_over_time(offpolicy_build_info[1h])",
+        "Scrapes of the monitor are slow" + WHERE,
+        "A scrape took {{ $value | humanizeDuration }}; past Prometheus's time-out its alerts are blind.",
+        lasting="10m",
     ),
     Alert(
         "DeviceFallback", "warning", "offpolicy_device_info unless on (job, instance, device) offpolicy_build_info",

@@ -149,7 +149,88 @@ def notifications() -> Scene:
     return Scene("notifications", series, minutes, {("NotificationsFailing", "warning"): firing}, by="instance")
 
 
+def gauge(name: str, family: str, values: str, labels: str = "") -> dict[str, str]:
+    return {f"offpolicy_{family}{{{target(name)}{labels}}}": values}
+
+
+def stuck() -> Scene:
+    measure = ',stage="measure"'
+    series = (
+        gauge("late", "oldest_job_seconds", "0x4 31 91 40x9 0x20", measure)
+        | gauge("still", "oldest_job_seconds", "0x4 60+60x30", measure)
+        | gauge("busy", "oldest_job_seconds", "29 0 29 29x30", measure)
+        | gauge("a peak", "oldest_job_seconds", "0x4 200 0x30", measure)
+    )
+    firing = {
+        ("StageStuck", "warning"): {"late": range(7, 17), "still": range(7, 40)},
+        ("StageStuck", "critical"): {"still": range(8, 40)},
+    }
+    return Scene("stuck", series, (0, 5, 6, 7, 8, 12, 16, 17, 25), firing, by="instance")
+
+
+def disk() -> Scene:
+    of_file = ',database="sqlite"'
+    series = (
+        gauge("low", "database_free_bytes", "1.9e9x60", of_file)
+        | gauge("full", "database_free_bytes", "3e9x9 1e8x60", of_file)
+        | gauge("filling", "database_free_bytes", "19e9-5e7x60", of_file)
+        | gauge("level", "database_free_bytes", "5e9x60", of_file)
+        | gauge("large", "database_free_bytes", "9e11-2e9x60", of_file)
+    )
+    firing = {
+        ("DiskLow", "warning"): {"low": range(15, 60), "full": range(25, 60), "filling": range(17, 60)},
+        ("DiskLow", "critical"): {"full": range(11, 60)},
+    }
+    return Scene("disk", series, (0, 9, 11, 14, 30, 50), firing, by="instance")
+
+
+def failed_steps() -> Scene:
+    series = (
+        gauge("failed", "step_failures_total", "0x9 1x60")
+        | gauge("healthy", "step_failures_total", "0x60")
+        | gauge("long ago", "step_failures_total", "7x60")
+    )
+    firing = {("StepsFailing", "warning"): {"failed": range(10, 40)}}
+    return Scene("failed steps", series, (0, 8, 11, 20, 35, 45, 55), firing, by="instance")
+
+
+def leaders() -> Scene:
+    def of(job: str, *values: str) -> dict[str, str]:
+        return {f'offpolicy_leader{{job="{job}",instance="{number}"}}': value for number, value in enumerate(values)}
+
+    series = of("lost", "1x4 0x20", "0x24") | of("handed over", "1x4 0x20", "0x5 1x20") | of("alone", "1x30")
+    return Scene("leaders", series, range(20), {("NoLeader", "critical"): {"lost": range(7, 25)}}, by="job")
+
+
+def restarts() -> Scene:
+    series = (
+        gauge("often", "start_time_seconds", "1x4 2x4 3x4 4x100")
+        | gauge("twice", "start_time_seconds", "1x4 2x4 3x100")
+        | gauge("never", "start_time_seconds", "1x100")
+    )
+    firing = {("Restarting", "warning"): {"often": range(15, 65)}}
+    return Scene("restarts", series, (0, 10, 14, 15, 40, 64, 70, 90), firing, by="instance")
+
+
+def scrapes() -> Scene:
+    def of(name: str, values: str, ours: bool = True) -> dict[str, str]:
+        info = {f"offpolicy_build_info{{{target(name)}}}": "1x60", f"up{{{target(name)}}}": "1x60"} if ours else {}
+        return {f"scrape_duration_seconds{{{target(name)}}}": values} | info
+
+    series = (
+        of("slow", "6x60") | of("a moment", "1x9 9x5 1x60") | of("quick", "0.2x60") | of("other", "9x60", ours=False)
+    )
+    firing = {("ScrapeSlow", "warning"): {"slow": range(10, 60)}}
+    return Scene("scrapes", series, (0, 9, 10, 15, 40), firing, by="instance")
+
+
 SCENES = (
+    stuck(),
+    disk(),
+    failed_steps(),
+    leaders(),
+    restarts(),
+    scrapes(),
     down(),
     missing(),
     errors(),

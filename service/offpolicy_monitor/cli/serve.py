@@ -44,10 +44,11 @@ def _serve(options: argparse.Namespace) -> int:
     needed("logs").configure(settings.log_level, settings.log_format)
     process = needed("server.process")
     embedded = settings.database_url.startswith("sqlite")
-    if options.migrate if options.migrate is not None else embedded:
-        needed("store.migrate").upgrade(settings.database_url)
-    else:
-        _refuse_other_schema(settings.database_url)
+    with needed("server.readiness").waited_for("the database, to look at its schema"):
+        if options.migrate if options.migrate is not None else embedded:
+            needed("store.migrate").upgrade(settings.database_url)
+        else:
+            _refuse_other_schema(settings.database_url)
     told = process.serve(settings, options.insecure, lambda listening: _say_where(listening, settings))
     return int(process.end(INTERRUPTED if told == signal.SIGINT else DONE))
 

@@ -4,7 +4,7 @@ Fed by the pipeline and the request middleware; belongs to one registry, made wi
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -99,11 +99,22 @@ class ProcessMetrics:
         """Read the bytes in use at each scrape."""
         self._metrics["inflight_bytes"].set_function(used)
 
+    def watch_stages(self, oldest_jobs: Callable[[], Mapping[str, float]]) -> None:
+        """Ask at each scrape how old the oldest job of each stage is."""
+        for stage in oldest_jobs():
+            self._metrics["oldest_job_seconds"].labels(stage).set_function(lambda stage=stage: oldest_jobs()[stage])
+
+    def watch_room(self, free: Callable[[], float] | None) -> None:
+        """Ask at each scrape how much room the database's disk has; nothing of a database elsewhere."""
+        if free is not None:
+            self._metrics["database_free_bytes"].labels("sqlite").set_function(free)
+
     def watch_leading(self, leads: Callable[[], bool]) -> None:
         """Ask at each scrape whether this process leads."""
         self._metrics["leader"].set_function(leads)
 
     def describe(self, torch_version: str, device: str) -> None:
-        """Say once what computes here."""
+        """Say once what computes here, and since when."""
+        self._metrics["start_time_seconds"].set(time.time())
         self._metrics["device_info"].labels(device).set(1)
         self._metrics["build_info"].labels(__version__, torch_version, device).set(1)

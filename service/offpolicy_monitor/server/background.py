@@ -41,14 +41,15 @@ NOTE: Final = Chore("noting the use of access tokens", "use of access tokens not
 GIVE_BACK: Final = Chore("memory", "unused memory given back", "bytes", "debug")
 
 
-async def warm_up(measure_once: Callable[[], Awaitable[None]], is_warm: Callable[[], None]) -> None:
-    """Measure a small batch; then the service is ready. One that cannot measure says so and never is."""
+async def warm_up(measure_once: Callable[[], Awaitable[None]], is_warm: Callable[[Exception | None], None]) -> None:
+    """Measure a small batch, and tell how it went: one that cannot measure says so and is never ready."""
     try:
         await measure_once()
     except Exception as error:
         log.error("the device cannot measure", exc_info=error)
-        return
-    is_warm()
+        is_warm(error)
+    else:
+        is_warm(None)
 
 
 async def keep(chore: Chore, work: Callable[[], Awaitable[int]], interval: float) -> None:

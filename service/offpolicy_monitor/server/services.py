@@ -41,10 +41,11 @@ from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.server.memory import Idle
 from offpolicy_monitor.server.notifications import notifier
 from offpolicy_monitor.server.probe import StoreProbe
+from offpolicy_monitor.server.readiness import Readiness, waited_for
 from offpolicy_monitor.server.telling import TellingStore, TellingUpkeep
 from offpolicy_monitor.server.verdicts import Verdicts
 from offpolicy_monitor.settings import Settings
-from offpolicy_monitor.store import GradientStep, Leader, NewRuns, Store, Turn, leader_of
+from offpolicy_monitor.store import GradientStep, Leader, NewRuns, Store, Turn, leader_of, room
 
 log = structlog.get_logger("offpolicy_monitor.server")
 SWEEPS_PER_TIMEOUT = 10
@@ -62,6 +63,7 @@ PURGE_SECONDS = 2.0
 TIDY_SECONDS = 60.0
 #: How often memory that a peak has left is given back.
 GIVE_BACK_SECONDS = 10.0
+CANNOT_MEASURE = "the device cannot measure ({}): the log has the traceback; OFFPOLICY_DEVICE=cpu does without it"
 #: How long the end waits for a notification that is under way.
 LAST_WORDS_SECONDS = 3.0
 
@@ -76,12 +78,12 @@ class Services:
     metrics: ProcessMetrics
     scrapes: Shared[Format, Document]
     probe: StoreProbe
+    readiness: Readiness
     answers: ByteBudget
     events: Events
     verdicts: Verdicts
     keys: Keys
     readers: Readers = field(default_factory=lambda: Readers("read", READERS, READ_WITHIN))
-    device_is_warm: bool = False
 
 
 def of(request: Request) -> Services:
@@ -107,10 +109,12 @@ async def opened(
 
     new_runs = NewRuns(settings.new_runs_per_hour, settings.variable("new_runs_per_hour"))
     named: Any = {"judge": RulesJudge(), "failed": failed, "watched": verdict.PATHS, "new_runs": new_runs}
+    began = time.monotonic()
     store = await asyncio.to_thread(Store.open, settings.database_url, **named)
     measurer: Measurer | None = None
     try:
-        measurer = await asyncio.to_thread(make_measurer, settings)
+        with waited_for("torch, and the device by it"):
+            measurer = await asyncio.to_thread(make_measurer, settings)
         metrics.describe(version("torch"), measurer.device_name)
         counters = RunCounters(settings.max_exported_runs)
         leader = leader_of(settings.database_url)
@@ -128,12 +132,16 @@ async def opened(
             settings, writer, Merger(TellingUpkeep(store, events), writer), measurer, metrics, counters, store.known
         )
         metrics.watch_inflight(lambda: pipeline.budget.used)
+        metrics.watch_stages(pipeline.oldest_jobs)
+        metrics.watch_room(room(settings.database_url))
         exported = Exported(store, settings, leader)
         runs = RunExposition(exported, counters, detail_of(settings))
         scrapes = Shared(Documents(registry, runs).make)
         answers = ByteBudget(settings.answer_bytes, settings.admission_timeout, settings.variable("answer_bytes"))
+        probe, setting = StoreProbe(store), settings.variable("max_job_age")
+        readiness = Readiness(probe.finding, pipeline.oldest_jobs, settings.max_job_age, setting)
         services = Services(
-            settings, store, pipeline, metrics, scrapes, StoreProbe(store), answers, events, verdicts, keys
+            settings, store, pipeline, metrics, scrapes, probe, readiness, answers, events, verdicts, keys
         )
         threads = ThreadPoolExecutor(BESIDE, thread_name_prefix="beside")
         with suppress(Unavailable):
@@ -141,7 +149,7 @@ async def opened(
         public = not is_loopback(urlsplit(settings.public_url).hostname or "")
         if advice := keys.advice(public):
             log.warning(advice, public_url=settings.public_url, auth=settings.auth)
-        jobs = (*_beside(services, leader, threads), *_looking_after(keys, services, threads))
+        jobs = (*_beside(services, leader, threads, began), *_looking_after(keys, services, threads))
         beside = [asyncio.create_task(job) for job in jobs]
         await asyncio.to_thread(leader.start, teller.wake)
         teller.start()
@@ -164,13 +172,13 @@ async def opened(
         await asyncio.to_thread(store.close)
 
 
-def _beside(services: Services, leader: Leader, threads: Executor) -> Iterator[Coroutine[Any, Any, None]]:
+def _beside(services: Services, leader: Leader, threads: Executor, began: float) -> Iterator[Coroutine[Any, Any, None]]:
     """What runs beside the requests; what changes the store does so only where this process leads."""
     upkeep, pipeline, settings = services.store.upkeep, services.pipeline, services.settings
     loop, turn = asyncio.get_running_loop(), turn_of(pipeline.writer)
 
-    def is_warm() -> None:
-        services.device_is_warm = True
+    def is_warm(error: Exception | None) -> None:
+        services.readiness.device = None if error is None else CANNOT_MEASURE.format(type(error).__name__)
 
     def led(work: Callable[[], int], told: bool = False) -> Callable[[], Awaitable[int]]:
         async def one_round() -> int:
@@ -187,6 +195,7 @@ def _beside(services: Services, leader: Leader, threads: Executor) -> Iterator[C
 
     sweep = led(lambda: upkeep.sweep(time.time(), settings.step_timeout, turn), told=True)
     yield warm_up(pipeline.warm_up, is_warm)
+    yield services.readiness.tell(began, lambda: pipeline.measurer.form)
     yield keep(SWEEP, sweep, settings.step_timeout / SWEEPS_PER_TIMEOUT)
     yield keep(WATCH, led(lambda: upkeep.watch(settings.run_expiry, turn), told=True), WATCH_SECONDS)
     yield keep(PURGE, led(lambda: upkeep.purge(turn)), PURGE_SECONDS)

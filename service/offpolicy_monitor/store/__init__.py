@@ -10,6 +10,7 @@ from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.overviews import Table
 from offpolicy_monitor.store.rows.records import Outdated, Receipt, ShardKey, ShardRecord, StepKey
 from offpolicy_monitor.store.rows.views import RunView
+from offpolicy_monitor.store.space import room
 from offpolicy_monitor.store.store import Store
 from offpolicy_monitor.store.upkeep import Turn
 from offpolicy_monitor.store.write.known import Known, NewRuns
@@ -33,4 +34,5 @@ __all__ = [
     "Turn",
     "leader_of",
     "prepared",
+    "room",
 ]

@@ -3,12 +3,15 @@
 PostgreSQL cleans up after itself (autovacuum) and fills what is free; `vacuum` does so now, or writes tables anew.
 """
 
+import math
+import shutil
 import time
+from collections.abc import Callable
 from typing import Final
 
 from sqlalchemy import Connection, text
 
-from offpolicy_monitor.store.session import Database, unshared
+from offpolicy_monitor.store.session import Database, parse_url, sqlite_file, unshared
 
 #: Most pages given back in one transaction, and seconds after which it ends with fewer: the more pages are free, the
 #: longer SQLite looks for the one that it wants.
@@ -33,6 +36,21 @@ def give_back_portion(connection: Connection) -> int:
         if time.monotonic() - began >= SECONDS:
             break
     return 1
+
+
+def room(url: str) -> Callable[[], float] | None:
+    """Asks how many bytes are left on the disk of a SQLite file, NaN where nobody knows; None of PostgreSQL."""
+    path = sqlite_file(parse_url(url))
+    if path is None:
+        return None
+
+    def free() -> float:
+        try:
+            return float(shutil.disk_usage(path.parent).free)
+        except OSError:
+            return math.nan
+
+    return free
 
 
 def vacuum(url: str, full: bool = False) -> int:

@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ import pytest
 from fastapi import FastAPI
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.server.app import create_app
+from offpolicy_monitor.server.readiness import WARMING, waited_for
 from offpolicy_monitor.settings import Settings
+from structlog.testing import capture_logs
 
 from tests.fixtures.application import JSON, Application, Client, database, json_bytes, running
 from tests.fixtures.fused import loaded_pass
@@ -78,10 +82,12 @@ def test_a_running_service_is_alive_and_ready(application: Application, compiled
 
 
 def test_the_service_is_not_ready_before_its_device_is_warm(tmp_path: Path, migrated_copy: None) -> None:
+    SlowToWarm.let.clear()
     with running(app_with(SlowToWarm, tmp_path)) as client:
         response = client.get("/readyz")
         assert (response.status_code, response.headers["retry-after"]) == (503, "1")
         assert response.json()["checks"] == {"store": True, "schema": True, "device": False, "stages": True}
+        assert response.json()["reasons"] == {"device": WARMING}
         assert response.json()["reason"] == "the device measures a first batch, to load what it needs"
         assert client.get("/healthz").status_code == 200
         SlowToWarm.let.set()
@@ -90,7 +96,59 @@ def test_the_service_is_not_ready_before_its_device_is_warm(tmp_path: Path, migr
 
 def test_the_service_is_not_ready_over_a_schema_that_is_not_current(tmp_path: Path) -> None:
     with running(create_app(Settings(database_url=database(tmp_path)))) as client:
-        assert client.get("/readyz").json()["checks"]["schema"] is False
+        answer = client.get("/readyz").json()
+    assert answer["checks"]["schema"] is False
+    assert answer["reasons"]["schema"] == "the schema is not current: offpolicy-monitor db upgrade"
+
+
+class Unfit(Measurer):
+    """A device that cannot measure at all."""
+
+    def warm_up(self) -> None:
+        raise RuntimeError("no kernel image")
+
+
+def test_a_device_that_cannot_measure_is_the_reason_and_the_log_says_what_is_waited_for(
+    tmp_path: Path, migrated_copy: None
+) -> None:
+    with capture_logs() as lines, running(app_with(Unfit, tmp_path)) as client:
+        for _ in range(500):
+            reasons = client.get("/readyz").json()["reasons"]
+            if reasons != {"device": WARMING}:
+                break
+        said = [line for line in lines if line["event"] == "not ready yet"]
+    assert list(reasons) == ["device"]
+    assert "cannot measure (RuntimeError)" in reasons["device"] and "OFFPOLICY_DEVICE=cpu" in reasons["device"]
+    assert said and said[0]["device"] in (WARMING, reasons["device"])
+
+
+def test_the_log_says_when_the_service_is_ready_and_what_it_waited_for_until_then(
+    tmp_path: Path, migrated_copy: None
+) -> None:
+    SlowToWarm.let.clear()
+    with capture_logs() as lines, running(app_with(SlowToWarm, tmp_path)) as client:
+        client.run(until(lambda: any(line["event"] == "not ready yet" for line in lines)))
+        SlowToWarm.let.set()
+        client.run(until(lambda: any(line["event"] == "ready" for line in lines)))
+    told = [line for line in lines if line["event"] in ("not ready yet", "ready")]
+    assert [line["event"] for line in told] == ["not ready yet", "ready"]
+    assert (told[0]["device"], told[1]["measured_by"]) == (WARMING, "torch")
+    assert told[1]["seconds"] >= 0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_a_start_that_takes_long_says_what_it_waits_for_and_a_short_one_nothing() -> None:
+    with capture_logs() as lines:
+        with waited_for("the moon", seconds=30.0):
+            pass
+        with waited_for("the sun", seconds=0.01):
+            time.sleep(0.2)
+    assert [line["waits_for"] for line in lines] == ["the sun"]
 
 
 @pytest.mark.parametrize("measurer", [Broken, Exhausted])
@@ -128,5 +186,7 @@ def test_a_stage_whose_oldest_job_is_too_old_makes_the_service_not_ready_and_is_
         assert (seen.status_code, seen.json()["checks"]["stages"]) == (503, False)
         assert list(seen.json()["stuck"]) == ["measure"]
         assert seen.json()["stuck"]["measure"] >= 0.2
+        assert "measure for " in seen.json()["reasons"]["stages"]
+        assert "OFFPOLICY_MAX_JOB_AGE is 0.2 s" in seen.json()["reason"]
         assert answered.status_code == 200
         assert ready_within(client).json()["checks"]["stages"] is True

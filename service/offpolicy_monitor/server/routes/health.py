@@ -1,6 +1,6 @@
 """GET /healthz and /readyz: the process is alive; it can do its work."""
 
-from typing import Any, Final
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
@@ -8,8 +8,6 @@ from fastapi.responses import JSONResponse
 from offpolicy_monitor._version import __version__
 from offpolicy_monitor.server import services
 from offpolicy_monitor.server.http.queries import CHECKED
-
-WARMING_UP: Final = "the device measures a first batch, to load what it needs"
 
 router = APIRouter(tags=["operation"], dependencies=CHECKED)
 
@@ -22,25 +20,16 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz", summary="Shards can be stored, schema current, device warm, no stage stuck")
 async def readyz(request: Request) -> JSONResponse:
-    """200 when every check holds, else 503 with the checks that do not, and the `reason`: what is waited for.
+    """200 when every check holds, else 503 with `reasons`: why each one does not that does not. `reason` is the first.
 
     `measured_by` is the form that measures batches now: `fused`, `torch` or `torch, compiled`. `stuck` names the
     stages that no longer get on, with the age of their oldest job in seconds.
     """
     parts = services.of(request)
-    store, stuck = await parts.probe.finding(), _stuck_stages(parts)
-    checks: dict[str, Any] = {**store.checks, "device": parts.device_is_warm, "stages": not stuck}
-    ready = all(value is True for value in checks.values())
-    status = 200 if ready else 503
-    headers = {} if ready else {"Retry-After": "1"}
-    answer: dict[str, Any] = {"status": "ready" if ready else "not ready", "checks": checks}
-    reason = store.reason or ("" if parts.device_is_warm else WARMING_UP)
-    answer |= {"reason": reason} if reason else {}
+    state = await parts.readiness.look()
+    answer: dict[str, Any] = {"status": "ready" if state.ready else "not ready", "checks": state.checks}
+    if not state.ready:
+        answer |= {"reason": next(iter(state.reasons.values())), "reasons": state.reasons}
     answer["measured_by"] = parts.pipeline.measurer.form
-    return JSONResponse(answer | ({"stuck": stuck} if stuck else {}), status, headers)
-
-
-def _stuck_stages(parts: services.Services) -> dict[str, float]:
-    """Stages whose oldest job is older than a job can become, with its age in seconds."""
-    oldest = parts.pipeline.oldest_jobs()
-    return {stage: round(age, 1) for stage, age in oldest.items() if age > parts.settings.max_job_age}
+    answer |= {"stuck": state.stuck} if state.stuck else {}
+    return JSONResponse(answer, 200 if state.ready else 503, {} if state.ready else {"Retry-After": "1"})
