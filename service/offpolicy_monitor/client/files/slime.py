@@ -54,8 +54,9 @@ def _distinct(paths: Sequence[Path]) -> list[Mapping[str, Any]]:
 def _samples(path: Path) -> Sequence[Mapping[str, Any]]:
     if not _has_end(path):
         raise Unfinished(f"{path} is not whole yet: it has no end of a torch file")
+    torch = _torch()
     try:
-        payload = _torch().load(path, map_location="cpu", weights_only=True)
+        payload = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError) as error:
         reason = (str(error).splitlines() or [repr(error)])[0]
         raise Unreadable(f"{path} holds more than tensors and plain values, and is not loaded: {reason}") from error
