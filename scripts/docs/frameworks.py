@@ -12,14 +12,22 @@ from scripts.docs.markdown import table
 
 PAGES: Final = Path(__file__).resolve().parents[2] / "docs" / "frameworks"
 RUN: Final = "Run with"
+FRAMEWORKS: Final = "By `make frameworks`"
+VERSION: Final = "`policy_version` counts"
+SAMPLED: Final = "The version that sampled"
+END: Final = "The end is said"
 #: The names of the lines, in their order, with the head of their column.
 LINES: Final[Mapping[str, str]] = {
     RUN: "run, and only read",
+    FRAMEWORKS: "run by `make frameworks`",
+    "Where": "the hook",
     "Log-probs by default": "log-probs by default, and how to have the others",
     "Gradient steps per step": "gradient steps per step",
     "Ranks that post": "ranks that post",
     "Scaled by the sampling temperature": "scaled by the sampling temperature",
-    "`policy_version` counts": "`policy_version` counts",
+    VERSION: VERSION,
+    SAMPLED: "the version that sampled",
+    END: "the end is said",
 }
 _LINE: Final = re.compile(r"^\* \*\*(?P<name>[^*]+):\*\* (?P<text>.+(?:\n  \S.*)*)", re.MULTILINE)
 
@@ -32,12 +40,17 @@ def lines(page: str) -> dict[str, str]:
 
 def by_default() -> str:
     """One row per page: what is posted, by whom, and what it is of."""
-    return _table([name for name in LINES if name != RUN])
+    return _table([name for name in LINES if name not in (RUN, FRAMEWORKS, VERSION, SAMPLED, END)])
 
 
 def run_with() -> str:
-    """One row per page: the version, what was run of it and what was only read."""
-    return _table([RUN])
+    """One row per page: the version, what was run of it and what was only read, and whether anybody can run it here."""
+    return _table([RUN, FRAMEWORKS])
+
+
+def versions_and_ends() -> str:
+    """One row per page: what a version counts there, and who says that the run has ended."""
+    return _table([VERSION, SAMPLED, END])
 
 
 def _table(names: Sequence[str]) -> str:

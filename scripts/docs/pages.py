@@ -57,7 +57,12 @@ def pages() -> dict[Path, str]:
         **_with_tables("alerts.md", {"rules": rules_table()}),
         **_with_tables(
             "frameworks/README.md",
-            {"defaults": frameworks.by_default(), "versions": frameworks.run_with(), "checks": checks_table()},
+            {
+                "defaults": frameworks.by_default(),
+                "versions": frameworks.run_with(),
+                "ends": frameworks.versions_and_ends(),
+                "checks": checks_table(),
+            },
         ),
         **plots(),
     }

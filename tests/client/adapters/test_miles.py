@@ -5,13 +5,14 @@ miles does not install here, so modules that hold what the adapter asks of them 
 
 import sys
 from collections.abc import Iterator
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from offpolicy_monitor.client.adapters import miles
 
+from tests.client.adapters.modules import stand_in
 from tests.client.adapters.recorder import Recorder
 
 MU = [torch.tensor([-0.5, -1.25]), torch.tensor([-2.25, -0.75, -0.5])]
@@ -56,10 +57,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
             "vanilla_tis_function": lambda args, *, pg_loss, loss_masks, **named: (pg_loss / 2, loss_masks, {}),
         },
     }
-    for name, contents in modules.items():
-        module = ModuleType(name)
-        vars(module).update(contents)
-        monkeypatch.setitem(sys.modules, name, module)
+    stand_in(monkeypatch, modules)
     yield state
     miles.use(Recorder())
 

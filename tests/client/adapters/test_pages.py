@@ -34,12 +34,3 @@ def test_what_a_page_imports_of_ours_exists(page: Path) -> None:
 def test_a_page_says_at_its_top_what_the_tables_take_from_it_all_of_it_in_one_order(page: Path) -> None:
     assert list(lines(page.read_text())) == list(LINES)
     assert page.read_text().count("* **") == len(lines(page.read_text()))
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_page_has_a_row_in_the_table_of_where_its_log_probs_come_from(page: Path) -> None:
-    text = (FOLDER / "README.md").read_text()
-    which = text.partition("## Which log-probs each framework can give")[2].partition("\n## ")[0]
-    rows = [line for line in which.splitlines() if f"]({page.name})" in line]
-    assert len(rows) == 1 and rows[0].count("|") == 6
-    assert all(cell.strip() for cell in rows[0].split("|")[1:-1])

@@ -5,7 +5,7 @@ Megatron and slime do not install here, so modules that hold what the adapter as
 
 import sys
 from collections.abc import Iterator
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from offpolicy_monitor.client.adapters import slime
 from offpolicy_monitor.client.adapters.slime_hooks import BEFORE_TEMPERATURE, steps_of
 from torch.utils.checkpoint import checkpoint
 
+from tests.client.adapters.modules import stand_in
 from tests.client.adapters.recorder import Poster, Recorder
 from tests.fixtures.application import Client
 
@@ -52,10 +53,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
             "policy_loss_function": policy_loss,
         },
     }
-    for name, contents in modules.items():
-        module = ModuleType(name)
-        vars(module).update(contents)
-        monkeypatch.setitem(sys.modules, name, module)
+    stand_in(monkeypatch, modules)
     yield state
     slime.use(Recorder())
 

@@ -12,6 +12,7 @@ from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.carried import Carried
 from offpolicy_monitor.client.adapters.shared.collector import Collector
+from offpolicy_monitor.client.adapters.shared.in_place import InPlaceOf
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows
 from offpolicy_monitor.client.adapters.shared.made import Nowhere
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
@@ -62,22 +63,18 @@ def _look(monitor: Logs, config: Any) -> None:
     Scaling("NeMo-RL's watched loss", advice).look(generation["temperature"], mu=mu, pi_old=True, pi=True)
 
 
-class WatchedLoss:
-    """Has every attribute of the loss that it stands for, since workers choose their way by them."""
+class WatchedLoss(InPlaceOf):
+    """What is sent to the workers, in the place of the loss."""
 
     def __init__(self, loss: Any, carried: Carried) -> None:
-        self.loss, self.carried = loss, carried
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "loss" or name.startswith("__"):  # while it is unpickled, before it has a loss to ask
-            raise AttributeError(name)
-        return getattr(self.loss, name)
+        super().__init__(loss)
+        self.carried = carried
 
     def __call__(self, next_token_logprobs: Any, data: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
         """The loss's own result for one micro-batch, or for one sequence of a packed one."""
         collector = self.carried.collector()
-        _collect(collector.monitor, collector, self.loss, next_token_logprobs, data)
-        return self.loss(next_token_logprobs, data, *arguments, **named)
+        _collect(collector.monitor, collector, self.of, next_token_logprobs, data)
+        return self.of(next_token_logprobs, data, *arguments, **named)
 
 
 @quiet

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from offpolicy_monitor.client.adapters import Logs
+from offpolicy_monitor.client.adapters.shared.in_place import InPlaceOf
 from offpolicy_monitor.client.adapters.shared.layouts import detached, split
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
@@ -142,18 +143,16 @@ class Versions:
         return {"policy_version": self.offset + syncs} | ({"policy_versions": sampled} if sampled.min() >= 0 else {})
 
 
-class Noting:
+class Noting(InPlaceOf):
     """The trainer's queue, with an eye on what leaves it."""
 
     def __init__(self, queue: Any, versions: Versions) -> None:
-        self.queue, self.versions = queue, versions
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.queue, name)
+        super().__init__(queue)
+        self.versions = versions
 
     def get(self, *arguments: Any, **named: Any) -> Any:
         """The queue's own item."""
-        item = self.queue.get(*arguments, **named)
+        item = self.of.get(*arguments, **named)
         note(self.versions.monitor, self.versions.groups, item)
         return item
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from offpolicy_monitor.client.adapters import Logs, trl
+from offpolicy_monitor.client.adapters.shared.in_place import InPlaceOf
 from offpolicy_monitor.client.adapters.shared.layouts import detached
 from offpolicy_monitor.client.counters import LOGGER
 
@@ -62,20 +63,18 @@ class Watch(trl.Watch):
         return {name: value for name, value in sent.items() if value is not None}
 
 
-class StandIn:
+class StandIn(InPlaceOf):
     """The function's own `apply`, whose arguments a trainer sees while it computes a loss."""
 
     def __init__(self, function: Any, watch: Watch) -> None:
-        self.function, self.watch = function, watch
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.function, name)
+        super().__init__(function)
+        self.watch = watch
 
     def apply(self, *arguments: Any, **named: Any) -> Any:
         """The function's own result."""
         if self.watch.losses:
             self.watch.see(arguments)
-        return self.function.apply(*arguments, **named)
+        return self.of.apply(*arguments, **named)
 
 
 def unpacked(sent: dict[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:

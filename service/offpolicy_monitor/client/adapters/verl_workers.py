@@ -14,6 +14,7 @@ import numpy as np
 
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.shared.gathered import Gathered
+from offpolicy_monitor.client.adapters.shared.in_place import InPlaceOf
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows, detached
 from offpolicy_monitor.client.adapters.shared.made import made
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
@@ -120,11 +121,12 @@ def _watched(worker: Any) -> "Watched | None":
     return loss if isinstance(loss, Watched) else None
 
 
-class Watched:
-    """What a worker has for its loss: has every attribute of that loss, since engines choose their way by them."""
+class Watched(InPlaceOf):
+    """What a worker has for its loss."""
 
     def __init__(self, loss: Any, engine: Any, monitor: Logs, *, minibatches: int | None, bypass: bool | None) -> None:
-        self.loss, self.engine, self.monitor, self.bypass = loss, engine, monitor, bypass
+        super().__init__(loss)
+        self.engine, self.monitor, self.bypass = engine, monitor, bypass
         self.gathered, self.training = Gathered(), False
         self.synced: int | None = None
         self.step, self.minibatch, self.given, self.minibatches = 0, 0, minibatches, 1
@@ -133,17 +135,12 @@ class Watched:
         self.scaling = Scaling("verl's workers", PROCESSED)
         self.unseen = Unseen("the loss of verl's workers", ELSEWHERE)
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "loss" or name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.loss, name)
-
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The loss's own result for one micro-batch."""
         if self.training:
             self.unseen.forward()
             _collect(self.monitor, self, *arguments, **named)
-        return self.loss(*arguments, **named)
+        return self.of(*arguments, **named)
 
     def syncs(self, global_steps: int | None, worker: Any) -> None:
         """Weights go to the engines under the number of the step that has ended; None where they only come back."""

@@ -5,7 +5,6 @@ unpacks one frame and not the file (facebook/zstd, contrib/seekable_format/zstd_
 bytes and nothing of what they say.
 """
 
-import importlib
 import io
 import struct
 from bisect import bisect_right
@@ -13,8 +12,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from offpolicy_monitor.client.files.needed import needed
 from offpolicy_monitor.client.files.record import Unreadable
-from offpolicy_monitor.errors import ConfigurationError
 
 FOOTER = struct.Struct("<IBI")  # frames, descriptor, magic number
 MAGIC = 0x8F92EAB1
@@ -106,8 +105,4 @@ class Sealed(io.RawIOBase):
 
 
 def _zstandard() -> Any:
-    try:
-        return importlib.import_module("zstandard")
-    except ModuleNotFoundError as error:
-        message = "a sealed chunk is a zstd file, and zstandard is not installed: pip install zstandard"
-        raise ConfigurationError(message) from error
+    return needed("zstandard", "a sealed chunk is a zstd file", "zstandard")

@@ -5,7 +5,6 @@ the former alone and gives no gap. Facts from slime at 624b824 (format_version 2
 0.3.1 (one file per rank with `rollout_data`, a dict of columns).
 """
 
-import importlib
 import pickle
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from offpolicy_monitor.client.files.needed import needed
 from offpolicy_monitor.client.files.record import OTHERWISE, Bad, Item, Unfinished, Unreadable
 from offpolicy_monitor.client.files.rows import Array, Row, check_lengths, marks, records
-from offpolicy_monitor.errors import ConfigurationError
 
 COLUMNS = {"rollout_log_probs": "sampling_logprobs", "log_probs": "old_logprobs", "advantages": "advantages"}
 HINT = "dump it with --save-debug-train-data (or --dump-details), which has the trainer's log_probs too"
@@ -79,11 +78,7 @@ def _has_end(path: Path) -> bool:
 
 
 def _torch() -> Any:
-    try:
-        return importlib.import_module("torch")
-    except ModuleNotFoundError as error:
-        message = "slime's dumps are torch files, and torch is not installed: pip install 'offpolicy-monitor[server]'"
-        raise ConfigurationError(message) from error
+    return needed("torch", "slime's dumps are torch files", "'offpolicy-monitor[server]'")
 
 
 def _transposed(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
