@@ -38,6 +38,8 @@ from tests.fixtures.tools import DEBIAN_PACKAGES, find_tool
 PROBE = "probe"
 #: How many times longer everything takes on a machine that counts as busy with others.
 OTHERS = 1.5
+#: MiB by which memory may grow under a fault: errors that refer to themselves wait for the collector of garbage.
+FLAT = 128.0
 #: Seconds of work after which a service has what it needs to work.
 WARM = 2.0
 #: Sentences about one outcome that are kept.
@@ -114,7 +116,7 @@ class Stage:
         wait_until_ready(f"http://127.0.0.1:{port}", self.process)
 
     @contextmanager
-    def flat(self, mib: float = 64.0) -> Iterator[None]:
+    def flat(self, mib: float = FLAT) -> Iterator[None]:
         """Inside, the memory of the service is to grow by less than so many MiB, once it has worked for a while."""
         time.sleep(WARM)
         before, most, over = self.resident(), [0.0], threading.Event()
@@ -217,6 +219,12 @@ class Stage:
         assert self.process is not None
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def acknowledged_meanwhile(self, number: int, seconds: float) -> None:
+        """Return when so many shards more are acknowledged, or the time is up."""
+        until, wanted = time.monotonic() + seconds, len(self.ledger.acknowledged) + number
+        while len(self.ledger.acknowledged) < wanted and time.monotonic() < until:
+            time.sleep(0.001)
 
     def acknowledge_one(self, seconds: float = 60.0) -> None:
         """Post one shard until it is acknowledged."""

@@ -14,6 +14,8 @@ from tests.fixtures.service import free_port
 
 #: Seconds from a start to acknowledgements.
 RESTART_WITHIN = 5.0
+#: Seconds after which it is killed anyway.
+UP = 8.0
 #: One start in so many is timed.
 TIMED = 5
 #: Seconds by which the hasty one stores later than it acknowledges.
@@ -21,7 +23,7 @@ HASTE = 0.3
 
 
 def kills(stage: Stage) -> None:
-    """Kill the service between 0.2 and 1.5 s after it was ready, and start it again.
+    """Kill the service after 1 to 25 acknowledgements, and start it again.
 
     One start in five is of the installed program, and is timed; the others are forks of one that has imported all.
     """
@@ -29,7 +31,7 @@ def kills(stage: Stage) -> None:
     stage.start()
     with stage.load():
         for number in stage.trials():
-            time.sleep(random.uniform(0.2, 1.5))
+            stage.acknowledged_meanwhile(random.randint(1, 25), UP)
             stage.kill()
             if number % TIMED:
                 stage.start()
