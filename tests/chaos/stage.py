@@ -133,7 +133,7 @@ class Stage:
             over.set()
             watcher.join(20)
         grown = max(0.0, max(most) - before)
-        self.measured["memory grew by, MiB"] = round(max(grown, self.measured.get("memory grew by, MiB", 0.0)))
+        self.most("memory grew by, MiB", round(grown))
         self.promise(grown < mib, f"memory grew by {grown:.0f} MiB of {mib:g} allowed")
 
     def answered(self, statuses: set[int], unanswered: bool = False) -> None:
@@ -211,7 +211,10 @@ class Stage:
         took = time.monotonic() - began
         self.outcome.recovery.append(round(took, 2))
         if within is not None:
-            spent = self.computed() if busy.times() > OTHERS else took
+            own, times = self.computed(), busy.times()
+            spent = own if times > OTHERS else took
+            self.most("a start, s of a processor", own)
+            self.most("slower than alone, times", times)
             self.promise(min(spent, took) < within, f"recovery took {took:.1f} s, {spent:.1f} of them its own")
 
     def computed(self) -> float:
@@ -219,6 +222,10 @@ class Stage:
         assert self.process is not None
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def most(self, what: str, value: float) -> None:
+        """Report the largest of some figures."""
+        self.measured[what] = max(round(value, 1), self.measured.get(what, 0.0))
 
     def acknowledged_meanwhile(self, number: int, seconds: float) -> None:
         """Return when so many shards more are acknowledged, or the time is up."""

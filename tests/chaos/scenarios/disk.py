@@ -136,8 +136,8 @@ SCENARIOS = (
     Scenario("disk full, really", full, full=2, quick=0),
     Scenario("disk full", partial(failing, FULL, {507}), (SQLITE,), full=4),
     Scenario("disk read-only", partial(failing, READ_ONLY, {503}), (SQLITE,), full=4, quick=0),
-    Scenario("disk with I/O errors", partial(failing, BROKEN, {503}), (SQLITE,), full=4),
-    Scenario("slow sync", slow, (SQLITE,), full=4),
+    Scenario("disk with I/O errors", partial(failing, BROKEN, {503}), (SQLITE,), full=4, quick=0),
+    Scenario("slow sync", slow, (SQLITE,), full=4, quick=0),
     Scenario("another program writes", another_writes, (SQLITE,), full=2),
     Scenario("a second service on the file", a_second_service, (SQLITE,), full=2),
 )

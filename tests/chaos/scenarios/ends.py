@@ -35,7 +35,7 @@ def terminations(stage: Stage) -> None:
             took, within = time.monotonic() - began, END_WITHIN * busy.times()
             stage.process = None
         stage.promise(status == 0 and took < within, f"it ended with {status} after {took:.1f} s")
-        stage.measured["end took, s"] = round(max(took, stage.measured.get("end took, s", 0.0)), 1)
+        stage.most("end took, s", took)
     stage.answered({200, 503}, unanswered=True)
 
 

@@ -137,6 +137,6 @@ SCENARIOS = (
     scenario("server frozen", frozen, 3),
     scenario("tables locked", locked, 3),
     scenario("database read-only", read_only, 2, quick=0),
-    Scenario("sessions ended", ended, (POSTGRES,), full=20, quick=4),
-    Scenario("one session frozen", one_frozen, (POSTGRES,), full=4, quick=1),
+    Scenario("sessions ended", ended, (POSTGRES,), full=20, quick=3),
+    Scenario("one session frozen", one_frozen, (POSTGRES,), full=4, quick=0),
 )
