@@ -33,5 +33,7 @@ USER 10001
 VOLUME /var/lib/offpolicy-monitor
 EXPOSE 8900
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["python", "-c", \
-    "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ['OFFPOLICY_PORT'] + '/healthz', timeout=4)"]
+    "import os, ssl, urllib.request as u; s = bool(os.environ.get('OFFPOLICY_SSL_CERTFILE')); \
+u.urlopen('http' + 's' * s + '://127.0.0.1:' + os.environ['OFFPOLICY_PORT'] + '/healthz', timeout=4, \
+context=ssl._create_unverified_context() if s else None)"]
 CMD ["sh", "-c", "offpolicy-monitor db upgrade && exec offpolicy-monitor serve"]

@@ -4,9 +4,12 @@ used are refused by name, and files that change are read again.
 
 import contextlib
 import http.client
+import json
 import os
+import re
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +28,7 @@ from tests.fixtures.live import HEAD, answer_of
 from tests.fixtures.service import COMMAND, clean_environment
 from tests.fixtures.tls import SecureService, make_certificate, serving_tls
 
+ROOT = Path(__file__).resolve().parents[3]
 GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
@@ -140,6 +144,19 @@ def test_a_service_by_https_ends_while_clients_say_nothing(tmp_path: Path) -> No
         service.process.terminate()
         assert service.process.wait(20) == 0
         assert time.monotonic() - began < 5
+
+
+def test_the_health_check_of_the_image_finds_it_healthy_and_a_service_that_is_gone_is_not(
+    service: SecureService,
+) -> None:
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", "")
+    check = json.loads(re.findall(r"^HEALTHCHECK .*?CMD (\[.*\])", text, re.MULTILINE)[0])
+    for settings, healthy in [
+        ({"OFFPOLICY_PORT": str(service.port), "OFFPOLICY_SSL_CERTFILE": "chain.pem"}, True),
+        ({"OFFPOLICY_PORT": str(service.port)}, False),
+    ]:
+        checked = subprocess.run([sys.executable, *check[1:]], env=clean_environment() | settings, capture_output=True)
+        assert (checked.returncode == 0) is healthy, checked.stderr.decode()
 
 
 @pytest.mark.parametrize(
