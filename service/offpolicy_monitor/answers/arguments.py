@@ -62,7 +62,7 @@ def add_diagnose(child: argparse.ArgumentParser) -> None:
 
 def add_doctor(child: argparse.ArgumentParser) -> None:
     """Of doctor."""
-    child.add_argument("--run", type=run_name, metavar="RUN", required=True, help="name of the run")
+    child.add_argument("--run", type=run_name, metavar="RUN", help="name of the run; without it, of the installation")
     _add_printing(child)
 
 

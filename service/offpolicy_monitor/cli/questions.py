@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from offpolicy_monitor.cli.command import Command, elsewhere, needed
+from offpolicy_monitor.cli.doctor import DOCTOR
 from offpolicy_monitor.commandline import DONE
 from offpolicy_monitor.errors import ConfigurationError
 
@@ -62,11 +63,7 @@ QUESTIONS: Final = (
         "say what may cause a run's mismatch, with the evidence and what to try",
         ("$ diagnose r1", "$ diagnose r1 --from 96"),
     ),
-    _asking(
-        "doctor",
-        "say what is wrong with the way a run is posted, each with the line to change (status 1: figures are wrong)",
-        ("$ doctor --run r1", "$ doctor --run r1 --json | jq -r '.findings[] | .name + \": \" + .change'"),
-    ),
+    DOCTOR,
     _asking(
         "whatif",
         "say what a correction would keep out of the loss at other thresholds, with the setting to paste",

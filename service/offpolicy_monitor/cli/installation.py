@@ -1,0 +1,284 @@
+"""What is wrong with the installation: checks as rows, each of which says what it found and what to do.
+
+Looks at what a service would use (settings, database, disk, device, clock, port) and asks what runs (the service,
+Prometheus, Alertmanagers). Changes nothing: a database that is not there is not made.
+"""
+
+import base64
+import errno
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import unquote, urlsplit
+
+from offpolicy_monitor._version import __version__
+from offpolicy_monitor.cli.command import needed
+from offpolicy_monitor.cli.environment import without_password
+from offpolicy_monitor.errors import OffpolicyMonitorError
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.settings import Settings
+
+Level = Literal["ok", "warn", "fail"]
+#: Bytes of free disk below which it is worth a warning, and below which it fails.
+LOW, FULL = 2e9, 2e8
+#: Bytes of an answer that are read: Prometheus's is long where it has many targets.
+MOST: Final = 16 << 20
+#: Seconds of difference between clocks: notes of alerts are off by more, then runs look silent or overdue.
+APART, FAR_APART = 5.0, 60.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found; `change` is what to do, empty where there is nothing."""
+
+    level: Level
+    said: str
+    change: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What is looked at: `settings` of the service, its address, and that of Prometheus, None for none."""
+
+    settings: "Settings"
+    url: str
+    prometheus: str | None
+    timeout: float
+    token: str | None = None
+
+    @property
+    def bearer(self) -> str | None:
+        """What the service is asked with."""
+        return f"Bearer {self.token}" if self.token else None
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question about a place."""
+
+    name: str
+    look: Callable[[Place], Iterator[Finding]]
+
+
+def look(place: Place) -> list[tuple[str, Finding]]:
+    """Every finding with the name of its check; a check that cannot be made is a finding too."""
+    found = []
+    for check in CHECKS:
+        try:
+            found += [(check.name, finding) for finding in check.look(place)]
+        except OffpolicyMonitorError as error:
+            found.append((check.name, Finding("fail", str(error))))
+    return found
+
+
+def _database(place: Place) -> Iterator[Finding]:
+    url, migrate, session = place.settings.database_url, needed("store.migrate"), needed("store.session")
+    file, shown = session.sqlite_file(session.parse_url(url)), without_password(url)
+    if file is not None and not file.exists():
+        yield Finding("warn", f"there is no database at {file} yet", "nothing, if it is new: serve makes it")
+        return
+    if file is not None and not file.stat().st_size:
+        yield Finding(
+            "fail", f"{file} is empty, and no database is", "restore a backup after removing it (docs/backup.md)"
+        )
+        return
+    migrate.refuse_damaged(url)
+    advice = migrate.outdated(url)
+    yield Finding("fail", advice) if advice else Finding("ok", f"{shown} is at revision {migrate.head()}")
+
+
+def _disk(place: Place) -> Iterator[Finding]:
+    room = needed("store.space").room(place.settings.database_url)
+    if room is not None:
+        free = room()
+        level: Level = "fail" if free < FULL else "warn" if free < LOW else "ok"
+        change = "" if level == "ok" else "make room, or move the database: docs/runbook.md#StorageFull"
+        yield Finding(level, f"{free / 1e9:,.1f} GB are free on the database's disk", change)
+
+
+def _device(place: Place) -> Iterator[Finding]:
+    version, has_cuda = needed("measure.present").present()
+    wanted = place.settings.device
+    if wanted.startswith("cuda") and not has_cuda:
+        yield Finding("fail", f"OFFPOLICY_DEVICE is {wanted}, and torch {version} finds no CUDA",
+                      "install a driver and a CUDA build of torch, or set OFFPOLICY_DEVICE=auto")  # fmt: skip
+        return
+    device = wanted if wanted != "auto" else "cuda" if has_cuda else "cpu"
+    yield Finding("ok", f"torch {version} computes on {device}")
+    if device != "cpu":
+        return
+    library = needed("measure.library")
+    if not place.settings.torch_compile:
+        yield Finding(
+            "warn", "the compiled pass is off, torch takes ten times as long", "set OFFPOLICY_TORCH_COMPILE=true"
+        )
+    elif library.find_pass(library.folder()) is None:
+        said = f"the compiled pass is not in {library.folder()} yet"
+        yield Finding("warn", said, "nothing: the service makes it in about a minute, and keeps it")
+    else:
+        yield Finding("ok", f"the compiled pass is in {library.folder()}")
+
+
+def _clock(place: Place) -> Iterator[Finding]:
+    session = needed("store.session")
+    file = session.sqlite_file(session.parse_url(place.settings.database_url))
+    if file is None or file.parent.exists():
+        yield _apart("the database's disk" if file else "the database's server", needed("store.clock").ahead(
+            place.settings.database_url))  # fmt: skip
+    said = _ask(f"{place.url}/healthz", place.timeout, place.bearer)
+    if said.date is not None:
+        # The header has whole seconds, of some moment between question and answer.
+        yield _apart("the service", said.date + 0.5 - time.time())
+
+
+def _apart(what: str, seconds: float) -> Finding:
+    level: Level = "fail" if abs(seconds) > FAR_APART else "warn" if abs(seconds) > APART else "ok"
+    if level == "ok":
+        return Finding(level, f"the clock of {what} agrees with this machine's")
+    way = "ahead of" if seconds > 0 else "behind"
+    return Finding(level, f"the clock of {what} is {abs(seconds):.0f} s {way} this machine's", "let NTP set both")
+
+
+def _port(place: Place) -> Iterator[Finding]:
+    host, port = place.settings.host, place.settings.port
+    try:
+        needed("server.process").bound(host, port).close()
+    except OffpolicyMonitorError as error:
+        cause = error.__cause__
+        if not isinstance(cause, OSError) or cause.errno != errno.EADDRINUSE:
+            yield Finding("fail", str(error))
+            return
+        said = _ask(f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}/healthz", place.timeout)
+        if "version" in said.document:
+            yield Finding("ok", f"a service of version {said.document['version']} has port {port} of {host}")
+        else:
+            yield Finding("fail", f"another program has port {port} of {host}",
+                          f"end it (ss -ltnp 'sport = :{port}' names it), or set OFFPOLICY_PORT")  # fmt: skip
+    else:
+        yield Finding("ok", f"port {port} of {host} is free")
+
+
+def _service(place: Place) -> Iterator[Finding]:
+    said = _ask(f"{place.url}/readyz", place.timeout, place.bearer)
+    if not said.status:
+        yield Finding(
+            "warn", f"no service answers at {place.url}: {said.error}", "start it (serve), or name it by --url"
+        )
+    elif "checks" not in said.document:
+        yield Finding("fail", f"what answers at {place.url} is no service of offpolicy-monitor", "name it by --url")
+    elif said.status != 200:
+        reasons = said.document.get("reasons", {})
+        yield from (Finding("fail", f"{place.url} is not ready: {name}", str(why)) for name, why in reasons.items())
+    else:
+        yield Finding("ok", f"{place.url} is ready, measured by {said.document['measured_by']}")
+        version = _ask(f"{place.url}/healthz", place.timeout, place.bearer).document.get("version")
+        if version != __version__:
+            yield Finding("warn", f"it has version {version}, this command {__version__}", "install the same on both")
+
+
+def _prometheus(place: Place) -> Iterator[Finding]:
+    if place.prometheus is None:
+        return
+    there = _shown(place.prometheus)
+    said = _ask(f"{place.prometheus.rstrip('/')}/api/v1/targets?state=active", place.timeout)
+    targets = (said.document.get("data") or {}).get("activeTargets")
+    if targets is None:
+        yield Finding("fail", f"{there} does not say what it scrapes: {said.told}", "name it by --prometheus")
+        return
+    here = urlsplit(place.url)
+    ours = [one for one in targets if _is_ours(one, here.netloc)]
+    if not ours:
+        yield Finding("fail", f"of {len(targets)} targets of {there} none is {here.netloc}",
+                      "add it to scrape_configs: dashboards/prometheus/prometheus.yaml")  # fmt: skip
+    for one in ours:
+        up = one.get("health") == "up"
+        seen = f"{there} scrapes {one.get('scrapeUrl')}"
+        yield Finding("ok", seen) if up else Finding("fail", f"{seen}: {one.get('lastError') or one.get('health')}",
+                                                     "open that address from Prometheus's machine")  # fmt: skip
+
+
+def _is_ours(target: dict[str, Any], netloc: str) -> bool:
+    job = str((target.get("labels") or {}).get("job", ""))
+    return urlsplit(str(target.get("scrapeUrl", ""))).netloc == netloc or job.startswith("offpolicy")
+
+
+def _alertmanagers(place: Place) -> Iterator[Finding]:
+    secret = place.settings.alertmanager_authorization
+    known = None if secret is None else secret.get_secret_value()
+    for url in place.settings.alertmanager_urls:
+        said = _ask(f"{url.rstrip('/')}/api/v2/status", place.timeout, known)
+        if said.status == 200 and "versionInfo" in said.document:
+            yield Finding("ok", f"the Alertmanager at {url} answers")
+        else:
+            yield Finding("fail", f"no Alertmanager answers at {url}: {said.told}", "OFFPOLICY_ALERTMANAGER_URLS")
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer, or why there is none (status 0)."""
+
+    status: int
+    document: dict[str, Any]
+    date: float | None = None
+    error: str = ""
+
+    @property
+    def told(self) -> str:
+        """What to show where it is not what was asked for."""
+        return self.error or f"it answers {self.status}"
+
+
+def _ask(url: str, timeout: float, authorization: str | None = None) -> Said:
+    """GET, with the user and password of the address if it has them; anything but a JSON object is an empty one."""
+    parts = urlsplit(url)
+    request = urllib.request.Request(_shown(url))
+    if authorization is not None:
+        request.add_header("Authorization", authorization)
+    elif parts.username is not None:
+        known = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        request.add_header("Authorization", f"Basic {base64.b64encode(known.encode()).decode()}")
+    try:
+        with _opened(request, timeout) as answer:
+            text, date = answer.read(MOST), answer.headers.get("Date")
+            return Said(answer.status, _object(text), parsedate_to_datetime(date).timestamp() if date else None)
+    except (OSError, ValueError) as error:
+        return Said(0, {}, error=str(getattr(error, "reason", error)) or type(error).__name__)
+
+
+def _shown(url: str) -> str:
+    """The address without user and password."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _opened(request: urllib.request.Request, timeout: float) -> Any:
+    try:
+        return urllib.request.urlopen(request, timeout=timeout)
+    except urllib.error.HTTPError as error:
+        return error  # an answer as good as any
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+CHECKS: Final = (
+    Check("database", _database),
+    Check("disk", _disk),
+    Check("device", _device),
+    Check("clock", _clock),
+    Check("port", _port),
+    Check("service", _service),
+    Check("prometheus", _prometheus),
+    Check("alertmanager", _alertmanagers),
+)

@@ -1,0 +1,149 @@
+"""doctor without a run: each part of an installation is looked at, and what is wrong is told with what to do."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from offpolicy_monitor import __version__
+from offpolicy_monitor.cli import main
+from offpolicy_monitor.cli.installation import Place, _apart, look
+from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.store import migrate
+from offpolicy_monitor.store.clock import ahead
+
+from tests.fixtures.answering import Asked, Said, answering
+from tests.fixtures.service import free_port, service
+
+READY = {"status": "ready", "checks": {"store": True}, "measured_by": "torch"}
+
+
+def found(place: Place) -> dict[str, list[tuple[str, str]]]:
+    """Level and text of every finding, by check."""
+    told: dict[str, list[tuple[str, str]]] = {}
+    for name, finding in look(place):
+        assert finding.level == "ok" or finding.change or finding.said, name
+        told.setdefault(name, []).append((finding.level, f"{finding.said} | {finding.change}"))
+    return told
+
+
+def levels(told: dict[str, list[tuple[str, str]]]) -> dict[str, list[str]]:
+    return {name: [level for level, _ in findings] for name, findings in told.items()}
+
+
+def place(url: str, database: str, prometheus: str | None = None, **settings: Any) -> Place:
+    chosen: dict[str, Any] = {"port": free_port(), "device": "cpu", "torch_compile": False, **settings}
+    return Place(Settings(database_url=database, **chosen), url, prometheus, timeout=5.0)
+
+
+def scraping(target: str, health: str) -> dict[str, Any]:
+    """What Prometheus says of a target."""
+    one = {"scrapeUrl": f"{target}/metrics", "health": health, "lastError": "no route", "labels": {"job": "x"}}
+    other = {"scrapeUrl": "http://node:9100/metrics", "health": "up", "labels": {"job": "node"}}
+    return {"status": "success", "data": {"activeTargets": [one, other]}}
+
+
+def test_a_service_that_runs_is_found_well_with_all_around_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with service(tmp_path) as served:
+        url = served.url
+
+        def answer(asked: Asked) -> Said:
+            document = scraping(url, "up") if "targets" in asked.path else {"versionInfo": {"version": "0.27"}}
+            return Said(document=document)
+
+        with answering(answer) as around, pytest.MonkeyPatch.context() as variables:
+            variables.setenv("OFFPOLICY_PORT", str(served.port))
+            variables.setenv("OFFPOLICY_ALERTMANAGER_URLS", around)
+            database = f"sqlite:///{tmp_path / 'service.db'}"
+            arguments = ["--url", url, "--database-url", database, "--prometheus", around]
+            assert main(["doctor", "--json", *arguments]) == 0
+            rows = json.loads(capsys.readouterr().out)["findings"]
+            assert main(["doctor", *arguments]) == 0
+    told = [(row["check"], row["level"]) for row in rows]
+    well = ("database", "disk", "clock", "port", "service", "prometheus", "alertmanager")
+    assert [name for name, level in told if level == "ok" and name in well] == [
+        "database", "disk", "clock", "clock", "port", "service", "prometheus", "alertmanager",
+    ]  # fmt: skip
+    assert {level for name, level in told if name != "device"} == {"ok"}
+    shown = capsys.readouterr().out
+    assert f"a service of version {__version__} has port {served.port}" in shown
+    assert f"is at revision {migrate.head()}" in shown
+
+
+@pytest.fixture(scope="module")
+def around() -> Iterator[str]:
+    """A service that is not ready, and a Prometheus that cannot reach it, which only tells a known user."""
+    not_ready = {"checks": {"store": False}, "reasons": {"store": "the database is locked", "device": "is warming up"}}
+    targets: dict[str, Any] = {}
+
+    def answer(asked: Asked) -> Said:
+        if "targets" in asked.path:
+            known = asked.headers.get("Authorization") in (None, "Basic dXNlcjpzZWNyZXQ=")
+            return Said(document=targets) if known else Said(401)
+        if asked.path == "/readyz":
+            return Said(503, not_ready)
+        return Said(document={"version": "0.0.1"})
+
+    with answering(answer) as url:
+        targets |= scraping(url, "down")
+        yield url
+
+
+def test_what_is_wrong_around_is_told_with_the_reason(around: str, sqlite_url: str) -> None:
+    here = place(around, sqlite_url, around.replace("//", "//user:secret@"), alertmanager_urls=(around,))
+    told = found(here)
+    assert levels(told) | {"device": []} == {
+        "database": ["ok"], "disk": ["ok"], "device": [], "clock": ["ok", "ok"], "port": ["ok"],
+        "service": ["fail", "fail"], "prometheus": ["fail"], "alertmanager": ["fail"],
+    }  # fmt: skip
+    assert "not ready: store | the database is locked" in told["service"][0][1]
+    assert "no route" in told["prometheus"][0][1]
+    assert "secret" not in str(told)
+    elsewhere = found(place("http://127.0.0.1:9", sqlite_url, around))
+    assert "none is 127.0.0.1:9" in elsewhere["prometheus"][0][1]
+    [(level, said)] = elsewhere["service"]
+    assert level == "warn" and "no service answers" in said and "start it" in said
+
+
+def test_a_database_that_cannot_be_used_is_told_and_none_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "offpolicy.db"
+    here = place("http://127.0.0.1:9", f"sqlite:///{file}")
+    [(level, said)] = found(here)["database"]
+    assert (level, file.exists()) == ("warn", False) and "serve makes it" in said
+    for content, reason in ((b"", "is empty"), (b"no database " * 999, "is damaged: file is not a database")):
+        file.write_bytes(content)
+        [(level, said)] = found(here)["database"]
+        assert level == "fail" and reason in said and "restore a backup" in said
+        assert file.read_bytes() == content
+
+
+def test_another_program_on_the_port_is_told_from_a_service(sqlite_url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        here = place("http://127.0.0.1:9", sqlite_url, port=port)
+        [(level, said)] = found(Place(here.settings, here.url, None, timeout=0.2))["port"]
+    assert level == "fail" and f"another program has port {port}" in said and "ss -ltnp" in said
+
+
+def test_clocks_that_differ_are_told_by_how_much() -> None:
+    assert [_apart("x", seconds).level for seconds in (0.0, -4.9, 5.1, -59.0, 61.0)] == [
+        "ok", "ok", "warn", "warn", "fail",
+    ]  # fmt: skip
+    assert _apart("the service", -300.0).said == "the clock of the service is 300 s behind this machine's"
+
+
+def test_the_clock_of_the_database_is_read(database_url: str) -> None:
+    assert abs(ahead(database_url)) < 5
+
+
+def test_a_device_that_is_not_there_is_told(sqlite_url: str) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        return
+    [(level, said)] = found(place("http://127.0.0.1:9", sqlite_url, device="cuda"))["device"]
+    assert level == "fail" and "finds no CUDA" in said and "OFFPOLICY_DEVICE=auto" in said
