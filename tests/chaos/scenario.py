@@ -29,7 +29,10 @@ class Scenario:
 
 @dataclass
 class Outcome:
-    """What became of a scenario on a database. `broken` are promises that it found broken, a sentence each."""
+    """What became of a scenario on a database. `broken` are promises that it found broken, a sentence each.
+
+    `memory` are (seconds, MiB) of the service.
+    """
 
     scenario: str
     database: str
@@ -44,6 +47,7 @@ class Outcome:
     answers: dict[str, int] = field(default_factory=dict)
     found: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
+    memory: list[tuple[float, float]] = field(default_factory=list)
     skipped: str = ""
     seconds: float = 0.0
 

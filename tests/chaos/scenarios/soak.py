@@ -1,0 +1,142 @@
+"""Everything at random, for long: what the service holds is the same at the end as at the beginning.
+
+`SOAK` is how many seconds (3600; 60 in a quick run).
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Final
+
+from sqlalchemy import NullPool, create_engine, text
+
+from tests.chaos.crowd import KEY
+from tests.chaos.scenario import POSTGRES, SQLITE, Scenario
+from tests.chaos.scenarios.crowd import crowd, tell
+from tests.chaos.stage import PROGRAM, Stage
+from tests.chaos.watch import BOUNDS, Watch
+
+#: The length, where it is chosen.
+SOAK: Final = int(os.environ.get("SOAK", "0"))
+#: Connections of every kind that stay all the while, and how long each client waits between two shards, seconds.
+CONNECTIONS, PAUSE = 30, 0.3
+#: How many faults there are, the shortest time between two, and in how many of them the service ends.
+FAULTS, LEAST_PAUSE, ENDS = 60, 2.0, 6
+#: Holds SQLite's lock for some seconds: FILE SECONDS.
+HOLDER: Final = """
+import sqlite3, sys, time
+with sqlite3.connect(sys.argv[1], timeout=30, isolation_level=None) as connection:
+    connection.execute("BEGIN IMMEDIATE")
+    time.sleep(float(sys.argv[2]))
+    connection.execute("ROLLBACK")
+"""
+#: The program of a service that leaks.
+LEAKING: Final = (sys.executable, "-m", "tests.chaos.leaking")
+
+
+class Faults:
+    """What can happen to a service; each is over when its function returns."""
+
+    def __init__(self, stage: Stage, watch: Watch) -> None:
+        self._stage, self._watch, self._random = stage, watch, Random(60)
+        database = [self._backends_ended, self._frozen] if stage.outcome.database == POSTGRES else [self._locked]
+        self._kinds: list[Callable[[], None]] = [*database, self._stopped_for_a_while, self._nothing]
+
+    def happen(self, seconds: float) -> Iterator[str]:
+        """One after the other, for so long; the service ends in every tenth."""
+        ends, pause = time.monotonic() + seconds, max(LEAST_PAUSE, seconds / FAULTS)
+        number = 0
+        while time.monotonic() + pause < ends:
+            time.sleep(pause)
+            number += 1
+            fault = self._ended if number % (FAULTS // ENDS) == 0 else self._random.choice(self._kinds)
+            fault()
+            yield fault.__name__.strip("_")
+
+    def start(self) -> None:
+        """Start the service, and look at it."""
+        self._stage.start(PROGRAM)
+        assert self._stage.process is not None
+        self._watch.follow(self._stage.process.pid)
+
+    def _ended(self) -> None:
+        """Killed or told to end, and started again."""
+        (self._stage.kill if self._random.random() < 0.5 else self._stage.end)()
+        with self._stage.recovering():
+            self.start()
+
+    def _stopped_for_a_while(self) -> None:
+        """The machine has no time for it."""
+        assert self._stage.process is not None
+        self._stage.process.send_signal(signal.SIGSTOP)
+        time.sleep(self._random.uniform(0.5, 2))
+        self._stage.process.send_signal(signal.SIGCONT)
+
+    def _locked(self) -> None:
+        """Another process holds SQLite's lock."""
+        file = self._stage.url.removeprefix("sqlite:///")
+        subprocess.run([sys.executable, "-c", HOLDER, file, str(self._random.uniform(0.5, 6))], check=False)
+
+    def _backends_ended(self) -> None:
+        """PostgreSQL ends all of its connections, as when it is started anew."""
+        engine = create_engine(self._stage.url, poolclass=NullPool)
+        query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+        with engine.connect() as connection:
+            connection.execute(text(f"{query} AND pid <> pg_backend_pid()"))
+        engine.dispose()
+
+    def _frozen(self) -> None:
+        """PostgreSQL answers nothing for a while."""
+        with self._stage.cluster.frozen():
+            time.sleep(self._random.uniform(0.5, 6))
+
+    def _nothing(self) -> None:
+        """A quiet time."""
+
+
+@contextmanager
+def _watched(stage: Stage, settling: float) -> Iterator[Watch]:
+    watch = Watch(settling=settling)
+    with watch.watching():
+        yield watch
+
+
+def soak(stage: Stage) -> None:
+    """Faults for so many seconds."""
+    with _watched(stage, max(5.0, min(60.0, stage.times / 20))) as watch:
+        stage.ledger.sent.add(KEY)
+        faults = Faults(stage, watch)
+        faults.start()
+        with stage.load(pause=PAUSE), crowd(stage.port, CONNECTIONS):
+            for number, fault in enumerate(faults.happen(stage.times), 1):
+                stage.outcome.trials = number
+                shown = watch.lives.get(stage.process.pid if stage.process else 0, [])[-1:]
+                told = f"{number}: {fault}, {len(stage.ledger.acknowledged)} acknowledged, {shown}"
+                print(f"  {told}", file=sys.stderr, flush=True)
+    tell(stage, watch)
+    for sentence in watch.not_flat():
+        stage.promise(False, sentence)
+
+
+def leak(stage: Stage) -> None:
+    """A service that leaks is found to, in a part of the time."""
+    with _watched(stage, settling=4) as watch:
+        stage.start(LEAKING)
+        assert stage.process is not None
+        watch.follow(stage.process.pid)
+        with stage.load(pause=0.05):
+            time.sleep(stage.times)
+    stage.outcome.trials = 1
+    found = {name for name, by in watch.grown().items() if by > BOUNDS[name]}
+    stage.promise(found == set(BOUNDS), f"of memory, descriptors and threads that leak, only {found} were found")
+
+
+SCENARIOS = (
+    Scenario("soak with random faults", soak, full=SOAK or 3600, quick=SOAK or 60, limit=(SOAK or 3600) + 1200),
+    Scenario("soak of a service that leaks", leak, databases=(SQLITE,), full=30, quick=12),
+)
