@@ -1,6 +1,6 @@
 """Everything at random, for long: what the service holds is the same at the end as at the beginning.
 
-`SOAK` is how many seconds (3600; 60 in a quick run).
+`SOAK` is how many seconds (3600; 30 in a quick run).
 """
 
 import os
@@ -25,8 +25,9 @@ from tests.chaos.watch import BOUNDS, Watch
 SOAK: Final = int(os.environ.get("SOAK", "0"))
 #: Connections of every kind that stay all the while, and how long each client waits between two shards, seconds.
 CONNECTIONS, PAUSE = 30, 0.3
-#: How many faults there are, the shortest time between two, and in how many of them the service ends.
-FAULTS, LEAST_PAUSE, ENDS = 60, 2.0, 6
+#: How many faults there are, and the shortest time between two. In a sixth of them, all of the first third, the service
+#: ends: the last of its lives is long enough to show whether it is flat.
+FAULTS, LEAST_PAUSE, ENDS_IN, ENDS_EVERY = 60, 2.0, 1 / 3, 3
 #: Holds SQLite's lock for some seconds: FILE SECONDS.
 HOLDER: Final = """
 import sqlite3, sys, time
@@ -48,13 +49,13 @@ class Faults:
         self._kinds: list[Callable[[], None]] = [*database, self._stopped_for_a_while, self._nothing]
 
     def happen(self, seconds: float) -> Iterator[str]:
-        """One after the other, for so long; the service ends in every tenth."""
-        ends, pause = time.monotonic() + seconds, max(LEAST_PAUSE, seconds / FAULTS)
-        number = 0
-        while time.monotonic() + pause < ends:
+        """One after the other, for so long; of the first, some end the service."""
+        began, pause, number = time.monotonic(), max(LEAST_PAUSE, seconds / FAULTS), 0
+        while (passed := time.monotonic() - began + pause) < seconds:
             time.sleep(pause)
             number += 1
-            fault = self._ended if number % (FAULTS // ENDS) == 0 else self._random.choice(self._kinds)
+            ends = number % ENDS_EVERY == 0 and passed < seconds * ENDS_IN
+            fault = self._ended if ends else self._random.choice(self._kinds)
             fault()
             yield fault.__name__.strip("_")
 
@@ -108,7 +109,7 @@ def _watched(stage: Stage, settling: float) -> Iterator[Watch]:
 
 def soak(stage: Stage) -> None:
     """Faults for so many seconds."""
-    with _watched(stage, max(5.0, min(60.0, stage.times / 20))) as watch:
+    with _watched(stage, settling=stage.times / 4) as watch:
         stage.ledger.sent.add(KEY)
         faults = Faults(stage, watch)
         faults.start()
@@ -137,6 +138,6 @@ def leak(stage: Stage) -> None:
 
 
 SCENARIOS = (
-    Scenario("soak with random faults", soak, full=SOAK or 3600, quick=SOAK or 60, limit=(SOAK or 3600) + 1200),
+    Scenario("soak with random faults", soak, full=SOAK or 3600, quick=SOAK or 30, limit=(SOAK or 3600) + 1200),
     Scenario("soak of a service that leaks", leak, databases=(SQLITE,), full=30, quick=12),
 )

@@ -63,16 +63,22 @@ def read_exported(connection: Connection, limit: int, active_since: float, now: 
     )
     of_run = (runs.c.id, runs.c.name, runs.c.profile, runs.c.last_batch_at, runs.c.finished_at, runs.c.overrides)
     of_step = (steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.policy_version)
-    query = (
-        select(*of_run, *of_step, steps.c.merged, steps.c.shards, *derived.COLUMNS)
-        .add_columns(judgements.c.states, judgements.c.step_seconds)
-        .select_from(runs.outerjoin(steps, steps.c.id == latest).outerjoin(judgements))
+    # Chosen before anything of theirs is looked for, which would else be done of a hundred thousand.
+    chosen = (
+        select(runs.c.id)
         .where(runs.c.last_batch_at >= active_since)
         .order_by(runs.c.last_batch_at.desc(), runs.c.id)
         .limit(limit)
     )
-    waiting = incomplete_since(connection, active_since)
+    query = (
+        select(*of_run, *of_step, steps.c.merged, steps.c.shards, *derived.COLUMNS)
+        .add_columns(judgements.c.states, judgements.c.step_seconds)
+        .select_from(runs.outerjoin(steps, steps.c.id == latest).outerjoin(judgements))
+        .where(runs.c.id.in_(chosen))
+        .order_by(runs.c.last_batch_at.desc(), runs.c.id)
+    )
     rows = connection.execute(query).all()
+    waiting = incomplete_since(connection, active_since, runs.c.id.in_([row.id for row in rows]))
     figures = derived.of_rows(connection, rows)
     return [_exported(row, found, waiting.get(row.id), now) for row, found in zip(rows, figures, strict=True)]
 
