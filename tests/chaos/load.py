@@ -27,13 +27,18 @@ FINISH = 40.0
 
 @dataclass
 class Load:
-    """Clients of one service, three to a run, one for each shard."""
+    """Clients of one service, three to a run, one for each shard; `ahead` is how many steps one may be before others.
+
+    What a service remembers of steps that lack shards grows with that.
+    """
 
     port: int
     ledger: Ledger
     name: str = "r"
     clients: int = CLIENTS
     pause: float = PAUSE
+    ahead: int = 1 << 30
+    _steps: dict[int, int] = field(default_factory=dict)
     _stopped: threading.Event = field(default_factory=threading.Event)
     _given_up: threading.Event = field(default_factory=threading.Event)
 
@@ -78,9 +83,18 @@ class Load:
             if DOUBLED / 2 < how < DOUBLED:
                 client.post(key)
             step += 1
-            time.sleep(self.pause)
+            self._keep_step(number, step)
         client.close()
         other.close()
+
+    def _keep_step(self, number: int, step: int) -> None:
+        """Pause, for as long as the others of the run are too far behind."""
+        self._steps[number] = step
+        first = number - number % SHARDS
+        others = range(first, min(first + SHARDS, self.clients))
+        time.sleep(self.pause)
+        while step > min(self._steps.get(other, 0) for other in others) + self.ahead and not self._stopped.is_set():
+            time.sleep(0.02)
 
     def _both(self, client: "Client", other: "Client", key: Key) -> None:
         for one in (client, other):

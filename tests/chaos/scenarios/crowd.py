@@ -52,7 +52,7 @@ def crowded(stage: Stage) -> None:
     assert stage.process is not None
     stage.ledger.sent.add(KEY)
     watch = Watch(settling=stage.times / 4)
-    with stage.load(clients=CLIENTS, pause=PAUSE):
+    with stage.load(clients=CLIENTS, pause=PAUSE, ahead=4):
         time.sleep(ALONE)
         rested = seen(stage.process.pid, 0)
         health = _asked(stage, "/healthz", HEALTH_EVERY, HEALTH_WITHIN)

@@ -113,7 +113,7 @@ def soak(stage: Stage) -> None:
         stage.ledger.sent.add(KEY)
         faults = Faults(stage, watch)
         faults.start()
-        with stage.load(pause=PAUSE), crowd(stage.port, CONNECTIONS):
+        with stage.load(pause=PAUSE, ahead=4), crowd(stage.port, CONNECTIONS):
             for number, fault in enumerate(faults.happen(stage.times), 1):
                 stage.outcome.trials = number
                 shown = watch.lives.get(stage.process.pid if stage.process else 0, [])[-1:]
