@@ -89,9 +89,13 @@ class Sealed(io.RawIOBase):
         return self.kept[1]
 
     def _unpacked(self, packed: bytes, size: int) -> bytes:
+        zstandard = _zstandard()
         try:
+            # A frame says how large it is, and that much is asked of memory before it is unpacked.
+            if zstandard.frame_content_size(packed) not in (-1, size):
+                raise Unreadable(f"{self.path} is damaged: a frame is to have {size} bytes and says otherwise")
             content: bytes = self.unpacker.decompress(packed, max_output_size=size)
-        except _zstandard().ZstdError as error:
+        except zstandard.ZstdError as error:
             raise Unreadable(f"{self.path} is damaged: {error}") from error
         if len(content) != size:
             raise Unreadable(f"{self.path} is damaged: a frame of {len(content)} bytes is to have {size}")

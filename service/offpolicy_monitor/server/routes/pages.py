@@ -29,6 +29,9 @@ HEADERS: Final = {
 #: Of a file whose address names what it holds.
 FOR_GOOD: Final = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 
+#: What a part of a path is, by its name; a step has 64 bits.
+PARTS: Final = {"run": RUN_NAME, "step": r"[0-9]{1,19}"}
+
 
 def theme_of(request: Request) -> str:
     """The theme that the address asks for, empty for none."""
@@ -51,8 +54,7 @@ class Page:
     def answer(self, request: Request) -> Response:
         """The frame. A run that is not there yet has pages too, which say so and change once it is."""
         run = request.path_params.get("run", "")
-        if run and not re.fullmatch(RUN_NAME, run):
-            raise Refusal(404, "unknown-path", "there is no such page")
+        _check(request)
         values = {"run": run, "here": self.script, "title": self.title.format(run=run)}
         return HTMLResponse(page("live.html", self.path, self.script, theme_of(request), **values), headers=HEADERS)
 
@@ -62,9 +64,17 @@ class Page:
         if self.path.endswith("{run}") and _is_run(request, f"{run}.json"):
             request.path_params["run"] = f"{run}.json"
             return self.answer(request)
+        _check(request)
         kept = urlencode([(name, value) for name, value in request.query_params.multi_items() if name in self.asked])
         target = "../" * (self.path.count("/") - 1) + self.data.format(**request.path_params)
         return RedirectResponse(f"{target}?{kept}" if kept else target, status_code=307)
+
+
+def _check(request: Request) -> None:
+    """Refusal 404 where what stands in the path cannot be a run's name, or a step."""
+    for name, text in request.path_params.items():
+        if not re.fullmatch(PARTS[name], text):
+            raise Refusal(404, "unknown-path", "there is no such page")
 
 
 def _is_run(request: Request, name: str) -> bool:
@@ -84,7 +94,7 @@ PAGES: Final = (
     Page("/alerts", "alerts", "Alerts", "v1/alerts", ("run", "state")),
     Page("/compare", "compare", "Compare", "v1/runs"),
     Page("/runs/{run}", "run", "{run}", _RUN),
-    Page("/runs/{run}/steps/{step:int}", "step", "Step of {run}", _RUN + "/steps/{step}", ("minibatch",)),
+    Page("/runs/{run}/steps/{step}", "step", "Step of {run}", _RUN + "/steps/{step}", ("minibatch",)),
     Page("/runs/{run}/what-if", "whatif", "What-if: {run}", _RUN + "/recommendations"),
     Page("/runs/{run}/worst", "worst", "Worst sequences: {run}", _RUN + "/worst", ("step", "from", "to", "gap")),
     Page("/runs/{run}/diagnosis", "diagnosis", "Diagnosis: {run}", _RUN + "/diagnosis", ("from", "to")),

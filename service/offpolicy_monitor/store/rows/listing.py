@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
-import regex
 from sqlalchemy import Connection, select
 
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store.rows.access import seen_by
 from offpolicy_monitor.store.rows.cursors import cut, decode_cursor, encode_cursor
+from offpolicy_monitor.store.rows.patterns import compiled
 from offpolicy_monitor.store.rows.runs import state_of
 from offpolicy_monitor.store.rows.tables import ACTIVE, PENDING, alerts, judgements, runs
 
@@ -67,10 +67,7 @@ def _newest(
 
 def _matching(rows: Sequence[Any], pattern: str) -> Iterator[Any]:
     """Runs whose name, or one of whose labels as `name=value`, the regular expression is found in."""
-    try:
-        wanted = regex.compile(pattern)
-    except (regex.error, OverflowError, RecursionError) as error:
-        raise Refusal.of_field(422, "invalid-field", "q", f"is no regular expression: {error}") from error
+    wanted = compiled(pattern)
     deadline = time.monotonic() + MATCH_SECONDS
     for row in rows:
         texts = (row.name, *(f"{name}={value}" for name, value in (row.labels or {}).items()))
