@@ -25,6 +25,7 @@ from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.pipeline.decoder import Decoder
 from offpolicy_monitor.pipeline.device import Device
+from offpolicy_monitor.pipeline.fallbacks import Fallbacks
 from offpolicy_monitor.pipeline.merger import Merger
 from offpolicy_monitor.pipeline.readers import Readers
 from offpolicy_monitor.pipeline.reduced import METHODS_CHANGED, accepted
@@ -96,6 +97,7 @@ class Shards:
     ) -> None:
         self.halves: RolloutCache[Message] = RolloutCache(settings.rollout_bytes, settings.rollout_ttl)
         self.remembered = Remembered()
+        self.fallbacks = Fallbacks(measurer, metrics)
         self.readers = Readers("look-up", READERS, LOOK_UP_SECONDS, whole=True)
         self._settings, self._decoder, self._device, self._measurer = settings, decoder, device, measurer
         self._writer, self._merger, self.look_up = writer, merger, look_up
@@ -191,11 +193,10 @@ class Shards:
         return None if is_first_half else self.remembered.rows(claim.key, claim.shards)
 
     def _summary(self, message: Message, rows: Rows) -> StepSummary:
-        before = self._measurer.fallbacks
-        summary = self._measurer.measure(message.batch, rows.run, origin_of(message))
-        if self._measurer.fallbacks != before:
-            self._metrics.fell_back(self._measurer.fallbacks - before, self._measurer.device_name)
-        return summary
+        try:
+            return self._measurer.measure(message.batch, rows.run, origin_of(message))
+        finally:
+            self.fallbacks.tell()
 
     async def _asked(self, run: str, unclear: Unclear) -> Known:
         """What the store knows; raises the Refusal that storing the shard would end with."""

@@ -134,12 +134,16 @@ class Pipeline:
             # A slice that still runs, because nobody could wait for it, cannot be closed: it ends with the last of it.
             with suppress(ValueError):
                 work.close()
+            self.shards.fallbacks.tell()
             self.metrics.stage("measure", seconds)
         return result[0]
 
     async def warm_up(self) -> None:
         """Measure once, so that the first shard does not pay for what happens only once."""
-        await self.device.run("warm-up", 0, self.measurer.warm_up)
+        try:
+            await self.device.run("warm-up", 0, self.measurer.warm_up)
+        finally:
+            self.shards.fallbacks.tell()
 
     def oldest_jobs(self) -> dict[str, float]:
         """Seconds since the oldest unfinished job of each stage came into it; may be asked from any thread."""

@@ -22,14 +22,18 @@ async def healthz() -> dict[str, str]:
 async def readyz(request: Request) -> JSONResponse:
     """200 when every check holds, else 503 with `reasons`: why each one does not that does not. `reason` is the first.
 
-    `measured_by` is the form that measures batches now: `fused`, `torch` or `torch, compiled`. `stuck` names the
-    stages that no longer get on, with the age of their oldest job in seconds.
+    `measured_by` is the form that measures batches now: `fused`, `torch` or `torch, compiled`; where the device has
+    failed, `measured_on` is the one in use and `device_fallbacks` says how often. `stuck` names the stages that no
+    longer get on, with the age of their oldest job in seconds.
     """
     parts = services.of(request)
     state = await parts.readiness.look()
     answer: dict[str, Any] = {"status": "ready" if state.ready else "not ready", "checks": state.checks}
     if not state.ready:
         answer |= {"reason": next(iter(state.reasons.values())), "reasons": state.reasons}
-    answer["measured_by"] = parts.pipeline.measurer.form
+    measurer = parts.pipeline.measurer
+    answer["measured_by"] = measurer.form
+    if measurer.fallbacks:
+        answer |= {"measured_on": measurer.device_name, "device_fallbacks": measurer.fallbacks}
     answer |= {"stuck": state.stuck} if state.stuck else {}
     return JSONResponse(answer, 200 if state.ready else 503, {} if state.ready else {"Retry-After": "1"})
