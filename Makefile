@@ -19,6 +19,9 @@ AUDIT := .venv-audit
 # Frameworks whose packages do not agree with those of the others: folders with a packages.txt and tests of their own.
 APART := $(patsubst tests/frameworks/%/packages.txt,%,$(wildcard tests/frameworks/*/packages.txt))
 ENGINES := .venv-engines
+FUZZ := .venv-fuzz
+# Seconds for each target of `make fuzz`.
+SECONDS ?= 60
 # Where the CPU build of torch is, if pip's own index has none.
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 BIN := $(VENV)/bin
@@ -26,7 +29,7 @@ DEPENDS := pyproject.toml setup.py constraints.txt service/offpolicy_monitor/_ve
 SOURCES := service tests scripts migrations setup.py
 TYPED := service tests scripts migrations
 
-.PHONY: help run demo test lint docs dashboards screenshots format bench bench-check diagnosis detection chaos conformance engines frameworks frameworks-together build lock audit clean
+.PHONY: help run demo test lint docs dashboards screenshots format bench bench-check diagnosis detection chaos conformance engines frameworks fuzz frameworks-together build lock audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -97,6 +100,9 @@ $(APART:%=frameworks-%): frameworks-%: $(FRAMEWORKS)/apart/%/.installed
 engines: $(ENGINES)/.installed $(VENV)/.installed-dev ## let a real vLLM and CTranslate2 sample for the demo, with planted faults (ARGS="-k vllm", ARGS=--write)
 	@$(BIN)/python -m tests.engines $(ARGS)
 
+fuzz: $(FUZZ)/.installed ## let atheris and schemathesis look for input that is read wrong; findings go to tests/fuzz/corpus (SECONDS=60 a target, ARGS="json api")
+	@PYTHONPATH=service:. $(FUZZ)/bin/python -m tests.fuzz --seconds $(SECONDS) $(ARGS)
+
 build: $(VENV)/.installed-dev ## sdist and wheel in dist/
 	@rm -rf build dist
 	@PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m build >/dev/null
@@ -109,7 +115,7 @@ audit: $(AUDIT)/.installed ## look up known vulnerabilities of all locked versio
 	@$(AUDIT)/bin/python scripts/audit.py $(AUDIT)/bin/pip-audit
 
 clean: ## remove everything that make has made, the demo's database included
-	rm -rf $(VENV) $(FRAMEWORKS) $(ENGINES) $(AUDIT) .data build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(FRAMEWORKS) $(ENGINES) $(FUZZ) $(AUDIT) .data build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	rm -rf service/*.egg-info
 	find service tests scripts -name __pycache__ -prune -exec rm -rf {} +
 
@@ -139,6 +145,16 @@ $(FRAMEWORKS)/apart/%/.installed: tests/frameworks/%/packages.txt $(FRAMEWORKS)/
 	@site="import sysconfig; print(sysconfig.get_path('purelib'))"; \
 	$(FRAMEWORKS)/bin/python -c "$$site" >"$$($(@D)/bin/python -c "$$site")/together.pth"
 	@$(@D)/bin/python -m pip install --quiet --no-deps -r $<
+	@touch $@
+
+# Beside the packages of .venv, which it finds there.
+$(FUZZ)/.installed: tests/fuzz/packages.txt $(VENV)/.installed-dev
+	@echo "Installing into $(FUZZ)"
+	@$(VENV)/bin/python -m venv --clear $(FUZZ)
+	@site="import sysconfig; print(sysconfig.get_path('purelib'))"; \
+	$(VENV)/bin/python -c "$$site" >"$$($(FUZZ)/bin/python -c "$$site")/shared.pth"
+	@$(FUZZ)/bin/python -m pip install --quiet --no-deps -r $<
+	@ln -sf ../../$(VENV)/bin/offpolicy-monitor $(FUZZ)/bin/offpolicy-monitor
 	@touch $@
 
 $(ENGINES)/.installed: tests/engines/lock.txt

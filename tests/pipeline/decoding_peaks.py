@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import struct
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -72,7 +73,24 @@ def ordinary() -> bytes:
     return json.dumps({"step": 1, "lengths": [300] * 100, **columns}).encode()
 
 
-BODIES = {name: partial(worst, name) for name in WORST} | {"ordinary": ordinary}
+#: What is in a frame's header, as a member of it or of its envelope, which is a text in it.
+HEADERS = ("nested lists", "keys", "wide ids", "a text with a wide character")
+
+
+def header(name: str, in_envelope: bool) -> bytes:
+    """A frame without arrays, of whose header one value is as bad as it can be."""
+    value = f'{{"step":1,"x":{WORST[name][1]()}}}'
+    text = json.dumps({"__metadata__": {"batch": value}} if in_envelope else {"x": 0}, ensure_ascii=False)
+    encoded = (text if in_envelope else text.replace("0", WORST[name][1]())).encode()
+    return struct.pack("<Q", len(encoded)) + encoded
+
+
+FRAMES = {
+    f"{name} in a frame's {place}": partial(header, name, place == "envelope")
+    for name in HEADERS
+    for place in ("header", "envelope")
+}
+BODIES = {name: partial(worst, name) for name in WORST} | {"ordinary": ordinary} | FRAMES
 
 
 def taken(name: str) -> int:
@@ -82,13 +100,21 @@ def taken(name: str) -> int:
     from offpolicy_monitor.settings import Settings
     from offpolicy_monitor.wire.decode import decode_batch, decode_evaluation
 
-    limits, body = limits_of(Settings(_env_file=None, max_json_lists=1 << 30)), BODIES[name]()
+    limits, body = (
+        limits_of(Settings(_env_file=None, max_json_lists=1 << 30, max_frame_header_bytes=1 << 30)),
+        BODIES[name](),
+    )
     decode = decode_evaluation if name in WORST and WORST[name][0] == "methods" else decode_batch
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = resident("VmRSS")
     with contextlib.suppress(Refusal):
-        decode(body, "application/json", limits)
+        decode(body, media_type_of(name), limits)
     return resident("VmHWM") - before
+
+
+def media_type_of(name: str) -> str:
+    """What a body is."""
+    return "application/vnd.safetensors" if name in FRAMES else "application/json"
 
 
 def resident(row: str) -> int:

@@ -1,6 +1,7 @@
 """What decoding may take is known before it is taken, from sizes, limits and the characters of JSON."""
 
 import json
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from offpolicy_monitor.pipeline.values import Body
 from offpolicy_monitor.settings import Settings
 
 from tests.pipeline import decoding_peaks
-from tests.pipeline.decoding_peaks import BODIES
+from tests.pipeline.decoding_peaks import BODIES, media_type_of
 
 MEBIBYTE = 1 << 20
 LIMITS: dict[str, Any] = {"max_decoded_bytes": 200 * MEBIBYTE, "max_decoded_ratio": 64, "max_json_bytes": 3 * MEBIBYTE}
@@ -46,6 +47,10 @@ def test_parsing_needs_the_text_and_what_its_characters_stand_for() -> None:
     assert bytes_to_parse(memoryview('{"é": [1, 2]}'.encode()), JSON) == 5 * 14 + objects
     assert bytes_to_parse(memoryview(b'{"\\n": [1, 2]}'), JSON) == 5 * 14 + objects
     assert bytes_to_parse(memoryview(b'{"a": [1, 2]}'), SAFETENSORS) == 0
+    small, large = (struct.pack("<Q", length) + b"[" * length + bytes(9) for length in (1 << 14, (1 << 14) + 1))
+    assert bytes_to_parse(memoryview(small), SAFETENSORS) == 0
+    assert bytes_to_parse(memoryview(large), SAFETENSORS) == (104 + 2) * ((1 << 14) + 1)
+    assert bytes_to_open(Body(memoryview(large), SAFETENSORS, "identity"), limits_of(Settings(_env_file=None))) == 1
     many = b"," * (3 * MEBIBYTE + 5)
     assert bytes_to_parse(memoryview(many), JSON) == (2 + 64) * len(many)
 
@@ -61,7 +66,7 @@ def peaks() -> dict[str, int]:
 
 @pytest.mark.parametrize("name", BODIES)
 def test_no_body_takes_more_than_is_reserved_for_parsing_it(name: str, peaks: dict[str, int]) -> None:
-    assert peaks[name] <= bytes_to_parse(memoryview(BODIES[name]()), JSON) + FIXED
+    assert peaks[name] <= bytes_to_parse(memoryview(BODIES[name]()), media_type_of(name)) + FIXED
 
 
 def test_what_is_reserved_for_ordinary_log_probs_is_not_much_more_than_they_take(peaks: dict[str, int]) -> None:

@@ -83,7 +83,7 @@ def test_every_route_has_a_door_and_every_door_a_route() -> None:
 
 
 def filled(path: str) -> str:
-    values = {"{run}": "b", "{step}": "7", "{step:int}": "7", "{version}": "x", "{name:path}": "y"}
+    values = {"{run}": "b", "{step}": "7", "{version}": "x", "{name:path}": "y"}
     for name, value in values.items():
         path = path.replace(name, value)
     return path

@@ -1,7 +1,8 @@
 """How much memory a body may take while it is decoded, beyond the body itself, and its evaluation until it is answered.
 
 Bounds from sizes, limits and, for JSON, from what is in the text: a list of empty lists takes thirty times its bytes as
-objects, a list of numbers five to twenty times. Known before anything is parsed or a row is run. Knows no budget.
+objects, a list of numbers five to twenty times; the header of a frame is JSON too.
+Known before anything is parsed or a row is run. Knows no budget.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,13 @@ JSON: Final = "application/json"
 COSTS: Final = {",": 64, "[": 104, "{": 104, ":": 120, '"': 24}
 #: Bytes for each byte of the text: its copy by the parser and the text, of four bytes a character if one is wide.
 NARROW, WIDE = 2, 5
+#: The same of a frame's header: the envelope is a text in a text.
+WIDE_IN_HEADER: Final = 12
+#: Bytes of a header that take nothing to speak of.
+SMALL_HEADER: Final = 1 << 14
 ESCAPE: Final = "\\"
+#: Before a frame's header: how long it is.
+LENGTH_BYTES: Final = 8
 # What an evaluation holds between two slices: columns of the three gaps for each token of a block (of this many tokens,
 # unless a sequence is longer), the order of d^2, or the scores, of a gap that a rule looks ahead at, and the figures of
 # each row and sequence.
@@ -35,17 +42,25 @@ WEIGHT_BYTES = 8
 
 
 def bytes_to_open(body: Body, limits: Limits) -> int:
-    """Bytes for what the body may decompress to; 0 for a plain frame, which needs none, 1 for JSON, which will."""
-    return most_decoded(len(body.data), limits) if body.encoding != "identity" else int(body.media_type == JSON)
+    """Bytes for what the body may decompress to; of a plain one 1 where parsing will need some, else 0."""
+    if body.encoding != "identity":
+        return most_decoded(len(body.data), limits)
+    return int(body.media_type == JSON or len(large_header(body.data)) > 0)
+
+
+def large_header(frame: memoryview) -> memoryview:
+    """The header of a plain frame, empty for a small one and for one that is not all there."""
+    length = int.from_bytes(frame[:LENGTH_BYTES], "little")
+    is_large = SMALL_HEADER < length <= len(frame) - LENGTH_BYTES
+    return frame[LENGTH_BYTES : LENGTH_BYTES + length] if is_large else frame[:0]
 
 
 def bytes_to_parse(plain: memoryview, media_type: str) -> int:
-    """Bytes for the objects that the plain body becomes while it is parsed; 0 where its arrays are views of it."""
-    if media_type != JSON:
-        return 0
-    counts = occurrences(plain, (*COSTS, ESCAPE))
+    """Bytes for the objects that the plain body becomes while it is parsed; of a frame those of a large header."""
+    text, wide = (plain, WIDE) if media_type == JSON else (large_header(plain), WIDE_IN_HEADER)
+    counts = occurrences(text, (*COSTS, ESCAPE))
     objects = sum(cost * counts[character] for character, cost in COSTS.items())
-    return objects + len(plain) * (NARROW if not counts[ESCAPE] and is_ascii(plain) else WIDE)
+    return objects + len(text) * (NARROW if not counts[ESCAPE] and is_ascii(text) else wide)
 
 
 def bytes_to_evaluate(batch: RaggedBatch, rows: Sequence[MethodRow], detail: Detail) -> int:

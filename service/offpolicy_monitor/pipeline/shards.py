@@ -25,6 +25,7 @@ from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.pipeline.decoder import Decoder
 from offpolicy_monitor.pipeline.device import Device
+from offpolicy_monitor.pipeline.expansion import large_header
 from offpolicy_monitor.pipeline.fallbacks import Fallbacks
 from offpolicy_monitor.pipeline.merger import Merger
 from offpolicy_monitor.pipeline.readers import Readers
@@ -69,7 +70,7 @@ class Work:
     def is_small_frame(self) -> bool:
         """Whether reading it takes no memory to speak of, and less time than a hop."""
         plain = self.body.encoding == "identity" and self.body.media_type == MEDIA_TYPE
-        return plain and len(self.body.data) <= SMALL_BYTES
+        return plain and len(self.body.data) <= SMALL_BYTES and not large_header(self.body.data)
 
 
 class Unclear(Exception):

@@ -49,7 +49,7 @@ def _frames(runs: Runs, *paths: str) -> Iterator[Door]:
 
 _RUN: Final = "/v1/runs/{run}"
 _PAGE: Final = "/runs/{run}"
-_PARTS: Final = ("", "/steps/{step:int}", "/what-if", "/worst", "/diagnosis")
+_PARTS: Final = ("", "/steps/{step}", "/what-if", "/worst", "/diagnosis")
 _OF_RUN: Final = (
     "verdict", "steps", "steps/{step}", "steps/{step}/histograms", "series", "whatif", "recommendations", "worst",
     "diagnosis", "checks", "rules",
