@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from offpolicy_monitor.diagnosis import Evidence, collect, diagnose
+from offpolicy_monitor.diagnosis import Evidence, Limits, collect, diagnose
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.summary.step import merge_all
 
@@ -25,6 +25,9 @@ BEGIN, END = "<!-- matrices: written by make diagnosis ARGS=--write -->\n", "<!-
 #: Size -> batches of each bug and strength, and clean batches; large ones take a second each.
 BATCHES: Final = {"small": (40, 400), "middle": (20, 160), "large": (4, 30)}
 
+#: Of a run that has set its own: batches are named from a k3 on at which the usual rules do not warn yet.
+LIMITS: Final = Limits(2e-3, 1e-2)
+
 Counts = Mapping[str, Counter[str]]
 
 
@@ -36,7 +39,8 @@ def named(measurer: Measurer, fault: str, strength: str, tokens: int, seed: int)
 
 def evidence(measurer: Measurer, *made: Generated) -> Evidence:
     """The evidence of gradient steps."""
-    return collect([merge_all([measurer.measure(batch, (), origin) for batch, origin in step.parts]) for step in made])
+    steps = [merge_all([measurer.measure(batch, (), origin) for batch, origin in step.parts]) for step in made]
+    return collect(steps, limits=LIMITS)
 
 
 def confusion(faults: Iterable[str], strength: str, tokens: int, seeds: Iterable[int]) -> dict[str, Counter[str]]:

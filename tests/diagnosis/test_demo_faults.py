@@ -11,6 +11,7 @@ from offpolicy_monitor.diagnosis import Evidence, collect, diagnose
 from offpolicy_monitor.summary.step import StepSummary
 
 from tests.demo.small import small
+from tests.diagnosis.confusion import LIMITS
 from tests.fixtures.application import SAFETENSORS, Client, frame_bytes
 from tests.fixtures.fused import fused_measurer
 from tests.fixtures.threads import one_thread
@@ -50,7 +51,7 @@ def measured(message: Message) -> StepSummary:
 
 
 def evidence_of(fault: Fault | None, **changes: Any) -> Evidence:
-    return collect([measured(message) for message in messages(fault, **changes)])
+    return collect([measured(message) for message in messages(fault, **changes)], limits=LIMITS)
 
 
 @pytest.mark.parametrize("name", KINDS)

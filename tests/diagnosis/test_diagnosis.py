@@ -3,6 +3,7 @@
 import math
 import re
 from collections import defaultdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,17 @@ from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.server.limits import mismatch_limits
 from offpolicy_monitor.summary.step import StepSummary
 
-from tests.diagnosis.confusion import HELD_BACK, clean_share, confusion, evidence, named, right
+from tests.diagnosis.confusion import HELD_BACK, LIMITS, clean_share, confusion, evidence, named, right
 from tests.diagnosis.generators import CLEAN, FAULTS, SIZES, Generated, generate
 from tests.fixtures.application import SAFETENSORS, Client, frame_bytes
 from tests.fixtures.fused import fused_measurer
 
+#: The evidence of a run of the usual profile.
+collected = partial(collect, limits=LIMITS)
+
 
 def evidence_of(batch: RaggedBatch) -> Evidence:
-    return collect([Measurer("cpu").measure(batch, ())])
+    return collected([Measurer("cpu").measure(batch, ())])
 
 
 def columns(mu: Any, old: Any, lengths: Any) -> RaggedBatch:
@@ -150,7 +154,7 @@ def test_evidence_does_not_depend_on_how_the_batch_is_cut() -> None:
     batch, _ = generate("temperature", "medium", 2000, 2).parts[0]
     whole, cut = Measurer("cpu"), Measurer("cpu")
     cut.block_tokens = 150
-    left, right = (collect([measurer.measure(batch, ())]) for measurer in (whole, cut))
+    left, right = (collected([measurer.measure(batch, ())]) for measurer in (whole, cut))
     assert left == pytest.approx(right, rel=1e-6, abs=1e-9)
 
 
@@ -177,7 +181,7 @@ def unlike(measurer: Measurer, size: float, seed: int) -> StepSummary:
 def test_a_jump_alone_is_named_unknown_with_its_step_and_what_to_check() -> None:
     measurer = fused_measurer()
     summaries = [*calm_steps(measurer, 6), *(unlike(measurer, 0.5, seed) for seed in range(6))]
-    first = diagnose(collect(summaries, range(90, 102)))[0]
+    first = diagnose(collected(summaries, range(90, 102)))[0]
     assert (first["name"], first["since_step"]) == ("unknown", 96)
     assert first["evidence"]["steps.k3_jump_step"] == 96
     assert "token ids of one prompt" in first["try"][1]
@@ -186,9 +190,9 @@ def test_a_jump_alone_is_named_unknown_with_its_step_and_what_to_check() -> None
 def test_a_jump_from_which_the_mismatch_grows_is_stale_weights() -> None:
     measurer = fused_measurer()
     aging = [unlike(measurer, 0.2 * math.sqrt(age), age) for age in range(1, 10)]
-    first = diagnose(collect([*calm_steps(measurer, 6), *aging], range(90, 105)))[0]
+    first = diagnose(collected([*calm_steps(measurer, 6), *aging], range(90, 105)))[0]
     assert (first["name"], first["since_step"]) == ("stale_weights", 96)
-    assert diagnose(collect(calm_steps(measurer, 8)))[0]["name"] == CLEAN
+    assert diagnose(collected(calm_steps(measurer, 8)))[0]["name"] == CLEAN
 
 
 def rewarded(steps: int, learned: float) -> list[StepSummary]:
@@ -207,8 +211,8 @@ def rewarded(steps: int, learned: float) -> list[StepSummary]:
 def test_growth_after_a_jump_is_stale_weights_where_the_trainer_has_learned_what_the_engine_has_not() -> None:
     measurer = fused_measurer()
     learned, noise = ([*calm_steps(measurer, 6), *rewarded(9, share)] for share in (0.15, 0.0))
-    assert diagnose(collect(learned, range(15)))[0]["name"] == "stale_weights"
-    assert diagnose(collect(noise, range(15)))[0]["name"] == "partial_sync"
+    assert diagnose(collected(learned, range(15)))[0]["name"] == "stale_weights"
+    assert diagnose(collected(noise, range(15)))[0]["name"] == "partial_sync"
 
 
 def test_a_mismatch_that_knows_what_was_rewarded_is_not_of_a_coarse_cache() -> None:
@@ -243,7 +247,7 @@ def test_an_engine_far_from_the_trainer_is_not_called_one_that_samples_otherwise
 
 def test_what_nothing_explains_is_noise_up_to_the_critical_mismatch_of_the_run_and_unknown_beyond() -> None:
     step = unlike(fused_measurer(), 0.25, 1)
-    k3 = collect([step])["gaps.mismatch.k3"]
+    k3 = collected([step])["gaps.mismatch.k3"]
     assert diagnose(collect([step], limits=Limits(k3 / 10, 1.01 * k3)))[0]["name"] == CLEAN
     found = diagnose(collect([step], limits=Limits(k3 / 10, 0.99 * k3)))
     assert found[0]["name"] == "unknown" and CLEAN not in {row["name"] for row in found}
@@ -304,7 +308,7 @@ def without_floor(step: StepSummary) -> StepSummary:
 
 def scored(steps: list[StepSummary]) -> dict[str, float]:
     """The score of each hypothesis that has one worth showing; 0 of any other."""
-    return defaultdict(float, {row["name"]: row["score"] for row in diagnose(collect(steps))})
+    return defaultdict(float, {row["name"]: row["score"] for row in diagnose(collected(steps))})
 
 
 def test_the_evidence_names_the_replica_and_the_worst_sequence() -> None:
@@ -324,7 +328,7 @@ def test_a_sequence_that_goes_wrong_in_its_midst_is_told_from_one_that_was_never
     for begin, name in ((4000, "garbled"), (4300, "sampled_padding")):
         broken = old.copy()
         broken[begin:4400] -= np.abs(source.normal(3.0, 2.0, 4400 - begin))
-        assert diagnose(collect([measurer.measure(columns(mu, broken, [400] * 40), ())]))[0]["name"] == name
+        assert diagnose(collected([measurer.measure(columns(mu, broken, [400] * 40), ())]))[0]["name"] == name
 
 
 def test_the_limits_of_a_diagnosis_are_those_of_the_run() -> None:

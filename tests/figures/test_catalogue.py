@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from offpolicy_monitor.alerts import RULES, paths_of
-from offpolicy_monitor.diagnosis import Evidence, collect, diagnose
+from offpolicy_monitor.diagnosis import Evidence, Limits, collect, diagnose
 from offpolicy_monitor.diagnosis.hypotheses import HYPOTHESES
 from offpolicy_monitor.families import BY_NAME, RUN_GAUGES
 from offpolicy_monitor.figures import FIGURES, HEADLINE, from_headline, headline, is_headline, is_known, walk
@@ -155,7 +155,7 @@ class Asked(Evidence):
 
 
 def test_every_figure_that_a_diagnosis_asks_for_is_one() -> None:
-    asked = Asked(collect([summary(step) for step in range(7)]))
+    asked = Asked(collect([summary(step) for step in range(7)], limits=Limits(1e-2, 1e-2)))
     assert diagnose(asked)
     figures = {path for path in asked.paths if not path.startswith(OF_NO_STEP)}
     assert [path for path in sorted(figures) if not is_known(path)] == []

@@ -23,13 +23,10 @@ CRITICAL: Final = "limits.critical"
 
 
 class Limits(NamedTuple):
-    """Mismatch k3 at which MismatchKL warns and is critical for a run; those of a dense one in bfloat16."""
+    """Mismatch k3 at which the run's MismatchKL warns and is critical: of the rules, which know its profile."""
 
-    warning: float = 2e-3
-    critical: float = 1e-2
-
-
-USUAL: Final = Limits()
+    warning: float
+    critical: float
 
 
 class Evidence(dict[str, float]):
@@ -40,7 +37,7 @@ class Evidence(dict[str, float]):
         self.names = names
 
 
-def collect(summaries: Sequence[StepSummary], steps: Sequence[int] = (), limits: Limits = USUAL) -> Evidence:
+def collect(summaries: Sequence[StepSummary], steps: Sequence[int] = (), *, limits: Limits) -> Evidence:
     """The evidence of summaries in order: figures of their merge, what changes between them, and what few sequences do.
 
     Where k3 jumped and stayed, figures are of the steps since, which those before would dilute. `steps` names the step

@@ -30,5 +30,7 @@ def get_diagnosis(run: KnownRun, request: Request, first: First = None, last: La
     shown = store.run(run)
     found = store.whole_summaries(run, first, last, MOST_STEPS)
     steps = [step for step, _ in found]
-    evidence = collect([summary for _, summary in found], steps, mismatch_limits(shown["profile"], shown["alerts"]))
+    evidence = collect(
+        [summary for _, summary in found], steps, limits=mismatch_limits(shown["profile"], shown["alerts"])
+    )
     return {"hypotheses": diagnose(evidence, shown["profile"] == "bitwise"), "steps": [*steps[:1], *steps[-1:]]}
