@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from offpolicy_monitor.batch import RaggedBatch
-from offpolicy_monitor.diagnosis import collect, diagnose
+from offpolicy_monitor.diagnosis import Limits, collect, diagnose
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.summary import from_bytes, merge_all, to_bytes
 from offpolicy_monitor.summary.step import StepSummary
@@ -208,6 +208,6 @@ def test_routing_is_named_where_nearly_every_token_has_a_layer_that_differs() ->
     mu = -source.exponential(1.0, 4000)
     old = mu + 0.02 * changed.sum(1) * source.standard_normal(4000)
     data = batch([100] * 40, sampling_logprobs=mu, old_logprobs=old, sampling_experts=experts, old_experts=other)
-    evidence = collect([measured(data)])
+    evidence = collect([measured(data)], limits=Limits(1e-2, 1e-2))
     assert evidence["routing.mismatch.changed_tokens_fraction"] > 0.9
     assert diagnose(evidence)[0]["name"] == "routing"
