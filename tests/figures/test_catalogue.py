@@ -197,7 +197,7 @@ def test_protocol_page_names_every_field_of_the_support_and_no_other() -> None:
 
 
 def test_protocol_page_names_every_field_of_the_mismatchs_lag_and_no_other() -> None:
-    beside = {"mismatch_lag", "pi_old", "policy_version", "intercept"}
+    beside = {"mismatch_lag", "lagged_mismatch", "pi_old", "policy_version", "intercept"}
     assert named_in("Fields of the mismatch's lag") - beside == keys_under("mismatch_lag.")
 
 
