@@ -1,6 +1,7 @@
 """/readyz says 503, and why, while no shard could be stored; no shard is acknowledged into a file that is gone."""
 
 import asyncio
+import gc
 import json
 import shutil
 import sqlite3
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from offpolicy_monitor.errors import Unavailable
+from offpolicy_monitor.pipeline.shards import Work
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.server.probe import SLOW, WITHIN, StoreProbe
 from offpolicy_monitor.settings import Settings
@@ -89,6 +91,22 @@ def test_no_shard_is_acknowledged_into_a_deleted_database_file(client: Client, t
     (tmp_path / "away.db").rename(file)
     assert posted(client, 3)[0] == 200
     assert ready_again(client)
+
+
+def test_nothing_of_a_shard_that_could_not_be_stored_waits_for_the_collector_of_garbage(
+    client: Client, tmp_path: Path
+) -> None:
+    """While a database is away there are many of them, each with its body and what was measured."""
+    assert posted(client, 1)[0] == 200
+    (tmp_path / "offpolicy.db").rename(tmp_path / "away.db")
+    gc.collect()
+    gc.disable()
+    try:
+        assert [posted(client, step)[0] for step in range(2, 12)] == [503] * 10
+        left = [found for found in gc.get_objects() if isinstance(found, Work)]
+    finally:
+        gc.enable()
+    assert len(left) <= 1  # the thread's last
 
 
 def test_no_shard_is_acknowledged_into_a_database_file_that_was_replaced(client: Client, tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ class Device:
             self.ages.leave(entered)
             if gone is not None:
                 gone.remove_done_callback(left)
+            del job, turn, left  # their future's error leads to this frame
 
     def close(self) -> None:
         """Finish what came and end the thread."""

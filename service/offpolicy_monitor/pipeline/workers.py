@@ -10,6 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from offpolicy_monitor.errors import Refusal, Unavailable
+
 Result = TypeVar("Result")
 
 
@@ -111,11 +113,23 @@ def settle(loop: asyncio.AbstractEventLoop, answers: "list[tuple[asyncio.Future[
         loop.call_soon_threadsafe(_settled, answers)
 
 
+def _alone(error: BaseException) -> BaseException:
+    """An error; one that is expected without the frames that raised it, which nobody looks at.
+
+    They lead to the request and its future, and that to the error: all of it would wait for the collector of garbage,
+    some hundred KiB a request, while a database is away.
+    """
+    if isinstance(error, (Refusal, Unavailable)):
+        error.__cause__ = error.__context__ = None
+        return error.with_traceback(None)
+    return error
+
+
 def _settled(answers: "list[tuple[asyncio.Future[Any], Any]]") -> None:
     for done, answer in answers:
         if done.done():
             continue
         if isinstance(answer, BaseException):
-            done.set_exception(answer)
+            done.set_exception(_alone(answer))
         else:
             done.set_result(answer)

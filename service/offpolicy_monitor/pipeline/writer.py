@@ -96,7 +96,10 @@ class Writer:
         """Commit one shard together with whatever else is waiting; raises its Refusal, or Unavailable."""
         done: asyncio.Future[Receipt] = self._loop.create_future()
         self.put(record, done)
-        return await done
+        try:
+            return await done
+        finally:
+            del done  # its error leads to this frame
 
     def put(self, record: ShardRecord, done: "asyncio.Future[Receipt]") -> None:
         """The same for who waits for `done`; from any thread."""
