@@ -16,6 +16,8 @@ def written(real: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
     for name in ("HF_HUB_OFFLINE", "UNSLOTH_DISABLE_STATISTICS", "UNSLOTH_COMPILE_DISABLE", "UNSLOTH_ALLOW_CPU"):
         monkeypatch.setenv(name, "1")
+    # Prefixes that answers share are scored once for pi_old, and on a CPU not as pi is.
+    monkeypatch.setenv("UNSLOTH_GRPO_PREFIX_GROUPER", "0")
     real("unsloth")
     # It is allowed to be imported without a GPU, and then behaves as if there were one.
     os.environ["UNSLOTH_ALLOW_CPU"] = "0"
@@ -46,7 +48,7 @@ def test_pi_and_pi_old_of_each_gradient_step_are_posted_once(written: Any, real:
     assert all("sampling_logprobs" not in call and call["mask"].any(1).all() for call in monitor.calls)
     drift = [_largest(call) for call in monitor.calls]
     # The same weights in another pass, and weights that were trained since.
-    assert max(drift[0], drift[4]) < 0.05 < min(drift[1:4]) and drift[5] > 0.05
+    assert max(drift[0], drift[4]) < 5e-3 and min(*drift[1:4], drift[5]) > 0.05
 
 
 def _largest(call: dict[str, Any]) -> float:
