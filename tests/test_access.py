@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from offpolicy_monitor.store.rows.tables import runs
 from offpolicy_monitor.store.session import Database, parse_url
 from sqlalchemy import select
 
+from tests.fixtures.logs import restored_logs
 from tests.fixtures.shards import make_record
 
 
@@ -96,7 +97,9 @@ def test_tokens_are_kept_listed_revoked_and_remember_their_last_use(database_url
 
 
 @pytest.fixture
-def run(tmp_path: Path, migrated_copy: None, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def run(
+    tmp_path: Path, migrated_copy: None, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., tuple[int, str, str]]]:
     """Runs a subcommand of token: status, stdout, stderr."""
 
     def run_one(command: str, *arguments: str) -> tuple[int, str, str]:
@@ -107,7 +110,8 @@ def run(tmp_path: Path, migrated_copy: None, capsys: pytest.CaptureFixture[str])
         said = capsys.readouterr()
         return status, said.out, said.err
 
-    return run_one
+    with restored_logs():
+        yield run_one
 
 
 def listed(run: Callable[..., tuple[int, str, str]]) -> list[dict[str, Any]]:

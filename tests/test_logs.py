@@ -10,17 +10,16 @@ import pytest
 import structlog
 from offpolicy_monitor.logs import configure, escaped
 
+from tests.fixtures.logs import restored_logs
+
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
     """What is logged as JSON while the test runs; what was configured before is restored."""
-    root, stream = logging.getLogger(), io.StringIO()
-    handlers, level = root.handlers, root.level
-    configure("info", "json", stream)
-    yield stream
-    root.handlers = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
+    stream = io.StringIO()
+    with restored_logs():
+        configure("info", "json", stream)
+        yield stream
 
 
 def test_a_line_is_one_json_object_with_its_fields(lines: io.StringIO) -> None:

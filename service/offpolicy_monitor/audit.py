@@ -4,4 +4,11 @@ from typing import Any, Final
 
 import structlog
 
-LOG: Final[Any] = structlog.get_logger("offpolicy_monitor.audit")
+
+def log() -> Any:
+    """The logger, by what is configured when it is first used."""
+    return structlog.get_logger("offpolicy_monitor.audit")
+
+
+#: The service's own, which configures logs once.
+LOG: Final = log()

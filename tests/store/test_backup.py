@@ -5,6 +5,7 @@ import re
 import shutil
 import sqlite3
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -259,10 +260,10 @@ def test_a_backup_for_which_there_is_no_room_leaves_no_file(
 ) -> None:
     disk = FailingDisk(failing_writes, tmp_path / "full")
     disk.folder.mkdir()
-    command = [shutil.which("offpolicy-monitor"), "db", "backup", str(disk.folder / "backup.db")]
+    command = [sys.executable, "-m", "offpolicy_monitor.cli", "db", "backup", str(disk.folder / "backup.db")]
     variables = clean_environment() | disk.environment | {"OFFPOLICY_DATABASE_URL": sqlite_url}
     with disk.failing(28):
-        ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)  # type: ignore[arg-type]
+        ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert ended.returncode == 3
     assert f"the disk of the database {disk.folder / 'backup.db'} is full" in ended.stderr
     assert list(disk.folder.iterdir()) == []

@@ -151,7 +151,7 @@ def _audit(event: str, **fields: str) -> None:
     """A line of the audit log, on stderr as the service's own."""
     settings = read_settings()
     needed("logs").configure(settings.log_level, settings.log_format)
-    needed("audit").LOG.info(event, **fields)
+    needed("audit").log().info(event, **fields)
 
 
 def _url(options: argparse.Namespace) -> str:

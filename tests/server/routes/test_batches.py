@@ -90,8 +90,10 @@ POSTS: dict[str, tuple[bytes, dict[str, str], int]] = {
 def test_a_batch_is_answered_without_the_framework_as_it_would_be_by_it(client: Client, case: str) -> None:
     body, headers, status = POSTS[case]
     post(client, good_frame(), SAFETENSORS)
+    headers = {**headers, "X-Request-Id": "the-same"}
     direct = client.post(f"{URL}?detail=none", content=body, headers=headers)
     by_framework = client.post(f"{URL}?detail=%6eone", content=body, headers=headers)
+    assert direct.headers["X-Request-Id"] == "the-same"
     assert (direct.status_code, direct.content) == (by_framework.status_code, by_framework.content)
     assert direct.status_code == status
     assert direct.headers == by_framework.headers

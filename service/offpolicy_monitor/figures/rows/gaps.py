@@ -29,7 +29,7 @@ _P: Final = ("`abs(p - q)`", _DIFFERENCE, "verl")
 
 _TOKENS: Final = (
     Figure("tokens", "tokens", *_COUNTS, headline=True),
-    Figure("sequences", "sequences", *_COUNTS),
+    Figure("sequences", "sequences", *_COUNTS, headline=True),
     Figure("k1", "nats", "`-d`", _SUMS, "Schulman 2020, *Approximating KL divergence*", True, _kl("k1")),
     Figure("k2", "nats^2", "`d^2 / 2`", _SUMS, "the same", gauge=_kl("k2")),
     Figure(
@@ -42,7 +42,7 @@ _TOKENS: Final = (
         "`core/divergences.py` `js_terms`", "NeMo-RL",
     ),
     Figure("log_ratio_mean", "nats", *_D, headline=True),
-    Figure("log_ratio_std", "nats", *_D, gauge=gauge("log_ratio_std_nats")),
+    Figure("log_ratio_std", "nats", *_D, headline=True, gauge=gauge("log_ratio_std_nats")),
     Figure("log_ratio_min", "nats", *_D),
     Figure("log_ratio_max", "nats", *_D),
     Figure("abs_log_ratio_mean", "nats", *_ABS, headline=True, gauge=gauge("log_ratio_abs_mean_nats")),

@@ -83,11 +83,11 @@ def calibration(arrays: Arrays) -> dict[str, Any] | None:
 
 
 FIGURES: Final = (
-    Figure("tokens", "tokens", "with a log mu and an entropy of the same position"),
-    Figure("excess", "nats", "mean of `-log mu` less the entropy: 0 where tokens are drawn from mu"),
-    Figure("entropy", "nats", "mean over these tokens"),
+    Figure("tokens", "tokens", "with a log mu and an entropy of the same position", headline=True),
+    Figure("excess", "nats", "mean of `-log mu` less the entropy: 0 where tokens are drawn from mu", headline=True),
+    Figure("entropy", "nats", "mean over these tokens", headline=True),
     Figure("share", "", "the excess over that entropy"),
-    Figure("z", "", "of the excess, over sequences"),
+    Figure("z", "", "of the excess, over sequences", headline=True),
 )
 
 KIND: Final = Kind(PART, (), calibration, FIGURES, of_shards=True)
