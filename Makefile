@@ -25,6 +25,8 @@ SECONDS ?= 60
 # Where the CPU build of torch is, if pip's own index has none.
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 BIN := $(VENV)/bin
+# Not $(MAKE) in the recipe itself: with --dry-run make would run all of that line.
+LINT = $(MAKE) --no-print-directory lint
 DEPENDS := pyproject.toml setup.py constraints.txt service/offpolicy_monitor/_version.py
 SOURCES := service tests scripts migrations setup.py
 TYPED := service tests scripts migrations
@@ -43,7 +45,7 @@ demo: $(VENV)/.installed-run ## the demo trainer alone, against a running servic
 test: $(VENV)/.installed-dev ## lint and all tests (ARGS="-k name" chooses some)
 	@scripts/system-tools.sh $(VENV)/system-tools.log
 	@$(if $(ARGS),,$(BIN)/python -m tests.ahead >/dev/null 2>&1 & ahead=$$!;) \
-		$(MAKE) --no-print-directory lint || { $(if $(ARGS),,kill $$ahead 2>/dev/null;) exit 1; }
+		$(LINT) || { $(if $(ARGS),,kill $$ahead 2>/dev/null;) exit 1; }
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/.installed-dev ## formatting, ruff, types, import contracts, Dockerfile, licences
