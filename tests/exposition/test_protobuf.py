@@ -17,8 +17,13 @@ ACCEPT = (
     "application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;version=0.0.1;q=0.75,"
     "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
 )
-# Of the process itself, which a scrape changes.
-MOVING = ("offpolicy_request_seconds", "offpolicy_store_seconds")
+#: What changes from one scrape to the next, whatever was posted.
+MOVING = (
+    "offpolicy_request_seconds",
+    "offpolicy_store_seconds",
+    "offpolicy_database_free_bytes",
+    "offpolicy_oldest_job_seconds",
+)
 
 
 def load(client: Client) -> None:
