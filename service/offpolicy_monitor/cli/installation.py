@@ -120,7 +120,7 @@ def _device(place: Place) -> Iterator[Finding]:
         )
     elif library.find_pass(library.folder()) is None:
         said = f"the compiled pass is not in {library.folder()} yet"
-        yield Finding("warn", said, "nothing: the service makes it in about a minute, and keeps it")
+        yield Finding("warn", said, "there is nothing to do: the service makes it in about a minute, and keeps it")
     else:
         yield Finding("ok", f"the compiled pass is in {library.folder()}")
 
