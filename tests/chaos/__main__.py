@@ -78,7 +78,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
     parser.add_argument("-k", dest="pattern", default="", help="scenarios whose name has these words alone")
     parser.add_argument("--database", choices=BOTH, action="append", help="this alone")
-    parser.add_argument("--quick", action="store_true", help="few trials, under three minutes")
+    parser.add_argument("--quick", action="store_true", help="few trials, some six minutes")
     parser.add_argument("--list", action="store_true", help="name the scenarios")
     parser.add_argument("--json", type=Path, help="write what was seen into this file")
     parser.add_argument("--write", action="store_true", help=f"put the rows that are played into {PAGE.name}")
