@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import migrate
 
+from tests.fixtures.logs import restored_logs
 from tests.fixtures.service import DEFAULTS, clean_environment, free_port
 
 WITHOUT_LIBRARIES = """
@@ -39,6 +40,13 @@ HELPS = [
     *(["export", command.name] for command in EXPORT_COMMANDS),
     *(["token", command.name] for command in TOKEN_COMMANDS),
 ]
+
+
+@pytest.fixture(autouse=True)
+def logs() -> Iterator[None]:
+    """Some commands configure them, which here is the process of every later test."""
+    with restored_logs():
+        yield
 
 
 def base_install(*arguments: str) -> subprocess.CompletedProcess[str]:

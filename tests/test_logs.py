@@ -8,17 +8,16 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from offpolicy_monitor.logs import configure, escaped
+from offpolicy_monitor.logs import escaped
 
-from tests.fixtures.logs import restored_logs
+from tests.fixtures.logs import configured_logs
 
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
     """What is logged as JSON while the test runs; what was configured before is restored."""
     stream = io.StringIO()
-    with restored_logs():
-        configure("info", "json", stream)
+    with configured_logs("info", "json", stream):
         yield stream
 
 
@@ -59,3 +58,13 @@ def test_less_severe_lines_are_not_shown(lines: io.StringIO) -> None:
 
 def test_text_that_prints_is_left_alone() -> None:
     assert escaped("log-prob π ∈ [0, 1]") == "log-prob π ∈ [0, 1]"
+
+
+def test_a_logger_that_has_spoken_follows_the_next_configuration(lines: io.StringIO) -> None:
+    logger, later = structlog.get_logger("here"), io.StringIO()
+    logger.info("first")
+    with configured_logs("info", "json", later):
+        logger.info("second")
+    logger.info("third")
+    assert [json.loads(line)["event"] for line in later.getvalue().splitlines()] == ["second"]
+    assert [json.loads(line)["event"] for line in lines.getvalue().splitlines()] == ["first", "third"]

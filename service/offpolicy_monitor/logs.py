@@ -32,7 +32,8 @@ def configure(level: str, style: str, stream: TextIO | None = None) -> None:
         ],
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=True,
+        # A logger that kept what it found at its first line would go on with it after the next configuration.
+        cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(stream)
     handler.setFormatter(

@@ -2,33 +2,26 @@
 
 import io
 import json
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 from offpolicy_monitor.client.connection import Answer
-from offpolicy_monitor.logs import configure
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.server.http.request_ids import maker, sent
 from offpolicy_monitor.settings import Settings
 
 from tests.fixtures.application import JSON, Client, database, json_bytes, running
+from tests.fixtures.logs import configured_logs
 
 POST = "/v1/runs/r1/batches"
 
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    root, stream = logging.getLogger(), io.StringIO()
-    handlers, level = root.handlers, root.level
-    before = structlog.get_config()
-    configure("debug", "json", stream)
-    yield stream
-    root.handlers = handlers
-    root.setLevel(level)
-    structlog.configure(**before)
+    stream = io.StringIO()
+    with configured_logs("debug", "json", stream):
+        yield stream
 
 
 def ids_in(log: io.StringIO) -> list[str]:
