@@ -96,6 +96,11 @@ class Settings(BaseSettings):
         "process of the lowest priority makes it after start; for CUDA it needs a C++ compiler.",
     )
 
+    max_head_bytes: int = Field(
+        65_536,
+        ge=4096,
+        description="Largest request line with its headers, bytes; a URL of more than 65,535 is never read.",
+    )
     max_body_bytes: int = Field(256 * MEBIBYTE, ge=1, description="Largest request body as received, bytes.")
     max_decoded_bytes: int = Field(512 * MEBIBYTE, ge=1, description="Largest body after Content-Encoding, bytes.")
     max_decoded_ratio: int = Field(64, ge=1, description="Largest decoded over received size of a compressed body.")
@@ -114,6 +119,7 @@ class Settings(BaseSettings):
     )
     max_run_methods: int = Field(100, ge=0, description="Most method rows that a run can have on every batch.")
 
+    max_change_bytes: int = Field(65_536, ge=1, description="Largest body of a change of a run (PATCH), bytes.")
     max_whatif_points: int = Field(50_000, ge=1, description="Most steps times thresholds in one /whatif request.")
 
     max_summary_bytes: int = Field(MEBIBYTE, ge=1, description="Largest posted summary, decompressed, bytes.")
@@ -142,6 +148,9 @@ class Settings(BaseSettings):
     max_queue_wait: float = Field(
         5.0, gt=0, description="Longest time a batch is expected to wait for the device before 503, seconds."
     )
+    head_timeout: float = Field(
+        20.0, gt=0, description="Longest time for the head of a request to arrive before its connection ends, seconds."
+    )
     body_timeout: float = Field(60.0, gt=0, description="Longest time for a body to arrive before 408, seconds.")
     body_idle_timeout: float = Field(
         10.0, gt=0, description="Longest time for the next bytes of a body to arrive before 408, seconds."
@@ -151,6 +160,9 @@ class Settings(BaseSettings):
     )
     max_job_age: float = Field(
         120.0, gt=0, description="Age of the oldest job of a stage above which /readyz answers 503, seconds."
+    )
+    keep_alive: int = Field(
+        75, ge=1, description="Longest time for a connection to wait for its next request, seconds."
     )
     max_connections: int = Field(
         900, ge=1, description="Most connections at once; of more, those that are idle are closed, the longest first."
@@ -180,6 +192,11 @@ class Settings(BaseSettings):
     rollout_ttl: float = Field(3600.0, gt=0, description="How long a two-phase post's first half is kept, seconds.")
     rollout_bytes: int = Field(256 * MEBIBYTE, ge=0, description="Bytes of first halves kept; the oldest go first.")
 
+    recent_bytes: int = Field(
+        128 * MEBIBYTE,
+        ge=0,
+        description="Bytes of shards' summaries kept until their steps are complete; those of more are read back.",
+    )
     settle_after: float = Field(
         86_400.0,
         gt=0,

@@ -18,6 +18,7 @@ import uvicorn
 from offpolicy_monitor.server.http.connection import BoundedProtocol
 from offpolicy_monitor.server.http.room import LARGEST, TAKER_KEY, Taker
 from offpolicy_monitor.server.routes.runs import PAGE_BYTES, ROWS_AT_A_TIME, _rendered
+from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store.rows.cursors import Page
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -80,7 +81,8 @@ def test_readers_that_do_not_read_cost_little_and_delay_nobody_for_long(service:
 @contextlib.contextmanager
 def protocol(app: ASGIApp, write_timeout: float) -> Iterator[tuple[uvicorn.Server, int]]:
     """An application served by the protocol of the service, and its port."""
-    http: Any = partial(BoundedProtocol, write_timeout=write_timeout)
+    settings = Settings(write_timeout=write_timeout)
+    http: Any = partial(BoundedProtocol, settings=settings, refused=list[str]().append)
     server = uvicorn.Server(uvicorn.Config(app, http=http, port=0, loop="uvloop", lifespan="off", log_config=None))
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -42,7 +42,10 @@ class RolloutCache(Generic[Half]):
             self._evict()
             held = self._halves.get(key)
         if held is None:
-            message = f"the first half of {key[1]!r}, shard {key[2]}, is not here (any more); send the whole shard"
+            message = (
+                f"the first half of {key[1]!r}, shard {key[2]}, is not here (any more); send the whole shard "
+                "(OFFPOLICY_ROLLOUT_TTL and OFFPOLICY_ROLLOUT_BYTES say what is kept)"
+            )
             raise Refusal.of_field(410, "rollout-gone", "rollout", message)
         return held[2]
 

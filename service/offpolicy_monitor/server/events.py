@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 
 from offpolicy_monitor.errors import Refusal, Unavailable
+from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import Receipt, ShardRecord
 
 #: Events that wait for one listener; whoever has more has fallen behind.
@@ -139,7 +140,10 @@ class Events:
             raise Unavailable(503, "stopping", "the service is stopping", retry_after=2)
         if len(self._listeners) >= self._most:
             raise Unavailable(
-                503, "too-many-listeners", f"all {self._most} streams of events are taken", retry_after=15
+                503,
+                "too-many-listeners",
+                f"all {self._most} streams of events are taken; raise {Settings.variable('max_listeners')} for more",
+                retry_after=15,
             )
         self._collecting = True
         if self._rest is not None:

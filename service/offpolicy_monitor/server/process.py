@@ -35,7 +35,6 @@ from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import access
 
 log = structlog.get_logger("offpolicy_monitor.server")
-KEEP_ALIVE = 75
 DRAIN = 15
 #: Seconds after which the process ends whatever it still waits for, counted from the signal.
 END_WITHIN = DRAIN + 4
@@ -221,17 +220,20 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    def refused(kind: str) -> None:
+        app.state.services.metrics.rejected(kind)
+
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=partial(BoundedProtocol, write_timeout=settings.write_timeout, most=settings.max_connections),  # type: ignore[arg-type]
+        http=partial(BoundedProtocol, settings=settings, refused=refused),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE,
+        timeout_keep_alive=settings.keep_alive,
         timeout_graceful_shutdown=DRAIN,
         backlog=BACKLOG,
     )

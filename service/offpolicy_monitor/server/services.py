@@ -109,6 +109,7 @@ async def opened(
 
     new_runs = NewRuns(settings.new_runs_per_hour, settings.variable("new_runs_per_hour"))
     named: Any = {"judge": RulesJudge(), "failed": failed, "watched": verdict.PATHS, "new_runs": new_runs}
+    named["recent_bytes"] = settings.recent_bytes
     began = time.monotonic()
     store = await asyncio.to_thread(Store.open, settings.database_url, **named)
     measurer: Measurer | None = None

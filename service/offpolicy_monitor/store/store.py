@@ -29,7 +29,7 @@ from offpolicy_monitor.store.rows.held import hold_run
 from offpolicy_monitor.store.rows.memory import Memories
 from offpolicy_monitor.store.rows.merged_steps import Failed
 from offpolicy_monitor.store.rows.overviews import Overviews, Table
-from offpolicy_monitor.store.rows.recent import Recent
+from offpolicy_monitor.store.rows.recent import MOST, Recent
 from offpolicy_monitor.store.rows.records import Receipt, ShardRecord
 from offpolicy_monitor.store.rows.views import RunView
 from offpolicy_monitor.store.session import TRY_SECONDS, WRITE_SECONDS, Database, parse_url, sqlite_file
@@ -70,6 +70,7 @@ class Store:
         failed: Failed = _ignored,
         watched: Sequence[str] = (),
         new_runs: NewRuns | None = None,
+        recent_bytes: int = MOST,
     ) -> None:
         self._new_runs = new_runs
         self._database = database
@@ -79,7 +80,7 @@ class Store:
         self._failed = failed
         self._turn = threading.Lock()
         self._outcomes = trial.Outcomes()
-        self._recent, self._memories, self._overviews = Recent(), Memories(), Overviews(watched)
+        self._recent, self._memories, self._overviews = Recent(recent_bytes), Memories(), Overviews(watched)
         self.upkeep = Upkeep(database.reading, self._writing, self._judging, self._recent, clock, failed)
 
     @classmethod
@@ -91,18 +92,19 @@ class Store:
         failed: Failed = _ignored,
         watched: Sequence[str] = (),
         new_runs: NewRuns | None = None,
+        recent_bytes: int = MOST,
     ) -> "Store":
         """The store at a URL, for writing; connects to nothing yet and does not touch the schema.
 
         `judge` are the rules that runs are judged by, none if it is not given; `watched` are the headline figures that
-        views of runs have; `new_runs` bounds how many begin.
+        views of runs have; `new_runs` bounds how many begin, and `recent_bytes` what is kept of incomplete steps.
 
         Raises ConfigurationError for a URL that cannot be used and for a SQLite file that another process writes.
         """
         url = parse_url(database_url)
         path = sqlite_file(url)
         lock = WriterLock(path) if path is not None else None
-        return cls(Database(url), lock, clock, judge, failed, watched, new_runs)
+        return cls(Database(url), lock, clock, judge, failed, watched, new_runs, recent_bytes)
 
     def close(self) -> None:
         """Close every connection, and let another process write."""

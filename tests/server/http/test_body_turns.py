@@ -7,6 +7,7 @@ import pytest
 import uvicorn
 from offpolicy_monitor.server.http import connection
 from offpolicy_monitor.server.http.connection import TOLD_BYTES, BoundedProtocol
+from offpolicy_monitor.settings import Settings
 from uvicorn.server import ServerState
 
 HEAD = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n"
@@ -49,7 +50,8 @@ class Reader:
 def connected(reader: Reader) -> BoundedProtocol:
     config = uvicorn.Config(reader, lifespan="off", log_config=None)
     config.load()
-    protocol = BoundedProtocol(config, ServerState(), {}, asyncio.get_running_loop(), write_timeout=1.0)
+    settings, loop = Settings(write_timeout=1.0), asyncio.get_running_loop()
+    protocol = BoundedProtocol(config, ServerState(), {}, loop, settings=settings, refused=list[str]().append)
     protocol.connection_made(Socket())
     return protocol
 

@@ -125,27 +125,30 @@ def _length(sent: str | None, settings: Settings) -> int | None:
     return int(sent)
 
 
-def _too_large(size: int, settings: Settings) -> Refusal:
-    limit = settings.max_body_bytes
-    return Refusal.over_limit(413, "too-large", "body", f"{size} bytes", limit, settings.variable("max_body_bytes"))
+def _too_large(size: int, settings: Settings, name: str = "max_body_bytes") -> Refusal:
+    limit = getattr(settings, name)
+    return Refusal.over_limit(413, "too-large", "body", f"{size} bytes", limit, settings.variable(name))
 
 
 async def read_small(request: Request, settings: Settings) -> bytes:
-    """A short JSON body in one piece: 415 for another media type, 413 past SMALL bytes, 408 past the deadline."""
+    """A short JSON body in one piece: 415 for another media type, 413 past `max_change_bytes`, 408 past a deadline."""
     if request.headers.get("content-type", JSON).partition(";")[0].strip().lower() != JSON:
         raise Refusal.of_field(415, "unsupported-media-type", "Content-Type", f"must be {JSON}")
     buffer = BodyBuffer(BufferPool(0), SMALLEST)
-    arrival = _Arrival(request, settings.model_copy(update={"max_body_bytes": SMALLEST}), SMALLEST)
+    arrival = _Arrival(request, settings, SMALLEST, "max_change_bytes")
     while (piece := await arrival.next()) is not None:
         buffer.write(piece)
     return bytes(buffer.view())
 
 
 class _Arrival:
-    """Waits for the pieces of one body; what counts is the time spent waiting for the client, not for room."""
+    """Waits for the pieces of one body; what counts is the time spent waiting for the client, not for room.
 
-    def __init__(self, request: Request, settings: Settings, length: int) -> None:
-        self._request, self._settings = request, settings
+    `limit` names the setting that bounds it.
+    """
+
+    def __init__(self, request: Request, settings: Settings, length: int, limit: str = "max_body_bytes") -> None:
+        self._request, self._settings, self._limit = request, settings, limit
         self.pace = Pace(length, settings.body_timeout)
         self._more = True
 
@@ -165,8 +168,8 @@ class _Arrival:
         piece: bytes = message.get("body", b"")
         self._more = message.get("more_body", False)
         self.pace.received += len(piece)
-        if self.pace.received > self._settings.max_body_bytes:
-            raise _too_large(self.pace.received, self._settings)
+        if self.pace.received > getattr(self._settings, self._limit):
+            raise _too_large(self.pace.received, self._settings, self._limit)
         return piece
 
     async def _message(self) -> Message:

@@ -5,6 +5,7 @@ httptools accepts a head or trailers of any size and waits for ever. Bodies have
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -14,10 +15,11 @@ from offpolicy_monitor.server.http.pieces import Answering
 from offpolicy_monitor.server.http.problems import FAULT_KEY, response_to
 from offpolicy_monitor.server.http.room import TAKER_KEY, Taker
 from offpolicy_monitor.server.http.transport import BoundedFlow, BoundedTransport
+from offpolicy_monitor.settings import Settings
 
-MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_TRAILER_BYTES: Final = 8 * 1024
-HEAD_TIMEOUT: Final = 20.0
+#: What the parser of URLs counts bytes in has 16 bits.
+MAX_URL_BYTES: Final = (1 << 16) - 1
 #: Bytes parsed at a time: what a client has pipelined beyond them is kept as it came until there is nothing to answer.
 PIECE: Final = 16 * 1024
 #: A body is told of when so much of it has come, or for so long nothing was told, or all is there: a client sends it in
@@ -27,22 +29,23 @@ TOLD_SECONDS: Final = 0.002
 NOTHING: Final = memoryview(b"")
 
 #: Kind and detail of what a connection is refused for.
-HEAD_TOO_LARGE: Final = (431, "head-too-large", f"the request line and headers are over {MAX_HEAD_BYTES} bytes")
-TRAILERS_TOO_LARGE: Final = (431, "trailers-too-large", f"the trailers are over {MAX_TRAILER_BYTES} bytes")
+TRAILERS_TOO_LARGE: Final = (431, "trailers-too-large", f"over {MAX_TRAILER_BYTES} bytes of trailers; nobody reads any")
+URL_TOO_LONG: Final = (431, "head-too-large", f"the URL is over {MAX_URL_BYTES} bytes, and no setting raises that")
 NOT_HTTP: Final = (400, "not-http", "what arrived is not HTTP/1.1")
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Answers 431 to a head over MAX_HEAD_BYTES and to trailers over MAX_TRAILER_BYTES, and ends the connection.
+    """Answers 431 to a head over `max_head_bytes` and to trailers over MAX_TRAILER_BYTES, and ends the connection.
 
-    It ends as well where a head takes longer than HEAD_TIMEOUT seconds, where the answer comes before the body's end,
-    and where the client takes nothing of its answer for `write_timeout` seconds. Of more than `most` connections those
-    that are idle end, the longest first.
+    It ends as well where a head takes longer than `head_timeout` seconds (408 where some of it came), where the answer
+    comes before the body's end, and where the client takes nothing of its answer for `write_timeout` seconds. Of more
+    than `max_connections` those that are idle end, the longest first. `refused` is told the kind of what is refused
+    before it is a request.
     """
 
-    def __init__(self, *arguments: Any, write_timeout: float, most: int = 1 << 30, **named: Any) -> None:
+    def __init__(self, *arguments: Any, settings: Settings, refused: Callable[[str], None], **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._write_timeout, self._most = write_timeout, most
+        self._settings, self._write_timeout, self._on_refused = settings, settings.write_timeout, refused
         self._idle_since = self.loop.time()
         self._unread = NOTHING
         self._in_head = self._refused = False
@@ -59,7 +62,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(self._bounded)
         self.flow = self._flow = BoundedFlow(self._bounded)
         self._await_head()
-        if len(self.connections) > self._most:
+        if len(self.connections) > self._settings.max_connections:
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -90,8 +93,8 @@ class BoundedProtocol(HttpToolsProtocol):
             piece, self._unread = self._unread[:PIECE], self._unread[PIECE:]
             self._idle_bytes += len(piece)
             super().data_received(piece)  # type: ignore[arg-type]  # the parser takes any buffer
-            if self._idle_bytes > (MAX_HEAD_BYTES if self._in_head else MAX_TRAILER_BYTES):
-                self._refuse_the_rest(Refusal(*(TRAILERS_TOO_LARGE if self._in_body() else HEAD_TOO_LARGE)))
+            if self._idle_bytes > (self._settings.max_head_bytes if self._in_head else MAX_TRAILER_BYTES):
+                self._refuse_the_rest(Refusal(*TRAILERS_TOO_LARGE) if self._in_body() else self._head_too_large())
         if self._unread or self._refused:
             self._flow.hold()
         else:
@@ -113,9 +116,11 @@ class BoundedProtocol(HttpToolsProtocol):
         """Judge the head, then let the application answer."""
         self._head_ended()
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if size > MAX_HEAD_BYTES:
-            self.url = b"/"  # a longer one cannot be parsed
-            self.scope[FAULT_KEY] = Refusal(*HEAD_TOO_LARGE)  # type: ignore[literal-required]
+        fault = self._head_too_large() if size > self._settings.max_head_bytes else None
+        if len(self.url) > MAX_URL_BYTES:
+            self.url, fault = b"/", fault or Refusal(*URL_TOO_LONG)  # a longer one cannot be parsed
+        if fault is not None:
+            self.scope[FAULT_KEY] = fault  # type: ignore[literal-required]
         self.scope[TAKER_KEY] = self._taker  # type: ignore[typeddict-unknown-key]
         self.app = answering = Answering(self.config.loaded_app)
         super().on_headers_complete()
@@ -171,7 +176,9 @@ class BoundedProtocol(HttpToolsProtocol):
         if idle:
             min(idle, key=lambda other: other._idle_since).transport.abort()
         else:
-            self._refuse_the_rest(Unavailable(503, "too-many-connections", f"all {self._most} connections are at work"))
+            most, variable = self._settings.max_connections, self._settings.variable("max_connections")
+            detail = f"all {most} connections are at work; send it again later, or raise {variable}"
+            self._refuse_the_rest(Unavailable(503, "too-many-connections", detail))
 
     def _is_idle(self, newest: "BoundedProtocol") -> bool:
         at_work = self.cycle is not None and not self.cycle.response_complete
@@ -179,6 +186,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _answer_and_close(self, refusal: Problem) -> None:
         """Answer a request that never became one."""
+        self._on_refused(refusal.kind)
         response = response_to(refusal)
         head = b"".join(b"%s: %s\r\n" % header for header in response.raw_headers)
         status = b"HTTP/1.1 %d %s\r\n" % (response.status_code, refusal.status.phrase.encode())
@@ -188,6 +196,11 @@ class BoundedProtocol(HttpToolsProtocol):
     def _is_cut_short(self) -> bool:
         """Whether the client may be in the middle of a request."""
         return self._in_head or self._refused or self._in_body()
+
+    def _head_too_large(self) -> Refusal:
+        most, variable = self._settings.max_head_bytes, self._settings.variable("max_head_bytes")
+        detail = f"the request line and headers are over the limit of {most} bytes; raise {variable} to allow them"
+        return Refusal(431, "head-too-large", detail)
 
     def _in_body(self) -> bool:
         return not self._in_head and self.cycle is not None and self.cycle.more_body
@@ -202,7 +215,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._telling = None
 
     def _await_head(self) -> None:
-        self._head_deadline = self.loop.call_later(HEAD_TIMEOUT, self._head_late)
+        self._head_deadline = self.loop.call_later(self._settings.head_timeout, self._head_late)
 
     def _head_ended(self) -> None:
         self._in_head = False
@@ -215,7 +228,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self._await_head()  # it is not read further before those in front of it are answered
             return
         self._head_deadline = None
-        self.transport.close()
+        if self._in_head:
+            seconds, variable = self._settings.head_timeout, self._settings.variable("head_timeout")
+            detail = f"the head of the request did not arrive within {seconds:g} s; {variable} sets the limit"
+            self._refuse_the_rest(Refusal(408, "head-timeout", detail))
+        else:
+            self.transport.close()
 
     def _taken(self) -> None:
         self._taker.goes_on()

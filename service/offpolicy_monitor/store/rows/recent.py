@@ -15,7 +15,7 @@ from typing import Final
 from offpolicy_monitor.store.rows.records import ShardRecord, StepKey
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
-#: Bytes kept, some hundred shards with every figure; of more that wait for their steps the oldest are read back.
+#: Bytes kept by default, some hundred shards with every figure.
 MOST: Final = 1 << 27
 #: Shards that are next in order are merged when there are so many.
 TOGETHER: Final = 32
@@ -66,7 +66,10 @@ class _OfStep:
 
 
 class Recent:
-    """By the keys of steps. Safe to share between threads."""
+    """By the keys of steps: `most` bytes; of more that wait for their steps the oldest are read back.
+
+    Safe to share between threads.
+    """
 
     def __init__(self, most: int = MOST) -> None:
         self._most, self._size = most, 0
