@@ -10,6 +10,7 @@ from offpolicy_monitor.cli.command import PROGRAM, Command, needed
 from offpolicy_monitor.cli.environment import add_database, read_settings, without_password
 from offpolicy_monitor.commandline import DONE, INTERRUPTED
 from offpolicy_monitor.errors import ConfigurationError
+from offpolicy_monitor.server.memory import uncollected
 
 if TYPE_CHECKING:
     from offpolicy_monitor.server.process import Listening
@@ -42,7 +43,8 @@ def _serve(options: argparse.Namespace) -> int:
     named = ("host", "port", "database_url", "ssl_certfile", "ssl_keyfile")
     settings = read_settings(**{name: getattr(options, name) for name in named})
     needed("logs").configure(settings.log_level, settings.log_format)
-    process = needed("server.process")
+    with uncollected():
+        process = needed("server.process")
     embedded = settings.database_url.startswith("sqlite")
     with needed("server.readiness").waited_for("the database, to look at its schema"):
         if options.migrate if options.migrate is not None else embedded:

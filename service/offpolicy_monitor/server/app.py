@@ -1,7 +1,7 @@
 """create_app: the whole service as one ASGI application. All wiring is here; nothing starts at import."""
 
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -65,21 +65,22 @@ ROUTES = tuple(route for part in PARTS for route in part.router.routes)
 
 
 class Application(FastAPI):
-    """FastAPI whose document also holds the shapes of problems, and in front of which `direct` answers batches."""
+    """FastAPI whose document also holds the shapes of problems; in front of it what is `direct` is answered."""
 
-    direct: ASGIApp
+    #: Whether a request is answered in front of the framework, and by what.
+    direct: Sequence[tuple[Callable[[Scope], bool], ASGIApp]] = ()
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._text, self._one_at_a_time = b"", threading.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A batch goes to its route through nothing but what stands around every answer."""
-        if batches.is_direct(scope):
-            scope["app"] = self
-            await self.direct(scope, receive, send)
-        else:
-            await super().__call__(scope, receive, send)
+        """What is direct goes to its route through nothing but what stands around every answer."""
+        for is_direct, answer in self.direct:
+            if is_direct(scope):
+                scope["app"] = self
+                return await answer(scope, receive, send)
+        await super().__call__(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document."""
@@ -126,7 +127,11 @@ def create_app(settings: Settings, make_measurer: Callable[[Settings], Measurer]
     )
     app.router.routes.extend(ROUTES)
     handlers.install(app, ROUTES)
-    app.direct = batches.answer_directly
-    for middleware, arguments, named in reversed(around):
-        app.direct = middleware(app.direct, *arguments, **named)
+    app.direct = [(part.is_direct, _inside(around, part.answer_directly)) for part in (batches, health)]
     return app
+
+
+def _inside(around: Sequence[Middleware], answer: ASGIApp) -> ASGIApp:
+    for middleware, arguments, named in reversed(around):
+        answer = middleware(answer, *arguments, **named)
+    return answer

@@ -30,7 +30,7 @@ from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.server.http.connection import BoundedProtocol
 from offpolicy_monitor.server.http.handshakes import Handshakes
 from offpolicy_monitor.server.http.tls import LOOK_SECONDS, Certificate, certificate
-from offpolicy_monitor.server.memory import keep_large_blocks
+from offpolicy_monitor.server.memory import keep_large_blocks, set_apart, uncollected
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import access
 
@@ -41,6 +41,8 @@ END_WITHIN = DRAIN + 4
 #: How long the end waits for threads that have been told to end.
 LAST_THREADS_SECONDS = 0.5
 BACKLOG = 2048
+#: Connections taken in a turn of the event loop.
+TAKEN_AT_ONCE = 16
 #: How long a thread keeps the interpreter's lock while another wants it: the event loop and the writer want it often
 #: and for little, and would wait for up to 5 ms each time.
 SWITCH_SECONDS = 0.001
@@ -71,6 +73,7 @@ class Server(uvicorn.Server):
         self._app, self._on_started, self._certificate = app, started, shown
         self._last_resort = threading.Timer(END_WITHIN, _end_at_once)
         self._last_resort.daemon = True
+        self._loaded: object = None
         self.told: int | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
@@ -81,12 +84,13 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say where."""
         if self._certificate is None or not sockets:
-            await super().startup(sockets)
+            await super().startup(sockets and [same for one in sockets for same in taking_many(one)])
         else:
             context = self._certificate.context
             self.servers = [Handshakes(sockets[0], self.config.backlog, context, self._protocol)]  # type: ignore[list-item]
             self.started = True
         device = self._app.state.services.pipeline.measurer.device_name
+        set_apart()
         self._on_started(Listening(_base_url(self.servers[0].sockets[0], self._certificate is not None), device))
 
     def _protocol(self) -> asyncio.Protocol:
@@ -97,6 +101,11 @@ class Server(uvicorn.Server):
         """Ten times a second."""
         if self._certificate is not None and counter % (10 * LOOK_SECONDS) == 0:
             self._certificate.renew()
+        parts = self._app.state.services
+        loaded = parts.readiness.device, parts.pipeline.measurer.form
+        if loaded != self._loaded:  # the first measurement loads much, and so does what is compiled
+            self._loaded = loaded
+            set_apart()
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -147,9 +156,8 @@ def serve(settings: Settings, insecure: bool, started: Callable[[Listening], Non
         refuse_open(settings)
     keep_large_blocks()
     sys.setswitchinterval(SWITCH_SECONDS)
-    shown = certificate(settings)
-    app = create_app(settings)
-    with bound(settings.host, settings.port) as listener, contextlib.suppress(KeyboardInterrupt):
+    with uncollected(), bound(settings.host, settings.port) as listener, contextlib.suppress(KeyboardInterrupt):
+        shown, app = certificate(settings), create_app(settings)
         server = Server(_config(app, settings), app, started, shown)
         with server.stopping_in_time():
             server.run([listener])
@@ -217,6 +225,15 @@ def bound(host: str, port: int) -> socket.socket:
         message = f"cannot bind {host} port {port}: {error.strerror}; --port 0 takes a free one"
         raise ConfigurationError(message) from error
     return listener
+
+
+def taking_many(listener: socket.socket) -> list[socket.socket]:
+    """A socket to listen on, as often as connections are to be taken of it in a turn of the event loop.
+
+    libuv takes one of each socket a turn, and beside requests a turn takes some milliseconds: of five hundred clients
+    that come at once the last would wait for seconds, and so would whoever comes after them.
+    """
+    return [listener, *(listener.dup() for _ in range(TAKEN_AT_ONCE - 1))]
 
 
 def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:

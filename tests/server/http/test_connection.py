@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +42,15 @@ def read_to_end(connection: socket.socket) -> bytes:
         while piece := connection.recv(65_536):
             received += piece
     return received
+
+
+def sockets_of(service: Service) -> set[str]:
+    """The sockets that the process holds."""
+    found = set[str]()
+    for file in (Path("/proc") / str(service.process.pid) / "fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.add(file.readlink().name)
+    return {name for name in found if name.startswith("socket:")}
 
 
 @pytest.mark.parametrize(
@@ -121,6 +131,22 @@ def test_requests_pipelined_by_a_client_that_reads_no_answer_are_not_taken(servi
     assert service.peak() - before < 60 * MEBIBYTE
 
 
+def test_who_goes_away_with_requests_behind_the_one_that_is_answered_is_no_defect(service: Service) -> None:
+    before = len(sockets_of(service))
+    for _ in range(5):
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # its end is a reset
+            connection.connect(("127.0.0.1", service.port))
+            connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 40)
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200 OK")
+    deadline = time.monotonic() + 20
+    while len(sockets_of(service)) > before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(sockets_of(service)) <= before
+    assert "Traceback" not in service.log.read_text()
+
+
 def taken_without_reading(connection: socket.socket, piece: bytes, most: int, seconds: float) -> int:
     """How many bytes are taken within some seconds from a client that reads nothing."""
     connection.setblocking(False)
@@ -157,8 +183,7 @@ def test_idle_connections_make_room_for_new_ones(tmp_path: Path) -> None:
                 assert answer_of(connection)[0] == 200
         for step in range(3):
             assert service.post(json_bytes(step=step))[0] == 200
-        files = (Path("/proc") / str(service.process.pid) / "fd").iterdir()
-        assert sum(file.readlink().name.startswith("socket:") for file in files) <= 16
+        assert len(sockets_of(service)) <= 16
         at_work.sendall(body[-1:])
         assert answer_of(at_work)[0] == 200
 

@@ -49,6 +49,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._idle_since = self.loop.time()
         self._unread = NOTHING
         self._in_head = self._refused = False
+        self._answered: RequestResponseCycle | None = None
         #: Bytes parsed since there was last a piece of a body, or a head or a message complete.
         self._idle_bytes = 0
         self._head_deadline: asyncio.TimerHandle | None = None
@@ -66,8 +67,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
+        """Stop waiting, and tell who answers: uvicorn tells the request that came last, which may wait behind it."""
         self._unread = NOTHING
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
         self._head_ended()
         self._told()
         self._taken()
@@ -122,9 +126,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if fault is not None:
             self.scope[FAULT_KEY] = fault  # type: ignore[literal-required]
         self.scope[TAKER_KEY] = self._taker  # type: ignore[typeddict-unknown-key]
-        self.app = answering = Answering(self.config.loaded_app)
+        self.app = answering = Answering(self.config.loaded_app, self._begins)
         super().on_headers_complete()
         answering.cycle = self.cycle
+
+    def _begins(self, cycle: RequestResponseCycle) -> None:
+        self._answered = cycle
 
     def on_body(self, body: bytes) -> None:
         """The body goes on, of which the reader is told now or soon."""

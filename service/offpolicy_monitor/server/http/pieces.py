@@ -4,7 +4,7 @@ Without it a large answer lies in the transport's buffer as a whole, for each cl
 the request's cycle in uvicorn; nothing of what is answered.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,13 +14,15 @@ PIECE: Final = 64 * 1024
 
 
 class Answering:
-    """The application of one request. `cycle` is uvicorn's, given once it is made."""
+    """The application of one request. `cycle` is uvicorn's, given once it is made, and told to `begins` in its turn."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, begins: Callable[[Any], None]) -> None:
+        self._app, self._begins = app, begins
         self.cycle: Any = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._begins(self.cycle)
+
         async def give(message: Message) -> None:
             if message["type"] == "http.response.start" and self.cycle.more_body:
                 # The rest of this request's body is not wanted; where it ends, and another begins, is not looked for.

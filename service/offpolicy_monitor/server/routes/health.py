@@ -1,13 +1,18 @@
 """GET /healthz and /readyz: the process is alive; it can do its work."""
 
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from offpolicy_monitor._version import __version__
 from offpolicy_monitor.server import services
+from offpolicy_monitor.server.http.answers import render
 from offpolicy_monitor.server.http.queries import CHECKED
+
+#: The answer of /healthz.
+ALIVE: Final = {"status": "alive", "version": __version__}
 
 router = APIRouter(tags=["operation"], dependencies=CHECKED)
 
@@ -15,7 +20,23 @@ router = APIRouter(tags=["operation"], dependencies=CHECKED)
 @router.get("/healthz", summary="The process is alive")
 async def healthz() -> dict[str, str]:
     """Answers as long as the event loop turns; looks at nothing else."""
-    return {"status": "alive", "version": __version__}
+    return dict(ALIVE)
+
+
+_ROUTE: Final = router.routes[0]
+_ANSWER: Final = Response(render(ALIVE), media_type="application/json")
+
+
+def is_direct(scope: Scope) -> bool:
+    """Whether somebody asks for /healthz, and nothing else."""
+    asks = scope["type"] == "http" and scope["method"] == "GET" and scope["path"] == "/healthz"
+    return asks and not scope["query_string"]
+
+
+async def answer_directly(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request that `is_direct`: where hundreds ask, the framework takes five times as long over each."""
+    scope["route"] = _ROUTE
+    await _ANSWER(scope, receive, send)
 
 
 @router.get("/readyz", summary="Shards can be stored, schema current, device warm, no stage stuck")
