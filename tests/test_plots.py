@@ -5,6 +5,8 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+from scripts.docs.memory import Axis as StraightAxis
+from scripts.docs.memory import drawn_of
 from scripts.docs.plots import PLOTS, SECONDS, SIZES, Axis, Plot, curves_of, drawn, said
 
 PLOT = Plot("one.svg", "Title <1>", "tokens", {"a": "first", "b": "second"})
@@ -46,3 +48,19 @@ def test_a_picture_says_what_it_shows_and_draws_every_point() -> None:
 
 def test_every_curve_of_a_plot_has_a_name_or_is_alone() -> None:
     assert all(len(plot.curves) == 1 or all(plot.curves.values()) for plot in PLOTS)
+
+
+def test_memory_is_drawn_over_time_with_a_line_for_each_database() -> None:
+    watched = {"scenario": "soak with random faults", "memory": [[0.0, 200.0], [30.0, 450.0], [60.0, 400.0]]}
+    outcomes = [watched | {"database": "sqlite"}, watched | {"database": "postgres", "memory": [[0.0, 10.0]]}]
+    [(file, picture)] = drawn_of([*outcomes, {"scenario": "power cut", "memory": [[0, 1]]}]).items()
+    assert file.name == "memory-soak.svg"
+    texts = [element.text for element in ElementTree.fromstring(picture).iter() if element.tag.endswith("text")]
+    assert {"seconds", "MiB resident", "SQLite", "PostgreSQL", "0", "60", "500"} <= set(texts)
+    # 450 of 500 MiB is nine tenths of the way up, half a minute of a whole one half of the way across.
+    assert f"L{(84 + 696) / 2} {356 - 0.9 * 300}" in picture
+
+
+def test_ticks_of_a_straight_axis_are_round_and_reach_over_what_is_shown() -> None:
+    assert StraightAxis.over(450.0, 0.0, 100.0).ticks == [0, 100, 200, 300, 400, 500]
+    assert StraightAxis.over(2400.0, 0.0, 100.0).last == 2500

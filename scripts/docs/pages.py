@@ -2,7 +2,7 @@
 
 figures.md, metrics.md, settings.md and summary.md are whole; methods.md has its tables of a gap's figures, of methods,
 of presets and of peers' metrics between markers, alerts.md its table of rules, frameworks/README.md those of what its
-pages say and of checks; plots/ is drawn from figures that the bench wrote.
+pages say and of checks; plots/ is drawn from figures that the bench and `make chaos` wrote.
 """
 
 import json
@@ -21,6 +21,7 @@ from offpolicy_monitor.settings import Settings
 from scripts.docs import frameworks
 from scripts.docs.figures import figures_page, sequence_table, token_table
 from scripts.docs.markdown import between, table
+from scripts.docs.memory import memory_plots
 from scripts.docs.metrics import metrics_page
 from scripts.docs.plots import plots
 from scripts.docs.summary import summary_page
@@ -65,6 +66,7 @@ def pages() -> dict[Path, str]:
             },
         ),
         **plots(),
+        **memory_plots(),
     }
 
 

@@ -15,12 +15,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.play import Clusters, play, workplace
+from tests.chaos.players import PLAYER, be_player, played
 from tests.chaos.report import notes, table
 from tests.chaos.scenario import BOTH, Outcome, Scenario
 from tests.chaos.scenarios import scenarios
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
+#: How many scenarios of a quick run are played side by side.
+BESIDE: Final = 4
 COMMITTED: Final = Path(__file__).with_name("committed.json")
 BEGIN, END = "<!-- table: written by make chaos ARGS=--write -->\n", "<!-- end of table -->"
 
@@ -28,23 +30,14 @@ BEGIN, END = "<!-- table: written by make chaos ARGS=--write -->\n", "<!-- end o
 def chosen(pattern: str, databases: Sequence[str], quick: bool) -> list[tuple[Scenario, str]]:
     """Scenarios whose name has the words, each with the databases that it is played on."""
     found = [s for s in scenarios() if pattern.lower() in f"{'control: ' if s.control else ''}{s.name}".lower()]
-    return [(s, d) for s in found if (s.quick if quick else s.full) for d in s.databases if d in databases]
+    return [(s, d) for s in found for d in s.played_on(quick) if d in databases]
 
 
-def played(rows: Sequence[tuple[Scenario, str]], quick: bool) -> list[Outcome]:
-    """Play them one after the other; each outcome is told on stderr."""
-    outcomes = list[Outcome]()
-    with workplace() as root:
-        clusters = Clusters(root / "postgres")
-        try:
-            for number, (scenario, database) in enumerate(rows, 1):
-                print(f"{number}/{len(rows)} {scenario.name}, {database}", file=sys.stderr, flush=True)
-                outcomes.append(play(scenario, database, quick, root, clusters))
-                said = "; ".join(notes(outcomes[-1:])) or "as promised"
-                print(f"  {said} ({outcomes[-1].seconds:.0f} s, {outcomes[-1].answers})", file=sys.stderr, flush=True)
-        finally:
-            clusters.close()
-    return outcomes
+def tell(outcome: Outcome) -> None:
+    """What became of one, on stderr."""
+    said = "; ".join(notes([outcome])) or "as promised"
+    name = f"{outcome.scenario}, {outcome.database}"
+    print(f"{name}: {said} ({outcome.seconds:.0f} s, {outcome.answers})", file=sys.stderr, flush=True)
 
 
 def committed() -> list[Outcome]:
@@ -76,9 +69,11 @@ def write(outcomes: Sequence[Outcome]) -> None:
 def main() -> int:
     """Play, print the table, and write it if asked to."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
+    parser.add_argument("role", nargs="?", choices=[PLAYER], help=argparse.SUPPRESS)
     parser.add_argument("-k", dest="pattern", default="", help="scenarios whose name has these words alone")
     parser.add_argument("--database", choices=BOTH, action="append", help="this alone")
-    parser.add_argument("--quick", action="store_true", help="few trials, some six minutes")
+    parser.add_argument("--quick", action="store_true", help="few trials, less than three minutes")
+    parser.add_argument("--beside", type=int, help="how many are played side by side (quick: 4, else one by one)")
     parser.add_argument("--list", action="store_true", help="name the scenarios")
     parser.add_argument("--json", type=Path, help="write what was seen into this file")
     parser.add_argument("--write", action="store_true", help=f"put the rows that are played into {PAGE.name}")
@@ -88,8 +83,11 @@ def main() -> int:
     if args.list:
         print(*(f"{'control: ' if s.control else ''}{s.name} ({database})" for s, database in rows), sep="\n")
         return 0
+    if args.role == PLAYER:
+        be_player(rows, args.quick)
+        return 0
     began = time.monotonic()
-    outcomes = played(rows, args.quick)
+    outcomes = played(rows, args.quick, args.beside or (BESIDE if args.quick else 1), tell)
     minutes = (time.monotonic() - began) / 60
     print(page_text(outcomes), f"- {len(outcomes)} rows in {minutes:.1f} minutes.", sep="\n")
     if args.json is not None:

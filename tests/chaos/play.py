@@ -1,5 +1,7 @@
 """Plays one scenario on one database: a stage, the function, the end of the service, the audit."""
 
+import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -9,12 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 from tests.chaos.scenario import POSTGRES, Outcome, Scenario
 from tests.chaos.stage import SkippedError, Stage
 from tests.fixtures.memory import MEMORY
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.tools import find_tool
+
+#: How the folder of a process begins, before its id.
+FOLDER: Final = "chaos-"
 
 
 class TooLongError(Exception):
@@ -46,9 +52,15 @@ class Clusters:
 
 @contextmanager
 def workplace() -> Iterator[Path]:
-    """A folder for everything, in memory where the system has one; PostgreSQL's user may look into it."""
-    base = MEMORY if MEMORY.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="chaos-", dir=base) as folder:
+    """A folder for everything, in memory where the system has one; PostgreSQL's user may look into it.
+
+    Those of processes that were killed are removed.
+    """
+    base = MEMORY if MEMORY.is_dir() else Path(tempfile.gettempdir())
+    for left in base.glob(f"{FOLDER}*-*"):
+        if not Path("/proc", left.name.split("-")[1]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{FOLDER}{os.getpid()}-", dir=base) as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
 

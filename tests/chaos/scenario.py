@@ -15,7 +15,9 @@ BOTH = (SQLITE, POSTGRES)
 class Scenario:
     """A fault: `play` injects it `full` times, or `quick` times (0: not at all) in a quick run.
 
-    A `control` plants a defect, which the audit must find. After `limit` seconds it is broken off.
+    A `control` plants a defect, which the audit must find. After `limit` seconds it is broken off. One that measures
+    how quickly the service answers is played `alone`, others may be played beside each other. A quick run plays it on
+    the `quick_databases`, where that is less than all.
     """
 
     name: str
@@ -25,6 +27,14 @@ class Scenario:
     quick: int = 1
     control: bool = False
     limit: float = 240.0
+    alone: bool = False
+    quick_databases: tuple[str, ...] = ()
+
+    def played_on(self, quick: bool) -> tuple[str, ...]:
+        """The databases of a quick or a full run."""
+        if not (self.quick if quick else self.full):
+            return ()
+        return self.quick_databases or self.databases if quick else self.databases
 
 
 @dataclass

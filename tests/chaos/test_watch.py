@@ -34,6 +34,13 @@ def test_a_process_that_only_fills_its_caches_is_flat_and_one_that_leaks_is_not(
         assert abs(watch.grown()["memory"] / MEBIBYTE - 3 * leaks) < 5
 
 
+def test_a_line_is_drawn_by_the_highest_of_each_few_points() -> None:
+    lives = {number: [Seen(at, at % 7, 0, 0) for at in range(10)] for number in range(3)}
+    watch = Watch(lives=lives, births={0: 0.0, 1: 10.0, 2: 20.0}, began=0.0)
+    assert watch.peaks(100) == watch.line()
+    assert watch.peaks(3) == [(6.0, 6), (16.0, 6), (26.0, 6)]
+
+
 def test_a_quantile_is_the_time_that_such_a_share_of_the_answers_took_at_most() -> None:
     times = Times([0.2, 0.1, 0.4, 0.3] * 25 + [9.0])
     assert (times.quantile(0.5), times.quantile(0.98), times.quantile(1.0)) == (0.3, 0.4, 9.0)

@@ -84,6 +84,12 @@ class Watch:
             (self.births[pid] - self.began + one.at, one.memory) for pid, life in self.lives.items() for one in life
         ]
 
+    def peaks(self, number: int) -> list[tuple[float, float]]:
+        """The same in at most so many points, each the highest of those around it."""
+        line = self.line()
+        size = max(1, -(-len(line) // number))
+        return [max(line[start : start + size], key=lambda one: one[1]) for start in range(0, len(line), size)]
+
     def _settled(self, life: Sequence[Seen]) -> list[Seen]:
         return [one for one in life if one.at >= self.settling]
 

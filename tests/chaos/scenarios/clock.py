@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from tests.chaos.scenario import Scenario
+from tests.chaos.scenario import SQLITE, Scenario
 from tests.chaos.stage import Stage
 from tests.fixtures.faults import SHIFTED_CLOCK
 
@@ -35,4 +35,4 @@ def set_to(setting: Path, seconds: int) -> None:
     other.rename(setting)
 
 
-SCENARIOS = (Scenario("clock jumps", jumps, full=3),)
+SCENARIOS = (Scenario("clock jumps", jumps, full=3, quick_databases=(SQLITE,)),)

@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,8 @@ from tests.fixtures.service import COMMAND, clean_environment
 
 FULL, BROKEN, READ_ONLY, SLOW = 28, 5, 30, -300
 LASTS = 4.0
+#: A server that syncs what it writes.
+SYNCING = ("fsync=on", "full_page_writes=on", "listen_addresses=", "shared_buffers=32MB")
 #: MiB of a disk that is really full.
 ROOM = {SQLITE: 24, POSTGRES: 96}
 
@@ -53,6 +56,26 @@ def slow(stage: Stage) -> None:
     stage.answered({200})
 
 
+def of_server(number: int, stage: Stage) -> None:
+    """Writes and syncs of PostgreSQL's own files fail for a while, so that it ends, or syncs take longer."""
+    folder = stage.folder / "own"
+    folder.mkdir()
+    disk = FailingDisk(stage.preloaded(SOURCE), folder)
+    cluster = own_cluster(stage, folder, SYNCING, disk.environment)
+    stage.start()
+    with stage.load(), stage.flat():
+        for _ in stage.trials():
+            time.sleep(1.0)
+            with disk.failing(number):
+                time.sleep(LASTS)
+                stage.promise(stage.got("/healthz")[0] == 200, "/healthz was not answered")
+            with stage.recovering():
+                cluster.recover()
+    stage.answered({200} if number < 0 else {200, 503, 507})
+    if number > 0:
+        stage.promise(stage.ledger.answers[503] > 0, "nobody was told 503")
+
+
 def full(stage: Stage) -> None:
     """A small disk of its own is filled to the last byte."""
     disk = small_disk(stage)
@@ -86,12 +109,16 @@ def small_disk(stage: Stage) -> Path:
     return disk
 
 
-def own_cluster(stage: Stage, disk: Path) -> None:
-    cluster = Cluster(disk, stage.needs("initdb").parent, FAST, made_with=["--wal-segsize=1"])
+def own_cluster(
+    stage: Stage, folder: Path, options: Sequence[str] = FAST, variables: Mapping[str, str] | None = None
+) -> Cluster:
+    """A PostgreSQL server in a folder."""
+    cluster = Cluster(folder, stage.needs("initdb").parent, options, variables, ["--wal-segsize=1"])
     stage.stack.callback(cluster.stop)
     stage.stack.callback(stage.end)
     stage.url = cluster.url("postgres")
     migrate.upgrade(stage.url)
+    return cluster
 
 
 def fill(file: Path) -> None:
@@ -133,11 +160,13 @@ def a_second_service(stage: Stage) -> None:
 
 
 SCENARIOS = (
-    Scenario("disk full, really", full, full=2, quick=0),
+    Scenario("disk full, really", full, full=2),
     Scenario("disk full", partial(failing, FULL, {507}), (SQLITE,), full=4),
-    Scenario("disk read-only", partial(failing, READ_ONLY, {503}), (SQLITE,), full=4, quick=0),
-    Scenario("disk with I/O errors", partial(failing, BROKEN, {503}), (SQLITE,), full=4, quick=0),
-    Scenario("slow sync", slow, (SQLITE,), full=4, quick=0),
+    Scenario("disk read-only", partial(failing, READ_ONLY, {503}), (SQLITE,), full=4),
+    Scenario("disk with I/O errors", partial(failing, BROKEN, {503}), (SQLITE,), full=4),
+    Scenario("disk with I/O errors", partial(of_server, BROKEN), (POSTGRES,), full=3),
+    Scenario("slow sync", slow, (SQLITE,), full=4),
+    Scenario("slow sync", partial(of_server, SLOW), (POSTGRES,), full=3),
     Scenario("another program writes", another_writes, (SQLITE,), full=2),
     Scenario("a second service on the file", a_second_service, (SQLITE,), full=2),
 )

@@ -62,4 +62,4 @@ def answer_of(stage: Stage, key: Key, connection: socket.socket, rest: bytes) ->
         stage.ledger.acknowledge(key, '"duplicate":true' in text)
 
 
-SCENARIOS = (Scenario("SIGTERM under load", terminations, full=5, quick=1),)
+SCENARIOS = (Scenario("SIGTERM under load", terminations, full=5),)

@@ -68,6 +68,6 @@ def hasty(stage: Stage) -> None:
 
 
 SCENARIOS = (
-    Scenario("SIGKILL under load", kills, full=25, quick=3, limit=1200),
+    Scenario("SIGKILL under load", kills, full=25, quick=3, limit=1200, alone=True),
     Scenario("acknowledged before the commit", hasty, control=True),
 )

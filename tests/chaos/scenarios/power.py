@@ -102,9 +102,9 @@ def without_waiting(stage: Stage) -> None:
 
 
 SCENARIOS = (
-    Scenario("power cut", of_sqlite, (SQLITE,), full=8, quick=2),
-    Scenario("power cut", of_postgres, (POSTGRES,), full=8, quick=2),
+    Scenario("power cut", of_sqlite, (SQLITE,), full=8),
+    Scenario("power cut", of_postgres, (POSTGRES,), full=8),
     Scenario("power cut, synchronous = OFF", without_syncs, (SQLITE,), control=True),
-    Scenario("power cut, synchronous = NORMAL", with_few_syncs, (SQLITE,), quick=0, control=True),
+    Scenario("power cut, synchronous = NORMAL", with_few_syncs, (SQLITE,), control=True),
     Scenario("power cut, synchronous_commit = off", without_waiting, (POSTGRES,), control=True),
 )

@@ -133,10 +133,10 @@ def scenario(name: str, fault: Fault, full: int, quick: int = 1) -> Scenario:
 
 SCENARIOS = (
     scenario("server stopped and started", stopped, 3),
-    scenario("server crashed", crashed, 3, quick=0),
+    scenario("server crashed", crashed, 3),
     scenario("server frozen", frozen, 3),
     scenario("tables locked", locked, 3),
-    scenario("database read-only", read_only, 2, quick=0),
+    scenario("database read-only", read_only, 2),
     Scenario("sessions ended", ended, (POSTGRES,), full=20, quick=3),
-    Scenario("one session frozen", one_frozen, (POSTGRES,), full=4, quick=0),
+    Scenario("one session frozen", one_frozen, (POSTGRES,), full=4),
 )

@@ -36,6 +36,8 @@ with sqlite3.connect(sys.argv[1], timeout=30, isolation_level=None) as connectio
     time.sleep(float(sys.argv[2]))
     connection.execute("ROLLBACK")
 """
+#: Seconds that a service which leaks has for its shards.
+LEAKING_AT_LEAST, LEAKING_AT_MOST = 12.0, 120.0
 #: The program of a service that leaks.
 LEAKING: Final = (sys.executable, "-m", "tests.chaos.leaking")
 
@@ -125,19 +127,27 @@ def soak(stage: Stage) -> None:
 
 
 def leak(stage: Stage) -> None:
-    """A service that leaks is found to, in a part of the time."""
+    """A service that leaks with each of so many shards is found to."""
     with _watched(stage, settling=4) as watch:
         stage.start(LEAKING)
         assert stage.process is not None
         watch.follow(stage.process.pid)
         with stage.load(pause=0.05):
-            time.sleep(stage.times)
+            time.sleep(LEAKING_AT_LEAST)
+            stage.acknowledged_meanwhile(stage.times - len(stage.ledger.acknowledged), LEAKING_AT_MOST)
     stage.outcome.trials = 1
     found = {name for name, by in watch.grown().items() if by > BOUNDS[name]}
     stage.promise(found == set(BOUNDS), f"of memory, descriptors and threads that leak, only {found} were found")
 
 
 SCENARIOS = (
-    Scenario("soak with random faults", soak, full=SOAK or 3600, quick=SOAK or 30, limit=(SOAK or 3600) + 1200),
-    Scenario("soak of a service that leaks", leak, databases=(SQLITE,), full=30, quick=12),
+    Scenario(
+        "soak with random faults",
+        soak,
+        full=SOAK or 3600,
+        quick=SOAK or 30,
+        limit=(SOAK or 3600) + 1200,
+        quick_databases=() if SOAK else (SQLITE,),
+    ),
+    Scenario("soak of a service that leaks", leak, databases=(SQLITE,), full=300, quick=200),
 )

@@ -69,4 +69,4 @@ def log(stage: Stage, monitor: Monitor, key: Key) -> float:
     return time.perf_counter() - began
 
 
-SCENARIOS = (Scenario("service stands still, seen from the trainer", black_hole, (SQLITE,), full=3, quick=0),)
+SCENARIOS = (Scenario("service stands still, seen from the trainer", black_hole, (SQLITE,), full=3),)
