@@ -5,14 +5,10 @@ Its heads have the demo's width / heads, of which vLLM wants 32 or more. It know
 
 import torch
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM
-from transformers.utils import logging
 
 from offpolicy_monitor.demo.engines.engine import Checkpoint
 from offpolicy_monitor.demo.policy import Policy, Shape
 from offpolicy_monitor.demo.task import END, PAD
-
-logging.disable_progress_bar()
 
 
 class Llama(Policy):
@@ -20,6 +16,11 @@ class Llama(Policy):
 
     def build(self, shape: Shape) -> None:
         """Make the model; its last token is BOS."""
+        # Two seconds of a processor, which whoever only names this class does not spend.
+        from transformers import LlamaConfig, LlamaForCausalLM
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
         self.model = LlamaForCausalLM(
             LlamaConfig(
                 vocab_size=shape.vocabulary,
