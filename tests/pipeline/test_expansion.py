@@ -20,6 +20,7 @@ MEBIBYTE = 1 << 20
 LIMITS: dict[str, Any] = {"max_decoded_bytes": 200 * MEBIBYTE, "max_decoded_ratio": 64, "max_json_bytes": 3 * MEBIBYTE}
 JSON = "application/json"
 SAFETENSORS = "application/vnd.safetensors"
+DEFAULT = limits_of(Settings(_env_file=None))
 #: What decoding takes whatever the body: code that runs for the first time, a refusal.
 FIXED = 1 << 20
 
@@ -41,18 +42,18 @@ def test_opening_a_body_needs_what_it_may_become(size: int, media_type: str, enc
 
 
 def test_parsing_needs_the_text_and_what_its_characters_stand_for() -> None:
-    assert bytes_to_parse(memoryview(b""), JSON) == 0
+    assert bytes_to_parse(memoryview(b""), JSON, DEFAULT) == 0
     objects = 2 * 104 + 120 + 64 + 2 * 24
-    assert bytes_to_parse(memoryview(b'{"a": [1, 2]}'), JSON) == 2 * 13 + objects
-    assert bytes_to_parse(memoryview('{"é": [1, 2]}'.encode()), JSON) == 5 * 14 + objects
-    assert bytes_to_parse(memoryview(b'{"\\n": [1, 2]}'), JSON) == 5 * 14 + objects
-    assert bytes_to_parse(memoryview(b'{"a": [1, 2]}'), SAFETENSORS) == 0
+    assert bytes_to_parse(memoryview(b'{"a": [1, 2]}'), JSON, DEFAULT) == 2 * 13 + objects
+    assert bytes_to_parse(memoryview('{"é": [1, 2]}'.encode()), JSON, DEFAULT) == 5 * 14 + objects
+    assert bytes_to_parse(memoryview(b'{"\\n": [1, 2]}'), JSON, DEFAULT) == 5 * 14 + objects
+    assert bytes_to_parse(memoryview(b'{"a": [1, 2]}'), SAFETENSORS, DEFAULT) == 0
     small, large = (struct.pack("<Q", length) + b"[" * length + bytes(9) for length in (1 << 14, (1 << 14) + 1))
-    assert bytes_to_parse(memoryview(small), SAFETENSORS) == 0
-    assert bytes_to_parse(memoryview(large), SAFETENSORS) == (104 + 2) * ((1 << 14) + 1)
-    assert bytes_to_open(Body(memoryview(large), SAFETENSORS, "identity"), limits_of(Settings(_env_file=None))) == 1
+    assert bytes_to_parse(memoryview(small), SAFETENSORS, DEFAULT) == 0
+    assert bytes_to_parse(memoryview(large), SAFETENSORS, DEFAULT) == (104 + 2) * ((1 << 14) + 1)
+    assert bytes_to_open(Body(memoryview(large), SAFETENSORS, "identity"), DEFAULT) == 1
     many = b"," * (3 * MEBIBYTE + 5)
-    assert bytes_to_parse(memoryview(many), JSON) == (2 + 64) * len(many)
+    assert bytes_to_parse(memoryview(many), JSON, DEFAULT) == (2 + 64) * len(many)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +67,8 @@ def peaks() -> dict[str, int]:
 
 @pytest.mark.parametrize("name", BODIES)
 def test_no_body_takes_more_than_is_reserved_for_parsing_it(name: str, peaks: dict[str, int]) -> None:
-    assert peaks[name] <= bytes_to_parse(memoryview(BODIES[name]()), media_type_of(name)) + FIXED
+    assert peaks[name] <= bytes_to_parse(memoryview(BODIES[name]()), media_type_of(name), DEFAULT) + FIXED
 
 
 def test_what_is_reserved_for_ordinary_log_probs_is_not_much_more_than_they_take(peaks: dict[str, int]) -> None:
-    assert bytes_to_parse(memoryview(BODIES["ordinary"]()), JSON) <= 3 * peaks["ordinary"]
+    assert bytes_to_parse(memoryview(BODIES["ordinary"]()), JSON, DEFAULT) <= 3 * peaks["ordinary"]

@@ -77,7 +77,7 @@ class Decoder:
         began = time.perf_counter()
         plain = present(body.gone, lambda: decompress(body.data, body.encoding, self.limits))()
         own = len(plain) if body.encoding != "identity" else 0
-        needed = own + bytes_to_parse(plain, body.media_type)
+        needed = own + bytes_to_parse(plain, body.media_type, self.limits)
         if needed > self.budget.capacity and body.media_type == JSON:
             variable, taken = self._settings.variable("decoding_bytes"), f"up to {needed} bytes to parse it"
             raise Refusal.over_limit(413, "too-large", "body", taken, self.budget.capacity, variable)

@@ -1,7 +1,7 @@
 """How much memory a body may take while it is decoded, beyond the body itself, and its evaluation until it is answered.
 
 Bounds from sizes, limits and, for JSON, from what is in the text: a list of empty lists takes thirty times its bytes as
-objects, a list of numbers five to twenty times; the header of a frame is JSON too.
+objects, a list of numbers five to twenty times; the header of a frame is JSON too, and most of a posted summary.
 Known before anything is parsed or a row is run. Knows no budget.
 """
 
@@ -16,6 +16,7 @@ from offpolicy_monitor.summary.evaluation import Detail
 from offpolicy_monitor.wire.encoding import most_decoded
 from offpolicy_monitor.wire.json_text import is_ascii, occurrences
 from offpolicy_monitor.wire.limits import Limits
+from offpolicy_monitor.wire.summaries import decompressed
 
 JSON: Final = "application/json"
 #: Bytes for each such character of JSON, for what it begins or ends: a value with its entries in lists and arrays, a
@@ -30,6 +31,9 @@ SMALL_HEADER: Final = 1 << 14
 ESCAPE: Final = "\\"
 #: Before a frame's header: how long it is.
 LENGTH_BYTES: Final = 8
+#: Of a posted summary, bytes for each one that it has decompressed: of a small one, whose names of tables are many, and
+#: of a large one beside all tables that there may be; and for each of these.
+OF_SMALL_SUMMARY, OF_SUMMARY, OF_TABLE = 96, 40, 2048
 # What an evaluation holds between two slices: columns of the three gaps for each token of a block (of this many tokens,
 # unless a sequence is longer), the order of d^2, or the scores, of a gap that a rule looks ahead at, and the figures of
 # each row and sequence.
@@ -45,7 +49,8 @@ def bytes_to_open(body: Body, limits: Limits) -> int:
     """Bytes for what the body may decompress to; of a plain one 1 where parsing will need some, else 0."""
     if body.encoding != "identity":
         return most_decoded(len(body.data), limits)
-    return int(body.media_type == JSON or len(large_header(body.data)) > 0)
+    parsed = body.media_type == JSON or len(large_header(body.data)) > 0
+    return int(parsed or bytes_to_read_summary(body.data, limits) > 0)
 
 
 def large_header(frame: memoryview) -> memoryview:
@@ -55,12 +60,20 @@ def large_header(frame: memoryview) -> memoryview:
     return frame[LENGTH_BYTES : LENGTH_BYTES + length] if is_large else frame[:0]
 
 
-def bytes_to_parse(plain: memoryview, media_type: str) -> int:
-    """Bytes for the objects that the plain body becomes while it is parsed; of a frame those of a large header."""
+def bytes_to_read_summary(frame: memoryview, limits: Limits) -> int:
+    """Bytes for reading the summary that is the one array of a plain frame; 0 for other frames."""
+    begin = LENGTH_BYTES + int.from_bytes(frame[:LENGTH_BYTES], "little")
+    size = decompressed(frame[begin:], limits.max_summary_bytes)
+    return min(OF_SMALL_SUMMARY * size, OF_SUMMARY * size + OF_TABLE * limits.max_summary_tables)
+
+
+def bytes_to_parse(plain: memoryview, media_type: str, limits: Limits) -> int:
+    """Bytes for the objects that a plain body becomes while it is parsed: JSON, a large header, or a summary."""
+    summary = 0 if media_type == JSON else bytes_to_read_summary(plain, limits)
     text, wide = (plain, WIDE) if media_type == JSON else (large_header(plain), WIDE_IN_HEADER)
     counts = occurrences(text, (*COSTS, ESCAPE))
     objects = sum(cost * counts[character] for character, cost in COSTS.items())
-    return objects + len(text) * (NARROW if not counts[ESCAPE] and is_ascii(text) else wide)
+    return summary + objects + len(text) * (NARROW if not counts[ESCAPE] and is_ascii(text) else wide)
 
 
 def bytes_to_evaluate(batch: RaggedBatch, rows: Sequence[MethodRow], detail: Detail) -> int:

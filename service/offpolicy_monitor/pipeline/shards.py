@@ -25,7 +25,7 @@ from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.pipeline.decoder import Decoder
 from offpolicy_monitor.pipeline.device import Device
-from offpolicy_monitor.pipeline.expansion import large_header
+from offpolicy_monitor.pipeline.expansion import bytes_to_read_summary, large_header
 from offpolicy_monitor.pipeline.fallbacks import Fallbacks
 from offpolicy_monitor.pipeline.merger import Merger
 from offpolicy_monitor.pipeline.readers import Readers
@@ -52,6 +52,8 @@ Read = tuple[Message | Reduced, bytes]
 READERS, LOOK_UP_SECONDS = 4, 4.0
 #: Shards up to this size share the device in a lane of their own; a frame of such a size is read where it is measured.
 SMALL_BYTES: Final = 512 * 1024
+#: A reduced shard is read where it is checked too, unless that may take more than so many bytes.
+SMALL_SUMMARY: Final = 8 << 20
 #: How often a shard is measured whose rows change meanwhile.
 ATTEMPTS: Final = 5
 
@@ -130,8 +132,12 @@ class Shards:
 
     async def _through(self, work: Work) -> tuple[Measured, Receipt | None]:
         """What was measured, and the receipt unless it is a first half."""
-        if work.is_small_frame:
+        summary = bytes_to_read_summary(work.body.data, self._decoder.limits) if work.is_small_frame else 0
+        if work.is_small_frame and not summary:
             return await self._at_once(work)
+        if 0 < summary <= SMALL_SUMMARY:
+            async with self._decoder.budget.reserve(summary):
+                return await self._at_once(work)
         measured = await self._decoded_and_measured(work)
         return measured, None if measured.is_first_half else await self._writer.ingest(measured.record)
 

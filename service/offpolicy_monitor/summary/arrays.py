@@ -20,6 +20,7 @@ from offpolicy_monitor.summary.scheme import (
     SECTIONS,
     SUMS,
     Run,
+    Runs,
     Scheme,
     runs,
     scheme_of,
@@ -162,14 +163,14 @@ class Arrays:
         counts = self._written_out(0, self.scheme.sizes[COUNTS]) if self._counts is None else self._counts.copy()
         return self._with(counts, None, self._fractions.copy(), self.absent)
 
-    def among(self, scheme: Scheme) -> "Arrays":
-        """The same where other rows may be too; nothing of these."""
+    def among(self, scheme: Scheme, moved: Runs) -> "Arrays":
+        """The same where other rows may be too, nothing of these; `moved` says where these entries stand there."""
         if scheme.sizes == self.scheme.sizes:
             found = self._with(self._counts, self._filled, self._fractions, self.absent)
             found.scheme = scheme
             return found
         found = Arrays(scheme, None, self.sparse, self.absent)
-        _add_sections(found, self)
+        _add_sections(found, self, moved)
         return found
 
     def _with(
@@ -309,15 +310,15 @@ def filled(counts: Array) -> dict[int, float]:
 def _add(whole: Arrays, part: Arrays) -> None:
     """Add what a part counts, whose rows the whole has."""
     apart = _between_means(whole, part)
-    _add_sections(whole, part)
+    _add_sections(whole, part, runs(part.scheme, whole.scheme))
     for index, between in apart:
         whole.fractions[0][index] += between
     for name, found_there in part.sparse.items():
         whole.sparse[name] = _together(whole.at(name), found_there)
 
 
-def _add_sections(whole: Arrays, part: Arrays) -> None:
-    for section, found in zip(SECTIONS, runs(part.scheme, whole.scheme), strict=True):
+def _add_sections(whole: Arrays, part: Arrays, moved: Runs) -> None:
+    for section, found in zip(SECTIONS, moved, strict=True):
         if section == COUNTS and len(part.filled[0]) < FEW * part.scheme.sizes[COUNTS]:
             _add_few(whole.counts, part.filled, found)
             continue

@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Final, NamedTuple
 
+from offpolicy_monitor.summary.remembered import remembering
 from offpolicy_monitor.summary.rows import REMEMBERED as TABLES_REMEMBERED
 from offpolicy_monitor.summary.rows import SPARSE, Layout, Row, Table, name_of
 
@@ -18,6 +19,11 @@ COUNTS, SUMS, MINIMA, MAXIMA = SECTIONS = range(4)
 
 #: Schemes at hand: those of a run's shards come back with every step.
 REMEMBERED: Final = 512
+#: The weight of all that are remembered: that of 512 shards which share 300 tables and have four of their own is two
+#: thirds of it. A scheme takes up to 2 KiB for each.
+MOST_WEIGHT: Final = 1 << 15
+#: Tables of a base that weigh as much as one of a scheme's own: they are there once.
+OF_BASE: Final = 8
 
 
 class Span(NamedTuple):
@@ -51,6 +57,10 @@ class Run(NamedTuple):
     start: int
     stop: int
     into: int
+
+
+#: By section, where the entries of one buffer stand in another.
+Runs = tuple[Sequence[Run], ...]
 
 
 class Block(NamedTuple):
@@ -143,6 +153,11 @@ class Scheme:
         first = self.base.grows
         return first if first is not None and self.keys[: len(first.keys)] == first.keys else self.base
 
+    @property
+    def weight(self) -> int:
+        """What it takes, in tables."""
+        return len(self._mine) + len(self.keys) // OF_BASE
+
     def block(self, key: str) -> Block:
         """The rows of a table by themselves."""
         return block_of(self.layout, key, self.version)
@@ -231,10 +246,14 @@ def section_of(row: Row) -> int:
     return COUNTS if row.kind == "count" else SUMS
 
 
-@lru_cache(REMEMBERED)
 def scheme_of(layout: Layout, keys: tuple[str, ...], version: int = 0) -> Scheme:
     """The scheme of the tables at `keys`, as a stored version had their rows; KeyError for one that is not declared."""
-    return Scheme(layout, keys, version or layout.version)
+    return _scheme_of(layout, keys, version or layout.version)
+
+
+@remembering(lambda made, *asked: made.weight, MOST_WEIGHT)
+def _scheme_of(layout: Layout, keys: tuple[str, ...], version: int) -> Scheme:
+    return Scheme(layout, keys, version)
 
 
 #: That of no table, whatever the layout.
@@ -262,7 +281,12 @@ def _beyond(scheme: Scheme, first: Scheme) -> Sequence[str]:
 
 
 @lru_cache(REMEMBERED)
-def runs(source: Scheme, target: Scheme) -> tuple[Sequence[Run], ...]:
+def runs(source: Scheme, target: Scheme) -> Runs:
+    """The same as `runs_between`, remembered: of what was stored, whose schemes come back."""
+    return runs_between(source, target)
+
+
+def runs_between(source: Scheme, target: Scheme) -> Runs:
     """By section, where the entries of one buffer stand in another, whose scheme has all of its rows."""
     alike = source.layout is target.layout and source.version == target.version
     if alike and target.keys[: len(source.keys)] == source.keys:  # of a merge that grows: nothing has moved

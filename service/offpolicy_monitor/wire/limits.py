@@ -25,6 +25,7 @@ class Limits:
     max_label_length: int
     max_sequence_id_length: int
     max_methods: int
+    max_run_methods: int
     max_summary_bytes: int
     max_summary_tables: int
     keep_worst: int

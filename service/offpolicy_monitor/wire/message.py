@@ -21,8 +21,9 @@ from offpolicy_monitor.wire.sent import SentArray
 MESSAGE_BYTES: Final = 2048
 ARRAY_BYTES: Final = 192
 TEXT_BYTES: Final = 24
-#: What a summary takes for each byte of its decompressed parts.
+#: What a summary takes for each byte of its decompressed parts, and for each of its tables, beside its arrays.
 SUMMARY_BYTES: Final = 20
+TABLE_BYTES: Final = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +88,9 @@ class Reduced:
 
     @property
     def copied_bytes(self) -> int:
-        """Bytes that its parts cost, and the figures that were read from them."""
-        return SUMMARY_BYTES * self.nbytes
+        """Bytes that its parts cost, and the tables and figures that were read from them."""
+        arrays = self.summary.arrays
+        return SUMMARY_BYTES * self.nbytes + TABLE_BYTES * len(arrays.scheme.keys) + arrays.nbytes
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+import zstandard
+
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.summary.checks import InvalidSummaryError, Shard, check_names, checked
@@ -23,6 +25,11 @@ from offpolicy_monitor.wire.schema import Envelope
 
 #: Lists and objects in the header, each of which costs a hundred times its bytes; a shard has some hundreds.
 MOST_NODES: Final = 1 << 16
+
+#: Method rows that a summary may have even where fewer may be chosen for a run: the default ones are as many.
+MOST_ROWS: Final = 100
+#: Bytes in which a frame of zstd says how large it is.
+LONGEST_FRAME_HEADER: Final = 18
 
 #: A summary, and the decompressed bytes that its digest is of.
 Read = tuple[StepSummary, Sequence[bytes]]
@@ -49,6 +56,23 @@ def decode_summary(envelope: Envelope, array: Array, limits: Limits) -> Reduced:
     limits.check("max_tokens", f"{SUMMARY}.batch/tokens", int(summary.batch["tokens"]))
     limits.check("max_sequences", f"{SUMMARY}.batch/sequences", int(summary.batch["sequences"]))
     return Reduced(envelope, summary, tuple(parts))
+
+
+def decompressed(stored: bytes | memoryview, most: int) -> int:
+    """Bytes that a stored summary is taken for once decompressed, `most` where it does not say; 0 for other bytes.
+
+    What is read in vain of bytes that are no summary after all takes less.
+    """
+    content = memoryview(stored)
+    if not content or content[0] not in VERSIONS:
+        return 0
+    if content[0] < AS_ARRAYS:
+        return most if packed_tree.is_packed(content[1:]) else 0
+    try:
+        size = zstandard.frame_content_size(content[1 : 1 + LONGEST_FRAME_HEADER])
+    except zstandard.ZstdError:
+        return 0
+    return min(max(size, 0), most)
 
 
 def _read_2(stored: bytes, shard: Shard, most: int) -> Read:
@@ -95,4 +119,5 @@ def _shard(envelope: Envelope, limits: Limits) -> Shard:
         limits.max_sequence_length,
         limits.keep_worst,
         limits.max_summary_tables,
+        max(limits.max_run_methods, MOST_ROWS),
     )

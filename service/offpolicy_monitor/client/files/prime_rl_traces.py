@@ -22,6 +22,7 @@ from offpolicy_monitor.client.files.record import OTHERWISE, Bad, Item, Unfinish
 from offpolicy_monitor.client.files.rows import Array, Row, floats, fraction, marks, records, whole
 from offpolicy_monitor.client.files.streams import Address, Stream
 from offpolicy_monitor.client.files.units import Unit
+from offpolicy_monitor.errors import quotable
 
 #: Where the trainer's stream lies in a folder of traces; the paths of its files stand for the folder.
 TRAINER = "annotations/trainer"
@@ -157,7 +158,8 @@ class Traces:
         for address, group in groupby(sorted(self._trained(unit)), key=attrgetter("episode")):
             try:
                 episode = self.episodes.line(address)
-                rows += [row for trained in group for row in self._rows(episode, trained)]
+                traces = {trace.get("id"): trace for trace in episode["traces"]}
+                rows += [row for trained in group for row in self._rows(episode, traces[trained.trace], trained)]
             except (Unreadable, *OTHERWISE) as error:
                 is_told = isinstance(error, Unreadable)
                 reason = str(error) if is_told else f"is not as prime-rl writes it: {error!r:.200}"
@@ -168,16 +170,15 @@ class Traces:
     def _trained(self, unit: TracedStep) -> Iterator[Trained]:
         for annotation, trace in unit.rows:
             if trace not in self.homes:
-                raise Unfinished(f"{unit.name}: the episode of trace {trace} is not there yet")
+                raise Unfinished(f"{unit.name}: the episode of trace {quotable(trace)} is not there yet")
             yield Trained(self.homes[trace], annotation, trace)
 
-    def _rows(self, episode: Mapping[str, Any], trained: Trained) -> Iterator[Row]:
+    def _rows(self, episode: Mapping[str, Any], trace: Mapping[str, Any], trained: Trained) -> Iterator[Row]:
         """A row per branch that the trainer annotated. A sampler that is not the live policy gave no mu of it."""
         work = (episode.get("run") or {}).get("work")
         policy = (work or {}).get("policy")
         if work is not None and policy is None:
             return
-        trace = {trace.get("id"): trace for trace in episode["traces"]}[trained.trace]
         scalars: dict[str, float | int] = {"policy_versions": whole("policy.start", policy["start"]) if policy else -1}
         rewards = [value for value in (trace.get("rewards") or {}).values() if value is not None]
         if rewards:
@@ -186,11 +187,15 @@ class Traces:
             ]
             scalars["rewards"] = sum(scores)
         advantages = self._advantages(trained.trace)
-        nodes, paths = trace["nodes"], paths_of(trace["nodes"])
+        nodes, leaves = trace["nodes"], leaves_of(trace["nodes"])
+        seen: set[int] = set()
         for branch in self.trainer.line(trained.annotation).get("branches") or []:
             if "trainer_logprobs" in branch:
                 index = int(branch["index"])
-                path = [nodes[node] for node in paths[index]]
+                if index in seen:
+                    raise Unreadable(f"branch {index} is there twice")
+                seen.add(index)
+                path = [nodes[node] for node in path_to(nodes, leaves[index])]
                 yield Row(tokens_of(path, branch, advantages.get(index)), scalars, f"{trained.trace}/{index}")
 
     def _advantages(self, trace: str) -> Mapping[int, Any]:
@@ -225,18 +230,20 @@ def tokens_of(path: Sequence[Mapping[str, Any]], branch: Mapping[str, Any], adva
     return tokens
 
 
-def paths_of(nodes: Sequence[Mapping[str, Any]]) -> list[list[int]]:
-    """The indices of the nodes from root to leaf, a path per leaf, in the order of the leaves: the branches."""
+def leaves_of(nodes: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The indices of the nodes that are nobody's parents, one for each branch."""
     parents = {node.get("parent") for node in nodes}
-    paths = []
-    for leaf in (index for index in range(len(nodes)) if index not in parents):
-        path: list[int] = []
-        at: int | None = leaf
-        while at is not None and at not in path:
-            path.append(at)
-            at = nodes[at].get("parent")
-        paths.append(path[::-1])
-    return paths
+    return [index for index in range(len(nodes)) if index not in parents]
+
+
+def path_to(nodes: Sequence[Mapping[str, Any]], leaf: int) -> list[int]:
+    """The indices of the nodes from the root to a leaf; where parents go in a circle, from where it closes."""
+    path: dict[int, None] = {}
+    at: int | None = leaf
+    while at is not None and at not in path:
+        path[at] = None
+        at = nodes[at].get("parent")
+    return [*path][::-1]
 
 
 def steps(paths: Iterable[Path], below: Path | None) -> Iterator[Unit]:

@@ -3,15 +3,15 @@
 Knows no table by name. The fault is named by the row: `gaps/total/k3`.
 """
 
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
 from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.checks.faults import about_at_most, need, printable
+from offpolicy_monitor.summary.remembered import remembering
 from offpolicy_monitor.summary.rows import NAMED, SPARSE, Row, Table, name_of
-from offpolicy_monitor.summary.scheme import COUNTS, MAXIMA, MINIMA, SUMS, Scheme
+from offpolicy_monitor.summary.scheme import COUNTS, MAXIMA, MINIMA, MOST_WEIGHT, SUMS, Scheme
 from offpolicy_monitor.summary.sums import LARGEST_COUNT, LARGEST_SUM
 
 #: Beyond the sums of any batch that is taken, and small enough to be squared; for sums of products, which are not
@@ -39,13 +39,14 @@ def _check_absent(arrays: Arrays) -> None:
     """What is absent came after the versions that all releases write: a table, or a row of a table that is there."""
     later = {table.key for table in arrays.scheme.layout.tables if table.since > NAMED} if arrays.absent else set()
     for name in arrays.absent - later:
-        row = next((row for path in arrays.scheme.paths for row in _rows(arrays, path, name)), None)
+        row = _row(arrays.scheme, name)
         need(row is not None and row.since > NAMED, printable(name), "required")
 
 
-def _rows(arrays: Arrays, path: str, name: str) -> list[Row]:
-    tables = arrays.scheme.paths[path] if name.startswith(path) else ()
-    return [row for table in tables for row in table.rows if name_of(path, row.name) == name]
+def _row(scheme: Scheme, name: str) -> Row | None:
+    """The row of this whole name in one of the tables that are there."""
+    key = scheme.key_of(name)
+    return None if key is None else scheme.tables[key].by_name[scheme.block(key).rows[name].row]
 
 
 def _check_kinds(arrays: Arrays) -> None:
@@ -62,7 +63,7 @@ def _check_kinds(arrays: Arrays) -> None:
         _fail(arrays, section, ~fits, "must be a finite fraction")
 
 
-@lru_cache(64)
+@remembering(lambda made, scheme: scheme.weight, MOST_WEIGHT)
 def _limits(scheme: Scheme) -> tuple[Array, Array]:
     """The least and the largest of each sum."""
     low, high = np.zeros(scheme.sizes[SUMS]), np.zeros(scheme.sizes[SUMS])

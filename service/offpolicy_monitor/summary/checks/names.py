@@ -17,6 +17,8 @@ from offpolicy_monitor.summary.tables.buckets import BUCKETS, constant_buckets
 def check_names(keys: Collection[str], specs: Any, shard: Shard) -> None:
     """Raise InvalidSummaryError for a table that is not declared, or not of this summary or its shard."""
     need(isinstance(specs, dict), "specs", "must be an object")
+    over = f"{len(specs)} rows are over the limit of {shard.most_rows}; raise OFFPOLICY_MAX_RUN_METHODS to allow them"
+    need(len(specs) <= shard.most_rows, "specs", over)
     for name, spec in specs.items():
         need(isinstance(spec, dict), f"specs.{printable(name)}", "must be an object")
     number, most = len(keys), shard.most_tables

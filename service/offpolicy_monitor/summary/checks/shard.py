@@ -16,3 +16,4 @@ class Shard:
     longest_sequence: int = 1 << 31
     keep_worst: int = 0
     most_tables: int = 1 << 12
+    most_rows: int = 100

@@ -21,9 +21,12 @@ from offpolicy_monitor.summary.scheme import COUNTS
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables.buckets import BUCKETS
 from offpolicy_monitor.summary.tables.worst import Worst
+from offpolicy_monitor.vocabulary import GAPS
 
 Record = Mapping[str, float]
 
+#: `quantity/sign` of each of a gap's histograms.
+HISTOGRAMS: Final = frozenset(f"{quantity}/{sign}" for quantity in QUANTITIES for sign in SIGNS)
 #: Tables that left out what was zero.
 LEFT_OUT: Final = "signature/grid/"
 
@@ -70,11 +73,16 @@ def _histograms(gap: str, counts: Mapping[str, Any]) -> dict[str, Array]:
     """[SIGNS, BINS] a quantity."""
     found = {quantity: np.zeros((len(SIGNS), BINS), np.int64) for quantity in QUANTITIES}
     for name, of_sign in counts.items():
+        check_histogram(gap, name)
         quantity, _, sign = name.partition("/")
-        if quantity not in found or sign not in SIGNS:
-            raise RecordError(f"histograms/{gap}/{name}", "is no histogram of a gap")
         found[quantity][SIGNS.index(sign)] = of_sign
     return found
+
+
+def check_histogram(gap: str, name: str) -> None:
+    """RecordError for a histogram that no summary has."""
+    if gap not in GAPS or name not in HISTOGRAMS:
+        raise RecordError(f"histograms/{gap}/{name}", "is no histogram of a gap")
 
 
 def arrays_of(records: Mapping[str, Record], layout: Layout = LAYOUT) -> Arrays:

@@ -47,6 +47,11 @@ def unpack(packed: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     return read(inflated(packed))
 
 
+def is_packed(packed: bytes | memoryview) -> bool:
+    """Whether bytes are as many as they say."""
+    return len(packed) >= _LENGTHS.size and _LENGTHS.size + sum(_LENGTHS.unpack_from(packed)) == len(packed)
+
+
 def inflated(packed: bytes, most: int = 0) -> list[bytes]:
     """The header and the streams of packed bytes, decompressed; ValueError past `most` bytes of all, 0 for any."""
     ends = list(accumulate(_LENGTHS.unpack_from(packed), initial=_LENGTHS.size))

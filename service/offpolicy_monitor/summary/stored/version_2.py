@@ -11,7 +11,7 @@ import numpy as np
 from offpolicy_monitor.summary.histogram import BINS, Counts
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.stored import packed_tree, worst_tree
-from offpolicy_monitor.summary.stored.named import Parts, summary_of
+from offpolicy_monitor.summary.stored.named import Parts, check_histogram, summary_of
 
 
 def read(stored: bytes) -> StepSummary:
@@ -26,7 +26,7 @@ def from_tree(tree: Mapping[str, Any], texts: Mapping[str, Any]) -> StepSummary:
         Parts(
             tree["batch"],
             {name: gap["sums"] for name, gap in gaps},
-            {name: {key: histogram(counts) for key, counts in gap["histograms"].items()} for name, gap in gaps},
+            {name: histograms(name, gap["histograms"]) for name, gap in gaps},
             tree["methods"],
             {name: texts["specs"][name] for name in tree["methods"]},
             tree["cross"],
@@ -34,6 +34,13 @@ def from_tree(tree: Mapping[str, Any], texts: Mapping[str, Any]) -> StepSummary:
             worst_tree.from_tree(tree.get("worst", {}), texts.get("worst", [])),
         )
     )
+
+
+def histograms(gap: str, stored: Mapping[str, Sequence[int]]) -> dict[str, Counts]:
+    """By name; each takes a thousand times what it is stored in, so RecordError before any where one is unknown."""
+    for name in stored:
+        check_histogram(gap, name)
+    return {name: histogram(counts) for name, counts in stored.items()}
 
 
 def histogram(stored: Sequence[int]) -> Counts:

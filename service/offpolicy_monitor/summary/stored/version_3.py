@@ -17,9 +17,18 @@ import zstandard
 
 from offpolicy_monitor.summary.arrays import Array, Arrays, room_for_fractions
 from offpolicy_monitor.summary.layout import LAYOUT
-from offpolicy_monitor.summary.remembered import remembered
+from offpolicy_monitor.summary.remembered import remembered, remembering
 from offpolicy_monitor.summary.rows import Layout
-from offpolicy_monitor.summary.scheme import COUNTS, REMEMBERED, SUMS, Scheme, scheme_of
+from offpolicy_monitor.summary.scheme import (
+    COUNTS,
+    MOST_WEIGHT,
+    REMEMBERED,
+    SUMS,
+    Runs,
+    Scheme,
+    runs_between,
+    scheme_of,
+)
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.stored import columns
 from offpolicy_monitor.summary.stored.packed_tree import TooLargeError
@@ -136,10 +145,16 @@ def newest(arrays: Arrays) -> Arrays:
     lacking = {name for key, names in _later(old, scheme) if _counts_at(arrays, key) for name in names}
     if len(arrays.filled[0]) or any(section.any() for section in arrays.fractions):
         lacking |= {table.key for table in old.layout.tables if table.since > old.version}
-    return arrays.among(scheme).lacking(lacking)
+    return arrays.among(scheme, _moved(old, scheme)).lacking(lacking)
 
 
-@lru_cache(REMEMBERED)
+@remembering(lambda made, old, scheme: old.weight + scheme.weight, MOST_WEIGHT)
+def _moved(old: Scheme, scheme: Scheme) -> Runs:
+    """Where the entries of an older scheme stand in the newest."""
+    return runs_between(old, scheme)
+
+
+@remembering(lambda made, old, scheme: old.weight + scheme.weight, MOST_WEIGHT)
 def _later(old: Scheme, scheme: Scheme) -> Sequence[tuple[str, Sequence[str]]]:
     """By table the names of the rows that came later."""
     found = [(key, [*scheme.block(key).rows.keys() - old.block(key).rows.keys()]) for key in old.keys]
