@@ -12,6 +12,7 @@ ERRORS: Final = "instance:offpolicy_requests_5xx:ratio_rate5m"
 REFUSED: Final = "instance:offpolicy_batches_refused:ratio_rate5m"
 STORE: Final = "instance:offpolicy_store_seconds:p99_rate5m"
 OLDEST: Final = "offpolicy_oldest_job_seconds"
+LEFT: Final = "offpolicy_certificate_expiry_timestamp_seconds - time()"
 FREE: Final = "offpolicy_database_free_bytes"
 OURS: Final = 'up{job=~"offpolicy.*"} or up and on (job, instance) last_over_time(offpolicy_build_info[1w])'
 WHERE: Final = " ({{ $labels.job }}, {{ $labels.instance }})"
@@ -88,6 +89,14 @@ SERVICE_ALERTS: Final = (
     Alert(
         "DiskLow", "critical", f"{FREE} < 2e8", "The database's disk is nearly full" + WHERE,
         "{{ $value | humanize1024 }}B are left: soon no step is stored.", lasting="1m",
+    ),
+    Alert(
+        "CertificateEnds", "warning", f"{LEFT} < 14 * 86400", "The TLS certificate ends soon" + WHERE,
+        "{{ $labels.file }} ends in {{ $value | humanizeDuration }}: whatever renews it has not.", lasting="5m",
+    ),
+    Alert(
+        "CertificateEnds", "critical", f"{LEFT} < 2 * 86400", "The TLS certificate ends" + WHERE,
+        "{{ $labels.file }} ends in {{ $value | humanizeDuration }}; then no trainer can post.", lasting="5m",
     ),
     Alert(
         "StepsFailing", "warning", grew("offpolicy_step_failures_total", "30m"), "Steps cannot be merged" + WHERE,

@@ -265,6 +265,12 @@ PROCESS: tuple[Family, ...] = (
     Family("inflight_bytes", "gauge", "Bytes of the admission budget in use."),
     Family("oldest_job_seconds", "gauge", "Age of a stage's oldest unfinished job; 0 where it has none.", ("stage",)),
     Family("database_free_bytes", "gauge", "Bytes left on the disk of a SQLite file.", ("database",)),
+    Family(
+        "certificate_expiry_timestamp_seconds",
+        "gauge",
+        "Unix time at which the certificate that is shown ends, or the first of its chain.",
+        ("file",),
+    ),
     Family("start_time_seconds", "gauge", "Unix time at which the process began to serve."),
     Family("device_info", "gauge", "Always 1; the device that computes is the label.", ("device",)),
     _counter("device_fallbacks_total", "Measurements done again after the device failed.", ""),

@@ -184,6 +184,21 @@ def disk() -> Scene:
     return Scene("disk", series, (0, 9, 11, 14, 30, 50), firing, by="instance")
 
 
+def certificates() -> Scene:
+    """Unix time is 0 when the scene begins."""
+    of_file = ',file="chain.pem"'
+    days = {"later": "2592000x60", "soon": "1123200x60", "at once": "129600x60", "renewed": "129600x19 7776000x40"}
+    family, series = "certificate_expiry_timestamp_seconds", dict[str, str]()
+    for name, ends in days.items():
+        series |= gauge(name, family, ends, of_file)
+    early = {"at once": range(5, 60), "renewed": range(5, 20)}
+    firing = {
+        ("CertificateEnds", "warning"): {"soon": range(5, 60), **early},
+        ("CertificateEnds", "critical"): early,
+    }
+    return Scene("certificate", series, (0, 4, 6, 15, 22, 50), firing, by="instance")
+
+
 def failed_steps() -> Scene:
     series = (
         gauge("failed", "step_failures_total", "0x9 1x60")
@@ -227,6 +242,7 @@ def scrapes() -> Scene:
 SCENES = (
     stuck(),
     disk(),
+    certificates(),
     failed_steps(),
     leaders(),
     restarts(),

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Level = Literal["ok", "warn", "fail"]
 #: Bytes of free disk below which it is worth a warning, and below which it fails.
 LOW, FULL = 2e9, 2e8
+#: Days that a certificate is still good for below which it is worth a warning, and below which it fails.
+ENDS_SOON, ENDS = 14, 2
 #: Bytes of an answer that are read: Prometheus's is long where it has many targets.
 MOST: Final = 16 << 20
 #: Seconds of difference between clocks: notes of alerts are off by more, then runs look silent or overdue.
@@ -272,8 +274,19 @@ def _object(text: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _certificate(place: Place) -> Iterator[Finding]:
+    shown = needed("server.http.tls").certificate(place.settings)
+    if shown is not None:
+        days = (shown.ends_at - time.time()) / 86_400
+        level: Level = "fail" if days < ENDS else "warn" if days < ENDS_SOON else "ok"
+        change = "" if level == "ok" else "renew it in place: docs/runbook.md#CertificateEnds"
+        said = f"ends in {days:,.1f} days" if days > 0 else f"ended {-days:,.1f} days ago"
+        yield Finding(level, f"the certificate {shown.name} {said}", change)
+
+
 CHECKS: Final = (
     Check("database", _database),
+    Check("certificate", _certificate),
     Check("disk", _disk),
     Check("device", _device),
     Check("clock", _clock),

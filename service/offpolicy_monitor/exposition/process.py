@@ -109,6 +109,10 @@ class ProcessMetrics:
         if free is not None:
             self._metrics["database_free_bytes"].labels("sqlite").set_function(free)
 
+    def watch_certificate(self, name: str, ends_at: Callable[[], float]) -> None:
+        """Ask at each scrape when the certificate ends that new connections are shown."""
+        self._metrics["certificate_expiry_timestamp_seconds"].labels(name).set_function(ends_at)
+
     def watch_leading(self, leads: Callable[[], bool]) -> None:
         """Ask at each scrape whether this process leads."""
         self._metrics["leader"].set_function(leads)

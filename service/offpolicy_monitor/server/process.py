@@ -89,7 +89,10 @@ class Server(uvicorn.Server):
             context = self._certificate.context
             self.servers = [Handshakes(sockets[0], self.config.backlog, context, self._protocol)]  # type: ignore[list-item]
             self.started = True
-        device = self._app.state.services.pipeline.measurer.device_name
+        services, shown = self._app.state.services, self._certificate
+        if shown is not None:
+            services.metrics.watch_certificate(shown.name, lambda: shown.ends_at)
+        device = services.pipeline.measurer.device_name
         set_apart()
         self._on_started(Listening(_base_url(self.servers[0].sockets[0], self._certificate is not None), device))
 

@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from offpolicy_monitor.errors import ConfigurationError
+from offpolicy_monitor.server.http.validity import ends_at
 from offpolicy_monitor.settings import Settings
 
 log = structlog.get_logger("offpolicy_monitor.server")
@@ -22,7 +23,10 @@ OTHERS: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
 
 
 class Certificate:
-    """The context of every connection. Raises ConfigurationError for files that cannot be used, and says which."""
+    """The context of every connection; `ends_at`: when the first of its chain does, Unix time.
+
+    Raises ConfigurationError for files that cannot be used, and says which.
+    """
 
     def __init__(self, settings: Settings) -> None:
         if settings.ssl_certfile is None:
@@ -37,6 +41,7 @@ class Certificate:
         self.context.set_alpn_protocols(["http/1.1"])
         self._read_at = self._changed()
         self._load(self.context)
+        self.ends_at = self._ends_at()
 
     def renew(self) -> None:
         """Show new connections what the files hold now; while they cannot be used, what they held before."""
@@ -50,7 +55,16 @@ class Certificate:
         except ConfigurationError as error:
             log.error("the certificate is not renewed: the one before stays in use", reason=str(error))
         else:
+            self.ends_at = self._ends_at()
             log.info("the certificate is renewed", certificate=str(self._certificate))
+
+    @property
+    def name(self) -> str:
+        """That of its file."""
+        return self._certificate.name
+
+    def _ends_at(self) -> float:
+        return ends_at(self._certificate.read_text("latin-1"))
 
     def _load(self, context: ssl.SSLContext) -> None:
         for setting, path in (("ssl_certfile", self._certificate), ("ssl_keyfile", self._key)):
