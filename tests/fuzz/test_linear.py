@@ -150,10 +150,9 @@ def test_a_summary_of_any_shape_is_read_or_refused_in_linear_time(name: str) -> 
 
 def test_a_square_is_found() -> None:
     def slow(data: bytes) -> None:
-        counts = np.zeros(len(data) // 100)
-        for _ in range(len(data) // 100):
-            counts += counts.sum()
-            np.sort(counts).searchsorted(counts)
+        counts = np.zeros(len(data))
+        for _ in range(len(data) // 10):
+            counts.sum()
 
     with pytest.raises(AssertionError):
         assert_linear(Target("square", slow, (), list), bytes)
