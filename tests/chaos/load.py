@@ -110,10 +110,10 @@ class Load:
 
 
 class Client:
-    """One connection that is kept, and made anew when it has ended."""
+    """One connection that is kept, and made anew when it has ended. JSON is sent with so many spaces behind it."""
 
-    def __init__(self, port: int, ledger: Ledger) -> None:
-        self._port, self._ledger = port, ledger
+    def __init__(self, port: int, ledger: Ledger, padding: int = 0) -> None:
+        self._port, self._ledger, self._padding = port, ledger, b" " * padding
         self._connection: http.client.HTTPConnection | None = None
         self._began = 0.0
 
@@ -125,6 +125,7 @@ class Client:
     def begin(self, key: Key) -> None:
         """Send a shard."""
         media_type, content = body(key)
+        content += self._padding
         self._ledger.sent.add(key)
         self._began = time.monotonic()
         try:

@@ -50,6 +50,24 @@ def test_the_collector_waits_while_a_text_is_parsed_and_goes_on_after_it() -> No
     assert gc.isenabled()
 
 
+def test_lists_that_become_arrays_are_never_looked_through() -> None:
+    collected = list[str]()
+
+    def note(phase: str, _: dict[str, Any]) -> None:
+        collected.append(phase)
+
+    body = memoryview(b'{"sampling_logprobs":[' + b"[-1.5]," * 200_000 + b"[-1.5]]}")
+    gc.collect()
+    gc.callbacks.append(note)
+    try:
+        _, arrays = parse_json(body, LIMITS)
+        arrays_made = [collected.copy(), arrays["sampling_logprobs"].values.size]
+    finally:
+        gc.callbacks.remove(note)
+    assert arrays_made == [[], 200_001]
+    assert gc.isenabled()
+
+
 def test_the_collector_goes_on_after_a_text_that_is_no_json() -> None:
     with pytest.raises(Refusal, match="not valid JSON"):
         parse_json(memoryview(b"{"), LIMITS)

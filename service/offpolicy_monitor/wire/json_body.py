@@ -6,7 +6,8 @@ read as float32: one beyond its range is an infinity, as it would be in a float3
 
 import gc
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
 from types import NoneType
 from typing import Any
@@ -36,7 +37,7 @@ WANTED: Mapping[Kind, str] = {
     "experts": "integers",
 }
 
-# The parser lets no other thread run anyway.
+# What parses lets no other thread run anyway.
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -47,25 +48,33 @@ def parse_json(body: memoryview, limits: Limits) -> tuple[dict[str, object], dic
     lists = sum(occurrences(body, "[{").values())
     if lists > limits.max_json_lists:
         raise limits.refusal(422, "max_json_lists", "body", f"{lists} lists and objects")
-    value = _parsed(body)
-    if not isinstance(value, dict):
-        raise invalid("body", "must be a JSON object")
-    arrays = {name: _sent(ARRAYS[name], value.pop(name), limits) for name in ARRAYS if name in value}
+    with _uncollected():
+        value = _parsed(body)
+        if not isinstance(value, dict):
+            raise invalid("body", "must be a JSON object")
+        arrays = {name: _sent(ARRAYS[name], value.pop(name), limits) for name in ARRAYS if name in value}
     return value, arrays
 
 
-def _parsed(body: memoryview) -> object:
-    """The value of the text. Python's collector, which would look for cycles in it again and again, waits meanwhile."""
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Python's collector, which would look for cycles in a million lists, waits until arrays have taken their place."""
     with _ONE_AT_A_TIME:
         collecting = gc.isenabled()
         gc.disable()
         try:
-            return orjson.loads(body)
-        except orjson.JSONDecodeError as error:
-            raise Refusal(400, "malformed-body", f"the body is not valid JSON: {error}") from error
+            yield
         finally:
             if collecting:
                 gc.enable()
+
+
+def _parsed(body: memoryview) -> object:
+    """The value of the text."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Refusal(400, "malformed-body", f"the body is not valid JSON: {error}") from error
 
 
 def _sent(row: ArrayRow, value: object, limits: Limits) -> SentArray:

@@ -12,7 +12,7 @@ from typing import Final
 from tests.chaos.crowd import KEY
 from tests.chaos.load import Load
 from tests.chaos.probe import Times, probing
-from tests.chaos.scenario import SQLITE, Scenario
+from tests.chaos.scenario import POSTGRES, SQLITE, Scenario
 from tests.chaos.stage import PROGRAM, Busy, Stage
 from tests.chaos.watch import MEBIBYTE, Watch, seen
 
@@ -31,13 +31,13 @@ LONG, FILLING, FILLED_WITHIN, QUICKLY = 60, 2000, 180.0, 0.02
 COSTS_LESS_THAN: Final = 320 * MEBIBYTE
 #: Points of the line of memory that is drawn.
 DRAWN: Final = 120
-#: Set to 1, as root: service and probes go before everything else on the machine, so that no neighbour is measured.
-REALTIME: Final = "CHAOS_REALTIME"
+#: Set to 1, as root: database, service and probes go before everything else, so that no neighbour is measured.
+REALTIME, PRIORITY = "CHAOS_REALTIME", 10
 
 
 def before_all_others() -> tuple[str, ...]:
     """What is put before a command that is to be measured on a machine that others use."""
-    return ("chrt", "-f", "10") if os.environ.get(REALTIME) == "1" else ()
+    return ("chrt", "-f", str(PRIORITY)) if os.environ.get(REALTIME) == "1" else ()
 
 
 @contextmanager
@@ -56,6 +56,8 @@ def crowd(port: int, connections: int) -> Iterator[dict[str, int]]:
 
 def crowded(stage: Stage) -> None:
     """Bring the crowd for so many seconds, and ask all the while."""
+    if before_all_others() and stage.outcome.database == POSTGRES:  # its sessions are to come
+        os.sched_setscheduler(stage.cluster.server.pid, os.SCHED_FIFO, os.sched_param(PRIORITY))
     stage.start([*before_all_others(), *PROGRAM])
     assert stage.process is not None
     stage.ledger.sent.add(KEY)
@@ -68,8 +70,8 @@ def crowded(stage: Stage) -> None:
             load.pause = PAUSE
         time.sleep(ALONE)
         rested = seen(stage.process.pid, 0)
-        health = _asked(stage, "/healthz", HEALTH_EVERY, HEALTH_WITHIN)
-        scrapes = _asked(stage, "/metrics", SCRAPE_EVERY, SCRAPE_WITHIN)
+        health = asked(stage, "/healthz", HEALTH_EVERY, HEALTH_WITHIN)
+        scrapes = asked(stage, "/metrics", SCRAPE_EVERY, SCRAPE_WITHIN)
         with health, scrapes, crowd(stage.port, CONNECTIONS) as made, watch.watching():
             watch.follow(stage.process.pid)
             time.sleep(stage.times)
@@ -97,7 +99,8 @@ def tell(stage: Stage, watch: Watch) -> None:
 
 
 @contextmanager
-def _asked(stage: Stage, path: str, every: float, within: float) -> Iterator[Times]:
+def asked(stage: Stage, path: str, every: float, within: float) -> Iterator[Times]:
+    """Inside, a path is asked for so often; 99 in 100 answers are to come in time."""
     busy = None if before_all_others() else Busy()
     with probing(stage.port, path, every, before_all_others()) as times:
         yield times
