@@ -20,7 +20,7 @@ OLDEST_PYTHON = (3, 11)
 # Bytecode of all 14,600 modules takes pip as long as the rest of the installation, and Python makes that of what is
 # imported at its first use.
 OPTIONS = ("--disable-pip-version-check", "--no-compile")
-# The pip that comes with Python 3.11 takes twice the processor: it compares every release of every package.
+# The pip that comes with Python 3.11 takes some 10 s of a processor more: it compares every release of every package.
 PIP = "pip==26.3"
 HEARTBEAT = 10.0  # seconds between two signs of life where the output is no terminal
 
