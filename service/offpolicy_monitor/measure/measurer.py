@@ -54,7 +54,7 @@ class Measurer:
         self.device = choose_device(device)
         self.fallbacks = 0
         self._derive: Derive = token_columns
-        self._fused: Fused | None = None
+        self._fused: Fused | None = None  # there on the CPU alone
         self._compiling: Compilation[Derive] | Compilation[Fused] | None = None
         self.block_tokens = CPU_BLOCK_TOKENS if self.device.type == "cpu" else GPU_BLOCK_TOKENS
 
@@ -75,7 +75,7 @@ class Measurer:
     @property
     def form(self) -> str:
         """What measures batches: the fused pass, or torch, whose pass over the columns may be compiled."""
-        if self._fused is not None and self.device.type == "cpu":
+        if self._fused is not None:
             return "fused"
         return "torch" if self._derive is token_columns else "torch, compiled"
 
@@ -139,7 +139,10 @@ class Measurer:
         """The summary by the fused pass, None where the batch is none for it; torch adds what it does not make."""
         assert self._fused is not None
         found = self._fused(batch, rows, origin, self.keep_worst if worst else None)
-        return found and replace(found, arrays=self._with_others(found.arrays, batch, rows, origin, makers))
+        if found is None:
+            return None
+        arrays = self._with_others(found.arrays, batch, rows, origin, makers)
+        return found if arrays is found.arrays else replace(found, arrays=arrays)
 
     def _with_others(
         self, found: Arrays, batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin, makers: Sequence[Maker]

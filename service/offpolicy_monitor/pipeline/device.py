@@ -113,15 +113,22 @@ class Device:
             job = self._running = turn.job
         began = time.perf_counter()
         try:
-            job.then(guarded(job.work), job.done)
+            go_on = partial(job.then, guarded(job.work), job.done)
         except Exception as error:
-            settle(self._loop, [(job.done, error)])
+            go_on = partial(self.give, error, job.done)
         self._turns.took(turn, time.perf_counter() - began)
         with self._lock:
             self._running = None
             if job.ended is not None:
                 settle(self._loop, [(job.ended, None)])
+        # Last: whoever goes on with it wakes at once, and would wait for the interpreter's lock meanwhile.
+        try:
+            go_on()
+        except Exception as error:
+            self.give(error, job.done)
+        finally:
+            del go_on
 
     def give(self, given: Any, done: "asyncio.Future[Any]") -> None:
-        """Give what a job gave to who waits for it."""
+        """Give what a job gave, or the error that it ended with, to who waits for it."""
         settle(self._loop, [(done, given)])

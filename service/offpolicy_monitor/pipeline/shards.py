@@ -54,6 +54,8 @@ READERS, LOOK_UP_SECONDS = 4, 4.0
 SMALL_BYTES: Final = 512 * 1024
 #: A reduced shard is read where it is checked too, unless that may take more than so many bytes.
 SMALL_SUMMARY: Final = 8 << 20
+#: The summary of a shard that is still to be measured.
+UNMEASURED: Final = StepSummary.empty()
 #: How often a shard is measured whose rows change meanwhile.
 ATTEMPTS: Final = 5
 
@@ -264,7 +266,7 @@ def _claim(work: Work, message: Message | Reduced, digest: bytes) -> ShardRecord
         key=ShardKey(work.run, envelope.attempt, envelope.step, envelope.minibatch, envelope.shard),
         shards=envelope.shards,
         digest=digest,
-        summary=StepSummary.empty(),
+        summary=UNMEASURED,
         minibatches=envelope.minibatches,
         policy_version=envelope.policy_version,
         labels=dict(envelope.labels),

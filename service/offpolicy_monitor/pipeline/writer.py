@@ -210,10 +210,10 @@ class Writer:
             return error
 
     def _settle(self, answers: "list[tuple[asyncio.Future[Any], Any]]") -> None:
-        """Hand the answers to the event loop in one call."""
-        settle(self._loop, answers)
+        """Hand the answers to the event loop in one call, after all that would keep it from the interpreter's lock."""
         for done, _ in answers:
             self.ages.leave(done)
+        settle(self._loop, answers)
 
 
 class _Nothing:

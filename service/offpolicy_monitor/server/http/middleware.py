@@ -18,6 +18,8 @@ from offpolicy_monitor.server.http import request_ids
 from offpolicy_monitor.server.http.problems import FAULT_KEY, SCOPE_KEY, ProblemResponse, refusal_of
 
 log = structlog.get_logger("offpolicy_monitor.http")
+#: Where its lines go: structlog puts a logger together for each line, also for one that nobody wants.
+lines = logging.getLogger("offpolicy_monitor.http")
 DETAIL_SHOWN = 500
 NAME_SHOWN = 128
 #: In the scope of a request whose answer's body nobody will see.
@@ -89,13 +91,17 @@ class _Exchange:
         route, problem = _template(self.scope), self.scope.get(SCOPE_KEY)
         seconds = time.perf_counter() - self.started
         self.metrics.request(route, self.status, seconds)
+        if problem is not None:
+            self.metrics.rejected(problem.kind)
+        level = logging.DEBUG if route in QUIET and self.status < 400 else logging.INFO
+        if not lines.isEnabledFor(level):
+            return
         named = {name: str(value)[:NAME_SHOWN] for name, value in self.scope.get("path_params", {}).items()}
         fields: dict[str, Any] = {"method": self.method, "route": route, **named}
         fields |= {"status": self.status, "ms": round(seconds * 1e3, 1), "request_id": self.scope[request_ids.ID_KEY]}
         if problem is not None:
-            self.metrics.rejected(problem.kind)
             fields |= {"problem": problem.kind, "detail": problem.detail[:DETAIL_SHOWN]}
-        log.log(logging.DEBUG if route in QUIET and self.status < 400 else logging.INFO, "request", **fields)
+        log.log(level, "request", **fields)
 
 
 def _template(scope: Scope) -> str:
