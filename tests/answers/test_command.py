@@ -2,6 +2,7 @@
 
 import json
 import re
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -135,17 +136,56 @@ def test_a_monitor_answers_the_same_in_python(address: str) -> None:
         assert np.isfinite(monitor.series("gaps.mismatch.k3")["value"]).all()
 
 
-def test_a_refusal_is_told_in_the_services_words(capsys: Printed) -> None:
+def without_request(said: str, address: str) -> str:
+    """What is said, without the one id of a request that it names: one of this very service."""
+    with urlopen(f"{address}/v1/runs") as answer:
+        process = answer.headers["X-Request-Id"].partition("-")[0]
+    left, found = re.subn(rf" \(request {process}-\d+\)", "", said)
+    assert found == 1, said
+    return left
+
+
+def test_a_refusal_is_told_in_the_services_words(capsys: Printed, address: str) -> None:
     assert main(["show", "nobody"]) == 1
-    assert capsys.readouterr().err == (
+    assert without_request(capsys.readouterr().err, address) == (
         "offpolicy-monitor: there is no run named nobody; `offpolicy-monitor runs` lists those that there are\n"
     )
 
 
 @pytest.mark.parametrize("command", ["show", "diagnose", "whatif", "report", "alerts --run"])
-def test_a_name_that_is_nearly_right_is_answered_with_the_one_that_is(command: str, capsys: Printed) -> None:
+def test_a_name_that_is_nearly_right_is_answered_with_the_one_that_is(
+    command: str, capsys: Printed, address: str
+) -> None:
     assert main([*command.split(), "Driftin"]) == 1
-    assert capsys.readouterr().err == "offpolicy-monitor: there is no run named Driftin; did you mean drifting?\n"
+    said = without_request(capsys.readouterr().err, address)
+    assert said == "offpolicy-monitor: there is no run named Driftin; did you mean drifting?\n"
+
+
+REQUEST = {"X-Request-Id": "3f9a01bc-7"}
+
+
+@pytest.mark.parametrize("command", [*ASKING, ["doctor", "--run", "r"], ["report", "r"], ["show", "r", "--csv"]])
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            Said(503, {"detail": "the database is away"}, REQUEST),
+            "the database is away (request 3f9a01bc-7). Try again",
+        ),
+        (Said(401, {"detail": "no token"}, REQUEST), "no token (request 3f9a01bc-7). Set OFFPOLICY_TOKEN"),
+        (Said(500, {"detail": "a defect"}, REQUEST), "a defect (request 3f9a01bc-7)"),
+        (Said(422, {"detail": "no such thing"}, REQUEST), "no such thing (request 3f9a01bc-7)\n"),
+    ],
+    ids=["503", "401", "500", "422"],
+)
+def test_every_command_names_the_request_that_went_wrong(
+    command: list[str], answer: Said, words: str, capsys: Printed
+) -> None:
+    fake = Fake()
+    fake.answer = lambda asked: answer  # type: ignore[method-assign]
+    with serving(fake):
+        assert main([*command, "--url", fake.url]) == 1
+    assert words in capsys.readouterr().err
 
 
 def test_the_levels_and_options_that_are_asked_for_are_those_of_the_catalogue() -> None:

@@ -1,5 +1,7 @@
 """Questions are written as the API reads them, and raise where there is no answer."""
 
+from dataclasses import replace
+
 import pytest
 from offpolicy_monitor import Monitor
 from offpolicy_monitor.client.read import Reader, Unreachable, asked, path
@@ -44,6 +46,30 @@ def test_what_is_no_answer_raises(answer: Said, error: type[Exception]) -> None:
     fake.answer = lambda asked: answer  # type: ignore[method-assign]
     with serving(fake), pytest.raises(error):
         Reader(fake.url).diagnosis("r1", 3)
+
+
+NAMED = {"detail": "no", "instance": "urn:offpolicy-monitor:request:3f9a01bc-7"}
+
+
+@pytest.mark.parametrize("status", [404, 422, 429, 503])
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Said(0, NAMED), "no (request 3f9a01bc-7)"),
+        (Said(0, NAMED, {"X-Request-Id": "of-a-proxy"}), "no (request 3f9a01bc-7)"),
+        (Said(0, {"detail": "no"}, {"X-Request-Id": "3f9a01bc-7"}), "no (request 3f9a01bc-7)"),
+        (Said(0, headers={"X-Request-Id": "a-1"}, text="<html>"), "the service answered {status} (request a-1)"),
+        (Said(0, headers={"X-Request-Id": "a\x1b[2J"}, text=""), "the service answered {status} (request a?[2J)"),
+        (Said(0, {"detail": "no", "instance": "/of/another/program"}), "no"),
+    ],
+    ids=["problem", "problem behind a proxy", "header", "no document", "escapes", "none"],
+)
+def test_what_is_raised_names_the_request_where_the_answer_does(status: int, answer: Said, told: str) -> None:
+    fake = Fake()
+    fake.answer = lambda asked: replace(answer, status=status)  # type: ignore[method-assign]
+    with serving(fake), pytest.raises((Refusal, Unavailable)) as raised:
+        Reader(fake.url).verdict("r1")
+    assert str(raised.value) == raised.value.detail == told.format(status=status)
 
 
 def test_a_service_that_takes_too_long_is_given_up() -> None:

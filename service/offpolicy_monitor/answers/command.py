@@ -78,14 +78,14 @@ def reader(options: argparse.Namespace) -> Reader:
 
 
 def carried(options: argparse.Namespace, gather: Callable[[str, Callable[[str], Answers | None]], Answers]) -> Answers:
-    """What `gather` asks of the service about the run, by calls; None for what there is not."""
+    """What `gather` asks of the service about the run, by calls; None for what the run does not have."""
     service = reader(options)
 
     def get(call: str) -> Answers | None:
         try:
             return service.get(f"/{call}")
         except Refusal as error:
-            if error.status == HTTPStatus.NOT_FOUND:
+            if error.status == HTTPStatus.NOT_FOUND and error.kind != "unknown-run":
                 return None
             raise
 

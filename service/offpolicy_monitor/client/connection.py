@@ -15,7 +15,7 @@ from urllib.parse import SplitResult
 from offpolicy_monitor._version import __version__
 from offpolicy_monitor.addresses import parts_of
 from offpolicy_monitor.client.proxies import Proxy, proxy_for
-from offpolicy_monitor.errors import ConfigurationError
+from offpolicy_monitor.errors import ConfigurationError, quotable
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
@@ -36,6 +36,7 @@ class Answer:
     status: int
     retry_after: str | None
     document: Mapping[str, Any]
+    request_id: str | None = None
 
     @property
     def kind(self) -> str:
@@ -45,9 +46,13 @@ class Answer:
     @property
     def detail(self) -> str:
         """What a problem document says, after the status; then the request's id, by which the service's log has it."""
-        said = f"{self.status} {self.document.get('detail') or self.document.get('title') or ''}".rstrip()
-        _, is_named, request = str(self.document.get("instance", "")).partition(REQUEST)
-        return f"{said} (request {request})" if is_named else said
+        return self.named(f"{self.status} {self.document.get('detail') or self.document.get('title') or ''}".rstrip())
+
+    def named(self, said: str) -> str:
+        """The same, and the request's id where the answer has one: a problem document's, else that of its header."""
+        _, _, found = str(self.document.get("instance", "")).partition(REQUEST)
+        request = quotable(found or self.request_id or "")
+        return f"{said} (request {request})" if request else said
 
 
 class Connection:
@@ -152,7 +157,8 @@ class Connection:
     def _read(connection: "HTTPConnection", patience: float, most: int | None) -> Answer:
         response = connection.getresponse()
         text = response.read() if most is None else _bounded(response, patience, most)
-        return Answer(response.status, response.getheader("Retry-After"), _document(text))
+        header = response.getheader
+        return Answer(response.status, header("Retry-After"), _document(text), header("X-Request-Id"))
 
 
 def parse(url: str) -> SplitResult:

@@ -1,8 +1,8 @@
 """Reader: questions to a service, and its answers as they are. For people and scripts, never on a trainer's path.
 
 Synchronous, each question on a connection of its own, with a time-out; and it raises: Refusal where the question is at
-fault, Unavailable where the service is, Unreachable where there is none. Knows paths and queries, not what is done with
-an answer.
+fault, Unavailable where the service is, Unreachable where there is none; the first two name the request's id, by which
+the service's log has it. Knows paths and queries, not what is done with an answer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from offpolicy_monitor.client.connection import JSON, Connection, parse
+from offpolicy_monitor.client.connection import JSON, Answer, Connection, parse
 from offpolicy_monitor.errors import FieldError, OffpolicyMonitorError, Refusal, Unavailable
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Reader:
             reason = f"no answer within {self._timeout:g} s" if isinstance(error, TimeoutError) else str(error)
             raise Unreachable(f"no service answers at {self.url}: {reason}") from error
         if answer.status >= 400:
-            raise _problem(answer.status, answer.document)
+            raise _problem(answer)
         if not answer.document:
             raise Unreachable(f"what answers at {self.url} is no service of offpolicy-monitor")
         return dict(answer.document)
@@ -114,10 +114,10 @@ def asked(query: Mapping[str, object]) -> str:
     return f"?{urlencode(pairs)}" if pairs else ""
 
 
-def _problem(status: int, document: Mapping[str, Any]) -> Refusal | Unavailable:
-    kind = str(document.get("type", "")).rpartition(":")[2] or "unknown"
-    detail = str(document.get("detail") or f"the service answered {status}")
+def _problem(answer: Answer) -> Refusal | Unavailable:
+    status, kind = answer.status, answer.kind or "unknown"
+    detail = answer.named(str(answer.document.get("detail") or f"the service answered {status}"))
     if status >= 500 or status == 429:
         return Unavailable(status, kind, detail)
-    errors = [FieldError(str(e.get("field")), str(e.get("message"))) for e in document.get("errors", ())]
+    errors = [FieldError(str(e.get("field")), str(e.get("message"))) for e in answer.document.get("errors", ())]
     return Refusal(status, kind, detail, errors)
