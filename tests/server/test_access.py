@@ -5,7 +5,7 @@ import base64
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +273,28 @@ def test_last_use_is_noted_lazily(closed: tuple[Client, dict[str, str]], tmp_pat
     assert all(token.last_used_at is None for token in book.read_all(database(tmp_path)))
 
 
+def test_a_use_that_cannot_be_written_down_is_written_the_next_time() -> None:
+    now, there, written = 10.0, False, list[dict[str, float]]()
+    keys = Keys("required", clock=lambda: now)
+    first, second = (made(["read"], "*", "", 0.0)[0] for _ in range(2))
+
+    async def write(used: Mapping[str, float]) -> int:
+        if not there:
+            keys.used(second)  # meanwhile
+            raise Unavailable(503, "store-unavailable", "away")
+        written.append(dict(used))
+        return len(used)
+
+    keys.used(first)
+    keys.used(second)
+    now = 20.0
+    with pytest.raises(Unavailable):
+        asyncio.run(keys.note(write))
+    there = True
+    assert [asyncio.run(keys.note(write)) for _ in range(2)] == [2, 0]
+    assert written == [{first.id: 10.0, second.id: 20.0}]
+
+
 def test_a_running_service_knows_new_and_revoked_tokens_within_five_seconds_and_ends_their_streams(
     tmp_path: Path, migrated_copy: None, application: Application
 ) -> None:
@@ -312,6 +334,7 @@ def test_from_outside_nothing_is_read_before_the_token_and_no_secret_is_logged(
     tmp_path: Path, migrated_copy: None
 ) -> None:
     right, reader = add(tmp_path, "admin"), add(tmp_path, "read", runs="a-*")
+    over = add(tmp_path, "read", expires=time.time() - 500)
     near = right[:-1] + ("0" if right[-1] != "0" else "1")
     with serving(tmp_path) as service:
 
@@ -328,6 +351,7 @@ def test_from_outside_nothing_is_read_before_the_token_and_no_secret_is_logged(
             assert asked(connection, "POST", BATCHES.format("b"), right, json_bytes(), kind) == 200
             assert asked(connection, "GET", "/v1/runs/b", reader) == 403
             assert asked(connection, "GET", "/v1/runs/b", near) == 401
+            assert asked(connection, "GET", "/v1/runs/b", over) == 401
             assert asked(connection, "GET", "/v1/runs/b", right) == 200
             assert asked(connection, "PATCH", "/v1/runs/b", right, b'{"finished":true}', kind) == 200
             assert asked(connection, "DELETE", "/v1/runs/b", right, more="Origin: http://evil.example\r\n") == 403
@@ -349,6 +373,7 @@ def test_from_outside_nothing_is_read_before_the_token_and_no_secret_is_logged(
     assert about == [
         ("refused", 403, "run-not-allowed", known),
         ("refused", 401, "unknown-token", None),
+        ("refused", 401, "token-expired", over.split("_")[1]),
         ("changed", 200, None, admin),
         ("refused", 403, "foreign-origin", None),
         ("changed", 204, None, admin),
@@ -361,5 +386,5 @@ def test_from_outside_nothing_is_read_before_the_token_and_no_secret_is_logged(
     }
     requests = {line["request_id"] for line in lines if line["event"] == "request"}
     assert all(line["request_id"] in requests for line in audit[:-1])
-    secrets = [text.split("_")[2][:40] for text in (right, reader, near)]
+    secrets = [text.split("_")[2][:40] for text in (right, reader, over, near)]
     assert not any(secret in log.read_text() for secret in secrets)

@@ -219,12 +219,11 @@ def _looking_after(keys: Keys, services: Services, threads: Executor) -> Iterato
         store.note_use(used)
         return len(used)
 
-    async def note() -> int:
-        used = keys.take_used()
-        return await loop.run_in_executor(threads, lambda: turn(lambda: noted(used))) if used else 0
+    async def write(used: Mapping[str, float]) -> int:
+        return await loop.run_in_executor(threads, lambda: turn(lambda: noted(used)))
 
     yield keep(LEARN, learn, REFRESH_SECONDS)
-    yield keep(NOTE, note, NOTE_SECONDS)
+    yield keep(NOTE, lambda: keys.note(write), NOTE_SECONDS)
 
 
 def turn_of(writer: Writer) -> Turn:

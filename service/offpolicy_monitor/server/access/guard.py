@@ -75,6 +75,7 @@ class Guard:
         if (door is not None and not door.scopes) or not self._keys.required(door is not None and door.is_frame):
             return None
         token = about.token = self._identified(scope)
+        self._check_valid(token)
         if door is None:
             return token
         if not token.has(door.scopes):
@@ -93,10 +94,13 @@ class Guard:
         token = self._keys.proved(_text(sent[0]) if len(sent) == 1 else "")
         if token is None:
             raise Refusal(401, "unknown-token", f"this is no token of this service: {HOW}")
+        return token
+
+    def _check_valid(self, token: AccessToken) -> None:
+        """Refusal 401 where it is over."""
         state = self._keys.state(token)
         if state != "valid":
             raise Refusal(401, f"token-{state}", f"the token {token.id} is {state}; ask for a new one")
-        return token
 
 
 def token_of(request: Request) -> AccessToken | None:

@@ -5,7 +5,7 @@ expire. Used on the event loop alone. Knows no HTTP.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Literal
 
 from offpolicy_monitor.access import AccessToken, id_in, proves
@@ -78,6 +78,15 @@ class Keys:
         """When tokens were used last, of those that were since this was asked before."""
         used, self._used = self._used, {}
         return used
+
+    async def note(self, write: Callable[[Mapping[str, float]], Awaitable[int]]) -> int:
+        """Have written which were used since, and when; what cannot be written now is kept for the next time."""
+        used = self.take_used()
+        try:
+            return await write(used) if used else 0
+        except BaseException:
+            self._used = used | self._used
+            raise
 
     def admits(self, token: AccessToken | None) -> bool:
         """Whether who came with this token, or with none, may still stay."""
