@@ -35,6 +35,22 @@ def test_a_timeline_is_printed_and_something_critical_is_status_1(stale: str, ca
     assert "evidence of" in out
 
 
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
+def test_no_name_of_a_column_moves_the_terminal_or_turns_a_line_round(
+    options: list[str], tmp_path: Path, capsys: Printed
+) -> None:
+    moves = "\x1b[2J\u202e"
+    path = tmp_path / "hostile.csv"
+    names = ["step", f"{moves}/rollout_corr/k3_kl", f"a{moves}/rollout_corr/k3_kl", f"{moves}lr"]
+    path.write_text(",".join(names) + "\n0,0.001,0.001,1\n")
+    assert main(["backtest", str(path), *options]) == 0
+    printed = "".join(capsys.readouterr())
+    assert "?[2J?/rollout_corr/k3_kl is gaps.mismatch.k3" in printed
+    assert "a?[2J?/rollout_corr/k3_kl is left out" in printed
+    assert ("not looked at: ?[2J?lr" in printed) == (not options)
+    assert all(letter.isprintable() or letter == "\n" for letter in printed)
+
+
 def test_json_is_the_alerts_alone(stale: str, capsys: Printed) -> None:
     assert main(["backtest", stale, "--json"]) == 1
     found = json.loads(capsys.readouterr().out)

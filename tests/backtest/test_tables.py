@@ -1,5 +1,6 @@
 """A file of figures is read whatever wrote it, and a bad one is refused by its field and its line."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -35,6 +36,19 @@ def test_a_download_of_tensorboard_has_its_tag_in_its_name(text: str, tmp_path: 
     path = tmp_path / "run-gsm8k-tag-rollout_corr_k3_kl.csv"
     path.write_text(text)
     assert read(path).numbers("rollout_corr_k3_kl") == {1: 0.5, 2: 0.25}
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize(
+    "name", ['a;b;c;"d"', "a\tb\tc\td", "a,b,c,d", "a\nb,;\tc", '""', "=1+1", "\u202egpj", "@a", "-a"]
+)
+def test_a_quoted_name_may_hold_whatever_delimits(delimiter: str, name: str, tmp_path: Path) -> None:
+    with (tmp_path / "h.csv").open("w", newline="") as file:
+        csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_NONNUMERIC).writerows(
+            [[name, "step", "b"], [0.5, 1, -7], ["", 2, 8]]
+        )
+    table = read(tmp_path / "h.csv")
+    assert {column: table.numbers(column) for column in table.columns} == {name: {1: 0.5}, "b": {1: -7.0, 2: 8.0}}
 
 
 REFUSED = {

@@ -1,10 +1,12 @@
 """A run's history: figures of its training steps as columns, asked for in parts and written as CSV.
 
-By step: of the last gradient step of each.
+By step: of the last gradient step of each. Whatever the service answers, no text but names of figures is in it: nothing
+that a spreadsheet takes for a formula, so that numbers keep their signs.
 """
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Final
@@ -16,6 +18,8 @@ from offpolicy_monitor.vocabulary import GAPS
 FIELDS, STEPS = 31, 10_000
 #: What a step has beside its figures, for rules to look at.
 BESIDE: Final = ("policy_version",)
+#: The path of a figure that has no part of its own for each run or step.
+_PATH: Final = re.compile(r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*")
 Columns = dict[str, dict[int, float]]
 
 
@@ -23,7 +27,7 @@ def headline_paths(service: Reader) -> list[str]:
     """The figures that are kept of every step, however old: those that can be read whole."""
     patterns = [figure["path"] for figure in service.get("/v1/figures")["figures"] if figure["headline"]]
     paths = [pattern.replace("{gap}", gap) for pattern in patterns for gap in (GAPS if "{gap}" in pattern else ("",))]
-    return [*BESIDE, *(found for found in dict.fromkeys(paths) if not set("{}*") & set(found))]
+    return [*BESIDE, *filter(_PATH.fullmatch, dict.fromkeys(paths))]
 
 
 def history(service: Reader, run: str, fields: Sequence[str]) -> Columns:
@@ -36,7 +40,9 @@ def history(service: Reader, run: str, fields: Sequence[str]) -> Columns:
         query = {"field": asked, "by": "step", "points": STEPS, "from": first, "to": first + STEPS - 1}
         for series in service.get(path(run, "series"), query)["series"][:-1]:
             values = zip(series["step"], series["value"], strict=True)
-            columns[series["field"]] |= {step: value for step, value in values if value is not None}
+            columns[series["field"]] |= {
+                step: value for step, value in values if _is_number(step) and _is_number(value)
+            }
     return columns
 
 
@@ -49,6 +55,10 @@ def as_csv(columns: Mapping[str, Mapping[int, float]]) -> str:
     writer.writerow(("step", *known))
     writer.writerows([step, *_cells(known.values(), step)] for step in steps)
     return text.getvalue()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _cells(columns: Iterable[Mapping[int, float]], step: int) -> list[object]:

@@ -53,7 +53,7 @@ def figures_of(tables: Iterable[Table], wanted: Collection[str]) -> Figures:
                 continue
             path, sign = (metric.path, metric.sign) if metric else (own[name], 1)
             if path in columns:
-                notes.append(f"{name} is left out: {path} is there already")
+                notes.append(f"{quotable(name)} is left out: {path} is there already")
                 continue
             columns[path] = {step: sign * value for step, value in table.numbers(name).items()}
             if metric:
@@ -71,7 +71,7 @@ def figures_of(tables: Iterable[Table], wanted: Collection[str]) -> Figures:
 def _note(name: str, metric: peers.Metric) -> str:
     sign = "-" if metric.sign < 0 else ""
     told = "" if metric.is_same else f" ({metric.same})"
-    return f"{name} is {sign}{metric.path} as {metric.peer} defines it{told}"
+    return f"{quotable(name)} is {sign}{metric.path} as {metric.peer} defines it{told}"
 
 
 def _with_k3(columns: Columns, gap: str) -> Iterable[str]:

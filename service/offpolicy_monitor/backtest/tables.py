@@ -31,6 +31,8 @@ ABSENT: Final = frozenset({"", "null", "none", "nan", "na", "n/a", "inf", "-inf"
 _TAG: Final = re.compile(r"(?:^|-)tag-(?P<tag>.+)$")
 #: What W&B's page adds to a metric: the run's name before it, and its range within a point of the plot.
 _OF_RUN, _RANGE = " - ", re.compile(r"__(MIN|MAX)$|__step$")
+#: The row of names; what stands between quotes, delimiters and line breaks too, is text.
+_HEAD, _QUOTED = re.compile(r'(?:"[^"]*"|[^"\n]+)*'), re.compile(r'"[^"]*"')
 
 #: The elements of TensorBoard's JSON, and the columns of a file with a row for each value.
 _OF_TAG: Final = ("wall time", "step", "value")
@@ -128,8 +130,8 @@ def _object(value: Any, place: str) -> Mapping[str, Any]:
 
 
 def _csv_rows(text: str, path: Path) -> Iterator[Row]:
-    head = text.lstrip().split("\n", 1)[0]
-    delimiter = max(",\t;", key=head.count)
+    head = _HEAD.match(text.lstrip())
+    delimiter = max(",\t;", key=_QUOTED.sub("", head[0] if head else "").count)
     reader = csv.reader(io.StringIO(text), delimiter=delimiter)
     names = next(row for row in reader if row)
     if len(set(names)) != len(names):
