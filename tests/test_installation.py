@@ -3,20 +3,25 @@
 import json
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from offpolicy_monitor import __version__
+from offpolicy_monitor.access import Scope, made
 from offpolicy_monitor.cli import main
 from offpolicy_monitor.cli.installation import Place, _apart, look
 from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.store import access as book
 from offpolicy_monitor.store import migrate
 from offpolicy_monitor.store.clock import ahead
 
 from tests.fixtures.answering import Asked, Said, answering
 from tests.fixtures.service import free_port, service
 
+#: This machine by a name that does not tell that it is.
+ELSEWHERE = "127.1"
 READY = {"status": "ready", "checks": {"store": True}, "measured_by": "torch"}
 
 
@@ -64,9 +69,9 @@ def test_a_service_that_runs_is_found_well_with_all_around_it(
             rows = json.loads(capsys.readouterr().out)["findings"]
             assert main(["doctor", *arguments]) == 0
     told = [(row["check"], row["level"]) for row in rows]
-    well = ("database", "disk", "clock", "port", "service", "prometheus", "alertmanager")
+    well = ("database", "disk", "clock", "port", "service", "access", "prometheus", "alertmanager")
     assert [name for name, level in told if level == "ok" and name in well] == [
-        "database", "disk", "clock", "clock", "port", "service", "prometheus", "alertmanager",
+        "database", "disk", "clock", "clock", "port", "service", "access", "prometheus", "alertmanager",
     ]  # fmt: skip
     assert {level for name, level in told if name != "device"} == {"ok"}
     shown = capsys.readouterr().out
@@ -127,6 +132,53 @@ def test_another_program_on_the_port_is_told_from_a_service(sqlite_url: str) -> 
         here = place("http://127.0.0.1:9", sqlite_url, port=port)
         [(level, said)] = found(Place(here.settings, here.url, None, timeout=0.2))["port"]
     assert level == "fail" and f"another program has port {port}" in said and "ss -ltnp" in said
+
+
+def test_who_is_let_in_is_told_and_why_a_token_is_refused(tmp_path: Path, sqlite_url: str) -> None:
+    here = place("http://127.0.0.1:9", sqlite_url, auth="required")
+    [(level, said)] = found(here)["access"]
+    assert level == "warn" and "nobody is let in | offpolicy-monitor token create" in said
+    wanted: tuple[tuple[Scope, float | None], ...] = (("read", None), ("ingest", None), ("read", 1.0))
+    (reader, known), (trainer, trainers), (over, of_over) = (made([one], "*", "", 0.0, ends) for one, ends in wanted)
+    for token in (over, reader):
+        book.enter(sqlite_url, token)
+        assert ("access" in found(here)) == (token is over)
+    book.enter(sqlite_url, trainer)
+    with service(tmp_path, OFFPOLICY_DATABASE_URL=sqlite_url, OFFPOLICY_AUTH="required") as served:
+
+        def told(token: str | None) -> tuple[str, str]:
+            [finding] = found(replace(here, url=served.url, token=token))["access"]
+            return finding
+
+        assert told(None) == (
+            "ok", f"{served.url} lets in nobody without an access token, and OFFPOLICY_TOKEN is not set | ",
+        )  # fmt: skip
+        assert told(known) == ("ok", f"{served.url} answers with OFFPOLICY_TOKEN | ")
+        assert told(trainers) == ("ok", f"{served.url} takes OFFPOLICY_TOKEN, for posting alone | ")
+        level, said = told(of_over)
+        assert level == "fail" and f"refuses OFFPOLICY_TOKEN: the token {over.id} is expired" in said
+        level, said = told("opm_wrong")
+        assert level == "fail" and "this is no token of this service" in said and "token list" in said
+
+
+def test_a_service_elsewhere_that_asks_for_no_token_is_told(sqlite_url: str) -> None:
+    with answering(lambda _: Said(document={"runs": []})) as url:
+        near, elsewhere = place(url, sqlite_url), place(url.replace("127.0.0.1", ELSEWHERE), sqlite_url)
+        assert found(near)["access"] == [("ok", f"{url} asks for no access token | ")]
+        [(level, said)] = found(elsewhere)["access"]
+    assert level == "warn" and "asks for no access token | make one" in said
+
+
+def test_what_to_do_is_told_where_the_database_is_away_or_prometheus_has_no_token(sqlite_url: str) -> None:
+    told = found(place("http://127.0.0.1:9", "postgresql+psycopg://u:secret@127.0.0.1:9/x", auth="required"))
+    assert "Connection refused | start postgresql+psycopg://u" in told["database"][0][1]
+    assert "secret" not in str(told) and "access" not in told
+    targets: dict[str, Any] = {}
+    with answering(lambda asked: Said(document=targets if "targets" in asked.path else READY)) as url:
+        targets |= scraping(url, "down")
+        targets["data"]["activeTargets"][0]["lastError"] = "server returned HTTP status 401 Unauthorized"
+        [(level, said)] = found(place(url, sqlite_url, url))["prometheus"]
+    assert level == "fail" and "401 Unauthorized | give it a token of scope read" in said
 
 
 def test_clocks_that_differ_are_told_by_how_much() -> None:

@@ -11,15 +11,17 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote, urlsplit
 
 from offpolicy_monitor._version import __version__
+from offpolicy_monitor.addresses import is_loopback
 from offpolicy_monitor.cli.command import needed
 from offpolicy_monitor.cli.environment import without_password
-from offpolicy_monitor.errors import OffpolicyMonitorError
+from offpolicy_monitor.errors import OffpolicyMonitorError, Unavailable
 
 if TYPE_CHECKING:
     from offpolicy_monitor.settings import Settings
@@ -74,9 +76,17 @@ def look(place: Place) -> list[tuple[str, Finding]]:
     for check in CHECKS:
         try:
             found += [(check.name, finding) for finding in check.look(place)]
+        except Unavailable as error:
+            found.append((check.name, Finding("fail", str(error), _to_reach(place.settings.database_url))))
         except OffpolicyMonitorError as error:
             found.append((check.name, Finding("fail", str(error))))
     return found
+
+
+def _to_reach(database: str) -> str:
+    """What to do where a database does not answer; a SQLite file's error says it."""
+    shown = without_password(database)
+    return f"start {shown}, or name another (OFFPOLICY_DATABASE_URL)" if shown.startswith("postgresql") else ""
 
 
 def _database(place: Place) -> Iterator[Finding]:
@@ -184,6 +194,37 @@ def _service(place: Place) -> Iterator[Finding]:
             yield Finding("warn", f"it has version {version}, this command {__version__}", "install the same on both")
 
 
+def _access(place: Place) -> Iterator[Finding]:
+    if place.settings.auth == "required" and _has_no_valid_token(place.settings.database_url):
+        yield Finding("warn", "OFFPOLICY_AUTH is required, and there is no valid access token: nobody is let in",
+                      "offpolicy-monitor token create: docs/access.md")  # fmt: skip
+    said = _ask(f"{place.url}/v1/runs?limit=1", place.timeout, place.bearer)
+    kind, where = str(said.document.get("type", "")).rpartition(":")[2], _shown(place.url)
+    if said.status == 401 and place.token:
+        yield Finding("fail", f"{where} refuses OFFPOLICY_TOKEN: {said.document.get('detail', kind)}",
+                      "set one that `offpolicy-monitor token list` has as valid")  # fmt: skip
+    elif said.status == 401:
+        yield Finding("ok", f"{where} lets in nobody without an access token, and OFFPOLICY_TOKEN is not set")
+    elif kind == "scope-missing":
+        yield Finding("ok", f"{where} takes OFFPOLICY_TOKEN, for posting alone")
+    elif said.status == 200 and "runs" in said.document and place.token:
+        yield Finding("ok", f"{where} answers with OFFPOLICY_TOKEN")
+    elif said.status == 200 and "runs" in said.document:
+        is_near = is_loopback(urlsplit(place.url).hostname or "")
+        yield Finding("ok" if is_near else "warn", f"{where} asks for no access token",
+                      "" if is_near else "make one, whoever reaches it can delete runs: docs/access.md")  # fmt: skip
+
+
+def _has_no_valid_token(url: str) -> bool:
+    """False also where there is no database that says it, which is told by its own check."""
+    session, now = needed("store.session"), time.time()
+    with suppress(OffpolicyMonitorError):
+        file = session.sqlite_file(session.parse_url(url))
+        if file is None or file.exists():
+            return all(token.state(now) != "valid" for token in needed("store.access").read_all(url))
+    return False
+
+
 def _prometheus(place: Place) -> Iterator[Finding]:
     if place.prometheus is None:
         return
@@ -201,8 +242,12 @@ def _prometheus(place: Place) -> Iterator[Finding]:
     for one in ours:
         up = one.get("health") == "up"
         seen = f"{there} scrapes {one.get('scrapeUrl')}"
-        yield Finding("ok", seen) if up else Finding("fail", f"{seen}: {one.get('lastError') or one.get('health')}",
-                                                     "open that address from Prometheus's machine")  # fmt: skip
+        why = str(one.get("lastError") or one.get("health"))
+        refused = any(f"HTTP status {status}" in why for status in (401, 403))
+        change = "give it a token of scope read for all runs: docs/access.md"
+        if not refused:
+            change = "open that address from Prometheus's machine"
+        yield Finding("ok", seen) if up else Finding("fail", f"{seen}: {why}", change)
 
 
 def _is_ours(target: dict[str, Any], netloc: str) -> bool:
@@ -292,6 +337,7 @@ CHECKS: Final = (
     Check("clock", _clock),
     Check("port", _port),
     Check("service", _service),
+    Check("access", _access),
     Check("prometheus", _prometheus),
     Check("alertmanager", _alertmanagers),
 )
