@@ -125,6 +125,12 @@ SERVICE_ALERTS: Final = (
         lasting="1m",
     ),
     Alert(
+        "CompilationFailed", "warning", "offpolicy_compilation_failed == 1",
+        "Batches are measured without the compiled pass" + WHERE,
+        "It could not be made, so torch measures: right, but with some ten times the work, until the next start.",
+        lasting="5m",
+    ),
+    Alert(
         "NotificationsFailing", "warning",
         'increase(offpolicy_notifications_total{outcome=~"failed|refused"}[10m]) > 0',
         "The monitor cannot tell of alerts by itself" + WHERE,

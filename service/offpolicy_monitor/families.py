@@ -273,6 +273,11 @@ PROCESS: tuple[Family, ...] = (
     ),
     Family("start_time_seconds", "gauge", "Unix time at which the process began to serve."),
     Family("device_info", "gauge", "Always 1; the device that computes is the label.", ("device",)),
+    Family(
+        "compilation_failed",
+        "gauge",
+        "Whether the compiled pass could not be made, so that torch measures until the next start: 0 or 1.",
+    ),
     _counter("device_fallbacks_total", "Measurements done again after the device failed.", ""),
     _counter("step_failures_total", "Times a step could not be merged or kept; it is tried again later.", ""),
     _counter("notifications_total", "Posts that tell of alerts, by what came of them.", "target outcome"),

@@ -134,6 +134,18 @@ def device() -> Scene:
     return Scene("device", series, range(15), firing, by="instance")
 
 
+def compilation() -> Scene:
+    family = "compilation_failed"
+    series = (
+        gauge("failed", family, "0x3 1x40")
+        | gauge("healthy", family, "0x40")
+        | gauge("mended", family, "1x3 0x40")
+        | gauge("started again", family, "1x12 stale 0x30")
+    )
+    firing = {("CompilationFailed", "warning"): {"failed": range(9, 40), "started again": range(5, 13)}}
+    return Scene("compilation", series, (0, 4, 5, 8, 9, 12, 13, 30), firing, by="instance")
+
+
 def notifications() -> Scene:
     def posts(name: str, outcome: str, values: str) -> dict[str, str]:
         return {f'offpolicy_notifications_total{{{target(name)},target="webhook",outcome="{outcome}"}}': values}
@@ -256,6 +268,7 @@ SCENES = (
     rejections("StorageFull", "critical", "storage-full", range(13, 23)),
     slow(),
     device(),
+    compilation(),
     notifications(),
 )
 

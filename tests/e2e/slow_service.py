@@ -21,6 +21,7 @@ class Slow:
     """A device that sleeps, and answers the same figures for everything."""
 
     fallbacks = 0
+    compilation_failed = False
     device_name = "slow"
     form = "slow"
 

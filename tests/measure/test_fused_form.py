@@ -53,6 +53,7 @@ def with_experts(batch: RaggedBatch) -> RaggedBatch:
 def test_it_measures_by_the_pass_once_that_is_loaded(ready: Measurer) -> None:
     batch = packed(random_sequences(2, [30, 700, 0, 3], 0.2))
     assert (Measurer("cpu").form, ready.form) == ("torch", "fused")
+    assert not ready.compilation_failed
     before, after = Measurer("cpu", keep_worst=1).measure(batch, PRESETS), ready.measure(batch, PRESETS)
     assert after.arrays.scheme.spans.keys() == before.arrays.scheme.spans.keys() and after.batch == before.batch
     for name, method in before.methods.items():

@@ -8,7 +8,6 @@ from offpolicy_monitor.answers.style import LEVELS, SIGNS, Style
 from offpolicy_monitor.answers.table import Column, table
 from offpolicy_monitor.backtest.figures import Figures
 from offpolicy_monitor.backtest.timeline import Alert
-from offpolicy_monitor.errors import quotable
 
 
 def told(figures: Figures, terms: Terms, alerts: Sequence[Alert], style: Style) -> Iterator[str]:
@@ -18,7 +17,7 @@ def told(figures: Figures, terms: Terms, alerts: Sequence[Alert], style: Style) 
     for note in figures.notes:
         yield from style.wrapped(note, "  ")
     if figures.other:
-        yield from style.wrapped(f"not looked at: {', '.join(map(quotable, figures.other))}", "  ")
+        yield from style.wrapped(f"not looked at: {', '.join(figures.other)}", "  ")
     yield ""
     if not alerts:
         yield "No rule would have fired."

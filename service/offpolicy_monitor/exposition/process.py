@@ -113,6 +113,10 @@ class ProcessMetrics:
         """Ask at each scrape when the certificate ends that new connections are shown."""
         self._metrics["certificate_expiry_timestamp_seconds"].labels(name).set_function(ends_at)
 
+    def watch_compilation(self, has_failed: Callable[[], bool]) -> None:
+        """Ask at each scrape whether the compiled form was to be had and is not."""
+        self._metrics["compilation_failed"].set_function(has_failed)
+
     def watch_leading(self, leads: Callable[[], bool]) -> None:
         """Ask at each scrape whether this process leads."""
         self._metrics["leader"].set_function(leads)

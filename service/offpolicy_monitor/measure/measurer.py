@@ -53,6 +53,7 @@ class Measurer:
             torch.set_num_threads(threads)
         self.device = choose_device(device)
         self.fallbacks = 0
+        self.compilation_failed = False
         self._derive: Derive = token_columns
         self._fused: Fused | None = None  # there on the CPU alone
         self._compiling: Compilation[Derive] | Compilation[Fused] | None = None
@@ -96,6 +97,7 @@ class Measurer:
         """
 
         def ready(outcome: Fused | Derive | Exception) -> None:
+            self.compilation_failed = isinstance(outcome, Exception)
             if not isinstance(outcome, Exception):
                 self.use(outcome)
             done(outcome if isinstance(outcome, Exception) else None)

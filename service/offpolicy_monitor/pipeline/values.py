@@ -17,9 +17,14 @@ from offpolicy_monitor.wire.schema import Envelope
 
 
 class Measurer(Protocol):
-    """What the pipeline needs of the device. `fallbacks`: how often a measurement had to be done again elsewhere."""
+    """What the pipeline needs of the device.
+
+    `fallbacks`: how often a measurement had to be done again elsewhere. `compilation_failed`: whether a compiled form
+    was to be had and is not.
+    """
 
     fallbacks: int
+    compilation_failed: bool
 
     @property
     def device_name(self) -> str: ...

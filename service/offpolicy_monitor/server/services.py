@@ -116,8 +116,9 @@ async def opened(
     measurer: Measurer | None = None
     try:
         with waited_for("torch, and the device by it"):
-            measurer = await asyncio.to_thread(make_measurer, settings)
+            measurer = made = await asyncio.to_thread(make_measurer, settings)
         metrics.describe(version("torch"), measurer.device_name)
+        metrics.watch_compilation(lambda: made.compilation_failed)
         counters = RunCounters(settings.max_exported_runs)
         leader = leader_of(settings.database_url)
         verdicts = Verdicts(store)

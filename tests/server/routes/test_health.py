@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 
 from tests.fixtures.application import JSON, Application, Client, database, json_bytes, running
 from tests.fixtures.fused import loaded_pass
+from tests.fixtures.prometheus import wait_for
 
 
 class SlowToWarm(Measurer):
@@ -79,6 +80,30 @@ def test_a_running_service_is_alive_and_ready(application: Application, compiled
             "checks": {"store": True, "schema": True, "device": True, "stages": True},
             "measured_by": form,
         }
+
+
+def test_a_compilation_that_fails_is_a_metric_and_torch_goes_on(
+    tmp_path: Path, migrated_copy: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache = tmp_path / "offpolicy-monitor"
+    cache.mkdir()
+    cache.chmod(0o777)  # what others can write to is not trusted
+    settings: dict[str, Any] = {"database_url": database(tmp_path), "device": "cpu"}
+    for wanted in (True, False):
+        with running(create_app(Settings(**settings, torch_compile=wanted))) as client:
+
+            def failed(client: Client = client) -> bool:
+                lines = client.get("/metrics").text.splitlines()
+                (line,) = [line for line in lines if line.startswith("offpolicy_compilation_failed ")]
+                return line.endswith(" 1.0")
+
+            if wanted:
+                wait_for(failed, 60)
+            else:
+                assert not failed()
+            assert ready_within(client).json()["measured_by"] == "torch"
+    assert not list(cache.iterdir())
 
 
 def test_the_service_is_not_ready_before_its_device_is_warm(tmp_path: Path, migrated_copy: None) -> None:
