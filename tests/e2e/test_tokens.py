@@ -16,6 +16,7 @@ import httpx
 import yaml
 
 from tests.fixtures.application import batch
+from tests.fixtures.postgres import Cluster
 from tests.fixtures.prometheus import prometheus_of, query, wait_for
 from tests.fixtures.service import COMMAND, READY_WITHIN, running_service, service, started
 
@@ -26,6 +27,8 @@ PREFIX = "urn:offpolicy-monitor:problem:"
 WITHIN = 5.0
 #: Seconds until a token expires: enough to be seen to be valid on a machine that is busy.
 SOON = 12.0
+#: The same where it need not be seen.
+BRIEFLY = 8.0
 
 Command = Callable[..., str]
 
@@ -46,6 +49,11 @@ def create(command: Command, *arguments: str) -> str:
     return str(text)
 
 
+def in_seconds(seconds: float) -> str:
+    """The moment, as `--expires` takes it."""
+    return datetime.fromtimestamp(time.time() + seconds, UTC).isoformat()
+
+
 def listed(command: Command) -> dict[str, dict[str, Any]]:
     """The tokens by their id."""
     return {row["id"]: row for row in json.loads(command("list", "--json"))}
@@ -57,7 +65,7 @@ def outcome(answer: httpx.Response) -> tuple[int, str]:
 
 
 def ask(url: str, token: str | None = None, path: str = "/v1/runs") -> tuple[int, str]:
-    return outcome(httpx.get(f"{url}{path}", headers=bearer(token), timeout=10))
+    return outcome(httpx.get(f"{url}{path}", headers=bearer(token), timeout=30))
 
 
 def post(url: str, token: str | None, run: str, step: int = 0) -> tuple[int, str]:
@@ -98,7 +106,7 @@ def test_services_on_one_postgresql_know_the_same_tokens_and_a_restart_keeps_the
                 assert httpx.get(f"{url}/readyz").status_code == httpx.get(f"{url}/healthz").status_code == 200
 
             # What is made, expires and is revoked beside services that run.
-            ends = datetime.fromtimestamp(time.time() + SOON, UTC).isoformat()
+            ends = in_seconds(SOON)
             brief = create(command, "--scope", "read", "--expires", ends)
             soon(both, brief, (200, ""))
             reader, one_run = create(command, "--scope", "read"), create(command, "--scope", "read", "--run", "llama-*")
@@ -152,6 +160,26 @@ def test_services_on_one_postgresql_know_the_same_tokens_and_a_restart_keeps_the
     }
 
 
+def test_known_tokens_go_on_while_postgresql_stands_still_and_a_revocation_follows(
+    tmp_path: Path, postgres_cluster: Cluster, postgres_url: str
+) -> None:
+    command = partial(commanded, tmp_path, postgres_url)
+    reader, revoked = (create(command, "--scope", "read") for _ in range(2))
+    brief = create(command, "--scope", "read", "--expires", in_seconds(BRIEFLY))
+    setup = {"OFFPOLICY_DATABASE_URL": postgres_url, "OFFPOLICY_AUTH": "required"}
+    with running_service(tmp_path, **setup) as url:
+        with postgres_cluster.frozen():
+            assert [ask(url, token, "/v1/figures") for token in (reader, revoked)] == [(200, "")] * 2
+            assert ask(url, reader) == (503, "store-unavailable")
+            assert ask(url, f"{reader[:-1]}x") == (401, "unknown-token")
+            assert ask(url) == (401, "token-required")
+            wait_for(lambda: ask(url, brief, "/v1/figures") == (401, "token-expired"), BRIEFLY)
+            assert ask(url, revoked, "/v1/figures") == (200, "")
+        command("revoke", revoked)
+        soon([url], revoked, (401, "token-revoked"))
+        assert ask(url, reader) == (200, "")
+
+
 def test_prometheus_scrapes_with_the_token_as_the_page_says_and_with_no_other(tmp_path: Path) -> None:
     (made,) = re.findall(r"offpolicy-monitor token (create .*--file /etc/prometheus/offpolicy.token)$", PAGE, re.M)
     (snippet,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
@@ -182,7 +210,11 @@ def test_prometheus_scrapes_with_the_token_as_the_page_says_and_with_no_other(tm
             with urllib.request.urlopen(f"{prometheus}/api/v1/targets") as answer:
                 targets = json.load(answer)["data"]["activeTargets"]
             errors = {one["labels"]["job"]: one["lastError"] for one in targets}
-            assert errors["right"] == "" and "401" in errors["wrong"] and "403" in errors["trainers"]
+            assert (
+                errors["right"] == ""
+                and "HTTP status 401" in errors["wrong"]
+                and "HTTP status 403" in errors["trainers"]
+            )
 
             # A token that is over is replaced by the same command, without a word to Prometheus.
             command("revoke", file.read_text().strip())
