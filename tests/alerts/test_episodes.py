@@ -1,5 +1,7 @@
 """An episode goes on, is told once, and ends; what a silent rule or a restart does to it is nothing."""
 
+from dataclasses import replace
+
 from offpolicy_monitor.alerts import (
     RULES,
     WALL_CLOCK_RULES,
@@ -13,7 +15,7 @@ from offpolicy_monitor.alerts import (
     paths_of,
 )
 from offpolicy_monitor.alerts.engine import State
-from offpolicy_monitor.alerts.episodes import Key, follow
+from offpolicy_monitor.alerts.episodes import CALM, Key, follow, may_go_on
 from offpolicy_monitor.alerts.judge import judge_steps, judge_timing
 
 RULE = next(rule for rule in RULES if rule.name == "MismatchKL")
@@ -48,6 +50,59 @@ def test_an_episode_keeps_its_worst_value_and_the_steps_at_which_it_became_activ
     ended = after(seen, said("quiet")._replace(value=1e-3), 15)
     assert ended is not None
     assert (ended.value, ended.peak, ended.active_step, ended.resolved_step) == (1e-3, 9e-3, 11, 15)
+
+
+def active_at(step: int) -> Episode:
+    """Since step 10, and people were told of it."""
+    found = after(after(None, said("pending", 1, 10), 10), said("active", step - 9, 10), step)
+    assert found is not None
+    return replace(found, told_from=0)
+
+
+def over_at(step: int) -> Episode:
+    """The same, until this step."""
+    found = after(active_at(step - 1), said("quiet"), step)
+    assert found is not None and (found.state, found.resolved_step) == ("resolved", step)
+    return found
+
+
+def test_what_comes_back_within_ten_steps_is_the_same_breach_since_its_first_step() -> None:
+    ended = over_at(15)
+    assert after(ended, said("pending", 1, 18), 18) == ended
+    back = after(ended, said("active", 3, 18), 20)
+    assert back is not None and (back.state, back.since_step, back.active_step) == ("active", 10, 14)
+    assert (back.last_step, back.breach_steps, back.told_from) == (20, 6, -20 - CALM)
+
+
+def test_what_has_come_back_is_over_after_ten_quiet_steps_and_not_before() -> None:
+    back = after(over_at(15), said("active", 3, 18), 20)
+    quiet = after(back, said("quiet"), 21)
+    assert quiet is not None and (quiet.state, quiet.quiet_since) == ("active", 21)
+    again = after(quiet, said("pending", 1, 30), 30)
+    assert again is not None and (again.state, again.quiet_since, again.since_step) == ("active", None, 10)
+    quiet = after(again, said("quiet"), 31)
+    still = after(quiet, said("quiet"), 30 + CALM)
+    assert still is not None and (still.state, still.quiet_since) == ("active", 31)
+    ended = after(still, said("quiet"), 31 + CALM)
+    assert ended is not None and (ended.state, ended.resolved_step) == ("resolved", 31 + CALM)
+
+
+def test_what_comes_later_than_ten_steps_is_another_breach() -> None:
+    last = after(over_at(15), said("quiet"), 15 + CALM)
+    assert last is not None and not may_go_on(last)
+    assert may_go_on(over_at(15))
+
+
+def test_nothing_comes_back_after_a_change_of_settings_or_on_steps_that_were_taken_back() -> None:
+    for seen, state, step in (
+        (active_at(14), said("quiet"), 14),  # the same step, judged by other settings
+        (active_at(14), said("quiet"), 12),  # a restart from a checkpoint
+        (active_at(14), said("disabled"), 15),
+        (over_at(15), said("active", 1, 3), 3),
+        (over_at(15), said("active", 5, 12)._replace(threshold=1.0), 16),
+    ):
+        ended = after(seen, state, step)
+        assert ended is not None and ended.state == "resolved" and not may_go_on(ended)
 
 
 def test_the_worst_value_of_a_rule_that_breaches_below_is_the_least_and_that_of_all_steps_of_the_breach() -> None:

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 from offpolicy_monitor.alerts import RULES, WALL_CLOCK_RULES, Episode, Severity
-from offpolicy_monitor.alerts.roots import WAIT, group_of, roots_of, with_roots
+from offpolicy_monitor.alerts.episodes import CALM
+from offpolicy_monitor.alerts.roots import group_of, roots_of, with_roots
 
 
 def active(alert: str, severity: Severity = "warning", at: int | None = 10) -> Episode:
@@ -46,11 +47,11 @@ def test_a_worse_severity_takes_over_and_is_told_at_once() -> None:
 @pytest.mark.parametrize("change", [rule.name for rule in RULES if rule.change])
 def test_a_change_that_begins_long_after_what_stands_is_another_fault_and_is_told(change: str) -> None:
     standing = with_roots([active("PerplexityGap", at=4)], 4)
-    later = with_roots([*standing, active(change, at=4 + WAIT)], 4 + WAIT)
+    later = with_roots([*standing, active(change, at=4 + CALM)], 4 + CALM)
     assert [one.inhibited_by for one in later] == [change, None]
     assert told(later) == {(change, "warning")}
-    assert with_roots(later, 4 + WAIT) == later
-    soon = with_roots([*standing, active(change, at=3 + WAIT)], 3 + WAIT)
+    assert with_roots(later, 4 + CALM) == later
+    soon = with_roots([*standing, active(change, at=3 + CALM)], 3 + CALM)
     assert told(soon) == {("PerplexityGap", "warning")}
     level = with_roots([*standing, active("Correlation", at=40)], 40)
     assert told(level) == {("PerplexityGap", "warning")}
@@ -60,9 +61,9 @@ def test_of_one_change_people_are_told_once() -> None:
     standing = with_roots([active("PerplexityGap", at=4)], 4)
     first = with_roots([*standing, active("MismatchSpike", at=14), active("ChiSquare", at=14)], 14)
     assert [one.inhibited_by for one in first] == ["MismatchSpike", None, "MismatchSpike"]
-    more = with_roots([*first, active("MismatchDrift", at=14 + WAIT)], 14 + WAIT)
+    more = with_roots([*first, active("MismatchDrift", at=14 + CALM)], 14 + CALM)
     assert told(more) == {("MismatchSpike", "warning")}
-    over = with_roots([more[0], replace(more[1], state="resolved"), *more[2:]], 15 + WAIT)
+    over = with_roots([more[0], replace(more[1], state="resolved"), *more[2:]], 15 + CALM)
     assert told(over) == {("PerplexityGap", "warning")}  # of which people were told before
 
 
@@ -81,14 +82,63 @@ def test_a_rule_that_is_critical_speaks_for_its_own_warning() -> None:
     assert (warning.inhibited_by, critical.inhibited_by) == ("MismatchKL", None)
 
 
+def over(episode: Episode, step: int) -> Episode:
+    """One that its rule has let end, and that may come back."""
+    return replace(episode, state="resolved", resolved_step=step, quiet_since=step)
+
+
+def test_a_root_that_was_told_of_goes_on_while_one_of_its_severity_that_it_speaks_for_does() -> None:
+    root, other = with_roots([active("MismatchSpike"), active("MismatchDrift", at=11)], 11)
+    later = with_roots([over(root, 12), other], 12)
+    assert later == [replace(root, quiet_since=12), other]
+    assert with_roots(later, 12) == later
+    assert told(later) == {("MismatchSpike", "warning")}
+    both = with_roots([over(later[0], 90), over(other, 90)], 90)
+    assert [one.state for one in both] == ["resolved", "resolved"]
+
+
+def test_a_root_does_not_go_on_for_what_is_milder_nor_one_that_was_not_told_of() -> None:
+    root, other = with_roots([active("MismatchKL", "critical"), active("ChiSquare")], 10)
+    ended, left = with_roots([over(root, 12), other], 12)
+    assert (ended.state, left.inhibited_by) == ("resolved", None)
+    waiting, third = with_roots([left, active("Correlation", at=13)], 13)
+    ended, _ = with_roots([over(waiting, 14), third], 14)
+    assert ended.state == "resolved"
+
+
+@pytest.mark.parametrize("rules", [("RunSilent", "IncompleteStep"), ("MismatchKL", "ChiSquare")])
+def test_a_root_that_cannot_come_back_does_not_go_on(rules: tuple[str, str]) -> None:
+    root, other = with_roots(list(map(active, rules)), 10)
+    ended, _ = with_roots([replace(root, state="resolved", resolved_step=12), other], 12)
+    assert ended.state == "resolved"
+
+
+def test_what_begins_soon_after_something_as_bad_of_its_half_is_told_only_if_it_stays() -> None:
+    [root] = with_roots([active("MismatchKL")], 10)
+    ended = over(root, 12)
+    _, soon = with_roots([ended, active("ChiSquare", at=15)], 15)
+    assert told([soon]) == set()
+    assert told(with_roots([soon], 15 + CALM)) == {("ChiSquare", "warning")}
+    _, worse = with_roots([ended, active("ChiSquare", "critical", 15)], 15)
+    assert told([worse]) == {("ChiSquare", "critical")}
+    _, other_half = with_roots([ended, active("StaleData", at=15)], 15)
+    assert told([other_half]) == {("StaleData", "warning")}
+
+
+def test_one_that_has_come_back_is_told_when_it_breaches_not_while_it_is_quiet() -> None:
+    back = replace(active("DataQuality", at=14), told_from=-24, resolved_step=15)
+    assert told(with_roots([back], 23)) == told(with_roots([replace(back, quiet_since=22)], 26)) == set()
+    assert told(with_roots([back], 26)) == {("DataQuality", "warning")}
+
+
 def test_when_the_root_ends_another_takes_its_place_and_is_told_only_if_it_stays() -> None:
     root, other, third = with_roots(list(map(active, ("MismatchKL", "ChiSquare", "Correlation"))), 10)
     later = with_roots([replace(root, state="resolved"), other, third], 20)
     assert [one.inhibited_by for one in later] == [None, None, "ChiSquare"]
     assert told(later) == set()
-    still = with_roots(later[1:], 20 + WAIT - 1)
+    still = with_roots(later[1:], 20 + CALM - 1)
     assert told(still) == set()
-    assert told(with_roots(still, 20 + WAIT)) == {("ChiSquare", "warning")}
+    assert told(with_roots(still, 20 + CALM)) == {("ChiSquare", "warning")}
 
 
 def test_a_root_that_comes_back_while_others_stay_is_not_told_again() -> None:
@@ -102,7 +152,7 @@ def test_a_root_that_comes_back_while_others_stay_is_not_told_again() -> None:
 def test_what_waits_does_not_wait_longer_where_a_restart_goes_back() -> None:
     _, other = with_roots([active("MismatchKL", at=900), active("ChiSquare", at=900)], 900)
     waiting = with_roots(with_roots([other], 910), 400)
-    assert told(with_roots(waiting, 400 + WAIT)) == {("ChiSquare", "warning")}
+    assert told(with_roots(waiting, 400 + CALM)) == {("ChiSquare", "warning")}
 
 
 def test_the_total_gap_goes_with_the_half_that_is_active_and_speaks_for_itself_where_none_is() -> None:

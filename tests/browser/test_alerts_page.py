@@ -41,8 +41,9 @@ def test_a_rule_is_one_row_of_its_worst_severity_with_peak_and_steps_as_the_api_
 def test_the_alert_that_speaks_comes_first_with_what_it_says_and_those_it_speaks_for_under_it(
     show: Open, planted: Service
 ) -> None:
-    root = found(planted, "MismatchKL", "critical")
+    root, data = found(planted, "MismatchKL", "critical"), found(planted, "DataQuality", "warning")
     assert root["inhibited_by"] is None and len(root["evidence"]) >= 5
+    assert data["quiet_since"] is not None
     with show("/alerts?run=drifting") as page:
         rows = page.locator("tbody tr")
         expect(rows.nth(0)).to_contain_text("MismatchKL")
@@ -56,7 +57,9 @@ def test_the_alert_that_speaks_comes_first_with_what_it_says_and_those_it_speaks
             )
         } == set(root["evidence"])
         expect(rows.nth(2)).to_have_class(re.compile("goes-with"))
-        expect(page.locator("#summary")).to_contain_text(f"1 open, {len(root['evidence'])} more go with it")
+        expect(page.locator("#summary")).to_contain_text(f"2 open, {len(root['evidence'])} more go with them")
+        beside = page.get_by_role("row", name="DataQuality, warning")
+        expect(beside).to_contain_text(f"quiet since step {data['quiet_since']}")
     with show("/runs/drifting") as page:
         labels = page.locator(".lane-labels > div")
         expect(labels.nth(0)).to_contain_text("MismatchKL")

@@ -13,12 +13,14 @@ BEFORE = 6
 
 @dataclass(frozen=True)
 class Told:
-    """One alert: the training step whose judgement made it active, and the one that speaks for it, if any."""
+    """One alert: the training step whose judgement made it active, the one that speaks for it, if any, and whether
+    people were told of it."""
 
     alert: str
     severity: str
     step: int
     inhibited_by: str | None
+    told: bool
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class Outcome:
 
     @property
     def messages(self) -> Sequence[str]:
-        """Alerts since the onset that people are told of: no other one speaks for them."""
-        spoken = [told for told in self.alerts if told.step >= self.onset and not told.inhibited_by]
+        """Alerts since the onset that people were told of, and for which no other one speaks in the end."""
+        spoken = [one for one in self.alerts if one.step >= self.onset and one.told and not one.inhibited_by]
         return list(dict.fromkeys(told.alert for told in sorted(spoken, key=lambda told: told.step)))
 
     @property
@@ -90,7 +92,9 @@ class Outcome:
 
 def told_of(answers: Iterable[Mapping[str, Any]]) -> list[Told]:
     """Alerts of /v1/alerts that became active, in order."""
-    found = (Told(a["alert"], a["severity"], a["active_step"], a["inhibited_by"]) for a in answers if _active(a))
+    found = (
+        Told(a["alert"], a["severity"], a["active_step"], a["inhibited_by"], a["told"]) for a in answers if _active(a)
+    )
     return sorted(found, key=lambda told: (told.step, told.alert, told.severity))
 
 

@@ -19,7 +19,7 @@ from tests.engines.play import outcome_of
 from tests.engines.report import row, tables
 
 CASE = Case("vllm", "top-p 0.9", ("--fault", "top_p"), ("top_p",))
-TOLD = (Told("MismatchSpike", "warning", 15, "MismatchKL"), Told("MismatchKL", "critical", 17, None))
+TOLD = (Told("MismatchSpike", "warning", 15, "MismatchKL", True), Told("MismatchKL", "critical", 17, None, True))
 NAMES = [Named(14, "noise", 0.9), Named(15, "top_p", 0.6), Named(16, "noise", 0.5), Named(17, "top_p", 0.8)]
 SEEN = Outcome("vllm", "top-p 0.9", ["demo"], ("top_p",), True, 14, 18, 9.0, 1e-4, 0.02, TOLD, NAMES)
 HEALTHY = replace(SEEN, planted="nothing", right=("noise",), wanted=False, onset=0, k3_before=None, alerts=())
@@ -44,11 +44,25 @@ def test_no_two_cases_share_a_run() -> None:
 
 def test_an_alert_is_told_where_it_became_active() -> None:
     rows: list[dict[str, Any]] = [
-        {"alert": "A", "severity": "warning", "state": "pending", "active_step": None, "inhibited_by": None},
-        {"alert": "B", "severity": "critical", "state": "resolved", "active_step": 9, "inhibited_by": None},
-        {"alert": "C", "severity": "warning", "state": "active", "active_step": 3, "inhibited_by": "B"},
+        {
+            "alert": "A",
+            "severity": "warning",
+            "state": "pending",
+            "active_step": None,
+            "inhibited_by": None,
+            "told": False,
+        },
+        {
+            "alert": "B",
+            "severity": "critical",
+            "state": "resolved",
+            "active_step": 9,
+            "inhibited_by": None,
+            "told": True,
+        },
+        {"alert": "C", "severity": "warning", "state": "active", "active_step": 3, "inhibited_by": "B", "told": False},
     ]
-    assert told_of(rows) == [Told("C", "warning", 3, "B"), Told("B", "critical", 9, None)]
+    assert told_of(rows) == [Told("C", "warning", 3, "B", False), Told("B", "critical", 9, None, True)]
 
 
 def test_a_diagnosis_is_right_since_the_step_from_which_it_stays_right() -> None:
@@ -58,7 +72,11 @@ def test_a_diagnosis_is_right_since_the_step_from_which_it_stays_right() -> None
 
 
 def test_of_alerts_at_one_step_the_one_that_speaks_is_the_first() -> None:
-    both = (Told("A", "warning", 15, "B"), Told("B", "warning", 15, None), Told("C", "warning", 2, None))
+    both = (
+        Told("A", "warning", 15, "B", False),
+        Told("B", "warning", 15, None, True),
+        Told("C", "warning", 2, None, True),
+    )
     outcome = replace(SEEN, alerts=both)
     assert (outcome.first(), outcome.first("critical"), outcome.false) == (both[1], None, [both[2]])
 

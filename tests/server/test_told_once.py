@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from offpolicy_monitor.alerts.episodes import CALM
+
 from tests.fixtures.answering import Asked, Said, answering
 from tests.fixtures.application import Application, Client
 from tests.fixtures.prometheus import wait_for
@@ -49,3 +51,11 @@ def test_a_nucleus_that_is_switched_on_and_off_again(application: Application) -
     assert critical["message"].startswith("Verdict: skip. Drifting since step 30: it looks like top-p renormalisation")
     assert "Do: Sample with top_p = 1" in critical["message"] and critical["message"].endswith(critical["page"])
     assert "MismatchSpike" in critical["evidence"] and critical["inhibited_by"] is None
+
+
+def test_bad_data_that_comes_and_goes_is_told_once_and_once_more_where_it_goes_on(application: Application) -> None:
+    """Each third step has log-probs that are not finite."""
+    told, _ = told_of(application, [*["healthy"] * 6, *["nan", "healthy", "healthy"] * 9, *["healthy"] * CALM])
+    of_data = [(one["severity"], one["state"]) for one in told if one["half"] == "data"]
+    assert of_data == [("critical", "active"), ("critical", "resolved")] * 2
+    assert [one["active_step"] for one in told if one["half"] == "data"] == [6] * 4

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from offpolicy_monitor.alerts import Episode
-from offpolicy_monitor.alerts.roots import WAIT, with_roots
+from offpolicy_monitor.alerts.episodes import CALM
+from offpolicy_monitor.alerts.roots import with_roots
 from offpolicy_monitor.server.judge import FIELDS, RulesJudge
 from offpolicy_monitor.store import Receipt, Store
 from offpolicy_monitor.store.rows.held import HeldRun
@@ -60,7 +61,7 @@ class Script(Judge):
 def episode(severity: str, step: int, before: Mapping[str, Any] | None) -> dict[str, Any]:
     """One that is active at a step, and has been since `before`."""
     since = step if before is None else before["since_step"]
-    kept = {name: None if before is None else before[name] for name in ("inhibited_by", "told_from")}
+    kept = {name: None if before is None else before[name] for name in ("inhibited_by", "told_from", "quiet_since")}
     found = {"alert": "Loud", "severity": severity, "state": "active", "since_step": since, "last_step": step}
     steps = {"active_step": step, "resolved_step": None, "message": None}
     return {**found, "breach_steps": step - since + 1, "value": 2.0, "threshold": 1.0, "peak": 3.0, **steps, **kept}
@@ -142,7 +143,7 @@ def test_a_store_opened_again_reads_the_same_history(open_store: Open) -> None:
 
 
 def test_each_state_is_news_until_it_is_told_and_what_another_speaks_for_is_none(open_store: Open) -> None:
-    later = {step: ("warning",) for step in range(1, WAIT + 2)}
+    later = {step: ("warning",) for step in range(1, CALM + 2)}
     store, _ = judged(open_store, {0: ("warning", "critical"), **later})
     store.ingest([make_record(0)])
     [critical] = store.untold(10)
@@ -152,7 +153,7 @@ def test_each_state_is_news_until_it_is_told_and_what_another_speaks_for_is_none
     store.ingest([make_record(1)])
     assert [(row["severity"], row["state"]) for row in store.untold(10)] == [("critical", "resolved")]
     store.mark_told(critical["id"], "resolved")
-    for step in range(2, WAIT + 2):
+    for step in range(2, CALM + 2):
         assert store.untold(10) == []
         store.ingest([make_record(step)])
     [warning] = store.untold(10)

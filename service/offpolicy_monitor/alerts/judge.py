@@ -39,10 +39,19 @@ def _of(names: set[str], open_: Iterable[Episode]) -> dict[Key, Episode]:
     return {episode.key: episode for episode in open_ if episode.alert in names}
 
 
-def shown(state: RuleState, roots: Mapping[Key, bool] = MappingProxyType({})) -> dict[str, Any]:
-    """A state as it is kept and answered: what does not apply is left out; `roots` are the episodes that speak for
-    themselves, and whether people are told of them (alerts.roots)."""
+def shown(
+    state: RuleState,
+    active: Mapping[Key, Episode] = MappingProxyType({}),
+    roots: Mapping[Key, bool] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """A state as it is kept and answered: what does not apply is left out.
+
+    active   the episodes that are: of such a one the rule is active too, though it may be quiet for the moment
+    roots    those that speak for themselves, and whether people are told of them (alerts.roots)
+    """
     rule, severity, named, value, threshold, required, breached, since, missing, *_ = state
+    if named in ("quiet", "pending") and (standing := active.get((rule.name, severity))):
+        named, breached, since = "active", standing.breach_steps, standing.since_step
     found: dict[str, Any] = {"alert": rule.name, "severity": severity, "state": named}
     if value is not None:
         found["value"] = value

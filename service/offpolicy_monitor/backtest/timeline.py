@@ -10,7 +10,7 @@ from typing import Any
 
 from offpolicy_monitor.alerts import RULES, Episode, History, Rule, Terms, paths_of
 from offpolicy_monitor.alerts.engine import has_total_alone
-from offpolicy_monitor.alerts.episodes import Key
+from offpolicy_monitor.alerts.episodes import Key, may_go_on
 from offpolicy_monitor.alerts.judge import judge_steps
 from offpolicy_monitor.alerts.roots import with_roots
 from offpolicy_monitor.backtest.figures import Figures
@@ -55,9 +55,11 @@ def timeline(
                 if key not in told:
                     told[key] = Alert(*key, step, None, episode.value, episode.message or "", None)
                     found.append(told[key])
-                told[key].inhibited_by = episode.inhibited_by
-            elif episode.state == "resolved" and key in told:
-                told.pop(key).until = step
-        open_ = {episode.key: episode for episode in episodes if episode.state != "resolved"}
+                told[key].inhibited_by, told[key].until = episode.inhibited_by, None
+            elif episode.state == "resolved":
+                told[key].until = episode.resolved_step
+                if not may_go_on(episode):
+                    del told[key]
+        open_ = {episode.key: episode for episode in episodes if may_go_on(episode)}
         reached(done)
     return found

@@ -46,8 +46,10 @@ class RulesJudge(Judge):
         states, after = judge_steps(seen, terms, open_, self.rules)
         # Most runs have no alert, and nothing to place.
         placed = with_roots(after.values(), history.steps[-1], has_total_alone(seen)) if after else []
-        roots = roots_of(placed)
-        return [shown(state, roots) for state in states], _rows({rule.name for rule in self.rules}, open_, placed)
+        active, roots = {episode.key: episode for episode in placed if episode.state == "active"}, roots_of(placed)
+        return [shown(state, active, roots) for state in states], _rows(
+            {rule.name for rule in self.rules}, open_, placed
+        )
 
     def timing(
         self,

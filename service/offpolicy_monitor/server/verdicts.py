@@ -80,9 +80,12 @@ class Verdicts:
 
     def message(self, row: Mapping[str, Any], page: str, seek: bool = True) -> str | None:
         """What an alert says to people: where it is active and speaks for itself, what the run comes to by it and by
-        its `evidence`; else what its rule said last. `seek`: the cause is found where it is not known.
+        its `evidence`, as long as one of them breaches; else what its rule said last. `seek`: the cause is found where
+        it is not known.
         """
         own: str | None = row["message"]
+        if row["state"] == "active" and row["quiet_since"] is not None:
+            own = f"{own or ''} Quiet since step {row['quiet_since']}.".lstrip()
         if row["state"] != "active" or row["inhibited_by"] is not None:
             return own
         try:
@@ -92,6 +95,8 @@ class Verdicts:
             return own
         of_it = {row["alert"], *row["evidence"]}
         breaches = tuple(breach for breach in facts.breaches if breach.alert in of_it)
+        if not breaches and row["quiet_since"] is not None:
+            return own
         facts = replace(facts, breaches=breaches, state="live" if breaches else facts.state)
         return of_root(say(view.shown["verdict"], facts), own or "", row["evidence"], page)
 
@@ -206,7 +211,7 @@ def _since(facts: Facts) -> int | None:
 
 
 def _breaches(alerts: Sequence[Mapping[str, Any]]) -> list[Breach]:
-    """Alerts on steps that are not pending, of a severity that advises something."""
+    """Alerts on steps that are not pending and not quiet, of a severity that advises something."""
     return [
         Breach(
             alert=row["alert"],
@@ -218,7 +223,10 @@ def _breaches(alerts: Sequence[Mapping[str, Any]]) -> list[Breach]:
             summary="" if row["alert"] not in _RULES else _RULES[row["alert"]].summary,
         )
         for row in alerts
-        if row["state"] != "pending" and row["severity"] in ("warning", "critical") and row["since_step"] is not None
+        if row["state"] != "pending"
+        and row["severity"] in ("warning", "critical")
+        and row["since_step"] is not None
+        and row["quiet_since"] is None
     ]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from httpx import Response
+from offpolicy_monitor.alerts.episodes import CALM
 
 from tests.fixtures.application import JSON, SAFETENSORS, Application, Client, frame_bytes
 
@@ -248,11 +249,12 @@ def test_alerts_come_in_pages_the_newest_first(client: Client) -> None:
 
 
 def test_breaches_that_are_joined_have_the_worst_value_of_all_and_became_active_with_the_first(client: Client) -> None:
-    for step, apart in enumerate([0.16, 0.17, *[0.16] * 3, *[0.01] * 3, *[0.16] * 5, *[0.01] * 3]):
+    calm = [0.01] * (3 + CALM)
+    for step, apart in enumerate([0.16, 0.17, *[0.16] * 3, *calm, *[0.16] * 5, *calm]):
         post(client, step, apart)
     every = [alert for alert in alerts(client, "?state=resolved") if alert["alert"] == "MismatchKL"]
     later, earlier = [alert for alert in every if alert["severity"] == "warning"]
-    joined = next(a for a in alerts(client, "?merge=5&state=resolved") if a["id"] == later["id"])
+    joined = next(a for a in alerts(client, "?merge=20&state=resolved") if a["id"] == later["id"])
     assert joined["joined"] == 2
     assert joined["peak"] == max(earlier["peak"], later["peak"]) > later["peak"]
     assert (joined["active_step"], joined["resolved_step"]) == (earlier["active_step"], later["resolved_step"])

@@ -7,6 +7,7 @@ import orjson
 from starlette.responses import Response
 
 from offpolicy_monitor.alerts import RULES, WALL_CLOCK_RULES, Rule, WallClockRule
+from offpolicy_monitor.alerts.episodes import was_told
 from offpolicy_monitor.pipeline.values import Outcome
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.timestamps import timestamp
@@ -72,12 +73,17 @@ def _joined(*objects: bytes) -> bytes:
 def alert_answer(row: Mapping[str, Any], public_url: str) -> dict[str, Any]:
     """An alert as it is told: where it stands, what its rule says, and what to do about it."""
     names = (
-        "id", "alert", "severity", "state", "run", "since_step", "last_step", "active_step", "resolved_step",
-        "breach_steps", "value", "peak", "threshold", "message", "inhibited_by", "evidence",
+        "id", "alert", "severity", "state", "run", "since_step", "last_step", "active_step", "quiet_since",
+        "resolved_step", "breach_steps", "value", "peak", "threshold", "message", "inhibited_by", "evidence",
     )  # fmt: skip
     times = {name: timestamp(row[name]) for name in ("started_at", "active_at", "resolved_at")}
+    known = {name: row[name] for name in (*names, "joined") if name in row}
+    if row["state"] != "active" and "quiet_since" in known:
+        known["quiet_since"] = None  # that it may come back is of no use to anybody
+    if "told_from" in row:
+        known["told"] = was_told(row["told_from"])
     return {
-        **{name: row[name] for name in (*names, "joined") if name in row},
+        **known,
         **explained(row["alert"], public_url),
         **times,
     }

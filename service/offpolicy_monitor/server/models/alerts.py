@@ -18,7 +18,13 @@ class Alert(Shape):
     active_step: int | None = Field(
         description="Step whose judgement made it active; null where the rule is on the wall clock."
     )
-    resolved_step: int | None = Field(description="Step whose judgement ended it; null where no step did.")
+    quiet_since: int | None = Field(
+        description="First step since its last breach, of an active one that goes on without: it has come back before, "
+        "and is waited for ten steps, or alerts that it speaks for go on. Null while it breaches."
+    )
+    resolved_step: int | None = Field(
+        description="Step whose judgement ended it; null where no step did. Of an active one: it has come back since."
+    )
     breach_steps: int
     value: float | None
     peak: float | None = Field(description="The worst value while it was open; null of what an older release kept.")
@@ -32,6 +38,7 @@ class Alert(Shape):
         description="The alert of the same run that speaks for this one, and of which people are told instead; null: "
         "it speaks for itself."
     )
+    told: bool = Field(description="Whether people are told of it, or were.")
     evidence: list[str] = Field(description="Active alerts of the run that it speaks for; of one that is active.")
     joined: int | None = Field(None, description="With `merge`: breaches that are one here.")
     started_at: str

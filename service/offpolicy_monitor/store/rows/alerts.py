@@ -16,13 +16,13 @@ from offpolicy_monitor.store.rows.tables import ACTIVE, PENDING, RESOLVED, alert
 #: What a judgement decides of an episode; what it leaves out is not known.
 EPISODE: Final = (
     "alert", "severity", "state", "since_step", "last_step", "breach_steps", "value", "threshold", "peak",
-    "active_step", "resolved_step", "message", "inhibited_by", "told_from",
+    "active_step", "resolved_step", "message", "inhibited_by", "told_from", "quiet_since",
 )  # fmt: skip
 Episode = Mapping[str, Any]
 
 
 def open_alerts(connection: Connection, run_ids: Iterable[int]) -> dict[int, list[dict[str, Any]]]:
-    """The alerts of these runs that are not over, by run id, in the order they began."""
+    """The alerts of these runs that are not over or may come back, by run id, in the order they began."""
     wanted = list(run_ids)
     found: dict[int, list[dict[str, Any]]] = {run: [] for run in wanted}
     for row in connection.execute(_OPEN, {"wanted": wanted}).mappings():
@@ -31,7 +31,7 @@ def open_alerts(connection: Connection, run_ids: Iterable[int]) -> dict[int, lis
 
 
 def open_alerts_of(connection: Connection, run: str) -> list[dict[str, Any]]:
-    """The alerts of one run that are not over; none where there is no such run any more."""
+    """Those of one run; none where there is no such run any more."""
     found = open_alerts(connection, connection.scalars(select(runs.c.id).where(runs.c.name == run)))
     return next(iter(found.values()), [])
 
@@ -39,7 +39,7 @@ def open_alerts_of(connection: Connection, run: str) -> list[dict[str, Any]]:
 def save(
     connection: Connection, run: int, before: Iterable[Mapping[str, Any]], after: Iterable[Episode], now: float
 ) -> bool:
-    """Bring a run's open alerts from `before` (rows) to `after`; one that `after` lacks came to nothing and goes.
+    """Bring a run's alerts from `before`, as of open_alerts, to `after`; what `after` lacks came to nothing and goes.
 
     Answers whether anything has changed.
     """
@@ -65,6 +65,7 @@ def end_all(connection: Connection, run: int, now: float) -> None:
     """A run is over: what was active is resolved, what was pending goes."""
     of_run = alerts.c.run_id == run
     connection.execute(delete(alerts).where(of_run, alerts.c.state == PENDING))
+    connection.execute(update(alerts).where(of_run, alerts.c.state == RESOLVED).values(quiet_since=None))
     ended = {"state": RESOLVED, "resolved_at": now}
     connection.execute(update(alerts).where(of_run, alerts.c.state == ACTIVE).values(ended))
 
@@ -105,7 +106,7 @@ def untold(connection: Connection, limit: int, since: float) -> list[dict[str, A
 
     One for which another one speaks is left out, and one that ended without having been told.
     """
-    begun = (alerts.c.state == ACTIVE) & alerts.c.told.is_(None) & _SPEAKS
+    begun = (alerts.c.state == ACTIVE) & or_(alerts.c.told.is_(None), alerts.c.told == RESOLVED) & _SPEAKS
     over = (alerts.c.state == RESOLVED) & or_(alerts.c.told == ACTIVE, alerts.c.told.is_(None) & _SPEAKS)
     recent = or_(alerts.c.state == ACTIVE, alerts.c.resolved_at >= since)
     query = _rows().where(or_(begun, over), recent)
@@ -138,7 +139,10 @@ _SPEAKS: Final = alerts.c.inhibited_by.is_(None) & or_(alerts.c.told_from.is_(No
 # Made once: putting a statement together takes as long as running it.
 _OPEN: Final = (
     _rows()
-    .where(alerts.c.run_id.in_(bindparam("wanted", expanding=True)), alerts.c.state.in_((PENDING, ACTIVE)))
+    .where(
+        alerts.c.run_id.in_(bindparam("wanted", expanding=True)),
+        alerts.c.state.in_((PENDING, ACTIVE)) | alerts.c.quiet_since.is_not(None),
+    )
     .order_by(alerts.c.id)
 )
 
@@ -152,6 +156,6 @@ def _changed(row: Mapping[str, Any], episode: Episode, now: float) -> dict[str, 
     values = {name: episode.get(name) for name in EPISODE}
     if episode["state"] == ACTIVE and row["active_at"] is None:
         values["active_at"] = now
-    if episode["state"] == RESOLVED:
-        values["resolved_at"] = now
+    if episode["state"] != row["state"]:
+        values["resolved_at"] = now if episode["state"] == RESOLVED else None
     return values

@@ -21,7 +21,7 @@ too then, those in `metrics` remain, and their rows in `shards` and most in `jud
 trainer really uses, `overrides` are the run's own thresholds by rule. `waiting_steps.since` is when the newest
 gradient step began; `judged_steps.figures` are JSON by path, compressed, and `checksum` is theirs. `alerts.told` is the
 state that was last told; `peak`, `active_step` and `resolved_step` are NULL of what an older release wrote.
-`alerts.inhibited_by` is the rule whose alert speaks for it, `told_from` as of alerts.episodes.Episode.
+`alerts.inhibited_by` is the rule whose alert speaks for it, `told_from` and `quiet_since` as of alerts.episodes.
 """
 
 from sqlalchemy import (
@@ -231,6 +231,7 @@ alerts = Table(
     Column("message", Text),
     Column("inhibited_by", String(64)),
     Column("told_from", BigInteger),
+    Column("quiet_since", BigInteger),
     Index(None, "run_id", "state"),
     Index(None, "state", "told"),
 )

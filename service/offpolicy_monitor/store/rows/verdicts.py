@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from offpolicy_monitor.store.rows.alerts import evidence_of
-from offpolicy_monitor.store.rows.tables import ACTIVE
+from offpolicy_monitor.store.rows.tables import ACTIVE, RESOLVED
 
 #: From the best advice to the worst.
 VERDICTS: Final = ("accept", "warn", "skip")
@@ -17,9 +17,9 @@ _WORST_FIRST: Final = {"critical": 0, "warning": 1, "info": 2}
 def worst_of_each_rule(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of open alerts of one run one per rule: an active one before a pending one, then the worst; the worst first.
 
-    Each with its evidence, as rows.alerts has it.
+    Each with its evidence, as rows.alerts has it; none of those that are over, and may come back.
     """
-    open_ = list(rows)
+    open_ = [row for row in rows if row["state"] != RESOLVED]
     found: dict[str, dict[str, Any]] = {}
     for row in sorted(open_, key=lambda row: (row["state"] != ACTIVE, _WORST_FIRST[row["severity"]], row["id"])):
         found.setdefault(row["alert"], row)
@@ -29,7 +29,12 @@ def worst_of_each_rule(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def verdict(rows: Iterable[Mapping[str, Any]]) -> str:
     """The advice: `skip` the update while a critical alert is active, `warn` while a warning is, else `accept`.
 
-    Alerts on the wall clock, which have no step, say nothing of an update: a run that ended was not wrong for it.
+    Alerts on the wall clock, which have no step, say nothing of an update: a run that ended was not wrong for it. Nor
+    does one whose rule is quiet: it is kept for people, should it come back.
     """
-    active = {row["severity"] for row in rows if row["state"] == ACTIVE and row["since_step"] is not None}
+    active = {
+        row["severity"]
+        for row in rows
+        if row["state"] == ACTIVE and row["since_step"] is not None and row["quiet_since"] is None
+    }
     return "skip" if "critical" in active else "warn" if "warning" in active else "accept"

@@ -85,7 +85,8 @@ function saying(alert) {
 }
 
 /** When it was acted on: rules wait for some steps before they open, and for some before they are over. */
-function when({ state: now, active_step: active, active_at: activeAt, resolved_step: resolved, resolved_at: resolvedAt, started_at: startedAt }) {
+function when({ state: now, quiet_since: quiet, active_step: active, active_at: activeAt, resolved_step: resolved, resolved_at: resolvedAt, started_at: startedAt }) {
+  if (now === "active" && quiet != null) return `quiet since step ${quiet}`;
   const since = (time) => `${ago((Date.now() - Date.parse(time)) / 1000)} ago`;
   const [step, time] = now === "resolved" ? [resolved, resolvedAt] : now === "active" ? [active, activeAt] : [null, startedAt];
   return [step == null ? null : `at step ${step}`, time && since(time)].filter(Boolean).join(", ");
