@@ -25,6 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 WRITTEN = re.compile(r"(?<![\w.])(?=/(src|dist|opt|var/lib)\b)")
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0"}  # pip reads 0 as "no isolation"
+# pip refuses to bound what it installs for a build where it installs nothing.
+UNISOLATED = {"PIP_BUILD_CONSTRAINT": ""}
 HEALTHY_WITHIN = 90.0  # seconds
 
 
@@ -98,7 +100,7 @@ class Builder:
             home = Path(arguments.split("--home-dir ")[1].split()[0])
             home.mkdir(parents=True, exist_ok=True)
             return
-        offline = OFFLINE if self.share_dependencies else {}
+        offline = OFFLINE | UNISOLATED if self.share_dependencies else {}
         subprocess.run(["sh", "-ec", arguments], cwd=self.directory, env=self.variables | offline, check=True)
         if self.share_dependencies:
             for packages in self.scratch.glob("opt/*/lib/python*/site-packages"):

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from offpolicy_monitor.alerts.episodes import CALM
+
 from tests.e2e.drifting import DRIFTED, HEALTHY, RUN, post
 from tests.fixtures.prometheus import wait_for
 from tests.fixtures.service import Served, service
@@ -86,7 +88,8 @@ def test_one_tells_and_shows_runs_and_another_takes_over(tmp_path: Path, postgre
         died = time.monotonic()
         wait_for(leader.leads, AFTER_DEATH)
         assert time.monotonic() - died < AFTER_DEATH
-        for step in range(6, 9):
+        # The breach comes back, of which people are told where that lasts.
+        for step in range(6, 10 + CALM):
             post(leader.url, step, DRIFTED)
         wait_for(lambda: len(told(receiver)) == 3)
         time.sleep(QUIET)

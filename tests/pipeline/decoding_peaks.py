@@ -73,6 +73,8 @@ def ordinary() -> bytes:
     return json.dumps({"step": 1, "lengths": [300] * 100, **columns}).encode()
 
 
+LITTLE = 16 << 20
+
 #: What is in a frame's header, as a member of it or of its envelope, which is a text in it.
 HEADERS = ("nested lists", "keys", "wide ids", "a text with a wide character")
 
@@ -137,6 +139,12 @@ def in_a_child(name: str) -> int:
     return found
 
 
+def least(name: str) -> int:
+    """What decoding takes, the lesser of two where it is so little that what the system adds now and then counts."""
+    found = in_a_child(name)
+    return min(found, in_a_child(name)) if found < LITTLE else found
+
+
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
     resident("VmRSS")
@@ -144,4 +152,4 @@ if __name__ == "__main__":
 
     # Made before any child, whose memory is then taken by decoding alone.
     WORST.update({name: (field, partial(str, value())) for name, (field, value) in WORST.items()})
-    json.dump({name: in_a_child(name) for name in BODIES}, sys.stdout)
+    json.dump({name: least(name) for name in BODIES}, sys.stdout)

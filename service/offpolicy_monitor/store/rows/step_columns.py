@@ -65,7 +65,8 @@ def active_at(connection: Connection, run: int, rows: Sequence[Any]) -> list[lis
         from_ = np.searchsorted(known, alert.since_step) + lasting.get((alert.alert, alert.severity), 1) - 1
         if from_ >= len(known):
             continue
-        here = (at >= known[from_]) & ((at <= alert.last_step) | (alert.state == ACTIVE))
+        breaches = alert.state == ACTIVE and alert.quiet_since is None
+        here = (at >= known[from_]) & ((at <= alert.last_step) | breaches)
         if alert.resolved_at is not None and any(row.attempt for row in rows):
             here &= began < _replaced_from(alert, known, beginnings)
         for index in np.flatnonzero(here):
@@ -99,7 +100,7 @@ def _alerts(connection: Connection, run: int) -> Sequence[Any]:
     """The breaches of rules on steps that were told, or are to be."""
     lasted = alerts.c.active_at.is_not(None) & alerts.c.since_step.is_not(None)
     columns = (alerts.c.alert, alerts.c.severity, alerts.c.state, alerts.c.since_step, alerts.c.last_step)
-    query = select(*columns, alerts.c.resolved_at).where(alerts.c.run_id == run, lasted)
+    query = select(*columns, alerts.c.quiet_since, alerts.c.resolved_at).where(alerts.c.run_id == run, lasted)
     return connection.execute(query.where(alerts.c.severity.in_(list(_SEVERITIES)))).all()
 
 
