@@ -59,3 +59,4 @@ def test_bad_data_that_comes_and_goes_is_told_once_and_once_more_where_it_goes_o
     of_data = [(one["severity"], one["state"]) for one in told if one["half"] == "data"]
     assert of_data == [("critical", "active"), ("critical", "resolved")] * 2
     assert [one["active_step"] for one in told if one["half"] == "data"] == [6] * 4
+    assert len({one["id"] for one in told}) == len(told)  # for a receiver that acts once on each

@@ -105,8 +105,11 @@ class Webhook:
 
 
 def delivery_id(alert: Alert, public_url: str) -> str:
-    """The same for the same alert and state, also after a restart; another for another service or database."""
-    name = f"{public_url}/{alert['id']}/{alert['started_at']}/{alert['state']}"
+    """The same for the same alert and state, also after a restart; another for another service or database.
+
+    Another, too, where it has come back since it was told as over.
+    """
+    name = f"{public_url}/{alert['id']}/{alert['started_at']}/{alert['state']}/{alert['resolved_step']}"
     return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
 
 
