@@ -73,8 +73,6 @@ def ordinary() -> bytes:
     return json.dumps({"step": 1, "lengths": [300] * 100, **columns}).encode()
 
 
-LITTLE = 16 << 20
-
 #: What is in a frame's header, as a member of it or of its envelope, which is a text in it.
 HEADERS = ("nested lists", "keys", "wide ids", "a text with a wide character")
 
@@ -93,6 +91,11 @@ FRAMES = {
     for place in ("header", "envelope")
 }
 BODIES = {name: partial(worst, name) for name in WORST} | {"ordinary": ordinary} | FRAMES
+#: Bodies that are read with the same code, by media type.
+SMALL = {
+    "application/json": b'{"step":1,"lengths":[1],"methods":[]}',
+    "application/vnd.safetensors": struct.pack("<Q", 7) + b'{"x":0}',
+}
 
 
 def taken(name: str) -> int:
@@ -107,6 +110,8 @@ def taken(name: str) -> int:
         BODIES[name](),
     )
     decode = decode_evaluation if name in WORST and WORST[name][0] == "methods" else decode_batch
+    with contextlib.suppress(Refusal):  # what code takes that runs for the first time
+        decode(SMALL[media_type_of(name)], media_type_of(name), limits)
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = resident("VmRSS")
     with contextlib.suppress(Refusal):
@@ -139,12 +144,6 @@ def in_a_child(name: str) -> int:
     return found
 
 
-def least(name: str) -> int:
-    """What decoding takes, the lesser of two where it is so little that what the system adds now and then counts."""
-    found = in_a_child(name)
-    return min(found, in_a_child(name)) if found < LITTLE else found
-
-
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
     resident("VmRSS")
@@ -152,4 +151,4 @@ if __name__ == "__main__":
 
     # Made before any child, whose memory is then taken by decoding alone.
     WORST.update({name: (field, partial(str, value())) for name, (field, value) in WORST.items()})
-    json.dump({name: least(name) for name in BODIES}, sys.stdout)
+    json.dump({name: in_a_child(name) for name in BODIES}, sys.stdout)
