@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import suppress
 
 import pytest
 from offpolicy_monitor.errors import Unavailable
@@ -74,3 +75,25 @@ def test_a_job_that_hangs_is_the_oldest_one_though_nobody_waits_for_it() -> None
         readers.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+@pytest.mark.parametrize(("whole", "most"), [(False, 1), (True, 2)])
+def test_jobs_that_compute_with_what_they_read_do_so_one_at_a_time(whole: bool, most: int) -> None:
+    """And those that only read, side by side."""
+    reading, highest = [0], [0]
+    both = threading.Barrier(2)
+
+    def job() -> None:
+        reading[0] += 1
+        highest[0] = max(highest[0], reading[0])
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.1)
+        reading[0] -= 1
+
+    async def scenario() -> None:
+        readers = Readers("read", 2, 5.0, whole)
+        await asyncio.gather(*(readers.run(job) for _ in range(2)))
+        readers.close()
+
+    asyncio.run(scenario())
+    assert highest == [most]

@@ -6,9 +6,12 @@ Nobody waits for them without end: the answer is Unavailable then, and what has 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TypeVar
 
 from offpolicy_monitor.errors import Unavailable
+from offpolicy_monitor.interpreter import computing
 from offpolicy_monitor.pipeline.workers import Ages
 
 Result = TypeVar("Result")
@@ -18,21 +21,26 @@ class Readers:
     """`threads` threads named after the stage.
 
     A job begins within so many seconds. Where `whole` is set it is answered within them too; else whoever waits for a
-    job that has begun waits for its end, which is for jobs that compute with what they read.
+    job that has begun waits for its end, which is for jobs that compute with what they read: one at a time does.
     """
 
     def __init__(self, stage: str, threads: int, seconds: float, whole: bool = False) -> None:
         self.ages = Ages()
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=stage)
         self._seconds, self._whole = seconds, whole
+        self._computing: Callable[[], AbstractContextManager[None]] = nullcontext if whole else computing
 
     async def run(self, job: Callable[[], Result]) -> Result:
         """The result of `job()`; its errors are raised here, and Unavailable where it takes too long."""
         entered = self.ages.enter()
         try:
-            return await self._answer(self._executor.submit(self.ages.count, job))
+            return await self._answer(self._executor.submit(self.ages.count, partial(self._done, job)))
         finally:
             self.ages.leave(entered)
+
+    def _done(self, job: Callable[[], Result]) -> Result:
+        with self._computing():
+            return job()
 
     async def _answer(self, job: "Future[Result]") -> Result:
         done = asyncio.wrap_future(job)

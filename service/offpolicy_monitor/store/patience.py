@@ -10,6 +10,8 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from offpolicy_monitor import interpreter
+
 Answer = TypeVar("Answer")
 _of_thread = threading.local()
 
@@ -34,12 +36,13 @@ class Patience:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """What is done inside is waiting."""
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self.left -= time.monotonic() - began
+        """What is done inside is waiting; others may compute meanwhile, and until they have nothing is waited for."""
+        with interpreter.waiting():
+            began = time.monotonic()
+            try:
+                yield
+            finally:
+                self.left -= time.monotonic() - began
 
     def check(self) -> None:
         """Raises OutOfPatience where nothing is left."""
