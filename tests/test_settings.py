@@ -1,6 +1,7 @@
 """Addresses are checked when settings are read, and what is secret is not printed."""
 
 import json
+from pathlib import Path
 
 import pytest
 from offpolicy_monitor.cli import main
@@ -79,6 +80,13 @@ def test_secrets_are_not_printed(
     printed = capsys.readouterr().out
     assert "https://hooks.example/..." in printed
     assert "token" not in printed.split("OFFPOLICY_WEBHOOK_URL")[1][:80] and "correct horse" not in printed
+
+
+def test_links_lead_to_where_the_service_listens_unless_told_otherwise() -> None:
+    assert Settings(port=9000).public_url == "http://127.0.0.1:9000"
+    assert Settings(port=9000, ssl_certfile=Path("certificate.pem")).public_url == "https://127.0.0.1:9000"
+    assert Settings(port=0).public_url == "http://127.0.0.1:8900"
+    assert Settings(port=9000, public_url="https://monitor.example").public_url == "https://monitor.example"
 
 
 def test_settings_as_json_are_plain_values(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.addresses import LOCAL
 
 from scripts.prometheus import rule_files
 
@@ -12,7 +12,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "dashboards" / "prometheus"
 def main() -> None:
     """Write the files, with links to where the service is unless the operator says otherwise."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, text in rule_files(Settings.model_fields["public_url"].default).items():
+    for name, text in rule_files(LOCAL).items():
         (FOLDER / name).write_text(text)
         print(f"wrote dashboards/prometheus/{name}")
 

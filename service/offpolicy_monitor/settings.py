@@ -7,8 +7,10 @@ Refusals name the variable that raises a limit; `Settings.variable` makes that n
 import os
 import re
 from base64 import b64encode
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -35,6 +37,12 @@ def default_measure_threads() -> int:
     """One for each core that this process may use, as far as more of them help."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_MEASURE_THREADS)
+
+
+def own_url(settings: Mapping[str, Any]) -> str:
+    """Where this machine reaches a service of these settings; one that takes a free port is not known before it has."""
+    port = settings.get("port") or urlsplit(LOCAL).port
+    return f"http{'s' * bool(settings.get('ssl_certfile'))}://127.0.0.1:{port}"
 
 
 def http_url(text: str) -> str:
@@ -226,7 +234,9 @@ class Settings(BaseSettings):
         "the run's own, the worst of them first up to 120 series per run; all adds the quiet ones, up to 196.",
     )
 
-    public_url: str = Field(LOCAL, description="Where people reach the service: links of alerts begin with it.")
+    public_url: str = Field(
+        default_factory=own_url, description="Where people reach the service: links of alerts begin with it."
+    )
     trusted_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
         description="Hosts that are answered beside loopback's and the one of OFFPOLICY_PUBLIC_URL, by commas "
