@@ -2,10 +2,12 @@
 
 import json
 import socket
+import ssl
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from offpolicy_monitor import __version__
@@ -19,6 +21,7 @@ from offpolicy_monitor.store.clock import ahead
 
 from tests.fixtures.answering import Asked, Said, answering
 from tests.fixtures.service import free_port, service
+from tests.fixtures.tls import make_certificate
 
 #: This machine by a name that does not tell that it is.
 ELSEWHERE = "127.1"
@@ -132,6 +135,34 @@ def test_another_program_on_the_port_is_told_from_a_service(sqlite_url: str) -> 
         here = place("http://127.0.0.1:9", sqlite_url, port=port)
         [(level, said)] = found(Place(here.settings, here.url, None, timeout=0.2))["port"]
     assert level == "fail" and f"another program has port {port}" in said and "ss -ltnp" in said
+
+
+def test_a_service_by_https_has_its_port_and_who_does_not_know_its_authority_is_told(
+    tmp_path: Path, sqlite_url: str
+) -> None:
+    files = make_certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.file, files.key)
+    with answering(lambda asked: Said(document={"version": "0.0.1"}), context=context) as url:
+        secure = {"port": urlsplit(url).port, "ssl_certfile": files.file, "ssl_keyfile": files.key}
+        told = found(place(url, sqlite_url, **secure))
+    assert told["port"][0][0] == "ok" and "a service of version 0.0.1" in told["port"][0][1]
+    [(level, said)] = told["service"]
+    assert level == "warn" and "certificate verify failed" in said and "SSL_CERT_FILE" in said
+
+
+def test_a_token_goes_nowhere_but_where_it_is_meant_for(sqlite_url: str) -> None:
+    heard = list[str]()
+
+    def other(asked: Asked) -> Said:
+        heard.append(asked.path)
+        return Said(document=READY)
+
+    with answering(other) as elsewhere, answering(lambda asked: Said(302, headers={"Location": elsewhere})) as url:
+        [(level, said)] = found(replace(place(url, sqlite_url), token="opm_1_2"))["service"]
+    assert not heard and level == "fail" and f"leads to {elsewhere}" in said
+    told = found(replace(place("http://127.0.0.1:9", sqlite_url), token="opm_1\n2"))
+    assert told["access"][0][0] == "fail" and "OFFPOLICY_TOKEN" in told["access"][0][1] and "opm_1" not in str(told)
 
 
 def test_who_is_let_in_is_told_and_why_a_token_is_refused(tmp_path: Path, sqlite_url: str) -> None:

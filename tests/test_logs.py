@@ -42,6 +42,14 @@ def test_control_characters_in_a_field_are_escaped(lines: io.StringIO) -> None:
     assert shown.count("\n") == 1
 
 
+def test_an_access_token_shows_its_id_alone_wherever_it_was_sent(lines: io.StringIO) -> None:
+    token = f"opm_0123456789ab_{'c0ffee' * 8}"
+    structlog.get_logger("here").info("request", run=token, detail=f"no run {token[:40]!r}... nor {token.upper()}")
+    line = json.loads(lines.getvalue())
+    assert line["run"] == "opm_0123456789ab_..."
+    assert line["detail"] == "no run 'opm_0123456789ab_...'... nor OPM_0123456789AB_..."
+
+
 def test_a_traceback_keeps_its_lines_and_loses_its_control_characters(lines: io.StringIO) -> None:
     try:
         raise ValueError("bad \x1b[31m value")

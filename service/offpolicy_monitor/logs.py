@@ -1,10 +1,12 @@
 """Structured logs: structlog over the standard library, so that uvicorn's and every other library's lines look alike.
 
 Console on a terminal, one JSON object per line elsewhere. Text that came from a client is only ever a field's value,
-with its control characters escaped, so that it cannot forge a line or move a terminal's cursor.
+with its control characters escaped, so that it cannot forge a line or move a terminal's cursor. An access token that
+somebody sent in the wrong place, such as a path, is not repeated there.
 """
 
 import logging
+import re
 import sys
 import time
 from collections.abc import Iterable, MutableMapping
@@ -16,6 +18,8 @@ from structlog.typing import Processor
 from offpolicy_monitor.timestamps import timestamp
 
 QUIET_LOGGERS = ("uvicorn.access",)
+#: An access token, whole or cut short: its id is shown, its secret is not.
+TOKEN = re.compile("(opm_[0-9a-f]{12}_)[0-9a-f]+", re.IGNORECASE)
 # Its lines say what ours say better, and name the address before the service is ready.
 WARNINGS_ONLY = ("uvicorn.error", "alembic")
 
@@ -53,6 +57,14 @@ def add_timestamp(_logger: object, _method: str, event: MutableMapping[str, Any]
     return event
 
 
+def hide_tokens(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Cut the secret out of every access token in a text value."""
+    for key, value in event.items():
+        if isinstance(value, str) and "opm_" in value.lower():
+            event[key] = TOKEN.sub(r"\1...", value)
+    return event
+
+
 def escape_controls(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Replace control characters in every text value by their escapes; tracebacks keep their line breaks."""
     for key, value in event.items():
@@ -77,6 +89,7 @@ def _shared_processors() -> list[Processor]:
         add_timestamp,
         structlog.processors.StackInfoRenderer(),
         structlog.processors.format_exc_info,
+        hide_tokens,
         escape_controls,
     ]
 

@@ -1,9 +1,12 @@
-"""How a body is cut into what is given to the socket."""
+"""How a body is cut into what is given to the socket, and what is sent as access token."""
 
 from collections.abc import Sequence
 
 import pytest
-from offpolicy_monitor.client.connection import PIECE, SHORT, in_pieces
+from offpolicy_monitor.client.config import TOKEN
+from offpolicy_monitor.client.connection import PIECE, SHORT, Connection, bearer, in_pieces
+from offpolicy_monitor.client.monitor import Monitor
+from offpolicy_monitor.errors import ConfigurationError
 
 
 def test_a_small_body_is_one_piece() -> None:
@@ -28,6 +31,21 @@ def test_what_is_long_is_not_copied() -> None:
     body = bytes(PIECE)
     [piece] = in_pieces([body])
     assert isinstance(piece, memoryview) and piece.obj is body
+
+
+def test_the_line_break_at_the_end_of_a_file_is_no_part_of_its_token() -> None:
+    assert bearer("opm_1_2\n") == bearer(" opm_1_2") == "Bearer opm_1_2"
+
+
+@pytest.mark.parametrize("token", ["opm_1\r\nX: 2", "opm_1 2", "\u2713opm_1", " "])
+def test_what_no_header_may_hold_is_refused_at_once_and_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setenv(TOKEN, token)
+    for made in (lambda: Connection("http://127.0.0.1:9", 1.0, token), lambda: Monitor("http://127.0.0.1:9", "r")):
+        with pytest.raises(ConfigurationError, match=f"{TOKEN} is no access token") as refused:
+            made()
+        assert "opm_1" not in str(refused.value) and refused.value.__context__ is None
 
 
 def sizes(buffers: Sequence[bytes | memoryview]) -> list[int]:

@@ -144,6 +144,10 @@ def test_services_on_one_postgresql_know_the_same_tokens_and_a_restart_keeps_the
             assert post(third.url, trainer, "qwen", 2) == (403, "run-not-allowed")
             stored = httpx.get(f"{third.url}/v1/runs/llama-7b", headers=bearer(reader)).json()
             assert (stored["last_step"], stored["steps"]) == (2, 3)
+    # A service that ends says what was used last, which the minute before had no time for.
+    assert {row["id"] for row in listed(command).values() if row["last_used_at"]} == {
+        token.split("_")[1] for token in (trainer, reader, one_run, brief)
+    }
     logs = "".join((tmp_path / f"{name}.log").read_text() for name in ("first", "second", "third"))
     assert not any(token.split("_")[2] in logs for token in (trainer, reader, one_run, brief))
     refused = [json.loads(line) for line in logs.splitlines() if '"event": "refused"' in line]

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import io
 import json
 import socket
 import time
@@ -23,6 +24,7 @@ from offpolicy_monitor.store import access as book
 
 from tests.fixtures.application import JSON, Application, Client, batch, database, json_bytes
 from tests.fixtures.live import HEAD, answer_of, serving
+from tests.fixtures.logs import configured_logs
 
 BATCHES = "/v1/runs/{}/batches"
 PREFIX = "urn:offpolicy-monitor:problem:"
@@ -138,9 +140,12 @@ def test_whoever_has_a_token_gets_what_it_is_for(closed: tuple[Client, dict[str,
 
 def test_a_trainer_changes_what_it_says_of_its_run_and_no_more(closed: tuple[Client, dict[str, str]]) -> None:
     client, texts = closed
-    for field, value in (("methods", None), ("correction", None), ("alerts", {}), ("length_cap", 5)):
-        refused = client.request("PATCH", "/v1/runs/a-1", json={field: value}, headers=bearer(texts["ingest"]))
-        assert outcome(refused) == (403, "scope-missing") and field in refused.json()["detail"]
+    with configured_logs("warning", "json", audit := io.StringIO()):
+        for field, value in (("methods", None), ("correction", None), ("alerts", {}), ("length_cap", 5)):
+            refused = client.request("PATCH", "/v1/runs/a-1", json={field: value}, headers=bearer(texts["ingest"]))
+            assert outcome(refused) == (403, "scope-missing") and field in refused.json()["detail"]
+    lines = map(json.loads, audit.getvalue().splitlines())
+    assert [(line["event"], line["status"], line["run"]) for line in lines] == [("refused", 403, "a-1")] * 4
 
 
 def test_every_wrong_token_is_answered_alike_and_one_that_is_over_says_so(
@@ -195,10 +200,19 @@ def test_where_there_is_no_route_any_token_is_heard_and_nobody_else(closed: tupl
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "http://127.0.0.1:8901", "http://[", "https://m.example"]
-)
-def test_a_page_of_others_changes_nothing_whoever_looks_at_it(client: Client, origin: str) -> None:
-    foreign = {"Origin": origin}
+    "foreign",
+    [
+        *(
+            {"Origin": origin}
+            for origin in ("http://evil.example", "null", "", "http://127.0.0.1:8901", "http://[", "https://m.example",
+                           "ftp://127.0.0.1:8900", "//127.0.0.1:8900", "http://x@127.0.0.1:8900")
+        ),
+        *({"Sec-Fetch-Site": site} for site in ("cross-site", "same-site", "")),
+        {"Origin": "http://127.0.0.1:8900", "Sec-Fetch-Site": "cross-site"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_page_of_others_changes_nothing_whoever_looks_at_it(client: Client, foreign: dict[str, str]) -> None:
     assert client.post(BATCHES.format("r1"), json=batch()).status_code == 200
     for method, path in (("DELETE", "/v1/runs/r1"), ("PATCH", "/v1/runs/r1"), ("POST", BATCHES.format("r1"))):
         refused = client.request(method, path, content=json_bytes(step=9), headers=JSON | foreign)
@@ -208,9 +222,20 @@ def test_a_page_of_others_changes_nothing_whoever_looks_at_it(client: Client, or
 
 def test_own_pages_change_runs_also_behind_a_proxy(application: Application) -> None:
     with application(public_url="https://m.example:443/x") as client:
-        for step, origin in enumerate(("http://127.0.0.1:8900", "https://m.example")):
-            posted = client.post(BATCHES.format("r1"), json=batch(step=step), headers={"Origin": origin})
-            assert posted.status_code == 200
+        # The last is a proxy that speaks https under a name of OFFPOLICY_TRUSTED_HOSTS alone.
+        own = ("http://127.0.0.1:8900", "https://m.example", "https://127.0.0.1:8900")
+        for step, origin in enumerate(own):
+            headers = {"Origin": origin, "Sec-Fetch-Site": "same-origin"}
+            assert client.post(BATCHES.format("r1"), json=batch(step=step), headers=headers).status_code == 200
+
+
+def test_a_page_in_the_clear_changes_nothing_where_https_is_spoken(application: Application) -> None:
+    with application(public_url="https://m.example", trusted_hosts=("m.example",)) as client:
+        for url in ("http://m.example", "https://127.0.0.1:8900"):
+            for scheme, status in (("http", 403), ("https", 200)):
+                origin = {"Origin": f"{scheme}://{url.partition('//')[2]}"}
+                answer = client.post(url + BATCHES.format("r1"), json=batch(), headers=origin)
+                assert answer.status_code == status, (url, scheme)
 
 
 def test_the_settings_say_whether_a_token_is_asked_for(
@@ -271,6 +296,18 @@ def test_last_use_is_noted_lazily(closed: tuple[Client, dict[str, str]], tmp_pat
     client.get("/v1/runs/b", headers=bearer(texts["read"]))  # refused: not used
     assert keys.take_used() == {}
     assert all(token.last_used_at is None for token in book.read_all(database(tmp_path)))
+
+
+def test_a_service_that_ends_writes_down_what_was_used_last(
+    tmp_path: Path, migrated_copy: None, application: Application
+) -> None:
+    text, begun = add(tmp_path, "read"), time.time()
+    add(tmp_path, "read")
+    with application() as client:
+        assert client.get("/v1/runs", headers=bearer(text)).status_code == 200
+    used, other = sorted(book.read_all(database(tmp_path)), key=lambda token: token.last_used_at is None)
+    assert used.id == text.split("_")[1] and begun <= (used.last_used_at or 0) <= time.time()
+    assert other.last_used_at is None
 
 
 def test_a_use_that_cannot_be_written_down_is_written_the_next_time() -> None:
@@ -353,6 +390,11 @@ def test_from_outside_nothing_is_read_before_the_token_and_no_secret_is_logged(
             assert asked(connection, "GET", "/v1/runs/b", near) == 401
             assert asked(connection, "GET", "/v1/runs/b", over) == 401
             assert asked(connection, "GET", "/v1/runs/b", right) == 200
+            # In a path, a query, or under another name: nothing of it is repeated.
+            assert asked(connection, "GET", f"/v1/runs/{right}", right) == 404
+            assert asked(connection, "GET", f"/v1/runs/{right}", near) == 401
+            assert asked(connection, "GET", f"/v1/runs?{right}={right}", right) == 422
+            assert asked(connection, "GET", "/v1/runs", right, more=f"Host: {right}\r\n") == 400
             assert asked(connection, "PATCH", "/v1/runs/b", right, b'{"finished":true}', kind) == 200
             assert asked(connection, "DELETE", "/v1/runs/b", right, more="Origin: http://evil.example\r\n") == 403
             assert asked(connection, "DELETE", "/v1/runs/b", right) == 204
@@ -374,6 +416,7 @@ def test_from_outside_nothing_is_read_before_the_token_and_no_secret_is_logged(
         ("refused", 403, "run-not-allowed", known),
         ("refused", 401, "unknown-token", None),
         ("refused", 401, "token-expired", over.split("_")[1]),
+        ("refused", 401, "unknown-token", None),
         ("changed", 200, None, admin),
         ("refused", 403, "foreign-origin", None),
         ("changed", 204, None, admin),
@@ -386,5 +429,5 @@ def test_from_outside_nothing_is_read_before_the_token_and_no_secret_is_logged(
     }
     requests = {line["request_id"] for line in lines if line["event"] == "request"}
     assert all(line["request_id"] in requests for line in audit[:-1])
-    secrets = [text.split("_")[2][:40] for text in (right, reader, over, near)]
+    secrets = [text.split("_")[2][:12] for text in (right, reader, over, near)]
     assert not any(secret in log.read_text() for secret in secrets)

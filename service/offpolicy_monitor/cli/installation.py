@@ -7,12 +7,13 @@ Prometheus, Alertmanagers). Changes nothing: a database that is not there is not
 import base64
 import errno
 import json
+import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote, urlsplit
@@ -21,7 +22,7 @@ from offpolicy_monitor._version import __version__
 from offpolicy_monitor.addresses import is_loopback
 from offpolicy_monitor.cli.command import needed
 from offpolicy_monitor.cli.environment import without_password
-from offpolicy_monitor.errors import OffpolicyMonitorError, Unavailable
+from offpolicy_monitor.errors import ConfigurationError, OffpolicyMonitorError, Unavailable, quotable
 
 if TYPE_CHECKING:
     from offpolicy_monitor.settings import Settings
@@ -54,12 +55,19 @@ class Place:
     url: str
     prometheus: str | None
     timeout: float
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
 
     @property
     def bearer(self) -> str | None:
-        """What the service is asked with."""
-        return f"Bearer {self.token}" if self.token else None
+        """What the service is asked with; ConfigurationError where the token is none."""
+        return str(needed("client.connection").bearer(self.token)) if self.token else None
+
+    @property
+    def known(self) -> str | None:
+        """The same for what is answered without a token too."""
+        with suppress(ConfigurationError):
+            return self.bearer
+        return None
 
 
 @dataclass(frozen=True)
@@ -143,7 +151,7 @@ def _clock(place: Place) -> Iterator[Finding]:
     if file is None or file.parent.exists():
         yield _apart("the database's disk" if file else "the database's server", needed("store.clock").ahead(
             place.settings.database_url))  # fmt: skip
-    said = _ask(f"{place.url}/healthz", place.timeout, place.bearer)
+    said = _ask(f"{place.url}/healthz", place.timeout, place.known)
     if said.date is not None:
         # The header has whole seconds, of some moment between question and answer.
         yield _apart("the service", said.date + 0.5 - time.time())
@@ -166,7 +174,7 @@ def _port(place: Place) -> Iterator[Finding]:
         if not isinstance(cause, OSError) or cause.errno != errno.EADDRINUSE:
             yield Finding("fail", str(error))
             return
-        said = _ask(f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}/healthz", place.timeout)
+        said = _ask(f"{_own(place.settings)}/healthz", place.timeout, is_own=True)
         if "version" in said.document:
             yield Finding("ok", f"a service of version {said.document['version']} has port {port} of {host}")
         else:
@@ -176,20 +184,29 @@ def _port(place: Place) -> Iterator[Finding]:
         yield Finding("ok", f"port {port} of {host} is free")
 
 
+def _own(settings: "Settings") -> str:
+    """Where this machine reaches what listens at the address that the settings name."""
+    scheme = "https" if settings.ssl_certfile else "http"
+    host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
 def _service(place: Place) -> Iterator[Finding]:
-    said = _ask(f"{place.url}/readyz", place.timeout, place.bearer)
+    said = _ask(f"{place.url}/readyz", place.timeout, place.known)
     if not said.status:
-        yield Finding(
-            "warn", f"no service answers at {place.url}: {said.error}", "start it (serve), or name it by --url"
-        )
+        change = "start it (serve), or name it by --url"
+        if "certificate verify failed" in said.error:
+            change = "name its authority's certificates in SSL_CERT_FILE, or the name they are for by --url"
+        yield Finding("warn", f"no service answers at {place.url}: {said.error}", change)
     elif "checks" not in said.document:
-        yield Finding("fail", f"what answers at {place.url} is no service of offpolicy-monitor", "name it by --url")
+        said_no = f"what answers at {place.url} is no service of offpolicy-monitor"
+        yield Finding("fail", ": ".join(filter(None, (said_no, said.error))), "name it by --url")
     elif said.status != 200:
         reasons = said.document.get("reasons", {})
         yield from (Finding("fail", f"{place.url} is not ready: {name}", str(why)) for name, why in reasons.items())
     else:
         yield Finding("ok", f"{place.url} is ready, measured by {said.document['measured_by']}")
-        version = _ask(f"{place.url}/healthz", place.timeout, place.bearer).document.get("version")
+        version = _ask(f"{place.url}/healthz", place.timeout, place.known).document.get("version")
         if version != __version__:
             yield Finding("warn", f"it has version {version}, this command {__version__}", "install the same on both")
 
@@ -281,8 +298,12 @@ class Said:
         return self.error or f"it answers {self.status}"
 
 
-def _ask(url: str, timeout: float, authorization: str | None = None) -> Said:
-    """GET, with the user and password of the address if it has them; anything but a JSON object is an empty one."""
+def _ask(url: str, timeout: float, authorization: str | None = None, is_own: bool = False) -> Said:
+    """GET, with the user and password of the address if it has them; anything but a JSON object is an empty one.
+
+    A redirect is not followed: what was meant for one address would be sent to another. `is_own`: of whatever has the
+    port of this machine no certificate is asked for, since it is told nothing.
+    """
     parts = urlsplit(url)
     request = urllib.request.Request(_shown(url))
     if authorization is not None:
@@ -291,9 +312,10 @@ def _ask(url: str, timeout: float, authorization: str | None = None) -> Said:
         known = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         request.add_header("Authorization", f"Basic {base64.b64encode(known.encode()).decode()}")
     try:
-        with _opened(request, timeout) as answer:
-            text, date = answer.read(MOST), answer.headers.get("Date")
-            return Said(answer.status, _object(text), parsedate_to_datetime(date).timestamp() if date else None)
+        with _opened(request, timeout, is_own) as answer:
+            text, date, leads = answer.read(MOST), answer.headers.get("Date"), answer.headers.get("Location")
+            when = parsedate_to_datetime(date).timestamp() if date else None
+            return Said(answer.status, _object(text), when, f"it leads to {quotable(leads)}" if leads else "")
     except (OSError, ValueError) as error:
         return Said(0, {}, error=str(getattr(error, "reason", error)) or type(error).__name__)
 
@@ -304,9 +326,13 @@ def _shown(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
-def _opened(request: urllib.request.Request, timeout: float) -> Any:
+def _opened(request: urllib.request.Request, timeout: float, is_own: bool) -> Any:
+    context = ssl.create_default_context()
+    if is_own:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    secure = urllib.request.HTTPSHandler(context=context)
     try:
-        return urllib.request.urlopen(request, timeout=timeout)
+        return urllib.request.build_opener(needed("notify.http").NoRedirects, secure).open(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         return error  # an answer as good as any
 

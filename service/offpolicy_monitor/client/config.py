@@ -5,10 +5,10 @@ Plain values, picklable. Knows the names of environment variables, and nothing o
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from offpolicy_monitor.addresses import LOCAL
-from offpolicy_monitor.client.connection import parse
+from offpolicy_monitor.client.connection import bearer, parse
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.vocabulary import RUN_NAME
 
@@ -26,7 +26,7 @@ class Config:
     attempt: int | None
     queue_bytes: int
     timeout: float
-    token: str | None
+    token: str | None = field(repr=False)
     strict: bool
     reduce: bool
 
@@ -48,6 +48,8 @@ def settled(config: Config, environment: Mapping[str, str]) -> Config:
     if not config.url:
         raise ConfigurationError(f"no address: give Monitor a url or set {URL}, such as {LOCAL}")
     parse(config.url)
+    if config.token:
+        bearer(config.token)
     if not re.fullmatch(RUN_NAME, config.run):
         what = f"{config.run!r} is no name of a run" if config.run else f"no run: give Monitor a run or set {RUN}"
         raise ConfigurationError(f"{what}; it begins with a letter or digit and has at most 128 of A-Z a-z 0-9 . _ -")

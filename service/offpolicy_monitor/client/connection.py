@@ -6,6 +6,7 @@ the caller's business. Knows addresses and HTTP, and nothing of what is sent. HT
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ class Connection:
         self._timeout = timeout
         self._headers = {"User-Agent": f"offpolicy-monitor/{__version__}", "Accept": JSON}
         if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+            self._headers["Authorization"] = bearer(token)
         self._prefix = self._parts.path.rstrip("/")
         self._connection: HTTPConnection | None = None
         self._aborted = False
@@ -167,6 +168,16 @@ def parse(url: str) -> SplitResult:
         return parts_of(url)
     except ValueError as error:
         raise ConfigurationError(f"{url!r} is no address: it {error}") from error
+
+
+def bearer(token: str) -> str:
+    """The header that an access token is sent in, without the line break at the end of the file that it was read from.
+
+    ConfigurationError for what is none, which it does not repeat: http.client would, and the trainer's log with it.
+    """
+    if not re.fullmatch("[!-~]+", token.strip()):
+        raise ConfigurationError("OFFPOLICY_TOKEN is no access token: one is opm_<id>_<secret>, in one piece")
+    return f"Bearer {token.strip()}"
 
 
 def in_pieces(buffers: Iterable[bytes | memoryview]) -> Iterator[bytearray | memoryview]:

@@ -19,7 +19,7 @@ TIMEOUT: Final = 10.0
 HEADERS: Final = {"Content-Type": "application/json", "User-Agent": f"offpolicy-monitor/{__version__}"}
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
+class NoRedirects(urllib.request.HTTPRedirectHandler):
     """A redirected POST would arrive as a GET without its body."""
 
     def redirect_request(
@@ -32,7 +32,7 @@ def send(post: Post, timeout: float = TIMEOUT) -> Reply:
     """Post, and say what came of it; the body of the answer is not read."""
     request = urllib.request.Request(post.url, post.body, {**HEADERS, **post.headers}, method="POST")
     try:
-        with urllib.request.build_opener(_NoRedirects).open(request, timeout=timeout) as answer:
+        with urllib.request.build_opener(NoRedirects).open(request, timeout=timeout) as answer:
             return Reply(answer.status)
     except urllib.error.HTTPError as error:
         with error:

@@ -56,12 +56,17 @@ async def keep(chore: Chore, work: Callable[[], Awaitable[int]], interval: float
     """Do the chore's `work` every `interval` seconds, and say what it did where its answer is not 0."""
     while True:
         await asyncio.sleep(interval)
-        try:
-            done = await work()
-        except Unavailable as error:
-            log.warning(f"{chore.name} put off", reason=error.detail)
-        except Exception as error:
-            log.error(f"{chore.name} failed", exc_info=error)
-        else:
-            if done:
-                getattr(log, chore.level)(chore.said, **{chore.counted: done})
+        await once(chore, work)
+
+
+async def once(chore: Chore, work: Callable[[], Awaitable[int]]) -> None:
+    """Do it now."""
+    try:
+        done = await work()
+    except Unavailable as error:
+        log.warning(f"{chore.name} put off", reason=error.detail)
+    except Exception as error:
+        log.error(f"{chore.name} failed", exc_info=error)
+    else:
+        if done:
+            getattr(log, chore.level)(chore.said, **{chore.counted: done})

@@ -32,7 +32,7 @@ from offpolicy_monitor.pipeline.stages import Pipeline
 from offpolicy_monitor.pipeline.values import Measurer
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.server.access.keys import NOTE_SECONDS, REFRESH_SECONDS, Keys
-from offpolicy_monitor.server.background import GIVE_BACK, LEARN, NOTE, PURGE, SWEEP, TIDY, WATCH, keep, warm_up
+from offpolicy_monitor.server.background import GIVE_BACK, LEARN, NOTE, PURGE, SWEEP, TIDY, WATCH, keep, once, warm_up
 from offpolicy_monitor.server.events import Events
 from offpolicy_monitor.server.exported import Exported
 from offpolicy_monitor.server.http.documents import Document, Documents
@@ -65,8 +65,9 @@ TIDY_SECONDS = 60.0
 #: How often memory that a peak has left is given back.
 GIVE_BACK_SECONDS = 10.0
 CANNOT_MEASURE = "the device cannot measure ({}): the log has the traceback; OFFPOLICY_DEVICE=cpu does without it"
-#: How long the end waits for a notification that is under way.
+#: How long the end waits for a notification that is under way, and for what is written of access tokens.
 LAST_WORDS_SECONDS = 3.0
+LAST_NOTE_SECONDS = 2.0
 
 
 @dataclass
@@ -163,6 +164,7 @@ async def opened(
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+            await once(NOTE, partial(_note_last, keys, store, threads))
             threads.shutdown(wait=False, cancel_futures=True)
             for part in (services.readers, services.probe, exported):
                 part.close()
@@ -225,6 +227,20 @@ def _looking_after(keys: Keys, services: Services, threads: Executor) -> Iterato
 
     yield keep(LEARN, learn, REFRESH_SECONDS)
     yield keep(NOTE, lambda: keys.note(write), NOTE_SECONDS)
+
+
+async def _note_last(keys: Keys, store: Store, threads: Executor) -> int:
+    """Which tokens were used since they were noted; a database that stands still is not waited for."""
+    loop = asyncio.get_running_loop()
+
+    async def write(used: Mapping[str, float]) -> int:
+        await loop.run_in_executor(threads, store.note_use, used)
+        return len(used)
+
+    try:
+        return await asyncio.wait_for(keys.note(write), LAST_NOTE_SECONDS)
+    except TimeoutError as error:
+        raise Unavailable(503, "store-unavailable", "the database does not answer") from error
 
 
 def turn_of(writer: Writer) -> Turn:

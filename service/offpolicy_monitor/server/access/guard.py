@@ -6,7 +6,7 @@ has no such scope or is not for the run, and where a browser sends a change for 
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -26,6 +26,8 @@ TOKEN_KEY: Final = "offpolicy_monitor.token"
 #: Each in a line of its own: browsers read one challenge a line.
 CHALLENGES: Final = ('Basic realm="offpolicy-monitor", charset="UTF-8"', 'Bearer realm="offpolicy-monitor"')
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+#: What a browser calls the site of a page that belongs to what it asks; "none" is a person.
+OWN_SITES: Final = frozenset({"same-origin", "none"})
 HOW: Final = "send `Authorization: Bearer TOKEN`, or as a browser any user with the token as password"
 
 
@@ -34,7 +36,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, keys: Keys, doors: Doors, public_url: str) -> None:
         self._app, self._keys, self._doors = app, keys, doors
-        self._own = _authority(public_url)
+        self._public = _origin(public_url)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -63,10 +65,26 @@ class Guard:
         if scope["method"] in SAFE:
             return
         for origin in _headers(scope, b"origin"):
-            own = {self._own, *map(str.lower, _headers(scope, b"host"))} - {""}
-            if _authority(origin) not in own:
+            if not all(_origin(origin)) or _origin(origin) not in self._own(scope):
                 message = f"a page of {quotable(origin)!r} may not change anything here; OFFPOLICY_PUBLIC_URL names one"
                 raise Refusal.of_field(403, "foreign-origin", "Origin", message)
+        for site in _headers(scope, b"sec-fetch-site"):
+            if site not in OWN_SITES:
+                message = f"a page of others ({quotable(site)!r}) may not change anything here"
+                raise Refusal.of_field(403, "foreign-origin", "Sec-Fetch-Site", message)
+
+    def _own(self, scope: Scope) -> Collection[tuple[str, str]]:
+        """Where own pages come from: the address that was asked, which a proxy may serve by https, and the public one.
+
+        Not by http where https is known to be spoken: whoever can change what is read in the clear makes such pages.
+        """
+        own = {self._public}
+        for host in _headers(scope, b"host"):
+            secure = _origin(f"https://{host}")
+            own.add(secure)
+            if scope["scheme"] == "http" and secure != self._public:
+                own.add(_origin(f"http://{host}"))
+        return own
 
     def _admitted(
         self, scope: Scope, door: Door | None, named: Mapping[str, str], about: "_About"
@@ -134,14 +152,14 @@ def _asked_runs(scope: Scope) -> list[str]:
     return [value for name, value in query if name == "run"]
 
 
-def _authority(url: str) -> str:
-    """Host and port of a URL, as browsers write them: without the port that its scheme has anyway."""
+def _origin(url: str) -> tuple[str, str]:
+    """Scheme, and host with port as browsers write them: without the port that the scheme has anyway."""
     try:
         parts = urlsplit(url.lower())
         usual = parts.port == {"http": 80, "https": 443}.get(parts.scheme)
     except ValueError:
-        return ""
-    return parts.netloc.rpartition(":")[0] if usual else parts.netloc
+        return "", ""
+    return parts.scheme, parts.netloc.rpartition(":")[0] if usual else parts.netloc
 
 
 def _headers(scope: Scope, wanted: bytes) -> list[str]:
@@ -179,7 +197,8 @@ class _About:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 event = "changed" if status < 400 else "refused" if status in (401, 403) else "not changed"
-                LOG.info(event, status=status, **self._fields())
+                say = LOG.warning if event == "refused" else LOG.info
+                say(event, status=status, **self._fields())
             await send(message)
 
         return told
