@@ -144,7 +144,7 @@ def test_a_service_by_https_has_its_port_and_who_does_not_know_its_authority_is_
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.file, files.key)
     with answering(lambda asked: Said(document={"version": "0.0.1"}), context=context) as url:
-        secure = {"port": urlsplit(url).port, "ssl_certfile": files.file, "ssl_keyfile": files.key}
+        secure: dict[str, Any] = {"port": urlsplit(url).port, "ssl_certfile": files.file, "ssl_keyfile": files.key}
         told = found(place(url, sqlite_url, **secure))
     assert told["port"][0][0] == "ok" and "a service of version 0.0.1" in told["port"][0][1]
     [(level, said)] = told["service"]

@@ -44,6 +44,16 @@ QUANTILES: Final = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 #: What a run may be called, as a regular expression that fits the whole name.
 RUN_NAME: Final = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 
+#: What labels, ids and names of rollouts may be made of, as a regular expression that fits the whole text. PostgreSQL
+#: has no text with NUL, and no other control character, end of a line, turn of the direction of text (U+202E, as
+#: one) or sign that is not seen is shown to anybody, so that a text is what it looks like. Joiners of letters (U+200C,
+#: U+200D) are left: several scripts need them.
+TEXT: Final = (
+    r"^[^\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]*$"
+)
+#: What a text must be, for a refusal.
+TEXT_MUST: Final = "must hold no control character, and none that is invisible or turns text around"
+
 #: Ratios at which trainers mask and clip by default; histograms are cut there, so that counts beyond them are exact.
 RATIO_THRESHOLDS: Final = (0.5, 0.8, 1.2, 1.28, 2.0, 5.0)
 #: The argument of an exponential is clamped to +- this; float32 overflows above 88.7. Each act is counted.

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.summary.checks.faults import is_text
 from offpolicy_monitor.wire.arrays import ARRAYS
 from offpolicy_monitor.wire.schema import Envelope, EvaluateEnvelope, parse_envelope
 
@@ -95,6 +96,41 @@ def test_a_count_is_not_negative(field: str) -> None:
 )
 def test_all_fields_at_fault_are_named(fields: dict[str, Any], at_fault: list[str]) -> None:
     assert fields_at_fault(refusal(fields)) == at_fault
+
+
+#: One of each kind: a turn of the direction, its end, marks of a direction, invisible signs, ends of lines.
+UNSEEN = "\u202e\u202c\u2066\u2069\u200e\u200f\u061c\xad\u200b\u2060\u206a\ufeff\ufffb\u180e\u2028\u2029\x85"
+
+
+@pytest.mark.parametrize("letter", UNSEEN, ids=ascii)
+def test_a_text_is_what_it_looks_like(letter: str) -> None:
+    text = f"bo{letter}gnp.exe"
+    for field, value in (
+        ("labels", {"of": text}),
+        ("labels", {text: "of"}),
+        ("sequence_ids", [text]),
+        ("rollout", text),
+    ):
+        refused = refusal({"step": 1, field: value})
+        assert fields_at_fault(refused) == [field] and "turns text around" in refused.detail
+        assert refused.detail.isprintable()
+    assert not is_text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "h100",
+        "\u05d0\u05d1",
+        "\u0645\u06cc\u200c\u0634\u0648\u062f",
+        "\U0001f469\u200d\U0001f52c \u2713\ufe0f",
+        "\u65e5\u672c",
+    ],
+)
+def test_letters_of_any_script_are_taken(text: str) -> None:
+    envelope = parse_envelope(Envelope, {"step": 1, "labels": {text: text}, "sequence_ids": [text]}, LIMITS)
+    assert envelope.labels == {text: text} and envelope.sequence_ids == [text] and is_text(text)
 
 
 def test_the_detail_names_field_and_message() -> None:

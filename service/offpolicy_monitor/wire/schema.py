@@ -12,19 +12,18 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic_core import PydanticCustomError
 
 from offpolicy_monitor.errors import MAX_ERRORS, FieldError, quotable
+from offpolicy_monitor.vocabulary import TEXT, TEXT_MUST
 from offpolicy_monitor.wire.arrays import LARGEST_VERSION, all_invalid
 from offpolicy_monitor.wire.limits import Limits
 
 MAX_INTEGER = (1 << 63) - 1  # the database's widest integer is signed, 64 bits
 MAX_LABELS = 8
 MAX_ROLLOUT_LENGTH = 256
-# PostgreSQL has no text with NUL, and no log line or page wants the rest.
-NO_CONTROL_CHARACTERS = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
 Natural = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
-Text = Annotated[str, StringConstraints(pattern=NO_CONTROL_CHARACTERS)]
-Name = Annotated[str, StringConstraints(pattern=NO_CONTROL_CHARACTERS, min_length=1, max_length=MAX_ROLLOUT_LENGTH)]
+Text = Annotated[str, StringConstraints(pattern=TEXT)]
+Name = Annotated[str, StringConstraints(pattern=TEXT, min_length=1, max_length=MAX_ROLLOUT_LENGTH)]
 
 
 def _few(labels: object) -> object:
@@ -91,7 +90,7 @@ def parse_envelope(model: type[AnyEnvelope], fields: Mapping[str, object], limit
 WORDING = {
     "missing": "required",
     "extra_forbidden": "unknown field",
-    "string_pattern_mismatch": "must not hold control characters",
+    "string_pattern_mismatch": TEXT_MUST,
 }
 
 

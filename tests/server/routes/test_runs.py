@@ -166,6 +166,7 @@ def test_patch_changes_what_is_sent_and_nothing_else(client: Client) -> None:
         (b'{"labels": {"a": 1}}', 422, "labels"),
         (json.dumps({"labels": {"a": "v" * 65}}).encode(), 422, "labels"),
         (json.dumps({"labels": {"a": "\x1b[2J"}}).encode(), 422, "labels"),
+        (json.dumps({"labels": {"a\u202eb": "c"}}).encode(), 422, "labels"),
         (json.dumps({"labels": {str(i): "v" for i in range(9)}}).encode(), 422, "labels"),
         (b" " * 70_000, 413, "body"),
     ],

@@ -13,7 +13,7 @@ from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Refusal, quotable, 
 from offpolicy_monitor.methods import ON_REQUEST, PRESETS, parse_selection
 from offpolicy_monitor.server.http.body import read_small
 from offpolicy_monitor.settings import Settings
-from offpolicy_monitor.wire.schema import MAX_LABELS, Text
+from offpolicy_monitor.wire.schema import MAX_LABELS, WORDING, Text
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Profile = Literal["dense_bf16", "moe_bf16", "fp8", "fp4", "bitwise"]
@@ -159,7 +159,7 @@ def _refusal(error: ValidationError) -> Refusal:
     found = error.errors(include_url=False, include_context=False, include_input=False)
     if any(item["type"] == "json_invalid" for item in found):
         return Refusal(400, "malformed-body", "the body is not valid JSON")
-    errors = [FieldError(_field(item["loc"]), item["msg"]) for item in found[:MAX_ERRORS]]
+    errors = [FieldError(_field(item["loc"]), WORDING.get(item["type"], item["msg"])) for item in found[:MAX_ERRORS]]
     return Refusal(422, "invalid-field", "; ".join(f"{e.field}: {e.message}" for e in errors), errors)
 
 

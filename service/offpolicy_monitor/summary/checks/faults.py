@@ -3,14 +3,17 @@
 Also the two comparisons that every check is made of. Knows no part of a summary.
 """
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from offpolicy_monitor.errors import OffpolicyMonitorError
+from offpolicy_monitor.vocabulary import TEXT
 
 #: Sums that were added up in another order may differ by this much, relative to what they are compared with.
 ROUNDING = 1e-5
 #: What float32 cannot hold below this is lost; sums of squares may lack as much a token.
 UNDERFLOW = 1e-30
+_TEXT: Final = re.compile(TEXT)
 
 
 class InvalidSummaryError(OffpolicyMonitorError):
@@ -47,7 +50,6 @@ def printable(text: str) -> str:
 
 
 def is_text(value: Any) -> bool:
-    """Whether a value is a string that can be stored: encodable, without control characters."""
-    return isinstance(value, str) and not any(
-        ord(letter) < 0x20 or 0x7F <= ord(letter) <= 0x9F or 0xD800 <= ord(letter) <= 0xDFFF for letter in value
-    )
+    """Whether a value is a string that can be stored and shown: encodable, of what the envelope's texts are made of."""
+    encodable = isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return encodable and _TEXT.fullmatch(value) is not None

@@ -21,6 +21,7 @@ from offpolicy_monitor.summary.tables.worst import (
     Worst,
     WorstSequence,
 )
+from offpolicy_monitor.vocabulary import TEXT_MUST
 
 MOST_SEQUENCES: Final = MOST * len(RANKINGS)
 
@@ -70,7 +71,7 @@ def _check_gaps(sequence: WorstSequence, facts: Facts, path: str) -> None:
 
 def _check_id(sequence: WorstSequence, facts: Facts, path: str) -> None:
     ids, longest = facts.shard.sequence_ids, facts.shard.longest_id
-    need(sequence.id is None or is_text(sequence.id), path, "must be a string without control characters")
+    need(sequence.id is None or is_text(sequence.id), path, f"must be a string; it {TEXT_MUST}")
     need(len(sequence.id or "") <= longest, path, f"is over {longest} characters (OFFPOLICY_MAX_SEQUENCE_ID_LENGTH)")
     need(ids is None or ids[sequence.index] == sequence.id, path, "is not that of sequence_ids")
 
