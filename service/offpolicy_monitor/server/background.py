@@ -33,6 +33,8 @@ WATCH: Final = Chore("watch", "alerts on the wall clock changed", "runs")
 PURGE: Final = Chore("purge", "rows of deleted runs removed", "portions")
 #: Make steps small that have grown old, and give the room back.
 TIDY: Final = Chore("tidying", "old steps made small", "changes")
+#: Put the headline figures of old steps into columns, which plots over all of a long run read.
+COLUMNS: Final = Chore("putting figures into columns", "headline figures of old steps put into columns", "steps")
 #: Read the access tokens, so that new and revoked ones are known.
 LEARN: Final = Chore("reading access tokens", "access tokens read", "tokens", "debug")
 #: Write down which were used.

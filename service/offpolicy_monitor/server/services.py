@@ -32,7 +32,19 @@ from offpolicy_monitor.pipeline.stages import Pipeline
 from offpolicy_monitor.pipeline.values import Measurer
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.server.access.keys import NOTE_SECONDS, REFRESH_SECONDS, Keys
-from offpolicy_monitor.server.background import GIVE_BACK, LEARN, NOTE, PURGE, SWEEP, TIDY, WATCH, keep, once, warm_up
+from offpolicy_monitor.server.background import (
+    COLUMNS,
+    GIVE_BACK,
+    LEARN,
+    NOTE,
+    PURGE,
+    SWEEP,
+    TIDY,
+    WATCH,
+    keep,
+    once,
+    warm_up,
+)
 from offpolicy_monitor.server.events import Events
 from offpolicy_monitor.server.exported import Exported
 from offpolicy_monitor.server.http.documents import Document, Documents
@@ -49,9 +61,9 @@ from offpolicy_monitor.store import GradientStep, Leader, NewRuns, Store, Turn, 
 
 log = structlog.get_logger("offpolicy_monitor.server")
 SWEEPS_PER_TIMEOUT = 10
-#: Threads for what runs beside the requests: one each for sweep, watch, purge, tidy, and for reading tokens and noting
-#: their use.
-BESIDE = 6
+#: Threads for what runs beside the requests: one each for sweep, watch, purge, tidy, columns, and for reading tokens
+#: and noting their use.
+BESIDE = 7
 #: Threads for the routes that ask the store, and how long such a request waits for one, seconds. They compute with what
 #: they read, in Python: with sixteen at it shards waited for up to 18 s for the interpreter, and no more was read.
 READERS = 4
@@ -62,6 +74,8 @@ WATCH_SECONDS = 15.0
 PURGE_SECONDS = 2.0
 #: How often steps are looked for that have grown old.
 TIDY_SECONDS = 60.0
+#: How often steps are looked for whose figures are to be in columns, and are not.
+COLUMNS_SECONDS = 10.0
 #: How often memory that a peak has left is given back.
 GIVE_BACK_SECONDS = 10.0
 CANNOT_MEASURE = "the device cannot measure ({}): the log has the traceback; OFFPOLICY_DEVICE=cpu does without it"
@@ -205,6 +219,7 @@ def _beside(services: Services, leader: Leader, threads: Executor, began: float)
     yield keep(WATCH, led(lambda: upkeep.watch(settings.run_expiry, turn), told=True), WATCH_SECONDS)
     yield keep(PURGE, led(lambda: upkeep.purge(turn)), PURGE_SECONDS)
     yield keep(TIDY, led(tidy), TIDY_SECONDS)
+    yield keep(COLUMNS, led(lambda: upkeep.put_into_columns(turn=turn)), COLUMNS_SECONDS)
     yield keep(GIVE_BACK, partial(asyncio.to_thread, Idle().give_back), GIVE_BACK_SECONDS)
 
 

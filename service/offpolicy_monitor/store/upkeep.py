@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from sqlalchemy import Connection
 
@@ -20,9 +21,11 @@ from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.merged_steps import Failed, Merged
 from offpolicy_monitor.store.rows.recent import Recent
 from offpolicy_monitor.store.rows.records import Receipt, StepKey
-from offpolicy_monitor.store.write import clocks, delete, finish, settle, thin, wall_clock
+from offpolicy_monitor.store.write import clocks, delete, finish, settle, span, thin, wall_clock
 from offpolicy_monitor.store.write.judge import Judging
 
+#: Spans of columns that are made at most before it is told how many.
+SPANS: Final = 64
 #: Opens one transaction.
 Transaction = Callable[[], AbstractContextManager[Connection]]
 #: How work that is done in many small transactions waits for its turn before each of them; answers what it answers.
@@ -52,6 +55,7 @@ class Upkeep:
         self._reading, self._writing, self._recent = reading, writing, recent
         self._judging, self._clock, self._failed = judging, clock, failed
         self._set_aside = finish.SetAside()
+        self._spans_from = 0
 
     def merge(self, keys: Sequence[StepKey]) -> dict[StepKey, Merged]:
         """The merges of steps with all shards that are stored now; writes nothing, and takes its time.
@@ -187,6 +191,34 @@ class Upkeep:
                 merged += block_steps
             if not groups:
                 return merged
+
+    def put_into_columns(self, most: int = SPANS, turn: Turn = at_once) -> int:
+        """Put headline figures of settled steps into columns; answers of how many steps, after `most` spans at most.
+
+        Of some runs, others each time, the spans are dropped whose steps have changed; they are made again later.
+        What fails for one run is raised after the others were done.
+        """
+        left = most
+
+        def of_run(run: int) -> int:
+            nonlocal left
+            done = 0
+            while left > 0:
+                with self._reading() as connection:
+                    found = span.read_span(connection, run)
+                if found is None:
+                    break
+                done += turn(partial(self._once, partial(span.keep, span=found)))
+                left -= 1
+            return done
+
+        with self._reading() as connection:
+            fallen, self._spans_from = span.read_fallen(connection, self._spans_from)
+        for run, end in fallen:
+            turn(partial(self._once, partial(span.drop, run=run, end=end)))
+        with self._reading() as connection:
+            wanted = span.read_runs(connection)
+        return _of_each(wanted, of_run)
 
     def give_back(self, turn: Turn = at_once) -> int:
         """Give free pages of a SQLite file back to the file system, in portions; answers how many portions."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, bindparam, select
 
-from offpolicy_monitor.store.rows import headlines
+from offpolicy_monitor.store.rows import headlines, spans
 from offpolicy_monitor.store.rows.codec import unpack
 from offpolicy_monitor.store.rows.cursors import LARGEST_INTEGER
 from offpolicy_monitor.store.rows.statement import Row, Statement
@@ -25,8 +25,9 @@ from offpolicy_monitor.store.rows.tables import OPEN, judgements, metrics, steps
 FIRST, NEWEST = 26, 50
 #: Of steps that are known, the newest ones, which are read again: late shards are mostly theirs.
 REVISED: Final = 8
-#: Seconds after which all steps of a run are read again.
+#: Seconds after which all steps of a run are read again, and of how many runs at once, the oldest first.
 RELOAD_SECONDS: Final = 60.0
+RELOADED: Final = 4
 #: Runs kept, of which the one that was asked for longest ago goes first; 24 bytes for each of their steps.
 MOST_RUNS: Final = 256
 #: Runs whose steps are in memory at once while they are read, some 700 bytes each; what was read is kept if the rest
@@ -103,6 +104,7 @@ class Overviews:
         found = {row.id: known[row.id] for row in rows if row.id in known and _stands(known[row.id], row)}
         self._keep(found)
         changed = [row for row in rows if row.id not in found]
+        known = _without_oldest(known, changed, now)
         for start in range(0, len(changed), AT_ONCE):
             read = dict(self._changed(connection, changed[start : start + AT_ONCE], known, now))
             self._keep(read)
@@ -127,7 +129,8 @@ class Overviews:
         self, connection: Connection, rows: Sequence[Any], known: Mapping[int, Overview], now: float
     ) -> Iterator[tuple[int, Overview]]:
         """Read with one statement for each run, and their figures together."""
-        before = {row.id: _extendable(known.get(row.id), row, now) for row in rows}
+        before = {row.id: _extendable(known.get(row.id), row) for row in rows}
+        before |= {row.id: self._settled(connection, row, now) for row in rows if before[row.id] is None}
         read: dict[int, list[Row]] = {}
         for row in rows:
             old = before[row.id]
@@ -140,6 +143,19 @@ class Overviews:
             end = start + len(read[row.id])
             yield row.id, self._overview(row, whole[start:end], before[row.id], judged.get(row.id), now)
             start = end
+
+    def _settled(self, connection: Connection, row: Any, now: float) -> Overview | None:
+        """What spans have of a run, as if it had been read before; None where they are too few, or reach too far."""
+        covered = spans.read(connection, row.id, None, None, DRAWN)
+        covered = covered.of(covered.places.last_of_each_step())
+        at = covered.places.step
+        if len(at) < FIRST + NEWEST or row.step < covered.end:
+            return None
+        first, newest = (
+            self.window(connection, row.id, int(some[0]), int(some[-1])) for some in (at[:FIRST], at[-NEWEST:])
+        )
+        drawn = Table(at, np.stack([covered.figures[path] for path in DRAWN]))
+        return Overview((), row.attempt, row.step, now, drawn, first, newest, None, ())
 
     def _overview(self, row: Any, new: Table, old: Overview | None, judged: Any, now: float) -> Overview:
         drawn = Table(new.steps, new.figures[: len(DRAWN)].copy())
@@ -171,13 +187,20 @@ def _stands(known: Overview, row: Any) -> bool:
     return known.has_revision and known.version == (row.revision, row.last_batch_at)
 
 
-def _extendable(known: Overview | None, row: Any, now: float) -> Overview | None:
+def _extendable(known: Overview | None, row: Any) -> Overview | None:
     """What can be kept of a run that has changed: nothing while an attempt replays steps that another has left."""
     if known is None or known.attempt != row.attempt or not len(known.drawn.steps):
         return None
     if known.drawn.steps[-1] > min(known.last_step, row.step):
         return None
-    return known if 0 <= now - known.loaded_at < RELOAD_SECONDS else None
+    return known
+
+
+def _without_oldest(known: Mapping[int, Overview], rows: Sequence[Any], now: float) -> dict[int, Overview]:
+    """What is known, but of the runs of which all steps are to be read again: few at once, or a list would wait."""
+    old = [row.id for row in rows if row.id in known and not 0 <= now - known[row.id].loaded_at < RELOAD_SECONDS]
+    again = set(sorted(old, key=lambda run: known[run].loaded_at)[:RELOADED])
+    return {run: overview for run, overview in known.items() if run not in again}
 
 
 def _judgements(connection: Connection, runs: Sequence[int]) -> dict[int, Any]:

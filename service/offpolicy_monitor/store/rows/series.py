@@ -12,12 +12,13 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, select, tuple_
 
 from offpolicy_monitor.errors import Refusal, quotable
 from offpolicy_monitor.figures import is_headline, is_known
-from offpolicy_monitor.store.rows import derived, headlines, step_columns
+from offpolicy_monitor.store.rows import derived, headlines, spans, step_columns
 from offpolicy_monitor.store.rows.derived import Figures
+from offpolicy_monitor.store.rows.places import Places
 from offpolicy_monitor.store.rows.runs import run_id
 from offpolicy_monitor.store.rows.steps import in_range, is_last_minibatch, spread
 from offpolicy_monitor.store.rows.tables import OPEN, metrics, runs, steps
@@ -36,25 +37,29 @@ Numbers = NDArray[np.float64]
 
 @dataclass
 class Columns:
-    """Columns of n gradient steps, ascending: figures that are kept narrow, and others as values, None for absent."""
+    """Columns of n gradient steps, ascending: figures that are kept narrow, columns of steps (rows.step_columns), and
+    others as values, None for absent."""
 
-    step: list[int]
-    minibatch: list[int]
+    step: NDArray[np.int64]
+    minibatch: NDArray[np.int64]
     figures: dict[str, Numbers] = field(default_factory=dict)
+    of_steps: dict[str, NDArray[Any]] = field(default_factory=dict)
     others: dict[str, list[Any]] = field(default_factory=dict)
 
     def thinned(self, most: int) -> "Columns":
         """At most `most` of the steps: those at which a column is lowest or highest in its stretch."""
         if len(self.step) <= most:
             return self
-        sizes = [step_columns.sizes(name, values) for name, values in self.others.items()]
+        sizes = [step_columns.sizes(name, numbers) for name, numbers in self.of_steps.items()]
+        sizes += [np.array([np.nan if v is None else float(v) for v in values]) for values in self.others.values()]
         told = [*self.figures.values(), *(size for size in sizes if size is not None)]
         # With nothing to keep the extremes of, any steps are as good: the numbers of the steps spread them evenly.
-        at = thinned(np.stack(told or [np.array(self.step, np.float64)]), most).tolist()
+        at = thinned(np.stack(told or [self.step.astype(np.float64)]), most)
         return Columns(
-            [self.step[index] for index in at],
-            [self.minibatch[index] for index in at],
+            self.step[at],
+            self.minibatch[at],
             {name: values[at] for name, values in self.figures.items()},
+            {name: values[at] for name, values in self.of_steps.items()},
             {name: [values[index] for index in at] for name, values in self.others.items()},
         )
 
@@ -62,6 +67,8 @@ class Columns:
         """One column, None where a step lacks it."""
         if name in self.others:
             return self.others[name]
+        if name in self.of_steps:
+            return step_columns.words(name, self.of_steps[name])
         return [None if value != value else value for value in self.figures[name].tolist()]
 
 
@@ -79,15 +86,13 @@ def read_series(
     One entry per gradient step that counts, or, by step, the last one of each. Refusal 422 for a figure that is none.
     """
     of_run = run_id(connection, run)
-    counts = [*in_range(of_run, first, last), steps.c.state != OPEN]
-    counts += [is_last_minibatch()] if by == "step" else []
     together = [name for name in fields if name in step_columns.READERS or is_headline(name)]
     apart = [name for name in fields if name not in together]
     found: dict[str, Columns] = {}
     if together:
-        found |= dict.fromkeys(together, _read_together(connection, of_run, counts, together).thinned(points))
+        found |= dict.fromkeys(together, _read_together(connection, of_run, first, last, by, together).thinned(points))
     if apart:
-        columns = _read_apart(connection, of_run, counts, apart)
+        columns = _read_apart(connection, of_run, first, last, by, apart)
         for name in apart:
             if not is_known(name) and all(value is None for value in columns.others[name]):
                 raise Refusal.of_field(422, "unknown-field", "field", f"{quotable(name)} is not a figure of this run")
@@ -96,42 +101,72 @@ def read_series(
 
 
 def _answer(name: str, columns: Columns) -> dict[str, Any]:
-    return {"field": name, "step": columns.step, "minibatch": columns.minibatch, "value": columns.values(name)}
+    return {
+        "field": name,
+        "step": columns.step.tolist(),
+        "minibatch": columns.minibatch.tolist(),
+        "value": columns.values(name),
+    }
 
 
 def _read_together(
-    connection: Connection, run: int, counts: Sequence[ColumnElement[bool]], fields: Sequence[str]
+    connection: Connection, run: int, first: int | None, last: int | None, by: str, fields: Sequence[str]
 ) -> Columns:
-    """Headline figures, off the numbers that are stored in one row per step, and the columns of steps."""
+    """Headline figures and the columns of steps: of settled steps off spans, of the others off a row for each."""
     figures = list(dict.fromkeys(name for name in fields if name not in step_columns.READERS))
-    others = list(dict.fromkeys(name for name in fields if name in step_columns.READERS))
-    query = select(*_ORDER, metrics.c.names_id, metrics.c.figures) if figures else select(*_ORDER)
-    source = steps.outerjoin(metrics, metrics.c.step_id == steps.c.id) if figures else steps
-    query = query.add_columns(*(step_columns.COLUMNS if others else ())).select_from(source)
-    columns, known = Columns([], []), dict[int, list[str]]()
-    tables, kept = [np.empty((len(figures), 0))], list[Any]()
-    for rows in connection.execute(query.where(*counts).order_by(*_ORDER)).partitions(PORTION):
-        columns.step += [row[0] for row in rows]
-        columns.minibatch += [row[1] for row in rows]
+    covered = _covered(connection, run, first, last, by, figures)
+    query = select(*_ORDER, *Places.COLUMNS)
+    if figures:
+        query = query.add_columns(metrics.c.names_id, metrics.c.figures)
+        query = query.select_from(steps.outerjoin(metrics, metrics.c.step_id == steps.c.id))
+    parts, tables, known = (
+        [covered.places],
+        [np.stack([*covered.figures.values()])] if figures else [],
+        dict[int, list[str]](),
+    )
+    for rows in connection.execute(query.where(*_after(covered, run, first, last, by)).order_by(*_ORDER)).partitions(
+        PORTION
+    ):
+        parts.append(Places.of(rows))
         if figures:
-            tables.append(headlines.columns_of(connection, [(row[2], row[3]) for row in rows], figures, known))
-        kept += rows if others else ()
-    columns.figures = dict(zip(figures, np.concatenate(tables, axis=1), strict=True))
-    columns.others = {name: step_columns.READERS[name](connection, run, kept) for name in others}
-    return columns
+            tables.append(headlines.columns_of(connection, [(row[-2], row[-1]) for row in rows], figures, known))
+    places = Places.joined(parts)
+    of_steps = {name: read(connection, run, places) for name, read in step_columns.READERS.items() if name in fields}
+    table = dict(zip(figures, np.concatenate(tables, axis=1), strict=True)) if figures else {}
+    return Columns(places.step, places.minibatch, table, of_steps)
+
+
+def _covered(
+    connection: Connection, run: int, first: int | None, last: int | None, by: str, figures: Sequence[str]
+) -> spans.Covered:
+    """What spans have of the gradient steps that are asked for."""
+    covered = spans.read(connection, run, first, last, figures)
+    return covered.of(covered.places.last_of_each_step()) if by == "step" else covered
+
+
+def _after(
+    covered: spans.Covered, run: int, first: int | None, last: int | None, by: str
+) -> Sequence[ColumnElement[bool]]:
+    """What selects the others."""
+    counts = [*in_range(run, max(covered.end + 1, first or 0), last), steps.c.state != OPEN]
+    return [*counts, is_last_minibatch()] if by == "step" else counts
 
 
 def _read_apart(
-    connection: Connection, run: int, counts: Sequence[ColumnElement[bool]], fields: Sequence[str]
+    connection: Connection, run: int, first: int | None, last: int | None, by: str, fields: Sequence[str]
 ) -> Columns:
     """Figures of at most MOST_READ steps; each step is read once for all of them."""
     paths = _paths(connection, run, fields)
-    ids = connection.scalars(select(steps.c.id).where(*counts).order_by(*_ORDER)).all()
-    query = select(*_ORDER, *derived.COLUMNS).where(steps.c.id.in_(spread(ids, MOST_READ)))
+    covered = _covered(connection, run, first, last, by, ())
+    others = connection.execute(select(*_ORDER).where(*_after(covered, run, first, last, by)).order_by(*_ORDER)).all()
+    there = [*zip(covered.places.step.tolist(), covered.places.minibatch.tolist(), strict=True), *map(tuple, others)]
+    chosen = tuple_(*_ORDER).in_(spread(there, MOST_READ))
+    query = select(*_ORDER, *derived.COLUMNS).where(steps.c.run_id == run, ~steps.c.superseded, chosen)
     rows = connection.execute(query.order_by(*_ORDER)).all()
     read = [Figures(row.figures, row.derived_from).at_each(list(paths.values())) for row in rows]
-    others = {name: [values[index] for values in read] for index, name in enumerate(paths)}
-    return Columns([row.step for row in rows], [row.minibatch for row in rows], others=others)
+    values = {name: [of_step[index] for of_step in read] for index, name in enumerate(paths)}
+    places = np.array([row[:2] for row in rows], np.int64).reshape(-1, 2)
+    return Columns(places[:, 0], places[:, 1], others=values)
 
 
 def _paths(connection: Connection, run: int, fields: Sequence[str]) -> Mapping[str, str]:

@@ -13,33 +13,32 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from offpolicy_monitor.store.rows.codec import unpack
-from offpolicy_monitor.store.rows.tables import ACTIVE, alerts, judgements, steps
+from offpolicy_monitor.store.rows.places import ABSENT, Places
+from offpolicy_monitor.store.rows.tables import ACTIVE, OPEN, UNMERGED, alerts, judgements, steps
 from offpolicy_monitor.store.rows.verdicts import VERDICTS
 from offpolicy_monitor.timestamps import timestamp
 
-#: What is read of each step for them, the times in unix seconds.
-COLUMNS: Final = (steps.c.policy_version, steps.c.attempt, steps.c.first_received_at, steps.c.last_received_at)
-#: Columns by name; each is made of the rows, which begin with the step, and have COLUMNS by their names.
-Reader = Callable[[Connection, int, Sequence[Any]], list[Any]]
+#: [n] of steps.
+Numbers = NDArray[Any]
+
+#: Columns by name, of places: numbers, which `words` makes answers of.
+Reader = Callable[[Connection, int, Places], Numbers]
 #: By severity, what an active alert of it makes of a verdict: an index among VERDICTS.
 _SEVERITIES: Final[Mapping[str, int]] = {"warning": 1, "critical": 2}
+#: Of a step that the rules have not looked at yet.
+_UNJUDGED: Final = -1
 
 
-def _policy_versions(connection: Connection, run: int, rows: Sequence[Any]) -> list[Any]:
-    return [row.policy_version for row in rows]
-
-
-def _attempts(connection: Connection, run: int, rows: Sequence[Any]) -> list[Any]:
-    return [row.attempt for row in rows]
-
-
-def _times(connection: Connection, run: int, rows: Sequence[Any]) -> list[Any]:
-    return [timestamp(row.last_received_at) for row in rows]
-
-
-def _verdicts(connection: Connection, run: int, rows: Sequence[Any]) -> list[Any]:
-    """Null where the rules have not looked at the step yet."""
-    return [None if found is None else verdict_of(found) for found in active_at(connection, run, rows)]
+def _verdicts(connection: Connection, run: int, places: Places) -> Numbers:
+    """Indices among VERDICTS."""
+    judged = _judged(connection, run)
+    found = np.zeros(len(places), np.int64)
+    if judged is None or not len(places):
+        return np.full(len(places), _UNJUDGED)
+    for _, severity, here in _active(connection, run, judged, places.step, places.first_received_at, places.attempt):
+        np.maximum(found, _SEVERITIES[severity], out=found, where=here)
+    found[places.step > judged.step] = _UNJUDGED
+    return found
 
 
 def verdict_of(active: Sequence[tuple[str, str]]) -> str:
@@ -50,28 +49,68 @@ def verdict_of(active: Sequence[tuple[str, str]]) -> str:
 def active_at(connection: Connection, run: int, rows: Sequence[Any]) -> list[list[tuple[str, str]] | None]:
     """The (rule, severity) of warnings and worse that were active at each step; None before the rules looked at it.
 
-    `rows` have a step, an attempt and the time of the first shard.
+    `rows` have a step, an attempt and the time of the first shard; no step of the run that counts lies between them
+    that is not among them.
     """
-    judged = connection.execute(select(judgements).where(judgements.c.run_id == run)).one_or_none()
-    if judged is None or judged.step is None or not rows:
+    judged = _judged(connection, run)
+    if judged is None or not rows:
         return [None] * len(rows)
-    at = np.array([row.step for row in rows], np.int64)
+    at, attempts = np.array([row.step for row in rows], np.int64), np.array([row.attempt for row in rows], np.int64)
     began = np.array([row.first_received_at for row in rows])
     found: list[list[tuple[str, str]]] = [[] for _ in rows]
+    for alert, severity, here in _active(connection, run, judged, at, began, attempts):
+        for index in np.flatnonzero(here):
+            found[index].append((alert, severity))
+    return [active if step <= judged.step else None for step, active in zip(at, found, strict=True)]
+
+
+def _judged(connection: Connection, run: int) -> Any:
+    """The judgement of the run's newest step; None where no step was judged."""
+    judged = connection.execute(select(judgements).where(judgements.c.run_id == run)).one_or_none()
+    return None if judged is None or judged.step is None else judged
+
+
+def _active(
+    connection: Connection,
+    run: int,
+    judged: Any,
+    at: NDArray[np.int64],
+    began: NDArray[np.float64],
+    attempts: NDArray[np.int64],
+) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
+    """(rule, severity, [n] bool: at which of these steps it was active) of each breach."""
     lasting = {(state["alert"], state["severity"]): state.get("required_steps", 1) for state in _states(judged)}
     told = _alerts(connection, run)
-    known, beginnings = _training_steps(connection, run) if told else (at[:0], began[:0])
+    if not told:
+        return
+    replaced = bool(attempts.any())
+    known, beginnings = _training_steps(connection, run) if replaced else (at, began)
+    if not replaced:
+        known = _known(connection, run, at, max(lasting.values(), default=1))
     for alert in told:
         from_ = np.searchsorted(known, alert.since_step) + lasting.get((alert.alert, alert.severity), 1) - 1
         if from_ >= len(known):
             continue
         breaches = alert.state == ACTIVE and alert.quiet_since is None
         here = (at >= known[from_]) & ((at <= alert.last_step) | breaches)
-        if alert.resolved_at is not None and any(row.attempt for row in rows):
+        if alert.resolved_at is not None and replaced:
             here &= began < _replaced_from(alert, known, beginnings)
-        for index in np.flatnonzero(here):
-            found[index].append((alert.alert, alert.severity))
-    return [active if step <= judged.step else None for step, active in zip(at, found, strict=True)]
+        yield alert.alert, alert.severity, here
+
+
+def _known(connection: Connection, run: int, at: NDArray[np.int64], before: int) -> NDArray[np.int64]:
+    """[N] the steps of the run that stand from some before the first of `at` to its last, ascending.
+
+    `at` are those that count; what was breached longer ago than `before` steps was so for long enough.
+    """
+    of_run = (steps.c.run_id == run, ~steps.c.superseded)
+    first, last = int(at.min()), int(at.max())
+    earlier = select(steps.c.step).where(*of_run, steps.c.step < first).distinct()
+    earlier = earlier.order_by(steps.c.step.desc()).limit(before)
+    incomplete = select(steps.c.step).where(*of_run, UNMERGED, steps.c.state == OPEN)
+    incomplete = incomplete.where(steps.c.step.between(first, last))
+    others = [*connection.scalars(earlier), *connection.scalars(incomplete)]
+    return np.union1d(at, np.array(others, np.int64))
 
 
 def _replaced_from(alert: Any, known: NDArray[np.int64], beginnings: NDArray[np.float64]) -> float:
@@ -105,21 +144,29 @@ def _alerts(connection: Connection, run: int) -> Sequence[Any]:
 
 
 READERS: Final[Mapping[str, Reader]] = {
-    "policy_version": _policy_versions,
-    "attempt": _attempts,
+    "policy_version": lambda connection, run, places: places.policy_version,
+    "attempt": lambda connection, run, places: places.attempt,
     "verdict": _verdicts,
-    "received_at": _times,
+    "received_at": lambda connection, run, places: places.last_received_at,
 }
-#: What thinning keeps the extremes of, where a column is not of numbers; None where nothing of it need be kept.
-_SIZES: Final[Mapping[str, Callable[[Any], float] | None]] = {
-    "verdict": lambda word: float(VERDICTS.index(word)),
-    "received_at": None,
+#: How a number of a column is answered.
+_WORDS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "policy_version": lambda version: None if version == ABSENT else version,
+    "attempt": int,
+    "verdict": lambda index: None if index == _UNJUDGED else VERDICTS[index],
+    "received_at": timestamp,
 }
+#: What stands for an absent value; a column that has none of these need keep no extremes.
+_ABSENT: Final[Mapping[str, int | None]] = {"policy_version": ABSENT, "attempt": None, "verdict": _UNJUDGED}
 
 
-def sizes(name: str, values: Sequence[Any]) -> NDArray[np.float64] | None:
-    """A column as numbers, NaN where a value is absent; None where nothing of it need be kept."""
-    size = _SIZES.get(name, float)
-    if size is None:
+def words(name: str, numbers: Numbers) -> list[Any]:
+    """A column as it is answered; null where the rules have not looked at a step, or no version was sent."""
+    return [_WORDS[name](number) for number in numbers.tolist()]
+
+
+def sizes(name: str, numbers: Numbers) -> NDArray[np.float64] | None:
+    """What thinning keeps the extremes of, NaN where a value is absent; None where nothing of it need be kept."""
+    if name not in _ABSENT:
         return None
-    return np.array([np.nan if value is None else size(value) for value in values], np.float64)
+    return np.where(numbers == _ABSENT[name], np.nan, numbers) if _ABSENT[name] is not None else numbers.astype(float)

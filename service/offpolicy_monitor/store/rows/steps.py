@@ -5,7 +5,7 @@ caller's connection.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
@@ -21,6 +21,7 @@ from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 from offpolicy_monitor.timestamps import timestamp
 
+T = TypeVar("T")
 BY = ("step", "minibatch")
 #: Earlier gradient steps that are read beside the last ones of some steps: a tenth of a second.
 MOST_GRADIENT_STEPS: Final = 400
@@ -154,7 +155,7 @@ def own_summaries(
     return [(step, minibatch) for step, minibatch in connection.execute(query)]
 
 
-def spread(ids: Sequence[int], most: int) -> list[int]:
+def spread(ids: Sequence[T], most: int) -> list[T]:
     """So many of them, spread evenly, the first and the last among them; all where they are no more."""
     count = min(most, len(ids))
     return [ids[index * (len(ids) - 1) // max(count - 1, 1)] for index in range(count)]

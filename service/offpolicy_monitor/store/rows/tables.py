@@ -1,8 +1,9 @@
 """The tables, as SQLAlchemy metadata. The migrations are what makes them; `migrate.check` proves that both agree.
 
-Eleven tables: runs; shards as they were acknowledged; steps, one row per gradient step and attempt, with what its
+Twelve tables: runs; shards as they were acknowledged; steps, one row per gradient step and attempt, with what its
 shards merged to; metrics, the headline figures of steps in a narrow form that plots read fast, and metric_names, what
-they are called; blocks, the merges of old steps that have none of their own any more; waiting_steps, training steps
+they are called; spans, the same figures of settled steps in columns (rows.spans); blocks, the merges of old steps that
+have none of their own any more; waiting_steps, training steps
 that are not over yet; judged_steps, the figures that the others were judged by; judgements, what the rules say of each
 run's newest step; alerts, one row per breach from its beginning to its end; access_tokens, who may post and read, of
 whose secrets the digests are kept. Knows no query.
@@ -161,6 +162,17 @@ metric_names = Table(
     Column("digest", String(32), nullable=False),
     Column("names", Text, nullable=False),
     UniqueConstraint("digest"),
+)
+
+spans = Table(
+    "spans",
+    metadata,
+    _run_id(primary_key=True),
+    Column("name", String(128), primary_key=True),
+    Column("step", BigInteger, primary_key=True, autoincrement=False),
+    Column("last_step", BigInteger, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("numbers", LargeBinary, nullable=False),
 )
 
 blocks = Table(
