@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
-from scripts.docs.plots import BOTTOM, FOLDER, HEIGHT, LEFT, RIGHT, ROOT, STYLE, TOP, WIDTH
+from scripts.docs.plots import BOTTOM, FOLDER, HEIGHT, LEFT, RIGHT, ROOT, STYLE, TOP, WIDTH, frame
 
 COMMITTED: Final = ROOT / "tests" / "chaos" / "committed.json"
 #: Files by the scenario that they show.
@@ -72,25 +72,11 @@ def drawn(scenario: str, lines: Mapping[str, Line]) -> str:
     y = Axis.over(max(held for line in lines.values() for _, held in line), HEIGHT - BOTTOM, TOP)
     title = f"Memory of the service: {scenario}"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">'
-    parts = [head, f"<title>{escape(title)}</title>", f"<style>{STYLE}</style>", *_frame(title, x, y)]
+    seconds, held = ({axis.at(tick): f"{tick:g}" for tick in axis.ticks} for axis in (x, y))
+    axes = frame(title, ("seconds", seconds), ("MiB resident", held))
+    parts = [head, f"<title>{escape(title)}</title>", f"<style>{STYLE}</style>", *axes]
     for index, (name, line) in enumerate(lines.items()):
         points = " L".join(f"{x.at(at)} {y.at(held)}" for at, held in line)
         parts.append(f'<g class="c{index}"><path class="line" d="M{points}"/>')
         parts.append(f'<text class="name" x="{LEFT + 12 + 100 * index}" y="{TOP + 18}">{escape(name)}</text></g>')
     return "\n".join([*parts, "</svg>", ""])
-
-
-def _frame(title: str, x: Axis, y: Axis) -> Iterable[str]:
-    """Title, grid, ticks and what the axes are."""
-    yield f'<text class="title" x="{LEFT}" y="28">{escape(title)}</text>'
-    for tick in x.ticks:
-        at = x.at(tick)
-        yield f'<line class="grid" x1="{at}" x2="{at}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
-        yield f'<text x="{at}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{tick:g}</text>'
-    for tick in y.ticks:
-        at = y.at(tick)
-        yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at}" y2="{at}"/>'
-        yield f'<text x="{LEFT - 8}" y="{at + 4}" text-anchor="end">{tick:g}</text>'
-    middle, centre = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
-    yield f'<text x="{middle}" y="{HEIGHT - 16}" text-anchor="middle">seconds</text>'
-    yield f'<text transform="translate(18 {centre}) rotate(-90)" text-anchor="middle">MiB resident</text>'

@@ -89,7 +89,8 @@ def drawn(plot: Plot, curves: Mapping[str, Points]) -> str:
     """The picture as text."""
     x = Axis.over([size for points in curves.values() for size in points], LEFT, WIDTH - RIGHT)
     y = Axis.over([taken for points in curves.values() for taken in points.values()], HEIGHT - BOTTOM, TOP)
-    parts = [*_frame(plot, x, y)]
+    sizes = {x.at(tick): said(tick, SIZES) for tick in x.ticks}
+    parts = [*frame(plot.title, (plot.x, sizes), ("time", {y.at(tick): said(tick, SECONDS) for tick in y.ticks}))]
     for index, (name, points) in enumerate(curves.items()):
         parts += _curve(index, name, points, x, y)
     if len(curves) == 1:
@@ -129,20 +130,18 @@ def said(value: float, units: Sequence[tuple[float, str]]) -> str:
     return f"{value / unit:g}{name}"
 
 
-def _frame(plot: Plot, x: Axis, y: Axis) -> Iterable[str]:
-    """Title, grid, ticks and what the axes are."""
-    yield f'<text class="title" x="{LEFT}" y="28">{escape(plot.title)}</text>'
-    for tick in x.ticks:
-        at = x.at(tick)
+def frame(title: str, x: tuple[str, Mapping[float, str]], y: tuple[str, Mapping[float, str]]) -> Iterable[str]:
+    """Title, grid, ticks and what the axes are: of each its name, and the text of each tick by its pixel."""
+    yield f'<text class="title" x="{LEFT}" y="28">{escape(title)}</text>'
+    for at, tick in x[1].items():
         yield f'<line class="grid" x1="{at}" x2="{at}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
-        yield f'<text x="{at}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{said(tick, SIZES)}</text>'
-    for tick in y.ticks:
-        at = y.at(tick)
+        yield f'<text x="{at}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{tick}</text>'
+    for at, tick in y[1].items():
         yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at}" y2="{at}"/>'
-        yield f'<text x="{LEFT - 8}" y="{at + 4}" text-anchor="end">{said(tick, SECONDS)}</text>'
+        yield f'<text x="{LEFT - 8}" y="{at + 4}" text-anchor="end">{tick}</text>'
     middle, centre = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
-    yield f'<text x="{middle}" y="{HEIGHT - 16}" text-anchor="middle">{escape(plot.x)}</text>'
-    yield f'<text transform="translate(18 {centre}) rotate(-90)" text-anchor="middle">time</text>'
+    yield f'<text x="{middle}" y="{HEIGHT - 16}" text-anchor="middle">{escape(x[0])}</text>'
+    yield f'<text transform="translate(18 {centre}) rotate(-90)" text-anchor="middle">{escape(y[0])}</text>'
 
 
 def _curve(index: int, name: str, points: Points, x: Axis, y: Axis) -> Iterable[str]:

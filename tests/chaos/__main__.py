@@ -15,14 +15,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.players import PLAYER, be_player, played
+from tests.chaos.players import played
 from tests.chaos.report import notes, table
 from tests.chaos.scenario import BOTH, Outcome, Scenario
 from tests.chaos.scenarios import scenarios
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 #: How many scenarios of a quick run are played side by side.
-BESIDE: Final = 4
+BESIDE: Final = 6
 COMMITTED: Final = Path(__file__).with_name("committed.json")
 BEGIN, END = "<!-- table: written by make chaos ARGS=--write -->\n", "<!-- end of table -->"
 
@@ -69,11 +69,10 @@ def write(outcomes: Sequence[Outcome]) -> None:
 def main() -> int:
     """Play, print the table, and write it if asked to."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
-    parser.add_argument("role", nargs="?", choices=[PLAYER], help=argparse.SUPPRESS)
     parser.add_argument("-k", dest="pattern", default="", help="scenarios whose name has these words alone")
     parser.add_argument("--database", choices=BOTH, action="append", help="this alone")
     parser.add_argument("--quick", action="store_true", help="few trials, less than three minutes")
-    parser.add_argument("--beside", type=int, help="how many are played side by side (quick: 4, else one by one)")
+    parser.add_argument("--beside", type=int, help="how many are played side by side (quick: 6, else one by one)")
     parser.add_argument("--list", action="store_true", help="name the scenarios")
     parser.add_argument("--json", type=Path, help="write what was seen into this file")
     parser.add_argument("--write", action="store_true", help=f"put the rows that are played into {PAGE.name}")
@@ -82,9 +81,6 @@ def main() -> int:
     rows = chosen(args.pattern, args.database or BOTH, args.quick)
     if args.list:
         print(*(f"{'control: ' if s.control else ''}{s.name} ({database})" for s, database in rows), sep="\n")
-        return 0
-    if args.role == PLAYER:
-        be_player(rows, args.quick)
         return 0
     began = time.monotonic()
     outcomes = played(rows, args.quick, args.beside or (BESIDE if args.quick else 1), tell)

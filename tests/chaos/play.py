@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from tests.chaos.load import PAUSE
 from tests.chaos.scenario import POSTGRES, Outcome, Scenario
 from tests.chaos.stage import SkippedError, Stage
 from tests.fixtures.memory import MEMORY
@@ -21,6 +22,8 @@ from tests.fixtures.tools import find_tool
 
 #: How the folder of a process begins, before its id.
 FOLDER: Final = "chaos-"
+#: Seconds from post to post of a client in a quick run, whose scenarios share two processors.
+QUICK_PAUSE: Final = 0.2
 
 
 class TooLongError(Exception):
@@ -73,7 +76,8 @@ def play(scenario: Scenario, database: str, quick: bool, root: Path, clusters: C
     folder.chmod(0o755)
     try:
         cluster = clusters.get() if database == POSTGRES else None
-        stage = Stage(folder, outcome, scenario.quick if quick else scenario.full, cluster)
+        times, pause = (scenario.quick, QUICK_PAUSE) if quick else (scenario.full, PAUSE)
+        stage = Stage(folder, outcome, times, cluster, pause)
         with stage.stack, _within(scenario.limit):
             try:
                 scenario.play(stage)

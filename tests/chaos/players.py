@@ -1,14 +1,16 @@
 """Players: processes that play scenarios side by side, since most of a scenario is waiting.
 
-Each has a folder and a PostgreSQL server of its own. A scenario that measures how quickly the service answers is played
-alone, when all others are done.
+Each is a fork of this process, which has imported everything, with a folder and a PostgreSQL server of its own. A
+scenario that measures how quickly the service answers is played alone, when all others are done.
 """
 
 import json
 import os
-import subprocess
+import signal
+import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -17,60 +19,70 @@ from typing import Final
 
 from tests.chaos.play import Clusters, play, workplace
 from tests.chaos.scenario import Outcome, Scenario
+from tests.fixtures.forks import forks
 from tests.fixtures.service import killed_with_parent
 
 Row = tuple[Scenario, str]
-#: How a player is asked to be one: the first argument of `python -m tests.chaos`.
-PLAYER: Final = "player"
 #: Seconds that a player has to end what it has started.
 END_WITHIN: Final = 60.0
 
 
 class Player:
-    """A process that plays one row after the other."""
+    """A process that plays one of these rows after the other; made before this one has threads."""
 
-    def __init__(self, quick: bool) -> None:
-        command = [sys.executable, "-m", "tests.chaos", PLAYER, *(["--quick"] if quick else [])]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=killed_with_parent
-        )
+    def __init__(self, rows: Sequence[Row], quick: bool) -> None:
+        forks()  # before the players are there, so that they have it together
+        self._rows, (ours, theirs) = rows, socket.socketpair()
+        self._process = os.fork()
+        if self._process == 0:
+            ours.close()
+            _be_player(rows, quick, theirs)
+        theirs.close()
+        self._asked, self._ended = ours.makefile("rw"), False
+        ours.close()  # until that file is
 
     def play(self, row: Row) -> Outcome:
         """What became of it."""
         scenario, database = row
-        assert self._process.stdin is not None and self._process.stdout is not None
         try:
-            self._process.stdin.write(f"{json.dumps([scenario.control, scenario.name, database])}\n")
-            self._process.stdin.flush()
-            return Outcome(**json.loads(self._process.stdout.readline()))
+            self._asked.write(f"{self._rows.index(row)}\n")
+            self._asked.flush()
+            return Outcome(**json.loads(self._asked.readline()))
         except (OSError, ValueError) as error:
             broken = [f"its player has ended: {error}"]
             return Outcome(scenario.name, database, scenario.control, broken=broken)
 
     def close(self) -> None:
         """End it, and what it has started."""
-        self._process.terminate()
-        try:
-            self._process.communicate(timeout=END_WITHIN)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        if self._ended:
+            return
+        os.kill(self._process, signal.SIGTERM)
+        deadline = time.monotonic() + END_WITHIN
+        while os.waitpid(self._process, os.WNOHANG) == (0, 0):
+            if time.monotonic() > deadline:
+                os.kill(self._process, signal.SIGKILL)
+            time.sleep(0.02)
+        self._ended = True
 
 
-def be_player(rows: Sequence[Row], quick: bool) -> None:
-    """Play what is asked for, until nothing is any more."""
-    known = {(scenario.control, scenario.name, database): scenario for scenario, database in rows}
-    # Nothing but outcomes may come where they are read.
-    with os.fdopen(os.dup(1), "w") as outcomes, workplace() as root:
-        os.dup2(2, 1)
-        clusters = Clusters(root / "postgres")
-        try:
-            for line in sys.stdin:
-                control, name, database = json.loads(line)
-                outcome = play(known[control, name, database], database, quick, root, clusters)
-                print(json.dumps(asdict(outcome)), file=outcomes, flush=True)
-        finally:
-            clusters.close()
+def _be_player(rows: Sequence[Row], quick: bool, asked: socket.socket) -> None:
+    """Play what is asked for until told to end; does not return."""
+    status = 1
+    try:
+        killed_with_parent()
+        signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # and end what was started
+        with asked.makefile("rw") as lines, workplace() as root:
+            clusters = Clusters(root / "postgres")
+            try:
+                for line in lines:
+                    outcome = play(*rows[int(line)], quick, root, clusters)
+                    lines.write(f"{json.dumps(asdict(outcome))}\n")
+                    lines.flush()
+            finally:
+                clusters.close()
+        status = 0
+    finally:
+        os._exit(status)  # what the process that was forked does at its end is its own
 
 
 def played(rows: Sequence[Row], quick: bool, beside: int, told: Callable[[Outcome], None]) -> list[Outcome]:
@@ -92,7 +104,7 @@ def played(rows: Sequence[Row], quick: bool, beside: int, told: Callable[[Outcom
     # What may take longest goes first, so that nobody waits for it at the end.
     together = sorted((row for row in rows if not row[0].alone), key=lambda row: -row[0].limit)
     with ExitStack() as stack:
-        players = [Player(quick) for _ in range(max(1, min(beside, len(together))))]
+        players = [Player(rows, quick) for _ in range(max(1, min(beside, len(together))))]
         for player in players:
             stack.callback(player.close)
         for part, by in ((together, players), ([row for row in rows if row[0].alone], players[:1])):

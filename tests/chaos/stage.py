@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.chaos.audit import audit
 from tests.chaos.contents import Key
 from tests.chaos.ledger import Ledger
-from tests.chaos.load import Client, Load
+from tests.chaos.load import PAUSE, Client, Load
 from tests.chaos.scenario import POSTGRES, Outcome
 from tests.fixtures.faults import compiled
 from tests.fixtures.postgres import Cluster
@@ -72,10 +72,15 @@ print((time.monotonic() - began) / 0.3)
 
 
 class Stage:
-    """What a scenario is given; `cluster` is there on PostgreSQL alone, and shared with other scenarios."""
+    """What a scenario is given; `cluster` is there on PostgreSQL alone, and shared with other scenarios.
 
-    def __init__(self, folder: Path, outcome: Outcome, times: int, cluster: Cluster | None) -> None:
-        self.folder, self.outcome, self.times = folder, outcome, times
+    Clients `pause` for so many seconds between two shards, where a scenario has no other pause for them.
+    """
+
+    def __init__(
+        self, folder: Path, outcome: Outcome, times: int, cluster: Cluster | None, pause: float = PAUSE
+    ) -> None:
+        self.folder, self.outcome, self.times, self._pause = folder, outcome, times, pause
         self.stack = ExitStack()
         self.ledger, self.port = Ledger(), free_port()
         self.process: Process | None = None
@@ -144,6 +149,24 @@ class Stage:
         self.promise(not self.ledger.without_retry_after, "a 503 had no Retry-After")
         self.measured["slowest answer, s"] = round(self.ledger.slowest, 1)
 
+    def answered_within(self, seconds: float) -> None:
+        """No answer to a client was to take longer."""
+        slowest = self.ledger.slowest
+        self.promise(slowest < seconds, f"an answer took {slowest:.1f} s of {seconds:.1f} allowed")
+
+    def alive(self) -> None:
+        """Whatever the fault, /healthz is answered 200."""
+        self.promise(self.got("/healthz")[0] == 200, "/healthz was not answered")
+
+    def unready(self, saying: str) -> None:
+        """/readyz is 503, and says this of why."""
+        status, ready = self.got("/readyz")
+        self.promise(status == 503 and saying in ready, f"/readyz was {status}: {ready}")
+
+    def told(self, status: int, seconds: float = 20.0) -> None:
+        """Wait until a client is answered so."""
+        self.wait_for(lambda: self.ledger.answers[status], seconds, f"nobody was told {status}")
+
     def wait_for(self, what: Callable[[], object], seconds: float, sentence: str) -> None:
         """Return when something holds; a promise is broken where that takes too long."""
         deadline = time.monotonic() + seconds
@@ -176,6 +199,7 @@ class Stage:
     def kill(self) -> None:
         """End the service by SIGKILL."""
         assert self.process is not None
+        self._runs()
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(20)
         self.process = None
@@ -183,12 +207,18 @@ class Stage:
     def end(self) -> None:
         """End the service as a supervisor does."""
         if self.process is not None:
+            self._runs()
             stop(self.process)
         self.process = None
 
+    def _runs(self) -> None:
+        """No fault is to end the service but one that ends it by `kill` or `end`."""
+        status = self.process.poll() if self.process is not None else None
+        self.promise(status is None, f"the service has ended by itself, with {status}")
+
     def load(self, finish: bool = True, **options: float) -> AbstractContextManager[None]:
         """Clients that post while inside; `finish`: until all that was begun is acknowledged."""
-        return Load(self.port, self.ledger, **options).running(finish)  # type: ignore[arg-type]
+        return Load(self.port, self.ledger, **{"pause": self._pause, **options}).running(finish)  # type: ignore[arg-type]
 
     def trials(self) -> Iterator[int]:
         """Counts the injections of the fault, and tells of each on stderr."""
@@ -238,11 +268,13 @@ class Stage:
         client, key = Client(self.port, self.ledger), Key(PROBE, self._probes, 0)
         self._probes += 1
         deadline = time.monotonic() + seconds
-        while client.post(key) != 200:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"nothing was acknowledged within {seconds:g} s: {self.ledger.problems}")
-            time.sleep(0.02)
-        client.close()
+        try:
+            while client.post(key) != 200:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"nothing was acknowledged within {seconds:g} s: {self.ledger.problems}")
+                time.sleep(0.02)
+        finally:
+            client.close()
 
     def promise(self, holds: bool, sentence: str) -> None:
         """Note a promise that is broken."""

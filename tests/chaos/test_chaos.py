@@ -132,6 +132,25 @@ def test_the_page_has_what_was_committed_and_nothing_of_it_failed() -> None:
     assert [outcome.row for outcome in found if outcome.failed] == []
 
 
+def test_every_control_of_the_page_is_there_and_every_control_is_on_the_page() -> None:
+    _, _, section = PAGE.read_text().partition("### What proves that a check can fail")
+    rows = [line for line in section.partition("###")[0].splitlines() if line.startswith("| ")][1:]
+    tests, played = set[tuple[str, str]](), set[str]()
+    for line in rows:
+        found, scenario = re.findall(r"`(tests/\S+)::(test_\w+)`", line), re.findall(r"\*([^*]+)\*", line)
+        assert found or scenario, line
+        tests, played = tests | set(found), played | set(scenario)
+    for file, name in tests:
+        assert name in functions_of(file), name
+    controls = "tests/chaos/test_controls.py"
+    assert {name for file, name in tests if file == controls} == functions_of(controls)
+    assert played == {scenario.name for scenario in scenarios() if scenario.control} | {"soak of a service that leaks"}
+
+
+def functions_of(file: str) -> set[str]:
+    return set(re.findall(r"^def (test_\w+)", (PAGE.parents[1] / file).read_text(), re.MULTILINE))
+
+
 def test_every_fault_of_the_page_is_held_by_tests_and_scenarios_that_there_are() -> None:
     known = {scenario.name for scenario in scenarios() if not scenario.control}
     _, _, matrix = PAGE.read_text().partition("## Every fault")
@@ -142,6 +161,6 @@ def test_every_fault_of_the_page_is_held_by_tests_and_scenarios_that_there_are()
         tests, played = re.findall(r"`(tests/\S+)::(test_\w+)`", held_by), re.findall(r"\*([^*]+)\*", held_by)
         assert tests or played, held_by
         for file, name in tests:
-            assert re.search(rf"^def {name}\b", (PAGE.parents[1] / file).read_text(), re.MULTILINE), name
+            assert name in functions_of(file), name
         named |= set(played)
     assert named == known

@@ -19,8 +19,8 @@ WITHIN = 60.0
 
 @pytest.fixture
 def runner() -> Iterator["subprocess.Popen[bytes]"]:
-    """A quick soak, whose service is started as the program is installed."""
-    command = [sys.executable, "-m", "tests.chaos", "--quick", "-k", "soak with", "--database", "sqlite"]
+    """A scenario whose service is a program of its own, no fork."""
+    command = [sys.executable, "-m", "tests.chaos", "--quick", "-k", "service that leaks", "--database", "sqlite"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield process
@@ -45,7 +45,7 @@ def descendants(pid: int) -> dict[int, str]:
 def test_a_runner_that_is_killed_leaves_no_service_behind(runner: "subprocess.Popen[bytes]") -> None:
     deadline = time.monotonic() + WITHIN
     below = dict[int, str]()
-    while not any("cli serve" in command for command in below.values()):
+    while not any("leaking serve" in command for command in below.values()):
         below = descendants(runner.pid)
         assert runner.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
@@ -56,8 +56,9 @@ def test_a_runner_that_is_killed_leaves_no_service_behind(runner: "subprocess.Po
 
 
 def test_a_scenario_whose_player_has_ended_has_failed() -> None:
-    player = Player(quick=True)
+    row = scenarios()[0], "sqlite"
+    player = Player([row], quick=True)
     player.close()
-    outcome = player.play((scenarios()[0], "sqlite"))
+    outcome = player.play(row)
     assert outcome.failed
     assert outcome.broken

@@ -131,11 +131,11 @@ def resident(row: str) -> int:
     return int(found[1]) * 1024
 
 
-def in_a_child(name: str) -> int:
-    """The same, of a process that ends with it."""
+def in_a_child(measure: Callable[[], int]) -> int:
+    """What it gives in a process that ends with it."""
     reader, writer = os.pipe()
     if os.fork() == 0:
-        os.write(writer, str(taken(name)).encode())
+        os.write(writer, str(measure()).encode())
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as pipe:
@@ -151,4 +151,4 @@ if __name__ == "__main__":
 
     # Made before any child, whose memory is then taken by decoding alone.
     WORST.update({name: (field, partial(str, value())) for name, (field, value) in WORST.items()})
-    json.dump({name: in_a_child(name) for name in BODIES}, sys.stdout)
+    json.dump({name: in_a_child(partial(taken, name)) for name in BODIES}, sys.stdout)

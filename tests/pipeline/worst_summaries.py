@@ -7,7 +7,6 @@ each of SIZES, in a child of its own that has read a good one before.
 
 import contextlib
 import json
-import os
 import struct
 import sys
 import zlib
@@ -31,7 +30,7 @@ from offpolicy_monitor.wire.decode import decode_batch
 
 from tests.fixtures.forged import compressed
 from tests.fixtures.reduced import arrays_of, envelope_of, joined
-from tests.pipeline.decoding_peaks import resident
+from tests.pipeline.decoding_peaks import in_a_child, resident
 
 #: Decompressed bytes.
 SIZE: Final = 1 << 20
@@ -233,22 +232,17 @@ def read(body: bytes) -> None:
 
 
 def taken(body: bytes) -> int:
-    """The most bytes that reading it holds at once, in a child that ends with it."""
-    reader, writer = os.pipe()
-    if os.fork() == 0:
-        read(posted(GOOD))
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-        before = resident("VmRSS")
-        read(body)
-        os.write(writer, str(resident("VmHWM") - before).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        found = int(pipe.read())
-    os.wait()
-    return found
+    """The most bytes that reading it holds at once, by a process that has read a good one."""
+    read(posted(GOOD))
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = resident("VmRSS")
+    read(body)
+    return resident("VmHWM") - before
 
 
 if __name__ == "__main__":
     read(posted(GOOD))
-    json.dump({name: {size: taken(make(size)) for size in SIZES} for name, make in MADE.items()}, sys.stdout)
+    json.dump(
+        {name: {size: in_a_child(partial(taken, make(size))) for size in SIZES} for name, make in MADE.items()},
+        sys.stdout,
+    )

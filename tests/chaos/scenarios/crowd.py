@@ -20,7 +20,7 @@ CONNECTIONS: Final = 500
 #: Ten runs of three shards each, and how long each client waits between two shards, seconds.
 CLIENTS, PAUSE = 30, 1.0
 #: Seconds for which they are alone.
-ALONE: Final = 5.0
+ALONE: Final = 3.0
 #: Seconds: under which 99 in 100 answers come, and from question to question.
 HEALTH_WITHIN, SCRAPE_WITHIN = 0.1, 0.3
 HEALTH_EVERY, SCRAPE_EVERY = 0.1, 0.5

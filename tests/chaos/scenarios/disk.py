@@ -33,9 +33,8 @@ def failing(number: int, statuses: set[int], stage: Stage) -> None:
             before = sum(stage.ledger.answers[status] for status in statuses)
             with disk.failing(number):
                 time.sleep(LASTS)
-                status, ready = stage.got("/readyz")
-                stage.promise(status == 503 and '"reason"' in ready, f"/readyz was {status}: {ready}")
-                stage.promise(stage.got("/healthz")[0] == 200, "/healthz was not answered")
+                stage.unready(saying='"reason"')
+                stage.alive()
             with stage.recovering():
                 pass
             told = sum(stage.ledger.answers[status] for status in statuses)
@@ -68,7 +67,7 @@ def of_server(number: int, stage: Stage) -> None:
             time.sleep(1.0)
             with disk.failing(number):
                 time.sleep(LASTS)
-                stage.promise(stage.got("/healthz")[0] == 200, "/healthz was not answered")
+                stage.alive()
             with stage.recovering():
                 cluster.recover()
     stage.answered({200} if number < 0 else {200, 503, 507})
@@ -89,8 +88,8 @@ def full(stage: Stage) -> None:
             time.sleep(1.0)
             stage.ledger.answers.pop(507, None)
             fill(disk / "filler")
-            stage.wait_for(lambda: stage.ledger.answers[507], 20.0, "nobody was told 507")
-            stage.promise(stage.got("/healthz")[0] == 200, "/healthz was not answered")
+            stage.told(507)
+            stage.alive()
             with stage.recovering():
                 (disk / "filler").unlink()
     stage.answered({200, 503, 507})
@@ -136,9 +135,8 @@ def another_writes(stage: Stage) -> None:
             time.sleep(0.5)
             with closing(sqlite3.connect(stage.folder / "offpolicy.db", isolation_level=None)) as other:
                 other.execute("BEGIN IMMEDIATE")
-                stage.wait_for(lambda: stage.ledger.answers[503], 20.0, "nobody was told 503")
-                status, ready = stage.got("/readyz")
-                stage.promise(status == 503 and "locked" in ready, f"/readyz was {status}: {ready}")
+                stage.told(503)
+                stage.unready(saying="locked")
                 other.execute("COMMIT")
             with stage.recovering():
                 pass
@@ -153,10 +151,14 @@ def a_second_service(stage: Stage) -> None:
             command = [*COMMAND, "serve", "--port", "0"]
             variables = clean_environment() | {"OFFPOLICY_DATABASE_URL": stage.url, "OFFPOLICY_TORCH_COMPILE": "false"}
             second = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=90, check=False)
-            said = second.stdout + second.stderr
-            stage.promise(second.returncode != 0 and "Traceback" not in said, f"it ended with {second.returncode}")
-            stage.promise("offpolicy.db" in said and "another process" in said, f"it said {said[-300:]}")
+            refused(stage, second.returncode, second.stdout + second.stderr)
     stage.answered({200})
+
+
+def refused(stage: Stage, status: int, said: str) -> None:
+    """The end of a service that was not to start."""
+    stage.promise(status != 0 and "Traceback" not in said, f"it ended with {status}")
+    stage.promise("offpolicy.db" in said and "another process" in said, f"it said {said[-300:]}")
 
 
 SCENARIOS = (

@@ -32,11 +32,15 @@ def terminations(stage: Stage) -> None:
             for key, (connection, rest) in zip(keys, halves, strict=True):
                 answer_of(stage, key, connection, rest)
             status = stage.process.wait(3 * END_WITHIN)
-            took, within = time.monotonic() - began, END_WITHIN * busy.times()
+            ended(stage, status, time.monotonic() - began, END_WITHIN * busy.times())
             stage.process = None
-        stage.promise(status == 0 and took < within, f"it ended with {status} after {took:.1f} s")
-        stage.most("end took, s", took)
     stage.answered({200, 503}, unanswered=True)
+
+
+def ended(stage: Stage, status: int, took: float, within: float) -> None:
+    """The end of the service, so many seconds after the signal."""
+    stage.promise(status == 0 and took < within, f"it ended with {status} after {took:.1f} s")
+    stage.most("end took, s", took)
 
 
 def half_sent(stage: Stage, key: Key) -> tuple[socket.socket, bytes]:

@@ -20,6 +20,8 @@ from tests.fixtures.postgres import Cluster, server_user
 from tests.fixtures.service import COMMAND
 
 UNSYNCED = Path(__file__).parents[1] / "unsynced.py"
+#: Acknowledgements before each cut, of which a control is to lose some, and seconds after which it comes anyway.
+AT_LEAST, UP = 10, 8.0
 #: What a server keeps for long when a session does not wait for it.
 DURABLE = ("fsync=on", "full_page_writes=on", "wal_writer_delay=10s", "listen_addresses=", "shared_buffers=32MB")
 
@@ -35,6 +37,7 @@ def of_sqlite(stage: Stage, *command: str) -> None:
     with stage.load(finish=not command):
         for _ in stage.trials():
             time.sleep(random.uniform(1.0, 2.5))
+            stage.acknowledged_meanwhile(AT_LEAST, UP)
             stage.kill()
             shutil.rmtree(live)
             shutil.copytree(synced, live)
@@ -65,6 +68,7 @@ def of_postgres(stage: Stage, *command: str) -> None:
     with stage.load(finish=not command):
         for _ in stage.trials():
             time.sleep(random.uniform(1.0, 2.5))
+            stage.acknowledged_meanwhile(AT_LEAST, UP)
             cluster.kill()
             copied(synced, log)
             with stage.recovering():

@@ -31,13 +31,11 @@ def under(fault: Fault, stage: Stage) -> None:
             busy = Busy()
             with fault(stage):
                 time.sleep(LASTS)
-                status, ready = stage.got("/readyz")
-                stage.promise(status == 503 and '"store":false' in ready, f"/readyz was {status}: {ready}")
-                stage.promise(stage.got("/healthz")[0] == 200, "/healthz was not answered")
+                stage.unready(saying='"store":false')
+                stage.alive()
             with stage.recovering():
                 pass
-            within, slowest = ANSWERED_WITHIN * busy.times(), stage.ledger.slowest
-            stage.promise(slowest < within, f"an answer took {slowest:.1f} s of {within:.1f} allowed")
+            stage.answered_within(ANSWERED_WITHIN * busy.times())
     stage.answered({200, 503})
     stage.promise(stage.ledger.answers[503] > 0, "nobody was told 503")
 

@@ -1,6 +1,6 @@
 """Everything at random, for long: what the service holds is the same at the end as at the beginning.
 
-`SOAK` is how many seconds (3600; 30 in a quick run).
+`SOAK` is how many seconds (3600; 24 in a quick run).
 """
 
 import os
@@ -16,10 +16,12 @@ from typing import Final
 from sqlalchemy import NullPool, create_engine, text
 
 from tests.chaos.crowd import KEY
+from tests.chaos.load import Load
 from tests.chaos.scenario import POSTGRES, SQLITE, Scenario
 from tests.chaos.scenarios.crowd import crowd, tell
 from tests.chaos.stage import PROGRAM, Stage
 from tests.chaos.watch import BOUNDS, Watch
+from tests.fixtures.service import COMMAND
 
 #: The length, where it is chosen.
 SOAK: Final = int(os.environ.get("SOAK", "0"))
@@ -28,6 +30,9 @@ CONNECTIONS, PAUSE = 30, 0.3
 #: How many faults there are, and the shortest time between two. In a sixth of them, all of the first third, the service
 #: ends: the last of its lives is long enough to show whether it is flat.
 FAULTS, LEAST_PAUSE, ENDS_IN, ENDS_EVERY = 60, 2.0, 1 / 3, 3
+#: Seconds from which on the caches fill meanwhile. In less, so many shards fill them before, each client pausing for so
+#: long, within so many seconds.
+LONG, FILLING, QUICKLY, FILLED_WITHIN = 300, 600, 0.02, 90.0
 #: Holds SQLite's lock for some seconds: FILE SECONDS.
 HOLDER: Final = """
 import sqlite3, sys, time
@@ -45,8 +50,9 @@ LEAKING: Final = (sys.executable, "-m", "tests.chaos.leaking")
 class Faults:
     """What can happen to a service; each is over when its function returns."""
 
-    def __init__(self, stage: Stage, watch: Watch) -> None:
-        self._stage, self._watch, self._random = stage, watch, Random(60)
+    def __init__(self, stage: Stage, watch: Watch, load: Load) -> None:
+        self._stage, self._watch, self._load, self._random = stage, watch, load, Random(60)
+        self._is_long = stage.times >= LONG
         database = [self._backends_ended, self._frozen] if stage.outcome.database == POSTGRES else [self._locked]
         self._kinds: list[Callable[[], None]] = [*database, self._stopped_for_a_while, self._nothing]
 
@@ -56,22 +62,31 @@ class Faults:
         while (passed := time.monotonic() - began + pause) < seconds:
             time.sleep(pause)
             number += 1
-            ends = number % ENDS_EVERY == 0 and passed < seconds * ENDS_IN
+            ends = number % ENDS_EVERY == 0 and passed < seconds * ENDS_IN and self._is_long
             fault = self._ended if ends else self._random.choice(self._kinds)
             fault()
             yield fault.__name__.strip("_")
 
-    def start(self) -> None:
-        """Start the service, and look at it."""
-        self._stage.start(PROGRAM)
-        assert self._stage.process is not None
-        self._watch.follow(self._stage.process.pid)
+    def begin(self) -> None:
+        """Look at the service; where the time is short it ends once before, and its caches are filled."""
+        if not self._is_long:
+            self._ended(looked_at=False)
+            self._load.pause = QUICKLY
+            self._stage.acknowledged_meanwhile(FILLING, FILLED_WITHIN)
+            self._load.pause = PAUSE
+        self._look()
 
-    def _ended(self) -> None:
+    def _ended(self, looked_at: bool = True) -> None:
         """Killed or told to end, and started again."""
         (self._stage.kill if self._random.random() < 0.5 else self._stage.end)()
         with self._stage.recovering():
-            self.start()
+            self._stage.start(PROGRAM)
+            if looked_at:
+                self._look()
+
+    def _look(self) -> None:
+        assert self._stage.process is not None
+        self._watch.follow(self._stage.process.pid)
 
     def _stopped_for_a_while(self) -> None:
         """The machine has no time for it."""
@@ -113,9 +128,11 @@ def soak(stage: Stage) -> None:
     """Faults for so many seconds."""
     with _watched(stage, settling=stage.times / 4) as watch:
         stage.ledger.sent.add(KEY)
-        faults = Faults(stage, watch)
-        faults.start()
-        with stage.load(pause=PAUSE, ahead=4), crowd(stage.port, CONNECTIONS):
+        stage.start(PROGRAM if stage.times >= LONG else COMMAND)
+        load = Load(stage.port, stage.ledger, pause=PAUSE, ahead=4)
+        faults = Faults(stage, watch, load)
+        with load.running(), crowd(stage.port, CONNECTIONS):
+            faults.begin()
             for number, fault in enumerate(faults.happen(stage.times), 1):
                 stage.outcome.trials = number
                 shown = watch.lives.get(stage.process.pid if stage.process else 0, [])[-1:]
@@ -145,7 +162,7 @@ SCENARIOS = (
         "soak with random faults",
         soak,
         full=SOAK or 3600,
-        quick=SOAK or 30,
+        quick=SOAK or 24,
         limit=(SOAK or 3600) + 1200,
         quick_databases=() if SOAK else (SQLITE,),
     ),

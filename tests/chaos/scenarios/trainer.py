@@ -4,6 +4,7 @@ import os
 import signal
 import statistics
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,13 +29,18 @@ def black_hole(stage: Stage) -> None:
     with Monitor(url, RUN, queue_bytes=QUEUE, timeout=1.0, attempt=0) as monitor:
         seconds = [second for trial in stage.trials() for second in one_stop(stage, monitor, trial * BATCHES)]
         stats = monitor.stats
+    judged(stage, seconds, stats)
+    stored = sum(row.name == RUN for row in Stored.read(stage.url).shards)
+    stage.promise(stored == stats["sent"], f"{stored} shards are stored of {stats['sent']} sent")
+
+
+def judged(stage: Stage, seconds: Sequence[float], stats: Mapping[str, float]) -> None:
+    """What each `log` took, and what the monitor counted."""
     median = statistics.median(seconds)
     stage.measured.update({"median of log, ms": round(1000 * median, 3), "dropped, batches": stats["dropped"]})
     stage.promise(median < LOG_WITHIN, f"log took {median:.4f} s")
     stage.promise(stats["logged"] == stats["sent"] + stats["dropped"], f"not all is accounted for: {dict(stats)}")
     stage.promise(stats["dropped"] > 0 and not stats["errors"], f"nothing was dropped, or refused: {dict(stats)}")
-    stored = sum(row.name == RUN for row in Stored.read(stage.url).shards)
-    stage.promise(stored == stats["sent"], f"{stored} shards are stored of {stats['sent']} sent")
 
 
 def one_stop(stage: Stage, monitor: Monitor, first: int) -> list[float]:
