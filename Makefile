@@ -20,6 +20,9 @@ AUDIT := .venv-audit
 APART := $(patsubst tests/frameworks/%/packages.txt,%,$(wildcard tests/frameworks/*/packages.txt))
 ENGINES := .venv-engines
 FUZZ := .venv-fuzz
+DEPLOYMENT := .venv-deployment
+# Where `make deployment` makes roots to run the Dockerfile in.
+ROOTS ?= $(DEPLOYMENT)/roots
 # Seconds for each target of `make fuzz`.
 SECONDS ?= 60
 # Where the CPU build of torch is, if pip's own index has none.
@@ -31,7 +34,7 @@ DEPENDS := pyproject.toml setup.py constraints.txt service/offpolicy_monitor/_ve
 SOURCES := service tests scripts migrations setup.py
 TYPED := service tests scripts migrations
 
-.PHONY: help run demo test lint docs dashboards screenshots format bench bench-check diagnosis detection chaos conformance engines frameworks fuzz frameworks-together build lock audit clean
+.PHONY: help run demo test lint docs dashboards screenshots format bench bench-check diagnosis detection chaos conformance engines frameworks fuzz frameworks-together build deployment lock audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -110,14 +113,19 @@ build: $(VENV)/.installed-dev ## sdist and wheel in dist/
 	@PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m build >/dev/null
 	@ls dist
 
-lock: $(VENV)/.installed-run ## rewrite constraints.txt from what the extras resolve to (ARGS=engines: tests/engines/lock.txt)
+# As root with debootstrap the commands run as they stand, else in a folder.
+deployment: $(DEPLOYMENT)/.installed $(VENV)/.installed-dev ## check deploy/ by the schemas of who reads it, and run the Dockerfile's commands (as root in clean roots, by debootstrap)
+	@$(BIN)/python -m scripts.deployment $(DEPLOYMENT)/bin/python
+	@$(BIN)/python -m scripts.dockerfile $$([ "$$(id -u)" != 0 ] || ! command -v debootstrap >/dev/null || echo "--root $(ROOTS)") $(ARGS)
+
+lock: $(VENV)/.installed-run ## rewrite constraints.txt from what the extras resolve to, and deploy/locks (ARGS=cuda, ARGS=engines)
 	@$(BIN)/python scripts/lock.py $(ARGS)
 
 audit: $(AUDIT)/.installed ## look up known vulnerabilities of all locked versions, and fail where they cannot be looked up
 	@$(AUDIT)/bin/python scripts/audit.py $(AUDIT)/bin/pip-audit
 
 clean: ## remove everything that make has made, the demo's database included
-	rm -rf $(VENV) $(FRAMEWORKS) $(ENGINES) $(FUZZ) $(AUDIT) .data build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(FRAMEWORKS) $(ENGINES) $(FUZZ) $(AUDIT) $(DEPLOYMENT) .data build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	rm -rf service/*.egg-info
 	find service tests scripts -name __pycache__ -prune -exec rm -rf {} +
 
@@ -131,6 +139,11 @@ $(VENV)/.installed-dev: $(DEPENDS)
 $(AUDIT)/.installed: Makefile
 	@$(PYTHON) -m venv --clear $(AUDIT)
 	@$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check 'pip-audit>=2.7'
+	@touch $@
+
+$(DEPLOYMENT)/.installed: scripts/deployment/packages.txt
+	@$(PYTHON) -m venv --clear $(DEPLOYMENT)
+	@$(DEPLOYMENT)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 $(FRAMEWORKS)/.installed: tests/frameworks/packages.txt tests/frameworks/frameworks.txt constraints.txt

@@ -5,6 +5,6 @@ recording are rows of their own; files writes all of it as YAML. Thresholds, pro
 the service exports them. For developers alone: the wheel carries dashboards/prometheus and no generator.
 """
 
-from scripts.prometheus.files import rule_files
+from scripts.prometheus.files import prometheus_rule, rule_files
 
-__all__ = ["rule_files"]
+__all__ = ["prometheus_rule", "rule_files"]

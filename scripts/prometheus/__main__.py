@@ -1,20 +1,32 @@
-"""Write dashboards/prometheus/*.rules.yaml: `make docs`. A test fails when they differ from what is checked in."""
+"""Write dashboards/prometheus/*.rules.yaml and the same rules for Kubernetes: `make docs`.
+
+A test fails when they differ from what is checked in.
+"""
 
 from pathlib import Path
+from typing import Final
 
 from offpolicy_monitor.addresses import LOCAL
 
-from scripts.prometheus import rule_files
+from scripts.prometheus import prometheus_rule, rule_files
 
-FOLDER = Path(__file__).resolve().parents[2] / "dashboards" / "prometheus"
+ROOT: Final = Path(__file__).resolve().parents[2]
+FOLDER: Final = ROOT / "dashboards" / "prometheus"
+KUBERNETES: Final = ROOT / "deploy" / "kubernetes" / "prometheusrule.yaml"
+#: Where people reach the service in deploy/.
+EXAMPLE: Final = "https://monitor.example"
 
 
 def main() -> None:
     """Write the files, with links to where the service is unless the operator says otherwise."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, text in rule_files(LOCAL).items():
-        (FOLDER / name).write_text(text)
-        print(f"wrote dashboards/prometheus/{name}")
+    files = rule_files(LOCAL)
+    for path, text in {
+        **{FOLDER / name: text for name, text in files.items()},
+        KUBERNETES: prometheus_rule(EXAMPLE),
+    }.items():
+        path.write_text(text)
+        print(f"wrote {path.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":
