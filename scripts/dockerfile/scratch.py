@@ -13,8 +13,8 @@ from typing import Final
 from scripts.dockerfile.builder import Builder
 
 OWNED: Final = re.compile(r"(?<![\w.])(?=/(src|dist|opt|var/lib)\b)")
-#: With shared dependencies nothing is fetched: what is asked for has to be there.
-OFFLINE: Final = {"PIP_NO_INDEX": "1"}
+#: With shared dependencies nothing is fetched: what is asked for has to be there. Bytecode is made of what is used.
+OFFLINE: Final = {"PIP_NO_INDEX": "1", "PIP_NO_COMPILE": "1"}
 
 
 class Scratch(Builder):

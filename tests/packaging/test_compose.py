@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from offpolicy_monitor.server.process import END_WITHIN
 from offpolicy_monitor.settings import Settings
 
 from tests.fixtures.tools import require_tool
@@ -44,13 +45,22 @@ def test_the_schema_of_compose_refuses_a_wrong_key(tmp_path: Path) -> None:
 
 def test_the_service_comes_with_database_prometheus_alertmanager_and_grafana() -> None:
     assert set(SERVICES) == {"service", "postgres", "prometheus", "alertmanager", "grafana"}
-    assert SERVICES["service"]["build"] == "."
+    assert SERVICES["service"]["build"] == {"context": ".", "args": {"VARIANT": "${VARIANT:-cpu}"}}
+
+
+def test_the_service_writes_in_its_volume_alone_and_has_the_time_that_its_end_takes() -> None:
+    service = SERVICES["service"]
+    assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert list(mounts("service")) == ["/var/lib/offpolicy-monitor"]
+    assert "VOLUME /var/lib/offpolicy-monitor\n" in (ROOT / "Dockerfile").read_text()
+    assert int(service["stop_grace_period"].removesuffix("s")) > END_WITHIN
 
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_container_has_a_health_check_and_a_pinned_image(name: str) -> None:
     assert SERVICES[name]["healthcheck"]["test"][0] == "CMD"
-    image = SERVICES[name].get("image", "built:0.0")
+    image = SERVICES[name]["image"]
     assert re.search(r":v?\d+\.\d+", image), f"{image} is not pinned"
 
 

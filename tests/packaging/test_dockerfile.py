@@ -15,7 +15,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 def test_the_steps_of_the_dockerfile_give_a_healthy_service() -> None:
     script = [sys.executable, "-m", "scripts.dockerfile", "--share-dependencies"]
-    run = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
+    run = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert run.stdout.splitlines()[-1:] == ["healthy"], run.stdout + run.stderr
     assert run.returncode == 0
 
