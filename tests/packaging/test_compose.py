@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from offpolicy_monitor._version import __version__
 from offpolicy_monitor.server.process import END_WITHIN
 from offpolicy_monitor.settings import Settings
 
@@ -45,6 +46,7 @@ def test_the_schema_of_compose_refuses_a_wrong_key(tmp_path: Path) -> None:
 
 def test_the_service_comes_with_database_prometheus_alertmanager_and_grafana() -> None:
     assert set(SERVICES) == {"service", "postgres", "prometheus", "alertmanager", "grafana"}
+    assert SERVICES["service"]["image"] == f"offpolicy-monitor:{__version__}"
     assert SERVICES["service"]["build"] == {"context": ".", "args": {"VARIANT": "${VARIANT:-cpu}"}}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from offpolicy_monitor._version import __version__
 from offpolicy_monitor.server.http.hosts import is_trusted
 from offpolicy_monitor.server.process import END_WITHIN
 from offpolicy_monitor.settings import Settings
@@ -96,9 +97,8 @@ def test_no_container_may_ask_kubernetes_for_anything() -> None:
 
 def test_every_container_runs_the_image_that_the_kustomization_names() -> None:
     assert {container["image"] for container in CONTAINERS} == {"offpolicy-monitor"}
-    assert [(image["name"], bool(image["newTag"])) for image in KUSTOMIZATION["images"]] == [
-        ("offpolicy-monitor", True)
-    ]
+    tags = [(image["name"], image["newTag"]) for image in KUSTOMIZATION["images"]]
+    assert tags == [("offpolicy-monitor", __version__)]
 
 
 def test_the_schema_is_upgraded_before_each_start_and_by_no_older_version_beside_a_newer() -> None:
