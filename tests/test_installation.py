@@ -3,6 +3,7 @@
 import json
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -228,5 +229,32 @@ def test_a_device_that_is_not_there_is_told(sqlite_url: str) -> None:
 
     if torch.cuda.is_available():
         return
-    [(level, said)] = found(place("http://127.0.0.1:9", sqlite_url, device="cuda"))["device"]
-    assert level == "fail" and "finds no CUDA" in said and "OFFPOLICY_DEVICE=auto" in said
+    for device in ("cuda", "cuda:7", "banana"):
+        [(level, said)] = found(place("http://127.0.0.1:9", sqlite_url, device=device))["device"]
+        assert level == "fail" and "finds no such device" in said and "set OFFPOLICY_DEVICE=auto" in said
+        assert ("install a driver" in said) == device.startswith("cuda")
+
+
+@pytest.mark.parametrize("nonsense", ["foo", "ftp://127.0.0.1", "http://", "http://[", "http://127.0.0.1:99999"])
+def test_an_address_that_is_none_is_told(sqlite_url: str, nonsense: str) -> None:
+    told = found(place(nonsense, sqlite_url, nonsense))
+    assert levels(told)["service"] == ["warn"] and levels(told)["prometheus"] == ["fail"]
+    assert all("must be an http or https URL" in told[name][0][1] for name in ("service", "prometheus"))
+
+
+def test_what_answers_no_http_and_who_asks_for_a_login_are_told(sqlite_url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        def greet() -> None:
+            with other.accept()[0] as connection:
+                connection.sendall(b"SSH-2.0-x\r\n")
+                connection.recv(1 << 16)
+
+        threading.Thread(target=greet, daemon=True).start()
+        [(level, said)] = found(place("http://127.0.0.1:9", sqlite_url, port=port))["port"]
+        assert level == "fail" and f"another program has port {port}" in said
+    with answering(lambda asked: Said(401)) as url:
+        told = found(place("http://127.0.0.1:9", sqlite_url, url, alertmanager_urls=(url,)))
+    assert "OFFPOLICY_ALERTMANAGER_AUTHORIZATION" in told["alertmanager"][0][1]
+    assert "USER:PASSWORD@HOST" in told["prometheus"][0][1]

@@ -116,10 +116,49 @@ LOAD = (
     ),
 )  # fmt: skip
 
+WELL = (
+    Question(
+        61, "Could the compiled pass not be made?",
+        "1: torch measures instead until the next start, right, but with some ten times the work. The log says why.",
+        (Query(f"max by (instance) (offpolicy_compilation_failed{{{JOB}}})", "{{instance}}"),),
+        alert="CompilationFailed", minimum=0, maximum=1, lines=(Line(1, "orange"),),
+    ),
+    Question(
+        62, "How old is the oldest job of a stage?",
+        "Seconds since it began, 0 where nothing is under way. One that only grows is stuck: /readyz says so past "
+        "OFFPOLICY_MAX_JOB_AGE.",
+        (Query(f"max by (stage) (offpolicy_oldest_job_seconds{{{JOB}}})", "{{stage}}"),), unit="s",
+        alert="StageStuck", minimum=0,
+    ),
+    Question(
+        63, "Is there one process that leads?",
+        "1 where one of all that share a database tells alerts, closes overdue steps and shows the gauges of runs.",
+        (Query(f"sum by (job) (offpolicy_leader{{{JOB}}})", "{{job}}"),), alert="NoLeader", minimum=0,
+    ),
+    Question(
+        64, "How much room has a SQLite database?", "Bytes left on its disk. Where none is, posts are answered 507.",
+        (Query(f"min by (instance) (offpolicy_database_free_bytes{{{JOB}}})", "{{instance}}"),), unit="bytes",
+        alert="StorageFull", minimum=0,
+    ),
+    Question(
+        65, "Which steps could not be merged?",
+        "Times that a step was set aside over the window: its shards are stored, its figures are missing. The log "
+        "has the traceback.",
+        (Query(f"sum(increase(offpolicy_step_failures_total{{{JOB}}}[$window]))", "set aside"),),
+        alert="StepsFailing", minimum=0, lines=(Line(1, "orange"),),
+    ),
+    Question(
+        66, "Which alerts could not be told?",
+        "Posts to webhooks and Alertmanagers that failed or were refused over the window.",
+        (Query(f'sum(increase(offpolicy_notifications_total{{{JOB},outcome=~"failed|refused"}}[$window])) or vector(0)',
+               "not told"),), alert="NotificationsFailing", minimum=0, lines=(Line(1, "orange"),),
+    ),
+)  # fmt: skip
+
 INGEST = Board(
     "offpolicy-ingest", "Off-policy: the service",
     "The service itself: does it answer, how fast, what does it refuse.",
     (Section(100, "Does it answer?", ANSWERS), Section(101, "Is it fast?", SPEED),
-     Section(102, "What does it carry?", LOAD)),
+     Section(102, "What does it carry?", LOAD), Section(103, "Is all of it at work?", WELL)),
     ("window",),
 )  # fmt: skip

@@ -1,14 +1,15 @@
 """Posted summaries of which one part is as bad as it can be, and what reading them takes of this machine's memory.
 
 Most are refused, but only once they are parsed. The arrays of version 2 are named in JSON, those of later versions are
-columns behind two JSON headers. `python -m tests.pipeline.worst_summaries` prints as JSON, by name, what each takes at
-each of SIZES, in a child of its own that has read a good one before.
+columns behind two JSON headers. `python -m tests.pipeline.worst_summaries` prints as JSON, by name, the bytes and the
+seconds that each takes at each of SIZES, in a child of its own that has read a good one before.
 """
 
 import contextlib
 import json
 import struct
 import sys
+import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -27,6 +28,7 @@ from offpolicy_monitor.summary.stored import packed_tree, version_3
 from offpolicy_monitor.vocabulary import GAPS
 from offpolicy_monitor.wire import frame
 from offpolicy_monitor.wire.decode import decode_batch
+from offpolicy_monitor.wire.summaries import MOST_NODES
 
 from tests.fixtures.forged import compressed
 from tests.fixtures.reduced import arrays_of, envelope_of, joined
@@ -36,6 +38,8 @@ from tests.pipeline.decoding_peaks import in_a_child, resident
 SIZE: Final = 1 << 20
 #: Decompressed bytes that are measured.
 SIZES: Final = (1 << 16, 1 << 18, SIZE)
+#: Lists and objects that are parsed, beside those of a header itself.
+NODES: Final = MOST_NODES - 100
 #: The most tables, and the most rows of methods, that one may have.
 TABLES, ROWS = 4096, 100
 GOOD: Final = reduced(envelope_of(0, 1), arrays_of(0))["summary"].tobytes()
@@ -84,13 +88,13 @@ def keyed(value: str, size: int) -> str:
 
 
 def many_columns(size: int) -> str:
-    return f"[{many(lambda n: COLUMN, min(size, 600_000), len(COLUMN))}]"
+    return f"[{many(lambda n: COLUMN, min(size, NODES * len(COLUMN)), len(COLUMN))}]"
 
 
 def nested(size: int) -> str:
     """Lists in lists, as many as are parsed."""
     one = "[" * 500 + "]" * 500
-    return '{"a":[' + ",".join([one] * min(130, size // 1001)) + "]}"
+    return '{"a":[' + ",".join([one] * min(NODES // 500, size // 1001)) + "]}"
 
 
 OF_ROWS: Final = (
@@ -108,17 +112,17 @@ def tables_of_rows(size: int) -> bytes:
 
 
 def tables_that_there_are(size: int) -> bytes:
-    """Those whose names are constants, and of routing as many as there may be."""
+    """Those whose names are constants, and of routing the one shape that there may be."""
     keys = []
     for table in LAYOUT.tables:
         choices = [sorted(NAMES.get(part, ())) if part.startswith("{") else [part] for part in table.path.split("/")]
         for path in product(*choices):
             keys.append("/".join(path) + (f"#{table.part}" if table.part else ""))
-    routing = [key for key in keys if "/missing/" in key]
-    routing.sort(key=lambda key: -int(key.split("/")[3]))
-    rest = [
-        key for key in keys if "/missing/" not in key and "/counts/" not in key and not key.startswith("breakdown/lag")
-    ]
+    shaped = [key for key in keys if "/missing/" in key or "/counts/" in key]
+    largest = max(shaped, key=lambda key: int(key.split("/")[3])).split("/")[3:]
+    routing = [key for key in shaped if key.split("/")[3:] == largest]
+    others = dict.fromkeys(keys).keys() - set(shaped)
+    rest = [key for key in sorted(others) if not key.startswith("breakdown/lag")]
     chosen = [*rest, *routing][: min(TABLES, size // 32)]
     return headed(keys=chosen)
 
@@ -168,7 +172,8 @@ def old_histograms(size: int) -> bytes:
 
 
 def old_gaps(size: int) -> bytes:
-    gaps = many(lambda n: f'"{n:x}":{{"sums":[0,""],"histograms":{{"log_ratio/+":0}}}}', size * 9 // 10, 53)
+    few = min(size * 9 // 10, NODES // 3 * 53)
+    gaps = many(lambda n: f'"{n:x}":{{"sums":[0,""],"histograms":{{"log_ratio/+":0}}}}', few, 53)
     return of_version_2(tree(gaps=f"{{{gaps}}}"), [[]], l=whole_numbers(gaps.count("ratio")))
 
 
@@ -205,7 +210,7 @@ MADE: Final[Mapping[str, Callable[[int], bytes]]] = {
     "wide keys": lambda size: headed(keys=wide_keys(size)),
     "names that are absent": lambda size: headed(absent=keys_listed(size)),
     "keys of specs": lambda size: headed(specs=keyed("0", size)),
-    "objects in specs": lambda size: headed(specs=keyed("{}", min(size, 500_000))),
+    "objects in specs": lambda size: headed(specs=keyed("{}", min(size, NODES * 10))),
     "nested lists in specs": lambda size: headed(specs=nested(size)),
     "a wide text in specs": lambda size: headed(specs='{"a":"\U0001f600' + "a" * (size - 300) + '"}'),
     "ids": lambda size: headed(ids=keys_listed(size)),
@@ -231,13 +236,13 @@ def read(body: bytes) -> None:
         decode_batch(body, frame.MEDIA_TYPE, limits_of(Settings(_env_file=None)))
 
 
-def taken(body: bytes) -> int:
-    """The most bytes that reading it holds at once, by a process that has read a good one."""
+def taken(body: bytes) -> tuple[int, float]:
+    """The most bytes that reading it holds at once, and how long it computes, seconds; of who has read a good one."""
     read(posted(GOOD))
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before = resident("VmRSS")
+    before, begun = resident("VmRSS"), time.process_time()
     read(body)
-    return resident("VmHWM") - before
+    return resident("VmHWM") - before, time.process_time() - begun
 
 
 if __name__ == "__main__":

@@ -176,7 +176,8 @@ def test_a_summary_that_no_batch_has_is_refused_by_the_part_at_fault(summary: St
     ["shoes", "shoes/total", "gaps/shoes", "gaps/total#shoes", "breakdown/label:gpu/x/total", "breakdown/shard/4/total",
      "breakdown/shoes/total", "whatif/total/shoes/tokens", "whatif/total/log_ratio/sequences", "anchor/shoes",
      "masked/shoes/total/tokens", "methods/shoes", "routing/total/counts/5000/2", "routing/total/counts/04/2",
-     "routing/shoes/counts/4/2", "signature/grid/new", "length/total/shoes", "sequence/x"],
+     "routing/total/missing/4/3", "routing/total/counts/5/2", "routing/shoes/counts/4/2", "signature/grid/new",
+     "length/total/shoes", "sequence/x"],
 )  # fmt: skip
 def test_a_table_of_another_name_is_refused_before_any_array_is_made(key: str) -> None:
     with pytest.raises(InvalidSummaryError) as caught:

@@ -7,6 +7,7 @@ Prometheus, Alertmanagers). Changes nothing: a database that is not there is not
 import base64
 import errno
 import json
+import re
 import ssl
 import time
 import urllib.error
@@ -15,11 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote, urlsplit
 
 from offpolicy_monitor._version import __version__
-from offpolicy_monitor.addresses import is_loopback
+from offpolicy_monitor.addresses import is_loopback, parts_of
 from offpolicy_monitor.cli.command import needed
 from offpolicy_monitor.cli.environment import without_password
 from offpolicy_monitor.errors import ConfigurationError, OffpolicyMonitorError, Unavailable, quotable
@@ -123,13 +125,14 @@ def _disk(place: Place) -> Iterator[Finding]:
 
 
 def _device(place: Place) -> Iterator[Finding]:
-    version, has_cuda = needed("measure.present").present()
     wanted = place.settings.device
-    if wanted.startswith("cuda") and not has_cuda:
-        yield Finding("fail", f"OFFPOLICY_DEVICE is {wanted}, and torch {version} finds no CUDA",
-                      "install a driver and a CUDA build of torch, or set OFFPOLICY_DEVICE=auto")  # fmt: skip
+    version, device = needed("measure.present").present(wanted)
+    if device is None:
+        change = "set OFFPOLICY_DEVICE=auto"
+        if wanted.startswith("cuda"):
+            change = f"install a driver and a CUDA build of torch, or {change}"
+        yield Finding("fail", f"OFFPOLICY_DEVICE is {wanted}, and torch {version} finds no such device", change)
         return
-    device = wanted if wanted != "auto" else "cuda" if has_cuda else "cpu"
     yield Finding("ok", f"torch {version} computes on {device}")
     if device != "cpu":
         return
@@ -249,7 +252,10 @@ def _prometheus(place: Place) -> Iterator[Finding]:
     said = _ask(f"{place.prometheus.rstrip('/')}/api/v1/targets?state=active", place.timeout)
     targets = (said.document.get("data") or {}).get("activeTargets")
     if targets is None:
-        yield Finding("fail", f"{there} does not say what it scrapes: {said.told}", "name it by --prometheus")
+        change = "name it by --prometheus"
+        if said.status in (401, 403):
+            change = "name who asks, --prometheus http://USER:PASSWORD@HOST"
+        yield Finding("fail", f"{there} does not say what it scrapes: {said.told}", change)
         return
     here = urlsplit(place.url)
     ours = [one for one in targets if _is_ours(one, here.netloc)]
@@ -280,7 +286,10 @@ def _alertmanagers(place: Place) -> Iterator[Finding]:
         if said.status == 200 and "versionInfo" in said.document:
             yield Finding("ok", f"the Alertmanager at {url} answers")
         else:
-            yield Finding("fail", f"no Alertmanager answers at {url}: {said.told}", "OFFPOLICY_ALERTMANAGER_URLS")
+            change = "start it, or name another in OFFPOLICY_ALERTMANAGER_URLS"
+            if said.status in (401, 403):
+                change = "set OFFPOLICY_ALERTMANAGER_AUTHORIZATION to one that it takes"
+            yield Finding("fail", f"no Alertmanager answers at {url}: {said.told}", change)
 
 
 @dataclass(frozen=True)
@@ -304,7 +313,10 @@ def _ask(url: str, timeout: float, authorization: str | None = None, is_own: boo
     A redirect is not followed: what was meant for one address would be sent to another. `is_own`: of whatever has the
     port of this machine no certificate is asked for, since it is told nothing.
     """
-    parts = urlsplit(url)
+    try:
+        parts = parts_of(url)
+    except ValueError as error:
+        return Said(0, {}, error=f"it {error}")
     request = urllib.request.Request(_shown(url))
     if authorization is not None:
         request.add_header("Authorization", authorization)
@@ -316,14 +328,13 @@ def _ask(url: str, timeout: float, authorization: str | None = None, is_own: boo
             text, date, leads = answer.read(MOST), answer.headers.get("Date"), answer.headers.get("Location")
             when = parsedate_to_datetime(date).timestamp() if date else None
             return Said(answer.status, _object(text), when, f"it leads to {quotable(leads)}" if leads else "")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         return Said(0, {}, error=str(getattr(error, "reason", error)) or type(error).__name__)
 
 
 def _shown(url: str) -> str:
     """The address without user and password."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return re.sub("//[^/?#]*@", "//", url)
 
 
 def _opened(request: urllib.request.Request, timeout: float, is_own: bool) -> Any:

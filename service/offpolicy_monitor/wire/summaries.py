@@ -24,7 +24,7 @@ from offpolicy_monitor.wire.message import Reduced
 from offpolicy_monitor.wire.schema import Envelope
 
 #: Lists and objects in the header, each of which costs a hundred times its bytes; a shard has some hundreds.
-MOST_NODES: Final = 1 << 16
+MOST_NODES: Final = 1 << 14
 
 #: Method rows that a summary may have even where fewer may be chosen for a run: the default ones are as many.
 MOST_ROWS: Final = 100

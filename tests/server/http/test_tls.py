@@ -2,11 +2,13 @@
 used are refused by name, and files that change are read again.
 """
 
+import asyncio
 import contextlib
 import http.client
 import json
 import os
 import re
+import socket
 import ssl
 import subprocess
 import sys
@@ -19,7 +21,7 @@ from offpolicy_monitor.client import Monitor
 from offpolicy_monitor.client.connection import Connection
 from offpolicy_monitor.client.read import Reader, Unreachable
 from offpolicy_monitor.errors import ConfigurationError
-from offpolicy_monitor.server.http.handshakes import MOST
+from offpolicy_monitor.server.http.handshakes import MOST, Handshakes
 from offpolicy_monitor.server.http.tls import Certificate
 from offpolicy_monitor.settings import Settings
 
@@ -128,6 +130,32 @@ def test_those_that_never_finish_a_handshake_take_neither_room_nor_time(service:
             assert answer_of(connection)[0] == 200
         assert len(list(descriptors.iterdir())) - before <= MOST + 5
         assert silent[0].recv(1) == b""
+
+
+def test_of_many_that_come_at_once_none_is_cut_off(files: Path) -> None:
+    class Greets(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            transport.write(b"hello")
+            transport.close()
+
+    trusting = ssl.create_default_context(cafile=str(files / "a.pem"))
+
+    async def greeted(port: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting, server_hostname="localhost")
+        found = await reader.read()
+        writer.close()
+        return found
+
+    async def all_at_once() -> list[bytes]:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            server = Handshakes(listener, 128, _certificate(files, "a").context, Greets, most=3, grace=60)
+            found = await asyncio.gather(*(greeted(listener.getsockname()[1]) for _ in range(24)))
+            server.close()
+            await asyncio.gather(server.wait_closed(), return_exceptions=True)
+        return found
+
+    assert asyncio.run(all_at_once()) == [b"hello"] * 24
 
 
 def test_plain_http_is_not_answered(service: SecureService) -> None:

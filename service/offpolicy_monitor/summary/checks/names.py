@@ -11,6 +11,7 @@ from offpolicy_monitor.summary.checks.faults import need, printable
 from offpolicy_monitor.summary.checks.shard import Shard
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.rows import PART
+from offpolicy_monitor.summary.tables import routing
 from offpolicy_monitor.summary.tables.buckets import BUCKETS, constant_buckets
 
 
@@ -25,12 +26,23 @@ def check_names(keys: Collection[str], specs: Any, shard: Shard) -> None:
     over = f"{number} is over the limit of {most}; raise OFFPOLICY_MAX_SUMMARY_TABLES to allow it"
     need(number <= most, "tables", over)
     need(len(set(keys)) == number, "tables", "repeat")
+    _check_shapes(keys)
     for key in keys:
         path, _, part = key.partition(PART)
         declared = [table for table in LAYOUT.parts(path) if table.part == part]
         need(bool(declared), printable(key), "is no name of a table")
         parts = path.split("/")
         _OF_KIND.get(parts[0], _nothing)(parts, specs, shard, printable(key))
+
+
+def _check_shapes(keys: Collection[str]) -> None:
+    """The experts of a shard have one number of layers and one k: tables of others are refused before they are made."""
+    shapes: dict[str, Sequence[str]] = {}
+    for key in keys:
+        kind, *parts = key.split("/")
+        if kind == routing.PREFIX and len(parts) > len(("gap", "counts")):
+            gap, _, *shape = parts
+            need(shapes.setdefault(gap, shape) == shape, printable(key), "is of another shape of experts")
 
 
 def _row(parts: Sequence[str], specs: Mapping[str, Any], shard: Shard, path: str) -> None:

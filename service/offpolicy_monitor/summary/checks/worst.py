@@ -10,7 +10,7 @@ from typing import Final
 from offpolicy_monitor.summary.checks.bounds import LARGEST_NUMBER
 from offpolicy_monitor.summary.checks.facts import Facts
 from offpolicy_monitor.summary.checks.faults import about_at_most, is_text, join, need
-from offpolicy_monitor.summary.stored.worst_columns import MOST_TOKENS
+from offpolicy_monitor.summary.stored.worst_columns import MOST_TOKENS, StoredColumns, most_numbers
 from offpolicy_monitor.summary.tables.worst import (
     GAPS,
     LARGEST,
@@ -28,6 +28,10 @@ MOST_SEQUENCES: Final = MOST * len(RANKINGS)
 
 def check_worst(worst: Worst, facts: Facts) -> None:
     """Raise InvalidSummaryError where a sequence cannot be one of this shard's."""
+    most = most_numbers(MOST_SEQUENCES, facts.shard.keep_worst * len(RANKINGS))
+    for source in worst.sources:
+        found = source.numbers if isinstance(source, StoredColumns) else 0
+        need(found <= most, "worst", f"must be {most} numbers at most, and has {found}")
     need(len(worst.sequences) <= MOST_SEQUENCES, "worst", f"must be {MOST_SEQUENCES} sequences at most")
     indices = [sequence.index for sequence in worst.sequences]
     need(len(set(indices)) == len(indices), "worst.index", "repeats")

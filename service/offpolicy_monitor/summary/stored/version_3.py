@@ -118,7 +118,8 @@ def parsed(found: bytes, version: int, layout: Layout = LAYOUT, check: Check = l
     numbers, rest = columns.read(found[begin:end], sizes[:ahead]), found[end:]
     arrays = _arrays(scheme, numbers)
     arrays.absent = absent
-    worst = Worst.later(StoredColumns(lambda: list(columns.read(rest, sizes[ahead:])), header["ids"]))
+    numbers_of_worst = sum(number for _, number in sizes[ahead:])
+    worst = Worst.later(StoredColumns(lambda: list(columns.read(rest, sizes[ahead:])), header["ids"], numbers_of_worst))
     return StepSummary(newest(arrays), specs, worst if rest else Worst())
 
 

@@ -118,6 +118,14 @@ class Tokens(NamedTuple):
     spans: Array
 
 
+def most_numbers(sequences: int, kept: int) -> int:
+    """Numbers that the columns of so many sequences have at most, `kept` of which keep their raw tokens."""
+    position = 1 + len(LOGPROBS)
+    of_sequence = len(_SEQUENCE) + len(GAPS) * len(_GAP) + 1 + len(GAPS) * position
+    of_kept = len(_KEPT) + 1 + MOST_TOKENS * position + len(BESIDE) * (1 + MOST_TOKENS)
+    return sequences * of_sequence + kept * of_kept
+
+
 @dataclass(frozen=True, eq=False)
 class WorstColumns:
     """Sequences in columns, who are made when they are called for: storing them needs none."""
@@ -162,10 +170,11 @@ class WorstColumns:
 
 @dataclass(frozen=True, eq=False)
 class StoredColumns:
-    """Sequences as they are stored, which are read when they are called for."""
+    """Sequences as they are stored, in so many numbers; they are read when they are called for."""
 
     read: Callable[[], Sequence[Array]]
     ids: Sequence[str | None]
+    numbers: int
 
     @cached_property
     def in_columns(self) -> WorstColumns:
