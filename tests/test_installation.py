@@ -1,6 +1,7 @@
 """doctor without a run: each part of an installation is looked at, and what is wrong is told with what to do."""
 
 import json
+import os
 import socket
 import ssl
 import threading
@@ -14,7 +15,7 @@ import pytest
 from offpolicy_monitor import __version__
 from offpolicy_monitor.access import Scope, made
 from offpolicy_monitor.cli import main
-from offpolicy_monitor.cli.installation import Place, _apart, look
+from offpolicy_monitor.cli.installation import Place, _apart, _database, _shut, look
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import access as book
 from offpolicy_monitor.store import migrate
@@ -128,6 +129,23 @@ def test_a_database_that_cannot_be_used_is_told_and_none_is_made(tmp_path: Path)
         [(level, said)] = found(here)["database"]
         assert level == "fail" and reason in said and "restore a backup" in said
         assert file.read_bytes() == content
+
+
+def test_a_place_that_this_user_may_not_write_is_told(tmp_path: Path, sqlite_url: str) -> None:
+    file = Path(sqlite_url.removeprefix("sqlite:///"))
+    assert _shut(file) is None and _shut(tmp_path / "new" / "offpolicy.db") is None
+    folder = tmp_path / "folder"
+    folder.mkdir(mode=0o500)
+    before = os.geteuid()
+    try:
+        if before == 0:  # who may write everything
+            os.seteuid(65534)
+        shut = _shut(folder / "new" / "offpolicy.db")
+        told = list(_database(place("http://127.0.0.1:9", f"sqlite:///{folder}/offpolicy.db")))
+    finally:
+        os.seteuid(before)
+    assert shut is not None and shut in (folder, *folder.parents)
+    assert told[0].level == "fail" and f"{shut} cannot be written by this user" in told[0].said
 
 
 def test_another_program_on_the_port_is_told_from_a_service(sqlite_url: str) -> None:

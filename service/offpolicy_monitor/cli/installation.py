@@ -7,6 +7,7 @@ Prometheus, Alertmanagers). Changes nothing: a database that is not there is not
 import base64
 import errno
 import json
+import os
 import re
 import ssl
 import time
@@ -17,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote, urlsplit
 
@@ -102,6 +104,11 @@ def _to_reach(database: str) -> str:
 def _database(place: Place) -> Iterator[Finding]:
     url, migrate, session = place.settings.database_url, needed("store.migrate"), needed("store.session")
     file, shown = session.sqlite_file(session.parse_url(url)), without_password(url)
+    if file is not None and (shut := _shut(file)) is not None:
+        yield Finding(
+            "fail", f"{shut} cannot be written by this user", "be the user of the service, or give it to them"
+        )
+        return
     if file is not None and not file.exists():
         yield Finding("warn", f"there is no database at {file} yet", "nothing, if it is new: serve makes it")
         return
@@ -113,6 +120,14 @@ def _database(place: Place) -> Iterator[Finding]:
     migrate.refuse_damaged(url)
     advice = migrate.outdated(url)
     yield Finding("fail", advice) if advice else Finding("ok", f"{shown} is at revision {migrate.head()}")
+
+
+def _shut(file: Path) -> Path | None:
+    """The file, or the nearest folder of it that is there, where this user may not write; None where they may."""
+    there = [path for path in (file, *file.absolute().parents) if os.path.exists(path)]  # Path's own raises
+    needed_for_writing = [there[0], next(path for path in there if path.is_dir())]
+    can_write = os.access in os.supports_effective_ids
+    return next((p for p in needed_for_writing if not os.access(p, os.W_OK, effective_ids=can_write)), None)
 
 
 def _disk(place: Place) -> Iterator[Finding]:
