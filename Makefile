@@ -133,7 +133,7 @@ $(VENV)/.installed-run: $(DEPENDS)
 	@$(PYTHON) scripts/install.py .installed-run server postgres
 
 $(VENV)/.installed-dev: $(DEPENDS)
-	@$(PYTHON) scripts/install.py .installed-dev server postgres dev
+	@$(PYTHON) scripts/install.py .installed-dev server postgres ray dev
 	@touch $(VENV)/.installed-run
 
 $(AUDIT)/.installed: Makefile

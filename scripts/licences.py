@@ -18,7 +18,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 
 FILE: Final = Path(__file__).resolve().parent.parent / "licences.toml"
 PROJECT: Final = "offpolicy-monitor"
-EXTRAS: Final = frozenset({"server", "postgres"})
+EXTRAS: Final = frozenset({"server", "postgres", "ray"})
 #: What a CUDA build of torch brings of its own; constraints.txt leaves it out too.
 PINNED_BY_TORCH: Final = ("nvidia-", "cuda-", "triton")
 JOINED: Final = {"(": "(", ")": ")", "AND": "and", "OR": "or"}
@@ -34,12 +34,14 @@ class Accepted:
 
     def takes(self, name: str, licence: str) -> bool:
         """Whether an expression is accepted: all that AND joins, one of what OR joins."""
+        if self._known(name, licence):  # free text may have brackets that are no expression's
+            return True
         words = re.split(r"(\(|\)|\bAND\b|\bOR\b)", licence)
         # Of nothing but these words, which bind in Python as in SPDX.
         told = [JOINED.get(word) or str(self._known(name, word.strip())) for word in words if word.strip()]
         try:
             return bool(eval(" ".join(told), {}))
-        except SyntaxError:
+        except (SyntaxError, TypeError):
             return False
 
     def _known(self, name: str, licence: str) -> bool:

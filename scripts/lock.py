@@ -57,7 +57,7 @@ LOCKS: Final[Mapping[str, Lock]] = {
     # brings are not listed: they have a file of their own.
     "extras": Lock(
         CONSTRAINTS,
-        (f"{ROOT}[server,postgres,dev]",),
+        (f"{ROOT}[server,postgres,ray,dev]",),
         rf"offpolicy-monitor$|{OF_CUDA}",
         """\
 # Every version that the tests ran with, for each install of this repository: pip install -c constraints.txt ...

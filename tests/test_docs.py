@@ -50,7 +50,7 @@ def test_every_setting_is_described() -> None:
 def test_architecture_page_gives_every_dependency_a_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    entries = project["dependencies"] + extras["server"] + extras["postgres"]
+    entries = project["dependencies"] + extras["server"] + extras["postgres"] + extras["ray"]
     wanted = {re.split(r"[\[<>=]", entry)[0] for entry in entries}
     table = (DOCS / "architecture.md").read_text().split("## Dependencies")[1]
     packages = "\n".join(line.split("|")[1] for line in table.splitlines() if "|" in line)

@@ -101,9 +101,17 @@ def test_what_went_wrong_is_logged_once_a_kind(caplog: pytest.LogCaptureFixture)
 
 
 def test_a_defect_of_the_service_is_not_tried_for_ever() -> None:
-    fake = Fake([Said(500)] * 5)
+    fake = Fake([Said(500, {"type": "urn:offpolicy-monitor:problem:internal"})] * 5)
     assert counts(closed_stats(fake, 2, timeout=5.0)) == (1, 0, 4, 1)
     assert fake.steps() == [0] * 5 + [1]
+
+
+@pytest.mark.parametrize("answer", [Answer(500, None, {}), Answer(500, None, {"type": "about:blank"})])
+def test_what_a_proxy_answers_for_a_service_that_is_not_there_is_tried_again_for_as_long_as_that_lasts(
+    answer: Answer,
+) -> None:
+    found, tries = of_answer(answer), Tries()
+    assert all(tries.again(found) for _ in range(1000))
 
 
 def test_retry_after_is_waited_for() -> None:

@@ -13,7 +13,7 @@ CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
 def test_every_version_that_is_installed_is_the_one_in_the_constraints() -> None:
     lines = [line for line in CONSTRAINTS.read_text().splitlines() if line and not line.startswith("#")]
     pinned = {canonicalize_name(name): pin for name, _, pin in (line.partition("==") for line in lines)}
-    needed = closure("offpolicy-monitor", frozenset({"server", "postgres", "dev"}))
+    needed = closure("offpolicy-monitor", frozenset({"server", "postgres", "ray", "dev"}))
     installed = {name: version(name).split("+")[0] for name in needed}
     assert {"torch", "numpy", "sqlalchemy", "pytest"} <= needed
     assert {name: pinned.get(name) for name in needed} == installed

@@ -9,7 +9,10 @@ import pytest
 from scripts import licences
 from scripts.licences import EXTRAS, PROJECT, Accepted, closure, read, refused
 
-ACCEPTED = Accepted(frozenset({"MIT", "BSD-3-Clause", "Apache-2.0 WITH LLVM-exception"}), {"one": "LGPL-3.0-only"})
+ACCEPTED = Accepted(
+    frozenset({"MIT", "BSD-3-Clause", "Apache-2.0 WITH LLVM-exception"}),
+    {"one": "LGPL-3.0-only", "two": "A Licence (AL 1)"},
+)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +29,8 @@ ACCEPTED = Accepted(frozenset({"MIT", "BSD-3-Clause", "Apache-2.0 WITH LLVM-exce
         ("any", "LGPL-3.0-only", False),
         ("one", "LGPL-3.0-only", True),
         ("any", "(MIT", False),
+        ("any", "A Licence (AL 1)", False),
+        ("two", "A Licence (AL 1)", True),
         ("any", "", False),
     ],
 )

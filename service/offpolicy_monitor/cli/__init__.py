@@ -1,6 +1,6 @@
 """The command `offpolicy-monitor`: its subcommands in order, and how each ends.
 
-    serve                                           cli.serve
+    serve, ray                                      cli.serve, cli.ray
     demo, tail, replay                              cli.posts
     runs, show, alerts, diagnose, whatif, report,
     backtest                                        cli.questions
@@ -22,13 +22,14 @@ from offpolicy_monitor.cli.exports import EXPORT
 from offpolicy_monitor.cli.lists import LISTS
 from offpolicy_monitor.cli.posts import POSTS
 from offpolicy_monitor.cli.questions import QUESTIONS
+from offpolicy_monitor.cli.ray import RAY
 from offpolicy_monitor.cli.serve import SERVE
 from offpolicy_monitor.cli.tokens import TOKEN
 from offpolicy_monitor.commandline import DONE, INTERRUPTED, NO, SETUP_WRONG
 from offpolicy_monitor.errors import ConfigurationError, OffpolicyMonitorError, Unavailable
 
 SUMMARY: Final = "Watches how far RL rollouts have drifted off-policy, and warns before the drift wrecks the run."
-COMMANDS: Final[tuple[Command, ...]] = (SERVE, *POSTS, *QUESTIONS, DB, TOKEN, EXPORT, *LISTS)
+COMMANDS: Final[tuple[Command, ...]] = (SERVE, RAY, *POSTS, *QUESTIONS, DB, TOKEN, EXPORT, *LISTS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -50,12 +50,12 @@ def _serve(options: argparse.Namespace) -> int:
         if options.migrate if options.migrate is not None else embedded:
             needed("store.migrate").upgrade(settings.database_url)
         else:
-            _refuse_other_schema(settings.database_url)
+            refuse_other_schema(settings.database_url)
     told = process.serve(settings, options.insecure, lambda listening: _say_where(listening, settings))
     return int(process.end(INTERRUPTED if told == signal.SIGINT else DONE))
 
 
-def _refuse_other_schema(url: str) -> None:
+def refuse_other_schema(url: str) -> None:
     """ConfigurationError where the database is not at the revision that this version needs; Damaged where it is."""
     needed("store.migrate").refuse_damaged(url)
     advice = needed("store.migrate").outdated(url, ", or pass --migrate")

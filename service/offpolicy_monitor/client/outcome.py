@@ -15,8 +15,10 @@ ALWAYS = 1 << 62
 # 4xx that another attempt may mend, by themselves or with time.
 TEMPORARY = (408, 425, 429)
 ROLLOUT_GONE = 410
-# A defect of the service. Another attempt may meet a mended one, but a shard must not stand before all others for good.
-DEFECT, DEFECT_ATTEMPTS = 500, 5
+# A defect of the service, which says so in a document. Another attempt may meet a mended one, but a shard must not
+# stand before all others for good. Any other 500 is of what stands between, as 502: Ray's proxy has no other answer
+# where a replica has died, or none is there.
+DEFECT, DEFECT_KIND, DEFECT_ATTEMPTS = 500, "internal", 5
 # Rows of methods that change with every shard, or steps that others take every time, are somebody else's trouble.
 OUTDATED_ATTEMPTS = 5
 # Who is not let in may be within seconds: services notice new tokens by and by.
@@ -67,7 +69,7 @@ def of_answer(answer: Answer) -> Outcome:
     if status in NO_ENTRY:
         return Outcome("again", str(status), f"{answer.detail}; set OFFPOLICY_TOKEN", most=ENTRY_ATTEMPTS)
     if status in TEMPORARY or status >= 500:
-        most = DEFECT_ATTEMPTS if status == DEFECT else ALWAYS
+        most = DEFECT_ATTEMPTS if (status, answer.kind) == (DEFECT, DEFECT_KIND) else ALWAYS
         return Outcome("again", str(status), answer.detail, answer.retry_after, most)
     return Outcome("refused", str(status), answer.detail)
 

@@ -127,11 +127,12 @@ def create_app(settings: Settings, make_measurer: Callable[[Settings], Measurer]
     )
     app.router.routes.extend(ROUTES)
     handlers.install(app, ROUTES)
-    app.direct = [(part.is_direct, _inside(around, part.answer_directly)) for part in (batches, health)]
+    app.direct = [(part.is_direct, inside(around, part.answer_directly)) for part in (batches, health)]
     return app
 
 
-def _inside(around: Sequence[Middleware], answer: ASGIApp) -> ASGIApp:
+def inside(around: Sequence[Middleware], answer: ASGIApp) -> ASGIApp:
+    """The answer with these around it, the outermost first."""
     for middleware, arguments, named in reversed(around):
         answer = middleware(answer, *arguments, **named)
     return answer

@@ -1,0 +1,94 @@
+"""The subcommand ray: the service under Ray Serve, in several replicas behind one proxy."""
+
+import argparse
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Final
+
+from offpolicy_monitor._version import __version__
+from offpolicy_monitor.cli.command import PROGRAM, Command, group_of, needed
+from offpolicy_monitor.cli.environment import add_database, read_settings, without_password
+from offpolicy_monitor.cli.serve import refuse_other_schema
+from offpolicy_monitor.commandline import DONE, INTERRUPTED
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.settings import Settings
+
+#: The extra that brings Ray.
+EXTRA: Final = "ray"
+
+
+def _add_arguments(child: argparse.ArgumentParser) -> None:
+    child.add_argument("--host", help="address that the proxy binds (OFFPOLICY_HOST, 127.0.0.1)")
+    child.add_argument("--port", type=int, help="its port (OFFPOLICY_PORT, 8900)")
+    add_database(child)
+    child.add_argument(
+        "--insecure",
+        action="store_true",
+        help="allow an address that other machines can reach though no token is asked for",
+    )
+    child.add_argument(
+        "--migrate", action="store_true", help="bring the database's schema up to date first (default: no)"
+    )
+    for name, field in needed("rayserve.options").Options.model_fields.items():
+        kind = float if field.annotation is float else int
+        default = "as --replicas" if field.default is None else f"{field.default:g}"
+        child.add_argument(
+            f"--{name.replace('_', '-')}", type=kind, metavar="N", help=f"{field.description} (default: {default})"
+        )
+
+
+def _up(options: argparse.Namespace) -> int:
+    module = needed("rayserve.options")
+    chosen = module.Options.of({name: getattr(options, name) for name in module.Options.model_fields})
+    named = ("host", "port", "database_url")
+    settings = read_settings(**{name: getattr(options, name) for name in named})
+    needed("logs").configure(settings.log_level, settings.log_format)
+    module.refuse_alone(settings)
+    # Replicas read their settings themselves, in their own processes.
+    for name in ("database_url", "port"):
+        os.environ[settings.variable(name)] = str(getattr(settings, name))
+    if options.migrate:
+        needed("store.migrate").upgrade(settings.database_url)
+    else:
+        refuse_other_schema(settings.database_url)
+    told = needed("rayserve.up", EXTRA).serve_here(
+        settings, options.insecure, chosen, lambda: _say_where(settings, chosen.replicas)
+    )
+    return INTERRUPTED if told == signal.SIGINT else DONE
+
+
+def _say_where(settings: "Settings", replicas: int) -> None:
+    """Say where everything is, once all replicas answer."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    base_url = f"http://{host}:{settings.port}"
+    lines = {
+        "page": f"{base_url}/",
+        "metrics": f"{base_url}/metrics",
+        "post to": f"{base_url}/v1/runs/RUN/batches",
+        "database": without_password(settings.database_url),
+        "replicas": str(replicas),
+    }
+    sys.stdout.write(f"{PROGRAM} {__version__} is serving\n")
+    sys.stdout.writelines(f"  {name:<9} {value}\n" for name, value in lines.items())
+    sys.stdout.flush()
+
+
+RAY: Final = group_of(
+    "ray",
+    "run the service under Ray Serve, in several replicas",
+    (
+        Command(
+            "up",
+            "start Ray on this machine and serve, until it is told to stop",
+            (
+                "OFFPOLICY_DATABASE_URL=postgresql://user@host/offpolicy $ ray up --migrate",
+                "$ ray up --replicas 4 --num-gpus 0.25",
+                "$ ray up --replicas 2 --max-replicas 8 --target-ongoing-requests 4",
+            ),
+            _add_arguments,
+            _up,
+        ),
+    ),
+)

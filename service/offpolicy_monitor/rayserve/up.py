@@ -1,0 +1,86 @@
+"""A cluster of this machine for one deployment, until it is told to stop.
+
+Ray is imported once its variables are set.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from offpolicy_monitor.addresses import is_loopback
+from offpolicy_monitor.rayserve.options import Options, prepare
+from offpolicy_monitor.settings import Settings
+
+#: Bytes of Ray's shared memory, of which nothing here makes use: the least that it takes.
+OBJECT_STORE: Final = 80 << 20
+
+
+def serve_here(settings: Settings, insecure: bool, options: Options, started: Callable[[], None]) -> int:
+    """Serve until told to stop, and answer the signal that told it. `started` is called once all replicas are there.
+
+    Raises ConfigurationError for what cannot be served so, and RuntimeError where replicas do not start.
+    """
+    # A short path: those of sockets have at most 107 characters.
+    with tempfile.TemporaryDirectory(prefix="opm-ray-") as folder:
+        prepare(os.environ, Path(folder), sys.platform == "linux")
+        import ray
+        from ray import serve
+
+        from offpolicy_monitor.rayserve import application
+
+        host = settings.host
+        given: dict[str, Any] = {"host": host, "insecure": insecure, **options.model_dump()}
+        targets = [
+            serve.RunTarget(application.monitor(given), application.NAME, application.ROUTE),
+            serve.RunTarget(application.exporter({"host": host}), application.METRICS, application.METRICS_ROUTE),
+        ]
+        ray.init(
+            num_cpus=-int(-options.most * options.num_cpus // 1),
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE,
+            _node_ip_address="127.0.0.1" if is_loopback(host) else None,
+        )
+        try:
+            with told_to_stop() as told:
+                serve.start(
+                    proxy_location="HeadOnly",
+                    logging_config={"log_level": "WARNING", "enable_access_log": False},
+                    http_options={"host": host, "port": settings.port, "keep_alive_timeout_s": settings.keep_alive},
+                )
+                serve.run_many(targets)
+                started()
+                return told()
+        finally:
+            serve.shutdown()
+            ray.shutdown()
+
+
+@contextmanager
+def told_to_stop() -> Iterator[Callable[[], int]]:
+    """Waits for SIGTERM or SIGINT and answers which it was; Ray, which has handlers of its own, must have begun."""
+    said: list[int] = []
+    event = threading.Event()
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        if said:  # a second one does not wait
+            raise KeyboardInterrupt
+        said.append(number)
+        event.set()
+
+    def wait() -> int:
+        event.wait()
+        return said[0]
+
+    former = {number: signal.signal(number, hear) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield wait
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
