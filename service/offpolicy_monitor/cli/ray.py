@@ -11,6 +11,7 @@ from offpolicy_monitor.cli.command import PROGRAM, Command, group_of, needed
 from offpolicy_monitor.cli.environment import add_database, read_settings, without_password
 from offpolicy_monitor.cli.serve import refuse_other_schema
 from offpolicy_monitor.commandline import DONE, INTERRUPTED
+from offpolicy_monitor.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from offpolicy_monitor.settings import Settings
@@ -31,7 +32,13 @@ def _add_arguments(child: argparse.ArgumentParser) -> None:
     child.add_argument(
         "--migrate", action="store_true", help="bring the database's schema up to date first (default: no)"
     )
-    for name, field in needed("rayserve.options").Options.model_fields.items():
+    try:
+        fields = needed("rayserve.options").Options.model_fields
+    except ConfigurationError:
+        # A library is missing that they are read off; which one is said when the command runs.
+        child.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+        return
+    for name, field in fields.items():
         kind = float if field.annotation is float else int
         default = "as --replicas" if field.default is None else f"{field.default:g}"
         child.add_argument(
@@ -83,7 +90,7 @@ RAY: Final = group_of(
             "up",
             "start Ray on this machine and serve, until it is told to stop",
             (
-                "OFFPOLICY_DATABASE_URL=postgresql://user@host/offpolicy $ ray up --migrate",
+                "$ ray up --database-url postgresql://user@host/offpolicy --migrate",
                 "$ ray up --replicas 4 --num-gpus 0.25",
                 "$ ray up --replicas 2 --max-replicas 8 --target-ongoing-requests 4",
             ),
