@@ -28,7 +28,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_spans_run_id_runs", ondelete="CASCADE"),
     )
     if op.get_bind().dialect.name == "postgresql":
-        # Numbers of 512 steps stay in their row, two to a page: aside, each would be looked for on its own.
+        # Numbers of 480 steps stay in their row, two to a page: aside, each would be looked for on its own.
         op.execute("ALTER TABLE spans SET (toast_tuple_target = 8160)")
 
 

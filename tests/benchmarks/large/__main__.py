@@ -20,6 +20,7 @@ from tests.benchmarks.large.asked import of_pages, of_posts, of_routes, of_scrap
 from tests.benchmarks.large.figures import Figure, table
 from tests.benchmarks.large.fill import Run, fill, months
 from tests.benchmarks.large.kept import of_deletion, of_upkeep, sizes
+from tests.benchmarks.large.upgraded import of_upgrade
 from tests.benchmarks.machine import machine
 from tests.benchmarks.servers import Served
 from tests.fixtures.postgres import Cluster
@@ -28,7 +29,7 @@ from tests.fixtures.tools import require_tool
 DATABASES = ("sqlite", "postgres")
 #: As an administrator would set a server up that has 4 GB for itself, durable.
 SERVER = ("listen_addresses=", "max_connections=60", "shared_buffers=512MB", "max_wal_size=4GB")
-PARTS = ("routes", "pages", "scrapes", "posts", "upkeep", "deletion")
+PARTS = ("upgrade", "routes", "pages", "scrapes", "posts", "upkeep", "deletion")
 
 
 def main() -> int:
@@ -55,6 +56,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--long", type=int, default=100_000, help="steps of the one long run beside them")
     parser.add_argument("--database", action="append", choices=DATABASES, help="this alone")
     parser.add_argument("--filled", metavar="URL", help="a database that has these runs")
+    parser.add_argument(
+        "--older", metavar="DIR", type=Path, help="sources of the release before: measure an upgrade too"
+    )
     parser.add_argument("--only", action="append", choices=PARTS, help="measure this (may be repeated)")
     parser.add_argument("--json", type=Path, default=DATA / "large.json", help="where to write the figures")
     return parser
@@ -89,6 +93,8 @@ def measured(url: str, options: argparse.Namespace, wanted: Sequence[Run], folde
     chosen, long, short = options.only or PARTS, wanted[0], wanted[1]
     found: dict[str, Any] = {"MB": sizes(url), "load before": os.getloadavg()[0]}
     say("MB: " + ", ".join(f"{name} {size:,.0f}" for name, size in found["MB"].items() if size >= 1))
+    if "upgrade" in chosen and options.older is not None and not url.startswith("sqlite"):
+        found["upgrade"] = told("upgrade", of_upgrade(url, wanted, folder, options.older))
     works: dict[str, tuple[str, Callable[[Served], list[Figure]]]] = {
         f"routes of {long.name}": ("routes", lambda service: of_routes(service, long)),
         f"routes of {short.name}": ("routes", lambda service: of_routes(service, short)),

@@ -203,8 +203,8 @@ def is_last_minibatch() -> ColumnElement[bool]:
     """Whether a gradient step is the last one seen of its training step."""
     other = steps.alias()
     of_step = (other.c.run_id == steps.c.run_id) & (other.c.step == steps.c.step) & ~other.c.superseded
-    newest = select(func.max(other.c.minibatch)).where(of_step).correlate(steps).scalar_subquery()
-    return steps.c.minibatch == newest
+    # Not "is the largest": PostgreSQL expects that of few, and would look at all of a run for one page.
+    return ~select(other.c.id).where(of_step, other.c.minibatch > steps.c.minibatch).correlate(steps).exists()
 
 
 def _rows(connection: Connection, rows: Sequence[Any], figures: Sequence[Figures]) -> list[dict[str, Any]]:

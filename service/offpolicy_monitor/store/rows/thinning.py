@@ -38,9 +38,12 @@ def _extremes(columns: Columns, stretches: int) -> Indices:
     at = np.minimum(starts + np.arange((ends - starts).max()), ends - 1)
     values = columns[:, at]
     absent = np.isnan(values)
-    lowest = np.where(absent, np.inf, values).argmin(axis=2)
+    gaps = absent.any()
+    lowest = (np.where(absent, np.inf, values) if gaps else values).argmin(axis=2)
     # Of equal values the last one, as the first one of the reversed stretch.
-    highest = at.shape[1] - 1 - np.where(absent, -np.inf, values)[:, :, ::-1].argmax(axis=2)
-    highest = np.where(absent.all(axis=2), lowest, highest)
+    highest = (np.where(absent, -np.inf, values) if gaps else values)[:, :, ::-1].argmax(axis=2)
+    highest = at.shape[1] - 1 - highest
+    if gaps:
+        highest = np.where(absent.all(axis=2), lowest, highest)
     found = np.stack([lowest, highest])
     return np.unique(at[np.arange(stretches), found])

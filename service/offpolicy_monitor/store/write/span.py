@@ -19,8 +19,8 @@ from offpolicy_monitor.store.rows.spans import PLACES, end_of
 from offpolicy_monitor.store.rows.statement import putting
 from offpolicy_monitor.store.rows.tables import blocks, metrics, spans, steps
 
-#: Rows of `steps` in one: their float64 are half a page of PostgreSQL.
-ROWS: Final = 512
+#: Rows of `steps` in one: two rows of as many float64 fill a page of PostgreSQL.
+ROWS: Final = 480
 LEVEL: Final = 3
 #: Runs of which it is looked at once whether their spans stand.
 LOOKED_AT: Final = 8
