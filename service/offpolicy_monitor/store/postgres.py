@@ -29,7 +29,12 @@ CONNECTION: Final[Mapping[str, int | str]] = {
 #: A statement that nobody waits for any more ends by itself, and lets go of what it holds.
 BOUNDED: Final = ("SET lock_timeout = '3s'", "SET statement_timeout = '20s'")
 UNBOUNDED: Final = ("SET statement_timeout = 0",)
-SESSION: Final = ("SET synchronous_commit = on", "SET idle_in_transaction_session_timeout = '60s'")
+#: Nothing here runs for long: compiling statements that are thought to (jit) took nine tenths of a scrape's time.
+SESSION: Final = (
+    "SET synchronous_commit = on",
+    "SET idle_in_transaction_session_timeout = '60s'",
+    "SET jit = off",
+)
 
 
 class PatientConnection(psycopg.Connection[Any]):
