@@ -34,7 +34,7 @@ DEPENDS := pyproject.toml setup.py constraints.txt service/offpolicy_monitor/_ve
 SOURCES := service tests scripts migrations setup.py
 TYPED := service tests scripts migrations
 
-.PHONY: help run demo test lint docs dashboards screenshots format bench bench-check diagnosis detection chaos conformance engines frameworks fuzz frameworks-together build deployment lock audit clean
+.PHONY: help run demo test lint docs dashboards screenshots format bench bench-check scale diagnosis detection chaos conformance engines frameworks fuzz frameworks-together build deployment lock audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -78,6 +78,9 @@ bench: $(VENV)/.installed-dev ## measure the speed of the service and of the cor
 
 bench-check: bench ## measure, and fail where a ratio is more than 20 % worse than the committed figures
 	@$(BIN)/python -m tests.benchmarks.check
+
+scale: $(VENV)/.installed-dev ## fill databases as months would, 5 GB each, and measure them (ARGS="--runs 20 --long 10000", ARGS="--database sqlite")
+	@$(BIN)/python -m tests.benchmarks.large $(ARGS)
 
 diagnosis: $(VENV)/.installed-dev ## plant known bugs in generated batches and count what is named (ARGS="--sizes small", ARGS=--write)
 	@$(BIN)/python -m tests.diagnosis.confusion $(ARGS)
