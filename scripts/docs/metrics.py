@@ -62,7 +62,11 @@ SECTIONS: tuple[tuple[str, str, Sequence[Family]], ...] = (
         "with the process.",
         RUN_COUNTERS,
     ),
-    ("The service itself", "Of this process.", PROCESS),
+    (
+        "The service itself",
+        "Of this process; of several workers the sum, and of gauges what [workers.md](workers.md) says.",
+        PROCESS,
+    ),
 )
 
 

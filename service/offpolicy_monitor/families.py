@@ -31,6 +31,7 @@ class Family:
     """One metric family. `labels` in the order shown; `sources` are empty where the process itself counts.
 
     A histogram has `bounds`; those of a run have `all_bounds` too, which hold them and which an operator may ask for.
+    `over_workers`: what a gauge of a process is of several.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Family:
     sources: tuple[Source, ...] = ()
     bounds: tuple[float, ...] = ()
     all_bounds: tuple[float, ...] = ()
+    over_workers: Literal["sum", "max", "min"] = "max"
 
     @property
     def full_name(self) -> str:
@@ -262,7 +264,7 @@ PROCESS: tuple[Family, ...] = (
     _seconds("stage_seconds", "Time a batch spends in a stage: decode, measure or store.", "stage"),
     _seconds("store_seconds", "Time of one database transaction, however many shards it holds."),
     _counter("ingest_bytes_total", "Bytes of request bodies received, by Content-Encoding.", "encoding"),
-    Family("inflight_bytes", "gauge", "Bytes of the admission budget in use."),
+    Family("inflight_bytes", "gauge", "Bytes of the admission budget in use.", over_workers="sum"),
     Family("oldest_job_seconds", "gauge", "Age of a stage's oldest unfinished job; 0 where it has none.", ("stage",)),
     Family("database_free_bytes", "gauge", "Bytes left on the disk of a SQLite file.", ("database",)),
     Family(
@@ -270,6 +272,7 @@ PROCESS: tuple[Family, ...] = (
         "gauge",
         "Unix time at which the certificate that is shown ends, or the first of its chain.",
         ("file",),
+        over_workers="min",
     ),
     Family("start_time_seconds", "gauge", "Unix time at which the process began to serve."),
     Family("device_info", "gauge", "Always 1; the device that computes is the label.", ("device",)),

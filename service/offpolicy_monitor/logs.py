@@ -9,7 +9,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any, TextIO
 
 import structlog
@@ -24,10 +24,13 @@ TOKEN = re.compile("(opm_[0-9a-f]{12}_)[0-9a-f]+", re.IGNORECASE)
 WARNINGS_ONLY = ("uvicorn.error", "alembic")
 
 
-def configure(level: str, style: str, stream: TextIO | None = None) -> None:
-    """Send every log line to `stream` (stderr) in the chosen style (auto, console, json), from `level` up."""
+def configure(level: str, style: str, stream: TextIO | None = None, **fields: Any) -> None:
+    """Send every log line to `stream` (stderr) in the chosen style (auto, console, json), from `level` up.
+
+    `fields` are in each of them.
+    """
     stream = sys.stderr if stream is None else stream
-    shared = _shared_processors()
+    shared = [*_shared_processors(), *([_with(fields)] if fields else [])]
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -92,6 +95,13 @@ def _shared_processors() -> list[Processor]:
         hide_tokens,
         escape_controls,
     ]
+
+
+def _with(fields: Mapping[str, Any]) -> Processor:
+    def add(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        return {**fields, **event}
+
+    return add
 
 
 def _renderers(style: str, terminal: bool) -> Iterable[Processor]:

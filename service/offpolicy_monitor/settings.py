@@ -78,6 +78,12 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="Address the service binds.")
     port: int = Field(8900, ge=0, le=65535, description="Port the service binds; 0 takes a free one.")
+    workers: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Processes that serve, on Linux with PostgreSQL; they share evenly what other settings allow.",
+    )
     ssl_certfile: Path | None = Field(
         None, description="Certificate in PEM, its chain behind it: the service then speaks https, and nothing else."
     )

@@ -23,7 +23,7 @@ async def lifespan(app):
 
 app = FastAPI(lifespan=lifespan)
 with process.bound("127.0.0.1", 0) as listener:
-    server = process.Server(process._config(app, Settings()), app, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    server = process.Server(process.config_of(app, Settings()), app, lambda _: os.kill(os.getpid(), signal.SIGTERM))
     with server.stopping_in_time():
         server.run([listener])
 print("ended in order")

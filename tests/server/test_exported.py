@@ -43,7 +43,7 @@ def hanging() -> Iterator[Hanging]:
 
 
 def test_a_store_that_hangs_shows_no_runs_until_it_answers_again(hanging: Hanging) -> None:
-    exported = Exported(hanging, Settings(), Alone(), within=0.2)
+    exported = Exported(hanging, Settings(), Alone().leads, within=0.2)
     began = time.monotonic()
     assert [exported() for _ in range(3)] == [(), (), ()]
     assert time.monotonic() - began < 10
@@ -54,13 +54,13 @@ def test_a_store_that_hangs_shows_no_runs_until_it_answers_again(hanging: Hangin
 
 
 def test_a_store_that_is_away_shows_no_runs() -> None:
-    exported = Exported(Away(), Settings(), Alone())
+    exported = Exported(Away(), Settings(), Alone().leads)
     assert exported() == ()
     exported.close()
 
 
 def test_a_follower_does_not_ask(hanging: Hanging) -> None:
-    exported = Exported(hanging, Settings(), Follower())
+    exported = Exported(hanging, Settings(), Follower().leads)
     assert exported() is None
     assert hanging.asked == 0
     exported.close()

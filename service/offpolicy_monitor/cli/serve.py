@@ -21,6 +21,9 @@ def _add_arguments(child: argparse.ArgumentParser) -> None:
     child.add_argument("--host", help="address to bind (OFFPOLICY_HOST, 127.0.0.1)")
     child.add_argument("--port", type=int, help="port to bind, 0 for a free one (OFFPOLICY_PORT, 8900)")
     child.add_argument(
+        "--workers", type=int, metavar="N", help="processes that serve, with PostgreSQL (OFFPOLICY_WORKERS, 1)"
+    )
+    child.add_argument(
         "--ssl-certfile", metavar="FILE", help="certificate in PEM, to speak https (OFFPOLICY_SSL_CERTFILE)"
     )
     child.add_argument(
@@ -40,18 +43,22 @@ def _add_arguments(child: argparse.ArgumentParser) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    named = ("host", "port", "database_url", "ssl_certfile", "ssl_keyfile")
+    named = ("host", "port", "workers", "database_url", "ssl_certfile", "ssl_keyfile")
     settings = read_settings(**{name: getattr(options, name) for name in named})
     needed("logs").configure(settings.log_level, settings.log_format)
+    several = settings.workers > 1
     with uncollected():
         process = needed("server.process")
+        service = needed("server.workers.service") if several else process
+    if several:
+        service.refuse_alone(settings)
     embedded = settings.database_url.startswith("sqlite")
     with needed("server.readiness").waited_for("the database, to look at its schema"):
         if options.migrate if options.migrate is not None else embedded:
             needed("store.migrate").upgrade(settings.database_url)
         else:
             refuse_other_schema(settings.database_url)
-    told = process.serve(settings, options.insecure, lambda listening: _say_where(listening, settings))
+    told = service.serve(settings, options.insecure, lambda listening: _say_where(listening, settings))
     return int(process.end(INTERRUPTED if told == signal.SIGINT else DONE))
 
 
@@ -74,6 +81,8 @@ def _say_where(listening: "Listening", settings: "Settings") -> None:
         "database": without_password(settings.database_url),
         "device": listening.device,
     }
+    if settings.workers > 1:
+        lines["workers"] = str(settings.workers)
     sys.stdout.write(f"{PROGRAM} {__version__} is serving\n")
     sys.stdout.writelines(f"  {name:<9} {value}\n" for name, value in lines.items())
     sys.stdout.flush()
@@ -86,6 +95,7 @@ SERVE: Final = Command(
         "$ serve",
         "$ serve --port 0 --database-url sqlite:///run.db",
         "OFFPOLICY_DATABASE_URL=postgresql://user@host/offpolicy $ serve --migrate",
+        "OFFPOLICY_DATABASE_URL=postgresql://user@host/offpolicy $ serve --workers 4",
     ),
     _add_arguments,
     _serve,

@@ -7,7 +7,7 @@ a time, and before anybody reads: together each takes less.
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
@@ -79,6 +79,11 @@ class RunCounters:
         self._waiting: OrderedDict[str, list[_Shard]] = OrderedDict()
         self._entries = 0
         self._lock = threading.Lock()
+
+    def go_on(self, runs: Mapping[str, RunCounts]) -> None:
+        """Count from here on, where another process has stopped; before anything is counted."""
+        with self._lock:
+            self._runs.update(runs)
 
     def stored(self, run: str, summary: StepSummary) -> None:
         """One shard was stored for the first time."""

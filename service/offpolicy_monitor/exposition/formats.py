@@ -9,7 +9,6 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Final, Protocol
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
@@ -20,6 +19,12 @@ from offpolicy_monitor.families import Family
 
 PROTOBUF: Final = "application/vnd.google.protobuf"
 MESSAGE: Final = {"proto": "io.prometheus.client.metricfamily", "encoding": "delimited"}
+
+
+class Collects(Protocol):
+    """A registry of prometheus_client, or what stands for one."""
+
+    def collect(self) -> Iterable[Metric]: ...
 
 
 class Format(Hashable, Protocol):
@@ -37,7 +42,7 @@ class Format(Hashable, Protocol):
     def family(self, family: Family, blocks: Iterable[bytes]) -> list[bytes]:
         """The family with the blocks of all its runs."""
 
-    def process(self, registry: CollectorRegistry) -> bytes:
+    def process(self, registry: Collects) -> bytes:
         """What the process itself counts."""
 
 
@@ -62,7 +67,7 @@ class Text:
         """In one piece: a scrape has as many pieces as families."""
         return [lines.head(_metric(family), self._encode) + b"".join(blocks)]
 
-    def process(self, registry: CollectorRegistry) -> bytes:
+    def process(self, registry: Collects) -> bytes:
         return self._encode(registry).removesuffix(lines.END)
 
 
@@ -87,7 +92,7 @@ class Protobuf:
     def family(self, family: Family, blocks: Iterable[bytes]) -> list[bytes]:
         return protobuf.family(family.full_name, family.help, _type(family.type), [b"".join(blocks)])
 
-    def process(self, registry: CollectorRegistry) -> bytes:
+    def process(self, registry: Collects) -> bytes:
         return b"".join(_collected(registry.collect()))
 
 

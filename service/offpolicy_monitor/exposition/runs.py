@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from offpolicy_monitor.exposition import alerts
-from offpolicy_monitor.exposition.counters import RunCounters, RunCounts
+from offpolicy_monitor.exposition.counters import RunCounts
 from offpolicy_monitor.exposition.formats import Format
 from offpolicy_monitor.exposition.histograms import Counted
 from offpolicy_monitor.exposition.rows import all_samples
@@ -19,6 +19,13 @@ from offpolicy_monitor.families import REASONS, RUN_COUNTERS, RUN_GAUGES, RUN_HI
 _PLAIN: Final = ("step", "policy_version", "last_batch", "coverage", "step_seconds", "open_since")
 #: What decides whether a row's gauges are those of the last scrape. The stored bytes stand for what is in them.
 _VERSION: Final = (*_PLAIN, "attempt", "minibatch", "finished", "overrides", "stored_figures", "stored_states")
+
+
+class Counters(Protocol):
+    """What the process has counted of runs, or several processes have."""
+
+    def runs(self) -> list[str]: ...
+    def snapshot(self, run: str) -> RunCounts: ...
 
 
 class ExportedRun(Protocol):
@@ -90,7 +97,7 @@ class RunExposition:
     """
 
     def __init__(
-        self, exported: Callable[[], Sequence[ExportedRun] | None], counters: RunCounters, detail: Detail = MODERATE
+        self, exported: Callable[[], Sequence[ExportedRun] | None], counters: Counters, detail: Detail = MODERATE
     ) -> None:
         self._exported = exported
         self._counters = counters

@@ -61,6 +61,13 @@ class RunRates:
         self._requests = Rate(settings.run_requests_per_second, burst, clock)
         self._bytes = Rate(settings.run_bytes_per_second, burst, clock)
         self._settings = settings
+        #: Told of what a run has taken, so that other workers count it too.
+        self.tell: Callable[[str, int, int], None] = lambda run, requests, size: None
+
+    def take(self, run: str, requests: int, size: int) -> None:
+        """So many batches and bytes of a run have come, here or at another worker."""
+        self._requests.take(run, requests)
+        self._bytes.take(run, size)
 
     def counted(self, run: str | None, declared: int, pace: Pace) -> AbstractContextManager[None]:
         """The block receives a batch of a run that declares so many bytes; what has come at its end is what counts.
@@ -75,12 +82,16 @@ class RunRates:
     def _counting(self, run: str, declared: int, pace: Pace) -> Iterator[None]:
         self._check("batches", self._requests, "run_requests_per_second", run, 1)
         self._check("bytes", self._bytes, "run_bytes_per_second", run, declared)
-        self._requests.take(run, 1)
-        self._bytes.take(run, declared)
+        self._take(run, 1, declared)
         try:
             yield
         finally:
-            self._bytes.take(run, pace.received - declared)
+            self._take(run, 0, pace.received - declared)
+
+    def _take(self, run: str, requests: int, size: int) -> None:
+        if requests or size:
+            self.take(run, requests, size)
+            self.tell(run, requests, size)
 
     def _check(self, what: str, rate: Rate, setting: str, run: str, amount: float) -> None:
         wait = rate.wait(run, amount)

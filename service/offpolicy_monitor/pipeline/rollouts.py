@@ -10,10 +10,22 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.errors import FieldError, Refusal
 
 Key = tuple[str, str, int]
 Half = TypeVar("Half")
+
+
+class RolloutGone(Refusal):
+    """The half of this key is gone, or never came here."""
+
+    def __init__(self, key: Key) -> None:
+        message = (
+            f"rollout: the first half of {key[1]!r}, shard {key[2]}, is not here (any more); send the whole shard "
+            "(OFFPOLICY_ROLLOUT_TTL and OFFPOLICY_ROLLOUT_BYTES say what is kept)"
+        )
+        super().__init__(410, "rollout-gone", message, [FieldError("rollout", message.removeprefix("rollout: "))])
+        self.key = key
 
 
 class RolloutCache(Generic[Half]):
@@ -37,17 +49,23 @@ class RolloutCache(Generic[Half]):
             return True
 
     def find(self, key: Key) -> Half:
-        """The half kept under `key`; Refusal 410 where it is gone or never came."""
+        """The half kept under `key`; RolloutGone (410) where it is gone or never came."""
+        found = self.kept(key)
+        if found is None:
+            raise RolloutGone(key)
+        return found
+
+    def kept(self, key: Key) -> Half | None:
+        """The half kept under `key`; None where it is gone or never came."""
         with self._lock:
             self._evict()
             held = self._halves.get(key)
-        if held is None:
-            message = (
-                f"the first half of {key[1]!r}, shard {key[2]}, is not here (any more); send the whole shard "
-                "(OFFPOLICY_ROLLOUT_TTL and OFFPOLICY_ROLLOUT_BYTES say what is kept)"
-            )
-            raise Refusal.of_field(410, "rollout-gone", "rollout", message)
-        return held[2]
+        return None if held is None else held[2]
+
+    def drop(self, key: Key) -> None:
+        """Another process keeps a newer half of that key."""
+        with self._lock:
+            self._drop(key)
 
     def forget(self, run: str) -> None:
         """Drop every half of a run."""

@@ -14,7 +14,7 @@ an answer sends it anew. What a client no longer waits for is dropped until it i
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -31,7 +31,7 @@ from offpolicy_monitor.pipeline.merger import Merger
 from offpolicy_monitor.pipeline.readers import Readers
 from offpolicy_monitor.pipeline.reduced import METHODS_CHANGED, accepted
 from offpolicy_monitor.pipeline.remembered import Remembered, Rows
-from offpolicy_monitor.pipeline.rollouts import RolloutCache
+from offpolicy_monitor.pipeline.rollouts import Key, RolloutCache, RolloutGone
 from offpolicy_monitor.pipeline.values import Body, Measured, Measurer, Outcome, Tell
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.settings import Settings
@@ -107,15 +107,23 @@ class Shards:
         self._settings, self._decoder, self._device, self._measurer = settings, decoder, device, measurer
         self._writer, self._merger, self.look_up = writer, merger, look_up
         self._metrics, self._counters = metrics, counters
+        #: Where there are other workers: their half of a key, and what they are told of one that is kept here.
+        self.half_elsewhere: Callable[[Key], Awaitable[Message | None]] | None = None
+        self.kept_here: Callable[[Key], None] = lambda key: None
 
     async def ingest(self, run: str, body: Body, tell: Tell) -> Outcome:
         """Decode, measure and store one shard of `run`; raises Refusal or Unavailable, and has then stored nothing."""
-        work = Work(run, body, tell, time.time())
+        work, sought = Work(run, body, tell, time.time()), False
         for _ in range(ATTEMPTS):
             try:
                 return await self._outcome(work, *await self._through(work))
             except Unclear as raised:
                 unclear = raised.with_traceback(None)
+            except RolloutGone as gone:
+                if sought or not await self._brought_here(gone.key):
+                    raise
+                sought = True
+                continue
             except Refusal as refusal:
                 if refusal.kind != METHODS_CHANGED or (work.known is not None and not isinstance(refusal, Outdated)):
                     raise
@@ -179,6 +187,7 @@ class Shards:
             sent = join(self.halves.find(key), sent, self._decoder.limits)
         elif sent.is_first_half:
             self.halves.keep(key, sent.owned(), sent.nbytes)
+            self.kept_here(key)
         return sent, content_digest(sent)
 
     def _measured(self, work: Work, message: Message | Reduced, digest: bytes) -> Measured:
@@ -206,6 +215,11 @@ class Shards:
             return self._measurer.measure(message.batch, rows.run, origin_of(message))
         finally:
             self.fallbacks.tell()
+
+    async def _brought_here(self, key: Key) -> bool:
+        """Whether another worker had the first half, which is kept here now."""
+        half = None if self.half_elsewhere is None else await self.half_elsewhere(key)
+        return half is not None and self.halves.keep(key, half, half.nbytes)
 
     async def _asked(self, run: str, unclear: Unclear) -> Known:
         """What the store knows; raises the Refusal that storing the shard would end with."""

@@ -138,6 +138,11 @@ class Pipeline:
             self.metrics.stage("measure", seconds)
         return result[0]
 
+    def forget(self, run: str) -> None:
+        """A run is deleted."""
+        self.shards.forget(run)
+        self.counters.forget(run)
+
     async def warm_up(self) -> None:
         """Measure once, so that the first shard does not pay for what happens only once."""
         try:

@@ -35,7 +35,7 @@ from offpolicy_monitor.server.http import handlers
 from offpolicy_monitor.server.http.hosts import TrustedHosts
 from offpolicy_monitor.server.http.middleware import RequestMiddleware
 from offpolicy_monitor.server.http.shared import Shared
-from offpolicy_monitor.server.services import detail_of
+from offpolicy_monitor.server.scrapes import detail_of
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import Store
 
@@ -48,17 +48,9 @@ SELF: Final = "exporter"
 Parts = Sequence[tuple[str, bytes]]
 
 
-class Always:
-    """Shows the runs, whoever leads."""
-
-    def leads(self) -> bool:
-        return True
-
-    def start(self, changed: Callable[[], None]) -> None:
-        """Nothing changes."""
-
-    def close(self) -> None:
-        """Nothing to give up."""
+def always() -> bool:
+    """It is the one that shows runs, whoever leads."""
+    return True
 
 
 @serve.ingress()
@@ -85,7 +77,7 @@ def application(settings: Settings, ask: Callable[[], Parts]) -> FastAPI:
     registry = CollectorRegistry()
     metrics, keys = ProcessMetrics(registry), Keys(settings.auth)
     store = Store.open(settings.database_url)
-    exported = Exported(store, settings, Always())
+    exported = Exported(store, settings, always)
     runs = RunExposition(exported, RunCounters(settings.max_exported_runs), detail_of(settings))
 
     def make(_: None) -> bytes:

@@ -40,6 +40,7 @@ from offpolicy_monitor.server.routes import (
     whatif,
     worst,
 )
+from offpolicy_monitor.server.workers.membership import ALONE, Membership
 from offpolicy_monitor.settings import Settings
 
 PARTS = (
@@ -96,15 +97,22 @@ class Application(FastAPI):
         return self._text
 
 
-def create_app(settings: Settings, make_measurer: Callable[[Settings], Measurer] = services.torch_measurer) -> FastAPI:
-    """The application for these settings. Its parts open and close with the ASGI lifespan."""
+def create_app(
+    settings: Settings,
+    make_measurer: Callable[[Settings], Measurer] = services.torch_measurer,
+    membership: Membership = ALONE,
+) -> FastAPI:
+    """The application for these settings. Its parts open and close with the ASGI lifespan.
+
+    `membership` says what it shares with the other workers, where it is one of several.
+    """
     registry = CollectorRegistry()
     metrics = ProcessMetrics(registry)
     keys, doors = Keys(settings.auth), Doors(ROUTES, settings.open_metrics)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with services.opened(settings, metrics, registry, make_measurer, keys) as opened:
+        async with services.opened(settings, metrics, registry, make_measurer, keys, membership) as opened:
             app.state.services = opened
             yield
 

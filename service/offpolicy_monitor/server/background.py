@@ -39,6 +39,8 @@ COLUMNS: Final = Chore("putting figures into columns", "headline figures of old 
 LEARN: Final = Chore("reading access tokens", "access tokens read", "tokens", "debug")
 #: Write down which were used.
 NOTE: Final = Chore("noting the use of access tokens", "use of access tokens noted", "tokens", "debug")
+#: Write down what was counted, which a worker that dies leaves to who takes its place.
+PUBLISH: Final = Chore("writing counts", "counts written", "files", "debug")
 #: Give back what the process has grown by and does not use.
 GIVE_BACK: Final = Chore("memory", "unused memory given back", "bytes", "debug")
 

@@ -1,7 +1,8 @@
-"""Events: what this process has stored and changed, told at once to everyone who listens, as server-sent events.
+"""Events: what this service has stored and changed, told at once to everyone who listens, as server-sent events.
 
 What a transaction settled tells it, after its commit; nobody's listening asks the database anything. Who does not take
-what is sent is dropped, and nobody waits for him. Knows receipts; knows no SQL and no HTTP but the form of a frame.
+what is sent is dropped, and nobody waits for him. Workers tell each other, where anybody listens to another. Knows
+receipts; knows no SQL and no HTTP but the form of a frame.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import Any, Final
 import orjson
 
 from offpolicy_monitor.errors import Refusal, Unavailable
+from offpolicy_monitor.server.workers.siblings import NoSiblings, Siblings
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import Receipt, ShardRecord
 
@@ -28,8 +30,19 @@ MOST_RUNS: Final = 1024
 HEARTBEAT_SECONDS: Final = 15.0
 RETRY_MS: Final = 2000
 HEARTBEAT: Final = b": alive\n\n"
+NOBODY: Final = NoSiblings()
 #: To whoever missed something: read anew.
 RESET: Final = b"event: reset\ndata: {}\n\n"
+
+
+#: Of a stored shard: run, step, minibatch, whether the step is merged, the verdict, and what is told of alerts.
+Told = tuple[str, int, int, bool, str, Sequence[Mapping[str, Any]]]
+_OF_ALERTS: Final = ("id", "alert", "severity", "since_step", "state")
+
+
+def _plain(run: str, step: int, minibatch: int, receipt: Receipt) -> Told:
+    alerts = [{name: row[name] for name in _OF_ALERTS} for row in receipt.alerts]
+    return run, step, minibatch, receipt.step_completed, receipt.verdict, alerts
 
 
 @dataclass(frozen=True)
@@ -64,8 +77,8 @@ class Events:
     `most` listen at once. With nobody listening nothing is made.
     """
 
-    def __init__(self, most: int) -> None:
-        self._loop, self._most = asyncio.get_running_loop(), most
+    def __init__(self, most: int, siblings: Siblings = NOBODY) -> None:
+        self._loop, self._most, self._siblings = asyncio.get_running_loop(), most, siblings
         self._listeners: set[_Listener] = set()
         self._collecting = self._closed = False
         self._rest: asyncio.TimerHandle | None = None
@@ -73,9 +86,9 @@ class Events:
 
     def stored(self, records: Sequence[ShardRecord], answers: Sequence[Receipt | Refusal]) -> None:
         """A transaction has committed these; refused ones and duplicates have changed nothing."""
-        if self._collecting:
+        if self._wanted():
             told = [
-                (record.key.run, record.key.step, record.key.minibatch, answer)
+                _plain(record.key.run, record.key.step, record.key.minibatch, answer)
                 for record, answer in zip(records, answers, strict=True)
                 if isinstance(answer, Receipt) and not answer.duplicate
             ]
@@ -83,13 +96,31 @@ class Events:
 
     def merged(self, run: str, step: int, minibatch: int, receipt: Receipt) -> None:
         """A step that was merged beside the writer has been kept."""
-        if self._collecting:
-            self._later([(run, step, minibatch, receipt)])
+        if self._wanted():
+            self._later([_plain(run, step, minibatch, receipt)])
 
     def changed(self, run: str | None, deleted: bool = False) -> None:
         """A run was changed or deleted; None: some runs were."""
         if self._collecting:
             self._call(self._changed, run, deleted)
+        if self._siblings.others_listen():
+            self._siblings.tell("changed", [run, deleted])
+
+    def told_elsewhere(self, told: Told) -> None:
+        """A sibling has stored a shard."""
+        if self._collecting:
+            self._told([told])
+
+    def changed_elsewhere(self, run: str | None, deleted: bool) -> None:
+        """A sibling has changed a run or deleted it."""
+        if self._collecting:
+            self._changed(run, deleted)
+
+    def lost(self) -> None:
+        """What a sibling told was lost: whoever listens here reads anew."""
+        self._kept.clear()
+        for listener in list(self._listeners):
+            self._send_frame(listener, RESET)
 
     async def listen(
         self,
@@ -145,7 +176,7 @@ class Events:
                 f"all {self._most} streams of events are taken; raise {Settings.variable('max_listeners')} for more",
                 retry_after=15,
             )
-        self._collecting = True
+        self._collect(True)
         if self._rest is not None:
             self._rest.cancel()
         missed = self._since(last_id)
@@ -166,7 +197,7 @@ class Events:
         """Nothing is known; ids of before are none of ours any more."""
         if self._listeners:
             return
-        self._collecting = False
+        self._collect(False)
         self._epoch, self._number = secrets.token_hex(4), 0
         self._kept: deque[Event] = deque(maxlen=MOST_KEPT)
         self._alerts: OrderedDict[str, Mapping[str, Mapping[str, Any]]] = OrderedDict()
@@ -181,22 +212,32 @@ class Events:
             return None
         return [event for event in self._kept if event.number > int(number)][-MOST_WAITING:]
 
-    def _later(self, told: list[tuple[str, int, int, Receipt]]) -> None:
-        if told:
+    def _collect(self, collecting: bool) -> None:
+        self._collecting = collecting
+        self._siblings.listens(collecting)
+
+    def _wanted(self) -> bool:
+        return self._collecting or self._siblings.others_listen()
+
+    def _later(self, told: list[Told]) -> None:
+        if told and self._collecting:
             self._call(self._told, told)
+        if self._siblings.others_listen():
+            for one in told:
+                self._siblings.tell("told", one)
 
     def _call(self, work: Any, *values: Any) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(work, *values)
 
-    def _told(self, told: Sequence[tuple[str, int, int, Receipt]]) -> None:
-        for run, step, minibatch, receipt in told:
+    def _told(self, told: Sequence[Told]) -> None:
+        for run, step, minibatch, completed, verdict, alerts in told:
             if run not in self._alerts:
                 self._publish("run", run, {"run": run})
-            if receipt.step_completed:
+            if completed:
                 where = {"run": run, "step": step, "minibatch": minibatch}
-                self._publish("step", run, {**where, "verdict": receipt.verdict})
-            self._compare(run, {row["alert"]: row for row in receipt.alerts})
+                self._publish("step", run, {**where, "verdict": verdict})
+            self._compare(run, {row["alert"]: row for row in alerts})
 
     def _compare(self, run: str, now: Mapping[str, Mapping[str, Any]]) -> None:
         """Tell of the rules whose alert is not what it was: another state or severity, or over."""
@@ -231,11 +272,14 @@ class Events:
     def _send(self, listener: _Listener, event: Event) -> None:
         """Drop a listener that has fallen behind: it comes back and is told what it missed, or to read anew."""
         if listener.wants(event):
-            if listener.queue.qsize() >= MOST_WAITING:
-                self._listeners.discard(listener)
-                listener.end()
-            else:
-                listener.queue.put_nowait(event.frame)
+            self._send_frame(listener, event.frame)
+
+    def _send_frame(self, listener: _Listener, frame: bytes) -> None:
+        if listener.queue.qsize() >= MOST_WAITING:
+            self._listeners.discard(listener)
+            listener.end()
+        else:
+            listener.queue.put_nowait(frame)
 
 
 def _known(row: Mapping[str, Any] | None) -> tuple[Any, ...] | None:

@@ -4,7 +4,7 @@ A store that is away shows no runs, and neither does one that takes too long: th
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
@@ -13,7 +13,6 @@ import structlog
 from offpolicy_monitor.errors import Unavailable
 from offpolicy_monitor.exposition.runs import ExportedRun
 from offpolicy_monitor.settings import Settings
-from offpolicy_monitor.store import Leader
 
 log = structlog.get_logger("offpolicy_monitor.server")
 #: Longest wait of a scrape for the store, seconds; a hung disk answers to no patience but this.
@@ -27,15 +26,17 @@ class ExportingStore(Protocol):
 
 
 class Exported:
-    """Asks the store in a thread of its own, until `close`."""
+    """Asks the store in a thread of its own, until `close`; `shows` says whether it is this service that shows runs."""
 
-    def __init__(self, store: ExportingStore, settings: Settings, leader: Leader, within: float = WITHIN) -> None:
-        self._store, self._settings, self._leader, self._within = store, settings, leader, within
+    def __init__(
+        self, store: ExportingStore, settings: Settings, shows: Callable[[], bool], within: float = WITHIN
+    ) -> None:
+        self._store, self._settings, self._shows, self._within = store, settings, shows, within
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="export")
 
     def __call__(self) -> Sequence[ExportedRun] | None:
         """The rows; None where another process shows them."""
-        if not self._leader.leads():
+        if not self._shows():
             return None
         since = time.time() - self._settings.run_expiry
         asked = self._thread.submit(self._store.exported, self._settings.max_exported_runs, since)

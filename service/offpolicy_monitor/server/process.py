@@ -27,8 +27,8 @@ from fastapi import FastAPI
 from offpolicy_monitor.addresses import is_loopback
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.server.app import create_app
-from offpolicy_monitor.server.http.connection import BoundedProtocol
-from offpolicy_monitor.server.http.handshakes import Handshakes
+from offpolicy_monitor.server.http.connection import SHEDS_NONE, BoundedProtocol, Shedding
+from offpolicy_monitor.server.http.handshakes import Accepting, Handshakes
 from offpolicy_monitor.server.http.tls import LOOK_SECONDS, Certificate, certificate
 from offpolicy_monitor.server.memory import keep_large_blocks, set_apart, uncollected
 from offpolicy_monitor.settings import Settings
@@ -83,20 +83,28 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say where."""
-        if self._certificate is None or not sockets:
-            await super().startup(sockets and [same for one in sockets for same in taking_many(one)])
-        else:
-            context = self._certificate.context
-            self.servers = [Handshakes(sockets[0], self.config.backlog, context, self._protocol)]  # type: ignore[list-item]
-            self.started = True
+        await self.listen(sockets or [])
         services, shown = self._app.state.services, self._certificate
         if shown is not None:
             services.metrics.watch_certificate(shown.name, lambda: shown.ends_at)
         device = services.pipeline.measurer.device_name
         set_apart()
-        self._on_started(Listening(_base_url(self.servers[0].sockets[0], self._certificate is not None), device))
+        self.say_where(device)
 
-    def _protocol(self) -> asyncio.Protocol:
+    async def listen(self, sockets: list[socket.socket]) -> None:
+        """Serve whoever connects from now on."""
+        if self._certificate is None:
+            await super().startup([same for one in sockets for same in taking_many(one)])
+        else:
+            handshakes = Handshakes(self._certificate.context, self.protocol)
+            self.servers = [Accepting(sockets[0], self.config.backlog, handshakes)]  # type: ignore[list-item]
+            self.started = True
+
+    def say_where(self, device: str) -> None:
+        """Tell that it listens."""
+        self._on_started(Listening(base_url(self.servers[0].sockets[0], self._certificate is not None), device))
+
+    def protocol(self) -> asyncio.Protocol:
         """What uvicorn makes for a connection."""
         return self.config.http_protocol_class(config=self.config, server_state=self.server_state, app_state={})  # type: ignore[call-arg]
 
@@ -143,7 +151,7 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def _base_url(listener: Any, secure: bool) -> str:
+def base_url(listener: Any, secure: bool) -> str:
     """The URL of a listening socket; with port 0, of the port that was free."""
     host, port = listener.getsockname()[:2]
     return f"{'https' if secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
@@ -161,7 +169,7 @@ def serve(settings: Settings, insecure: bool, started: Callable[[Listening], Non
     sys.setswitchinterval(SWITCH_SECONDS)
     with uncollected(), bound(settings.host, settings.port) as listener, contextlib.suppress(KeyboardInterrupt):
         shown, app = certificate(settings), create_app(settings)
-        server = Server(_config(app, settings), app, started, shown)
+        server = Server(config_of(app, settings), app, started, shown)
         with server.stopping_in_time():
             server.run([listener])
         return server.told
@@ -239,14 +247,16 @@ def taking_many(listener: socket.socket) -> list[socket.socket]:
     return [listener, *(listener.dup() for _ in range(TAKEN_AT_ONCE - 1))]
 
 
-def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+def config_of(app: FastAPI, settings: Settings, shedding: Shedding = SHEDS_NONE) -> uvicorn.Config:
+    """How uvicorn serves the application."""
+
     def refused(kind: str) -> None:
         app.state.services.metrics.rejected(kind)
 
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=partial(BoundedProtocol, settings=settings, refused=refused),  # type: ignore[arg-type]
+        http=partial(BoundedProtocol, settings=settings, refused=refused, shedding=shedding),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Timer
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -35,6 +35,22 @@ class State:
     @property
     def ready(self) -> bool:
         return not self.reasons
+
+    def plain(self) -> dict[str, Any]:
+        """What siblings are told."""
+        return {"reasons": self.reasons, "stuck": self.stuck}
+
+
+def of_all(own: State, others: Mapping[int, Mapping[str, Any]]) -> State:
+    """What holds of all workers: the own state, and those of siblings by their numbers, as `State.plain` has them."""
+    checks, reasons, stuck = dict(own.checks), dict(own.reasons), dict(own.stuck)
+    for number, other in others.items():
+        for name, reason in other["reasons"].items():
+            checks[name] = False
+            reasons.setdefault(name, f"worker {number + 1}: {reason}")
+        for stage, age in other["stuck"].items():
+            stuck[stage] = max(age, stuck.get(stage, 0.0))
+    return State(checks, reasons, stuck)
 
 
 class Readiness:

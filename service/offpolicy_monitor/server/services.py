@@ -24,7 +24,6 @@ from offpolicy_monitor.errors import Unavailable
 from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.formats import Format
 from offpolicy_monitor.exposition.process import ProcessMetrics
-from offpolicy_monitor.exposition.runs import Detail, RunExposition
 from offpolicy_monitor.pipeline.admission import ByteBudget
 from offpolicy_monitor.pipeline.merger import Merger
 from offpolicy_monitor.pipeline.readers import Readers
@@ -37,6 +36,7 @@ from offpolicy_monitor.server.background import (
     GIVE_BACK,
     LEARN,
     NOTE,
+    PUBLISH,
     PURGE,
     SWEEP,
     TIDY,
@@ -47,15 +47,20 @@ from offpolicy_monitor.server.background import (
 )
 from offpolicy_monitor.server.events import Events
 from offpolicy_monitor.server.exported import Exported
-from offpolicy_monitor.server.http.documents import Document, Documents
+from offpolicy_monitor.server.http.documents import Document
 from offpolicy_monitor.server.http.shared import Shared
 from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.server.memory import Idle
 from offpolicy_monitor.server.notifications import notifier
 from offpolicy_monitor.server.probe import StoreProbe
 from offpolicy_monitor.server.readiness import Readiness, waited_for
+from offpolicy_monitor.server.scrapes import scrapes_of
 from offpolicy_monitor.server.telling import TellingStore, TellingUpkeep
 from offpolicy_monitor.server.verdicts import Verdicts
+from offpolicy_monitor.server.workers.halves import halves_of_all
+from offpolicy_monitor.server.workers.membership import ALONE, Membership
+from offpolicy_monitor.server.workers.published import EVERY as PUBLISH_SECONDS
+from offpolicy_monitor.server.workers.siblings import LOST, Siblings
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import GradientStep, Leader, NewRuns, Store, Turn, leader_of, room
 
@@ -99,6 +104,8 @@ class Services:
     events: Events
     verdicts: Verdicts
     keys: Keys
+    leader: Leader
+    siblings: Siblings
     readers: Readers = field(default_factory=lambda: Readers("read", READERS, READ_WITHIN))
 
 
@@ -115,6 +122,7 @@ async def opened(
     registry: CollectorRegistry,
     make_measurer: Callable[[Settings], Measurer],
     keys: Keys,
+    membership: Membership = ALONE,
 ) -> AsyncIterator[Services]:
     """Everything that runs while the application runs; what was begun is finished before it closes."""
 
@@ -144,7 +152,8 @@ async def opened(
             metrics.transaction(seconds)
             teller.wake()
 
-        events = Events(settings.max_listeners)
+        siblings = membership.siblings
+        events = Events(settings.max_listeners, siblings)
         writer = Writer(TellingStore(store, events), committed, patience=settings.store_timeout)
         pipeline = Pipeline(
             settings, writer, Merger(TellingUpkeep(store, events), writer), measurer, metrics, counters, store.known
@@ -152,15 +161,18 @@ async def opened(
         metrics.watch_inflight(lambda: pipeline.budget.used)
         metrics.watch_stages(pipeline.oldest_jobs)
         metrics.watch_room(room(settings.database_url))
-        exported = Exported(store, settings, leader)
-        runs = RunExposition(exported, counters, detail_of(settings))
-        scrapes = Shared(Documents(registry, runs).make)
+        exported = Exported(store, settings, membership.led_here(leader.leads))
+        scrapes = scrapes_of(membership, exported, registry, counters, settings)
         answers = ByteBudget(settings.answer_bytes, settings.admission_timeout, settings.variable("answer_bytes"))
         probe, setting = StoreProbe(store), settings.variable("max_job_age")
         readiness = Readiness(probe.finding, pipeline.oldest_jobs, settings.max_job_age, setting)
         services = Services(
-            settings, store, pipeline, metrics, scrapes, probe, readiness, answers, events, verdicts, keys
-        )
+            settings, store, pipeline, metrics, scrapes.documents, probe, readiness, answers, events, verdicts, keys,
+            leader, siblings,
+        )  # fmt: skip
+        _hear(services)
+        if membership.place is not None:
+            halves_of_all(pipeline.shards, siblings, membership.place.folder)
         threads = ThreadPoolExecutor(BESIDE, thread_name_prefix="beside")
         with suppress(Unavailable):
             keys.learn(await asyncio.to_thread(store.access_tokens))
@@ -169,6 +181,8 @@ async def opened(
             log.warning(advice, public_url=settings.public_url, auth=settings.auth)
         jobs = (*_beside(services, leader, threads, began), *_looking_after(keys, services, threads))
         beside = [asyncio.create_task(job) for job in jobs]
+        if scrapes.published is not None:
+            beside.append(asyncio.create_task(keep(PUBLISH, scrapes.publish, PUBLISH_SECONDS)))
         await asyncio.to_thread(leader.start, teller.wake)
         teller.start()
         try:
@@ -183,6 +197,7 @@ async def opened(
             for part in (services.readers, services.probe, exported):
                 part.close()
             await asyncio.to_thread(pipeline.close)
+            await scrapes.publish()
             await asyncio.to_thread(teller.close, LAST_WORDS_SECONDS)
             await asyncio.to_thread(leader.close)
     finally:
@@ -258,6 +273,22 @@ async def _note_last(keys: Keys, store: Store, threads: Executor) -> int:
         raise Unavailable(503, "store-unavailable", "the database does not answer") from error
 
 
+def _hear(services: Services) -> None:
+    """What siblings tell that concerns the parts."""
+    pipeline, events = services.pipeline, services.events
+
+    async def state(_: object) -> dict[str, Any]:
+        return (await services.readiness.look()).plain()
+
+    services.siblings.answer("state", state)
+    services.siblings.hear("deleted", pipeline.forget)
+    services.siblings.hear("taken", lambda taken: pipeline.rates.take(*taken))
+    pipeline.rates.tell = lambda *taken: services.siblings.tell("taken", taken)
+    services.siblings.hear("told", events.told_elsewhere)
+    services.siblings.hear("changed", lambda change: events.changed_elsewhere(*change))
+    services.siblings.hear(LOST, lambda _: events.lost())
+
+
 def turn_of(writer: Writer) -> Turn:
     """The turns of what runs beside the requests, on a thread of its own: the writer's, after the shards that wait."""
     loop = asyncio.get_running_loop()
@@ -266,11 +297,6 @@ def turn_of(writer: Writer) -> Turn:
         return asyncio.run_coroutine_threadsafe(writer.aside(work), loop).result()
 
     return turn
-
-
-def detail_of(settings: Settings) -> Detail:
-    """How much a scrape shows of each run."""
-    return Detail(settings.histogram_buckets == "full", settings.alert_gauges == "all")
 
 
 def torch_measurer(settings: Settings) -> Measurer:

@@ -21,7 +21,7 @@ from offpolicy_monitor.client import Monitor
 from offpolicy_monitor.client.connection import Connection
 from offpolicy_monitor.client.read import Reader, Unreachable
 from offpolicy_monitor.errors import ConfigurationError
-from offpolicy_monitor.server.http.handshakes import MOST, Handshakes
+from offpolicy_monitor.server.http.handshakes import MOST, Accepting, Handshakes
 from offpolicy_monitor.server.http.tls import Certificate
 from offpolicy_monitor.settings import Settings
 
@@ -149,7 +149,8 @@ def test_of_many_that_come_at_once_none_is_cut_off(files: Path) -> None:
 
     async def all_at_once() -> list[bytes]:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            server = Handshakes(listener, 128, _certificate(files, "a").context, Greets, most=3, grace=60)
+            handshakes = Handshakes(_certificate(files, "a").context, Greets, most=3, grace=60)
+            server = Accepting(listener, 128, handshakes)
             found = await asyncio.gather(*(greeted(listener.getsockname()[1]) for _ in range(24)))
             server.close()
             await asyncio.gather(server.wait_closed(), return_exceptions=True)

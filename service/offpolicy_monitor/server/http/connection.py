@@ -34,6 +34,25 @@ URL_TOO_LONG: Final = (431, "head-too-large", f"the URL is over {MAX_URL_BYTES} 
 NOT_HTTP: Final = (400, "not-http", "what arrived is not HTTP/1.1")
 
 
+class Shedding:
+    """How many connections are to end, each with its next answer: their clients come back to where there is room."""
+
+    def __init__(self) -> None:
+        self._left = 0
+
+    def add(self, number: int) -> None:
+        """So many more."""
+        self._left += number
+
+    def takes(self) -> bool:
+        """Whether this one is to end."""
+        self._left -= (taken := self._left > 0)
+        return taken
+
+
+SHEDS_NONE: Final = Shedding()
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """Answers 431 to a head over `max_head_bytes` and to trailers over MAX_TRAILER_BYTES, and ends the connection.
 
@@ -43,9 +62,17 @@ class BoundedProtocol(HttpToolsProtocol):
     before it is a request.
     """
 
-    def __init__(self, *arguments: Any, settings: Settings, refused: Callable[[str], None], **named: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        settings: Settings,
+        refused: Callable[[str], None],
+        shedding: Shedding = SHEDS_NONE,
+        **named: Any,
+    ) -> None:
         super().__init__(*arguments, **named)
         self._settings, self._write_timeout, self._on_refused = settings, settings.write_timeout, refused
+        self._shedding = shedding
         self._idle_since = self.loop.time()
         self._unread = NOTHING
         self._in_head = self._refused = False
@@ -129,6 +156,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self.app = answering = Answering(self.config.loaded_app, self._begins)
         super().on_headers_complete()
         answering.cycle = self.cycle
+        if self._shedding.takes():
+            self.cycle.keep_alive = False
 
     def _begins(self, cycle: RequestResponseCycle) -> None:
         self._answered = cycle

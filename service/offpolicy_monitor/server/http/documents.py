@@ -9,11 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import structlog
-from prometheus_client import CollectorRegistry
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from offpolicy_monitor.exposition.formats import Format
+from offpolicy_monitor.exposition.formats import Collects, Format
 from offpolicy_monitor.exposition.runs import RunExposition
 
 log = structlog.get_logger("offpolicy_monitor.server")
@@ -48,7 +47,7 @@ class Document:
 class Documents:
     """Makes documents, one at a time. `_alive` are those that somebody still holds, the oldest first."""
 
-    def __init__(self, registry: CollectorRegistry, runs: RunExposition) -> None:
+    def __init__(self, registry: Collects, runs: RunExposition) -> None:
         self._registry, self._runs = registry, runs
         self._alive: list[weakref.ref[Document]] = []
 

@@ -5,7 +5,7 @@ meanwhile: an answer is never older than the question, and however many ask at o
 """
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -13,10 +13,10 @@ Answer = TypeVar("Answer")
 
 
 class Shared(Generic[Key, Answer]):
-    """`make` runs in a thread, once at a time. To be used on one event loop."""
+    """`make` runs in a thread, once at a time, each time after what is done `before`. To be used on one event loop."""
 
-    def __init__(self, make: Callable[[Key], Answer]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[Key], Answer], before: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._make, self._before = make, before
         self._one_at_a_time = asyncio.Lock()
         self._waiting: dict[Key, asyncio.Future[Answer]] = {}
 
@@ -31,4 +31,6 @@ class Shared(Generic[Key, Answer]):
         async with self._one_at_a_time:
             # From here on it is too old for those who have not asked yet.
             del self._waiting[key]
+            if self._before is not None:
+                await self._before()
             return await asyncio.to_thread(self._make, key)

@@ -40,7 +40,7 @@ router = APIRouter(prefix="/v1", tags=["reading"], dependencies=CHECKED)
 async def get_events(request: Request, run: Run = None, last_id: LastId = None) -> Response:
     """`step`: a gradient step was merged; `alert`: a rule's alert changed; `run`: a run is new, changed or deleted.
 
-    What is told is what this process has stored. `reset` says that events were missed: read anew. Of runs that the
+    What is told is what this service has stored. `reset` says that events were missed: read anew. Of runs that the
     token is for; the stream ends soon after the token is revoked or has expired.
     """
     if HEAD_KEY in request.scope:

@@ -1,5 +1,6 @@
 """GET /healthz and /readyz: the process is alive; it can do its work."""
 
+import asyncio
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -10,7 +11,10 @@ from offpolicy_monitor._version import __version__
 from offpolicy_monitor.server import services
 from offpolicy_monitor.server.http.answers import render
 from offpolicy_monitor.server.http.queries import CHECKED
+from offpolicy_monitor.server.readiness import of_all
 
+#: How long other workers have to say how they are, seconds: longer than their database may take.
+SIBLINGS_SECONDS: Final = 1.7
 #: The answer of /healthz.
 ALIVE: Final = {"status": "alive", "version": __version__}
 
@@ -45,11 +49,15 @@ async def readyz(request: Request) -> JSONResponse:
 
     `measured_by` is the form that measures batches now: `fused`, `torch` or `torch, compiled`; where the device has
     failed, `measured_on` is the one in use and `device_fallbacks` says how often. `stuck` names the stages that no
-    longer get on, with the age of their oldest job in seconds.
+    longer get on, with the age of their oldest job in seconds. Of several workers every check holds for all that
+    answer, and `workers` says how many do.
     """
     parts = services.of(request)
-    state = await parts.readiness.look()
+    own, others = await asyncio.gather(parts.readiness.look(), parts.siblings.ask("state", SIBLINGS_SECONDS))
+    state = of_all(own, others)
     answer: dict[str, Any] = {"status": "ready" if state.ready else "not ready", "checks": state.checks}
+    if parts.siblings.workers > 1:
+        answer["workers"] = {"answering": 1 + len(others), "of": parts.siblings.workers}
     if not state.ready:
         answer |= {"reason": next(iter(state.reasons.values())), "reasons": state.reasons}
     measurer = parts.pipeline.measurer

@@ -141,8 +141,10 @@ async def delete_run(run: KnownRun, request: Request) -> Response:
     parts = services.of(request)
     # Before the store is asked: a run of which only first halves came is not stored, and has halves to forget.
     parts.pipeline.shards.forget(run)
+    parts.siblings.tell("deleted", run)
     await parts.pipeline.writer.call(lambda: parts.store.delete_run(run))
-    parts.pipeline.counters.forget(run)
+    parts.pipeline.forget(run)
+    parts.siblings.tell("deleted", run)
     parts.events.changed(run, deleted=True)
     return Response(status_code=204)
 

@@ -1,0 +1,1 @@
+"""Several processes on one port: a supervisor that hands connections out, and workers that serve them."""
