@@ -26,12 +26,12 @@ REPLACED_WITHIN = 90.0
 REPLICAS = 2
 #: Statuses by which Ray's proxy says that whoever was asked is no more; clients try again.
 GONE = {500}
-#: Bodies that never end: how many, how large each says it is, for how long they come.
-ENDLESS, DECLARED, COME_FOR = 40, 200 << 20, 20.0
+#: Bodies that lack their last bytes: how many, how large each says it is, for how long they come.
+ENDLESS, DECLARED, COME_FOR = 64, 60 << 20, 20.0
 BUDGET = 64 << 20
 #: By how much memory of a replica may grow: its budget, and what of it was copied or not given back.
-GROWS_BY_MIB = 256.0
-HEAD = b"POST /v1/runs/endless/batches HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+GROWS_BY_MIB = 320.0
+HEAD = b"POST /v1/runs/endless/batches HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/vnd.safetensors\r\n"
 
 
 def begin(stage: Stage, **environment: str) -> dict[str, str]:
@@ -92,6 +92,7 @@ def without_database(stage: Stage) -> None:
     before = replicas(stage.url)
     with stage.load():
         for _ in stage.trials():
+            stage.acknowledged_meanwhile(200, 10.0)
             with stopped(stage):
                 time.sleep(3 * LASTS)  # longer than Ray waits for a replica in ill health
             with stage.recovering():
@@ -135,9 +136,11 @@ def send(port: int, over: threading.Event) -> None:
     while not over.is_set():
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), 5) as connection:
             connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % DECLARED)
-            while not over.is_set():
+            left = DECLARED - 1
+            while left and not over.is_set():
                 with suppress(TimeoutError):
-                    connection.send(piece)
+                    left -= connection.send(piece[:left])
+            over.wait(5)
         over.wait(0.1)
 
 
