@@ -14,12 +14,18 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+import structlog
+
 from offpolicy_monitor.addresses import is_loopback
+from offpolicy_monitor.errors import Unavailable
 from offpolicy_monitor.rayserve.options import Options, prepare
 from offpolicy_monitor.settings import Settings
 
+log = structlog.get_logger("offpolicy_monitor.server")
 #: Bytes of Ray's shared memory, of which nothing here makes use: the least that it takes.
 OBJECT_STORE: Final = 80 << 20
+#: How often it is tried to start Ray.
+STARTS: Final = 3
 
 
 def serve_here(settings: Settings, insecure: bool, options: Options, started: Callable[[], None]) -> int:
@@ -41,7 +47,7 @@ def serve_here(settings: Settings, insecure: bool, options: Options, started: Ca
             serve.RunTarget(application.monitor(given), application.NAME, application.ROUTE),
             serve.RunTarget(application.exporter({"host": host}), application.METRICS, application.METRICS_ROUTE),
         ]
-        ray.init(
+        _begin(
             num_cpus=-int(-options.most * options.num_cpus // 1),
             include_dashboard=False,
             object_store_memory=OBJECT_STORE,
@@ -60,6 +66,21 @@ def serve_here(settings: Settings, insecure: bool, options: Options, started: Ca
         finally:
             serve.shutdown()
             ray.shutdown()
+
+
+def _begin(**how: Any) -> None:
+    """Start Ray, which gives its own parts 30 seconds and then up: a busy machine takes longer the first time."""
+    import ray
+
+    for left in reversed(range(STARTS)):
+        try:
+            ray.init(**how)
+            return
+        except Exception as error:  # a boundary: Ray raises nothing more exact
+            ray.shutdown()
+            if not left:
+                raise Unavailable(503, "ray-unavailable", f"Ray does not start: {error}") from error
+            log.warning("Ray has not started, and is started anew", reason=str(error).partition("\n")[0])
 
 
 @contextmanager
