@@ -1,0 +1,1 @@
+"""A fleet of runs against one, two and four workers."""
