@@ -88,7 +88,6 @@ def _with_tables(page: str, tables: Mapping[str, str]) -> dict[Path, str]:
 _MADE_DEFAULTS: Final = {
     "database_url": "a SQLite file in the user's data directory",
     "measure_threads": "one for each core, at most 8",
-    "public_url": "`http://127.0.0.1:PORT`, https with a certificate",
 }
 
 

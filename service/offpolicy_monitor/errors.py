@@ -7,12 +7,14 @@
     │   └── FrameLimitError     more of them than is read; the same with 413 or 422
     ├── Problem                 what a problem document shows (RFC 9457)
     │   ├── Refusal             the request is at fault; sending it again unchanged is pointless (4xx)
-    │   │   └── Outdated        a shard was measured by method rows that have changed: it is measured again (store)
+    │   │   ├── Outdated        a shard was measured by method rows that have changed: it is measured again (store)
+    │   │   └── RolloutGone     the first half of a post is not here, or no longer (pipeline.rollouts)
     │   └── Unavailable         the service is at fault or busy; send it again later (429, 503, 507)
     │       └── Damaged, Moved  the database's file is not what it was (store)
     ├── InvalidSummaryError     a summary from elsewhere is none: a Refusal of the server (summary.checks)
     ├── RecordError             named numbers are none of a summary's: the same (summary.stored.named)
     ├── StoredSummaryError      stored bytes are no summary that this release reads (summary.stored)
+    ├── DiedStarting            a worker ended before it served, without a word (server.workers)
     ├── Unreachable             nobody answers a question, or another program does; an OSError too (client)
     ├── Mistake, Lost           a trainer's arguments are wrong; a batch will not arrive (client)
     └── BadDump, Unreadable, Unfinished

@@ -7,12 +7,10 @@ Refusals name the variable that raises a limit; `Settings.variable` makes that n
 import os
 import re
 from base64 import b64encode
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from offpolicy_monitor.addresses import LOCAL, parts_of
@@ -37,12 +35,6 @@ def default_measure_threads() -> int:
     """One for each core that this process may use, as far as more of them help."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_MEASURE_THREADS)
-
-
-def own_url(settings: Mapping[str, Any]) -> str:
-    """Where this machine reaches a service of these settings; one that takes a free port is not known before it has."""
-    port = settings.get("port") or urlsplit(LOCAL).port
-    return f"http{'s' * bool(settings.get('ssl_certfile'))}://127.0.0.1:{port}"
 
 
 def http_url(text: str) -> str:
@@ -241,7 +233,9 @@ class Settings(BaseSettings):
     )
 
     public_url: str = Field(
-        default_factory=own_url, description="Where people reach the service: links of alerts begin with it."
+        LOCAL,
+        description="Where people reach the service: links of alerts begin with it. Unset, it is the port on this "
+        "machine that the service listens on.",
     )
     trusted_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
@@ -283,6 +277,13 @@ class Settings(BaseSettings):
     def _empty_is_none(cls, value: object) -> object:
         """An empty variable is how compose files and units leave one out."""
         return value or None
+
+    @model_validator(mode="after")
+    def _own_url(self) -> Self:
+        """Where this machine reaches the service, unless it is told; a free port is not known before it is taken."""
+        if "public_url" not in self.model_fields_set and self.port:
+            object.__setattr__(self, "public_url", f"http{'s' * bool(self.ssl_certfile)}://127.0.0.1:{self.port}")
+        return self
 
     @field_validator("alertmanager_urls", "trusted_hosts", mode="before")
     @classmethod

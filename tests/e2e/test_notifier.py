@@ -65,7 +65,7 @@ def test_a_webhook_is_told_each_change_once_though_it_was_away_and_the_service_r
     }
     assert (firing["value"], firing["threshold"], firing["breach_steps"]) == (k3, 0.01, 3)
     assert firing["summary"] == "Engine and trainer disagree about the same tokens"
-    assert firing["runbook"] == "http://127.0.0.1:8900/runbook#MismatchKL"
+    assert firing["runbook"] == f"{at}/runbook#MismatchKL"
     assert (resolved["alert"], resolved["severity"], resolved["state"]) == ("MismatchKL", "critical", "resolved")
     assert resolved["active_at"] == firing["active_at"] < resolved["resolved_at"]
 
@@ -88,5 +88,5 @@ def test_an_alertmanager_tells_once_and_again_when_it_is_over(tmp_path: Path) ->
     (alert,) = firing["alerts"]
     labels = {name: alert["labels"][name] for name in ("alertname", "severity", "run", "source")}
     assert labels == {"alertname": "MismatchKL", "severity": "critical", "run": RUN, "source": "offpolicy-monitor"}
-    assert alert["annotations"]["runbook_url"] == "http://127.0.0.1:8900/runbook#MismatchKL"
+    assert alert["annotations"]["runbook_url"] == f"{at}/runbook#MismatchKL"
     assert alert["annotations"]["summary"] == "Engine and trainer disagree about the same tokens"

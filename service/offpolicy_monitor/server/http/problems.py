@@ -75,9 +75,14 @@ def _cut(text: str, most: int) -> str:
 
 
 def refusal_of(scope: Scope, problem: Problem) -> ProblemResponse:
-    """The document of a problem, left where the middleware finds it: it counts and logs refusals."""
+    """The document of a problem, left where the middleware finds it: it counts and logs refusals.
+
+    The problem forgets where it was raised: a frame that waited for a job refers to it by that job, and would keep
+    the body, which is another's room by now, until the collector of garbage comes by.
+    """
     response: ProblemResponse
     response = scope[SCOPE_KEY] = response_to(problem)
+    problem.__traceback__ = None
     return response
 
 
