@@ -152,7 +152,7 @@ def resident(pid: int) -> float:
 
 
 SCENARIOS = (
-    Scenario("a replica killed, Ray", killed, (POSTGRES,), full=5, quick=1, limit=1200, alone=True),
+    Scenario("a replica killed, Ray", killed, (POSTGRES,), full=5, quick=0, limit=1200, alone=True),
     Scenario("all replicas replaced, Ray", replaced, (POSTGRES,), full=2, quick=0, limit=1200, alone=True),
     Scenario("server stopped and started, Ray", without_database, (POSTGRES,), full=2, quick=0, limit=1200, alone=True),
     Scenario("endless bodies, Ray", endless, (POSTGRES,), full=2, quick=0, limit=1200, alone=True),
