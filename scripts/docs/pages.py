@@ -1,8 +1,9 @@
 """The generated parts of docs/: each page with the text it should have.
 
 figures.md, metrics.md, settings.md and summary.md are whole; methods.md has its tables of a gap's figures, of methods,
-of presets and of peers' metrics between markers, alerts.md its table of rules, frameworks/README.md those of what its
-pages say and of checks; plots/ is drawn from figures that the bench and `make chaos` wrote.
+of presets and of peers' metrics between markers, alerts.md its table of rules, scale.md those of a fleet,
+frameworks/README.md those of what its pages say and of checks; plots/ is drawn from figures that the bench and
+`make chaos` wrote.
 """
 
 import json
@@ -18,7 +19,7 @@ from offpolicy_monitor.methods import METHODS, ON_REQUEST, PRESETS, MethodRow
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
 
-from scripts.docs import frameworks
+from scripts.docs import fleet, frameworks
 from scripts.docs.figures import figures_page, sequence_table, token_table
 from scripts.docs.markdown import between, table
 from scripts.docs.memory import memory_plots
@@ -56,6 +57,7 @@ def pages() -> dict[Path, str]:
             },
         ),
         **_with_tables("alerts.md", {"rules": rules_table()}),
+        **_with_tables("scale.md", {"workers": fleet.by_workers(), "kinds of runs": fleet.by_kind()}),
         **_with_tables(
             "frameworks/README.md",
             {
