@@ -20,6 +20,7 @@ from offpolicy_monitor.summary.stored.packed_tree import TooLargeError
 #: What reading bytes that are no summary may raise.
 UNREADABLE: Final = (
     zlib.error, zstandard.ZstdError, struct.error, ValueError, TypeError, LookupError, AttributeError, RuntimeError,
+    OverflowError,
 )  # fmt: skip
 
 __all__ = ["UNREADABLE", "StoredSummaryError", "TooLargeError", "from_bytes", "to_bytes"]
