@@ -7,7 +7,7 @@ HTTP.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
@@ -120,12 +120,27 @@ class GapSummary:
     def of(cls, arrays: Arrays, path: str) -> "GapSummary":
         """The gap whose sums are at a path."""
         sums, of_gap = arrays.record(path), path.replace("gaps/", "histograms/")
-        found = {quantity: arrays[f"{of_gap}/{quantity}"] for quantity in QUANTITIES if of_gap in arrays}
-        return cls(sums if sums.get("tokens") else {}, found)
+        return cls(sums if sums.get("tokens") else {}, _Histograms(arrays, of_gap) if of_gap in arrays else {})
 
     def histogram(self, quantity: str) -> Histogram:
         """The histogram of `log_ratio`, `log_geometric_ratio` or `log_product_ratio` over all advantage signs."""
         return Histogram(self.histograms[quantity].sum(0)) if quantity in self.histograms else Histogram.empty()
+
+
+class _Histograms(Mapping[str, Counts]):
+    """Those of a gap, each written out when it is asked for."""
+
+    def __init__(self, arrays: Arrays, path: str) -> None:
+        self._arrays, self._path = arrays, path
+
+    def __getitem__(self, quantity: str) -> Counts:
+        return self._arrays[f"{self._path}/{quantity}"]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(QUANTITIES)
+
+    def __len__(self) -> int:
+        return len(QUANTITIES)
 
 
 #: Quantities whose histograms are answered and exposed.

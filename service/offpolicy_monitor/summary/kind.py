@@ -21,6 +21,7 @@ class Kind:
     tables     what is kept
     read       the value of that field; None where a kind's figures stand among those of gaps or methods
     figures    the figures of that field, by their paths below it
+    total      whether `read` can be made of any numbers that pass the checks of a summary
     of_shards  whether an answer about a shard has the field too, where it is neither None nor empty
     measured   the module that makes the tables; empty where a kind is read off the tables of others. It has
                `tables_of(arrays, view)`, the tables that a batch comes to, by the keys of the layout, and where tokens
@@ -36,6 +37,7 @@ class Kind:
     tables: tuple[Table, ...] = ()
     read: Callable[[Arrays], Any] | None = None
     figures: tuple[Figure, ...] = ()
+    total: bool = False
     of_shards: bool = False
     measured: str = ""
     sent: frozenset[str] = frozenset()

@@ -112,6 +112,7 @@ class Scheme:
     it asks the base, which is there from another shard.
 
     own         the keys of the tables that the base lacks
+    mine        the same; of a base all keys
     sizes       [4] entries of each section
     begins      [4] where each section begins in the buffer
     sparse      names of rows that stand beside the buffer
@@ -126,7 +127,7 @@ class Scheme:
             number -= 1
         self.base: Scheme = scheme_of(layout, keys[:number], version) if number < len(keys) else self
         self.own, shared = keys[number:], number < len(keys)
-        self._mine = self.own if shared else keys
+        self.mine = self.own if shared else keys
         begun = self._begun()
         self.tables: dict[str, Table] = {**begun.tables} if begun else {}
         self.spans: Mapping[str, Span] = Spans(self)
@@ -156,7 +157,7 @@ class Scheme:
     @property
     def weight(self) -> int:
         """What it takes, in tables."""
-        return len(self._mine) + len(self.keys) // OF_BASE
+        return len(self.mine) + len(self.keys) // OF_BASE
 
     def block(self, key: str) -> Block:
         """The rows of a table by themselves."""
@@ -192,7 +193,7 @@ class Scheme:
         found = self._under.get(prefix)
         if found is None:
             before = self.base.under(prefix) if self.base is not self else ()
-            own = dict.fromkeys(self.tables[key].path for key in self._mine)
+            own = dict.fromkeys(self.tables[key].path for key in self.mine)
             found = self._under[prefix] = (*before, *(path for path in own if path.startswith(f"{prefix}/")))
         return found
 
@@ -206,7 +207,7 @@ class Scheme:
     def paths(self) -> Mapping[str, Sequence[Table]]:
         """The tables by their path."""
         found = {} if self.base is self else {**self.base.paths}
-        for key in self._mine:
+        for key in self.mine:
             table = self.tables[key]
             found[table.path] = (*found.get(table.path, ()), table)
         return found

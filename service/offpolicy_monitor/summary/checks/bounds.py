@@ -9,6 +9,7 @@ import numpy as np
 
 from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.checks.faults import about_at_most, need, printable
+from offpolicy_monitor.summary.checks.glance import Glance
 from offpolicy_monitor.summary.remembered import remembering
 from offpolicy_monitor.summary.rows import NAMED, SPARSE, Row, Table, name_of
 from offpolicy_monitor.summary.scheme import COUNTS, MAXIMA, MINIMA, MOST_WEIGHT, SUMS, Scheme
@@ -26,13 +27,38 @@ PRODUCTS: Final = (
 def check_bounds(arrays: Arrays) -> None:
     """Raise InvalidSummaryError for a number of another kind than its row's, or a part that is more than its whole."""
     _check_absent(arrays)
-    _check_kinds(arrays)
-    for table in arrays.scheme.tables.values():
-        for row in table.rows:
-            if SPARSE in row.shape:
-                _check_sparse(arrays, name_of(table.path, row.name))
-            if row.at_most or row.total:
-                _check_whole(arrays, table, row)
+    check_kinds(arrays)
+    scheme = arrays.scheme
+    for part in dict.fromkeys((scheme.base, scheme)):
+        for table, row in relations(part, arrays.absent).doubtful(arrays):
+            check_row(arrays, table, row)
+
+
+def check_row(arrays: Arrays, table: Table, row: Row) -> None:
+    """Raise InvalidSummaryError where this row has more than its whole, or is no list of counts."""
+    if SPARSE in row.shape:
+        _check_sparse(arrays, name_of(table.path, row.name))
+    if row.at_most or row.total:
+        _check_whole(arrays, table, row)
+
+
+@remembering(lambda made, scheme, absent: scheme.weight, MOST_WEIGHT)
+def relations(scheme: Scheme, absent: frozenset[str]) -> Glance[tuple[Table, Row]]:
+    """What rows of the tables that the base lacks say of others; of a base, those of all its tables."""
+    found = Glance[tuple[Table, Row]]()
+    spans = {name: span for name, span in scheme.spans.items() if name not in absent}
+    for table in map(scheme.tables.__getitem__, scheme.mine):
+        for row in (row for row in table.rows if row.at_most or row.total or SPARSE in row.shape):
+            name, (_, slash, of) = name_of(table.path, row.name), row.at_most.rpartition("/")
+            part, whole = spans.get(name), spans.get(row.total or (row.at_most if slash else name_of(table.path, of)))
+            if part is not None and whole is not None:
+                if row.total or slash:
+                    found.sum_of((table, row), part, whole, equal=bool(row.total))
+                else:
+                    found.each_of((table, row), part, whole)
+            elif part is not None or SPARSE in row.shape:
+                found.always((table, row))
+    return found
 
 
 def _check_absent(arrays: Arrays) -> None:
@@ -49,32 +75,41 @@ def _row(scheme: Scheme, name: str) -> Row | None:
     return None if key is None else scheme.tables[key].by_name[scheme.block(key).rows[name].row]
 
 
-def _check_kinds(arrays: Arrays) -> None:
-    counts, sums = arrays.sections[COUNTS], arrays.sections[SUMS]
-    if len(counts) and not (counts.min() >= 0 and counts.max() <= LARGEST_COUNT):
-        _fail(arrays, COUNTS, (counts < 0) | (counts > LARGEST_COUNT), "must be a whole number from 0 on")
-    low, high = _limits(arrays.scheme)
-    inside = (sums >= low) & (sums <= high)  # NaN is in neither
-    if not inside.all():
-        _fail(arrays, SUMS, ~inside, "must be a finite fraction within its bounds, and not negative where it counts")
+def check_kinds(arrays: Arrays) -> None:
+    """Raise InvalidSummaryError for a number of another kind than its row's."""
+    scheme, (where, counts), sums = arrays.scheme, arrays.filled, arrays.section(SUMS)
+    outside = (counts < 0) | (counts > LARGEST_COUNT)
+    if outside.any():
+        wrong = np.zeros(scheme.sizes[COUNTS], bool)
+        wrong[where[outside]] = True
+        _fail(arrays, COUNTS, wrong, "must be a whole number from 0 on")
+    for part in dict.fromkeys((scheme.base, scheme)):
+        begin, low, high = _limits(part)
+        inside = (sums[begin : begin + len(low)] >= low) & (sums[begin : begin + len(low)] <= high)  # NaN is in neither
+        if not inside.all():
+            wrong = np.zeros(scheme.sizes[SUMS], bool)
+            wrong[begin : begin + len(low)] = ~inside
+            _fail(arrays, SUMS, wrong, "must be a finite fraction within its bounds, and not negative where it counts")
     for section, nothing in ((MINIMA, np.inf), (MAXIMA, -np.inf)):
-        extremes = arrays.sections[section]
+        extremes = arrays.section(section)
         fits = (np.abs(extremes) <= LARGEST_NUMBER) | (extremes == nothing)
         _fail(arrays, section, ~fits, "must be a finite fraction")
 
 
 @remembering(lambda made, scheme: scheme.weight, MOST_WEIGHT)
-def _limits(scheme: Scheme) -> tuple[Array, Array]:
-    """The least and the largest of each sum."""
-    low, high = np.zeros(scheme.sizes[SUMS]), np.zeros(scheme.sizes[SUMS])
-    for table in scheme.tables.values():
+def _limits(scheme: Scheme) -> tuple[int, Array, Array]:
+    """Where sums of the tables that the base lacks begin, of a base all; the least and the largest of each."""
+    begin = 0 if scheme.base is scheme else scheme.base.sizes[SUMS]
+    low = np.zeros(scheme.sizes[SUMS] - begin)
+    high = np.zeros(len(low))
+    for table in map(scheme.tables.__getitem__, scheme.mine):
         for row in table.rows:
             span = scheme.spans.get(name_of(table.path, row.name))
             if span is not None and span.section == SUMS:
                 largest = LARGEST_SUM if row.name.endswith(PRODUCTS) else LARGEST_NUMBER
-                low[span.start : span.stop] = 0 if row.kind == "magnitude" else -largest
-                high[span.start : span.stop] = largest
-    return low, high
+                low[span.start - begin : span.stop - begin] = 0 if row.kind == "magnitude" else -largest
+                high[span.start - begin : span.stop - begin] = largest
+    return begin, low, high
 
 
 def _fail(arrays: Arrays, section: int, wrong: Array, message: str) -> None:

@@ -3,22 +3,32 @@
 What rows say of themselves is checked before. A check is one kind's, in KINDS by the first part of its path.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
 
-from offpolicy_monitor.summary.arrays import filled
 from offpolicy_monitor.summary.checks.facts import Facts
 from offpolicy_monitor.summary.checks.faults import about_at_most, need, printable
+from offpolicy_monitor.summary.checks.glance import Glance
+from offpolicy_monitor.summary.remembered import remembering
+from offpolicy_monitor.summary.rows import name_of
+from offpolicy_monitor.summary.scheme import COUNTS, MOST_WEIGHT, Scheme
 from offpolicy_monitor.summary.sums import Sums
 from offpolicy_monitor.summary.tables import density, noise_floor
-from offpolicy_monitor.summary.tables.lengths import BINS_PER_POWER
+from offpolicy_monitor.summary.tables.lengths import BINS, BINS_PER_POWER
 from offpolicy_monitor.summary.tables.routing import PARTS, PREFIX
 
 Check = Callable[[Facts, Sequence[str], str], None]
+#: What is checked of the table of a path, and the parts of the path.
+Looked = tuple[Check, Sequence[str]]
+#: Says what a glance sees of a table; False where it cannot.
+See = Callable[[Scheme, Glance[Looked], Looked], bool]
+
+#: From which length on the sequences of a bin are, and to which.
+_EDGES: Final = np.array([2 ** (index / BINS_PER_POWER) for index in range(BINS + 1)])
 
 #: Of those that every gap with tokens has.
 REQUIRED: Final = ("sequence/{gap}", "length/{gap}/sequences", "length/{gap}/tokens")
@@ -28,11 +38,8 @@ TOGETHER: Final = (("advantage/{gap}", "gradient/{gap}"),)
 
 def check_tables(facts: Facts) -> None:
     """Raise InvalidSummaryError for a table that cannot stand beside the others."""
-    for path in facts.arrays.scheme.paths:
-        parts = path.split("/")
-        check = KINDS.get(parts[0])
-        if check is not None:
-            check(facts, parts, printable(path))
+    for check, parts in doubtful(facts):
+        check(facts, parts, printable("/".join(parts)))
     for gap in facts.summary.gaps:
         for name in REQUIRED if facts.count(gap) else ():
             need(name.format(gap=gap) in facts.arrays, name.format(gap=gap), "required")
@@ -44,6 +51,41 @@ def check_tables(facts: Facts) -> None:
         need(there or not facts.count(gap), path, "required")
     spans = facts.arrays.record("versions/spans")
     need(("lag" in spans) == ("versions/lag" in facts.arrays), "versions/spans", "has its lag without versions/lag")
+
+
+class Seen(NamedTuple):
+    """Tables of a scheme: what is checked of them, the gaps that must have tokens, rows with their gaps, the glance."""
+
+    looked: Sequence[Looked]
+    of_gaps: frozenset[str]
+    of_rows: frozenset[tuple[str, str]]
+    glance: Glance[Looked]
+
+
+def doubtful(facts: Facts) -> Iterator[Looked]:
+    """The tables to be looked at one by one: all where a gap is not what they need, else those that may be at fault."""
+    scheme, summary = facts.arrays.scheme, facts.summary
+    tokens = {gap for gap in summary.gaps if facts.count(gap) > 0}
+    gaps = {(name, (spec or {}).get("gap")) for name, spec in summary.specs.items()}
+    found = [seen(part) for part in dict.fromkeys((scheme.base, scheme))]
+    if all(part.of_gaps <= tokens and part.of_rows <= gaps for part in found):
+        return chain.from_iterable(part.glance.doubtful(facts.arrays) for part in found)
+    return chain.from_iterable(part.looked for part in found)
+
+
+@remembering(lambda made, scheme: scheme.weight, MOST_WEIGHT)
+def seen(scheme: Scheme) -> Seen:
+    """Of tables that the base lacks; of a base, of all of its tables."""
+    paths = dict.fromkeys(scheme.tables[key].path for key in scheme.mine)
+    looked = [(KINDS[parts[0]], parts) for path in paths if (parts := path.split("/"))[0] in KINDS]
+    glance = Glance[Looked]()
+    for one in looked:
+        see = AT_ONCE.get(one[1][0])
+        if see is None or not see(scheme, glance, one):
+            glance.always(one)
+    of_gaps = frozenset(parts[OF_GAPS[parts[0]]] for _, parts in looked if parts[0] in OF_GAPS)
+    of_rows = frozenset((unquote(parts[1]), parts[2]) for _, parts in looked if parts[0] == "masked")
+    return Seen(looked, of_gaps, of_rows, glance)
 
 
 def _of_gap(facts: Facts, parts: Sequence[str], path: str) -> None:
@@ -91,14 +133,13 @@ def _length(facts: Facts, parts: Sequence[str], path: str) -> None:
     facts.check_gap(gap, path)
     if unit == "sequences" or f"length/{gap}/sequences" not in facts.arrays:
         return
-    sequences, tokens = (filled(facts.arrays[f"length/{gap}/{kind}"]) for kind in ("sequences", "tokens"))
-    need(sequences.keys() == tokens.keys(), path, "has lengths of no sequence")
-    for index, number in tokens.items():
-        # A bin holds lengths from 2^(index / 4) on; rounding of the logarithm may move a length by one part in 10^6.
-        least = sequences[index] * 2 ** (index / BINS_PER_POWER)
-        most = least * 2 ** (1 / BINS_PER_POWER)
-        near = math.floor(least * (1 - 1e-6)) <= number <= math.ceil(most * (1 + 1e-6))
-        need(near, f"{path}.{index}", "does not fit the lengths of its sequences")
+    sequences, tokens = (facts.arrays[f"length/{gap}/{kind}"] for kind in ("sequences", "tokens"))
+    need(bool(((sequences != 0) == (tokens != 0)).all()), path, "has lengths of no sequence")
+    # A bin holds lengths from 2^(index / 4) on; rounding of the logarithm may move a length by one part in 10^6.
+    least, most = sequences * _EDGES[:-1], sequences * _EDGES[1:]
+    near = (np.floor(least * (1 - 1e-6)) <= tokens) & (tokens <= np.ceil(most * (1 + 1e-6)))
+    for index in np.flatnonzero(~near):
+        need(False, f"{path}.{index}", "does not fit the lengths of its sequences")
 
 
 def _masked(facts: Facts, parts: Sequence[str], path: str) -> None:
@@ -181,4 +222,71 @@ KINDS: Final[Mapping[str, Check]] = {
     "density": _of_gap,
     "noise_floor": _noise_floor,
     "support": _support,
+}
+
+#: Where the gap stands in the paths of tables of which the gap must have tokens.
+OF_GAPS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("sequence", "advantage", "gradient", "length", "whatif", "density"), 1),
+    "masked": 2,
+}
+
+
+def _alone(scheme: Scheme, glance: Glance[Looked], looked: Looked) -> bool:
+    return True
+
+
+def _as_many(unit: str) -> See:
+    def see(scheme: Scheme, glance: Glance[Looked], looked: Looked) -> bool:
+        _, (_, gap) = looked
+        part, whole = (scheme.spans.get(f"{path}/{unit}") for path in ("/".join(looked[1]), f"gaps/{gap}"))
+        if part is None or whole is None:
+            return False
+        glance.sum_of(looked, part, whole, equal=True)
+        return True
+
+    return see
+
+
+def _not_empty(scheme: Scheme, glance: Glance[Looked], looked: Looked) -> bool:
+    _, parts = looked
+    first = scheme.paths["/".join(parts)][0]
+    entry = scheme.spans.get(name_of(first.path, first.rows[0].name))
+    if entry is None or entry.section != COUNTS or entry.shape:
+        return False
+    glance.positive(looked, entry)
+    return True
+
+
+def _see_signature(scheme: Scheme, glance: Glance[Looked], looked: Looked) -> bool:
+    return looked[1][1] == "grid" or _not_empty(scheme, glance, looked)
+
+
+def _see_breakdown(scheme: Scheme, glance: Glance[Looked], looked: Looked) -> bool:
+    _, parts = looked
+    if len(parts) > len(("breakdown", "dimension", "part")):
+        return _not_empty(scheme, glance, looked)
+    path = "/".join(parts)
+    for row in (row for table in scheme.paths[path] for row in table.rows if row.name != "tokens"):
+        glance.nothing_without(looked, scheme.spans[f"{path}/tokens"], scheme.spans[name_of(path, row.name)])
+    return True
+
+
+def _see_masked(scheme: Scheme, glance: Glance[Looked], looked: Looked) -> bool:
+    _, parts = looked
+    whole = scheme.spans.get(f"length/{parts[2]}/{parts[3]}")
+    if whole is None:
+        return False
+    glance.each_of(looked, scheme.spans["/".join(parts)], whole)
+    return True
+
+
+#: What is seen at once of kinds of tables whose gaps have tokens; the others are looked at one by one.
+AT_ONCE: Final[Mapping[str, See]] = {
+    **dict.fromkeys(("gradient", "whatif", "density"), _alone),
+    "sequence": _as_many("sequences"),
+    "advantage": _as_many("tokens"),
+    "anchor": _not_empty,
+    "signature": _see_signature,
+    "breakdown": _see_breakdown,
+    "masked": _see_masked,
 }

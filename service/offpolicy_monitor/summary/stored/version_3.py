@@ -45,6 +45,7 @@ _LENGTHS: Final = struct.Struct("<2I")
 #: First headers of shards come back with every step; what is larger than any shard's is not remembered.
 LARGEST_SHAPE: Final = 1 << 15
 
+Shape = tuple[tuple[str, ...], Any, frozenset[str]]
 #: Raises where a summary has other tables than it may have.
 Check = Callable[[Sequence[str], Any], None]
 
@@ -108,7 +109,7 @@ def content(stored: bytes, most: int = 0) -> bytes:
 def parsed(found: bytes, version: int, layout: Layout = LAYOUT, check: Check = lambda keys, specs: None) -> StepSummary:
     """The summary of decompressed bytes; `check` sees the keys of its tables and its specs before any array is made."""
     shape, own = headers_of(found)
-    read_shape = _shape if len(shape) <= LARGEST_SHAPE else _shape.__wrapped__
+    read_shape = _known_shape if len(shape) <= LARGEST_SHAPE else _shape
     keys, specs, absent = read_shape(shape)
     check(keys, specs)
     header, scheme = json.loads(own), scheme_of(layout, keys, version)
@@ -131,7 +132,16 @@ def headers_of(found: bytes) -> tuple[bytes, bytes]:
 
 
 @lru_cache(REMEMBERED)
-def _shape(text: bytes) -> tuple[tuple[str, ...], Any, frozenset[str]]:
+def _known_shape(text: bytes) -> Shape:
+    """The same, with one object for equal specs, by which what is made of them is remembered."""
+    keys, specs, absent = _shape(text)
+    return keys, _known_specs(json.dumps(specs)), absent
+
+
+_known_specs: Final = lru_cache(REMEMBERED)(json.loads)
+
+
+def _shape(text: bytes) -> Shape:
     """Keys, specs and what is absent, of the first header."""
     shape = json.loads(text)
     return tuple(shape["keys"]), shape["specs"], frozenset(shape["absent"])

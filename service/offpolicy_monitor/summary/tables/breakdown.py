@@ -158,4 +158,6 @@ FIGURES: Final = under(
     ),
 )
 
-KIND: Final = Kind("breakdowns", TABLES, breakdowns, FIGURES, measured="offpolicy_monitor.measure.breakdowns")
+KIND: Final = Kind(
+    "breakdowns", TABLES, breakdowns, FIGURES, total=True, measured="offpolicy_monitor.measure.breakdowns"
+)
