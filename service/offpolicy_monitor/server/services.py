@@ -62,7 +62,7 @@ from offpolicy_monitor.server.workers.membership import ALONE, Membership
 from offpolicy_monitor.server.workers.published import EVERY as PUBLISH_SECONDS
 from offpolicy_monitor.server.workers.siblings import LOST, Siblings
 from offpolicy_monitor.settings import Settings
-from offpolicy_monitor.store import GradientStep, Leader, NewRuns, Store, Turn, leader_of, room
+from offpolicy_monitor.store import MOST_RUNS, GradientStep, Leader, NewRuns, Store, Turn, leader_of, room
 
 log = structlog.get_logger("offpolicy_monitor.server")
 SWEEPS_PER_TIMEOUT = 10
@@ -73,6 +73,8 @@ BESIDE = 7
 #: they read, in Python: with sixteen at it shards waited for up to 18 s for the interpreter, and no more was read.
 READERS = 4
 READ_WITHIN = 5.0
+#: Runs that are read before the service is ready, and how often it is tried: as many as a list is kept of.
+LISTED, LIST_READS = MOST_RUNS, 2
 #: How often runs are judged by the wall clock.
 WATCH_SECONDS = 15.0
 #: How often rows of deleted runs are looked for.
@@ -228,7 +230,7 @@ def _beside(services: Services, leader: Leader, threads: Executor, began: float)
         return changed + upkeep.thin(settings.thin_after, turn) + upkeep.give_back(turn)
 
     sweep = led(lambda: upkeep.sweep(time.time(), settings.step_timeout, turn), told=True)
-    yield warm_up(pipeline.warm_up, is_warm)
+    yield warm_up(lambda: _first_work(services), is_warm)
     yield services.readiness.tell(began, lambda: pipeline.measurer.form)
     yield keep(SWEEP, sweep, settings.step_timeout / SWEEPS_PER_TIMEOUT)
     yield keep(WATCH, led(lambda: upkeep.watch(settings.run_expiry, turn), told=True), WATCH_SECONDS)
@@ -236,6 +238,19 @@ def _beside(services: Services, leader: Leader, threads: Executor, began: float)
     yield keep(TIDY, led(tidy), TIDY_SECONDS)
     yield keep(COLUMNS, led(lambda: upkeep.put_into_columns(turn=turn)), COLUMNS_SECONDS)
     yield keep(GIVE_BACK, partial(asyncio.to_thread, Idle().give_back), GIVE_BACK_SECONDS)
+
+
+async def _first_work(services: Services) -> None:
+    """What takes longest the first time, so that nobody waits for it: measuring, and reading the list of runs."""
+    await asyncio.gather(services.pipeline.warm_up(), asyncio.to_thread(_read_list, services.store))
+
+
+def _read_list(store: Store) -> None:
+    """Read what a list of runs shows. Where the database does not answer in time, what was read of it is kept."""
+    for _ in range(LIST_READS):
+        with suppress(Unavailable):
+            store.view_runs(LISTED, order="worst")
+            break
 
 
 def _looking_after(keys: Keys, services: Services, threads: Executor) -> Iterator[Coroutine[Any, Any, None]]:

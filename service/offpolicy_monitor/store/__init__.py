@@ -7,7 +7,7 @@ from offpolicy_monitor.store.leader import Leader, leader_of
 from offpolicy_monitor.store.rows.cursors import Page
 from offpolicy_monitor.store.rows.exported import ExportedRun
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
-from offpolicy_monitor.store.rows.overviews import Table
+from offpolicy_monitor.store.rows.overviews import MOST_RUNS, Table
 from offpolicy_monitor.store.rows.records import Outdated, Receipt, ShardKey, ShardRecord, StepKey
 from offpolicy_monitor.store.rows.views import RunView
 from offpolicy_monitor.store.space import room
@@ -17,6 +17,7 @@ from offpolicy_monitor.store.write.known import Known, NewRuns
 from offpolicy_monitor.store.write.prepare import prepared
 
 __all__ = [
+    "MOST_RUNS",
     "ExportedRun",
     "GradientStep",
     "Known",

@@ -38,7 +38,13 @@ SESSION: Final = (
 
 
 class PatientConnection(psycopg.Connection[Any]):
-    """A connection whose waits end when the patience of the waiting thread does; it is closed then."""
+    """A connection whose waits end when the patience of the waiting thread does; it is closed then.
+
+    `binary`: values come as the server has them, since as text each byte of a summary is two digits. What describes the
+    schema is made for text alone.
+    """
+
+    binary = False
 
     def wait(self, gen: Generator[Any, Any, Any], *options: Any, **named: Any) -> Any:
         """As that of its base."""
@@ -51,6 +57,10 @@ class PatientConnection(psycopg.Connection[Any]):
             # The server may answer yet: nothing that is said on this connection afterwards could be understood.
             self.pgconn.finish()
             raise psycopg.OperationalError(str(error)) from error
+
+    def cursor(self, *arguments: Any, **named: Any) -> Any:
+        """As that of its base."""
+        return super().cursor(*arguments, **{"binary": self.binary, **named})
 
 
 def connect(*arguments: Any, **keywords: Any) -> PatientConnection:
@@ -74,14 +84,15 @@ def make_engine(url: URL, pool: Mapping[str, Any], lock_seconds: float | None = 
     waits = BOUNDED if lock_seconds is None else (*UNBOUNDED, f"SET lock_timeout = '{round(1e3 * lock_seconds)}ms'")
     session = "; ".join((*SESSION, *waits))
     event.listen(engine, "do_connect", lambda dialect, record, arguments, keywords: connect(*arguments, **keywords))
-    event.listen(engine, "connect", _prepares(session))
+    event.listen(engine, "connect", _prepares(session, binary=lock_seconds is None))
     return engine
 
 
-def _prepares(session: str) -> Callable[[Any, object], None]:
+def _prepares(session: str, binary: bool) -> Callable[[Any, object], None]:
     def prepare(connection: Any, _record: object) -> None:
         connection.autocommit = True
         connection.execute(session)
         connection.autocommit = False
+        connection.binary = binary
 
     return prepare

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
 from sqlalchemy import Connection, select
@@ -26,6 +27,7 @@ from offpolicy_monitor.store.rows.cursors import Page
 from offpolicy_monitor.store.rows.exported import ExportedRun
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.held import hold_run
+from offpolicy_monitor.store.rows.lately import Lately
 from offpolicy_monitor.store.rows.memory import Memories
 from offpolicy_monitor.store.rows.merged_steps import Failed
 from offpolicy_monitor.store.rows.overviews import Overviews, Table
@@ -47,6 +49,9 @@ TURN_SECONDS = 0.2
 LOOK_UP_SECONDS = 3.0
 #: Longest wait for the database of a scrape, which then goes without runs.
 SCRAPE_SECONDS = 2.0
+#: Summaries spread over a range of a run, and how many steps are in it; of so many ranges they are kept for a page.
+Spread = tuple[list[tuple[int, int, StepSummary]], int]
+SPREADS = 2
 #: An alert that has been over for longer than this is no news any more.
 NEWS_SECONDS = 86_400.0
 
@@ -81,6 +86,7 @@ class Store:
         self._turn = threading.Lock()
         self._outcomes = trial.Outcomes()
         self._recent, self._memories, self._overviews = Recent(recent_bytes), Memories(), Overviews(watched)
+        self._spread = Lately[Spread](SPREADS)
         self.upkeep = Upkeep(database.reading, self._writing, self._judging, self._recent, clock, failed)
 
     @classmethod
@@ -260,7 +266,8 @@ class Store:
     ) -> tuple[list[tuple[int, int, StepSummary]], int]:
         """As `summaries`, but `most` steps spread evenly over the range; and how many count in it."""
         with self._database.reading() as connection:
-            return step_rows.read_spread(connection, run, first, last, most)
+            read = partial(step_rows.read_spread, connection, run, first, last, most)
+            return self._spread.read(connection, run_rows.run_id(connection, run), (first, last, most), read)
 
     def own_summaries(self, run: str, first: int | None, last: int | None, most: int) -> list[tuple[int, int]]:
         """(step, minibatch) of `most` steps in the range that share their summary with no others, spread evenly."""

@@ -6,6 +6,7 @@ curves and cells; which of them a run uses it is told.
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, Final
 
@@ -76,11 +77,14 @@ def _tokens(steps: Sequence[StepSummary], gap: str) -> float:
     return sum(float(summary.gaps[gap].sums.get("tokens", 0)) for summary in steps)
 
 
+@lru_cache(16)
 def _weights(steps: int) -> Floats:
     """[1 + RESAMPLES, steps]: how often each step counts; once each in the first row."""
     source = np.random.default_rng(0)
     drawn = source.multinomial(steps, np.full(steps, 1 / steps), RESAMPLES) if steps > 1 else np.zeros((0, 1))
-    return np.concatenate([np.ones((1, steps)), drawn])
+    weights = np.concatenate([np.ones((1, steps)), drawn])
+    weights.setflags(write=False)
+    return weights
 
 
 def _counts(summary: StepSummary, gap: str, curve: Curve, bins: Bins) -> tuple[Floats, float]:
@@ -117,8 +121,8 @@ def _neighbours(bins: Bins, bound: float) -> list[float]:
 
 def _quantiles(shares: Floats, whole: Floats) -> Floats:
     """The normal quantile above which each share lies; none and all are taken for half a token."""
-    least = 0.5 / whole
-    return np.asarray([-NormalDist().inv_cdf(p) for p in np.clip(shares, least, 1 - least)])
+    least, quantile = 0.5 / whole, NormalDist().inv_cdf
+    return -np.asarray([quantile(p) for p in np.clip(shares, least, 1 - least).tolist()])
 
 
 def _edges(bins: Bins, curve: Curve) -> Floats:

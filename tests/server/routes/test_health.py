@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ import pytest
 from fastapi import FastAPI
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.server.app import create_app
+from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.server.readiness import WARMING, waited_for
 from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.store import Store
 from structlog.testing import capture_logs
 
 from tests.fixtures.application import JSON, Application, Client, database, json_bytes, running
 from tests.fixtures.fused import loaded_pass
 from tests.fixtures.prometheus import wait_for
+from tests.fixtures.shards import make_record
 
 
 class SlowToWarm(Measurer):
@@ -113,10 +117,20 @@ def test_the_service_is_not_ready_before_its_device_is_warm(tmp_path: Path, migr
         assert (response.status_code, response.headers["retry-after"]) == (503, "1")
         assert response.json()["checks"] == {"store": True, "schema": True, "device": False, "stages": True}
         assert response.json()["reasons"] == {"device": WARMING}
-        assert response.json()["reason"] == "the device measures a first batch, to load what it needs"
+        assert response.json()["reason"].startswith("the device measures a first batch and the list of runs is read")
         assert client.get("/healthz").status_code == 200
         SlowToWarm.let.set()
         assert ready_within(client).status_code == 200
+
+
+def test_the_service_is_ready_once_it_has_read_what_a_list_of_runs_shows(tmp_path: Path, migrated_copy: None) -> None:
+    with closing(Store.open(database(tmp_path), judge=RulesJudge())) as store:
+        store.ingest([make_record(step, run=run) for run in ("a", "b") for step in range(3)])
+    with running(create_app(Settings(database_url=database(tmp_path)))) as client:
+        assert ready_within(client).status_code == 200
+        kept = client.app.state.services.store._overviews._kept
+        assert sorted(len(overview.drawn.steps) for overview in kept.values()) == [3, 3]
+        assert len(client.get("/v1/runs").json()["runs"]) == 2
 
 
 def test_the_service_is_not_ready_over_a_schema_that_is_not_current(tmp_path: Path) -> None:

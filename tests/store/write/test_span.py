@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from offpolicy_monitor.store import Store
 from offpolicy_monitor.store.rows import tables
+from offpolicy_monitor.store.rows.lately import Lately
 from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.store.write import settle, span
 from sqlalchemy import delete, func, select
@@ -57,7 +58,13 @@ def answers(store: Store) -> str:
     store._overviews._kept.clear()
     overview = store.view_run("r1").overview
     tables_ = (overview.drawn, overview.first, overview.newest)
-    found = [series, [(table.steps.tolist(), table.figures.tolist()) for table in tables_]]
+    store._spread = Lately(1)
+    spread = [store.spread_summaries("r1", first, last, most) for first, last in ranges for most in (0, 7, 200)]
+    of_steps = [
+        ([(*place, summary.step_figures()["tokens"]) for *place, summary in summaries], count)
+        for summaries, count in spread
+    ]
+    found = [series, of_steps, [(table.steps.tolist(), table.figures.tolist()) for table in tables_]]
     return md5(repr(found).encode()).hexdigest()
 
 

@@ -52,9 +52,10 @@ class Columns:
             return self
         sizes = [step_columns.sizes(name, numbers) for name, numbers in self.of_steps.items()]
         sizes += [np.array([np.nan if v is None else float(v) for v in values]) for values in self.others.values()]
-        told = [*self.figures.values(), *(size for size in sizes if size is not None)]
+        told = [column for column in (*self.figures.values(), *sizes) if column is not None]
+        told = [column for column in told if not np.isnan(column).all()]
         # With nothing to keep the extremes of, any steps are as good: the numbers of the steps spread them evenly.
-        at = thinned(np.stack(told or [self.step.astype(np.float64)]), most)
+        at = thinned(told or [self.step.astype(np.float64)], most)
         return Columns(
             self.step[at],
             self.minibatch[at],
@@ -119,21 +120,19 @@ def _read_together(
     if figures:
         query = query.add_columns(metrics.c.names_id, metrics.c.figures)
         query = query.select_from(steps.outerjoin(metrics, metrics.c.step_id == steps.c.id))
-    parts, tables, known = (
-        [covered.places],
-        [np.stack([*covered.figures.values()])] if figures else [],
-        dict[int, list[str]](),
-    )
-    for rows in connection.execute(query.where(*_after(covered, run, first, last, by)).order_by(*_ORDER)).partitions(
-        PORTION
-    ):
+    query = query.where(*_after(covered, run, first, last, by)).order_by(*_ORDER)
+    parts, known = [covered.places], dict[int, list[str]]()
+    columns: dict[str, list[Numbers]] = {name: [column] for name, column in covered.figures.items()}
+    for rows in connection.execute(query).partitions(PORTION):
         parts.append(Places.of(rows))
         if figures:
-            tables.append(headlines.columns_of(connection, [(row[-2], row[-1]) for row in rows], figures, known))
+            table = headlines.columns_of(connection, [(row[-2], row[-1]) for row in rows], figures, known)
+            for name, column in zip(figures, table, strict=True):
+                columns[name].append(column)
     places = Places.joined(parts)
     of_steps = {name: read(connection, run, places) for name, read in step_columns.READERS.items() if name in fields}
-    table = dict(zip(figures, np.concatenate(tables, axis=1), strict=True)) if figures else {}
-    return Columns(places.step, places.minibatch, table, of_steps)
+    joined = {name: np.concatenate(found) for name, found in columns.items()}
+    return Columns(places.step, places.minibatch, joined, of_steps)
 
 
 def _covered(

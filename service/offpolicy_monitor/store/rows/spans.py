@@ -38,6 +38,8 @@ class Covered:
 
     def of(self, chosen: NDArray[np.bool_]) -> "Covered":
         """Some of the steps."""
+        if chosen.all():
+            return self
         return Covered(self.end, self.places[chosen], {name: found[chosen] for name, found in self.figures.items()})
 
 
@@ -50,7 +52,7 @@ def read(connection: Connection, run: int, first: int | None, last: int | None, 
     query = select(spans.c.name, spans.c.step, spans.c.numbers).where(spans.c.run_id == run, wanted)
     query = query.where(spans.c.last_step >= begin, spans.c.last_step <= end)
     found: dict[str, dict[int, bytes]] = {name: {} for name in (PLACES, *names)}
-    for name, step, numbers in connection.execute(query):
+    for name, step, numbers in connection.execute(query).all():
         found[name][step] = numbers
     parts = {step: Places.from_bytes(zstandard.decompress(numbers)) for step, numbers in sorted(found[PLACES].items())}
     lengths = {step: len(part) for step, part in parts.items()}
@@ -58,13 +60,13 @@ def read(connection: Connection, run: int, first: int | None, last: int | None, 
     covered = Covered(end, Places.joined(list(parts.values())), figures)
     at = covered.places.step
     inside = at >= begin if last is None else (at >= begin) & (at <= last)
-    return covered if inside.all() else covered.of(inside)
+    return covered.of(inside)
 
 
 def _joined(parts: dict[int, bytes], lengths: dict[int, int]) -> Numbers:
     """One figure over spans; NaN over those that lack it."""
-    if not lengths:
-        return np.empty(0)
+    if not parts:
+        return np.full(sum(lengths.values()), np.nan)
     absent = {step: np.full(length, np.nan).tobytes() for step, length in lengths.items() if step not in parts}
     return np.frombuffer(b"".join(parts[step] if step in parts else absent[step] for step in lengths), "<f8")
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.store.rows import derived
+from offpolicy_monitor.store.rows import derived, spans
 from offpolicy_monitor.store.rows.cursors import Page, cut, decode_cursor, encode_cursor
 from offpolicy_monitor.store.rows.derived import Figures
 from offpolicy_monitor.store.rows.merged_steps import merge_stored
@@ -141,8 +141,9 @@ def read_spread(
     connection: Connection, run: str, first: int | None, last: int | None, most: int
 ) -> tuple[list[tuple[int, int, StepSummary]], int]:
     """As `read_summaries`, but `most` steps spread evenly over the range, and how many there are in it."""
-    ids = connection.scalars(_counting(connection, run, first, last).order_by(steps.c.step)).all()
-    return _summaries(connection, spread(ids, most)), len(ids)
+    there = _steps_that_count(connection, run_id(connection, run), first, last)
+    chosen = _counting(connection, run, first, last).where(steps.c.step.in_(spread(there, most)))
+    return _summaries(connection, connection.scalars(chosen).all()), len(there)
 
 
 def own_summaries(
@@ -164,6 +165,14 @@ def spread(ids: Sequence[T], most: int) -> list[T]:
 def _newest(connection: Connection, run: str, first: int | None, last: int | None, most: int) -> Sequence[int]:
     query = _counting(connection, run, first, last).order_by(steps.c.step.desc()).limit(most)
     return connection.scalars(query).all()
+
+
+def _steps_that_count(connection: Connection, run: int, first: int | None, last: int | None) -> list[int]:
+    """The numbers of the steps in the range that count, ascending: of settled ones off spans, else off their rows."""
+    covered = spans.read(connection, run, first, last, ())
+    others = [*in_range(run, max(covered.end + 1, first or 0), last), steps.c.state != OPEN, is_last_minibatch()]
+    after = connection.scalars(select(steps.c.step).where(*others).order_by(steps.c.step)).all()
+    return [*covered.places.step[covered.places.last_of_each_step()].tolist(), *after]
 
 
 def _counting(connection: Connection, run: str, first: int | None, last: int | None) -> Select[int]:

@@ -15,7 +15,7 @@ import { drawHead } from "./run/head.js";
 import { drawVerdict } from "./run/verdict.js";
 import { panels } from "./run/panels.js";
 import { fieldsOf } from "./run/fields.js";
-import { WorstOf } from "./run/worst.js";
+import { WorstOf, worstAt } from "./run/worst.js";
 
 /** Alerts that lanes are drawn from, and steps apart from which two breaches of a rule are two bars. */
 const ALERTS = 500;
@@ -29,14 +29,15 @@ async function read() {
   const name = run();
   const about = await aRun(name);
   if (!about) return null;
-  const [verdict, series, { alerts }, { rules }, diagnosis] = await Promise.all([
+  const [verdict, series, { alerts }, { rules }, diagnosis, worst] = await Promise.all([
     get(`v1/runs/${name}/verdict`),
     columns(name, fieldsOf(about)),
     get("v1/alerts", { run: name, merge: APART, limit: ALERTS }),
     get(`v1/runs/${name}/rules`),
     getOrNull(`v1/runs/${name}/diagnosis`),
+    about.last_step == null ? null : worstAt(name, about.last_step),
   ]);
-  return { name, about, alerts, rules, diagnosis, verdict, ...series };
+  return { name, about, alerts, rules, diagnosis, verdict, worst, ...series };
 }
 
 async function show() {

@@ -14,25 +14,27 @@ const host = find("#page");
 
 async function begin() {
   const name = run();
-  let about, advice;
   try {
-    about = await aRun(name);
+    const about = await aRun(name);
     if (!about) return void fill(host, noSteps(name));
-    advice = await get(`v1/runs/${name}/recommendations`);
+    const advice = get(`v1/runs/${name}/recommendations`);
+    const note = element("p", { class: "controls quiet" });
+    const legend = element("span", { class: "scale" }, Object.values(SHARES).map(({ kind, words }) => [swatch(kind), words]));
+    const slots = ["a", "b"].map((slot) => element("section", { class: "card method", "aria-label": `Method ${slot.toUpperCase()}` }));
+    fill(host,
+      element("div", { class: "section" }, element("h1", { class: "title" }, "What would each threshold keep out of the loss?")),
+      note,
+      element("p", { class: "controls" }, legend),
+      element("div", { class: "two" }, slots));
+    const used = about.correction ?? "opsm";
+    const trials = slots.map((slot, index) => new Trial(slot, "ab"[index], about, advice, index ? "geometric_mask_wide" : used));
+    await Promise.all([advice.then((found) => note.replaceChildren(said(found))), ...trials.map((trial) => trial.choose())]);
   } catch (error) {
-    return void fill(host, failed(error));
+    fill(host, failed(error));
   }
-  const legend = element("span", { class: "scale" }, Object.values(SHARES).map(({ kind, words }) => [swatch(kind), words]));
-  const slots = ["a", "b"].map((slot) => element("section", { class: "card method", "aria-label": `Method ${slot.toUpperCase()}` }));
-  fill(host,
-    element("div", { class: "section" }, element("h1", { class: "title" }, "What would each threshold keep out of the loss?")),
-    element("p", { class: "controls quiet" }, advice.steps.length ? `Recorded steps, up to 200 of them; marks on the axis are rows that run, the dotted line is what drops ${percent(advice.target)} of the tokens.` : "No step is complete yet."),
-    element("p", { class: "controls" }, legend),
-    element("div", { class: "two" }, slots));
-  const used = about.correction ?? "opsm";
-  const trials = slots.map((slot, index) => new Trial(slot, "ab"[index], about, advice, index ? "geometric_mask_wide" : used));
-  await Promise.all(trials.map((trial) => trial.choose()));
 }
+
+const said = ({ steps, target }) => (steps.length ? `Recorded steps, up to 200 of them; marks on the axis are rows that run, the dotted line is what drops ${percent(target)} of the tokens.` : "No step is complete yet.");
 
 frame();
 await begin();

@@ -12,6 +12,12 @@ const ASKED_AFTER = 150;
 const NONE = "No sequence differs in this step, or its worst ones are not kept.";
 const LEFT_OUT = "This report has the worst sequences of its newest step and of the step where it began.";
 
+/** {step, found}: the worst sequence of a step, found null where there is none or it cannot be had. */
+export async function worstAt(run, step) {
+  return { step, found: await getOrNull(`v1/runs/${run}/worst`, { from: step, to: step, limit: 1 }).catch(() => null) };
+}
+
+/** `data.worst` is that of the newest step; of another one it is asked for. */
 export class WorstOf {
   constructor(host, board, data) {
     Object.assign(this, { host, board, data, shown: null, due: null });
@@ -30,7 +36,7 @@ export class WorstOf {
   }
 
   async read(step) {
-    const found = await getOrNull(`v1/runs/${this.data.name}/worst`, { from: step, to: step, limit: 1 }).catch(() => null);
+    const { found } = this.data.worst?.step === step ? this.data.worst : await worstAt(this.data.name, step);
     if (step !== this.shown) return;
     const gap = this.data.values["gaps.mismatch.k3"] ? (this.data.verdict.half === "staleness" ? "staleness" : "mismatch") : "total";
     const title = element("div", { class: "section" }, element("h2", {}, `Worst sequence by ${gap}`), element("span", { class: "quiet" }, `step ${step}`),

@@ -18,9 +18,10 @@ const FRAMEWORKS = ["verl", "TRL", "prime-rl", "slime"];
 const OPTIONS = ["statistic", "reduce", "divergence", "zero_advantage"];
 const THRESHOLDS = ["delta", "threshold", "lower", "upper", "max", "mean", "length"];
 
+/** `coming` is the promise of what is recommended, which is asked for beside the first curves. */
 export class Trial {
-  constructor(host, slot, about, advice, standard) {
-    Object.assign(this, { host, slot, about, advice });
+  constructor(host, slot, about, coming, standard) {
+    Object.assign(this, { host, slot, about, coming });
     this.exact = null;
     this.select = element("select", { "aria-label": `Method ${slot.toUpperCase()}`, on: { change: () => this.choose(true) } });
     this.bounds = element("select", { "aria-label": "Bound", hidden: true, on: { change: () => this.choose(true) } });
@@ -50,6 +51,7 @@ export class Trial {
     } catch (error) {
       return void fill(this.outcome, failed(error));
     }
+    this.advice = await this.coming;
     this.json.href = root() + call(`v1/runs/${run()}/whatif`, this.query);
     const names = found.threshold ? [found.parameter] : ["lower", "upper"].filter((name) => found[name]);
     const wanted = this.bounds.value || state()[`${this.slot}b`];
