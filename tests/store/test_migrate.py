@@ -1,5 +1,7 @@
 """The schema is what the tables say, on both databases, and an upgrade happens whole or not at all."""
 
+import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 from offpolicy_monitor.errors import ConfigurationError, Unavailable
 from offpolicy_monitor.store import Receipt, Store, migrate
+from offpolicy_monitor.store.failures import Damaged
 from offpolicy_monitor.store.lock import WriterLock
 from offpolicy_monitor.store.rows.alerts import Episode
 from offpolicy_monitor.store.rows.held import HeldRun
@@ -153,6 +156,43 @@ def filled(folder: Path) -> tuple[str, Path]:
     with closing(Store.open(url)) as store:
         store.ingest([make_record(shard) for shard in range(64)])
     return url, path
+
+
+#: Rows that fill pages, and bytes of each: a walk over all of them takes many times as long as FIRST_LOOK.
+FILLING, WIDE, FIRST_LOOK = 600_000, 16, 0.002
+
+
+def test_a_large_file_is_looked_through_for_so_long_and_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "large.db"
+    url = f"sqlite:///{path}"
+    migrate.upgrade(url)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        numbers = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {FILLING}) SELECT i"
+        connection.execute("CREATE TABLE filling (number INTEGER PRIMARY KEY, bytes BLOB)")
+        connection.execute(f"INSERT INTO filling {numbers}, zeroblob({WIDE}) FROM n")
+
+    def taken(seconds: float) -> float:
+        monkeypatch.setattr(migrate, "LOOK_SECONDS", seconds)
+        began = time.thread_time()
+        migrate.refuse_damaged(url)
+        return time.thread_time() - began
+
+    whole, first = taken(600.0), min(taken(FIRST_LOOK) for _ in range(3))
+    assert first < whole / 2
+    migrate.upgrade(url)  # as if the look had found nothing
+    assert migrate.current(url) == migrate.head()
+
+
+def test_damage_that_is_found_in_time_refuses_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "flipped.db"
+    migrate.upgrade(f"sqlite:///{path}")
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 4096)
+    with pytest.raises(Damaged, match=r"flipped\.db is damaged"):
+        migrate.refuse_damaged(f"sqlite:///{path}")
 
 
 def test_check_calls_a_file_with_a_damaged_page_damaged(tmp_path: Path) -> None:
