@@ -118,9 +118,9 @@ def measured(url: str, options: argparse.Namespace, wanted: Sequence[Run], folde
                 start = Figure("a start of the service, until it is ready", ready, [ready])
                 found[name] = told(name, [start, *work(service)])
     if "upkeep" in chosen:
-        found["upkeep"] = told("upkeep", of_upkeep(url))
+        found["upkeep"] = told("upkeep", of_upkeep(url, folder, wanted[2]))
     if "deletion" in chosen:
-        gone = [*of_deletion(url, short), *of_deletion(url, long)]
+        gone = [figure for run in (short, long) for figure in of_deletion(url, folder, run, wanted[2])]
         found["deletion"] = told("deletion", gone)
     found["load after"] = os.getloadavg()[0]
     return found

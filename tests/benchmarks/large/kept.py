@@ -1,53 +1,100 @@
-"""What looking after a large database takes: an hour's steps that grow old, a run that goes, and its size by tables."""
+"""What looking after a large database takes, by a service that is posted to all the while: an hour's steps that grow
+old, a run that goes; and its size by tables."""
 
 import time
+import urllib.request
 from collections.abc import Callable
 from contextlib import closing
-from functools import partial
+from pathlib import Path
+from typing import Final
 
-from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import Store
-from offpolicy_monitor.store.rows.tables import metadata
+from offpolicy_monitor.store.rows.tables import UNSETTLED, metadata, runs, steps
 from offpolicy_monitor.store.session import Database, parse_url
-from sqlalchemy import text
+from offpolicy_monitor.store.write import settle, thin
+from sqlalchemy import Connection, func, select, text
 
+from tests.benchmarks.large.asked import serving
 from tests.benchmarks.large.figures import Figure
 from tests.benchmarks.large.fill import SETTLED, Run
+from tests.benchmarks.large.upgraded import Posting
 
-HOUR = 3600.0
+HOUR: Final = 3600.0
+#: Seconds of posts before anything is done; between two looks at what is left; without anything left, when it is over.
+QUIET, LOOK, OVER = 5.0, 0.25, 5.0
+#: Seconds after which it is given up.
+LONGEST: Final = 900.0
 
 
-def of_upkeep(url: str) -> list[Figure]:
-    """Making an hour's steps small and thin: all of it, and the longest turn that shards would wait for."""
-    clock = partial(float, time.time() + HOUR)
-    with closing(Store.open(url, clock, RulesJudge())) as store:
-        turns = Turns()
-        settle, thin = (Settings.model_fields[name].default for name in ("settle_after", "thin_after"))
-        tidied = taken(lambda: store.upkeep.tidy(settle, SETTLED, turns))
-        thinned = taken(lambda: store.upkeep.thin(thin, turns))
-        swept = taken(lambda: store.upkeep.sweep(clock(), 600.0, turns))
-    steps = turns.answered
+def of_upkeep(url: str, folder: Path, run: Run) -> list[Figure]:
+    """The steps that grow old within an hour are made small and thin."""
+    ages = {name: Settings.model_fields[name].default - HOUR for name in ("settle_after", "thin_after")}
+    before = {name: time.time() - age for name, age in ages.items()}
+
+    def left(connection: Connection) -> int:
+        due = (
+            select(func.count()).select_from(steps).where(UNSETTLED, steps.c.last_received_at < before["settle_after"])
+        )
+        blocks = [*settle.read_runs(connection, SETTLED), *thin.read_runs(connection, before["thin_after"])]
+        return int(connection.execute(due).scalar_one()) + len(blocks)
+
+    settings = {f"OFFPOLICY_{name.upper()}": str(age) for name, age in ages.items()}
+    with serving(url, folder, **settings) as service:
+        posting = Posting(service, run, run.steps + 9_000)
+        due, took, beside = until_done(url, left, posting)
+    with closing(Store.open(url)) as store:
+        swept = taken(lambda: store.upkeep.sweep(time.time(), 600.0))
     return [
-        Figure("an hour's steps made small", tidied, [tidied]),
-        Figure("an hour's steps made thin", thinned, [thinned]),
-        Figure(f"the longest of {len(turns.seconds)} turns, of {steps} steps", 1e3 * max(turns.seconds), turns.longest),
+        Figure(f"an hour's steps made small and thin, {due:,} of them and runs", took, [took]),
+        Figure("a post meanwhile: slowest, median", max(beside), beside),
         Figure("a sweep that finds nothing to close", swept, [swept]),
     ]
 
 
-def of_deletion(url: str, run: Run) -> list[Figure]:
+def of_deletion(url: str, folder: Path, run: Run, beside: Run) -> list[Figure]:
     """A run goes: its name at once, its rows by turns."""
-    with closing(Store.open(url, judge=RulesJudge())) as store:
-        turns = Turns()
-        gone = taken(lambda: store.delete_run(run.name))
-        purged = taken(lambda: store.upkeep.purge(turns))
+    with serving(url, folder) as service:
+        posting = Posting(service, beside, beside.steps + 9_500)
+        time.sleep(QUIET)
+        asked = urllib.request.Request(f"{service.url}/v1/runs/{run.name}", method="DELETE")
+        gone = taken(lambda: urllib.request.urlopen(asked).close())
+        _, purged, posts = until_done(url, deleted, posting)
     what = f"deleting a run of {run.steps:,} steps"
     return [
         Figure(f"{what}: until its name is free", gone, [gone]),
         Figure(f"{what}: all of its rows", purged, [purged]),
-        Figure(f"{what}: the longest of {len(turns.seconds)} turns", 1e3 * max(turns.seconds), turns.longest),
+        Figure(f"{what}: a post meanwhile: slowest, median", max(posts), posts),
     ]
+
+
+def deleted(connection: Connection) -> int:
+    """Runs of which rows are left."""
+    return int(connection.execute(select(func.count()).select_from(runs).where(runs.c.deleted)).scalar_one())
+
+
+def until_done(url: str, left: Callable[[Connection], int], posting: Posting) -> tuple[int, float, list[float]]:
+    """How much was left at first, milliseconds from when it grew less until nothing was, and of the posts meanwhile."""
+    with closing(Database(parse_url(url), bounded=False)) as database:
+
+        def look() -> int:
+            with database.reading() as connection:
+                return left(connection)
+
+        asked, due = time.monotonic(), look()
+        now, began, done = due, asked, asked
+        while done - asked < LONGEST and (now or time.monotonic() - done < OVER):
+            time.sleep(LOOK)
+            found = look()
+            if now:
+                done = time.monotonic()
+            if now == due and found < due:
+                began = done - LOOK
+            now = found
+    if now:
+        raise TimeoutError(f"{now} of {due} are left after {LONGEST:g} s")
+    posting.end()
+    return due, 1e3 * (done - began), list(posting.between(began, done))
 
 
 def sizes(url: str) -> dict[str, float]:
@@ -60,26 +107,6 @@ def sizes(url: str) -> dict[str, float]:
         found = {name: connection.execute(query, {"name": name}).scalar_one() for name in metadata.tables}
         found["database"] = connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one()
     return {name: float(size) / 1e6 for name, size in found.items()}
-
-
-class Turns:
-    """Takes every turn at once, and remembers how long each was."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-        self.answered = 0
-
-    def __call__(self, work: Callable[[], int]) -> int:
-        began = time.perf_counter()
-        answer = work()
-        self.seconds.append(time.perf_counter() - began)
-        self.answered += answer
-        return answer
-
-    @property
-    def longest(self) -> list[float]:
-        """Milliseconds of each."""
-        return [1e3 * seconds for seconds in self.seconds]
 
 
 def taken(work: Callable[[], object]) -> float:
