@@ -286,6 +286,7 @@ PROCESS: tuple[Family, ...] = (
     _counter("notifications_total", "Posts that tell of alerts, by what came of them.", "target outcome"),
     Family("leader", "gauge", "Whether this process leads, that is tells alerts and shows the gauges of runs: 0 or 1."),
     Family("build_info", "gauge", "Always 1; versions are labels.", ("version", "torch", "device")),
+    _counter("missed_replicas_total", "Replicas that a scrape is without, counted by the exporter under Ray.", ""),
 )
 
 REASONS = {"excluded_tokens_total": ("nonfinite",), "suspect_tokens_total": ("positive", "exact_zero")}

@@ -1,6 +1,6 @@
 """Expositions of several replicas become one, each family once, each sample with its replica."""
 
-from offpolicy_monitor.rayserve.gathered import Gathered, labelled
+from offpolicy_monitor.rayserve.gathered import Lines, labelled
 
 FIRST = b"""# HELP a_total All.
 # TYPE a_total counter
@@ -19,12 +19,12 @@ c{run="z"} 7.0
 
 
 def test_each_family_comes_once_with_the_samples_of_all() -> None:
-    gathered = Gathered()
+    gathered = Lines()
     gathered.add(SECOND, None, lambda name: name == "c")
     for name, text in (("one", FIRST), ("two", SECOND)):
         gathered.add(text, name, lambda name: name != "c")
     assert (
-        gathered.text()
+        gathered.whole()
         == b"""# HELP c Of runs.
 # TYPE c gauge
 c{run="z"} 7.0

@@ -32,12 +32,24 @@ def test_a_body_that_does_not_arrive_is_408(service: Service) -> None:
     assert b"OFFPOLICY_BODY_TIMEOUT" in body
 
 
-def test_a_content_length_over_the_limit_is_413_before_the_body_is_sent(service: Service) -> None:
+@pytest.mark.parametrize(
+    ("media_type", "most", "setting"),
+    [
+        (b"application/vnd.safetensors", 256 << 20, b"MAX_BODY_BYTES"),
+        (b"application/json", 64 << 20, b"MAX_JSON_BYTES"),
+    ],
+)
+def test_a_content_length_over_the_limit_is_413_before_the_body_is_sent(
+    service: Service, media_type: bytes, most: int, setting: bytes
+) -> None:
+    head = HEAD.replace(b"application/json", media_type) + b"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n"
     with service.connect() as connection:
-        connection.sendall(HEAD + b"Content-Length: 268435457\r\nExpect: 100-continue\r\n\r\n")
+        connection.sendall(head % (most + 1))
         status, _, body = answer_of(connection)
-    assert status == 413
-    assert b"OFFPOLICY_MAX_BODY_BYTES" in body
+    assert status == 413 and b"OFFPOLICY_" + setting in body
+    with service.connect() as connection:
+        connection.sendall(head % most)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")
 
 
 def test_a_chunked_body_is_read(service: Service) -> None:

@@ -1,9 +1,11 @@
 """Settings of a subcommand: from the environment, with the flags that were given in their place."""
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
-from offpolicy_monitor.cli.command import needed
+from offpolicy_monitor._version import __version__
+from offpolicy_monitor.cli.command import PROGRAM, needed
 from offpolicy_monitor.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -29,6 +31,21 @@ def read_settings(**overrides: object) -> "Settings":
 def without_password(url: str) -> str:
     """The address of a database, fit to be shown."""
     return str(needed("store.session").parse_url(url).render_as_string(hide_password=True))
+
+
+def say_where(base_url: str, settings: "Settings", **more: object) -> None:
+    """Say where everything is, once it is served, and what `more` there is to know."""
+    lines = {
+        "page": f"{base_url}/",
+        "API docs": f"{base_url}/docs",
+        "metrics": f"{base_url}/metrics",
+        "post to": f"{base_url}/v1/runs/RUN/batches",
+        "database": without_password(settings.database_url),
+        **more,
+    }
+    sys.stdout.write(f"{PROGRAM} {__version__} is serving\n")
+    sys.stdout.writelines(f"  {name:<9} {value}\n" for name, value in lines.items())
+    sys.stdout.flush()
 
 
 def _setting_errors(error: ValueError, settings: Any) -> str:

@@ -3,12 +3,11 @@
 import argparse
 import os
 import signal
-import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from offpolicy_monitor._version import __version__
-from offpolicy_monitor.cli.command import PROGRAM, Command, group_of, needed
-from offpolicy_monitor.cli.environment import add_database, read_settings, without_password
+from offpolicy_monitor.cli.command import Command, group_of, needed
+from offpolicy_monitor.cli.environment import add_database, read_settings, say_where
 from offpolicy_monitor.cli.serve import refuse_other_schema
 from offpolicy_monitor.commandline import DONE, INTERRUPTED
 from offpolicy_monitor.errors import ConfigurationError
@@ -60,26 +59,14 @@ def _up(options: argparse.Namespace) -> int:
         needed("store.migrate").upgrade(settings.database_url)
     else:
         refuse_other_schema(settings.database_url)
-    told = needed("rayserve.up", EXTRA).serve_here(
-        settings, options.insecure, chosen, lambda: _say_where(settings, chosen.replicas)
-    )
+    started = partial(say_where, _base_url(settings), settings, replicas=chosen.replicas)
+    told = needed("rayserve.up", EXTRA).serve_here(settings, options.insecure, chosen, started)
     return INTERRUPTED if told == signal.SIGINT else DONE
 
 
-def _say_where(settings: "Settings", replicas: int) -> None:
-    """Say where everything is, once all replicas answer."""
+def _base_url(settings: "Settings") -> str:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    base_url = f"http://{host}:{settings.port}"
-    lines = {
-        "page": f"{base_url}/",
-        "metrics": f"{base_url}/metrics",
-        "post to": f"{base_url}/v1/runs/RUN/batches",
-        "database": without_password(settings.database_url),
-        "replicas": str(replicas),
-    }
-    sys.stdout.write(f"{PROGRAM} {__version__} is serving\n")
-    sys.stdout.writelines(f"  {name:<9} {value}\n" for name, value in lines.items())
-    sys.stdout.flush()
+    return f"http://{host}:{settings.port}"
 
 
 RAY: Final = group_of(

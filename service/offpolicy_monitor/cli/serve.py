@@ -2,12 +2,10 @@
 
 import argparse
 import signal
-import sys
 from typing import TYPE_CHECKING, Final
 
-from offpolicy_monitor._version import __version__
-from offpolicy_monitor.cli.command import PROGRAM, Command, needed
-from offpolicy_monitor.cli.environment import add_database, read_settings, without_password
+from offpolicy_monitor.cli.command import Command, needed
+from offpolicy_monitor.cli.environment import add_database, read_settings, say_where
 from offpolicy_monitor.commandline import DONE, INTERRUPTED
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.server.memory import uncollected
@@ -72,20 +70,8 @@ def refuse_other_schema(url: str) -> None:
 
 def _say_where(listening: "Listening", settings: "Settings") -> None:
     """Say where everything is, once the service listens."""
-    base_url = listening.base_url
-    lines = {
-        "page": f"{base_url}/",
-        "API docs": f"{base_url}/docs",
-        "metrics": f"{base_url}/metrics",
-        "post to": f"{base_url}/v1/runs/RUN/batches",
-        "database": without_password(settings.database_url),
-        "device": listening.device,
-    }
-    if settings.workers > 1:
-        lines["workers"] = str(settings.workers)
-    sys.stdout.write(f"{PROGRAM} {__version__} is serving\n")
-    sys.stdout.writelines(f"  {name:<9} {value}\n" for name, value in lines.items())
-    sys.stdout.flush()
+    several = {"workers": settings.workers} if settings.workers > 1 else {}
+    say_where(listening.base_url, settings, device=listening.device, **several)
 
 
 SERVE: Final = Command(

@@ -91,6 +91,10 @@ class ProcessMetrics:
         """A step could not be merged or kept."""
         self._metrics["step_failures_total"].inc()
 
+    def missed(self, replicas: int) -> None:
+        """So many replicas did not answer a scrape."""
+        self._metrics["missed_replicas_total"].inc(replicas)
+
     def notified(self, target: str, outcome: str) -> None:
         """A post told of alerts: it was sent, failed and will be tried again, or was refused."""
         self._metrics["notifications_total"].labels(target, outcome).inc()

@@ -5,11 +5,12 @@ are used here are written directly, as a length and its bytes, a varint or a dou
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Final
 
 VARINT, DOUBLE, LENGTH = 0, 1, 2
+_DOUBLE_BYTES: Final = 8
 
 
 class Type(IntEnum):
@@ -100,3 +101,31 @@ def family(name: str, help: str, type: Type, metrics: Sequence[bytes]) -> list[b
     """A MetricFamily with its length before it, in pieces."""
     head = sized(1, name.encode()) + sized(2, help.encode()) + number(3, type)
     return [varint(len(head) + sum(map(len, metrics))) + head, *metrics]
+
+
+def read_varint(content: bytes, at: int) -> tuple[int, int]:
+    """The unsigned integer at a place, and the place after it."""
+    found = shift = 0
+    while True:
+        byte = content[at]
+        found |= (byte & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+        if byte < 0x80:
+            return found, at
+
+
+def fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Of each field its number, the whole of it, and its value as bytes, of one with a length without that."""
+    at = 0
+    while at < len(message):
+        began = at
+        head, at = read_varint(message, at)
+        value, kind = at, head & 7
+        if kind == LENGTH:
+            size, value = read_varint(message, at)
+            at = value + size
+        elif kind == DOUBLE:
+            at += _DOUBLE_BYTES
+        else:
+            _, at = read_varint(message, at)
+        yield head >> 3, message[began:at], message[value:at]

@@ -23,6 +23,8 @@ LOOPBACK: Final = "127.0.0.1"
 GRACE: Final = DRAIN + 10
 #: How often Ray asks a replica whether it is in health, and how long it has to say so, seconds.
 HEALTH_SECONDS, HEALTH_WITHIN = 5, 20
+#: What Ray logs: the service has a line for each request itself.
+LOGGED: Final = {"log_level": "WARNING", "enable_access_log": False}
 
 
 def monitor(args: dict[str, Any]) -> Application:
@@ -50,6 +52,7 @@ def monitor(args: dict[str, Any]) -> Application:
         graceful_shutdown_timeout_s=GRACE,
         health_check_period_s=HEALTH_SECONDS,
         health_check_timeout_s=HEALTH_WITHIN,
+        logging_config=LOGGED,
     )
     return deployment.bind(host)
 
@@ -59,7 +62,12 @@ def exporter(args: dict[str, Any]) -> Application:
     host, _, _ = _read(args)
     refuse_alone(Settings(host=host))
     deployment = serve.deployment(
-        Exporter, name="Exporter", num_replicas=1, ray_actor_options={"num_cpus": 0}, max_ongoing_requests=16
+        Exporter,
+        name="Exporter",
+        num_replicas=1,
+        ray_actor_options={"num_cpus": 0},
+        max_ongoing_requests=16,
+        logging_config=LOGGED,
     )
     return deployment.bind(host, MONITOR, NAME)
 

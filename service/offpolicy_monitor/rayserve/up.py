@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -17,7 +17,7 @@ from typing import Any, Final
 import structlog
 
 from offpolicy_monitor.addresses import is_loopback
-from offpolicy_monitor.errors import Unavailable
+from offpolicy_monitor.errors import ConfigurationError, Unavailable
 from offpolicy_monitor.rayserve.options import Options, prepare
 from offpolicy_monitor.settings import Settings
 
@@ -54,18 +54,44 @@ def serve_here(settings: Settings, insecure: bool, options: Options, started: Ca
             _node_ip_address="127.0.0.1" if is_loopback(host) else None,
         )
         try:
+            refuse_short(ray.cluster_resources(), options)
             with told_to_stop() as told:
                 serve.start(
                     proxy_location="HeadOnly",
-                    logging_config={"log_level": "WARNING", "enable_access_log": False},
+                    logging_config=application.LOGGED,
                     http_options={"host": host, "port": settings.port, "keep_alive_timeout_s": settings.keep_alive},
                 )
                 serve.run_many(targets)
                 started()
-                return told()
+                number = told()
+                _drain()
+                return number
         finally:
             serve.shutdown()
             ray.shutdown()
+
+
+def refuse_short(has: Mapping[str, float], options: Options) -> None:
+    """ConfigurationError where Ray would wait for ever for GPUs that the machine does not have."""
+    wanted, there = options.replicas * options.num_gpus, has.get("GPU", 0.0)
+    if wanted > there:
+        raise ConfigurationError(
+            f"{options.replicas} replicas of {options.num_gpus:g} GPU need {wanted:g}, and Ray finds {there:g} here: "
+            "lower --num-gpus or --replicas"
+        )
+
+
+def _drain() -> None:
+    """Have the replicas answer what is in flight, which Ray's end would cut off."""
+    from ray import serve
+
+    from offpolicy_monitor.rayserve import application
+
+    try:
+        replicas = serve.get_deployment_handle(application.MONITOR, application.NAME)
+        replicas.broadcast("drain").results(timeout_s=application.GRACE, return_exceptions=True)
+    except Exception as error:  # a boundary: where none is there, the end goes on all the same
+        log.warning("ended without asking the replicas", reason=str(error).partition("\n")[0])
 
 
 def _begin(**how: Any) -> None:

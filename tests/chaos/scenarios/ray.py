@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Final
 
 from tests.chaos.scenario import POSTGRES, Scenario
 from tests.chaos.scenarios.server import LASTS, stopped
@@ -26,12 +27,14 @@ REPLACED_WITHIN = 90.0
 REPLICAS = 2
 #: Statuses by which Ray's proxy says that whoever was asked is no more; clients try again.
 GONE = {500}
-#: Bodies that lack their last bytes: how many, how large each says it is, for how long they come.
-ENDLESS, DECLARED, COME_FOR = 64, 60 << 20, 20.0
+#: Bodies that lack their last bytes, waited for or refused: how many, how large each says it is, of which type.
+ENDLESS: Final = ((64, 60 << 20, b"vnd.safetensors"), (40, 200 << 20, b"json"))
+#: For how long they come, seconds.
+COME_FOR = 20.0
 BUDGET = 64 << 20
 #: By how much memory of a replica may grow: its budget, and what of it was copied or not given back.
-GROWS_BY_MIB = 320.0
-HEAD = b"POST /v1/runs/endless/batches HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/vnd.safetensors\r\n"
+GROWS_BY_MIB = 256.0
+HEAD = b"POST /v1/runs/endless/batches HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/%s\r\n"
 
 
 def begin(stage: Stage, **environment: str) -> dict[str, str]:
@@ -111,7 +114,8 @@ def endless(stage: Stage) -> None:
         before = {pid: resident(pid) for pid in pids}
         most, acknowledged = dict(before), len(stage.ledger.acknowledged)
         over = threading.Event()
-        senders = [threading.Thread(target=send, args=(stage.port, over), daemon=True) for _ in range(ENDLESS)]
+        bodies = [(size, kind) for number, size, kind in ENDLESS for _ in range(number)]
+        senders = [threading.Thread(target=send, args=(stage.port, over, *body), daemon=True) for body in bodies]
         for sender in senders:
             sender.start()
         for _ in stage.trials():
@@ -125,18 +129,18 @@ def endless(stage: Stage) -> None:
         meanwhile = len(stage.ledger.acknowledged) - acknowledged
     grown = max(most[pid] - before[pid] for pid in pids)
     stage.measured["memory of a replica grew by, MiB"] = round(grown)
-    stage.measured["declared, MiB"] = ENDLESS * DECLARED >> 20
+    stage.measured["declared, MiB"] = sum(size for size, _ in bodies) >> 20
     stage.promise(grown < GROWS_BY_MIB, f"memory grew by {grown:.0f} MiB of {GROWS_BY_MIB:g} allowed")
     stage.promise(meanwhile > 0, "no shard was acknowledged meanwhile")
 
 
-def send(port: int, over: threading.Event) -> None:
+def send(port: int, over: threading.Event, size: int, kind: bytes) -> None:
     """Bodies without an end, one after the other."""
     piece = b" " * (1 << 20)
     while not over.is_set():
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), 5) as connection:
-            connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % DECLARED)
-            left = DECLARED - 1
+            connection.sendall(HEAD % kind + b"Content-Length: %d\r\n\r\n" % size)
+            left = size - 1
             while left and not over.is_set():
                 with suppress(TimeoutError):
                     left -= connection.send(piece[:left])

@@ -40,9 +40,10 @@ async def received(request: Request, pipeline: Pipeline, run: str | None = None)
     # Of a header that came more than once the first counts.
     sent = {name: value.decode("latin-1") for name, value in reversed(request.scope["headers"])}
     media_type, encoding = _media_type(sent.get(b"content-type", "")), _encoding(sent.get(b"content-encoding", ""))
-    length = _length(sent.get(b"content-length"), settings)
+    limit = _limit(media_type, encoding, settings)
+    length = _length(sent.get(b"content-length"), settings, limit)
     first = FIRST_PIECE if length is None else min(length, FIRST_PIECE)
-    arrival = _Arrival(request, settings, length or FIRST_PIECE)
+    arrival = _Arrival(request, settings, length or FIRST_PIECE, limit)
     with pipeline.rates.counted(run, length or 0, arrival.pace):
         async with pipeline.budget.reserve(first, length, arrival.pace) as reservation:
             buffer = BodyBuffer(pipeline.buffers, first)
@@ -114,18 +115,24 @@ def _encoding(sent: str) -> str:
     return encoding
 
 
-def _length(sent: str | None, settings: Settings) -> int | None:
+def _limit(media_type: str, encoding: str, settings: Settings) -> str:
+    """The setting that bounds what is received: JSON as it is may be smaller than other bodies."""
+    plain = media_type == JSON and encoding == "identity"
+    return "max_json_bytes" if plain and settings.max_json_bytes < settings.max_body_bytes else "max_body_bytes"
+
+
+def _length(sent: str | None, settings: Settings, limit: str) -> int | None:
     """Content-Length, refused where it is over the limit before a byte is read; None for a chunked body."""
     if sent is None:
         return None
     if not sent.isascii() or not sent.isdigit():
         raise Refusal.of_field(400, "content-length", "Content-Length", "is not a number of bytes")
-    if int(sent) > settings.max_body_bytes:
-        raise _too_large(int(sent), settings)
+    if int(sent) > getattr(settings, limit):
+        raise _too_large(int(sent), settings, limit)
     return int(sent)
 
 
-def _too_large(size: int, settings: Settings, name: str = "max_body_bytes") -> Refusal:
+def _too_large(size: int, settings: Settings, name: str) -> Refusal:
     limit = getattr(settings, name)
     return Refusal.over_limit(413, "too-large", "body", f"{size} bytes", limit, settings.variable(name))
 
@@ -147,7 +154,7 @@ class _Arrival:
     `limit` names the setting that bounds it.
     """
 
-    def __init__(self, request: Request, settings: Settings, length: int, limit: str = "max_body_bytes") -> None:
+    def __init__(self, request: Request, settings: Settings, length: int, limit: str) -> None:
         self._request, self._settings, self._limit = request, settings, limit
         self.pace = Pace(length, settings.body_timeout)
         self._more = True
