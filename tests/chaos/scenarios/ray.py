@@ -1,12 +1,10 @@
-"""A deployment under a real Ray with two replicas: one is killed, all are replaced, PostgreSQL restarts, bodies come
-that are too large for memory. Nothing acknowledged is lost or doubled, and memory stays bounded.
+"""`ray up` with two replicas: one is killed, PostgreSQL restarts, bodies come that are too large for memory. Nothing
+acknowledged is lost or doubled, and memory stays bounded.
 """
 
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -20,7 +18,7 @@ from tests.chaos.scenario import POSTGRES, Scenario
 from tests.chaos.scenarios.server import LASTS, stopped
 from tests.chaos.stage import SkippedError, Stage
 from tests.fixtures.rays import COMMAND, READY_WITHIN, ray_environment, replicas
-from tests.fixtures.service import clean_environment, started, wait_until_ready
+from tests.fixtures.service import started, wait_until_ready
 
 #: Seconds in which Ray has put a new replica in the place of a dead one, on a busy machine.
 REPLACED_WITHIN = 90.0
@@ -37,10 +35,15 @@ GROWS_BY_MIB = 256.0
 HEAD = b"POST /v1/runs/endless/batches HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/%s\r\n"
 
 
-def begin(stage: Stage, **environment: str) -> dict[str, str]:
-    """Start it, ready with all replicas; the variables of its cluster."""
+def needs_ray() -> None:
+    """SkippedError where there is none."""
     if find_spec("ray") is None:
         raise SkippedError("needs ray: pip install 'offpolicy-monitor[ray]'")
+
+
+def begin(stage: Stage, **environment: str) -> None:
+    """Start it, ready with all replicas."""
+    needs_ray()
     # A short path: those of Ray's sockets have at most 107 characters.
     files = stage.stack.enter_context(TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True))
     variables = ray_environment(Path(files), stage.url) | environment
@@ -49,7 +52,6 @@ def begin(stage: Stage, **environment: str) -> dict[str, str]:
         stage.process = started(command, lines, variables)
     wait_until_ready(f"http://127.0.0.1:{stage.port}", stage.process, within=READY_WITHIN)
     all_there(stage)
-    return variables
 
 
 def all_there(stage: Stage) -> None:
@@ -69,24 +71,6 @@ def killed(stage: Stage) -> None:
                 os.kill(random.choice(replicas(stage.url)), signal.SIGKILL)
             all_there(stage)
     stage.answered({200, *GONE}, unanswered=True)
-
-
-def replaced(stage: Stage) -> None:
-    """Every replica is replaced under load, as by `serve deploy` after a change."""
-    variables = begin(stage)
-    with stage.load():
-        for number in stage.trials():
-            before = set(replicas(stage.url))
-            command = [sys.executable, "-m", "tests.chaos.rolled", str(1 - (number + 1) / 100)]
-            with stage.log.open("ab") as lines:
-                subprocess.run(
-                    command, env=clean_environment() | variables, stdout=lines, stderr=lines, check=True, timeout=200
-                )
-            all_there(stage)
-            stage.promise(not before & set(replicas(stage.url)), "a replica was not replaced")
-            with stage.recovering():
-                pass
-    stage.answered({200})
 
 
 def without_database(stage: Stage) -> None:
@@ -157,7 +141,6 @@ def resident(pid: int) -> float:
 
 SCENARIOS = (
     Scenario("a replica killed, Ray", killed, (POSTGRES,), full=5, quick=0, limit=1200, alone=True),
-    Scenario("all replicas replaced, Ray", replaced, (POSTGRES,), full=2, quick=0, limit=1200, alone=True),
     Scenario("server stopped and started, Ray", without_database, (POSTGRES,), full=2, quick=0, limit=1200, alone=True),
     Scenario("endless bodies, Ray", endless, (POSTGRES,), full=2, quick=0, limit=1200, alone=True),
 )
