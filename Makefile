@@ -32,7 +32,6 @@ BIN := $(VENV)/bin
 LINT = $(MAKE) --no-print-directory lint
 DEPENDS := pyproject.toml setup.py constraints.txt service/offpolicy_monitor/_version.py
 SOURCES := service tests scripts migrations setup.py
-TYPED := service tests scripts migrations
 
 .PHONY: help run demo test lint docs dashboards screenshots format bench bench-check scale diagnosis detection chaos conformance engines frameworks fuzz frameworks-together build deployment lock audit clean
 
@@ -54,7 +53,7 @@ test: $(VENV)/.installed-dev ## lint and all tests (ARGS="-k name" chooses some)
 lint: $(VENV)/.installed-dev ## formatting, ruff, types, import contracts, Dockerfile, licences
 	@$(BIN)/ruff check --quiet $(SOURCES)
 	@$(BIN)/ruff format --check --quiet $(SOURCES)
-	@$(BIN)/mypy $(TYPED)
+	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/hadolint Dockerfile
 	@$(BIN)/python -m scripts.licences
