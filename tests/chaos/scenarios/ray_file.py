@@ -37,6 +37,8 @@ SCALED_WITHIN: Final = 180.0
 #: Seconds for which a replica that does not fit is waited for in vain.
 IN_VAIN: Final = 20.0
 HALF: Final = 0.5
+#: Seconds that a command of Ray's may take; some ten alone.
+CALLED_WITHIN: Final = 240.0
 
 
 class Deployed:
@@ -110,7 +112,9 @@ class Deployed:
     def _called(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         command = [str(PROGRAMS / "serve"), *arguments]
         variables = clean_environment() | self.variables
-        return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(
+            command, env=variables, capture_output=True, text=True, timeout=CALLED_WITHIN, check=False
+        )
 
 
 def there(stage: Stage, number: int, within: float = SCALED_WITHIN) -> None:
@@ -160,7 +164,8 @@ def shared(stage: Stage) -> None:
     deployed.start(gpus=1)
     deployed.deploy({"min_replicas": 2, "max_replicas": 2}, num_gpus=HALF)
     there(stage, 2)
-    stage.promise(devices(deployed.url) == ["cpu", "cpu"], f"they measure on {devices(deployed.url)}")
+    on_processors = lambda: devices(deployed.url) == ["cpu", "cpu"]  # noqa: E731
+    stage.wait_for(on_processors, REPLACED_WITHIN, f"they measure on {devices(deployed.url)}")
     with stage.load():
         for _ in stage.trials():
             deployed.deploy({"min_replicas": 3, "max_replicas": 3}, num_gpus=HALF)
