@@ -7,6 +7,7 @@ import yaml
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.rayserve.options import FILES, VARIABLES, Options, prepare, refuse_alone
 from offpolicy_monitor.rayserve.receiving import NOT_AHEAD, AsAskedFor, middlewares
+from offpolicy_monitor.rayserve.up import refuse_short
 from offpolicy_monitor.settings import Settings
 from starlette.types import Receive, Scope, Send
 
@@ -30,6 +31,14 @@ def test_more_than_the_most_and_what_there_is_not_are_refused_by_name() -> None:
     for given, said in wrong:
         with pytest.raises(ConfigurationError, match=said):
             Options.of(given)
+
+
+def test_gpus_that_are_not_there_are_refused_before_anything_waits_for_them() -> None:
+    options = Options.of({"replicas": 3, "num_gpus": 0.5})
+    with pytest.raises(ConfigurationError, match=r"3 replicas of 0\.5 GPU need 1\.5, and Ray finds 1 here"):
+        refuse_short({"CPU": 3.0, "GPU": 1.0}, options)
+    refuse_short({"GPU": 2.0}, options)
+    refuse_short({"CPU": 1.0}, Options.of({"replicas": 3}))
 
 
 def test_what_is_set_stays_and_files_lie_in_a_folder_of_ones_own() -> None:

@@ -31,7 +31,7 @@ STARTS: Final = 3
 def serve_here(settings: Settings, insecure: bool, options: Options, started: Callable[[], None]) -> int:
     """Serve until told to stop, and answer the signal that told it. `started` is called once all replicas are there.
 
-    Raises ConfigurationError for what cannot be served so, and RuntimeError where replicas do not start.
+    Raises ConfigurationError for what cannot be served so, and Unavailable where Ray or the replicas do not start.
     """
     # A short path: those of sockets have at most 107 characters.
     with tempfile.TemporaryDirectory(prefix="opm-ray-") as folder:
@@ -61,7 +61,7 @@ def serve_here(settings: Settings, insecure: bool, options: Options, started: Ca
                     logging_config=application.LOGGED,
                     http_options={"host": host, "port": settings.port, "keep_alive_timeout_s": settings.keep_alive},
                 )
-                serve.run_many(targets)
+                _deploy(targets)
                 started()
                 number = told()
                 _drain()
@@ -79,6 +79,17 @@ def refuse_short(has: Mapping[str, float], options: Options) -> None:
             f"{options.replicas} replicas of {options.num_gpus:g} GPU need {wanted:g}, and Ray finds {there:g} here: "
             "lower --num-gpus or --replicas"
         )
+
+
+def _deploy(targets: list[Any]) -> None:
+    """Return once all replicas are there."""
+    from ray import serve
+
+    try:
+        serve.run_many(targets)
+    except RuntimeError as error:  # of a replica's own reason Ray tells its log alone
+        reason = f"the replicas do not start, and the lines before say why: {error}"
+        raise Unavailable(503, "ray-unavailable", reason) from error
 
 
 def _drain() -> None:
