@@ -78,21 +78,29 @@ class Verdicts:
                     self._told.popitem(last=False)
         return known[1]
 
-    def message(self, row: Mapping[str, Any], page: str, seek: bool = True) -> str | None:
+    def message(self, row: Mapping[str, Any], page: str) -> str | None:
         """What an alert says to people: where it is active and speaks for itself, what the run comes to by it and by
-        its `evidence`, as long as one of them breaches; else what its rule said last. `seek`: the cause is found where
-        it is not known.
+        its `evidence`, as long as one of them breaches; else what its rule said last. A cause that is not known is
+        found.
         """
+        try:
+            view = self._store.view_run(row["run"]) if _speaks(row) else None
+            return self._message(row, view, page, seek=True)
+        except Refusal:  # deleted meanwhile
+            return self._message(row, None, page)
+
+    def messages(self, rows: Sequence[Mapping[str, Any]], pages: Sequence[str]) -> list[str | None]:
+        """The same of alerts of many runs, which are read together; no cause is sought."""
+        views = self._store.views_of({row["run"] for row in rows if _speaks(row)})
+        return [self._message(row, views.get(row["run"]), page) for row, page in zip(rows, pages, strict=True)]
+
+    def _message(self, row: Mapping[str, Any], view: RunView | None, page: str, seek: bool = False) -> str | None:
         own: str | None = row["message"]
         if row["state"] == "active" and row["quiet_since"] is not None:
             own = f"{own or ''} Quiet since step {row['quiet_since']}.".lstrip()
-        if row["state"] != "active" or row["inhibited_by"] is not None:
+        if view is None or not _speaks(row):
             return own
-        try:
-            view = self._store.view_run(row["run"])
-            facts = self._with_cause(view, self._facts(view), seek)
-        except Refusal:  # deleted meanwhile
-            return own
+        facts = self._with_cause(view, self._facts(view), seek)
         of_it = {row["alert"], *row["evidence"]}
         breaches = tuple(breach for breach in facts.breaches if breach.alert in of_it)
         if not breaches and row["quiet_since"] is not None:
@@ -190,6 +198,11 @@ def masks(summaries: Sequence[StepSummary], correction: str | None) -> Masks:
         opsm_threshold=None if told is None else told[parameter],
         one_percent=None if advice is None else advice["threshold"],
     )
+
+
+def _speaks(alert: Mapping[str, Any]) -> bool:
+    """Whether an alert is active and speaks for itself."""
+    return bool(alert["state"] == "active" and alert["inhibited_by"] is None)
 
 
 def _dropped(row: Mapping[str, Any]) -> float | None:

@@ -6,7 +6,7 @@ them. Every failure of the database leaves here as Unavailable.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal
@@ -156,6 +156,15 @@ class Store:
         with self._database.reading() as connection:
             ids, following = listing.page_of_ids(connection, limit, cursor, order, pattern, now, seen)
             return views.view_runs(connection, self._overviews, ids, now), following
+
+    def views_of(self, names: Collection[str]) -> dict[str, RunView]:
+        """By name, those of these runs that there are, as in a list."""
+        if not names:
+            return {}
+        with self._database.reading() as connection:
+            found = listing.ids_of(connection, names)
+            seen = views.view_runs(connection, self._overviews, found, self._clock())
+            return {view.shown["run"]: view for view in seen}
 
     def view_run(self, name: str) -> RunView:
         """One run, with what a sentence about it is said of."""

@@ -291,3 +291,13 @@ def test_routing_that_agrees_three_points_less_than_when_the_run_began_is_an_ale
     routing = found["RoutingAgreement"]
     assert (routing["severity"], routing["since_step"], routing["breach_steps"]) == ("warning", 35, 5)
     assert routing["value"] == pytest.approx(0.04)
+
+
+def test_alerts_of_all_runs_say_what_those_of_each_run_say(client: Client) -> None:
+    for run in ("a", "b"):
+        for step in range(6):
+            post(client, step, 0.6, run)
+    of_each = {run: [row["message"] for row in alerts(client, f"?run={run}")] for run in ("a", "b")}
+    together = alerts(client)
+    assert {run: [row["message"] for row in together if row["run"] == run] for run in ("a", "b")} == of_each
+    assert all(any(messages) for messages in of_each.values())

@@ -58,8 +58,12 @@ def get_alerts(
     page = parts.store.alerts(run, states, limit, cursor, runs_of(request))
     rows = page.rows if merge is None else joined(page.rows, merge)
     url = parts.settings.public_url
-    said = [{**row, "message": parts.verdicts.message(row, page_of(url, row), seek=run is not None)} for row in rows]
-    found = [alert_answer(row, url) for row in said]
+    pages = [page_of(url, row) for row in rows]
+    if run is None:
+        messages = parts.verdicts.messages(rows, pages)
+    else:
+        messages = [parts.verdicts.message(*each) for each in zip(rows, pages, strict=True)]
+    found = [alert_answer({**row, "message": said}, url) for row, said in zip(rows, messages, strict=True)]
     return {"alerts": found, "next_cursor": page.next_cursor}
 
 

@@ -4,7 +4,7 @@ Every function takes the caller's connection.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from sqlalchemy import Connection, select
@@ -52,6 +52,12 @@ def page_of_ids(
         keys = [(rank, -id_) for rank, id_ in ranked if after is None or (rank, id_) > (after[0], -after[1])]
     page, more = cut(keys[: limit + 1], limit)
     return [key[-1] for key in page], encode_cursor(*page[-1]) if more else None
+
+
+def ids_of(connection: Connection, names: Collection[str]) -> Sequence[int]:
+    """The ids of those of these runs that there are."""
+    query = select(runs.c.id).where(runs.c.name.in_(list(names)), runs.c.deleted.is_(None))
+    return connection.scalars(query).all()
 
 
 def _newest(
