@@ -9,7 +9,10 @@ from offpolicy_monitor.rayserve.options import FILES, VARIABLES, Options, prepar
 from offpolicy_monitor.rayserve.receiving import NOT_AHEAD, AsAskedFor, middlewares
 from offpolicy_monitor.rayserve.up import refuse_short
 from offpolicy_monitor.settings import Settings
+from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
+
+from tests.fixtures.rays import require_ray
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -95,3 +98,19 @@ def test_the_configuration_file_names_what_there_is_and_what_the_command_does() 
     assert deployment["backpressure_config"] == {"status_code": 429, "retry_after_s": options.retry_after}
     assert deployment["autoscaling_config"]["min_replicas"] == options.replicas
     assert deployment["autoscaling_config"]["target_ongoing_requests"] == options.target_ongoing_requests
+
+
+def test_ray_reads_the_configuration_file() -> None:
+    require_ray()
+    from ray.serve.schema import ServeDeploySchema
+
+    text = (ROOT / "deploy" / "ray" / "serve.yaml").read_text()
+    read = ServeDeploySchema.model_validate(yaml.safe_load(text))
+    assert [application.name for application in read.applications] == [
+        "offpolicy-monitor",
+        "offpolicy-monitor-metrics",
+    ]
+    with pytest.raises(ValidationError, match="max_queued_requests"):
+        ServeDeploySchema.model_validate(
+            yaml.safe_load(text.replace("max_queued_requests: 128", "max_queued_requests: x"))
+        )
