@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tests.chaos.audit import audit
@@ -34,6 +34,7 @@ from tests.fixtures.service import (
     wait_until_ready,
 )
 from tests.fixtures.tools import DEBIAN_PACKAGES, find_tool
+from tests.fixtures.workers import processes
 
 PROBE = "probe"
 #: How many times longer everything takes on a machine that counts as busy with others.
@@ -176,11 +177,18 @@ class Stage:
             time.sleep(0.05)
 
     def resident(self) -> float:
-        """MiB of memory that the service holds."""
+        """MiB of memory that the service holds, all of its processes together; what they share counts once."""
         assert self.process is not None
-        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        [kib] = [int(line.split()[1]) for line in lines if line.startswith("VmRSS:")]
+        kib = 0
+        for pid in (self.process.pid, *self.workers()):
+            with suppress(OSError):  # it has just ended
+                lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+                kib += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
         return kib / 1024
+
+    def workers(self) -> list[int]:
+        """The processes of the service but for the first."""
+        return processes(self.process.pid) if self.process is not None else []
 
     def got(self, path: str, seconds: float = 20.0) -> tuple[int, str]:
         """Status and body of a GET; 0 where nothing answers."""

@@ -1,5 +1,6 @@
 """Every check of a scenario finds a planted service that breaks the promise, and nothing in one that keeps it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from tests.chaos.scenarios.disk import refused
 from tests.chaos.scenarios.ends import answer_of, ended, half_sent
 from tests.chaos.scenarios.greedy import post_at_once
 from tests.chaos.scenarios.trainer import judged
+from tests.chaos.scenarios.workers import all_ended, led, replaced
 from tests.chaos.stage import Stage
 from tests.fixtures.answering import Asked, Said, answering
 
@@ -28,6 +30,7 @@ STORED = Said(200, {"duplicate": False})
 BUSY = Said(503, {"type": "busy"}, {"Retry-After": "1"})
 #: In place of a service's process.
 WAITS = "import sys; sys.stdin.read()"
+FORKS = "import os, sys; (os.fork() and os.fork() and print(flush=True)); sys.stdin.read()"
 GROWS = "import sys; sys.stdin.readline(); x = bytearray(b'x' * (64 << 20)); print(flush=True); sys.stdin.read()"
 
 
@@ -186,6 +189,50 @@ def test_a_service_that_ends_by_itself_is_found(stage: Stage) -> None:
         running(stage, "raise SystemExit(3)").wait(20)
         end()
         assert broken(stage) == "the service has ended by itself, with 3"
+
+
+def test_a_worker_that_is_not_replaced_is_found(stage: Stage) -> None:
+    parent = running(stage, FORKS)
+    assert parent.stdout is not None and parent.stdout.readline() == b"\n"
+    one, _ = stage.workers()
+    for answering_now, killed, found in ((2, 0, ""), (2, one, "was not replaced"), (1, 0, "was not replaced")):
+        said = Said(503, text=f'{{"workers":{{"answering":{answering_now},"of":2}}}}')
+        with answering(lambda _asked, said=said: said, stage.port):  # type: ignore[misc]
+            replaced(stage, killed, within=0.3)
+        seen = broken(stage)
+        assert found in seen and bool(found) == bool(seen)
+
+
+def test_a_leader_that_nobody_follows_is_found(stage: Stage) -> None:
+    serves: list[dict[str, object]] = [
+        {"event": "a worker serves", "worker": number, "pid": 10 + number} for number in (1, 2)
+    ]
+    died = {"event": "a worker died, and is replaced", "worker": 1, "pid": 11, "ended": "by SIGKILL"}
+    history: list[tuple[dict[str, object], str]] = [
+        (serves[0], "no other"),
+        ({"event": "this process leads now", "worker": 1}, "no other"),
+        (serves[1], "no other"),
+        (died, "no other"),
+        ({"event": "a worker serves", "worker": 1, "pid": 21}, "no other"),
+        ({"event": "this process leads now", "worker": 2}, ""),
+    ]
+    for said, found in history:
+        with stage.log.open("a") as lines:
+            lines.write(json.dumps(said) + "\n")
+        led(stage, 11, within=0.1)
+        seen = broken(stage)
+        assert found in seen and bool(found) == bool(seen)
+
+
+def test_workers_that_outlive_their_supervisor_are_found(stage: Stage) -> None:
+    process = running(stage, WAITS)
+    all_ended(stage, [process.pid], within=0.1)
+    assert broken(stage) == "workers have outlived their supervisor"
+    process.kill()
+    all_ended(stage, [process.pid], within=5.0)
+    assert not broken(stage)
+    process.wait(20)
+    stage.process = None
 
 
 def test_a_request_in_flight_that_an_end_cuts_or_refuses_is_found(stage: Stage) -> None:

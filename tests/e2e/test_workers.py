@@ -15,19 +15,24 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from offpolicy_monitor.store.rows.tables import runs, steps
 from sqlalchemy import NullPool, create_engine, select
 
 from tests.fixtures.application import JSON, json_bytes
+from tests.fixtures.fused import cached_pass
 from tests.fixtures.posters import Posters
 from tests.fixtures.prometheus import wait_for
 from tests.fixtures.service import COMMAND, DEFAULTS, Served, served, service, started, wait_until_ready
 from tests.fixtures.tls import make_certificate
+from tests.fixtures.workers import is_alive, leader_in, processes
 
 #: A leader that dies is followed at once, with some grace; a worker that dies is replaced.
 AFTER_DEATH = 8.0
 #: Of a service that is told to end.
 END_WITHIN = 20.0
+#: Until a pass that is compiled already is what measures.
+COMPILED_WITHIN = 60.0
 #: Shards of a step, and steps.
 SHARDS, STEPS = 8, 3
 #: What a scrape tells of scrapes, and of the moment.
@@ -91,25 +96,14 @@ def workers(folder: Path, url: str, number: int, name: str = "service", **settin
                 client.connection.close()
 
 
-def processes(running: Served) -> list[int]:
+def workers_of(running: Served) -> list[int]:
     """The workers."""
-    pid = running.process.pid
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
+    return processes(running.process.pid)
 
 
 def leader_of(running: Served) -> int:
     """The process that leads."""
-    lines = [json.loads(line) for line in running.log.read_text().splitlines() if line.startswith("{")]
-    leads = [line["worker"] for line in lines if line["event"] == "this process leads now"]
-    born = {line["worker"]: line["pid"] for line in lines if line["event"] == "a worker serves"}
-    return int(born[leads[-1]])
+    return leader_in(running.log)
 
 
 def sample(text: str, name: str) -> float:
@@ -137,16 +131,32 @@ def values(step: int, shard: int) -> dict[str, Any]:
     }
 
 
+def by_torch() -> dict[str, str]:
+    """Settings of a service that measures by torch, and goes on to."""
+    return DEFAULTS
+
+
+def by_the_fused_pass() -> dict[str, str]:
+    """Of one that measures by the pass that these tests have compiled."""
+    return {"OFFPOLICY_TORCH_COMPILE": "true", "XDG_CACHE_HOME": str(cached_pass())}
+
+
+@pytest.mark.parametrize(("form", "settings"), [("torch", by_torch), ("fused", by_the_fused_pass)])
 def test_figures_are_the_same_to_the_bit_with_one_two_and_four_workers(
-    tmp_path: Path, postgres_database: Callable[[], str]
+    form: str, settings: Callable[[], dict[str, str]], tmp_path: Path, postgres_database: Callable[[], str]
 ) -> None:
     found = []
     for number in (1, 2, 4):
         url = postgres_database()
-        with workers(tmp_path, url, number, f"of-{number}") as running, ThreadPoolExecutor(SHARDS) as threads:
+        with (
+            workers(tmp_path, url, number, f"of-{number}", **settings()) as running,
+            ThreadPoolExecutor(SHARDS) as threads,
+        ):
             clients = [running.client() for _ in range(SHARDS)]
             spread = Counter(client.reached() for client in clients)
             assert [*spread.values()] == [SHARDS // number] * number
+            for client in clients:
+                wait_for(lambda: json.loads(client.get("/readyz")[1]).get("measured_by") == form, COMPILED_WITHIN)  # noqa: B023
             for step in range(STEPS):
                 together = threading.Barrier(SHARDS)
 
@@ -157,6 +167,8 @@ def test_figures_are_the_same_to_the_bit_with_one_two_and_four_workers(
                 answers = list(threads.map(post, clients, range(SHARDS)))
                 assert [status for status, _ in answers] == [200] * SHARDS
                 assert sum(answer["complete"] for _, answer in answers) >= 1
+            for client in clients:
+                assert json.loads(client.get("/readyz")[1])["measured_by"] == form
         found.append(stored(url))
     assert [row[:4] for row in found[0]] == [("r", step, "complete", SHARDS) for step in range(STEPS)]
     assert found[0] == found[1] == found[2]
@@ -220,12 +232,12 @@ def test_a_worker_that_dies_under_load_is_replaced_and_nothing_is_lost(tmp_path:
         with posters.posting("r", pause=0.01):
             for _ in range(2):
                 wait_for(lambda: len(posters.acknowledged) > 10 * len(shown))
-                before, leader = processes(running), leader_of(running)
+                before, leader = workers_of(running), leader_of(running)
                 shown.append(sample(running.scrape(), "offpolicy_batches_total"))
                 os.kill(leader, signal.SIGKILL)
                 wait_for(lambda: leader_of(running) != leader, AFTER_DEATH)  # noqa: B023
-                wait_for(lambda: len(processes(running)) == 2 and leader not in processes(running))  # noqa: B023
-                assert before != processes(running)
+                wait_for(lambda: len(workers_of(running)) == 2 and leader not in workers_of(running))  # noqa: B023
+                assert before != workers_of(running)
                 shown.append(sample(running.scrape(), "offpolicy_batches_total"))
         assert shown == sorted(shown)
         kept = {(run, step) for run, step, *_ in stored(postgres_url)}
@@ -241,7 +253,7 @@ def test_a_stop_of_all_processes_at_once_answers_what_is_in_flight(tmp_path: Pat
         for number, connection in enumerate(sockets):
             connection.sendall(f"POST /v1/runs/r{number}/batches HTTP/1.1\r\n".encode() + head + body[:20])
         time.sleep(0.2)
-        children, began = processes(running), time.monotonic()
+        children, began = workers_of(running), time.monotonic()
         for pid in (running.process.pid, *children):
             os.kill(pid, signal.SIGTERM)
         time.sleep(0.2)
@@ -263,7 +275,7 @@ def test_a_worker_that_stands_still_holds_nothing_up_and_all_end_with_their_supe
     with workers(tmp_path, postgres_url, 2) as running:
         assert running.client().post("r", step=0)[0] == 200
         assert sample(running.scrape(), "offpolicy_batches_total") == 1
-        [still] = [pid for pid in processes(running) if pid != leader_of(running)]
+        [still] = [pid for pid in workers_of(running) if pid != leader_of(running)]
         os.kill(still, signal.SIGSTOP)
         for _ in range(4):  # at least one of them finds out
             with suppress(TimeoutError):
@@ -274,7 +286,7 @@ def test_a_worker_that_stands_still_holds_nothing_up_and_all_end_with_their_supe
         assert time.monotonic() - began < 4 * 2.0
         os.kill(still, signal.SIGCONT)
 
-        children = processes(running)
+        children = workers_of(running)
         running.process.kill()
         wait_for(lambda: not any(map(is_alive, children)), END_WITHIN)
         assert "the supervisor is gone" in running.log.read_text()

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
@@ -23,9 +23,9 @@ END_OTHERS = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OTH
 NEWEST = f"SELECT pid FROM pg_stat_activity WHERE {OTHERS} ORDER BY query_start DESC NULLS LAST LIMIT 1"
 
 
-def under(fault: Fault, stage: Stage) -> None:
+def under(fault: Fault, stage: Stage, environment: Mapping[str, str] | None = None) -> None:
     """The fault for a while under load: it is told, every request is answered in time, memory stays flat."""
-    stage.start()
+    stage.start(environment=environment)
     with stage.load(), stage.flat():
         for _ in stage.trials():
             busy = Busy()

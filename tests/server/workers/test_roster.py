@@ -1,6 +1,15 @@
 """Which worker gets a connection, and when one that died is replaced."""
 
-from offpolicy_monitor.server.workers.roster import LONG_LIFE, LONGEST_WAIT, STANDS_STILL, Load, Waits, excess, in_order
+from offpolicy_monitor.server.workers.roster import (
+    GIVEN_UP,
+    LONG_LIFE,
+    LONGEST_WAIT,
+    STANDS_STILL,
+    Load,
+    Waits,
+    excess,
+    in_order,
+)
 
 
 def test_connections_that_come_at_once_spread_evenly_whenever_workers_say_that_they_took_them() -> None:
@@ -28,6 +37,27 @@ def test_a_busy_worker_that_goes_on_taking_does_not_stand_still() -> None:
         load.hand(second)
         load.told(second + 1, second + 1, second)
         assert not load.stands_still(second + STANDS_STILL)
+
+
+def test_a_worker_that_stands_still_at_every_look_is_given_up_once_and_one_that_goes_on_is_not() -> None:
+    still, goes_on = Load(), Load()
+    for load in (still, goes_on):
+        load.hand(0.0)
+        load.hand(0.0)
+    given_up = list[int]()
+    for look in range(2, 2 * GIVEN_UP):
+        if still.looked_at(float(look)):
+            given_up.append(look)
+        if look == GIVEN_UP:
+            goes_on.told(1, 1, float(look))
+        assert not goes_on.looked_at(float(look))
+    assert given_up == [GIVEN_UP + 1]
+
+
+def test_where_the_whole_service_was_stopped_for_an_hour_nobody_is_given_up() -> None:
+    load = Load()
+    load.hand(0.0)
+    assert not load.looked_at(3600.0)
 
 
 def test_what_is_beyond_an_even_share_is_let_go() -> None:

@@ -9,6 +9,9 @@ from typing import Final
 
 #: A worker that has not taken a connection for so many seconds stands still: others get the next ones.
 STANDS_STILL: Final = 1.0
+#: Seconds between two looks at those who leave a connection waiting, and looks at which a worker has to stand still
+#: until it is given up. They are counted, and not the seconds: where all of the service was stopped, none has passed.
+LOOK_EVERY, GIVEN_UP = 1.0, 30
 #: Seconds before a worker is replaced that died soon after the one before: the first wait, which doubles, the longest.
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 #: A worker that served for so many seconds is replaced at once.
@@ -23,6 +26,12 @@ class Load:
     taken: int = 0
     handed: int = 0
     waits_since: float = 0.0
+    looks: int = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether a connection is under way to it."""
+        return self.handed > self.taken
 
     @property
     def total(self) -> int:
@@ -31,7 +40,7 @@ class Load:
 
     def hand(self, now: float) -> None:
         """One more is under way to it."""
-        if self.handed == self.taken:
+        if not self.waits:
             self.waits_since = now
         self.handed += 1
 
@@ -43,7 +52,12 @@ class Load:
 
     def stands_still(self, now: float) -> bool:
         """Whether it has left a connection waiting for too long."""
-        return self.handed > self.taken and now - self.waits_since > STANDS_STILL
+        return self.waits and now - self.waits_since > STANDS_STILL
+
+    def looked_at(self, now: float) -> bool:
+        """Count a look; whether it has now stood still at so many in a row that it is given up."""
+        self.looks = self.looks + 1 if self.stands_still(now) else 0
+        return self.looks == GIVEN_UP
 
 
 def in_order(loads: Iterable[Load], now: float) -> list[int]:

@@ -1,21 +1,17 @@
-"""Supervisor: the process that listens, hands each connection to the worker that has the fewest, and replaces the dead.
+"""Supervisor: the process that listens, starts workers, tells them what others say, and replaces the dead.
 
 Workers are forks of it, which has imported what they need and computes nothing: it has no thread, no event loop and no
 connection of its own. It knows channels and processes; no HTTP, no database, no metrics.
 """
 
 import json
-import os
 import selectors
 import signal
 import socket
-import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from typing import Any
 
 import structlog
 
@@ -23,49 +19,26 @@ from offpolicy_monitor.commandline import SETUP_WRONG
 from offpolicy_monitor.errors import ConfigurationError, OffpolicyMonitorError
 from offpolicy_monitor.server.workers import channel as said
 from offpolicy_monitor.server.workers.board import Board
-from offpolicy_monitor.server.workers.channel import Channel, Gone, pair
-from offpolicy_monitor.server.workers.roster import Load, Waits, excess, in_order
+from offpolicy_monitor.server.workers.channel import Gone
+from offpolicy_monitor.server.workers.door import Door
+from offpolicy_monitor.server.workers.roster import excess
+from offpolicy_monitor.server.workers.seat import SIGNALS, Seat, Work, alone, how
 
 log = structlog.get_logger("offpolicy_monitor.server")
-#: Connections taken before anything else is looked at.
-TAKEN_AT_ONCE: Final = 64
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-
-#: What a worker does in its own process, by its number and its channel; answers the exit status.
-Work = Callable[[int, Channel], int]
 
 
 class DiedStarting(OffpolicyMonitorError):
     """A worker ended before it served, without a word."""
 
 
-@dataclass(eq=False)
-class _Worker:
-    """One place; `due`: when the next process is to be started in it, None while there is one."""
-
-    number: int
-    due: float | None = 0.0
-    pid: int = 0
-    channel: Channel | None = None
-    born: float = 0.0
-    device: str = ""
-    serves: bool = False
-    leaves: bool = False
-    missed: bool = False
-    stood_still: bool = False
-    load: Load = field(default_factory=Load)
-    waits: Waits = field(default_factory=Waits)
-
-
 class Supervisor:
     """Of so many workers on one listener, which is bound and does not listen yet."""
 
     def __init__(self, listener: socket.socket, workers: int, work: Work, board: Board, end_within: float) -> None:
-        self._listener, self._work, self._board, self._end_within = listener, work, board, end_within
-        self._workers = [_Worker(number) for number in range(workers)]
+        self._work, self._board, self._end_within = work, board, end_within
+        self._workers = [Seat(number) for number in range(workers)]
         self._selector = selectors.DefaultSelector()
-        self._held: socket.socket | None = None
-        self._accepts = False
+        self._door = Door(listener, self._workers, self._selector)
         self._told: int | None = None
         self._failure: OffpolicyMonitorError | None = None
         self._has_started = False
@@ -86,9 +59,7 @@ class Supervisor:
                 self._until(told, lambda: all(worker.serves for worker in self._workers))
                 if self._told is None:
                     self._has_started = True
-                    self._listener.listen(backlog)
-                    self._listener.setblocking(False)
-                    self._accept(True)
+                    self._door.open(backlog)
                     started(self._workers[0].device)
                     self._until(told, lambda: False)
             finally:
@@ -107,67 +78,44 @@ class Supervisor:
         for key, _ in self._selector.select(seconds):
             if key.fileobj is told:
                 self._signalled(told)
-            elif key.fileobj is self._listener:
-                self._take()
+            elif key.fileobj is self._door.listener:
+                self._door.take()
             elif key.data.channel is not None:
                 self._hear(key.data)
         now = time.monotonic()
+        self._door.look(now)
         for worker in self._workers:
             if worker.due is not None and worker.due <= now and self._has_started and self._told is None:
                 self._start(worker)
 
     def _wait(self) -> float | None:
+        now = time.monotonic()
         dues = [worker.due for worker in self._workers if worker.due is not None] if self._has_started else []
-        return max(0.0, min(dues) - time.monotonic()) if dues else None
+        waits = [max(0.0, due - now) for due in dues]
+        if (look := self._door.wait(now)) is not None:
+            waits.append(look)
+        return min(waits, default=None)
 
     # Processes
 
-    def _start(self, worker: _Worker) -> None:
-        ours, theirs = pair()
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        pid = os.fork()
-        if pid == 0:
-            self._become(worker.number, ours, theirs)
-        theirs.close()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        worker.pid, worker.channel, worker.born, worker.due = pid, ours, time.monotonic(), None
-        worker.load, worker.missed, worker.stood_still = Load(), False, False
-        self._selector.register(ours, selectors.EVENT_READ, worker)
+    def _start(self, worker: Seat) -> None:
+        self._selector.register(worker.begin(self._work, self._leave), selectors.EVENT_READ, worker)
 
-    def _become(self, number: int, ours: Channel, theirs: Channel) -> NoReturn:
-        """The new process: nothing of the supervisor's is left open in it, and it never comes back."""
-        status = 1
-        try:
-            signal.set_wakeup_fd(-1)
-            # Until it serves it ends by SIGTERM at once; a Ctrl-C is of the supervisor, which says what follows.
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-            ours.close()
-            self._listener.close()
-            self._selector.close()
-            for other in self._workers:
-                if other.channel is not None:
-                    other.channel.close()
-            status = self._work(number, theirs)
-        except OffpolicyMonitorError as error:
-            status = SETUP_WRONG if is_setup(error) else 1
-            theirs.send(said.FAILED + json.dumps([status, str(error)]).encode()[: said.LONGEST - 1])
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            flush()
-            os._exit(status)
+    def _leave(self) -> None:
+        """In a worker: nothing of this process stays open."""
+        self._door.leave()
+        self._selector.close()
+        for other in self._workers:
+            if other.channel is not None:
+                other.channel.close()
 
-    def _ended(self, worker: _Worker) -> None:
+    def _ended(self, worker: Seat) -> None:
         """A worker is no more: say so, and see to the next one."""
         assert worker.channel is not None
         self._selector.unregister(worker.channel)
-        worker.channel.close()
-        status = os.waitstatus_to_exitcode(os.waitpid(worker.pid, 0)[1])
-        self._board.gone(worker.number)
         served, left = worker.serves, worker.leaves
-        worker.channel, worker.serves, worker.leaves = None, False, False
+        status = worker.ended()
+        self._board.gone(worker.number)
         if self._told is not None or self._failure is not None:
             return
         lived = time.monotonic() - worker.born
@@ -186,12 +134,7 @@ class Supervisor:
     def _end(self, told: socket.socket) -> None:
         """Stop everything: what has connected is served, what was begun is answered, in the time that was promised."""
         deadline = time.monotonic() + self._end_within
-        if self._accepts:
-            self._take()
-        self._accept(False)
-        self._listener.close()
-        if self._held is not None:
-            self._held.close()
+        self._door.close()
         self._stop_all(self._told or signal.SIGTERM)
         again = self._told
         while any(worker.channel is not None for worker in self._workers):
@@ -209,72 +152,19 @@ class Supervisor:
         for worker in self._workers:
             if worker.channel is None:
                 continue
-            if not worker.serves:
-                self._signal(worker, signal.SIGTERM)
-            worker.channel.send(said.STOP + bytes([number]))
+            sent = worker.channel.send(said.STOP + bytes([number]))
+            if not (sent and worker.serves):  # one that is too far behind to be told answers the signal, and is told
+                worker.signal(signal.SIGTERM)
 
     def _kill_all(self) -> None:
         for worker in self._workers:
             if worker.channel is not None:
                 log.error("a worker did not end in time, and is killed", worker=worker.number + 1, pid=worker.pid)
-                self._signal(worker, signal.SIGKILL)
-
-    def _signal(self, worker: _Worker, number: int) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(worker.pid, number)
-
-    # Connections
-
-    def _take(self) -> None:
-        """Take connections, and hand each on."""
-        for _ in range(TAKEN_AT_ONCE):
-            if self._held is None:
-                try:
-                    self._held, _ = self._listener.accept()
-                except OSError:  # none is left, or no descriptor is: the kernel keeps them
-                    return
-                with suppress(OSError):
-                    self._held.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if not self._handed(self._held):
-                self._accept(False)
-                return
-            self._held.close()
-            self._held = None
-
-    def _handed(self, connection: socket.socket) -> bool:
-        """Whether a worker gets it; else it waits, as all do after it, until one can take it."""
-        now = time.monotonic()
-        serving = [worker for worker in self._workers if worker.serves and not worker.leaves]
-        for worker in serving:
-            self._note_standstill(worker, now)
-        for number in in_order([worker.load for worker in serving], now):
-            worker = serving[number]
-            assert worker.channel is not None
-            if worker.channel.send(said.CONNECTION, connection):
-                worker.load.hand(now)
-                return True
-        return False
-
-    def _accept(self, accepts: bool) -> None:
-        if accepts == self._accepts:
-            return
-        self._accepts = accepts
-        if accepts:
-            self._selector.register(self._listener, selectors.EVENT_READ)
-        else:
-            self._selector.unregister(self._listener)
-
-    def _note_standstill(self, worker: _Worker, now: float) -> None:
-        if worker.load.stands_still(now) != worker.stood_still:
-            worker.stood_still = not worker.stood_still
-            if worker.stood_still:
-                log.error("a worker stands still: others get its connections", worker=worker.number + 1, pid=worker.pid)
-            else:
-                log.info("a worker goes on", worker=worker.number + 1, pid=worker.pid)
+                worker.signal(signal.SIGKILL)
 
     # Messages
 
-    def _hear(self, worker: _Worker) -> None:
+    def _hear(self, worker: Seat) -> None:
         """What a worker has to say, or that it is no more."""
         assert worker.channel is not None
         while True:
@@ -287,15 +177,15 @@ class Supervisor:
                 break
             self._heard(worker, got[0])
         if self._has_started and self._told is None and any(each.serves for each in self._workers):
-            self._accept(True)
+            self._door.accept(True)
 
-    def _heard(self, worker: _Worker, message: bytes) -> None:
+    def _heard(self, worker: Seat, message: bytes) -> None:
         kind, content = message[:1], message[1:]
         now = time.monotonic()
         if kind == said.LOAD:
             taken, open = (int.from_bytes(content[at : at + 4], "big") for at in (0, 4))
             worker.load.told(taken, open, now)
-            self._note_standstill(worker, now)
+            self._door.note_standstill(worker, now)
             if worker.missed and worker.channel is not None:
                 worker.missed = not worker.channel.send(said.MISSED)
         elif kind == said.RELAY:
@@ -317,7 +207,7 @@ class Supervisor:
             elif self._failure is None:
                 self._failure = ConfigurationError(text) if status == SETUP_WRONG else OffpolicyMonitorError(text)
 
-    def _relay(self, sender: _Worker, to: int, content: bytes) -> None:
+    def _relay(self, sender: Seat, to: int, content: bytes) -> None:
         for worker in self._workers:
             if worker is sender or worker.channel is None or to not in (said.ALL, worker.number):
                 continue
@@ -356,33 +246,3 @@ class Supervisor:
             for number in told.recv(64):
                 if number in SIGNALS:
                     self._told = number
-
-
-def alone() -> None:
-    """Return when no other thread runs: a fork has only the one that forked, and what others held would stay held."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread():
-            thread.join(5.0)
-
-
-def is_setup(error: OffpolicyMonitorError) -> bool:
-    """Whether the operator has to mend the setup."""
-    from offpolicy_monitor.errors import Unavailable
-
-    return isinstance(error, ConfigurationError | Unavailable)
-
-
-def how(status: int) -> str:
-    """How a process ended."""
-    return f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
-
-
-def flush() -> None:
-    """What was said is written."""
-    import logging
-    import sys
-
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
