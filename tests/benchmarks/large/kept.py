@@ -69,8 +69,10 @@ def of_deletion(url: str, folder: Path, run: Run, beside: Run) -> list[Figure]:
 
 
 def deleted(connection: Connection) -> int:
-    """Runs of which rows are left."""
-    return int(connection.execute(select(func.count()).select_from(runs).where(runs.c.deleted)).scalar_one())
+    """Deleted runs of which rows are left, and their steps."""
+    gone = select(runs.c.id).where(runs.c.deleted)
+    steps_left = select(func.count()).select_from(steps).where(steps.c.run_id.in_(gone))
+    return len(connection.execute(gone).all()) + int(connection.execute(steps_left).scalar_one())
 
 
 def until_done(url: str, left: Callable[[Connection], int], posting: Posting) -> tuple[int, float, list[float]]:
