@@ -5,6 +5,7 @@ are for), the folder of what is compiled and a folder to build in; it tries what
 ends with whoever started it, and all its compilers with it.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -48,8 +49,15 @@ def make_fused(cache: Path, build: Path) -> None:
     made.mkdir(mode=0o700)
     fused.allow_many_columns()
     fused.keep_in(made)
+    _collect_seldom()
     fused.try_all()
     library.publish_pass(made, cache)
+
+
+def _collect_seldom() -> None:
+    """What numba makes of a function lives as long as that is compiled: to look for garbage took an eighth."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def make_kernels(device_name: str) -> Callable[[Path, Path], None]:
