@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from functools import cache
 from typing import Any
 
 import pytest
@@ -71,6 +72,7 @@ def test_the_runbook_has_the_section_that_a_panel_links_to(case: tuple[str, dict
     assert not section or section in headings
 
 
+@cache
 def recorded() -> set[str]:
     rules = [yaml.safe_load(path.read_text()) for path in (ROOT / "dashboards" / "prometheus").glob("*.rules.yaml")]
     groups = [group for document in rules for group in document["groups"]]

@@ -113,16 +113,16 @@ def tables_of_rows(size: int) -> bytes:
 
 def tables_that_there_are(size: int) -> bytes:
     """Those whose names are constants, and of routing the one shape that there may be."""
-    keys = []
+    shape = {"{layers}": max(NAMES["{layers}"], key=int), "{k}": min(NAMES["{k}"])}
+    keys, routing = list[str](), list[str]()
     for table in LAYOUT.tables:
-        choices = [sorted(NAMES.get(part, ())) if part.startswith("{") else [part] for part in table.path.split("/")]
+        parts = table.path.split("/")
+        named = [[shape[part]] if part in shape else sorted(NAMES.get(part, ())) for part in parts]
+        choices = [names if part.startswith("{") else [part] for part, names in zip(parts, named, strict=True)]
+        shaped = shape.keys() & parts
         for path in product(*choices):
-            keys.append("/".join(path) + (f"#{table.part}" if table.part else ""))
-    shaped = [key for key in keys if "/missing/" in key or "/counts/" in key]
-    largest = max(shaped, key=lambda key: int(key.split("/")[3])).split("/")[3:]
-    routing = [key for key in shaped if key.split("/")[3:] == largest]
-    others = dict.fromkeys(keys).keys() - set(shaped)
-    rest = [key for key in sorted(others) if not key.startswith("breakdown/lag")]
+            (routing if shaped else keys).append("/".join(path) + (f"#{table.part}" if table.part else ""))
+    rest = [key for key in sorted(set(keys)) if not key.startswith("breakdown/lag")]
     chosen = [*rest, *routing][: min(TABLES, size // 32)]
     return headed(keys=chosen)
 
