@@ -7,7 +7,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 PORT ?= 8900
 URL ?= http://127.0.0.1:$(PORT)
 ARGS ?=
-# Tests run in this many processes, more than there are cores since many wait; 0 is one, without the overhead.
+# Tests run in this many forks of one process, more than there are cores since many wait; 0 is in that process itself.
 JOBS ?= 5
 # Bytecode is kept whatever the environment says: an installation has none before its first use, and some two hundred
 # processes of the tests import the same sources.
@@ -48,7 +48,7 @@ test: $(VENV)/.installed-dev ## lint and all tests (ARGS="-k name" chooses some)
 	@scripts/system-tools.sh $(VENV)/system-tools.log
 	@$(if $(ARGS),,$(BIN)/python -m tests.ahead >/dev/null 2>&1 & ahead=$$!;) \
 		$(LINT) || { $(if $(ARGS),,kill $$ahead 2>/dev/null;) exit 1; }
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest --processes $(JOBS) $(ARGS)
 
 lint: $(VENV)/.installed-dev ## formatting, ruff, types, import contracts, Dockerfile, licences
 	@$(BIN)/ruff check --quiet $(SOURCES)

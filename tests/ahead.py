@@ -1,21 +1,15 @@
 """What the tests would wait for, made while lint leaves a processor idle: `python -m tests.ahead`, called by make test.
 
-Bytecode of the tests, which each of their processes would make for itself, and both passes over the tokens, compiled,
-which take a minute and a half. What is there is not made again. Tests that need what is not there yet make it, or wait
-for this process; so its failures are theirs to tell.
+Both passes over the tokens, compiled, which take a minute and a half. What is there is not made again. Tests that need
+what is not there yet make it, or wait for this process; so its failures are theirs to tell.
 """
 
 import signal
-import subprocess
-import sys
-
-COLLECT = (sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider")
 
 
 def main() -> None:
-    """Make all of it, one after the other."""
+    """Make both, one after the other."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what runs beside it ignore Ctrl-C
-    subprocess.run(COLLECT, stdout=subprocess.DEVNULL, check=False)
     from tests.fixtures.fused import cached_pass
     from tests.fixtures.kernels import cached_columns
 

@@ -21,6 +21,7 @@ pytest_plugins = [
     "tests.fixtures.faults",
     "tests.fixtures.planted",
     "tests.fixtures.postgres",
+    "tests.fixtures.processes",
     "tests.fixtures.stores",
 ]
 
@@ -80,6 +81,7 @@ def pytest_collection_finish() -> None:
     """What is there now stays to the end: nobody looks through it for garbage again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(700, 10, 100)  # the third: to look through all that tests have imported since takes 0.1 s
     gc.enable()
 
 
