@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from offpolicy_monitor.errors import FieldError, Refusal, quotable
 from offpolicy_monitor.methods import MethodRow
+from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.checks import InvalidSummaryError, check_figures
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.wire.message import Reduced
@@ -33,24 +34,30 @@ def accepted(message: Reduced, rows: Sequence[MethodRow]) -> StepSummary:
 def check_rows(summary: StepSummary, rows: Sequence[MethodRow]) -> None:
     """Refusal 409 unless the summary's methods are the rows whose gap (and advantages, where needed) were sent."""
     defined: dict[str, dict[str, Any]] = {row.name: row.spec for row in rows}
-    for name, method in summary.methods.items():
+    for name, spec in summary.specs.items():
         if name not in defined:
             raise _changed(name, "is no row of this run")
-        if method.spec != defined[name]:
+        if spec != defined[name]:
             raise _changed(name, f"is not {defined[name]}")
     advantages = _has_advantages(summary)
     for row in rows:
         needed = row.gap in summary.gaps and (advantages is True or not row.needs_advantages)
-        if needed and row.name not in summary.methods:
+        if needed and row.name not in summary.specs:
             raise _changed(row.name, "is a row of this run")
-        if row.name in summary.methods and row.needs_advantages and advantages is False:
+        if row.name in summary.specs and row.needs_advantages and advantages is False:
             raise Refusal.of_field(422, "invalid-field", f"summary.methods.{row.name}", "needs advantages")
 
 
 def _has_advantages(summary: StepSummary) -> bool | None:
     """Whether tokens had advantages; None where there are no tokens to tell."""
-    counted = [gap.histograms["log_ratio"] for gap in summary.gaps.values() if gap.sums]
-    return any(bool(counts[:-1].any()) for counts in counted) if counted else None
+    gaps = [name for name, gap in summary.gaps.items() if gap.sums]
+    return any(_has_signs(summary.arrays, f"histograms/{gap}/log_ratio") for gap in gaps) if gaps else None
+
+
+def _has_signs(arrays: Arrays, name: str) -> bool:
+    """Whether a histogram by sign of the advantage, whose last part is of tokens without one, counts any other."""
+    span = arrays.scheme.spans[name]
+    return bool(arrays.counts_between(span.start, span.stop - span.shape[-1]).any())
 
 
 def _changed(name: str, message: str) -> Refusal:
