@@ -1,5 +1,6 @@
 """`pytest --processes N` says what one process says, survives a test that ends its process, and leaves none behind."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -52,6 +53,9 @@ WAITS = (
     "import os, pathlib, time\ndef test_waits():\n    pathlib.Path(f'{os.getpid()}.pid').touch()\n    time.sleep(60)\n"
 )
 
+#: In which the folder of this file is importable, whatever folder it is that is tested.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+
 
 def command(*arguments: str) -> list[str]:
     """The one that runs the tests of the folder it is started in."""
@@ -61,7 +65,7 @@ def command(*arguments: str) -> list[str]:
 
 def ran(folder: Path, *arguments: str) -> tuple[int, str]:
     """The exit status and what was said."""
-    run = subprocess.run(command(*arguments), cwd=folder, capture_output=True, text=True, check=False)
+    run = subprocess.run(command(*arguments), cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     return run.returncode, run.stdout + run.stderr
 
 
@@ -106,7 +110,7 @@ def test_after_as_many_failures_as_are_allowed_no_test_is_begun(tmp_path: Path) 
 
 def test_what_is_interrupted_leaves_no_process(tmp_path: Path) -> None:
     folder = written(tmp_path, waits=WAITS)
-    run = subprocess.Popen(command("--processes=1"), cwd=folder, stdout=subprocess.PIPE, text=True)
+    run = subprocess.Popen(command("--processes=1"), cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
     while not (begun := list(folder.glob("*.pid"))):
         assert run.poll() is None
         time.sleep(0.05)

@@ -61,7 +61,7 @@ def test_an_idle_connection_of_unknown_length_delays_nobody(application: Applica
 def test_sixteen_connections_that_declare_much_and_send_nothing_cost_little_and_delay_nobody(
     application: Application,
 ) -> None:
-    declared = {**JSON, "Content-Length": str(256 * MEBIBYTE)}
+    declared = {**SAFETENSORS, "Content-Length": str(256 * MEBIBYTE)}
     large = large_frame(1_000_000)
     with application(admission_timeout=1) as client:
 

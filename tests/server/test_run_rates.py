@@ -42,7 +42,7 @@ def test_a_body_that_a_run_may_not_send_is_refused_before_it_is_sent(tmp_path: P
     with serving(tmp_path, **limits) as service:
         assert service.post(json_bytes())[0] == 200
         with service.connect() as connection:
-            connection.sendall(head + b"Content-Length: 100000000\r\n\r\n")
+            connection.sendall(head + b"Content-Length: 10000000\r\n\r\n")
             status, headers, body = answer_of(connection)
         assert (status, headers["connection"]) == (429, "close")
         assert b"run-bytes-rate" in body and int(headers["retry-after"]) > 1
