@@ -37,15 +37,14 @@ CHOSEN: Final[Mapping[str, Theme]] = {"light": Theme("light", "not all"), "dark"
 def page(template: str, path: str, script: str = "", theme: str = "", **values: Any) -> str:
     """A page that is served at `path` ("/runs/r1"), below whatever prefix a proxy has, drawn by pages/SCRIPT.js.
 
-    What its script imports is named too, so that a browser asks for all at once and not level by level; what reads for
-    it, pages/SCRIPT/read.js, begins as soon as it can. `theme` is "light" or "dark"; anything else is the system's.
+    What its script imports is named too, so that a browser asks for all at once and not level by level. `theme` is
+    "light" or "dark"; anything else is the system's.
     """
     depth = path.count("/") - 1
     static = f"static/{assets.VERSION}/"
     scripts = assets.imported(f"pages/{script}.js") if script else ()
     root, chosen = "../" * depth or "./", CHOSEN.get(theme, SYSTEM)
-    early = next((name for name in scripts if name == f"pages/{script}/read.js"), "")
-    files = {"static": static, "styles": STYLES, "dark": DARK, "early": early, "scripts": scripts}
+    files = {"static": static, "styles": STYLES, "dark": DARK, "scripts": scripts}
     return rendered(template, root=root, theme=chosen, **files, **values)
 
 

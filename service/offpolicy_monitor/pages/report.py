@@ -17,7 +17,7 @@ from offpolicy_monitor.pages import assets
 from offpolicy_monitor.pages.render import DARK, STYLES, SYSTEM, rendered
 
 SCRIPT: Final = "pages/run.js"
-#: As static/charts/columns.js and static/pages/run/read.js ask.
+#: As static/charts/columns.js and static/pages/run.js ask.
 POINTS, APART, ALERTS = 1500, 5, 500
 _FIELDS: Final = "pages/run/fields.js"
 _VENDOR: Final = "vendor/uplot/uPlot"
@@ -68,7 +68,6 @@ def document(run: str, found: Mapping[str, Any], service_url: str, made: float) 
         uplot=_text(f"{_VENDOR}.iife.min.js"),
         answers=in_script(found),
         modules=in_script({"imports": modules()}),
-        early="",
         scripts=(),
         entry=SCRIPT,
     )

@@ -143,20 +143,6 @@ def test_a_page_names_all_that_its_script_imports_so_that_it_comes_at_once() -> 
     assert "charts/plot.js" in preloaded and "pages/run/figures.js" in preloaded
 
 
-@pytest.mark.parametrize(("script", "early"), [("run", ["run"]), ("runs", [])])
-def test_what_a_page_reads_first_is_asked_for_before_what_draws_it(script: str, early: list[str]) -> None:
-    """Its script waits for all that it imports; what reads imports no more than it needs."""
-    text = page("live.html", "/", script, title="")
-    begun = re.findall(r"<script type=\"module\" async src=\"[^\"]*/pages/([a-z]+)/read.js\"", text)
-    assert begun == early
-    assert not any("plot" in name or "dom" in name for one in early for name in beside(f"pages/{one}/read.js"))
-
-
-def beside(name: str) -> set[str]:
-    """What a script imports, but for what every one of them does."""
-    return set(assets.imported(name)) - set(assets.imported("lib/api.js"))
-
-
 def test_what_others_wrote_is_there_with_its_licence_and_version() -> None:
     listed = assets.FILES["vendor/README.md"].read_text()
     folders = {name.split("/")[1] for name in assets.FILES if name.startswith("vendor/") and name.count("/") > 1}

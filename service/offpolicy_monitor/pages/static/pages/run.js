@@ -1,7 +1,7 @@
 /* The first screen of a run, from the top: one sentence, the two halves of the gap, steps, alerts, what the gap is made
    of, what is kept out of the loss, what was sent besides, the worst sequence. */
 
-import { get, isReport } from "../lib/api.js";
+import { aRun, get, getOrNull, isReport } from "../lib/api.js";
 import { keeping, pages, run, state } from "../lib/address.js";
 import { element, fill, find } from "../lib/dom.js";
 import { failed, noSteps } from "../lib/empty.js";
@@ -15,16 +15,35 @@ import { drawHead } from "./run/head.js";
 import { drawVerdict } from "./run/verdict.js";
 import { panels } from "./run/panels.js";
 import { fieldsOf } from "./run/fields.js";
-import { begun, read } from "./run/read.js";
-import { WorstOf } from "./run/worst.js";
+import { WorstOf, worstAt } from "./run/worst.js";
+
+/** Alerts that lanes are drawn from, and steps apart from which two breaches of a rule are two bars. */
+const ALERTS = 500;
+const APART = 5;
 
 const host = find("#page");
 let drawn = null;
 
-async function show(coming = read()) {
+/** Everything that the page shows, from the same calls that scripts make. */
+async function read() {
+  const name = run();
+  const about = await aRun(name);
+  if (!about) return null;
+  const [verdict, series, { alerts }, { rules }, diagnosis, worst] = await Promise.all([
+    get(`v1/runs/${name}/verdict`),
+    columns(name, fieldsOf(about)),
+    get("v1/alerts", { run: name, merge: APART, limit: ALERTS }),
+    get(`v1/runs/${name}/rules`),
+    getOrNull(`v1/runs/${name}/diagnosis`),
+    about.last_step == null ? null : worstAt(name, about.last_step),
+  ]);
+  return { name, about, alerts, rules, diagnosis, verdict, worst, ...series };
+}
+
+async function show() {
   let data;
   try {
-    data = await coming;
+    data = await read();
   } catch (error) {
     if (!drawn) fill(host, failed(error));
     return;
@@ -97,5 +116,5 @@ async function neighbour(by) {
 }
 
 frame();
-await show(begun);
-follow(run(), () => show());
+await show();
+follow(run(), show);

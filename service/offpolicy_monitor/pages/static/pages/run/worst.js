@@ -1,17 +1,21 @@
 /* The worst sequence of the step that is looked at, its tokens coloured by log-ratio. */
 
-import { isReport } from "../../lib/api.js";
+import { getOrNull, isReport } from "../../lib/api.js";
 import { keeping, pages } from "../../lib/address.js";
 import { element, fill } from "../../lib/dom.js";
 import { number, percent } from "../../lib/numbers.js";
 import { strip, tintLegend } from "../../charts/tokens.js";
-import { worstAt } from "./read.js";
 
 /** Milliseconds that a step is pinned for before its sequence is asked for. */
 const ASKED_AFTER = 150;
 
 const NONE = "No sequence differs in this step, or its worst ones are not kept.";
 const LEFT_OUT = "This report has the worst sequences of its newest step and of the step where it began.";
+
+/** {step, found}: the worst sequence of a step, found null where there is none or it cannot be had. */
+export async function worstAt(run, step) {
+  return { step, found: await getOrNull(`v1/runs/${run}/worst`, { from: step, to: step, limit: 1 }).catch(() => null) };
+}
 
 /** `data.worst` is that of the newest step; of another one it is asked for. */
 export class WorstOf {
