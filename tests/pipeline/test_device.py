@@ -154,3 +154,87 @@ def test_nothing_of_a_job_is_kept_while_the_device_waits_for_the_next() -> None:
             await asyncio.sleep(0.005)
 
     run(scenario)
+
+
+class Elsewhere:
+    """Goes on with what a job gave while the device goes on without the thread that did it, until it is let."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self.let, self.begun = threading.Event(), threading.Event()
+        self.alone: list[bool] = []
+        self.thread: threading.Thread | None = None
+
+    def then(self, given: str, done: "asyncio.Future[str]") -> None:
+        self.alone.append(self._device.is_alone)
+        self.thread = threading.current_thread()
+        with self._device.elsewhere():
+            self.begun.set()
+            assert self.let.wait(10)
+        self._device.give(given, done)
+
+
+def noting(threads: list[threading.Thread]) -> Callable[[], None]:
+    """A job that notes who does it."""
+    return lambda: threads.append(threading.current_thread())
+
+
+def test_another_thread_goes_on_where_one_is_elsewhere_and_there_is_a_job() -> None:
+    async def scenario(measured: Measured) -> None:
+        device, away, threads = measured.device, Elsewhere(measured.device), list[threading.Thread]()
+        measured.let.set()
+        first = asyncio.create_task(device.run("small", 1, measured.job("1"), then=away.then))
+        await asyncio.to_thread(away.begun.wait, 10)
+        await device.run("small", 1, noting(threads))
+        await device.run("small", 1, noting(threads))
+        assert not first.done()
+        away.let.set()
+        assert await first == "1"
+        await device.run("small", 1, noting(threads))
+        assert away.thread is not None and away.thread not in threads and len(set(threads)) == 1
+        await asyncio.to_thread(away.thread.join, 10)
+        assert not away.thread.is_alive()
+
+    run(scenario)
+
+
+def test_a_job_that_waits_already_is_not_kept_waiting_by_a_thread_that_goes_elsewhere() -> None:
+    async def scenario(measured: Measured) -> None:
+        device, away = measured.device, Elsewhere(measured.device)
+        first = asyncio.create_task(device.run("small", 1, measured.job("1"), then=away.then))
+        second = asyncio.create_task(device.run("small", 1, measured.job("2")))
+        await asyncio.to_thread(measured.begun.wait, 10)
+        measured.let.set()
+        assert await second == "2"
+        assert not first.done() and away.alone == [False]
+        away.let.set()
+        await first
+
+    run(scenario)
+
+
+def test_one_thread_does_all_where_no_job_comes_while_it_is_elsewhere() -> None:
+    async def scenario(measured: Measured) -> None:
+        device, away, threads = measured.device, Elsewhere(measured.device), list[threading.Thread]()
+        measured.let.set()
+        away.let.set()
+        for _ in range(3):
+            await device.run("small", 1, measured.job("1"), then=away.then)
+            threads.append(away.thread or threading.current_thread())
+        await device.run("small", 1, noting(threads))
+        assert away.alone == [True] * 3 and len(set(threads)) == 1
+
+    run(scenario)
+
+
+def test_the_end_does_not_wait_for_a_thread_that_is_elsewhere() -> None:
+    async def scenario(measured: Measured) -> None:
+        device, away = measured.device, Elsewhere(measured.device)
+        measured.let.set()
+        first = asyncio.create_task(device.run("small", 1, measured.job("1"), then=away.then))
+        await asyncio.to_thread(away.begun.wait, 10)
+        await asyncio.wait_for(asyncio.to_thread(device.close), 10)
+        away.let.set()
+        assert await first == "1"
+
+    run(scenario)

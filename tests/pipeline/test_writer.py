@@ -203,12 +203,109 @@ def test_the_thread_outlives_whatever_a_transaction_or_a_call_raises() -> None:
     asyncio.run(scenario())
 
 
+class Named(Database):
+    """Notes which thread ingests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: list[str] = []
+
+    def ingest(self, records: Sequence[ShardRecord]) -> list[Receipt | Refusal]:
+        self.threads.append(threading.current_thread().name)
+        return super().ingest(records)
+
+
+async def brought(writer: Writer, shard: int, name: str = "mine") -> "asyncio.Future[Receipt]":
+    """A shard that a thread of this name has brought, once the one before it is over; what is waited for."""
+    while writer.is_writing and not writer.ages:
+        await asyncio.sleep(0.001)
+    done: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+    thread = threading.Thread(target=lambda: writer.write(record(shard), done), name=name, daemon=True)
+    thread.start()
+    return done
+
+
+def test_a_shard_is_written_by_the_thread_that_brings_it_once_a_transaction_was_quick() -> None:
+    async def scenario() -> None:
+        database = Named()
+        database.open.set()
+        writer = Writer(database)
+        for shard in (1, 2, 3):
+            receipt = await asyncio.wait_for(await brought(writer, shard), 30)
+            assert receipt.received_shards == shard
+        with pytest.raises(Refusal):
+            await asyncio.wait_for(await brought(writer, 13), 30)
+        assert database.threads == ["store", "mine", "mine", "mine"]
+        assert writer.ages.oldest() == 0
+        writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_shards_that_come_while_another_thread_writes_wait_for_it_and_share_a_transaction() -> None:
+    async def scenario() -> None:
+        database = Named()
+        database.open.set()
+        writer = Writer(database)
+        await writer.ingest(record(0))
+        database.open.clear()
+        database.begun.clear()
+        first = await brought(writer, 1)
+        await asyncio.to_thread(database.begun.wait, 10)
+        others = [asyncio.create_task(writer.ingest(record(2))), await brought(writer, 3), await brought(writer, 4)]
+        called = asyncio.create_task(writer.call(lambda: len(database.groups)))
+        await asyncio.sleep(0.05)
+        assert database.groups == [[0]]
+        database.open.set()
+        await asyncio.gather(first, *others)
+        assert await called == 3
+        assert [sorted(group) for group in database.groups] == [[0], [1], [2, 3, 4]]
+        assert database.threads == ["store", "mine", "store"]
+        writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_with_a_slow_database_shards_gather_for_the_thread_that_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr("offpolicy_monitor.pipeline.writer.QUICK", 0.0)
+        database = Named()
+        database.open.set()
+        writer = Writer(database)
+        for shard in (1, 2):
+            await asyncio.wait_for(await brought(writer, shard), 30)
+        assert database.threads == ["store", "store"]
+        writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_for_another_thread_that_writes_for_too_long_is_answered() -> None:
+    async def scenario() -> None:
+        database = Named()
+        database.open.set()
+        writer = Writer(database, patience=0.2)
+        await writer.ingest(record(0))
+        database.open.clear()
+        with pytest.raises(Unavailable, match="did not answer"):
+            await asyncio.wait_for(await brought(writer, 1), 30)
+        with pytest.raises(Unavailable, match="did not answer"):
+            await asyncio.wait_for(writer.ingest(record(2)), 30)
+        database.open.set()
+        await asyncio.to_thread(writer.close)
+        assert database.groups == [[0], [1]]
+
+    asyncio.run(scenario())
+
+
 def test_nobody_waits_for_a_thread_that_has_ended() -> None:
     async def scenario() -> None:
         writer = Writer(Database())
         writer.close()
         with pytest.raises(Unavailable, match="has ended"):
             await asyncio.wait_for(writer.ingest(record(1)), 30)
+        with pytest.raises(Unavailable, match="has ended"):
+            await asyncio.wait_for(await brought(writer, 2), 30)
         assert writer.ages.oldest() == 0
 
     asyncio.run(scenario())

@@ -1,4 +1,5 @@
-"""Device: the one thread that measures. It takes the next job by itself, whoever's turn it is.
+"""Device: the one thread that measures. It takes the next job by itself, whoever's turn it is. Where it is to do
+something else with what a job gave, another thread takes its place as soon as there is a job to do.
 
 A job that was begun is always waited for, because it reads a pooled buffer that must not be reused under it; one that
 nobody waits for any more is not begun. Made and asked on one event loop; knows neither what is measured nor HTTP.
@@ -8,7 +9,8 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -42,8 +44,8 @@ class Device:
         self._came: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._running: _Job | None = None
-        self._thread = threading.Thread(target=self._work, name="measure", daemon=True)
-        self._thread.start()
+        self._elsewhere = False
+        self._begin()
 
     async def run(
         self,
@@ -69,6 +71,8 @@ class Device:
         if gone is not None:
             gone.add_done_callback(left)
         self._came.put(True)
+        if self._elsewhere:
+            self._take_its_place()
         try:
             return await job.done
         except asyncio.CancelledError:
@@ -81,9 +85,44 @@ class Device:
             del job, turn, left  # their future's error leads to this frame
 
     def close(self) -> None:
-        """Finish what came and end the thread."""
+        """Finish what came and end the thread; one that is elsewhere is left to itself."""
         self._came.put(False)
+        self._take_its_place()
         self._thread.join()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no job is waited for but one."""
+        return len(self.ages) <= 1
+
+    @contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """For `then`: what is done inside is no work of the device, which goes on without this thread where it must."""
+        with self._lock:
+            self._elsewhere = True
+        if not self._came.empty():
+            self._take_its_place()
+        try:
+            yield
+        finally:
+            with self._lock:
+                if self._is_its_thread():
+                    self._elsewhere = False
+
+    def _begin(self) -> None:
+        self._thread = threading.Thread(target=self._work, name="measure", daemon=True)
+        self._thread.start()
+
+    def _take_its_place(self) -> None:
+        """Have another thread do the jobs, if the one that did them is elsewhere."""
+        with self._lock:
+            if self._elsewhere:
+                self._elsewhere = False
+                self._begin()
+
+    def _is_its_thread(self) -> bool:
+        """Whether no other thread has taken this one's place."""
+        return self._thread is threading.current_thread()
 
     def _left(self, turn: Turn[_Job], _gone: Gone) -> None:
         """Nobody waits for the answer: the job is not begun."""
@@ -101,7 +140,7 @@ class Device:
         await turn.job.ended
 
     def _work(self) -> None:
-        while self._came.get():
+        while self._is_its_thread() and self._came.get():
             self._do_next()
 
     def _do_next(self) -> None:

@@ -1,7 +1,8 @@
 """Shards: the way of a shard, from its body to a receipt. Of what is kept of it nothing is a view of the body.
 
 A small frame takes three hops: the device's thread reads and measures it and hands it to the writer's, whose receipt
-the event loop gets. Any other body is decoded first, by threads of their own, within a budget of memory.
+the event loop gets. One that is alone takes two: the thread that measured it writes it as well. Any other body is
+decoded first, by threads of their own, within a budget of memory.
 
 Which method rows run, and whether a shard is stored already or would be refused, is asked of the store only where this
 process does not know the shard to be new (pipeline.remembered). The transaction that stores it decides, and refuses
@@ -171,6 +172,9 @@ class Shards:
             found.append(measured)
             if measured.is_first_half:
                 self._device.give(None, done)
+            elif self._device.is_alone:
+                with self._device.elsewhere():
+                    self._writer.write(measured.record, done)
             else:
                 self._writer.put(measured.record, done)
 

@@ -26,6 +26,10 @@ class Ages:
         self._clock = clock
         self._since: dict[object, float] = {}
 
+    def __len__(self) -> int:
+        """How many jobs are in it."""
+        return len(self._since)
+
     def enter(self, job: object = None) -> object:
         """A job comes in; `leave` takes what this answers: the job itself, or what stands for it."""
         job = object() if job is None else job

@@ -1,4 +1,5 @@
-"""Writer: the one thread that writes to the database, as many shards a transaction as are waiting.
+"""Writer: the one thread that writes to the database, as many shards a transaction as are waiting. A shard that comes
+alone may be written by the thread that brings it, which saves waking another one.
 
 A commit costs an fsync whatever it holds, so shards that arrive during one commit share the next (group commit).
 What nobody waits for gives way to shards, but not for longer than PATIENCE seconds per turn. It knows the store's
@@ -7,6 +8,7 @@ a transaction raises; should it end all the same, nobody is left waiting for it.
 """
 
 import asyncio
+import math
 import queue
 import threading
 import time
@@ -30,6 +32,9 @@ ANSWER_SECONDS = 8.0
 LOOKS: Final = 20
 SLOW: Final = "the database did not answer within {:g} s; whether this is stored is not known, so send it again"
 ENDED: Final = "the thread that stores has ended; the service must be started again"
+#: The longest that the last transaction may have taken, seconds, for the next one to be on the thread that brings it:
+#: with a slow database shards gather meanwhile, and share the one after it.
+QUICK: Final = 0.02
 #: How long work of the background lets shards go first, seconds: its turns are short, and must come in the end.
 PATIENCE = 1.0
 
@@ -88,6 +93,9 @@ class Writer:
         self.ages = Ages()
         self._jobs: queue.SimpleQueue[_Shard | _Call | None] = queue.SimpleQueue()
         self._asides: deque[_Aside] = deque()
+        #: Held by whoever writes.
+        self._writing = threading.Lock()
+        self._last = math.inf
         self._thread = threading.Thread(target=self._work, name="store", daemon=True)
         self._thread.start()
         self._loop.call_later(patience / LOOKS, self._look)
@@ -104,6 +112,22 @@ class Writer:
     def put(self, record: ShardRecord, done: "asyncio.Future[Receipt]") -> None:
         """The same for who waits for `done`; from any thread."""
         self._enter(_Shard(done, record))
+
+    def write(self, record: ShardRecord, done: "asyncio.Future[Receipt]") -> None:
+        """The same by the calling thread, where nobody writes and the last transaction was quick; never on the loop."""
+        if self._last > QUICK or not self._thread.is_alive() or not self._writing.acquire(blocking=False):
+            self.put(record, done)
+            return
+        try:
+            self.ages.enter(done)
+            self._commit([_Shard(done, record)])
+        finally:
+            self._writing.release()
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a transaction is under way, or has just ended."""
+        return self._writing.locked()
 
     async def call(self, work: Callable[[], Result]) -> Result:
         """Run another write of the store (an update, a deletion) in its turn; raises what it does, or Unavailable."""
@@ -149,7 +173,12 @@ class Writer:
 
     def _round(self) -> bool:
         """A group of shards in one transaction, then at most one call and one aside; False where the end was asked."""
-        job: _Shard | _Call | _Nothing | None = self._next() if self._asides else self._jobs.get()
+        job = self._next() if self._asides else self._jobs.get()
+        with self._writing:
+            return self._written(job)
+
+    def _written(self, job: "_Shard | _Call | _Nothing | None") -> bool:
+        """The same from this job on."""
         group: list[_Shard] = []
         while isinstance(job, _Shard | _Aside):
             if isinstance(job, _Aside):
@@ -197,7 +226,8 @@ class Writer:
         try:
             answers = list(self._store.ingest(records))
         finally:
-            self._committed(time.perf_counter() - began)
+            self._last = time.perf_counter() - began
+            self._committed(self._last)
         if len(answers) != len(records):
             raise RuntimeError(f"{len(answers)} answers to {len(records)} records")
         return answers
