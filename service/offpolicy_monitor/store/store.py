@@ -19,7 +19,7 @@ from offpolicy_monitor.store import migrate, trial
 from offpolicy_monitor.store.lock import WriterLock
 from offpolicy_monitor.store.rows import access as access_rows
 from offpolicy_monitor.store.rows import alerts as alert_rows
-from offpolicy_monitor.store.rows import exported, listing, series, views
+from offpolicy_monitor.store.rows import exported, listing, views
 from offpolicy_monitor.store.rows import runs as run_rows
 from offpolicy_monitor.store.rows import steps as step_rows
 from offpolicy_monitor.store.rows.arrivals import read_arrivals
@@ -33,6 +33,7 @@ from offpolicy_monitor.store.rows.merged_steps import Failed
 from offpolicy_monitor.store.rows.overviews import Overviews, Table
 from offpolicy_monitor.store.rows.recent import MOST, Recent
 from offpolicy_monitor.store.rows.records import Receipt, ShardRecord
+from offpolicy_monitor.store.rows.series import Series
 from offpolicy_monitor.store.rows.views import RunView
 from offpolicy_monitor.store.session import TRY_SECONDS, WRITE_SECONDS, Database, parse_url, sqlite_file
 from offpolicy_monitor.store.upkeep import Upkeep
@@ -86,7 +87,7 @@ class Store:
         self._turn = threading.Lock()
         self._outcomes = trial.Outcomes()
         self._recent, self._memories, self._overviews = Recent(recent_bytes), Memories(), Overviews(watched)
-        self._spread = Lately[Spread](SPREADS)
+        self._spread, self._series = Lately[Spread](SPREADS), Series()
         self.upkeep = Upkeep(database.reading, self._writing, self._judging, self._recent, clock, failed)
 
     @classmethod
@@ -338,7 +339,7 @@ class Store:
         In the order asked, from one snapshot, and on one x where they are kept narrow.
         """
         with self._database.reading() as connection:
-            return series.read_series(connection, run, fields, first, last, points, by)
+            return self._series.read(connection, run, fields, first, last, points, by)
 
     def exported(self, limit: int, active_since: float) -> list[ExportedRun]:
         """What /metrics shows: the most recently active runs, each with its latest step that counts."""

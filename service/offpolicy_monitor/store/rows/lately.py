@@ -16,6 +16,8 @@ from offpolicy_monitor.store.rows.tables import runs
 Answer = TypeVar("Answer")
 #: Seconds that one who asks the same waits for who is reading it; then it is read twice.
 LONGEST: Final = 0.5
+#: Questions that may be read at once; two that fall on one of these wait for each other.
+AT_ONCE: Final = 16
 
 
 class Lately(Generic[Answer]):
@@ -24,14 +26,15 @@ class Lately(Generic[Answer]):
     def __init__(self, most: int) -> None:
         self._most = most
         self._kept: OrderedDict[tuple[int, Hashable], tuple[int, Answer]] = OrderedDict()
-        self._lock, self._reading = threading.Lock(), threading.Lock()
+        self._lock, self._reading = threading.Lock(), [threading.Lock() for _ in range(AT_ONCE)]
 
     def read(self, connection: Connection, run: int, asked: Hashable, work: Callable[[], Answer]) -> Answer:
         """What is kept, or what the work reads of this snapshot."""
         revision = connection.execute(select(runs.c.revision).where(runs.c.id == run)).scalar_one()
         if revision is None:
             return work()
-        first = self._reading.acquire(timeout=LONGEST)
+        reading = self._reading[hash((run, asked)) % AT_ONCE]
+        first = reading.acquire(timeout=LONGEST)
         try:
             with self._lock:
                 known = self._kept.get((run, asked))
@@ -45,4 +48,4 @@ class Lately(Generic[Answer]):
             return known[1]
         finally:
             if first:
-                self._reading.release()
+                reading.release()

@@ -58,6 +58,11 @@ class Places:
         """Column by column, eight bytes each."""
         return b"".join(getattr(self, each.name).tobytes() for each in fields(self))
 
+    @property
+    def nbytes(self) -> int:
+        """Of all columns."""
+        return sum(getattr(self, each.name).nbytes for each in fields(self))
+
     def __len__(self) -> int:
         return len(self.step)
 

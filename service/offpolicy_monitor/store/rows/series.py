@@ -8,6 +8,7 @@ it; these have one x of their own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -18,8 +19,11 @@ from offpolicy_monitor.errors import Refusal, quotable
 from offpolicy_monitor.figures import is_headline, is_known
 from offpolicy_monitor.store.rows import derived, headlines, spans, step_columns
 from offpolicy_monitor.store.rows.derived import Figures
+from offpolicy_monitor.store.rows.lately import Lately
 from offpolicy_monitor.store.rows.places import Places
 from offpolicy_monitor.store.rows.runs import run_id
+from offpolicy_monitor.store.rows.settled import Settled
+from offpolicy_monitor.store.rows.spans import Covered
 from offpolicy_monitor.store.rows.steps import in_range, is_last_minibatch, spread
 from offpolicy_monitor.store.rows.tables import OPEN, metrics, runs, steps
 from offpolicy_monitor.store.rows.thinning import thinned
@@ -29,6 +33,8 @@ MOST_READ: Final = 256
 #: Rows that are read before they become columns: what objects cost grows faster than their number, for the collector of
 #: garbage walks over those that are there.
 PORTION: Final = 512
+#: Plots kept: half a megabyte each where a page asks, four at most.
+PLOTS: Final = 8
 _ORDER: Final = (steps.c.step, steps.c.minibatch)
 
 #: [n] float64, NaN where a gradient step lacks the figure.
@@ -73,32 +79,62 @@ class Columns:
         return [None if value != value else value for value in self.figures[name].tolist()]
 
 
-def read_series(
-    connection: Connection,
-    run: str,
-    fields: Sequence[str],
-    first: int | None,
-    last: int | None,
-    points: int,
-    by: str,
-) -> list[dict[str, Any]]:
-    """Of each field `field` and the columns `step`, `minibatch` and `value`, of at most `points` entries.
+@dataclass(frozen=True)
+class Range:
+    """Gradient steps of a run that count, from step `first` to `last`; with by="step" the last one of each step."""
 
-    One entry per gradient step that counts, or, by step, the last one of each. Refusal 422 for a figure that is none.
+    run: int
+    first: int | None
+    last: int | None
+    by: str
+
+    def covered(self, connection: Connection, figures: Sequence[str], settled: Settled | None = None) -> Covered:
+        """What spans have of them; of a whole run what `settled` keeps need not be read again."""
+        if settled is not None and self.first is None and self.last is None:
+            found = settled.read(connection, self.run, figures)
+        else:
+            found = spans.read(connection, self.run, self.first, self.last, figures)
+        return found.of(found.places.last_of_each_step()) if self.by == "step" else found
+
+    def after(self, covered: Covered) -> Sequence[ColumnElement[bool]]:
+        """What selects the others."""
+        counts = [*in_range(self.run, max(covered.end + 1, self.first or 0), self.last), steps.c.state != OPEN]
+        return [*counts, is_last_minibatch()] if self.by == "step" else counts
+
+
+class Series:
+    """Reads series, and keeps what it has read of settled steps, and the newest plots while their runs stand still.
+
+    Safe to share between threads.
     """
-    of_run = run_id(connection, run)
-    together = [name for name in fields if name in step_columns.READERS or is_headline(name)]
-    apart = [name for name in fields if name not in together]
-    found: dict[str, Columns] = {}
-    if together:
-        found |= dict.fromkeys(together, _read_together(connection, of_run, first, last, by, together).thinned(points))
-    if apart:
-        columns = _read_apart(connection, of_run, first, last, by, apart)
-        for name in apart:
-            if not is_known(name) and all(value is None for value in columns.others[name]):
-                raise Refusal.of_field(422, "unknown-field", "field", f"{quotable(name)} is not a figure of this run")
-        found |= dict.fromkeys(apart, columns.thinned(points))
-    return [_answer(name, found[name]) for name in fields]
+
+    def __init__(self) -> None:
+        self._settled, self._plots = Settled(), Lately[Columns](PLOTS)
+
+    def read(
+        self,
+        connection: Connection,
+        run: str,
+        fields: Sequence[str],
+        first: int | None,
+        last: int | None,
+        points: int,
+        by: str,
+    ) -> list[dict[str, Any]]:
+        """Of each field `field` and the columns `step`, `minibatch` and `value`, of at most `points` entries.
+
+        One entry per gradient step that counts, or, by step, the last one of each. Refusal 422 for a figure that is
+        none.
+        """
+        asked = Range(run_id(connection, run), first, last, by)
+        together = tuple(name for name in fields if name in step_columns.READERS or is_headline(name))
+        apart = tuple(name for name in fields if name not in together)
+        found: dict[str, Columns] = {}
+        for names, read in ((together, partial(_read_together, settled=self._settled)), (apart, _read_apart)):
+            if names:
+                work = partial(read, connection, asked, names, points)
+                found |= dict.fromkeys(names, self._plots.read(connection, asked.run, (asked, names, points), work))
+        return [_answer(name, found[name]) for name in fields]
 
 
 def _answer(name: str, columns: Columns) -> dict[str, Any]:
@@ -111,16 +147,16 @@ def _answer(name: str, columns: Columns) -> dict[str, Any]:
 
 
 def _read_together(
-    connection: Connection, run: int, first: int | None, last: int | None, by: str, fields: Sequence[str]
+    connection: Connection, asked: Range, fields: Sequence[str], points: int, settled: Settled
 ) -> Columns:
     """Headline figures and the columns of steps: of settled steps off spans, of the others off a row for each."""
     figures = list(dict.fromkeys(name for name in fields if name not in step_columns.READERS))
-    covered = _covered(connection, run, first, last, by, figures)
+    covered = asked.covered(connection, figures, settled)
     query = select(*_ORDER, *Places.COLUMNS)
     if figures:
         query = query.add_columns(metrics.c.names_id, metrics.c.figures)
         query = query.select_from(steps.outerjoin(metrics, metrics.c.step_id == steps.c.id))
-    query = query.where(*_after(covered, run, first, last, by)).order_by(*_ORDER)
+    query = query.where(*asked.after(covered)).order_by(*_ORDER)
     parts, known = [covered.places], dict[int, list[str]]()
     columns: dict[str, list[Numbers]] = {name: [column] for name, column in covered.figures.items()}
     for rows in connection.execute(query).partitions(PORTION):
@@ -130,42 +166,29 @@ def _read_together(
             for name, column in zip(figures, table, strict=True):
                 columns[name].append(column)
     places = Places.joined(parts)
-    of_steps = {name: read(connection, run, places) for name, read in step_columns.READERS.items() if name in fields}
+    of_steps = {
+        name: read(connection, asked.run, places) for name, read in step_columns.READERS.items() if name in fields
+    }
     joined = {name: np.concatenate(found) for name, found in columns.items()}
-    return Columns(places.step, places.minibatch, joined, of_steps)
+    return Columns(places.step, places.minibatch, joined, of_steps).thinned(points)
 
 
-def _covered(
-    connection: Connection, run: int, first: int | None, last: int | None, by: str, figures: Sequence[str]
-) -> spans.Covered:
-    """What spans have of the gradient steps that are asked for."""
-    covered = spans.read(connection, run, first, last, figures)
-    return covered.of(covered.places.last_of_each_step()) if by == "step" else covered
-
-
-def _after(
-    covered: spans.Covered, run: int, first: int | None, last: int | None, by: str
-) -> Sequence[ColumnElement[bool]]:
-    """What selects the others."""
-    counts = [*in_range(run, max(covered.end + 1, first or 0), last), steps.c.state != OPEN]
-    return [*counts, is_last_minibatch()] if by == "step" else counts
-
-
-def _read_apart(
-    connection: Connection, run: int, first: int | None, last: int | None, by: str, fields: Sequence[str]
-) -> Columns:
-    """Figures of at most MOST_READ steps; each step is read once for all of them."""
-    paths = _paths(connection, run, fields)
-    covered = _covered(connection, run, first, last, by, ())
-    others = connection.execute(select(*_ORDER).where(*_after(covered, run, first, last, by)).order_by(*_ORDER)).all()
+def _read_apart(connection: Connection, asked: Range, fields: Sequence[str], points: int) -> Columns:
+    """Figures of at most MOST_READ steps; each step is read once for all of them. Refusal 422 for one that is none."""
+    paths = _paths(connection, asked.run, fields)
+    covered = asked.covered(connection, ())
+    others = connection.execute(select(*_ORDER).where(*asked.after(covered)).order_by(*_ORDER)).all()
     there = [*zip(covered.places.step.tolist(), covered.places.minibatch.tolist(), strict=True), *map(tuple, others)]
     chosen = tuple_(*_ORDER).in_(spread(there, MOST_READ))
-    query = select(*_ORDER, *derived.COLUMNS).where(steps.c.run_id == run, ~steps.c.superseded, chosen)
+    query = select(*_ORDER, *derived.COLUMNS).where(steps.c.run_id == asked.run, ~steps.c.superseded, chosen)
     rows = connection.execute(query.order_by(*_ORDER)).all()
     read = [Figures(row.figures, row.derived_from).at_each(list(paths.values())) for row in rows]
     values = {name: [of_step[index] for of_step in read] for index, name in enumerate(paths)}
+    for name in fields:
+        if not is_known(name) and all(value is None for value in values[name]):
+            raise Refusal.of_field(422, "unknown-field", "field", f"{quotable(name)} is not a figure of this run")
     places = np.array([row[:2] for row in rows], np.int64).reshape(-1, 2)
-    return Columns(places[:, 0], places[:, 1], others=values)
+    return Columns(places[:, 0], places[:, 1], others=values).thinned(points)
 
 
 def _paths(connection: Connection, run: int, fields: Sequence[str]) -> Mapping[str, str]:

@@ -25,6 +25,10 @@ PLACES: Final = ""
 Numbers = NDArray[np.float64]
 
 
+#: A span that stands: its first and last step, and of how many rows of `steps` it was made.
+Standing = tuple[int, int, int]
+
+
 @dataclass(frozen=True)
 class Covered:
     """What spans have of the steps of a run in a range: `end` is the last step of theirs, -1 where there are none.
@@ -42,52 +46,73 @@ class Covered:
             return self
         return Covered(self.end, self.places[chosen], {name: found[chosen] for name, found in self.figures.items()})
 
+    def between(self, first: int | None, last: int | None) -> "Covered":
+        """The steps of a range."""
+        at = self.places.step
+        inside = at >= (first or 0)
+        return self.of(inside if last is None else inside & (at <= last))
+
 
 def read(connection: Connection, run: int, first: int | None, last: int | None, names: Sequence[str]) -> Covered:
     """Figures of the settled steps from `first` to `last` of a run; of those after `end` spans know nothing."""
-    begin, end = first or 0, end_of(connection, run, last)
-    if end < begin:
-        return Covered(-1, Places.none(), {name: np.empty(0) for name in names})
+    there = standing(connection, run, last)
+    inside = [span for span in there if span[1] >= (first or 0)]
+    figures = columns(connection, run, inside, names)
+    return Covered(inside[-1][1] if inside else -1, figures.places, figures.figures).between(first, last)
+
+
+def columns(connection: Connection, run: int, of: Sequence[Standing], names: Sequence[str]) -> Covered:
+    """All steps of some spans that follow one another."""
+    if not of:
+        return Covered(-1, Places.none(), {name: absent(0) for name in names})
     wanted = spans.c.name.in_([PLACES, *set(names)])
     query = select(spans.c.name, spans.c.step, spans.c.numbers).where(spans.c.run_id == run, wanted)
-    query = query.where(spans.c.last_step >= begin, spans.c.last_step <= end)
+    query = query.where(spans.c.step >= of[0][0], spans.c.step <= of[-1][0])
     found: dict[str, dict[int, bytes]] = {name: {} for name in (PLACES, *names)}
     for name, step, numbers in connection.execute(query).all():
         found[name][step] = numbers
     parts = {step: Places.from_bytes(zstandard.decompress(numbers)) for step, numbers in sorted(found[PLACES].items())}
     lengths = {step: len(part) for step, part in parts.items()}
     figures = {name: _joined(found[name], lengths) for name in names}
-    covered = Covered(end, Places.joined(list(parts.values())), figures)
-    at = covered.places.step
-    inside = at >= begin if last is None else (at >= begin) & (at <= last)
-    return covered.of(inside)
+    return Covered(of[-1][1], Places.joined(list(parts.values())), figures)
 
 
 def _joined(parts: dict[int, bytes], lengths: dict[int, int]) -> Numbers:
     """One figure over spans; NaN over those that lack it."""
     if not parts:
-        return np.full(sum(lengths.values()), np.nan)
-    absent = {step: np.full(length, np.nan).tobytes() for step, length in lengths.items() if step not in parts}
-    return np.frombuffer(b"".join(parts[step] if step in parts else absent[step] for step in lengths), "<f8")
+        return absent(sum(lengths.values()))
+    lacking = {step: np.full(length, np.nan).tobytes() for step, length in lengths.items() if step not in parts}
+    return np.frombuffer(b"".join(parts[step] if step in parts else lacking[step] for step in lengths), "<f8")
 
 
-def end_of(connection: Connection, run: int, last: int | None = None) -> int:
-    """The last step of the spans of a run that stand, from its first one on, as far as `last` needs them; -1: none."""
+def absent(steps: int) -> Numbers:
+    """A figure that none of so many steps has; takes no room."""
+    return np.broadcast_to(np.nan, steps)
+
+
+def end_of(connection: Connection, run: int) -> int:
+    """The last step of the spans of a run that stand; -1: none."""
+    found = standing(connection, run)
+    return found[-1][1] if found else -1
+
+
+def standing(connection: Connection, run: int, last: int | None = None) -> list[Standing]:
+    """The spans of a run that stand, from its first one on, as far as `last` needs them."""
     query = select(spans.c.step, spans.c.last_step, spans.c.rows).where(spans.c.run_id == run, spans.c.name == PLACES)
     if last is not None:
         query = query.where(spans.c.step <= last)
-    found = connection.execute(query.order_by(spans.c.step)).all()
-    made = np.cumsum([row.rows for row in found])
+    found = [(row[0], row[1], row[2]) for row in connection.execute(query.order_by(spans.c.step))]
+    made = np.cumsum([rows for *_, rows in found])
     # As many as stand: where a row was added in the middle, half of what is left is looked at each time.
     few, most = 0, len(found)
     wanted = most
     while few < most:
-        if _count(connection, run, found[wanted - 1].last_step) == made[wanted - 1]:
+        if _count(connection, run, found[wanted - 1][1]) == made[wanted - 1]:
             few = wanted
         else:
             most = wanted - 1
         wanted = (few + most + 1) // 2
-    return int(found[few - 1].last_step) if few else -1
+    return found[:few]
 
 
 def _count(connection: Connection, run: int, last: int) -> int:
