@@ -59,7 +59,7 @@ class Columns:
         sizes = [step_columns.sizes(name, numbers) for name, numbers in self.of_steps.items()]
         sizes += [np.array([np.nan if v is None else float(v) for v in values]) for values in self.others.values()]
         told = [column for column in (*self.figures.values(), *sizes) if column is not None]
-        told = [column for column in told if not np.isnan(column).all()]
+        told = [column for column in told if spans.takes_room(column) and not np.isnan(column).all()]
         # With nothing to keep the extremes of, any steps are as good: the numbers of the steps spread them evenly.
         at = thinned(told or [self.step.astype(np.float64)], most)
         return Columns(
@@ -169,7 +169,7 @@ def _read_together(
     of_steps = {
         name: read(connection, asked.run, places) for name, read in step_columns.READERS.items() if name in fields
     }
-    joined = {name: np.concatenate(found) for name, found in columns.items()}
+    joined = {name: spans.joined(found) for name, found in columns.items()}
     return Columns(places.step, places.minibatch, joined, of_steps).thinned(points)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import numpy as np
 from sqlalchemy import Connection, select
 
 from offpolicy_monitor.store.rows import spans
@@ -34,7 +33,7 @@ class _Kept:
 
     @property
     def nbytes(self) -> int:
-        return self.places.nbytes + sum(map(_nbytes, self.figures.values()))
+        return self.places.nbytes + sum(column.nbytes for column in self.figures.values() if spans.takes_room(column))
 
 
 class Settled:
@@ -80,16 +79,5 @@ def _with_later(connection: Connection, run: int, known: _Kept, standing: Sequen
     if not later:
         return known
     added = spans.columns(connection, run, later, list(known.figures))
-    figures = {name: _together(column, added.figures[name]) for name, column in known.figures.items()}
+    figures = {name: spans.joined([column, added.figures[name]]) for name, column in known.figures.items()}
     return replace(known, of=standing, places=Places.joined([known.places, added.places]), figures=figures)
-
-
-def _together(before: Numbers, after: Numbers) -> Numbers:
-    """A figure that neither has stays one that takes no room."""
-    if not any(column.strides[0] for column in (before, after)):
-        return spans.absent(len(before) + len(after))
-    return np.concatenate([before, after])
-
-
-def _nbytes(column: Numbers) -> int:
-    return column.nbytes if column.strides[0] else 0

@@ -90,6 +90,18 @@ def absent(steps: int) -> Numbers:
     return np.broadcast_to(np.nan, steps)
 
 
+def takes_room(column: Numbers) -> bool:
+    """Whether a column is more than `absent` makes."""
+    return bool(column.strides[0])
+
+
+def joined(parts: Sequence[Numbers]) -> Numbers:
+    """A figure of steps that follow one another; it takes no room where none of them has it."""
+    if all(not takes_room(part) or np.isnan(part).all() for part in parts):
+        return absent(sum(map(len, parts)))
+    return np.concatenate(parts)
+
+
 def end_of(connection: Connection, run: int) -> int:
     """The last step of the spans of a run that stand; -1: none."""
     found = standing(connection, run)

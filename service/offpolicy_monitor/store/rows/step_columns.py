@@ -101,7 +101,7 @@ def _active(
 def _known(connection: Connection, run: int, at: NDArray[np.int64], before: int) -> NDArray[np.int64]:
     """[N] the steps of the run that stand from some before the first of `at` to its last, ascending.
 
-    `at` are those that count; what was breached longer ago than `before` steps was so for long enough.
+    `at` are those that count, ascending; what was breached longer ago than `before` steps was so for long enough.
     """
     of_run = (steps.c.run_id == run, ~steps.c.superseded)
     first, last = int(at.min()), int(at.max())
@@ -110,7 +110,8 @@ def _known(connection: Connection, run: int, at: NDArray[np.int64], before: int)
     incomplete = select(steps.c.step).where(*of_run, UNMERGED, steps.c.state == OPEN)
     incomplete = incomplete.where(steps.c.step.between(first, last))
     others = [*connection.scalars(earlier), *connection.scalars(incomplete)]
-    return np.union1d(at, np.array(others, np.int64))
+    different = at[np.append(True, at[1:] != at[:-1])]
+    return np.union1d(different, np.array(others, np.int64)) if others else different
 
 
 def _replaced_from(alert: Any, known: NDArray[np.int64], beginnings: NDArray[np.float64]) -> float:
