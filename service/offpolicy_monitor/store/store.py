@@ -6,10 +6,10 @@ them. Every failure of the database leaves here as Unavailable.
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 from sqlalchemy import Connection, select
 
@@ -27,7 +27,7 @@ from offpolicy_monitor.store.rows.cursors import Page
 from offpolicy_monitor.store.rows.exported import ExportedRun
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.held import hold_run
-from offpolicy_monitor.store.rows.lately import Lately
+from offpolicy_monitor.store.rows.lately import Lately, revision
 from offpolicy_monitor.store.rows.memory import Memories
 from offpolicy_monitor.store.rows.merged_steps import Failed
 from offpolicy_monitor.store.rows.overviews import Overviews, Table
@@ -53,6 +53,9 @@ SCRAPE_SECONDS = 2.0
 #: Summaries spread over a range of a run, and how many steps are in it; of so many ranges they are kept for a page.
 Spread = tuple[list[tuple[int, int, StepSummary]], int]
 SPREADS = 2
+#: Answers made of what is stored of runs that are kept, of some ten to a hundred kilobytes.
+ANSWERS = 32
+Answer = TypeVar("Answer")
 #: An alert that has been over for longer than this is no news any more.
 NEWS_SECONDS = 86_400.0
 
@@ -87,7 +90,7 @@ class Store:
         self._turn = threading.Lock()
         self._outcomes = trial.Outcomes()
         self._recent, self._memories, self._overviews = Recent(recent_bytes), Memories(), Overviews(watched)
-        self._spread, self._series = Lately[Spread](SPREADS), Series()
+        self._spread, self._series, self._answers = Lately[Spread](SPREADS), Series(), Lately[object](ANSWERS)
         self.upkeep = Upkeep(database.reading, self._writing, self._judging, self._recent, clock, failed)
 
     @classmethod
@@ -278,6 +281,14 @@ class Store:
         with self._database.reading() as connection:
             read = partial(step_rows.read_spread, connection, run, first, last, most)
             return self._spread.read(connection, run_rows.run_id(connection, run), (first, last, most), read)
+
+    def answered(self, run: str, asked: Hashable, work: Callable[[], Answer]) -> Answer:
+        """What `work` makes of what is stored of a run, of nothing else and not of the time; made once while the run
+        stands still, and nobody may change it. Refusal 404 where there is none."""
+        with self._database.reading() as connection:
+            of_run = run_rows.run_id(connection, run)
+            under = revision(connection, of_run)
+        return cast(Answer, self._answers.of(of_run, under, asked, work))
 
     def own_summaries(self, run: str, first: int | None, last: int | None, most: int) -> list[tuple[int, int]]:
         """(step, minibatch) of `most` steps in the range that share their summary with no others, spread evenly."""

@@ -12,6 +12,7 @@ from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.http.parameters import First, KnownRun, Last
 from offpolicy_monitor.server.http.threads import store_router
 from offpolicy_monitor.server.limits import mismatch_limits
+from offpolicy_monitor.store import Store
 
 #: The newest steps of the range that are looked at.
 MOST_STEPS: Final = 50
@@ -27,6 +28,10 @@ router = store_router()
 def get_diagnosis(run: KnownRun, request: Request, first: First = None, last: Last = None) -> dict[str, Any]:
     """Of all gradient steps of the newest 50 steps in the range that count; `steps` names the first and the last."""
     store = services.of(request).store
+    return store.answered(run, ("diagnosis", first, last), lambda: _diagnosis(store, run, first, last))
+
+
+def _diagnosis(store: Store, run: str, first: int | None, last: int | None) -> dict[str, Any]:
     shown = store.run(run)
     found = store.whole_summaries(run, first, last, MOST_STEPS)
     steps = [step for step, _ in found]

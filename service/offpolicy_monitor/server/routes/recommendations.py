@@ -14,6 +14,7 @@ from offpolicy_monitor.methods.curve import Curve
 from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.http.parameters import First, KnownRun, Last
 from offpolicy_monitor.server.http.threads import store_router
+from offpolicy_monitor.store import Store
 from offpolicy_monitor.summary.recommend import preset_states, recommend
 from offpolicy_monitor.summary.step import StepSummary
 
@@ -35,7 +36,13 @@ def get_recommendations(
     run: KnownRun, request: Request, target: Target = 0.01, first: First = None, last: Last = None
 ) -> dict[str, Any]:
     """From the newest 50 steps in the range that count. A rule with two bounds is given half of `target` on each."""
-    found = services.of(request).store.summaries(run, first, last, MOST_STEPS)
+    store = services.of(request).store
+    asked = ("recommendations", target, first, last)
+    return store.answered(run, asked, lambda: _recommendations(store, run, target, first, last))
+
+
+def _recommendations(store: Store, run: str, target: float, first: int | None, last: int | None) -> dict[str, Any]:
+    found = store.summaries(run, first, last, MOST_STEPS)
     summaries = [summary for _, _, summary in found]
     return {
         "target": target,

@@ -6,6 +6,7 @@ Knows no SQL.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Annotated, Any, Final
 
@@ -20,6 +21,7 @@ from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.http.parameters import First, KnownRun, Last
 from offpolicy_monitor.server.http.threads import store_router
 from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.store import Store
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables.whatif import is_kept, whatif_curve
 
@@ -88,28 +90,50 @@ def get_whatif(
     found = METHODS[_one_of("method", method, tuple(METHODS))]
     gap = _one_of("gap", gap or found.gap, GAPS)
     level = _one_of("level", level or found.levels[0], found.levels)
-    form = _form(found, level, options)
-    _check(threshold, found, form)
+    _check(threshold, found, _form(found, level, options))
     store = services.of(request).store
     if threshold:
         _, steps = store.spread_summaries(run, first, last, 0)
         _check_points(min(steps, MOST_STEPS), len(threshold), services.of(request).settings)
-    read, in_range = store.spread_summaries(run, first, last, MOST_STEPS)
+    thresholds = None if threshold is None else tuple(threshold)
+    asked = Asked(method, gap, level, tuple(options.items()), thresholds, row, first, last)
+    return store.answered(run, asked, lambda: _curves(store, run, asked))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a run, checked; `options` are pairs of a name and what was said of it, None for nothing."""
+
+    method: str
+    gap: str
+    level: str
+    options: tuple[tuple[str, str | None], ...]
+    thresholds: tuple[float, ...] | None
+    row: str | None
+    first: int | None
+    last: int | None
+
+
+def _curves(store: Store, run: str, asked: Asked) -> dict[str, Any]:
+    found, options = METHODS[asked.method], dict(asked.options)
+    form = _form(found, asked.level, options)
+    read, in_range = store.spread_summaries(run, asked.first, asked.last, MOST_STEPS)
     summaries = [summary for _, _, summary in read]
-    _check_kept(summaries, found, gap, form.kept)
+    _check_kept(summaries, found, asked.gap, form.kept)
     answers = {
-        name: whatif_curve(summaries, gap, curve, threshold, found.reweights) for name, curve in form.kept.items()
+        name: whatif_curve(summaries, asked.gap, curve, asked.thresholds, found.reweights)
+        for name, curve in form.kept.items()
     }
-    rows = _rows_like(store.methods(run), found, gap, level, options)
-    if threshold is not None and len(threshold) == 1:
-        kept = next((each for each in rows if row in (None, each.name)), None)
-        base = {"method": method, "gap": gap, "level": level, **options} | (kept.spec if kept else {})
+    rows = _rows_like(store.methods(run), found, asked.gap, asked.level, options)
+    if asked.thresholds is not None and len(asked.thresholds) == 1:
+        kept = next((each for each in rows if asked.row in (None, each.name)), None)
+        base = {"method": asked.method, "gap": asked.gap, "level": asked.level, **options} | (kept.spec if kept else {})
         for name, answer in answers.items():
-            answer["config"] = settings({**base, name: threshold[0]})
+            answer["config"] = settings({**base, name: asked.thresholds[0]})
     return {
-        "method": method,
-        "gap": gap,
-        "level": level,
+        "method": asked.method,
+        "gap": asked.gap,
+        "level": asked.level,
         **{name: value for name, value in options.items() if value is not None},
         "parameter": found.only,
         "presets": _presets(rows, form),

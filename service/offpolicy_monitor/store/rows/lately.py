@@ -11,6 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from sqlalchemy import Connection, select
 
+from offpolicy_monitor import interpreter
 from offpolicy_monitor.store.rows.tables import runs
 
 Answer = TypeVar("Answer")
@@ -30,16 +31,22 @@ class Lately(Generic[Answer]):
 
     def read(self, connection: Connection, run: int, asked: Hashable, work: Callable[[], Answer]) -> Answer:
         """What is kept, or what the work reads of this snapshot."""
-        revision = connection.execute(select(runs.c.revision).where(runs.c.id == run)).scalar_one()
-        if revision is None:
+        return self.of(run, revision(connection, run), asked, work)
+
+    def of(self, run: int, under: int | None, asked: Hashable, work: Callable[[], Answer]) -> Answer:
+        """What is kept of a run that has this revision, or what the work answers of it or of a later one."""
+        if under is None:
             return work()
         reading = self._reading[hash((run, asked)) % AT_ONCE]
-        first = reading.acquire(timeout=LONGEST)
+        first = reading.acquire(blocking=False)
+        if not first:
+            with interpreter.waiting():
+                first = reading.acquire(timeout=LONGEST)
         try:
             with self._lock:
                 known = self._kept.get((run, asked))
-            if known is None or known[0] != revision:
-                known = revision, work()
+            if known is None or known[0] != under:
+                known = under, work()
             with self._lock:
                 self._kept[run, asked] = known
                 self._kept.move_to_end((run, asked))
@@ -49,3 +56,9 @@ class Lately(Generic[Answer]):
         finally:
             if first:
                 reading.release()
+
+
+def revision(connection: Connection, run: int) -> int | None:
+    """The revision of a run, of one that an older release wrote None."""
+    found: int | None = connection.execute(select(runs.c.revision).where(runs.c.id == run)).scalar_one()
+    return found
