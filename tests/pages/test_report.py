@@ -1,6 +1,5 @@
 """A report is one file that holds all that it shows: opened from disk, without a service, it draws a run's page."""
 
-import base64
 import json
 import re
 from pathlib import Path
@@ -8,8 +7,7 @@ from pathlib import Path
 import pytest
 from offpolicy_monitor.cli import main
 from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.pages import assets
-from offpolicy_monitor.pages.report import answers, bare, call_of_series, document, in_script, modules
+from offpolicy_monitor.pages.report import answers, call_of_series, document, in_script
 from playwright.sync_api import Browser, expect
 
 from tests.fixtures.chromium import Open, opened
@@ -17,22 +15,6 @@ from tests.fixtures.planted import DRIFTING, LAST, MARKUP, ONSET, TWO, YOUNG, as
 from tests.fixtures.service import free_port
 
 ABOUT = {"methods": [{"name": "icepop"}, {"name": "opsm"}, {"name": "mine"}], "correction": "mine"}
-
-
-def test_every_script_is_carried_and_names_what_it_needs_by_a_name_that_is_there() -> None:
-    carried = modules()
-    assert tuple(carried) == assets.imported("pages/run.js")
-    for name, url in carried.items():
-        head, _, content = url.partition(",")
-        text = base64.b64decode(content).decode()
-        assert head == "data:text/javascript;base64"
-        assert set(re.findall(r'(?:from|^import) "([^"]+)"', text, re.M)) <= set(carried), name
-
-
-def test_a_relative_path_becomes_the_path_from_the_root() -> None:
-    assert 'from "lib/api.js";' in bare("pages/run.js") and 'from "pages/run/head.js";' in bare("pages/run.js")
-    assert 'from "charts/board.js";' in bare("pages/run/alerts.js")
-    assert '"./' not in bare("pages/run.js")
 
 
 def test_the_figures_are_those_that_the_script_of_the_page_lists() -> None:

@@ -1,21 +1,19 @@
-"""The files that pages load, by their path below `static/`, and the digest that stands in their addresses.
+"""The files that pages load, by their paths below `static/`, and bundles of them.
 
-An address names a content for good, so that browsers keep it; scripts find each other by relative paths beside it.
+A digest of all of them stands in their addresses: an address names a content for good, so that browsers keep it.
 """
 
 import hashlib
-import posixpath
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from offpolicy_monitor.pages import bundle
+
 FOLDER: Final = Path(__file__).parent / "static"
 #: Bytes of a digest in an address.
 DIGITS: Final = 12
-#: A statement that imports, and the relative path that it names.
-IMPORT: Final = re.compile(r'^(import .*?)"(\.{1,2}/[^"]+)";$', re.M | re.S)
 
 
 def files(folder: Path = FOLDER) -> dict[str, Path]:
@@ -34,27 +32,35 @@ def digest(found: Mapping[str, Path]) -> str:
 
 
 FILES: Final = files()
-VERSION: Final = digest(FILES)
+#: Of the files, and of what makes bundles of them.
+VERSION: Final = digest({**FILES, "": Path(bundle.__file__)})
+#: The colours of the dark theme come last, in an element of their own.
+DARK: Final = "style/dark.css"
+STYLES: Final = tuple(name for name in FILES if name.startswith("style/") and name != DARK)
+#: All styles but DARK.
+STYLE: Final = "bundles/style.css"
+#: The scripts of pages with all that they import, by their paths in addresses.
+SCRIPTS: Final = {
+    name.replace("pages/", "bundles/"): name for name in FILES if name.startswith("pages/") and name.count("/") == 1
+}
+#: Everything that is served.
+NAMES: Final = frozenset((*FILES, *SCRIPTS, STYLE))
 
 
 @cache
 def content(name: str) -> bytes:
-    """What a file holds; it stays in memory, since every page asks for some twenty of them."""
-    return FILES[name].read_bytes()
+    """What a file or a bundle holds; it stays in memory."""
+    if name == STYLE:
+        return bundle.styles(STYLES, text).encode()
+    return bundle.script(SCRIPTS[name], text).encode() if name in SCRIPTS else FILES[name].read_bytes()
 
 
 @cache
-def imported(name: str) -> tuple[str, ...]:
-    """The scripts that a script needs, itself last, each after those that it needs itself.
-
-    Raises KeyError where one names a file that there is not.
-    """
-    found: dict[str, None] = {}
-    for _, relative in IMPORT.findall(FILES[name].read_text(encoding="utf-8")):
-        found |= dict.fromkeys(imported(beside(name, relative)))
-    return (*found, name)
+def imported(name: str | None) -> Sequence[str]:
+    """The scripts that a bundle of them is made of; none of no bundle."""
+    return bundle.order(SCRIPTS[name], text) if name else ()
 
 
-def beside(name: str, relative: str) -> str:
-    """The file that a script means by a relative path."""
-    return posixpath.normpath(posixpath.join(posixpath.dirname(name), relative))
+def text(name: str) -> str:
+    """What a file or a bundle of text holds."""
+    return content(name).decode()

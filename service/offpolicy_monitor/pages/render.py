@@ -16,9 +16,9 @@ _TEMPLATES: Final = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-#: The colours of the dark theme come last, in an element of their own.
-DARK: Final = "style/dark.css"
-STYLES: Final = tuple(name for name in assets.FILES if name.startswith("style/") and name != DARK)
+
+#: What a script needs that draws plots.
+_PLOTS: Final = "charts/uplot.js"
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,13 @@ CHOSEN: Final[Mapping[str, Theme]] = {"light": Theme("light", "not all"), "dark"
 def page(template: str, path: str, script: str = "", theme: str = "", **values: Any) -> str:
     """A page that is served at `path` ("/runs/r1"), below whatever prefix a proxy has, drawn by pages/SCRIPT.js.
 
-    What its script imports is named too, so that a browser asks for all at once and not level by level. `theme` is
-    "light" or "dark"; anything else is the system's.
+    `theme` is "light" or "dark"; anything else is the system's.
     """
     depth = path.count("/") - 1
-    static = f"static/{assets.VERSION}/"
-    scripts = assets.imported(f"pages/{script}.js") if script else ()
     root, chosen = "../" * depth or "./", CHOSEN.get(theme, SYSTEM)
-    files = {"static": static, "styles": STYLES, "dark": DARK, "scripts": scripts}
-    return rendered(template, root=root, theme=chosen, **files, **values)
+    bundle = f"bundles/{script}.js" if script else None
+    files = {"static": f"static/{assets.VERSION}/", "style": assets.STYLE, "dark": assets.DARK, "script": bundle}
+    return rendered(template, root=root, theme=chosen, plots=_PLOTS in assets.imported(bundle), **files, **values)
 
 
 def rendered(template: str, **values: Any) -> str:

@@ -14,9 +14,9 @@ from urllib.parse import urlencode
 
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.pages import assets
-from offpolicy_monitor.pages.render import DARK, STYLES, SYSTEM, rendered
+from offpolicy_monitor.pages.render import SYSTEM, rendered
 
-SCRIPT: Final = "pages/run.js"
+SCRIPT: Final = "bundles/run.js"
 #: As static/charts/columns.js and static/pages/run.js ask.
 POINTS, APART, ALERTS = 1500, 5, 500
 _FIELDS: Final = "pages/run/fields.js"
@@ -61,26 +61,15 @@ def document(run: str, found: Mapping[str, Any], service_url: str, made: float) 
         here="run",
         root=service_url.rstrip("/") + "/",
         made=f"{datetime.fromtimestamp(made, UTC):%Y-%m-%d %H:%M} UTC",
-        icon=_data("image/svg+xml", _text("icon.svg")),
-        styles="\n".join(map(_text, (f"{_VENDOR}.min.css", *STYLES))),
-        dark=_text(DARK),
+        icon=_data("image/svg+xml", assets.text("icon.svg")),
+        styles="\n".join(map(assets.text, (f"{_VENDOR}.min.css", assets.STYLE))),
+        dark=assets.text(assets.DARK),
         theme=SYSTEM,
-        uplot=_text(f"{_VENDOR}.iife.min.js"),
+        uplot=assets.text(f"{_VENDOR}.iife.min.js"),
         answers=in_script(found),
-        modules=in_script({"imports": modules()}),
-        scripts=(),
-        entry=SCRIPT,
+        script="",
+        drawing=assets.text(SCRIPT),
     )
-
-
-def modules(script: str = SCRIPT) -> dict[str, str]:
-    """{name: data: URL} of a script and of all that it imports, for an import map."""
-    return {name: _data("text/javascript", bare(name)) for name in assets.imported(script)}
-
-
-def bare(name: str) -> str:
-    """A script that names what it imports by its path below static/."""
-    return assets.IMPORT.sub(lambda found: f'{found[1]}"{assets.beside(name, found[2])}";', _text(name))
 
 
 def in_script(value: object) -> str:
@@ -99,12 +88,8 @@ def _newest(series: Mapping[str, Any]) -> int | None:
 
 def _listed(name: str) -> list[str]:
     """A list of the script that names the figures of the first screen."""
-    [found] = re.findall(rf"^const {name} = \[(.*?)\];$", _text(_FIELDS), re.M | re.S)
+    [found] = re.findall(rf"^const {name} = \[(.*?)\];$", assets.text(_FIELDS), re.M | re.S)
     return re.findall(r'"([^"]+)"', found)
-
-
-def _text(name: str) -> str:
-    return assets.FILES[name].read_text(encoding="utf-8")
 
 
 def _data(media_type: str, text: str) -> str:

@@ -65,7 +65,7 @@ def test_a_page_comes_in_its_theme_before_any_script(
     text = client.get(path + query).text
     assert f'<meta name="color-scheme" content="{schemes}">' in text
     assert re.search(rf'<link id="dark" [^>]*style/dark.css" media="{re.escape(dark)}">', text)
-    assert text.index("style/1-colours.css") < text.index("style/dark.css") < text.index("<script")
+    assert text.index(assets.STYLE) < text.index("style/dark.css") < text.index("<script")
 
 
 def test_a_theme_that_there_is_not_is_the_systems(client: Client) -> None:
@@ -136,11 +136,24 @@ def test_the_version_changes_with_any_file(tmp_path: Path) -> None:
     assert len({before, changed, assets.digest(assets.files(tmp_path))}) == 3
 
 
-def test_a_page_names_all_that_its_script_imports_so_that_it_comes_at_once() -> None:
-    text = page("live.html", "/", "run", title="")
-    preloaded = re.findall(r"modulepreload\" href=\"[^\"]*?/static/[0-9a-f]+/([^\"]+)\"", text)
-    assert set(preloaded) == set(assets.imported("pages/run.js")) - {"pages/run.js"}
-    assert "charts/plot.js" in preloaded and "pages/run/figures.js" in preloaded
+def test_a_page_asks_for_one_script_and_for_the_library_of_plots_only_where_it_draws_some(client: Client) -> None:
+    scripts = {}
+    for each in PAGES:
+        text = page("live.html", "/", each.script, title="")
+        *libraries, script = re.findall(r'<script[^>]* src="\./static/[0-9a-f]+/([^"]+)"', text)
+        assert script == f"bundles/{each.script}.js" and "import " not in client.get(_address(script)).text
+        scripts[each.script] = libraries
+    assert scripts["run"] == ["vendor/uplot/uPlot.iife.min.js"] and scripts["alerts"] == []
+
+
+def test_all_styles_are_one_file_in_their_order(client: Client) -> None:
+    text, files = client.get(_address(assets.STYLE)).text, [assets.text(name) for name in assets.STYLES]
+    found = [text.index(each) for each in files]
+    assert len(files) > 5 and found == sorted(found)
+
+
+def _address(name: str) -> str:
+    return f"/static/{assets.VERSION}/{name}"
 
 
 def test_what_others_wrote_is_there_with_its_licence_and_version() -> None:

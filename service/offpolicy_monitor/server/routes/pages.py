@@ -123,7 +123,7 @@ def openapi_document(request: Request) -> Response:
 @router.get("/static/{version}/{name:path}")
 async def static(version: str, name: str) -> Response:
     """A file of the pages, as this version of the service has it. Names are looked up, never joined to a path."""
-    if version != assets.VERSION or name not in assets.FILES:
+    if version != assets.VERSION or name not in assets.NAMES:
         raise Refusal(404, "unknown-path", "there is no such file; load the page again")
     media_type = guess_type(name)[0] or "application/octet-stream"
     return Response(assets.content(name), media_type=media_type, headers=FOR_GOOD)
