@@ -67,6 +67,11 @@ def test_counts_that_are_told_by_where_they_are_not_zero_read_and_merge_as_all_o
     assert few.nbytes < dense.nbytes
     assert all((few[name] == dense[name]).all() for name in dense.scheme.spans)
     assert all(few.record(path) == dense.record(path) for path in dense.scheme.paths)
+    for arrays in (few, dense):
+        for path in dense.scheme.paths:
+            assert {row: arrays.number(path, row) for row in arrays.record(path)} == arrays.record(path)
+        assert arrays.number("cross", "none") == arrays.number("none", "tokens") == 0
+        assert arrays.lacking({"cross/tokens"}).number("cross", "tokens") == 0 < arrays.number("cross", "tokens")
     entries = np.arange(dense.scheme.sizes[COUNTS])[:, None]
     assert (few.counts_at(entries) == dense.counts[entries]).all()
     assert merged([few, few]) == merged([dense, dense]) and merged([Arrays(), few]) == dense

@@ -113,6 +113,7 @@ def test_presets_are_inert_active_or_saturated_by_what_they_dropped() -> None:
     }
     assert states["opsm_loose"]["masked_token_fraction"] == 0.0
     assert states["opsm"]["steps"] == 2
+    assert preset_states([summary, summary], ("opsm", None)) == [states["opsm"]]
     assert "0 of 76,800 tokens" in states["opsm_loose"]["summary"]
 
 

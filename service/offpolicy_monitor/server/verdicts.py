@@ -186,7 +186,7 @@ class Verdicts:
 
 def masks(summaries: Sequence[StepSummary], correction: str | None) -> Masks:
     """What the correction in use and OPSM have dropped of these steps, and where OPSM would drop 1 %."""
-    rows = {row["name"]: row for row in preset_states(summaries)}
+    rows = {row["name"]: row for row in preset_states(summaries, (correction, TOLD.name))}
     used, told = rows.get(correction or ""), rows.get(TOLD.name)
     gap, level = TOLD.gap, TOLD.levels[0]
     [(parameter, curve)] = TOLD.forms[level, TOLD.variants(level)[0]].kept.items()

@@ -244,6 +244,15 @@ class Arrays:
                     found[row] = self.fractions[span.section - SUMS].item(begins[span.section] + span.start)
         return found
 
+    def number(self, path: str, row: str) -> float:
+        """One of these numbers, 0 where it is not there."""
+        name = name_of(path, row)
+        span = self.scheme.spans.get(name)
+        if span is None or name in self.absent:
+            return 0
+        section, start, *_ = span
+        return self.count_at(start) if section == COUNTS else self.fractions[section - SUMS].item(start)
+
     def columns(self, path: str) -> dict[str, Array]:
         """The rows of the tables at a path by their names."""
         return {row.name: self[name_of(path, row.name)] for table in self.scheme.paths[path] for row in table.rows}

@@ -5,7 +5,7 @@ curves and cells; which of them a run uses it is told.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, Final
@@ -156,23 +156,28 @@ INERT: Final = 1e-5
 SATURATED: Final = 0.5
 
 
-def preset_states(summaries: Sequence[StepSummary]) -> list[dict[str, Any]]:
-    """What each row of the newest step has dropped over these steps, and whether it does nothing or too much.
+def preset_states(
+    summaries: Sequence[StepSummary], names: Collection[str | None] | None = None
+) -> list[dict[str, Any]]:
+    """What each row of the newest step has dropped over these steps, and whether it does nothing or too much; with
+    names those rows alone.
 
     `state` is `inert` (below 1e-5 of the tokens), `saturated` (above one half) or `active`; rows that reweight count
     what they truncate. Steps whose row of that name had other thresholds are left out.
     """
-    return [state for name in summaries[-1].specs if (state := _state(name, summaries))] if summaries else []
+    wanted = [name for name in summaries[-1].specs if names is None or name in names] if summaries else []
+    return [state for name in wanted if (state := _state(name, summaries))]
 
 
 def _state(name: str, summaries: Sequence[StepSummary]) -> dict[str, Any] | None:
     spec = summaries[-1].specs[name]
-    same = [s.arrays.record(path_of(name)) for s in summaries if s.specs.get(name) == spec]
-    tokens = sum(sums.get("tokens", 0) for sums in same)
+    same = [summary.arrays for summary in summaries if summary.specs.get(name) == spec]
+    tokens = sum(arrays.number(path_of(name), "tokens") for arrays in same)
     if spec is None or not tokens:
         return None
     reweights = METHODS[spec["method"]].reweights
-    dropped = sum(sums.get("truncated_tokens" if reweights else "masked_tokens", 0) for sums in same)
+    counted = "truncated_tokens" if reweights else "masked_tokens"
+    dropped = sum(arrays.number(path_of(name), counted) for arrays in same)
     share = dropped / tokens
     state = "inert" if share < INERT else "saturated" if share > SATURATED else "active"
     figure = "truncated_token_fraction" if reweights else "masked_token_fraction"

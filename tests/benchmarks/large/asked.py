@@ -3,6 +3,7 @@
 The first answer of each is of a process that has read nothing of the run yet; then the median of some more.
 """
 
+import itertools
 import time
 import urllib.parse
 import urllib.request
@@ -25,6 +26,10 @@ from tests.fixtures.tools import find_tool
 TIMES: Final = 7
 #: Milliseconds after which a page asks for nothing more by itself.
 RESTED: Final = 1500
+#: Seconds after a post in which what follows from it is done.
+SETTLED: Final = 0.5
+#: Steps after the last one of a run that posts of pages begin at.
+LATER: Final = 2000
 LIMIT_MS: Final = {"page": 200.0, "scrape": 300.0}
 #: Of a page that has been drawn: when the last of its answers was there, milliseconds after it was asked for.
 ANSWERED: Final = """() => Math.max(...performance.getEntriesByType("resource").map((each) => each.responseEnd))"""
@@ -99,23 +104,38 @@ def of_routes(service: Served, run: Run) -> list[Figure]:
 
 
 def of_pages(service: Served, run: Run) -> list[Figure]:
-    """Each page in a browser: until the last answer that it asked for is there."""
+    """Each page in a browser that has no file of it: until the last answer that it asked for is there.
+
+    Then those that read the whole run again, a step of which was stored just before.
+    """
     program = next((found for found in map(find_tool, PROGRAMS) if found), None)
     if program is None:
         return []
-    found = []
+    numbers, source = itertools.count(run.steps + LATER), Synthetic(TOKENS)
+
+    def store() -> None:
+        with connected(service, f"/v1/runs/{run.name}/batches?detail=none", 1) as load:
+            load.seconds([source.body(next(numbers), minibatches=1)])
+        time.sleep(SETTLED)
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
-        for name, path in pages(run).items():
 
-            def answered(path: str = path) -> float:
-                with opened(browser, service.url + path, expected=".*") as page:
-                    page.wait_for_timeout(RESTED)
-                    return float(page.evaluate(ANSWERED))
+        def answered(path: str, before: Callable[[], None] = lambda: None) -> float:
+            before()
+            with opened(browser, service.url + path, expected=".*") as page:
+                page.wait_for_timeout(RESTED)
+                return float(page.evaluate(ANSWERED))
 
-            found.append(Figure.of(name, [answered() for _ in range(TIMES)], LIMIT_MS["page"]))
+        all_of_them, limit = pages(run), LIMIT_MS["page"]
+        still = [Figure.of(name, [answered(path) for _ in range(TIMES)], limit) for name, path in all_of_them.items()]
+        moved = [
+            Figure.of(f"{name}, of which a step just came", [answered(path, store) for _ in range(TIMES)], limit)
+            for name, path in all_of_them.items()
+            if run.name in path
+        ]
         browser.close()
-    return found
+    return [*still, *moved]
 
 
 def of_scrapes(service: Served, runs: Sequence[Run]) -> list[Figure]:
