@@ -140,7 +140,7 @@ class Upkeep:
 
     def purge(self, turn: Turn = at_once) -> int:
         """Remove what is left of deleted runs, in portions; answers how many portions there were."""
-        return self._until_none(turn, delete.delete_portion)
+        return self._until_none(turn, delete.Deletion().portion)
 
     def tidy(self, settle_after: float, block_steps: int, turn: Turn = at_once) -> int:
         """Make steps small whose last shard is `settle_after` seconds old; answers how many steps were changed.

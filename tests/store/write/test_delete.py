@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import closing
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from offpolicy_monitor.errors import Refusal
@@ -10,7 +11,7 @@ from offpolicy_monitor.store import Receipt, Store
 from offpolicy_monitor.store.rows.tables import alerts, judgements, metrics, runs, shards, steps
 from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.store.write import delete
-from sqlalchemy import func, select
+from sqlalchemy import event, func, select
 
 from tests.fixtures.shards import make_record
 
@@ -86,9 +87,35 @@ def test_two_processes_delete_different_runs(postgres_url: str) -> None:
             first.delete_run(run)
         database = Database(parse_url(postgres_url))
         with database.writing() as connection:
-            assert delete.delete_portion(connection)
+            assert delete.Deletion().portion(connection)
             assert second.upkeep.purge() > 0
             assert rows(postgres_url)[:3] == [1, 1, 1]
         first.upkeep.purge()
         assert rows(postgres_url)[:3] == [0, 0, 0]
         database.close()
+
+
+def test_rows_that_are_gone_are_not_walked_over_again(
+    store: Store, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delete, "PORTION", 4)
+    store.ingest([make_record(step) for step in range(20)])
+    store.delete_run("r1")
+    asked: list[str] = []
+
+    def see(*arguments: Any) -> None:
+        asked.append(arguments[2])
+
+    with closing(Database(parse_url(database_url))) as database:
+        deletion, more = delete.Deletion(), True
+        while more:
+            with database.writing() as connection:
+                event.listen(connection, "before_cursor_execute", see)
+                more = deletion.portion(connection)
+                event.remove(connection, "before_cursor_execute", see)
+    # Of each table every portion but the first one is looked for after the one before it.
+    of_steps = [">" in text for text in asked if text.startswith("DELETE FROM steps")]
+    assert of_steps == [False, *[True] * 5]
+    of_others = [text for text in asked if text.startswith("DELETE FROM waiting_steps")]
+    assert len(of_others) == 1
+    assert rows(database_url)[:3] == [0, 0, 0]

@@ -4,7 +4,8 @@ A deleted run keeps its row, under a name that no client can use, until everythi
 interrupts goes on after the next start. Every function takes the caller's connection.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from sqlalchemy import Connection, Table, delete, select, true, tuple_, update
 
@@ -34,21 +35,45 @@ def mark_deleted(connection: Connection, name: str) -> None:
     connection.execute(update(runs).where(runs.c.id == run.id).values(gone))
 
 
-def delete_portion(connection: Connection) -> bool:
-    """Delete some rows of one deleted run; whether there may be more."""
-    # Of two processes that meet in PostgreSQL one deletes a run, the other the next.
-    query = select(runs.c.id).where(runs.c.deleted.is_not(None)).order_by(runs.c.id).limit(1)
-    run = connection.execute(query.with_for_update(skip_locked=True)).scalar()
-    if run is None:
+class Deletion:
+    """Deletes rows of deleted runs, a portion a time, one table of a run after another.
+
+    It goes on where the portion before ended, since PostgreSQL walks over what is deleted until it is vacuumed. For one
+    thread, and to be made anew after a failure: what is left behind then would go with the run's row, all at once.
+    """
+
+    def __init__(self) -> None:
+        self._run: int | None = None
+        self._left: list[Table] = []
+        self._after: Sequence[Any] | None = None
+
+    def portion(self, connection: Connection) -> bool:
+        """Delete some rows of one deleted run; whether there may be more."""
+        # Of two processes that meet in PostgreSQL one deletes a run, the other the next.
+        query = select(runs.c.id).where(runs.c.deleted.is_not(None)).order_by(runs.c.id).limit(1)
+        run = connection.execute(query.with_for_update(skip_locked=True)).scalar()
+        if run is None:
+            return False
+        if run != self._run:
+            self._run, self._left, self._after = run, list(_IN_PORTIONS), None
+        if not self._delete_some(connection, run):
+            connection.execute(delete(runs).where(runs.c.id == run))
+            self._run = None
+        return True
+
+    def _delete_some(self, connection: Connection, run: int) -> bool:
+        """Delete the next rows of the first table that has some; whether one has."""
+        while self._left:
+            table = self._left[0]
+            key, there = _IN_PORTIONS[table], [table.c.run_id == run]
+            if self._after is not None:
+                there.append(tuple_(*key) > tuple_(*self._after))
+            last = connection.execute(select(*key).where(*there).order_by(*key).limit(1).offset(PORTION - 1)).first()
+            up_to = true() if last is None else tuple_(*key) <= tuple_(*last)
+            gone = connection.execute(delete(table).where(*there, up_to)).rowcount
+            self._after = last
+            if last is None:
+                self._left.pop(0)
+            if gone:
+                return True
         return False
-    if not any(_delete_some(connection, table, run) for table in _IN_PORTIONS):
-        connection.execute(delete(runs).where(runs.c.id == run))
-    return True
-
-
-def _delete_some(connection: Connection, table: Table, run: int) -> bool:
-    """Delete the first rows of a table of the run; whether there were any."""
-    key, of_run = _IN_PORTIONS[table], table.c.run_id == run
-    last = connection.execute(select(*key).where(of_run).order_by(*key).limit(1).offset(PORTION - 1)).one_or_none()
-    up_to = true() if last is None else tuple_(*key) <= tuple_(*last)
-    return connection.execute(delete(table).where(of_run, up_to)).rowcount > 0
