@@ -48,7 +48,7 @@ from offpolicy_monitor.fused.arrays import (
 )
 from offpolicy_monitor.fused.counts import length_group, sign_of
 from offpolicy_monitor.fused.sums import EXTREME
-from offpolicy_monitor.fused.token import WITHIN, bin_key
+from offpolicy_monitor.fused.token import INNER, STAGES, bin_key
 from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.tables import lengths
 from offpolicy_monitor.summary.tables.lengths import BINS_PER_POWER
@@ -78,8 +78,6 @@ _VANISHING = math.log(0.1)
 _CLAMP, _WEIGHT_CLAMP = EXPONENT_CLAMP, WEIGHT_CLAMP
 #: The bin by length of each bin of sequences.
 _FOLDS = cells.folded(cells.SEQUENCE_BINS)
-#: Of what is called for every sequence, or every rule on it: a call copies each array's shape and strides, kilobytes.
-INLINE: Final = {**WITHIN, "forceinline": True}
 
 
 class SequencePlan(NamedTuple):
@@ -111,18 +109,20 @@ class SequenceSums(NamedTuple):
     by_length: Singles  # [C, 4, LENGTHS, coarse bins]
 
 
-@njit(**WITHIN)
-def add_up(tokens: Any, plan: Any, bounds: Any, token_gaps: Any, wanted: Any, left: Any, out: Any) -> Any:
+@njit(**INNER)
+def add_up(
+    tokens: Any, plan: Any, bounds: Any, token_gaps: Any, wanted: Any, left: Any, scores: Any, split: Any, takes: Any,
+    out: Any,
+) -> Any:  # fmt: skip
     """Tokens, Plan, rules, the gaps of the rules on tokens, SequencePlan and Sequences -> SequenceSums, all zero.
+
+    Room for one sequence at a time: its scores [3, NAMES]; split, of signs [3, 2]; takes [2, 3] bool.
 
     Returns in bits which signs of A were seen, of tokens, of sequences' means and MIXED, and which lengths.
     """
     for gap in range(3):
         for k in range(2):
             out.gaps[gap, _MINIMA[k]], out.gaps[gap, _MAXIMA[k]] = np.inf, -np.inf
-    scores = np.zeros((3, len(NAMES)))
-    split = np.zeros((3, 2))
-    takes = np.zeros((2, 3), np.bool_)
     seen = 0
     for s in range(len(tokens.offsets) - 1):
         n = tokens.offsets[s + 1] - tokens.offsets[s]
@@ -152,7 +152,7 @@ def add_up(tokens: Any, plan: Any, bounds: Any, token_gaps: Any, wanted: Any, le
     return seen
 
 
-@njit(**INLINE)
+@njit(**STAGES)
 def _signs(tokens: Any, plan: Any, s: Any, n: Any, own: Any, split: Any) -> Any:
     """The sign of a sequence's mean advantage, and the one all its tokens have, or MIXED.
 
@@ -177,7 +177,7 @@ def _signs(tokens: Any, plan: Any, s: Any, n: Any, own: Any, split: Any) -> Any:
     return sign_of(mean), common
 
 
-@njit(**INLINE)
+@njit(**STAGES)
 def _scores(x: Any, n: Any, out: Any) -> None:
     out[GEOMETRIC] = x[SUM] / n
     out[PRODUCT_RATIO] = x[SUM]
@@ -192,7 +192,7 @@ def _scores(x: Any, n: Any, out: Any) -> None:
     out[K2_MEAN], out[K2_SUM] = x[SQUARE] / 2 / n, x[SQUARE] / 2
 
 
-@njit(**WITHIN)
+@njit(**INNER)
 def _k3(d: Any) -> Any:
     """expm1(clip(d, +-80)) - d; by its series near 0, where the difference has no digits."""
     if abs(d) < 0.01:
@@ -200,7 +200,7 @@ def _k3(d: Any) -> Any:
     return np.expm1(min(max(d, -_CLAMP), _CLAMP)) - d
 
 
-@njit(**INLINE)
+@njit(**STAGES)
 def _gap(x: Any, own: Any, gap: Any, n: Any, sign: Any, quarter: Any, scores: Any, splits: Any, out: Any) -> None:
     """A gap's sums over sequences, its histograms and its lengths."""
     L, D = scores[GEOMETRIC], scores[PRODUCT_RATIO]
@@ -235,7 +235,7 @@ def _gap(x: Any, own: Any, gap: Any, n: Any, sign: Any, quarter: Any, scores: An
     out.lengths[gap, 1, quarter] += n
 
 
-@njit(**WITHIN)
+@njit(**INNER)
 def _bin(value: Any, splits: Any) -> Any:
     """The bin of summary.histogram."""
     single = np.float32(value)
@@ -243,7 +243,7 @@ def _bin(value: Any, splits: Any) -> Any:
     return 2 * key + (1 if single > splits[key] else 0)
 
 
-@njit(**INLINE)
+@njit(**STAGES)
 def _buckets(plan: Any, wanted: Any, left: Any, s: Any, n: Any, out: Any) -> None:
     """Breakdowns by what stands at sequences."""
     for dimension in range(wanted.buckets.shape[1]):
@@ -256,7 +256,7 @@ def _buckets(plan: Any, wanted: Any, left: Any, s: Any, n: Any, out: Any) -> Non
         cell[13] += left.own[s, PRODUCT]
 
 
-@njit(**INLINE)
+@njit(**STAGES)
 def _ends(tokens: Any, s: Any, out: Any) -> None:
     """The moments of a sequence's last and first token, which are in all but one of its pairs of neighbours."""
     for side in range(2):
@@ -268,7 +268,7 @@ def _ends(tokens: Any, s: Any, out: Any) -> None:
         out[side, 3] += b * b
 
 
-@njit(**INLINE)
+@njit(**STAGES)
 def rank(value: Any, magnitudes: Any) -> Any:
     """The bin of a score among those whose edges are `magnitudes` on both sides; at an edge the one nearer to 0.
 
@@ -284,7 +284,7 @@ def rank(value: Any, magnitudes: Any) -> Any:
     return len(magnitudes) - low if value < 0 else len(magnitudes) + low
 
 
-@njit(**INLINE)
+@njit(**STAGES)
 def _cells(wanted: Any, n: Any, common: Any, scores: Any, split: Any, out: Any) -> None:
     """What-if cells of scores of sequences."""
     length = length_group(n)
@@ -298,7 +298,7 @@ def _cells(wanted: Any, n: Any, common: Any, scores: Any, split: Any, out: Any) 
             out.masses[c, sign, index] += split[sign, 1]
 
 
-@njit(**INLINE)
+@njit(**STAGES)
 def _token_rule(dropped: Any, n: Any, quarter: Any, out: Any, masked: Any) -> None:
     """Sequences of which a rule on tokens drops all, and some."""
     if dropped:
@@ -307,7 +307,7 @@ def _token_rule(dropped: Any, n: Any, quarter: Any, out: Any, masked: Any) -> No
         masked[quarter] += dropped
 
 
-@njit(**INLINE)
+@njit(**STAGES)
 def _decided(bounds: Any, r: Any, scores: Any, takes: Any) -> Any:
     """Whether the sequence is low, and whether it is high but not low; takes [3]: which signs of A the rule drops."""
     low, high = False, False
@@ -321,7 +321,7 @@ def _decided(bounds: Any, r: Any, scores: Any, takes: Any) -> Any:
     return low, high
 
 
-@njit(**INLINE)
+@njit(**STAGES)
 def _rule(
     plan: Any, bounds: Any, r: Any, s: Any, n: Any, quarter: Any, left: Any, scores: Any, split: Any, takes: Any,
     there: Any, out: Any,
@@ -370,7 +370,7 @@ def _rule(
         out.masked[r, quarter] += 1 if whole else np.int64(dropped)
 
 
-@njit(**WITHIN)
+@njit(**INNER)
 def _weigh(log_ratio: Any, least: Any, most: Any, n: Any, out: Any) -> Any:
     """Sums of x, x^2, x - 1, (x - 1)^2 for x = clip(exp(log_ratio), least, most) of n tokens, and x."""
     weight = min(max(np.exp(log_ratio), least), most)

@@ -103,7 +103,11 @@ def finish(
     """
     if not plan.alone:
         ahead.decide(tokens, plan, bounds, ahead_of, result.sums.rules, left)
-    seen = sequences.add_up(tokens, plan, of_sequences, bounds.gap, wanted, left, result.of_sequences)
+    scores, split = np.zeros((3, len(sequences.NAMES))), np.zeros((3, 2))
+    takes = np.zeros((2, 3), np.bool_)
+    seen = sequences.add_up(
+        tokens, plan, of_sequences, bounds.gap, wanted, left, scores, split, takes, result.of_sequences
+    )
     _totals(tokens, plan, left, result.totals)
     if plan.alone:
         return 0, seen
