@@ -247,15 +247,24 @@ class Shards:
             return Outcome(measured.envelope, measured.told, None, work.known)
         if receipt.unmerged is not None:
             receipt = await self._merged(work.run, receipt)
-        self._metrics.stage("store", time.perf_counter() - measured.at)
-        self.remembered.stored(measured.record.key, measured.record.shards)
+        seconds = time.perf_counter() - measured.at
         if not receipt.duplicate:
-            # Counted once the answer is on its way, and before anything else is read: a scrape that follows it sees it.
-            asyncio.get_running_loop().call_soon(self._counters.stored, work.run, measured.record.summary)
+            # Noted once the answer is on its way, and before anything else is read: a scrape that follows it sees it.
+            asyncio.get_running_loop().call_soon(self._noted, measured.record, seconds)
             return Outcome(measured.envelope, measured.told, receipt)
+        self._seen(measured.record, seconds)
         self._counters.duplicate(work.run)
         stored = receipt.summary
         return Outcome(measured.envelope, await self._decoder.run(lambda: work.tell(stored)), receipt)
+
+    def _noted(self, record: ShardRecord, seconds: float) -> None:
+        """A shard was stored for the first time, which took so long."""
+        self._seen(record, seconds)
+        self._counters.stored(record.key.run, record.summary)
+
+    def _seen(self, record: ShardRecord, seconds: float) -> None:
+        self._metrics.stage("store", seconds)
+        self.remembered.stored(record.key, record.shards)
 
     async def _merged(self, run: str, receipt: Receipt) -> Receipt:
         """The receipt once its step is merged; as it was where that takes too long: the shard is stored anyway."""
