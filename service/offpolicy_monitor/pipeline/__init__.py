@@ -6,7 +6,7 @@ buffers     reusable memory for bodies, so that arrays are views over what the s
 decoder     threads that decode, within a budget of memory
 remembered  what this process has stored itself, so that the store need not be asked
 device      the one thread that measures, and `turns`, which job it does next and which it cannot do in time
-writer      the one thread that writes to the database, many shards a transaction
+writer      the one thread that writes to the database, many shards a transaction; or whoever brings one that is alone
 rollouts    first halves of the two-phase form, bounded in bytes and in time
 shards      the way of a shard: read, measured, stored
 stages      all of these together, and evaluations between the shards
