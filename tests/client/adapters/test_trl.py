@@ -1,5 +1,6 @@
 """TRL's adapter around the real GRPOTrainer: what the service tells equals what the trainer's own tensors give."""
 
+import gc
 import importlib
 import threading
 from pathlib import Path
@@ -26,7 +27,9 @@ GAPS = {
 @pytest.fixture(scope="module")
 def trl() -> Any:
     """The trainers. Importing them takes seconds, which those who run other tests need not spend."""
-    return importlib.import_module("tests.client.adapters.trl_trainer")
+    trainer = importlib.import_module("tests.client.adapters.trl_trainer")
+    gc.freeze()  # each trainer looks for garbage, which is not among what was imported
+    return trainer
 
 
 def expected(forwards: list[dict[str, Any]], gap: str) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """The adapter around TRL's real AsyncGRPOTrainer on the CPU, with a queue filled here."""
 
+import gc
 import importlib
 import queue
 from pathlib import Path
@@ -19,7 +20,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::Deprec
 @pytest.fixture(scope="module")
 def trl() -> Any:
     """The trainer. Importing it takes seconds, which those who run other tests need not spend."""
-    return importlib.import_module("tests.client.adapters.trl_async_trainer")
+    trainer = importlib.import_module("tests.client.adapters.trl_async_trainer")
+    gc.freeze()  # each trainer looks for garbage, which is not among what was imported
+    return trainer
 
 
 def test_the_figures_of_every_gradient_step_are_those_of_the_trainers_own_tensors(
