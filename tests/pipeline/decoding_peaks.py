@@ -153,4 +153,7 @@ if __name__ == "__main__":
 
     # Made before any child, whose memory is then taken by decoding alone.
     WORST.update({name: (field, partial(str, value())) for name, (field, value) in WORST.items()})
-    json.dump({name: in_a_child(partial(taken, name)) for name in BODIES}, sys.stdout)
+    peaks = {name: in_a_child(partial(taken, name)) for name in BODIES}
+    # It is held to a least as well, and what the system takes back meanwhile is missing from one look.
+    peaks["ordinary"] = max(peaks["ordinary"], *(in_a_child(partial(taken, "ordinary")) for _ in range(2)))
+    json.dump(peaks, sys.stdout)
