@@ -61,7 +61,7 @@ def test_pages_fit_a_phone(show: Open, name: str) -> None:
 
 @pytest.mark.parametrize("part", OF_A_RUN)
 def test_a_run_that_is_not_there_says_what_to_do(show: Open, part: str) -> None:
-    with show(f"/runs/nobody{part}") as page:
+    with show(f"/runs/nobody{part}", expected=r"status of 404 \(Not Found\) \S+/v1/runs/nobody$") as page:
         expect(page.get_by_text("There is no run nobody yet")).to_be_visible()
         expect(page.get_by_text('run="nobody")')).to_be_visible()
         expect(page.locator("#curl")).to_contain_text("/v1/runs/nobody/batches")

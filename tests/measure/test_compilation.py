@@ -253,3 +253,26 @@ def test_a_relative_cache_directory_is_the_users_own(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert library.folder() == tmp_path / ".cache" / "offpolicy-monitor"
+
+
+def test_a_pass_takes_the_place_of_what_its_own_installation_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def publish(content: str) -> None:
+        built = tmp_path / "built"
+        built.mkdir()
+        (built / "pass").write_text(content)
+        library.publish_pass(built, cache)
+
+    cache, other = tmp_path / "cache", tmp_path / "other"
+    cache.mkdir(mode=0o700)
+    other.mkdir()
+    (other / "vocabulary.py").touch()
+    publish("first")
+    with monkeypatch.context() as patched:
+        patched.setattr(library, "SOURCES", other / "core")
+        publish("of another")
+    publish("second")
+    assert sorted(path.read_text() for path in cache.glob("*/pass")) == ["of another", "second"]
+    found = library.find_pass(cache)
+    assert found is not None and (found / "pass").read_text() == "second"

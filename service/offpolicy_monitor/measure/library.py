@@ -72,11 +72,11 @@ def find_pass(cache: Path) -> Path | None:
 
 
 def publish_pass(built: Path, cache: Path) -> None:
-    """Put a built pass where `find_pass` looks, all at once, in place of what was there."""
+    """Put a built pass where `find_pass` looks, all at once, in place of what this installation had there."""
     for path in built.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)
     folder = cache / f"{_pass_name()}-{_digest_of_all(built)}"
-    for other in cache.glob(f"{FUSED}-*"):
+    for other in cache.glob(f"{_installation()}-*"):
         shutil.rmtree(other, ignore_errors=True)
     built.replace(folder)
 
@@ -100,15 +100,16 @@ def _name(device: torch.device) -> str:
 
 
 def _pass_name() -> str:
-    root = SOURCES.parent  # which numba knows its functions by: those of another installation it would compile anew
-    made_of = (
-        *(version(name) for name in ("numba", "llvmlite", "numpy")),
-        platform.python_version(),
-        str(root),
-        *_flags(),
-    )
+    root = SOURCES.parent
+    made_of = (*(version(name) for name in ("numba", "llvmlite", "numpy")), platform.python_version(), *_flags())
     sources = [path for folder in FUSED_SOURCES for path in sorted((root / folder).rglob("*.py"))]
-    return f"{FUSED}-{_known(made_of, [*sources, root / 'vocabulary.py'])}"
+    return f"{_installation()}-{_known(made_of, [*sources, root / 'vocabulary.py'])}"
+
+
+def _installation() -> str:
+    """What the passes of this installation are called: numba knows functions by their files, and would compile those of
+    another one anew."""
+    return f"{FUSED}-{_known([str(SOURCES.parent)], ())}"
 
 
 def _known(made_of: Iterable[str], sources: Iterable[Path]) -> str:

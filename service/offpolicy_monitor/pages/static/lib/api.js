@@ -39,13 +39,18 @@ export async function get(path, parameters = {}, signal = undefined) {
   return body;
 }
 
-/** A run as the service has it, null where there is none: asked so that nothing is refused. */
+/** Whether the run of this page was refused: from then on it is looked for where nothing is. */
+let isMissing = false;
+
+/** A run as the service has it, null where there is none. */
 export async function aRun(name) {
-  if (!isReport) {
+  if (isMissing) {
     const { runs } = await get("v1/runs", { q: `^${name.replaceAll(".", "\\.")}$`, limit: 1 });
     if (!runs.some(({ run }) => run === name)) return null;
   }
-  return get(`v1/runs/${name}`);
+  const found = await getOrNull(`v1/runs/${name}`);
+  isMissing = found === null;
+  return found;
 }
 
 /** The same as `get`, null where there is no such thing (404), or no longer (410): a run that is new has no diagnosis. */
