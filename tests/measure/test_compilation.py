@@ -258,21 +258,22 @@ def test_a_relative_cache_directory_is_the_users_own(monkeypatch: pytest.MonkeyP
 def test_a_pass_takes_the_place_of_what_its_own_installation_had(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    passes, other = tmp_path / "passes", tmp_path / "other"
+    passes.mkdir(mode=0o700)
+    other.mkdir()
+    (other / "vocabulary.py").touch()
+
     def publish(content: str) -> None:
         built = tmp_path / "built"
         built.mkdir()
         (built / "pass").write_text(content)
-        library.publish_pass(built, cache)
+        library.publish_pass(built, passes)
 
-    cache, other = tmp_path / "cache", tmp_path / "other"
-    cache.mkdir(mode=0o700)
-    other.mkdir()
-    (other / "vocabulary.py").touch()
     publish("first")
     with monkeypatch.context() as patched:
         patched.setattr(library, "SOURCES", other / "core")
         publish("of another")
     publish("second")
-    assert sorted(path.read_text() for path in cache.glob("*/pass")) == ["of another", "second"]
-    found = library.find_pass(cache)
+    assert sorted(path.read_text() for path in passes.glob("*/pass")) == ["of another", "second"]
+    found = library.find_pass(passes)
     assert found is not None and (found / "pass").read_text() == "second"
