@@ -258,22 +258,26 @@ def test_a_relative_cache_directory_is_the_users_own(monkeypatch: pytest.MonkeyP
 def test_a_pass_takes_the_place_of_what_its_own_installation_had(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    passes, other = tmp_path / "passes", tmp_path / "other"
+    """Of others as many stay as are said to, the newest: checkouts that are made and deleted fill no disk."""
+    passes = tmp_path / "passes"
     passes.mkdir(mode=0o700)
-    other.mkdir()
-    (other / "vocabulary.py").touch()
 
-    def publish(content: str) -> None:
+    def publish(content: str, published: int) -> None:
         built = tmp_path / "built"
         built.mkdir()
         (built / "pass").write_text(content)
+        os.utime(built, (published, published))
         library.publish_pass(built, passes)
 
-    publish("first")
-    with monkeypatch.context() as patched:
-        patched.setattr(library, "SOURCES", other / "core")
-        publish("of another")
-    publish("second")
-    assert sorted(path.read_text() for path in passes.glob("*/pass")) == ["of another", "second"]
+    publish("first", 0)
+    others = [f"of installation {index}" for index in range(library.OTHERS_KEPT + 1)]
+    for index, other in enumerate(others):
+        (tmp_path / other).mkdir()
+        (tmp_path / other / "vocabulary.py").touch()
+        with monkeypatch.context() as patched:
+            patched.setattr(library, "SOURCES", tmp_path / other / "core")
+            publish(other, 9 - index)
+    publish("second", 0)
+    assert sorted(path.read_text() for path in passes.glob("*/pass")) == [*others[:-1], "second"]
     found = library.find_pass(passes)
     assert found is not None and (found / "pass").read_text() == "second"

@@ -24,6 +24,8 @@ SOURCES: Final = Path(core.__file__).parent
 #: one imports from another module.
 FUSED: Final = "fused"
 FUSED_SOURCES: Final = ("fused", "summary", "methods")
+#: Passes of other installations that stay when one is published: the newest ones. Each takes 3 MiB.
+OTHERS_KEPT: Final = 3
 #: Enough of /proc/cpuinfo for the first processor, which has the flags that a native compiler goes by.
 CPUINFO_BYTES: Final = 1 << 13
 GROUP_OR_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -72,12 +74,17 @@ def find_pass(cache: Path) -> Path | None:
 
 
 def publish_pass(built: Path, cache: Path) -> None:
-    """Put a built pass where `find_pass` looks, all at once, in place of what this installation had there."""
+    """Put a built pass where `find_pass` looks, all at once, in place of what this installation had there.
+
+    The `OTHERS_KEPT` newest ones of other installations stay.
+    """
     for path in built.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)
     folder = cache / f"{_pass_name()}-{_digest_of_all(built)}"
-    for other in cache.glob(f"{_installation()}-*"):
-        shutil.rmtree(other, ignore_errors=True)
+    own = set(cache.glob(f"{_installation()}-*"))
+    others = sorted(set(cache.glob(f"{FUSED}-*")) - own, key=lambda other: other.stat().st_mtime, reverse=True)
+    for old in (*own, *others[OTHERS_KEPT:]):
+        shutil.rmtree(old, ignore_errors=True)
     built.replace(folder)
 
 
