@@ -8,6 +8,7 @@ from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store import Store
 from offpolicy_monitor.store.rows.cursors import encode_cursor
 from offpolicy_monitor.store.rows.series import Series
+from offpolicy_monitor.store.rows.settled import Settled
 from offpolicy_monitor.summary.step import merge_all
 
 from tests.fixtures.shards import make_record
@@ -253,7 +254,7 @@ def test_a_figure_that_is_read_off_whole_steps_is_read_off_some_of_a_long_range(
     field = "gaps.mismatch.sequence.quantiles.0.5"
     every = dict(zip(*(store.series("r1", field)[name] for name in ("step", "value")), strict=True))
     monkeypatch.setattr("offpolicy_monitor.store.rows.series.MOST_READ", 4)
-    monkeypatch.setattr(store, "_series", Series())
+    monkeypatch.setattr(store, "_series", Series(Settled()))
     series = store.series("r1", field)
     assert series["step"] == [0, 3, 6, 9]
     assert series["value"] == [every[step] for step in series["step"]]

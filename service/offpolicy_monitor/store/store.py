@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Literal, TypeVar, cast
 
 from sqlalchemy import Connection, select
@@ -34,6 +33,8 @@ from offpolicy_monitor.store.rows.overviews import Overviews, Table
 from offpolicy_monitor.store.rows.recent import MOST, Recent
 from offpolicy_monitor.store.rows.records import Receipt, ShardRecord
 from offpolicy_monitor.store.rows.series import Series
+from offpolicy_monitor.store.rows.settled import Settled
+from offpolicy_monitor.store.rows.summaries import Summaries, own_steps
 from offpolicy_monitor.store.rows.views import RunView
 from offpolicy_monitor.store.session import TRY_SECONDS, WRITE_SECONDS, Database, parse_url, sqlite_file
 from offpolicy_monitor.store.upkeep import Upkeep
@@ -50,9 +51,6 @@ TURN_SECONDS = 0.2
 LOOK_UP_SECONDS = 3.0
 #: Longest wait for the database of a scrape, which then goes without runs.
 SCRAPE_SECONDS = 2.0
-#: Summaries spread over a range of a run, and how many steps are in it; of so many ranges they are kept for a page.
-Spread = tuple[list[tuple[int, int, StepSummary]], int]
-SPREADS = 2
 #: Answers made of what is stored of runs that are kept, of some ten to a hundred kilobytes.
 ANSWERS = 32
 Answer = TypeVar("Answer")
@@ -90,7 +88,8 @@ class Store:
         self._turn = threading.Lock()
         self._outcomes = trial.Outcomes()
         self._recent, self._memories, self._overviews = Recent(recent_bytes), Memories(), Overviews(watched)
-        self._spread, self._series, self._answers = Lately[Spread](SPREADS), Series(), Lately[object](ANSWERS)
+        self._answers, settled = Lately[object](ANSWERS), Settled()
+        self._summaries, self._series = Summaries(settled), Series(settled)
         self.upkeep = Upkeep(database.reading, self._writing, self._judging, self._recent, clock, failed)
 
     @classmethod
@@ -265,22 +264,21 @@ class Store:
     ) -> list[tuple[int, int, StepSummary]]:
         """(step, minibatch, summary) of the newest `most` steps in the range that count, ascending."""
         with self._database.reading() as connection:
-            return step_rows.read_summaries(connection, run, first, last, most)
+            return self._summaries.newest(connection, run, first, last, most)
 
     def whole_summaries(
         self, run: str, first: int | None = None, last: int | None = None, most: int = 50
     ) -> list[tuple[int, StepSummary]]:
         """(step, summary) of the newest `most` steps in the range that count, ascending, all gradient steps merged."""
         with self._database.reading() as connection:
-            return step_rows.read_whole(connection, run, first, last, most)
+            return self._summaries.whole(connection, run, first, last, most)
 
     def spread_summaries(
         self, run: str, first: int | None = None, last: int | None = None, most: int = 200
     ) -> tuple[list[tuple[int, int, StepSummary]], int]:
         """As `summaries`, but `most` steps spread evenly over the range; and how many count in it."""
         with self._database.reading() as connection:
-            read = partial(step_rows.read_spread, connection, run, first, last, most)
-            return self._spread.read(connection, run_rows.run_id(connection, run), (first, last, most), read)
+            return self._summaries.spread(connection, run, first, last, most)
 
     def answered(self, run: str, asked: Hashable, work: Callable[[], Answer]) -> Answer:
         """What `work` makes of what is stored of a run, of nothing else and not of the time; made once while the run
@@ -293,12 +291,12 @@ class Store:
     def own_summaries(self, run: str, first: int | None, last: int | None, most: int) -> list[tuple[int, int]]:
         """(step, minibatch) of `most` steps in the range that share their summary with no others, spread evenly."""
         with self._database.reading() as connection:
-            return step_rows.own_summaries(connection, run, first, last, most)
+            return own_steps(connection, run, first, last, most)
 
     def summary(self, run: str, step: int | None = None, minibatch: int | None = None) -> tuple[int, int, StepSummary]:
         """(step, minibatch, summary) of one gradient step, the latest one, or the last of `step`, if not named."""
         with self._database.reading() as connection:
-            return step_rows.read_summary(connection, run, step, minibatch)
+            return self._summaries.one(connection, run, step, minibatch)
 
     def states(self, run: str) -> tuple[int | None, list[dict[str, Any]]]:
         """The newest step that a run was judged at, and what each rule said; (None, []) before the first."""

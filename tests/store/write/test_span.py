@@ -59,7 +59,7 @@ def answers(store: Store) -> str:
     store._overviews._kept.clear()
     overview = store.view_run("r1").overview
     tables_ = (overview.drawn, overview.first, overview.newest)
-    store._spread = Lately(1)
+    store._summaries._spread = Lately(1)
     spread = [store.spread_summaries("r1", first, last, most) for first, last in ranges for most in (0, 7, 200)]
     of_steps = [
         ([(*place, summary.step_figures()["tokens"]) for *place, summary in summaries], count)

@@ -88,12 +88,9 @@ class Range:
     last: int | None
     by: str
 
-    def covered(self, connection: Connection, figures: Sequence[str], settled: Settled | None = None) -> Covered:
-        """What spans have of them; of a whole run what `settled` keeps need not be read again."""
-        if settled is not None and self.first is None and self.last is None:
-            found = settled.read(connection, self.run, figures)
-        else:
-            found = spans.read(connection, self.run, self.first, self.last, figures)
+    def covered(self, connection: Connection, figures: Sequence[str], settled: Settled) -> Covered:
+        """What spans have of them."""
+        found = settled.read(connection, self.run, figures, self.first, self.last)
         return found.of(found.places.last_of_each_step()) if self.by == "step" else found
 
     def after(self, covered: Covered) -> Sequence[ColumnElement[bool]]:
@@ -103,13 +100,13 @@ class Range:
 
 
 class Series:
-    """Reads series, and keeps what it has read of settled steps, and the newest plots while their runs stand still.
+    """Reads series, and keeps the newest plots while their runs stand still.
 
     Safe to share between threads.
     """
 
-    def __init__(self) -> None:
-        self._settled, self._plots = Settled(), Lately[Columns](PLOTS)
+    def __init__(self, settled: Settled) -> None:
+        self._settled, self._plots = settled, Lately[Columns](PLOTS)
 
     def read(
         self,
@@ -130,9 +127,9 @@ class Series:
         together = tuple(name for name in fields if name in step_columns.READERS or is_headline(name))
         apart = tuple(name for name in fields if name not in together)
         found: dict[str, Columns] = {}
-        for names, read in ((together, partial(_read_together, settled=self._settled)), (apart, _read_apart)):
+        for names, read in ((together, _read_together), (apart, _read_apart)):
             if names:
-                work = partial(read, connection, asked, names, points)
+                work = partial(read, connection, asked, names, points, self._settled)
                 found |= dict.fromkeys(names, self._plots.read(connection, asked.run, (asked, names, points), work))
         return [_answer(name, found[name]) for name in fields]
 
@@ -173,10 +170,10 @@ def _read_together(
     return Columns(places.step, places.minibatch, joined, of_steps).thinned(points)
 
 
-def _read_apart(connection: Connection, asked: Range, fields: Sequence[str], points: int) -> Columns:
+def _read_apart(connection: Connection, asked: Range, fields: Sequence[str], points: int, settled: Settled) -> Columns:
     """Figures of at most MOST_READ steps; each step is read once for all of them. Refusal 422 for one that is none."""
     paths = _paths(connection, asked.run, fields)
-    covered = asked.covered(connection, ())
+    covered = asked.covered(connection, (), settled)
     others = connection.execute(select(*_ORDER).where(*asked.after(covered)).order_by(*_ORDER)).all()
     there = [*zip(covered.places.step.tolist(), covered.places.minibatch.tolist(), strict=True), *map(tuple, others)]
     chosen = tuple_(*_ORDER).in_(spread(there, MOST_READ))

@@ -44,8 +44,15 @@ class Settled:
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self._lock = threading.Lock()
 
-    def read(self, connection: Connection, run: int, names: Collection[str]) -> Covered:
-        """As `spans.read` of all steps."""
+    def read(
+        self, connection: Connection, run: int, names: Sequence[str], first: int | None = None, last: int | None = None
+    ) -> Covered:
+        """As `spans.read`; of a whole run what is kept is not read again."""
+        if first is None and last is None:
+            return self._whole(connection, run, names)
+        return spans.read(connection, run, first, last, names)
+
+    def _whole(self, connection: Connection, run: int, names: Collection[str]) -> Covered:
         created_at = connection.execute(select(runs.c.created_at).where(runs.c.id == run)).scalar_one()
         standing = spans.standing(connection, run)
         with self._lock:

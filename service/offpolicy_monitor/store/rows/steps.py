@@ -7,24 +7,20 @@ caller's connection.
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.store.rows import derived, spans
+from offpolicy_monitor.store.rows import derived
 from offpolicy_monitor.store.rows.cursors import Page, cut, decode_cursor, encode_cursor
 from offpolicy_monitor.store.rows.derived import Figures
 from offpolicy_monitor.store.rows.merged_steps import merge_stored
 from offpolicy_monitor.store.rows.runs import run_id
 from offpolicy_monitor.store.rows.step_columns import active_at, verdict_of
-from offpolicy_monitor.store.rows.tables import COMPLETE, OPEN, blocks, steps
-from offpolicy_monitor.summary import stored
-from offpolicy_monitor.summary.step import StepSummary, merge_all
+from offpolicy_monitor.store.rows.tables import COMPLETE, OPEN, steps
 from offpolicy_monitor.timestamps import timestamp
 
 T = TypeVar("T")
 BY = ("step", "minibatch")
-#: Earlier gradient steps that are read beside the last ones of some steps: a tenth of a second.
-MOST_GRADIENT_STEPS: Final = 400
 
 _PLACE: Final = (
     *(steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt, steps.c.policy_version),
@@ -71,31 +67,13 @@ def read_step(connection: Connection, run: str, step: int, minibatch: int | None
     """One merged gradient step, the last of its step if not named; Refusal 404 where there is none."""
     of_step = in_range(run_id(connection, run), step, step)
     known = connection.execute(select(steps.c.minibatch).where(*of_step).order_by(steps.c.minibatch)).scalars().all()
-    row_id = _find(connection, run, step, minibatch)
+    row_id = find(connection, run, step, minibatch)
     found = connection.execute(select(*ROW_COLUMNS).where(steps.c.id == row_id)).all()
     [row] = _rows(connection, found, derived.of_rows(connection, found))
     return {"breakdowns": {}, **row, "minibatches": list(known)}
 
 
-def read_summary(
-    connection: Connection, run: str, step: int | None, minibatch: int | None
-) -> tuple[int, int, StepSummary]:
-    """(step, minibatch, summary) of one gradient step, the latest one, or the last of `step`, if not named.
-
-    The merge of what has arrived; Refusal 404 where there is none, 410 where an old step has none of its own any more.
-    """
-    columns = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
-    row_id = _find(connection, run, step, minibatch)
-    query = select(*columns, steps.c.summary, steps.c.block).where(steps.c.id == row_id)
-    *key, kept, block = connection.execute(query).one()
-    if block:
-        message = f"step {key[1]} shares its summary with others; OFFPOLICY_BLOCK_STEPS says how many steps do"
-        raise Refusal(410, "step-merged", message)
-    summary = merge_stored(connection, *key) if kept is None else stored.from_bytes(kept)
-    return key[1], key[2], summary
-
-
-def _find(connection: Connection, run: str, step: int | None, minibatch: int | None) -> int:
+def find(connection: Connection, run: str, step: int | None, minibatch: int | None) -> int:
     """The row of a gradient step that stands; what is not named is the last one."""
     query = select(steps.c.id).where(*in_range(run_id(connection, run), step, step))
     if minibatch is not None:
@@ -108,89 +86,10 @@ def _find(connection: Connection, run: str, step: int | None, minibatch: int | N
     return int(found)
 
 
-def read_summaries(
-    connection: Connection, run: str, first: int | None, last: int | None, most: int
-) -> list[tuple[int, int, StepSummary]]:
-    """(step, minibatch, summary) of the newest `most` gradient steps that count, ascending; each step's last one."""
-    return _summaries(connection, _newest(connection, run, first, last, most))
-
-
-def read_whole(
-    connection: Connection, run: str, first: int | None, last: int | None, most: int
-) -> list[tuple[int, StepSummary]]:
-    """(step, summary) of the newest `most` steps that count, ascending: the merge of all their gradient steps.
-
-    Of steps that share a summary, and beyond MOST_GRADIENT_STEPS, it is that of the last gradient step.
-    """
-    ids = _newest(connection, run, first, last, most)
-    found = {step: [summary] for step, _, summary in _summaries(connection, ids)}
-    earlier = (
-        select(steps.c.step, steps.c.summary)
-        .where(*in_range(run_id(connection, run), min(found, default=0), max(found, default=0)))
-        .where(steps.c.state != OPEN, steps.c.summary.is_not(None), steps.c.id.not_in(ids))
-        .order_by(steps.c.step.desc(), steps.c.minibatch.desc())
-        .limit(MOST_GRADIENT_STEPS)
-    )
-    for step, summary in connection.execute(earlier):
-        if step in found:
-            found[step].insert(0, stored.from_bytes(summary))
-    return [(step, merge_all(summaries)) for step, summaries in found.items()]
-
-
-def read_spread(
-    connection: Connection, run: str, first: int | None, last: int | None, most: int
-) -> tuple[list[tuple[int, int, StepSummary]], int]:
-    """As `read_summaries`, but `most` steps spread evenly over the range, and how many there are in it."""
-    there = _steps_that_count(connection, run_id(connection, run), first, last)
-    chosen = _counting(connection, run, first, last).where(steps.c.step.in_(spread(there, most)))
-    return _summaries(connection, connection.scalars(chosen).all()), len(there)
-
-
-def own_summaries(
-    connection: Connection, run: str, first: int | None, last: int | None, most: int
-) -> list[tuple[int, int]]:
-    """(step, minibatch) of `most` steps that count and have a summary of their own, spread evenly over the range."""
-    own = _counting(connection, run, first, last).where(func.coalesce(steps.c.block, 0) == 0)
-    ids = spread(connection.scalars(own.order_by(steps.c.step)).all(), most)
-    query = select(steps.c.step, steps.c.minibatch).where(steps.c.id.in_(ids)).order_by(steps.c.step)
-    return [(step, minibatch) for step, minibatch in connection.execute(query)]
-
-
 def spread(ids: Sequence[T], most: int) -> list[T]:
     """So many of them, spread evenly, the first and the last among them; all where they are no more."""
     count = min(most, len(ids))
     return [ids[index * (len(ids) - 1) // max(count - 1, 1)] for index in range(count)]
-
-
-def _newest(connection: Connection, run: str, first: int | None, last: int | None, most: int) -> Sequence[int]:
-    query = _counting(connection, run, first, last).order_by(steps.c.step.desc()).limit(most)
-    return connection.scalars(query).all()
-
-
-def _steps_that_count(connection: Connection, run: int, first: int | None, last: int | None) -> list[int]:
-    """The numbers of the steps in the range that count, ascending: of settled ones off spans, else off their rows."""
-    covered = spans.read(connection, run, first, last, ())
-    others = [*in_range(run, max(covered.end + 1, first or 0), last), steps.c.state != OPEN, is_last_minibatch()]
-    after = connection.scalars(select(steps.c.step).where(*others).order_by(steps.c.step)).all()
-    return [*covered.places.step[covered.places.last_of_each_step()].tolist(), *after]
-
-
-def _counting(connection: Connection, run: str, first: int | None, last: int | None) -> Select[int]:
-    """The rows of the last gradient steps that count of each step in the range."""
-    counts = in_range(run_id(connection, run), first, last)
-    return select(steps.c.id).where(*counts, steps.c.state != OPEN, is_last_minibatch())
-
-
-def _summaries(connection: Connection, ids: Sequence[int]) -> list[tuple[int, int, StepSummary]]:
-    """Of the rows, ascending; a block stands once for all of its steps, under the last of them that is named."""
-    columns = (steps.c.step, steps.c.minibatch, steps.c.block, steps.c.summary)
-    rows = connection.execute(select(*columns).where(steps.c.id.in_(ids)).order_by(steps.c.step)).all()
-    last = {row.block or -row.step - 1: row for row in rows}
-    shared = {row.block for row in rows if row.block}
-    query = select(blocks.c.id, blocks.c.summary).where(blocks.c.id.in_(shared))
-    of_block = {block: summary for block, summary in connection.execute(query)}
-    kept = [(row.step, row.minibatch, of_block.get(row.block) or row.summary) for row in last.values()]
-    return [(step, minibatch, stored.from_bytes(summary)) for step, minibatch, summary in kept]
 
 
 def _without_breakdowns(row: dict[str, Any]) -> dict[str, Any]:
