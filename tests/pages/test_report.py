@@ -22,7 +22,7 @@ def test_the_figures_are_those_that_the_script_of_the_page_lists() -> None:
     assert call.startswith("v1/runs/r1/series?field=gaps.mismatch.k3&field=gaps.staleness.k3&")
     masked = re.findall(r"field=methods\.(\w+)\.masked_token_fraction", call)
     assert masked == ["mine", "opsm", "icepop"]
-    assert call.endswith("&by=step&points=1500")
+    assert call.endswith("&by=step&points=1500&layout=tables")
 
 
 def test_what_there_is_not_is_left_out_and_a_run_that_there_is_not_is_refused() -> None:
@@ -30,7 +30,7 @@ def test_what_there_is_not_is_left_out_and_a_run_that_there_is_not_is_refused() 
         if call.endswith("/verdict"):
             return {"since_step": 3}
         if "/series?" in call:
-            return {"series": [{"step": [1, 2, 7]}]}
+            return {"tables": [{"step": [1, 2, 7]}]}
         return None if call.endswith("/diagnosis") else ABOUT
 
     found = answers("r1", get)

@@ -36,7 +36,9 @@ FILES: Final = files()
 VERSION: Final = digest({**FILES, "": Path(bundle.__file__)})
 #: The colours of the dark theme come last, in an element of their own.
 DARK: Final = "style/dark.css"
-STYLES: Final = tuple(name for name in FILES if name.startswith("style/") and name != DARK)
+STYLES: Final = ("vendor/uplot/uPlot.min.css", *(name for name in FILES if name.startswith("style/") and name != DARK))
+#: What scripts plot with, which pages load by themselves.
+PLOTTING: Final = "vendor/uplot/uPlot.iife.min.js"
 #: All styles but DARK.
 STYLE: Final = "bundles/style.css"
 #: The scripts of pages with all that they import, by their paths in addresses.

@@ -43,7 +43,8 @@ def page(template: str, path: str, script: str = "", theme: str = "", **values: 
     root, chosen = "../" * depth or "./", CHOSEN.get(theme, SYSTEM)
     bundle = f"bundles/{script}.js" if script else None
     files = {"static": f"static/{assets.VERSION}/", "style": assets.STYLE, "dark": assets.DARK, "script": bundle}
-    return rendered(template, root=root, theme=chosen, plots=_PLOTS in assets.imported(bundle), **files, **values)
+    plots = assets.PLOTTING if _PLOTS in assets.imported(bundle) else None
+    return rendered(template, root=root, theme=chosen, plots=plots, **files, **values)
 
 
 def rendered(template: str, **values: Any) -> str:

@@ -20,7 +20,6 @@ SCRIPT: Final = "bundles/run.js"
 #: As static/charts/columns.js and static/pages/run.js ask.
 POINTS, APART, ALERTS = 1500, 5, 500
 _FIELDS: Final = "pages/run/fields.js"
-_VENDOR: Final = "vendor/uplot/uPlot"
 
 #: Answers a call, "v1/runs/r1/verdict"; None where there is no such thing.
 Get = Callable[[str], dict[str, Any] | None]
@@ -49,7 +48,9 @@ def call_of_series(run: str, about: Mapping[str, Any]) -> str:
     rows, used = [row["name"] for row in about["methods"]], about["correction"]
     methods = [*([used] if used else []), *(name for name in compared if name in rows and name != used)]
     fields = [*fixed, *(f"methods.{name}.masked_token_fraction" for name in methods)]
-    return f"v1/runs/{run}/series?" + urlencode({"field": fields, "by": "step", "points": POINTS}, doseq=True)
+    return f"v1/runs/{run}/series?" + urlencode(
+        {"field": fields, "by": "step", "points": POINTS, "layout": "tables"}, doseq=True
+    )
 
 
 def document(run: str, found: Mapping[str, Any], service_url: str, made: float) -> str:
@@ -62,10 +63,10 @@ def document(run: str, found: Mapping[str, Any], service_url: str, made: float) 
         root=service_url.rstrip("/") + "/",
         made=f"{datetime.fromtimestamp(made, UTC):%Y-%m-%d %H:%M} UTC",
         icon=_data("image/svg+xml", assets.text("icon.svg")),
-        styles="\n".join(map(assets.text, (f"{_VENDOR}.min.css", assets.STYLE))),
+        styles=assets.text(assets.STYLE),
         dark=assets.text(assets.DARK),
         theme=SYSTEM,
-        uplot=assets.text(f"{_VENDOR}.iife.min.js"),
+        uplot=assets.text(assets.PLOTTING),
         answers=in_script(found),
         script="",
         drawing=assets.text(SCRIPT),
@@ -83,7 +84,7 @@ def _answered(paths: list[str], get: Get) -> dict[str, dict[str, Any]]:
 
 
 def _newest(series: Mapping[str, Any]) -> int | None:
-    return max((step for column in series["series"] for step in column["step"]), default=None)
+    return max((step for table in series["tables"] for step in table["step"]), default=None)
 
 
 def _listed(name: str) -> list[str]:

@@ -348,7 +348,17 @@ class Store:
         In the order asked, from one snapshot, and on one x where they are kept narrow.
         """
         with self._database.reading() as connection:
-            return self._series.read(connection, run, fields, first, last, points, by)
+            found = self._series.read(connection, run, fields, first, last, points, by)
+        columns = {name: of for names, of in found for name in names}
+        x = {name: {"step": of.step.tolist(), "minibatch": of.minibatch.tolist()} for name, of in columns.items()}
+        return [{"field": name, **x[name], "value": columns[name].values(name)} for name in fields]
+
+    def tables(
+        self, run: str, fields: Sequence[str], first: int | None, last: int | None, points: int, by: str
+    ) -> list[dict[str, Any]]:
+        """The same as tables of fields that share their x, as arrays or lists."""
+        with self._database.reading() as connection:
+            return [of.table() for _, of in self._series.read(connection, run, fields, first, last, points, by)]
 
     def exported(self, limit: int, active_since: float) -> list[ExportedRun]:
         """What /metrics shows: the most recently active runs, each with its latest step that counts."""

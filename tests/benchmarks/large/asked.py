@@ -53,7 +53,7 @@ def routes(run: Run) -> dict[str, str]:
         "series of all that the page draws, all steps": f"{of}/series?{all_fields}&by=step",
         "series of the newest 1,000 steps": f"{of}/series?{k3}&by=step&from={max(0, last - 1000)}",
         "series of the oldest 1,000 steps": f"{of}/series?{k3}&by=step&to=1000",
-        "series of a figure that is not kept narrow": f"{of}/series?field=sequence_length_max",
+        "series of a figure that is not kept narrow": f"{of}/series?field=gaps.mismatch.k2",
         "the first page of steps": f"{of}/steps?limit=100",
         "a page of steps in the middle": f"{of}/steps?limit=100&from={last // 2}",
         "the newest page of steps": f"{of}/steps?limit=100&from={max(0, last - 99)}",

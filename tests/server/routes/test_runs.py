@@ -217,6 +217,28 @@ def test_several_fields_are_answered_together_in_the_order_asked(service: Client
     assert by_field["gaps.staleness.k1"] == pytest.approx([-(0.25 - 0.0625 + 0.25) / 5] * 3)
 
 
+def test_fields_as_tables_are_the_same_on_one_x_without_those_that_no_step_has(service: Client) -> None:
+    fields = (
+        "gaps.staleness.k1",
+        "verdict",
+        "received_at",
+        "entropy_mean",
+        "gaps.staleness.k2",
+        "tokens",
+    )
+    asked = f"/v1/runs/a/series?{'&'.join(f'field={field}' for field in fields)}&by=step"
+    apart, together = (service.get(asked + layout).json() for layout in ("", "&layout=tables"))
+    found = {
+        field: {"field": field, "step": table["step"], "minibatch": table["minibatch"], "value": values}
+        for table in together["tables"]
+        for field, values in table["values"].items()
+    }
+    assert len(together["tables"]) == 2 and "entropy_mean" not in found
+    assert [found[field] for field in fields if field in found] == [
+        series for series in apart["series"] if series["field"] != "entropy_mean"
+    ]
+
+
 def test_one_field_answers_one_series(service: Client) -> None:
     answer = service.get("/v1/runs/a/series?field=tokens").json()
     assert set(answer) == {"field", "step", "minibatch", "value"}

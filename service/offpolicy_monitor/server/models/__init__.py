@@ -7,7 +7,7 @@ from offpolicy_monitor.server.models.alerts import Alerts, Rules
 from offpolicy_monitor.server.models.batches import BatchAnswer, BatchReceipt, EvaluateAnswer
 from offpolicy_monitor.server.models.figures import Catalogue
 from offpolicy_monitor.server.models.runs import Checks, Diagnosis, Run, Runs, Verdict
-from offpolicy_monitor.server.models.series import Series, SeveralSeries
+from offpolicy_monitor.server.models.series import Series, SeveralSeries, Tables
 from offpolicy_monitor.server.models.shape import ProblemDocument
 from offpolicy_monitor.server.models.steps import Step, StepHistograms, Steps, Worst
 from offpolicy_monitor.server.models.whatif import Recommendations, WhatIf
@@ -30,6 +30,7 @@ __all__ = [
     "Step",
     "StepHistograms",
     "Steps",
+    "Tables",
     "Verdict",
     "WhatIf",
     "Worst",

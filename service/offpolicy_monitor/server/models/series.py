@@ -30,3 +30,24 @@ class SeveralSeries(Shape):
     model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [{"series": [SERIES, VERDICTS]}]})
 
     series: list[Series]
+
+
+TABLE: Final[JsonDict] = {"step": [1, 2], "minibatch": [0, 0], "values": {"gaps.mismatch.k3": [0.001, None]}}
+
+
+class Table(Shape):
+    """Figures over the same steps."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [TABLE]})
+
+    step: list[int]
+    minibatch: list[int]
+    values: dict[str, list[float | str | None]]
+
+
+class Tables(Shape):
+    """Figures over the steps with `layout=tables`: those that have the same steps share them."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [{"tables": [TABLE]}]})
+
+    tables: list[Table]

@@ -60,6 +60,10 @@ Fields = Annotated[
         examples=[["gaps.mismatch.k3", "gaps.staleness.k3", "verdict"]],
     ),
 ]
+Layout = Annotated[
+    Literal["columns", "tables"],
+    Query(description="`tables`: fields that have the same steps share them; those that no step has are left out."),
+]
 Points = Annotated[int, Query(ge=1, le=10_000, description="Most points; more steps are thinned out.")]
 
 router = store_router()
@@ -196,7 +200,7 @@ def get_step(run: KnownRun, step: StepNumber, request: Request, minibatch: Minib
 @router.get(
     "/runs/{run}/series",
     summary="Figures over the steps",
-    responses=openapi.answers(models.Series | models.SeveralSeries, "Columns of equal length.", 404),
+    responses=openapi.answers(models.Series | models.SeveralSeries | models.Tables, "Columns of equal length.", 404),
 )
 def get_series(
     run: KnownRun,
@@ -206,6 +210,7 @@ def get_series(
     last: Last = None,
     points: Points = 1000,
     by: By = "minibatch",
+    layout: Layout = "columns",
 ) -> dict[str, Any]:
     """Columns for plotting; null where a step lacks the figure. Of several fields `series` has them in the order asked.
 
@@ -213,5 +218,8 @@ def get_series(
     the least and the largest value of each stretch. A figure that is not kept narrow is read off 256 steps at most,
     spread evenly over the range. `verdict` is accept, warn or skip, of the training step; null before it is judged.
     """
-    found = services.of(request).store.all_series(run, fields, first, last, points, by)
+    store = services.of(request).store
+    if layout == "tables":
+        return {"tables": store.tables(run, fields, first, last, points, by)}
+    found = store.all_series(run, fields, first, last, points, by)
     return found[0] if len(fields) == 1 else {"series": found}

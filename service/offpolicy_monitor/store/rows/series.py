@@ -78,6 +78,18 @@ class Columns:
             return step_columns.words(name, self.of_steps[name])
         return [None if value != value else value for value in self.figures[name].tolist()]
 
+    def table(self) -> dict[str, Any]:
+        """`step`, `minibatch` and `values` by name, without columns that none of the steps has.
+
+        Arrays, each in one piece, with NaN for absent; or lists.
+        """
+        figures = {name: values for name, values in self.figures.items() if not np.isnan(values).all()}
+        rest = {name: self.values(name) for name in (*self.of_steps, *self.others)}
+        known = {name: values for name, values in rest.items() if any(value is not None for value in values)}
+        whole = {name: np.ascontiguousarray(values) for name, values in figures.items()}
+        x = {"step": np.ascontiguousarray(self.step), "minibatch": np.ascontiguousarray(self.minibatch)}
+        return {**x, "values": whole | known}
+
 
 @dataclass(frozen=True)
 class Range:
@@ -117,8 +129,8 @@ class Series:
         last: int | None,
         points: int,
         by: str,
-    ) -> list[dict[str, Any]]:
-        """Of each field `field` and the columns `step`, `minibatch` and `value`, of at most `points` entries.
+    ) -> list[tuple[Sequence[str], Columns]]:
+        """Fields that share their x, and their columns of at most `points` entries.
 
         One entry per gradient step that counts, or, by step, the last one of each. Refusal 422 for a figure that is
         none.
@@ -126,21 +138,12 @@ class Series:
         asked = Range(run_id(connection, run), first, last, by)
         together = tuple(name for name in fields if name in step_columns.READERS or is_headline(name))
         apart = tuple(name for name in fields if name not in together)
-        found: dict[str, Columns] = {}
+        found = list[tuple[Sequence[str], Columns]]()
         for names, read in ((together, _read_together), (apart, _read_apart)):
             if names:
                 work = partial(read, connection, asked, names, points, self._settled)
-                found |= dict.fromkeys(names, self._plots.read(connection, asked.run, (asked, names, points), work))
-        return [_answer(name, found[name]) for name in fields]
-
-
-def _answer(name: str, columns: Columns) -> dict[str, Any]:
-    return {
-        "field": name,
-        "step": columns.step.tolist(),
-        "minibatch": columns.minibatch.tolist(),
-        "value": columns.values(name),
-    }
+                found.append((names, self._plots.read(connection, asked.run, (asked, names, points), work)))
+        return found
 
 
 def _read_together(

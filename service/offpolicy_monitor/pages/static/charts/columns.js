@@ -1,6 +1,7 @@
 /* The answer of /series as columns over one x. */
 
 import { get, isReport } from "../lib/api.js";
+import { plotting } from "./uplot.js";
 
 const MOST = 1500;
 
@@ -9,14 +10,14 @@ export const points = () => (isReport ? MOST : Math.max(200, Math.min(MOST, Math
 
 /** {steps, values: {field: [...]}} of one row per step of a range; fields that the run does not have are left out. */
 export async function columns(run, fields, from = null, to = null) {
-  const { series } = await get(`v1/runs/${run}/series`, { field: fields, by: "step", points: points(), from, to });
-  const every = new Set(series.flatMap(({ step }) => step));
-  const steps = [...every].sort((a, b) => a - b);
+  const asked = get(`v1/runs/${run}/series`, { field: fields, by: "step", points: points(), layout: "tables", from, to });
+  const [{ tables }] = await Promise.all([asked, plotting]);
+  const steps = [...new Set(tables.flatMap(({ step }) => step))].sort((a, b) => a - b);
   const values = {};
-  for (const { field, step, value } of series) {
-    const found = new Map(step.map((number, index) => [number, value[index]]));
-    const column = steps.map((number) => found.get(number) ?? null);
-    if (column.some((one) => one != null)) values[field] = column;
+  for (const table of tables) {
+    const index = new Map(table.step.map((step, position) => [step, position]));
+    const at = steps.map((step) => index.get(step));
+    for (const [field, column] of Object.entries(table.values)) values[field] = at.map((position) => column[position] ?? null);
   }
   return { steps, values };
 }

@@ -5,7 +5,7 @@ import { gutter } from "./board.js";
 import { LINES } from "./lines.js";
 import { drawOver, drawUnder } from "./marks.js";
 import { smoothed, smoothing } from "./smooth.js";
-import { uPlot } from "./uplot.js";
+import { plotted } from "./uplot.js";
 import { inWords } from "./words.js";
 
 const DISTRIBUTION = { linear: 1, log: 3, asinh: 4 };
@@ -57,7 +57,7 @@ export class Plot {
     this.drawn?.destroy();
     this.host.replaceChildren();
     this.width = this.host.clientWidth || 300;
-    this.drawn = new uPlot(this.options(), this.data(), this.host);
+    this.drawn = plotted(this.options(), this.data(), this.host);
     this.drawn.over.addEventListener("click", (event) => this.clicked(event));
     this.drawn.over.addEventListener("mousedown", () => { this.board.brushed = this; });
     this.ranged();

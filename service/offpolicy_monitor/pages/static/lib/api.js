@@ -33,7 +33,7 @@ export async function get(path, parameters = {}, signal = undefined) {
     if (!(asked in carried)) throw new Refused(404, { detail: "a report holds the answers of one moment; ask the service" });
     return carried[asked];
   }
-  const answer = await fetch(root() + asked, { headers: { Accept: "application/json" }, signal });
+  const answer = await fetch(root() + asked, { signal });
   const body = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Refused(answer.status, body);
   return body;

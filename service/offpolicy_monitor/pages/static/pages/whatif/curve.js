@@ -4,7 +4,7 @@ import { number, percent } from "../../lib/numbers.js";
 import { colour, onTheme } from "../../lib/theme.js";
 import { decades } from "../../charts/axes.js";
 import { LINES } from "../../charts/lines.js";
-import { uPlot } from "../../charts/uplot.js";
+import { plotted } from "../../charts/uplot.js";
 
 export const SHARES = {
   masked_token_fraction: { words: "tokens", kind: "total", means: "Share of the tokens that the rule keeps out of the loss; ± the error of the histogram that it is read from." },
@@ -38,7 +38,7 @@ export class CurvePlot {
     const line = ({ kind }) => ({ stroke: colour(LINES[kind].colour), width: LINES[kind].width, dash: LINES[kind].dash, points: { show: false } });
     const edge = (sign) => shown.shares.masked_token_fraction.map((share, index) => (share == null ? null : Math.max(0, Math.min(1, share + sign * shown.error[index]))));
     const hidden = { stroke: "transparent", points: { show: false } };
-    this.drawn = new uPlot({
+    this.drawn = plotted({
       width: this.host.clientWidth || 300, height: HEIGHT, padding: [8, 8, 0, 0], legend: { show: false }, cursor: { show: false },
       scales: { x: { time: false, distr: 3, range: () => shown.range }, y: { range: () => [0, 1] } },
       axes: [

@@ -7,6 +7,7 @@ import { element, fill } from "../../lib/dom.js";
 import { failed } from "../../lib/empty.js";
 import { number, percent, plain, times } from "../../lib/numbers.js";
 import { swatch } from "../../charts/lines.js";
+import { plotting } from "../../charts/uplot.js";
 import { CurvePlot, SHARES, scaleOf } from "./curve.js";
 
 /** Stops of the slider, and milliseconds that it rests before the service is asked for the exact shares. */
@@ -39,15 +40,18 @@ export class Trial {
     this.select.value = [asked, standard, rows[0]?.name].find((name) => rows.some((row) => row.name === name)) ?? "";
   }
 
-  /** Read the curve of the chosen row; `anew`: by hand, so that the threshold is the row's own again. */
+  /** Read the curve of the chosen row, and beside it the exact shares where its threshold most likely stands; `anew`: by hand, so that the threshold is the row's own again. */
   async choose(anew = false) {
     const row = this.about.methods.find(({ name }) => name === this.select.value);
     if (!row) return;
     const options = Object.fromEntries(OPTIONS.filter((name) => row[name] != null).map((name) => [name, row[name]]));
     this.query = { method: row.method, gap: row.gap, level: row.level, ...options };
+    const threshold = (!anew && Number(state()[`${this.slot}t`])) || THRESHOLDS.map((name) => row[name]).filter((value) => value != null).at(-1);
+    this.expected = { threshold, shares: null };
     let found;
     try {
-      found = await this.read({});
+      this.expected.shares = this.read({ threshold, row: row.name }).catch(() => null);
+      [found] = await Promise.all([this.read({}), plotting]);
     } catch (error) {
       return void fill(this.outcome, failed(error));
     }
@@ -123,7 +127,8 @@ export class Trial {
   async ask(threshold) {
     const asked = (this.asked = {});
     try {
-      const found = await this.read({ threshold, row: this.row.name });
+      const ready = this.expected.threshold === threshold ? await this.expected.shares : null;
+      const found = ready ?? await this.read({ threshold, row: this.row.name });
       if (asked === this.asked) this.tell(found.threshold ? found : found[this.bound]);
     } catch (error) {
       if (asked === this.asked) fill(this.outcome, failed(error));
