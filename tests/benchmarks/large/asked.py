@@ -4,6 +4,7 @@ The first answer of each is of a process that has read nothing of the run yet; t
 """
 
 import itertools
+import json
 import time
 import urllib.parse
 import urllib.request
@@ -28,8 +29,6 @@ TIMES: Final = 7
 RESTED: Final = 1500
 #: Seconds after a post in which what follows from it is done.
 SETTLED: Final = 0.5
-#: Steps after the last one of a run that posts of pages begin at.
-LATER: Final = 2000
 LIMIT_MS: Final = {"page": 200.0, "scrape": 300.0}
 #: Of a page that has been drawn: when the last of its answers was there, milliseconds after it was asked for.
 ANSWERED: Final = """() => Math.max(...performance.getEntriesByType("resource").map((each) => each.responseEnd))"""
@@ -111,7 +110,7 @@ def of_pages(service: Served, run: Run) -> list[Figure]:
     program = next((found for found in map(find_tool, PROGRAMS) if found), None)
     if program is None:
         return []
-    numbers, source = itertools.count(run.steps + LATER), Synthetic(TOKENS)
+    numbers, source = itertools.count(next_step(service, run)), Synthetic(TOKENS)
 
     def store() -> None:
         with connected(service, f"/v1/runs/{run.name}/batches?detail=none", 1) as load:
@@ -146,20 +145,26 @@ def of_scrapes(service: Served, runs: Sequence[Run]) -> list[Figure]:
     first = repeated("a scrape of 200 runs, none of which moved", lambda: got(service, "/metrics"))
     found = [Figure("the first scrape of a process", first.first, [first.first], LIMIT_MS["scrape"]), first]
     source, moved = Synthetic(TOKENS), list[float]()
+    following = {run.name: next_step(service, run) for run in runs}
     for turn in range(3):
-        for run in runs:
-            with connected(service, f"/v1/runs/{run.name}/batches?detail=none", 1) as load:
-                load.seconds([source.body(run.steps + turn, minibatches=1)])
+        for name, step in following.items():
+            with connected(service, f"/v1/runs/{name}/batches?detail=none", 1) as load:
+                load.seconds([source.body(step + turn, minibatches=1)])
         moved.append(milliseconds(lambda: got(service, "/metrics")))
     return [*found, Figure.of("a scrape of 200 runs that all moved", moved, LIMIT_MS["scrape"])]
 
 
 def of_posts(service: Served, run: Run) -> Figure:
     """One post after another of a step of one shard."""
-    source, first = Synthetic(TOKENS), run.steps + 1000
+    source, first = Synthetic(TOKENS), next_step(service, run)
     with connected(service, f"/v1/runs/{run.name}/batches?detail=none", 1) as load:
         taken = [1e3 * load.seconds([source.body(first + step, minibatches=1)]) for step in range(60)]
     return Figure.of("a post of one shard, stored and judged", taken)
+
+
+def next_step(service: Served, run: Run) -> int:
+    """The step after all that are stored: a database that was filled may have been posted to since."""
+    return int(json.loads(got(service, f"/v1/runs/{run.name}"))["last_step"]) + 1
 
 
 def got(service: Served, path: str) -> bytes:
