@@ -4,10 +4,11 @@ Knows nothing of registries or of where the row came from. An absent or non-fini
 reads some 230 samples of each of its runs, so the paths of all families are one tree, and a row is walked once.
 """
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import count
+from math import isfinite
 from typing import Any, Final
 
 from offpolicy_monitor.families import RUN_GAUGES, Family, Source
@@ -16,23 +17,36 @@ from offpolicy_monitor.families import RUN_GAUGES, Family, Source
 Labels = tuple[str, ...]
 Samples = dict[Labels, float]
 _NUMBERS: Final = (float, int)
+_GAUGES: Final[Mapping[str, Family]] = {family.name: family for family in RUN_GAUGES}
+#: Label sets of a source that are kept: more than 200 runs have with all the method rows that each may choose.
+KEPT: Final = 1 << 16
+
+
+class _LabelsOf(dict[Labels, Labels]):
+    """The keys that a path's braces stood for -> a sample's labels, each made once while there are not too many.
+
+    `order` says where each of the family's labels after the run's comes from: a text is the label's value, a number the
+    index of a key.
+    """
+
+    def __init__(self, order: tuple[str | int, ...]) -> None:
+        super().__init__()
+        self._order = order
+
+    def __missing__(self, keys: Labels) -> Labels:
+        if len(self) >= KEPT:
+            self.clear()
+        found = self[keys] = tuple([part if isinstance(part, str) else keys[part] for part in self._order])
+        return found
 
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A source whose path ends here. `order` says where each of the family's labels after the run's comes from.
+    """A source whose path ends here: its index among all sources of the tree, and how it makes a sample of a figure."""
 
-    A text is the label's value, a number the index of a key among those that the path's braces stood for.
-    """
-
-    family: str
-    number: int
-    source: Source
-    order: tuple[str | int, ...]
-
-    def labels(self, keys: Labels) -> Labels:
-        """The sample's labels."""
-        return tuple([part if isinstance(part, str) else keys[part] for part in self.order])
+    index: int
+    convert: Callable[[float], float] | None
+    labels: _LabelsOf
 
 
 @dataclass(frozen=True)
@@ -43,7 +57,7 @@ class _Node:
     named: dict[str, "_Node"] = field(default_factory=dict)
     each: list["_Node"] = field(default_factory=list)
 
-    def grow(self, family: Family, number: int, source: Source) -> None:
+    def grow(self, family: Family, index: int, source: Source) -> None:
         """Add a source's path."""
         node, found = self, []
         for part in source.path.split("."):
@@ -54,22 +68,26 @@ class _Node:
             else:
                 node = node.named.setdefault(part, _Node())
         order = tuple(source.labels.get(label) or found.index(label) for label in family.labels[1:])
-        node.leaves.append(_Leaf(family.name, number, source, order))
+        node.leaves.append(_Leaf(index, source.convert, _LabelsOf(order)))
 
-    def walk(self, data: Any, keys: Labels, found: dict[str, list[Samples]]) -> None:
-        """Put what is in `data` where it belongs: family -> source's number -> samples."""
-        if data.__class__ is dict:
-            for key, node in self.named.items():
-                if key in data:
-                    node.walk(data[key], keys, found)
-            for node in self.each:
-                for key, value in data.items():
-                    node.walk(value, (*keys, key), found)
-        elif data.__class__ in _NUMBERS and math.isfinite(data):
+    def walk(self, data: Mapping[str, Any], keys: Labels, found: list[Samples]) -> None:
+        """Put what is in `data` where it belongs, by the indices of sources."""
+        for key, node in self.named.items():
+            if key in data:
+                node.take(data[key], keys, found)
+        for node in self.each:
+            for key, value in data.items():
+                node.take(value, (*keys, key), found)
+
+    def take(self, value: Any, keys: Labels, found: list[Samples]) -> None:
+        """Put a figure, or the figures of a table, where they belong."""
+        if value.__class__ is dict:
+            self.walk(value, keys, found)
+        elif value.__class__ in _NUMBERS and isfinite(value):
             for leaf in self.leaves:
-                value = data if leaf.source.convert is None else _converted(leaf.source.convert, data)
-                if value is not None:
-                    found[leaf.family][leaf.number][leaf.labels(keys)] = value
+                shown = value if leaf.convert is None else _converted(leaf.convert, value)
+                if shown is not None:
+                    found[leaf.index][leaf.labels[keys]] = shown
 
 
 def _converted(convert: Any, value: float) -> float | None:
@@ -77,22 +95,22 @@ def _converted(convert: Any, value: float) -> float | None:
         shown: float = convert(value)
     except OverflowError:
         return None
-    return shown if math.isfinite(shown) else None
+    return shown if isfinite(shown) else None
 
 
 @cache
-def _tree(families: tuple[str, ...]) -> _Node:
-    root = _Node()
-    for family in RUN_GAUGES:
-        if family.name in families:
-            for number, source in enumerate(family.sources):
-                root.grow(family, number, source)
+def _tree(names: tuple[str, ...]) -> _Node:
+    """The paths of all sources of these gauges, whose indices are in their order."""
+    root, index = _Node(), count()
+    for name in names:
+        for source in _GAUGES[name].sources:
+            root.grow(_GAUGES[name], next(index), source)
     return root
 
 
 def samples(family: Family, row: Mapping[str, Any]) -> Samples:
     """The family's samples for one run."""
-    return _read([family], row)[family.name]
+    return _read((family,), row)[family.name]
 
 
 def all_samples(row: Mapping[str, Any]) -> dict[str, Samples]:
@@ -100,16 +118,17 @@ def all_samples(row: Mapping[str, Any]) -> dict[str, Samples]:
     return _read(RUN_GAUGES, row)
 
 
-def _read(families: Iterable[Family], row: Mapping[str, Any]) -> dict[str, Samples]:
+def _read(families: tuple[Family, ...], row: Mapping[str, Any]) -> dict[str, Samples]:
     """Of two sources that give the same labels, the first with a figure counts."""
-    found: dict[str, list[Samples]] = {family.name: [{} for _ in family.sources] for family in families}
-    _tree(tuple(found)).walk(row, (), found)
-    return {name: of if not more else _merged([of, *more]) for name, (of, *more) in found.items()}
+    found: list[Samples] = [{} for family in families for _ in family.sources]
+    _tree(tuple([family.name for family in families])).walk(row, (), found)
+    left = iter(found)
+    return {family.name: _merged([next(left) for _ in family.sources]) for family in families}
 
 
 def _merged(sources: list[Samples]) -> Samples:
-    merged: Samples = {}
-    for samples in sources:
+    merged, *others = sources
+    for samples in others:
         for labels, value in samples.items():
             merged.setdefault(labels, value)
     return merged
