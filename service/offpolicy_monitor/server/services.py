@@ -22,7 +22,7 @@ from offpolicy_monitor import verdict
 from offpolicy_monitor.addresses import is_loopback
 from offpolicy_monitor.errors import Unavailable
 from offpolicy_monitor.exposition.counters import RunCounters
-from offpolicy_monitor.exposition.formats import Format
+from offpolicy_monitor.exposition.formats import OPENMETRICS, TEXT, Format
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.pipeline.admission import ByteBudget
 from offpolicy_monitor.pipeline.merger import Merger
@@ -241,8 +241,10 @@ def _beside(services: Services, leader: Leader, threads: Executor, began: float)
 
 
 async def _first_work(services: Services) -> None:
-    """What takes longest the first time, so that nobody waits for it: measuring, and reading the list of runs."""
+    """What takes longest the first time, so that nobody waits for it: measuring, the list of runs, a scrape."""
     await asyncio.gather(services.pipeline.warm_up(), asyncio.to_thread(_read_list, services.store))
+    for format in (OPENMETRICS, TEXT):
+        await services.scrapes.get(format)
 
 
 def _read_list(store: Store) -> None:

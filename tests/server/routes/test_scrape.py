@@ -16,8 +16,10 @@ from tests.fixtures.application import JSON, Client, json_bytes
 
 @pytest.fixture
 def renders(client: Client, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """When each render began."""
+    """When each render of a service that is ready began."""
     began: list[float] = []
+    while client.get("/readyz").status_code != 200:
+        time.sleep(0.05)
     render = RunExposition.render
 
     def counted(self: RunExposition, format: object) -> list[bytes]:
