@@ -1,10 +1,13 @@
 """The laws of the step summary: identity, associativity, commutativity; counts exactly, float sums but for rounding."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from offpolicy_monitor.summary import MethodSummary, StepSummary, merge_all
-from offpolicy_monitor.summary.scheme import SUMS
+from offpolicy_monitor.summary.arrays import FEW, Arrays, merged, room_for_fractions
+from offpolicy_monitor.summary.layout import LAYOUT
+from offpolicy_monitor.summary.scheme import COUNTS, SUMS, scheme_of
 from offpolicy_monitor.summary.stored.named import Parts, summary_of
 from offpolicy_monitor.summary.sums import fraction
 
@@ -55,6 +58,17 @@ def test_merging_leaves_both_sides_as_they_were(a: StepSummary, b: StepSummary) 
     before = [side.arrays.buffer.copy() for side in (a, b)]
     a.merge(b)
     assert all((side.arrays.buffer == kept).all() for side, kept in zip((a, b), before, strict=True))
+
+
+@pytest.mark.parametrize("share", [FEW / 2, 2 * FEW])
+def test_what_was_merged_takes_no_more_memory(share: float) -> None:
+    """However many of its counts are not zero: readers keep what they have decoded, by the bytes that it takes."""
+    scheme = scheme_of(LAYOUT, ("gaps/total", "histograms/total"))
+    where = np.arange(int(share * scheme.sizes[COUNTS]))
+    parts = [Arrays.filled_at(scheme, (where, where + part), room_for_fractions(scheme)) for part in range(3)]
+    before = [part.nbytes for part in parts]
+    assert merged(parts).counts[: len(where)].tolist() == (3 * where + 3).tolist()
+    assert [part.nbytes for part in parts] == before
 
 
 def test_merging_nothing_is_empty() -> None:

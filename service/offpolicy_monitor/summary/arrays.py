@@ -110,6 +110,10 @@ class Arrays:
         """One of these."""
         return self.counts if number == COUNTS else self.fractions[number - SUMS]
 
+    def seen(self, number: int) -> Array:
+        """The same to be read once: of counts that are not written out nothing is kept."""
+        return self.counts_between(0, self.scheme.sizes[COUNTS]) if number == COUNTS else self.section(number)
+
     @property
     def buffer(self) -> NDArray[np.int64]:
         """All that is not sparse as the scheme lays it out, the bits of fractions as whole numbers; a copy."""
@@ -331,7 +335,7 @@ def _add_sections(whole: Arrays, part: Arrays, moved: Runs) -> None:
         if section == COUNTS and len(part.filled[0]) < FEW * part.scheme.sizes[COUNTS]:
             _add_few(whole.counts, part.filled, found)
             continue
-        mine, theirs = whole.section(section), part.section(section)
+        mine, theirs = whole.section(section), part.seen(section)
         for start, stop, into in found:
             here = mine[into : into + stop - start]
             _MERGE[section](here, theirs[start:stop], out=here)

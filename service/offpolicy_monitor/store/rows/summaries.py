@@ -22,7 +22,7 @@ from offpolicy_monitor.summary.step import StepSummary, merge_all
 
 #: Earlier gradient steps that are read beside the last ones of some steps: a tenth of a second.
 MOST_GRADIENT_STEPS: Final = 400
-#: Bytes of decoded summaries that are kept: a thousand of steps of one small shard.
+#: Bytes of decoded summaries that are kept: some three hundred of steps of one small shard.
 MOST_BYTES: Final = 1 << 26
 #: Ranges of which the summaries that were spread over them are kept, while their runs stand still.
 SPREADS: Final = 2
