@@ -18,7 +18,9 @@ from tests.fixtures.application import JSON, Client, json_bytes
 def renders(client: Client, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When each render of a service that is ready began."""
     began: list[float] = []
+    deadline = time.monotonic() + 60
     while client.get("/readyz").status_code != 200:
+        assert time.monotonic() < deadline, "the service does not become ready"
         time.sleep(0.05)
     render = RunExposition.render
 
