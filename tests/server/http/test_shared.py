@@ -1,6 +1,7 @@
 """One answer for all who wait: never older than the question, made once at a time, and nobody waits for ever."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 
@@ -100,3 +101,28 @@ def test_all_who_wait_hear_of_a_failure_and_the_next_is_tried_again() -> None:
         assert await shared.get("text") == 7
 
     asyncio.run(play())
+
+
+def test_a_failure_that_nobody_waits_for_any_more_is_none() -> None:
+    reported: list[object] = []
+
+    async def play() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        maker = Maker()
+
+        def fail(key: str) -> None:
+            maker(key)
+            raise OSError("away")
+
+        shared: Shared[str, None] = Shared(fail)
+        [gone] = await asked(shared, 1)
+        await begun(maker)
+        gone.cancel()
+        await asyncio.sleep(0)
+        maker.let.release()
+        while len(asyncio.all_tasks()) > 1:
+            await asyncio.sleep(0.01)
+        gc.collect()
+
+    asyncio.run(play())
+    assert not reported

@@ -23,7 +23,8 @@ class Shared(Generic[Key, Answer]):
     async def get(self, key: Key) -> Answer:
         """An answer whose making begins after this call; raises what making it raised."""
         if key not in self._waiting:
-            self._waiting[key] = asyncio.ensure_future(self._made(key))
+            self._waiting[key] = making = asyncio.ensure_future(self._made(key))
+            making.add_done_callback(_noticed)
         # One who goes away takes it from nobody else.
         return await asyncio.shield(self._waiting[key])
 
@@ -34,3 +35,9 @@ class Shared(Generic[Key, Answer]):
             if self._before is not None:
                 await self._before()
             return await asyncio.to_thread(self._make, key)
+
+
+def _noticed(making: asyncio.Future[Answer]) -> None:
+    """Whoever waits is told of a failure; where nobody does any more, it is none."""
+    if not making.cancelled():
+        making.exception()
