@@ -43,6 +43,8 @@ NOTE: Final = Chore("noting the use of access tokens", "use of access tokens not
 PUBLISH: Final = Chore("writing counts", "counts written", "files", "debug")
 #: Give back what the process has grown by and does not use.
 GIVE_BACK: Final = Chore("memory", "unused memory given back", "bytes", "debug")
+#: Make answers about runs that somebody looks at again, after each step.
+FRESH: Final = Chore("making answers again", "answers about runs that moved made again", "runs", "debug")
 
 
 async def warm_up(measure_once: Callable[[], Awaitable[None]], is_warm: Callable[[Exception | None], None]) -> None:

@@ -33,6 +33,7 @@ from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.server.access.keys import NOTE_SECONDS, REFRESH_SECONDS, Keys
 from offpolicy_monitor.server.background import (
     COLUMNS,
+    FRESH,
     GIVE_BACK,
     LEARN,
     NOTE,
@@ -47,6 +48,7 @@ from offpolicy_monitor.server.background import (
 )
 from offpolicy_monitor.server.events import Events
 from offpolicy_monitor.server.exported import Exported
+from offpolicy_monitor.server.fresh import EVERY, Fresh, rested
 from offpolicy_monitor.server.http.documents import Document
 from offpolicy_monitor.server.http.shared import Shared
 from offpolicy_monitor.server.judge import RulesJudge
@@ -66,9 +68,9 @@ from offpolicy_monitor.store import MOST_RUNS, GradientStep, Leader, NewRuns, St
 
 log = structlog.get_logger("offpolicy_monitor.server")
 SWEEPS_PER_TIMEOUT = 10
-#: Threads for what runs beside the requests: one each for sweep, watch, purge, tidy, columns, and for reading tokens
-#: and noting their use.
-BESIDE = 7
+#: Threads for what runs beside the requests: one each for sweep, watch, purge, tidy, columns, for reading tokens and
+#: noting their use, and for answers that are made again.
+BESIDE = 8
 #: Threads for the routes that ask the store, and how long such a request waits for one, seconds. They compute with what
 #: they read, in Python: with sixteen at it shards waited for up to 18 s for the interpreter, and no more was read.
 READERS = 4
@@ -237,6 +239,8 @@ def _beside(services: Services, leader: Leader, threads: Executor, began: float)
     yield keep(PURGE, led(lambda: upkeep.purge(turn)), PURGE_SECONDS)
     yield keep(TIDY, led(tidy), TIDY_SECONDS)
     yield keep(COLUMNS, led(lambda: upkeep.put_into_columns(turn=turn)), COLUMNS_SECONDS)
+    fresh = Fresh(services.store, services.verdicts.read)
+    yield keep(FRESH, lambda: rested(lambda: loop.run_in_executor(threads, fresh.make)), EVERY)
     yield keep(GIVE_BACK, partial(asyncio.to_thread, Idle().give_back), GIVE_BACK_SECONDS)
 
 

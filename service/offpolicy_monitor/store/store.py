@@ -53,6 +53,8 @@ LOOK_UP_SECONDS = 3.0
 SCRAPE_SECONDS = 2.0
 #: Answers made of what is stored of runs that are kept, of some ten to a hundred kilobytes.
 ANSWERS = 32
+#: Of these and of plots, those of one run that are read again when it has moved: what two pages ask.
+ANSWERS_AGAIN, PLOTS_AGAIN = 8, 2
 Answer = TypeVar("Answer")
 #: An alert that has been over for longer than this is no news any more.
 NEWS_SECONDS = 86_400.0
@@ -286,7 +288,23 @@ class Store:
         with self._database.reading() as connection:
             of_run = run_rows.run_id(connection, run)
             under = revision(connection, of_run)
-        return cast(Answer, self._answers.of(of_run, under, asked, work))
+        return cast(Answer, self._answers.of(of_run, under, asked, work, lambda _: work()))
+
+    def moved(self, since: float) -> list[str]:
+        """The runs about which something was asked since then, by the monotonic clock, and which have moved since."""
+        known = [*self._answers.asked_since(since).items(), *self._series.asked_since(since).items()]
+        if not known:
+            return []
+        with self._database.reading(TRY_SECONDS) as connection:
+            now = run_rows.revisions(connection, {run for run, _ in known})
+        return list({now[run][0]: None for run, under in known if run in now and under != {now[run][1]}})
+
+    def read_again(self, run: str, since: float) -> None:
+        """Read what was asked about a run since then, where it has moved, so that it is at hand: plots first."""
+        with self._database.reading() as connection:
+            of_run = run_rows.run_id(connection, run)
+            self._series.again(connection, of_run, since, PLOTS_AGAIN)
+            self._answers.again(connection, of_run, since, ANSWERS_AGAIN)
 
     def own_summaries(self, run: str, first: int | None, last: int | None, most: int) -> list[tuple[int, int]]:
         """(step, minibatch) of `most` steps in the range that share their summary with no others, spread evenly."""

@@ -3,7 +3,7 @@
 Every function takes the caller's connection.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from sqlalchemy import Connection, select, update
@@ -31,6 +31,12 @@ def run_id(connection: Connection, name: str) -> int:
     if found is None:
         raise unknown_run(name)
     return found
+
+
+def revisions(connection: Connection, ids: Collection[int]) -> dict[int, tuple[str, int | None]]:
+    """By id, the name and the revision of those of these runs that there are."""
+    rows = connection.execute(select(runs.c.id, runs.c.name, runs.c.revision).where(runs.c.id.in_(ids)))
+    return {row.id: (row.name, row.revision) for row in rows}
 
 
 def update_run(connection: Connection, name: str, values: Mapping[str, Any]) -> None:

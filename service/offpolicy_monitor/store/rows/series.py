@@ -141,9 +141,17 @@ class Series:
         found = list[tuple[Sequence[str], Columns]]()
         for names, read in ((together, _read_together), (apart, _read_apart)):
             if names:
-                work = partial(read, connection, asked, names, points, self._settled)
+                work = partial(read, asked=asked, fields=names, points=points, settled=self._settled)
                 found.append((names, self._plots.read(connection, asked.run, (asked, names, points), work)))
         return found
+
+    def asked_since(self, since: float) -> Mapping[int, set[int]]:
+        """As of Lately: runs whose plots were asked for since then, and under which revisions."""
+        return self._plots.asked_since(since)
+
+    def again(self, connection: Connection, run: int, since: float, most: int) -> None:
+        """As of Lately: read plots of a run that has moved anew."""
+        self._plots.again(connection, run, since, most)
 
 
 def _read_together(

@@ -86,7 +86,7 @@ class Summaries:
     def spread(self, connection: Connection, run: str, first: int | None, last: int | None, most: int) -> Spread:
         """As `newest`, but `most` steps spread evenly over the range, and how many there are in it."""
 
-        def read() -> Spread:
+        def read(connection: Connection) -> Spread:
             there = self._steps_that_count(connection, run_id(connection, run), first, last)
             chosen = _counting(connection, run, first, last).where(steps.c.step.in_(spread(there, most)))
             return self._of(connection, connection.execute(chosen).all()), len(there)
