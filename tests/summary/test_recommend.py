@@ -10,7 +10,7 @@ from offpolicy_monitor.measure.tables import OF_INGESTED
 from offpolicy_monitor.methods import METHODS, PRESETS, parse_rows
 from offpolicy_monitor.methods.curve import Curve
 from offpolicy_monitor.summary import StepSummary
-from offpolicy_monitor.summary.recommend import preset_states, recommend
+from offpolicy_monitor.summary.recommend import Sample, preset_states, recommend
 
 ROWS = parse_rows(
     [
@@ -70,7 +70,7 @@ def test_the_threshold_drops_the_wanted_share_and_what_is_said_of_twice_the_leng
     key: tuple[str, str, str], parameter: str, row: dict[str, Any]
 ) -> None:
     batch = batch_of(1, 64)
-    advice = recommend([kept(batch)], "total", curve_of(key, parameter), 0.1)
+    advice = recommend(Sample([kept(batch)]), "total", curve_of(key, parameter), 0.1)
     assert advice is not None
     at_threshold = row | {parameter: advice["threshold"]}
     # Figures of sequences of one length all lie in two or three bins, within which normality is a guess.
@@ -89,7 +89,7 @@ def test_the_interval_is_a_point_for_one_step_and_wider_the_more_steps_differ() 
     curve = curve_of(("mask", "token", "ratio"), "upper")
     alike = [kept(batch_of(seed, 32)) for seed in range(6)]
     apart = [kept(batch_of(seed, 32, sigma)) for seed, sigma in enumerate((0.05, 0.1, 0.2) * 2)]
-    one, near, far = (recommend(steps, "total", curve, 0.01) for steps in (alike[:1], alike, apart))
+    one, near, far = (recommend(Sample(steps), "total", curve, 0.01) for steps in (alike[:1], alike, apart))
     assert one and near and far
     assert one["low"] == one["threshold"] == one["high"]
     assert near["low"] < near["threshold"] < near["high"]
@@ -99,13 +99,13 @@ def test_the_interval_is_a_point_for_one_step_and_wider_the_more_steps_differ() 
 def test_where_no_threshold_drops_as_much_none_is_recommended() -> None:
     batch = batch_of(3, 16, sigma=0.0)
     curve = curve_of(("mask", "geometric", "ratio"), "upper")
-    assert recommend([kept(batch)], "total", curve, 0.1) is None
-    assert recommend([], "total", curve, 0.1) is None
+    assert recommend(Sample([kept(batch)]), "total", curve, 0.1) is None
+    assert recommend(Sample([]), "total", curve, 0.1) is None
 
 
 def test_presets_are_inert_active_or_saturated_by_what_they_dropped() -> None:
     summary = Measurer("cpu").measure(batch_of(5, 64), PRESETS, Origin(), ())
-    states = {state["name"]: state for state in preset_states([summary, summary])}
+    states = {state["name"]: state for state in preset_states(Sample([summary, summary]))}
     assert {name: states[name]["state"] for name in ("opsm_loose", "opsm", "gspo_total")} == {
         "opsm_loose": "inert",
         "opsm": "active",
@@ -113,7 +113,7 @@ def test_presets_are_inert_active_or_saturated_by_what_they_dropped() -> None:
     }
     assert states["opsm_loose"]["masked_token_fraction"] == 0.0
     assert states["opsm"]["steps"] == 2
-    assert preset_states([summary, summary], ("opsm", None)) == [states["opsm"]]
+    assert preset_states(Sample([summary, summary]), ("opsm", None)) == [states["opsm"]]
     assert "0 of 76,800 tokens" in states["opsm_loose"]["summary"]
 
 
@@ -125,5 +125,5 @@ def test_steps_whose_row_had_other_thresholds_are_left_out_of_its_state() -> Non
         )
         for upper in (1.0, 100.0)
     )
-    [state] = preset_states([old, new])
+    [state] = preset_states(Sample([old, new]))
     assert (state["state"], state["steps"], state["upper"]) == ("inert", 1, 100.0)

@@ -17,7 +17,7 @@ from offpolicy_monitor.methods import METHODS
 from offpolicy_monitor.server.baselines import BASELINE
 from offpolicy_monitor.server.limits import mismatch_limits
 from offpolicy_monitor.store import RunView, Store, Table
-from offpolicy_monitor.summary.recommend import preset_states, recommend
+from offpolicy_monitor.summary.recommend import Sample, preset_states, recommend
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.verdict import PATHS, Breach, Cause, Facts, Masks, Window, of_root, onset, say
 
@@ -186,11 +186,12 @@ class Verdicts:
 
 def masks(summaries: Sequence[StepSummary], correction: str | None) -> Masks:
     """What the correction in use and OPSM have dropped of these steps, and where OPSM would drop 1 %."""
-    rows = {row["name"]: row for row in preset_states(summaries, (correction, TOLD.name))}
+    sample = Sample(summaries)
+    rows = {row["name"]: row for row in preset_states(sample, (correction, TOLD.name))}
     used, told = rows.get(correction or ""), rows.get(TOLD.name)
     gap, level = TOLD.gap, TOLD.levels[0]
     [(parameter, curve)] = TOLD.forms[level, TOLD.variants(level)[0]].kept.items()
-    advice = recommend(summaries, gap, curve, TARGET)
+    advice = recommend(sample, gap, curve, TARGET)
     return Masks(
         correction=correction,
         dropped=None if used is None else _dropped(used),

@@ -87,6 +87,11 @@ class Arrays:
         self.fractions = fractions[:sums], fractions[sums:minima], fractions[minima:]
 
     @property
+    def is_written_out(self) -> bool:
+        """Whether all counts are there, and not only those that are not zero."""
+        return self._counts is not None
+
+    @property
     def filled(self) -> Sparse:
         """Where counts are not zero and what they are there, looked for once."""
         if self._filled is None:

@@ -6,6 +6,7 @@ curves and cells; which of them a run uses it is told.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, Final
@@ -17,15 +18,49 @@ from offpolicy_monitor.methods.curve import OUTWARD_SCORES, SECOND_MOMENT, SEQUE
 from offpolicy_monitor.summary.cells import SEQUENCE_BINS, TOKEN_BINS, Bins, Floats
 from offpolicy_monitor.summary.method import path_of
 from offpolicy_monitor.summary.second_moment import counts_by_magnitude, threshold_for
+from offpolicy_monitor.summary.stacked import Stacked
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables.whatif import beyond, is_kept
-from offpolicy_monitor.vocabulary import UNKNOWN
+from offpolicy_monitor.vocabulary import SIGNS, UNKNOWN
 
 RESAMPLES: Final = 200
 INTERVAL: Final = (2.5, 97.5)  # per cent
 
 
-def recommend(summaries: Sequence[StepSummary], gap: str, curve: Curve, target: float) -> dict[str, Any] | None:
+class Sample:
+    """Steps from which thresholds are recommended; what several curves read of them is read once."""
+
+    def __init__(self, summaries: Sequence[StepSummary]) -> None:
+        self.summaries = summaries
+        self.tables: Final = Stacked([summary.arrays for summary in summaries])
+        self._drawn: dict[tuple[str, str, tuple[int, ...] | None], Drawn] = {}
+
+    def drawn(self, gap: str, curve: Curve) -> "Drawn":
+        """What the rule looks at, of the steps that have the curve's tables."""
+        key = gap, curve.score, curve.signs
+        if key not in self._drawn:
+            self._drawn[key] = self._draw(gap, curve)
+        return self._drawn[key]
+
+    def _draw(self, gap: str, curve: Curve) -> "Drawn":
+        path = f"whatif/{gap}/{curve.score}/tokens"
+        counts = self.tables.rows(path, (len(SIGNS), _bins(curve).number))[self.tables.has(path)]
+        known = counts if curve.signs is None else counts[:, :UNKNOWN]
+        looked_at = counts[:, list(curve.signs) if curve.signs else slice(None)].sum(1)
+        weights = _weights(len(counts))
+        return Drawn(weights @ looked_at, weights @ known.sum((1, 2)))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Draws with replacement, all steps once each first: `looked_at` [draws, bins] tokens by score that a rule looks
+    at, and `whole` [draws], all that its rate is a share of."""
+
+    looked_at: Floats
+    whole: Floats
+
+
+def recommend(sample: Sample, gap: str, curve: Curve, target: float) -> dict[str, Any] | None:
     """The threshold at which the curve drops the share `target` of the tokens; None where none does.
 
     `between` are the edges of the histogram next to `threshold`, whose shares are known exactly: one drops more than
@@ -35,10 +70,9 @@ def recommend(summaries: Sequence[StepSummary], gap: str, curve: Curve, target: 
     centre and varies 1 / sqrt(2) as much, a sum doubles its centre and varies sqrt(2) as much, an extreme has two
     tries; a rule on tokens drops the same share.
     """
-    steps = [summary for summary in summaries if is_kept(summary, gap, curve)]
+    steps = [summary for summary in sample.summaries if is_kept(summary, gap, curve)]
     if not steps:
         return None
-    weights = _weights(len(steps))
     between: list[float] | None = None
     if curve.scale is SECOND_MOMENT:
         counts = np.stack([_cut_among(summary, gap, curve) for summary in steps])
@@ -46,17 +80,15 @@ def recommend(summaries: Sequence[StepSummary], gap: str, curve: Curve, target: 
         share = target * _tokens(steps, gap) / max(float(counts.sum()), 1.0)
         if share >= 1:
             return None
-        thresholds, longer = threshold_for(weights @ counts, share), target
+        thresholds, longer = threshold_for(_weights(len(steps)) @ counts, share), target
     else:
-        bins = TOKEN_BINS if curve.whole else SEQUENCE_BINS
-        parts = [_counts(summary, gap, curve, bins) for summary in steps]
-        dropped, whole = (weights @ np.stack(part) for part in zip(*parts, strict=True))
-        bounds = _bounds(bins, dropped, whole, curve, target)
+        bins, drawn = _bins(curve), sample.drawn(gap, curve)
+        bounds = _bounds(bins, drawn, curve, target)
         if math.isnan(bounds[0]):
             return None
         thresholds = np.asarray([curve.scale.threshold(float(bound)) for bound in bounds])
         between = sorted(curve.scale.threshold(edge) for edge in _neighbours(bins, float(bounds[0])))
-        longer = _at_double_length(bins, dropped[0], float(whole[0]), curve, float(bounds[0]), target)
+        longer = _at_double_length(bins, drawn, curve, float(bounds[0]), target)
     low, high = np.nanpercentile(thresholds[1:], INTERVAL) if len(steps) > 1 else (thresholds[0], thresholds[0])
     return {
         "threshold": float(thresholds[0]),
@@ -66,6 +98,10 @@ def recommend(summaries: Sequence[StepSummary], gap: str, curve: Curve, target: 
         "masked_token_fraction": target,
         "masked_token_fraction_at_double_length": longer,
     }
+
+
+def _bins(curve: Curve) -> Bins:
+    return TOKEN_BINS if curve.whole else SEQUENCE_BINS
 
 
 def _cut_among(summary: StepSummary, gap: str, curve: Curve) -> Floats:
@@ -87,24 +123,18 @@ def _weights(steps: int) -> Floats:
     return weights
 
 
-def _counts(summary: StepSummary, gap: str, curve: Curve, bins: Bins) -> tuple[Floats, float]:
-    """[bins]: tokens that the rule looks at; and all that its rate is a share of."""
-    counts = summary.arrays[f"whatif/{gap}/{curve.score}/tokens"].astype(np.float64)
-    known = counts if curve.signs is None else counts[:UNKNOWN]
-    return counts[list(curve.signs) if curve.signs else slice(None)].sum(0), float(known.sum())
-
-
-def _bounds(bins: Bins, counts: Floats, whole: Floats, curve: Curve, target: float) -> Floats:
+def _bounds(bins: Bins, drawn: Drawn, curve: Curve, target: float) -> Floats:
     """[draws]: the bound beyond which the wanted share lies; NaN where none has as much beyond it.
 
     Between edges the scores are taken to be normal: bounds are interpolated by the quantiles of the shares.
     """
     edges = _edges(bins, curve)
     sign = -1 if curve.above is False else 1
-    dropped, _ = beyond(bins, counts, curve.above, sign * edges)
+    whole = drawn.whole
+    dropped, _ = beyond(bins, drawn.looked_at, curve.above, sign * edges)
     wanted = target * whole
     index = (dropped > wanted[:, None]).sum(1)
-    bounds = np.full(len(counts), np.nan)
+    bounds = np.full(len(whole), np.nan)
     bounds[index == len(edges)] = edges[-1]
     inner = np.flatnonzero((index > 0) & (index < len(edges)))
     shares = (dropped[inner, index[inner] - 1], wanted[inner], dropped[inner, index[inner]])
@@ -132,16 +162,16 @@ def _edges(bins: Bins, curve: Curve) -> Floats:
     return above if curve.above else below
 
 
-def _at_double_length(bins: Bins, counts: Floats, whole: float, curve: Curve, bound: float, target: float) -> float:
+def _at_double_length(bins: Bins, drawn: Drawn, curve: Curve, bound: float, target: float) -> float:
     if curve.whole:
         return target
-    made = SEQUENCE_SCORES[curve.score]
+    made, counts = SEQUENCE_SCORES[curve.score], drawn.looked_at[0]
     if made == "extreme":
         return 1 - (1 - target) ** 2
     centre = _mean(bins, counts)
     moved = centre + ((bound - centre) * math.sqrt(2) if made == "mean" else (bound - 2 * centre) / math.sqrt(2))
     dropped, _ = beyond(bins, counts, curve.above, np.asarray([moved]))
-    return float(min(1.0, dropped[0] / whole))
+    return float(min(1.0, dropped[0] / drawn.whole[0]))
 
 
 def _mean(bins: Bins, counts: Floats) -> float:
@@ -156,34 +186,34 @@ INERT: Final = 1e-5
 SATURATED: Final = 0.5
 
 
-def preset_states(
-    summaries: Sequence[StepSummary], names: Collection[str | None] | None = None
-) -> list[dict[str, Any]]:
+def preset_states(sample: Sample, names: Collection[str | None] | None = None) -> list[dict[str, Any]]:
     """What each row of the newest step has dropped over these steps, and whether it does nothing or too much; with
     names those rows alone.
 
     `state` is `inert` (below 1e-5 of the tokens), `saturated` (above one half) or `active`; rows that reweight count
     what they truncate. Steps whose row of that name had other thresholds are left out.
     """
-    wanted = [name for name in summaries[-1].specs if names is None or name in names] if summaries else []
-    return [state for name in wanted if (state := _state(name, summaries))]
+    newest = sample.summaries[-1].specs if sample.summaries else {}
+    wanted = [name for name in newest if names is None or name in names]
+    return [state for name in wanted if (state := _state(name, sample))]
 
 
-def _state(name: str, summaries: Sequence[StepSummary]) -> dict[str, Any] | None:
-    spec = summaries[-1].specs[name]
-    same = [summary.arrays for summary in summaries if summary.specs.get(name) == spec]
-    tokens = sum(arrays.number(path_of(name), "tokens") for arrays in same)
+def _state(name: str, sample: Sample) -> dict[str, Any] | None:
+    spec = sample.summaries[-1].specs[name]
+    same = np.array([summary.specs.get(name) == spec for summary in sample.summaries])
+    tokens = int(sample.tables.numbers(path_of(name), "tokens") @ same)
     if spec is None or not tokens:
         return None
     reweights = METHODS[spec["method"]].reweights
     counted = "truncated_tokens" if reweights else "masked_tokens"
-    dropped = sum(arrays.number(path_of(name), counted) for arrays in same)
+    dropped = int(sample.tables.numbers(path_of(name), counted) @ same)
     share = dropped / tokens
     state = "inert" if share < INERT else "saturated" if share > SATURATED else "active"
     figure = "truncated_token_fraction" if reweights else "masked_token_fraction"
     verb = "truncated" if reweights else "dropped"
-    words = f"{name} {verb} {dropped:,.0f} of {tokens:,.0f} tokens ({share:.3g}) in {len(same)} steps{_VERDICTS[state]}"
-    return {"name": name, "state": state, **spec, figure: share, "steps": len(same), "summary": words}
+    steps = int(same.sum())
+    words = f"{name} {verb} {dropped:,.0f} of {tokens:,.0f} tokens ({share:.3g}) in {steps} steps{_VERDICTS[state]}"
+    return {"name": name, "state": state, **spec, figure: share, "steps": steps, "summary": words}
 
 
 _VERDICTS: Final[Mapping[str, str]] = {

@@ -15,7 +15,7 @@ from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.http.parameters import First, KnownRun, Last
 from offpolicy_monitor.server.http.threads import store_router
 from offpolicy_monitor.store import Store
-from offpolicy_monitor.summary.recommend import preset_states, recommend
+from offpolicy_monitor.summary.recommend import Sample, preset_states, recommend
 from offpolicy_monitor.summary.step import StepSummary
 
 #: The newest steps of the range that are looked at.
@@ -43,22 +43,22 @@ def get_recommendations(
 
 def _recommendations(store: Store, run: str, target: float, first: int | None, last: int | None) -> dict[str, Any]:
     found = store.summaries(run, first, last, MOST_STEPS)
-    summaries = [summary for _, _, summary in found]
+    sample = Sample([summary for _, _, summary in found])
     return {
         "target": target,
-        "methods": list(_thresholds(summaries, target)),
-        "presets": preset_states(summaries),
+        "methods": list(_thresholds(sample, target)),
+        "presets": preset_states(sample),
         "steps": [found[0][0], found[-1][0]] if found else [],
     }
 
 
-def _thresholds(summaries: Sequence[StepSummary], target: float) -> Iterator[dict[str, Any]]:
-    for key in _curves_kept(summaries):
+def _thresholds(sample: Sample, target: float) -> Iterator[dict[str, Any]]:
+    for key in _curves_kept(sample.summaries):
         name, gap, level, variant = key
         method = METHODS[name]
         curves = method.forms[level, variant].kept
         for parameter, curve in curves.items():
-            advice = recommend(summaries, gap, curve, target / len(curves))
+            advice = recommend(sample, gap, curve, target / len(curves))
             row = {"method": name, "gap": gap, "level": level, "parameter": parameter}
             row |= {"variant": variant} if variant != method.variants(level)[0] else {}
             if advice is not None:

@@ -13,11 +13,11 @@ import numpy as np
 from offpolicy_monitor.methods.catalogue import MEASURES
 from offpolicy_monitor.methods.curve import OUTWARD_SCORES, SECOND_MOMENT, TOKEN_SCORES, Curve
 from offpolicy_monitor.summary import cells
-from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.cells import LENGTH_BINS, LENGTHS, SEQUENCE_BINS, TOKEN_BINS, Bins, Floats
 from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.rows import NAMED, Row, Table, count, magnitude
 from offpolicy_monitor.summary.second_moment import cutoffs
+from offpolicy_monitor.summary.stacked import Stacked
 from offpolicy_monitor.vocabulary import SIGNS, UNKNOWN
 
 if TYPE_CHECKING:
@@ -81,20 +81,20 @@ class Kept:
     sequences_by_length: Floats
 
     @classmethod
-    def of(cls, merges: Sequence[Sequence[Arrays]], gap: str, curve: Curve) -> "Kept":
-        """What the merges of these tables keep."""
+    def of(cls, tables: Stacked, gap: str, curve: Curve, whole: bool) -> "Kept":
+        """What these tables keep, each by itself, or the `whole` of them as one."""
 
-        def stacked(score: str, measure: str, bins: Bins, groups: int = len(SIGNS)) -> Floats:
-            found = [_table(tables, gap, score, measure, bins, groups) for tables in merges]
-            return np.stack(found) if found else np.zeros((0, groups, bins.number))
+        def kept(score: str, measure: str, *shape: int) -> Floats:
+            name = f"whatif/{gap}/{score}/{measure}"
+            return tables.total(name, shape)[None] if whole else tables.rows(name, shape)
 
         def lengths(score: str) -> Floats:
-            counts = stacked(score, "lengths", LENGTH_BINS, len(SIGNS) * LENGTHS)
-            return counts.reshape(len(counts), len(SIGNS), LENGTHS, LENGTH_BINS.number)
+            return kept(score, "lengths", len(SIGNS), LENGTHS, LENGTH_BINS.number)
 
         bins = TOKEN_BINS if curve.whole else SEQUENCE_BINS
-        own = {measure: stacked(curve.score, measure, bins) for measure in FIGURES}
-        own["sequences"] = stacked(curve.whole or curve.score, "sequences", SEQUENCE_BINS)
+        of_sequences = curve.whole or curve.score, "sequences", len(SIGNS), SEQUENCE_BINS.number
+        asked = {measure: (curve.score, measure, len(SIGNS), bins.number) for measure in FIGURES}
+        own = {measure: kept(*each) for measure, each in {**asked, "sequences": of_sequences}.items()}
         return cls(own, lengths(curve.score), lengths("log_geometric_ratio").sum((1, 3)))
 
 
@@ -125,7 +125,7 @@ def whatif_curve(
     of a sign; `by_length_quartile` the share of the rule's own unit within each quarter of the sequences by length.
     Rules that reweight mask nothing; theirs are called `truncated_`.
     """
-    tables = [summary.arrays for summary in summaries]
+    tables = Stacked([summary.arrays for summary in summaries])
     if thresholds is None:
         thresholds = _default_thresholds(tables, gap, curve)
     drops = _drops_at(summaries, tables, gap, curve, np.asarray(thresholds, np.float64))
@@ -150,16 +150,14 @@ def is_kept(summary: "StepSummary", gap: str, curve: Curve) -> bool:
     return f"whatif/{gap}/{curve.score}/tokens" in summary.arrays
 
 
-def _drops_at(
-    summaries: Sequence["StepSummary"], tables: Sequence[Arrays], gap: str, curve: Curve, thresholds: Floats
-) -> Drops:
+def _drops_at(summaries: Sequence["StepSummary"], tables: Stacked, gap: str, curve: Curve, thresholds: Floats) -> Drops:
     """A second moment is cut in each step by itself, other rules in all of them at once."""
     if curve.scale is not SECOND_MOMENT:
         bounds = np.asarray([[curve.scale.bound(float(t)) for t in thresholds]])
-        kept = Kept.of([tables], gap, curve)
+        kept = Kept.of(tables, gap, curve, whole=True)
         return _drops(kept, curve, bounds, *_beyond(kept, curve, bounds))
     measured = [summary for summary in summaries if gap in summary.gaps]
-    kept = Kept.of([[summary.arrays] for summary in measured], gap, curve)
+    kept = Kept.of(Stacked([summary.arrays for summary in measured]), gap, curve, whole=False)
     outward = curve.score in OUTWARD_SCORES
     cuts = [cutoffs(summary.gaps[gap], thresholds, outward) for summary in measured]
     estimate, low, high = (
@@ -236,18 +234,6 @@ def _shares(bins: Bins, counts: Floats, above: bool | None, bounds: Floats) -> F
     return np.divide(inside, whole, out=np.zeros_like(inside), where=whole > 0).clip(0, 1)
 
 
-def _table(
-    tables: Sequence[Arrays], gap: str, score: str, measure: str, bins: Bins, groups: int = len(SIGNS)
-) -> Floats:
-    """The sum of one table over the steps, [groups, bins]."""
-    name = f"whatif/{gap}/{score}/{measure}"
-    whole = np.zeros((groups, bins.number))
-    for arrays in tables:
-        if name in arrays:
-            whole += arrays[name].reshape(whole.shape)
-    return whole
-
-
 def _seen(curve: Curve) -> list[int]:
     """The signs that are in the denominators: a rule on signs knows nothing of tokens without advantages."""
     return [sign for sign in range(len(SIGNS)) if curve.signs is None or sign != UNKNOWN]
@@ -288,10 +274,11 @@ def _by_quartile(drops: Drops) -> dict[str, list[float | None]]:
     return answer
 
 
-def _default_thresholds(tables: Sequence[Arrays], gap: str, curve: Curve) -> list[float]:
+def _default_thresholds(tables: Stacked, gap: str, curve: Curve) -> list[float]:
     """The edges among which the scores lie, as thresholds, ascending."""
     bins = TOKEN_BINS if curve.whole else SEQUENCE_BINS
-    filled = np.flatnonzero(_table(tables, gap, curve.score, "tokens", bins).sum(0))
+    counts = tables.total(f"whatif/{gap}/{curve.score}/tokens", (len(SIGNS), bins.number))
+    filled = np.flatnonzero(counts.sum(0))
     if not len(filled):
         return []
     reach = np.abs(bins.edges[np.clip([filled[0] - 1, filled[-1]], 0, len(bins.edges) - 1)])
