@@ -175,6 +175,30 @@ def test_a_late_shard_of_an_old_step_is_seen_within_a_minute(open_store: Open, c
     assert store.run("r1")["steps"] == 31
 
 
+def test_of_those_who_ask_at_once_one_reads_all_steps_again(
+    open_store: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(watched=PATHS)
+    store.ingest([make_record(step) for step in range(30)])
+    store.view_run("r1")
+    clock.now += overviews.RELOAD_SECONDS
+    store.ingest([make_record(30)])
+    real, extended, meanwhile = overviews.Overviews._changed, list[bool](), list[int]()
+
+    def changed(self: Any, connection: Any, rows: Any, known: Any, now: float) -> Any:
+        extended.append(bool(known))
+        if not known:
+            meanwhile.append(store.run("r1")["steps"])
+        return real(self, connection, rows, known, now)
+
+    monkeypatch.setattr(overviews.Overviews, "_changed", changed)
+    assert store.run("r1")["steps"] == 31 and meanwhile == [31]
+    assert extended == [False, True]
+    # What was read whole is kept, whoever was quicker.
+    store.ingest([make_record(31)])
+    assert store.run("r1")["steps"] == 32 and extended == [False, True, True]
+
+
 def test_a_run_that_stands_still_is_not_read_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.ingest([make_record(step) for step in range(5)])
     before = store.view_run("r1").overview

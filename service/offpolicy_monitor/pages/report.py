@@ -44,13 +44,16 @@ def answers(run: str, get: Get) -> dict[str, dict[str, Any]]:
 
 def call_of_series(run: str, about: Mapping[str, Any]) -> str:
     """The one call for every figure of the first screen; which these are stands in the page's own script."""
+    asked = {"field": fields_of(about), "by": "step", "points": POINTS, "layout": "tables"}
+    return f"v1/runs/{run}/series?" + urlencode(asked, doseq=True)
+
+
+def fields_of(about: Mapping[str, Any]) -> list[str]:
+    """The figures that the first screen of a run draws, as its script asks for them."""
     fixed, compared = (_listed(name) for name in ("FIXED", "COMPARED"))
     rows, used = [row["name"] for row in about["methods"]], about["correction"]
     methods = [*([used] if used else []), *(name for name in compared if name in rows and name != used)]
-    fields = [*fixed, *(f"methods.{name}.masked_token_fraction" for name in methods)]
-    return f"v1/runs/{run}/series?" + urlencode(
-        {"field": fields, "by": "step", "points": POINTS, "layout": "tables"}, doseq=True
-    )
+    return [*fixed, *(f"methods.{name}.masked_token_fraction" for name in methods)]
 
 
 def document(run: str, found: Mapping[str, Any], service_url: str, made: float) -> str:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from offpolicy_monitor._version import __version__
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.pipeline.values import Measurer
-from offpolicy_monitor.server import openapi, services
+from offpolicy_monitor.server import openapi, rehearsal, services
 from offpolicy_monitor.server.access.described import describe
 from offpolicy_monitor.server.access.doors import Doors
 from offpolicy_monitor.server.access.guard import Guard
@@ -112,7 +112,8 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with services.opened(settings, metrics, registry, make_measurer, keys, membership) as opened:
+        opening = services.opened(settings, metrics, registry, make_measurer, keys, rehearsal.of_pages, membership)
+        async with opening as opened:
             app.state.services = opened
             yield
 

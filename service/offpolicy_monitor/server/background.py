@@ -41,6 +41,8 @@ LEARN: Final = Chore("reading access tokens", "access tokens read", "tokens", "d
 NOTE: Final = Chore("noting the use of access tokens", "use of access tokens noted", "tokens", "debug")
 #: Write down what was counted, which a worker that dies leaves to who takes its place.
 PUBLISH: Final = Chore("writing counts", "counts written", "files", "debug")
+#: Ask once what pages ask.
+REHEARSE: Final = Chore("reading what pages ask", "answers read", "answers", "debug")
 #: Give back what the process has grown by and does not use.
 GIVE_BACK: Final = Chore("memory", "unused memory given back", "bytes", "debug")
 #: Make answers about runs that somebody looks at again, after each step.

@@ -16,7 +16,9 @@ import structlog
 from offpolicy_monitor.server.probe import Finding
 
 log = structlog.get_logger("offpolicy_monitor.server")
-WARMING: Final = "the device measures a first batch, the list of runs is read and a scrape made, to load what they need"
+WARMING: Final = (
+    "the device measures a first batch, and what the list, a scrape and a page show is read, to load what they need"
+)
 UNASKED: Final = "not known before the database answers"
 #: Seconds between two looks until the service is ready, and after which the same is said again.
 LOOK_SECONDS, SAY_SECONDS = 0.5, 30.0

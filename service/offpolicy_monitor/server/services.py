@@ -39,6 +39,7 @@ from offpolicy_monitor.server.background import (
     NOTE,
     PUBLISH,
     PURGE,
+    REHEARSE,
     SWEEP,
     TIDY,
     WATCH,
@@ -126,9 +127,13 @@ async def opened(
     registry: CollectorRegistry,
     make_measurer: Callable[[Settings], Measurer],
     keys: Keys,
+    rehearse: Callable[["Services"], int],
     membership: Membership = ALONE,
 ) -> AsyncIterator[Services]:
-    """Everything that runs while the application runs; what was begun is finished before it closes."""
+    """Everything that runs while the application runs; what was begun is finished before it closes.
+
+    `rehearse` answers once what is asked later, before the service is ready, and how many answers these were.
+    """
 
     def failed(step: GradientStep, error: Exception) -> None:
         metrics.step_failed()
@@ -183,7 +188,7 @@ async def opened(
         public = not is_loopback(urlsplit(settings.public_url).hostname or "")
         if advice := keys.advice(public):
             log.warning(advice, public_url=settings.public_url, auth=settings.auth)
-        jobs = (*_beside(services, leader, threads, began), *_looking_after(keys, services, threads))
+        jobs = (*_beside(services, leader, threads, began, rehearse), *_looking_after(keys, services, threads))
         beside = [asyncio.create_task(job) for job in jobs]
         if scrapes.published is not None:
             beside.append(asyncio.create_task(keep(PUBLISH, scrapes.publish, PUBLISH_SECONDS)))
@@ -210,7 +215,9 @@ async def opened(
         await asyncio.to_thread(store.close)
 
 
-def _beside(services: Services, leader: Leader, threads: Executor, began: float) -> Iterator[Coroutine[Any, Any, None]]:
+def _beside(
+    services: Services, leader: Leader, threads: Executor, began: float, rehearse: Callable[[Services], int]
+) -> Iterator[Coroutine[Any, Any, None]]:
     """What runs beside the requests; what changes the store does so only where this process leads."""
     upkeep, pipeline, settings = services.store.upkeep, services.pipeline, services.settings
     loop, turn = asyncio.get_running_loop(), turn_of(pipeline.writer)
@@ -232,7 +239,7 @@ def _beside(services: Services, leader: Leader, threads: Executor, began: float)
         return changed + upkeep.thin(settings.thin_after, turn) + upkeep.give_back(turn)
 
     sweep = led(lambda: upkeep.sweep(time.time(), settings.step_timeout, turn), told=True)
-    yield warm_up(lambda: _first_work(services), is_warm)
+    yield warm_up(lambda: _first_work(services, rehearse), is_warm)
     yield services.readiness.tell(began, lambda: pipeline.measurer.form)
     yield keep(SWEEP, sweep, settings.step_timeout / SWEEPS_PER_TIMEOUT)
     yield keep(WATCH, led(lambda: upkeep.watch(settings.run_expiry, turn), told=True), WATCH_SECONDS)
@@ -244,11 +251,12 @@ def _beside(services: Services, leader: Leader, threads: Executor, began: float)
     yield keep(GIVE_BACK, partial(asyncio.to_thread, Idle().give_back), GIVE_BACK_SECONDS)
 
 
-async def _first_work(services: Services) -> None:
-    """What takes longest the first time, so that nobody waits for it: measuring, the list of runs, a scrape."""
+async def _first_work(services: Services, rehearse: Callable[[Services], int]) -> None:
+    """What takes longest the first time, so that nobody waits for it: measuring, the list of runs, a scrape, a page."""
     await asyncio.gather(services.pipeline.warm_up(), asyncio.to_thread(_read_list, services.store))
     for format in (OPENMETRICS, TEXT):
         await services.scrapes.get(format)
+    await once(REHEARSE, partial(asyncio.to_thread, rehearse, services))
 
 
 def _read_list(store: Store) -> None:

@@ -117,7 +117,7 @@ def test_the_service_is_not_ready_before_its_device_is_warm(tmp_path: Path, migr
         assert (response.status_code, response.headers["retry-after"]) == (503, "1")
         assert response.json()["checks"] == {"store": True, "schema": True, "device": False, "stages": True}
         assert response.json()["reasons"] == {"device": WARMING}
-        assert response.json()["reason"].startswith("the device measures a first batch, the list of runs is read")
+        assert response.json()["reason"].startswith("the device measures a first batch, and what the list")
         assert client.get("/healthz").status_code == 200
         SlowToWarm.let.set()
         assert ready_within(client).status_code == 200

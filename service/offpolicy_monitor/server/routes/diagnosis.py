@@ -27,7 +27,11 @@ router = store_router()
 )
 def get_diagnosis(run: KnownRun, request: Request, first: First = None, last: Last = None) -> dict[str, Any]:
     """Of all gradient steps of the newest 50 steps in the range that count; `steps` names the first and the last."""
-    store = services.of(request).store
+    return diagnosis(services.of(request).store, run, first, last)
+
+
+def diagnosis(store: Store, run: str, first: int | None = None, last: int | None = None) -> dict[str, Any]:
+    """What is answered; found once while the run stands still."""
     return store.answered(run, ("diagnosis", first, last), lambda: _diagnosis(store, run, first, last))
 
 

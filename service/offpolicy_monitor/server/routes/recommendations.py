@@ -20,6 +20,8 @@ from offpolicy_monitor.summary.step import StepSummary
 
 #: The newest steps of the range that are looked at.
 MOST_STEPS: Final = 50
+#: The share of the tokens that is dropped where nobody wants another.
+TARGET: Final = 0.01
 
 Target = Annotated[float, Query(gt=0, lt=1, description="Wanted share of tokens dropped.")]
 KeptCurves = tuple[str, str, str, str]
@@ -33,10 +35,16 @@ router = store_router()
     responses=openapi.answers(models.Recommendations, "A threshold per bound, and the state of every preset.", 404),
 )
 def get_recommendations(
-    run: KnownRun, request: Request, target: Target = 0.01, first: First = None, last: Last = None
+    run: KnownRun, request: Request, target: Target = TARGET, first: First = None, last: Last = None
 ) -> dict[str, Any]:
     """From the newest 50 steps in the range that count. A rule with two bounds is given half of `target` on each."""
-    store = services.of(request).store
+    return recommendations(services.of(request).store, run, target, first, last)
+
+
+def recommendations(
+    store: Store, run: str, target: float = TARGET, first: int | None = None, last: int | None = None
+) -> dict[str, Any]:
+    """What is answered; found once while the run stands still."""
     asked = ("recommendations", target, first, last)
     return store.answered(run, asked, lambda: _recommendations(store, run, target, first, last))
 

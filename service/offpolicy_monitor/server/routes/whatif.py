@@ -96,22 +96,27 @@ def get_whatif(
         _, steps = store.spread_summaries(run, first, last, 0)
         _check_points(min(steps, MOST_STEPS), len(threshold), services.of(request).settings)
     thresholds = None if threshold is None else tuple(threshold)
-    asked = Asked(method, gap, level, tuple(options.items()), thresholds, row, first, last)
-    return store.answered(run, asked, lambda: _curves(store, run, asked))
+    said = tuple((name, value) for name, value in options.items() if value is not None)
+    return curves(store, run, Asked(method, gap, level, said, thresholds, row, first, last))
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of a run, checked; `options` are pairs of a name and what was said of it, None for nothing."""
+    """What is asked of a run, checked; `options` are pairs of a name and what was said of it."""
 
     method: str
     gap: str
     level: str
-    options: tuple[tuple[str, str | None], ...]
-    thresholds: tuple[float, ...] | None
-    row: str | None
-    first: int | None
-    last: int | None
+    options: tuple[tuple[str, str], ...] = ()
+    thresholds: tuple[float, ...] | None = None
+    row: str | None = None
+    first: int | None = None
+    last: int | None = None
+
+
+def curves(store: Store, run: str, asked: Asked) -> dict[str, Any]:
+    """What is answered; found once while the run stands still."""
+    return store.answered(run, asked, lambda: _curves(store, run, asked))
 
 
 def _curves(store: Store, run: str, asked: Asked) -> dict[str, Any]:
@@ -134,7 +139,7 @@ def _curves(store: Store, run: str, asked: Asked) -> dict[str, Any]:
         "method": asked.method,
         "gap": asked.gap,
         "level": asked.level,
-        **{name: value for name, value in options.items() if value is not None},
+        **options,
         "parameter": found.only,
         "presets": _presets(rows, form),
         "steps": [read[0][0], read[-1][0]] if read else [],

@@ -6,7 +6,8 @@ has its newest steps read anew, and now and then all of them, since a late shard
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -95,7 +96,7 @@ class Overviews:
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = (*DRAWN, *paths)
         self._kept: OrderedDict[int, Overview] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock, self._reloaded = threading.Lock(), set[int]()
 
     def read(self, connection: Connection, rows: Sequence[Any], now: float) -> dict[int, Overview]:
         """The overviews of runs: rows have id, revision, last_batch_at, and `attempt` and `step` of the last step."""
@@ -104,17 +105,34 @@ class Overviews:
         found = {row.id: known[row.id] for row in rows if row.id in known and _stands(known[row.id], row)}
         self._keep(found)
         changed = [row for row in rows if row.id not in found]
-        known = _without_oldest(known, changed, now)
-        for start in range(0, len(changed), AT_ONCE):
-            read = dict(self._changed(connection, changed[start : start + AT_ONCE], known, now))
-            self._keep(read)
-            found |= read
+        with self._reloading({row.id: known[row.id].loaded_at for row in changed if row.id in known}, now) as again:
+            known = {run: overview for run, overview in known.items() if run not in again}
+            for start in range(0, len(changed), AT_ONCE):
+                read = dict(self._changed(connection, changed[start : start + AT_ONCE], known, now))
+                self._keep(read)
+                found |= read
         return found
+
+    @contextmanager
+    def _reloading(self, loaded_at: Mapping[int, float], now: float) -> Iterator[Set[int]]:
+        """The runs of which all steps are to be read again: few at once, or a list would wait, each by one reader."""
+        old = [run for run, loaded in loaded_at.items() if not 0 <= now - loaded < RELOAD_SECONDS]
+        with self._lock:
+            mine = set(sorted(set(old) - self._reloaded, key=loaded_at.__getitem__)[:RELOADED])
+            self._reloaded |= mine
+        try:
+            yield mine
+        finally:
+            with self._lock:
+                self._reloaded -= mine
 
     def _keep(self, overviews: Mapping[int, Overview]) -> None:
         with self._lock:
             for run, overview in overviews.items():
-                self._kept[run] = overview
+                known = self._kept.get(run)
+                # Another reader may have read all of it meanwhile.
+                if known is None or known.version != overview.version or known.loaded_at <= overview.loaded_at:
+                    self._kept[run] = overview
                 self._kept.move_to_end(run)
             while len(self._kept) > MOST_RUNS:
                 self._kept.popitem(last=False)
@@ -194,13 +212,6 @@ def _extendable(known: Overview | None, row: Any) -> Overview | None:
     if known.drawn.steps[-1] > min(known.last_step, row.step):
         return None
     return known
-
-
-def _without_oldest(known: Mapping[int, Overview], rows: Sequence[Any], now: float) -> dict[int, Overview]:
-    """What is known, but of the runs of which all steps are to be read again: few at once, or a list would wait."""
-    old = [row.id for row in rows if row.id in known and not 0 <= now - known[row.id].loaded_at < RELOAD_SECONDS]
-    again = set(sorted(old, key=lambda run: known[run].loaded_at)[:RELOADED])
-    return {run: overview for run, overview in known.items() if run not in again}
 
 
 def _judgements(connection: Connection, runs: Sequence[int]) -> dict[int, Any]:
