@@ -1,10 +1,12 @@
 """Rehearsal: what pages ask, asked once before the service is ready, so that nobody waits for what loads with it.
 
-Of the run that a list shows first. The first calls take some tenths of a second whatever the run: files that are read,
-code that is imported, tables that are worked out.
+Of the run that a list shows first, and of the longest one, whose history takes longest to read. The very first calls
+take some tenths of a second whatever the run: files that are read, code that is imported, tables that are worked out.
 """
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from offpolicy_monitor.methods import METHODS
@@ -15,25 +17,33 @@ from offpolicy_monitor.server.http.answers import render
 from offpolicy_monitor.server.routes.changes import with_methods_in_effect
 from offpolicy_monitor.server.routes.diagnosis import diagnosis
 from offpolicy_monitor.server.routes.recommendations import recommendations
-from offpolicy_monitor.server.routes.whatif import Asked, curves
+from offpolicy_monitor.server.routes.whatif import OPTIONS, Asked, curves
 from offpolicy_monitor.server.services import Services
+from offpolicy_monitor.store import MOST_RUNS
 
-#: The method that the page of what-if shows of a run that names no correction.
-SHOWN: Final = METHODS["opsm"]
+#: The rows that the page of what-if shows: of a run that names no correction, and beside the one in use.
+SHOWN: Final = "opsm"
+BESIDE: Final = "geometric_mask_wide"
+#: Runs whose pages are rehearsed, and seconds after which no other one is begun.
+MOST_REHEARSED: Final = 2
+LONGEST: Final = 1.0
 
 
 def of_pages(services: Services) -> int:
     """Answer what the page of a run and that of what-if ask; how many answers these were, 0 where no run has a step."""
-    store = services.store
+    began = time.monotonic()
     page("live.html", "/runs/{run}", "run", run="", here="run", title="")
     for name in (*assets.SCRIPTS, assets.STYLE, assets.PLOTTING):
         assets.content(name)
-    views, _ = store.view_runs(1, order="worst")
-    found = [view.shown["run"] for view in views if view.shown["last_step"] is not None]
-    answers = [answer for run in found for answer in _about(services, run)]
-    for answer in answers:
-        render(answer)
-    return len(answers)
+    views, _ = services.store.view_runs(MOST_RUNS, order="worst")
+    begun = [view.shown for view in views if view.shown["last_step"] is not None]
+    longest = sorted(begun, key=lambda shown: -shown["steps"])
+    answers = 0
+    for run in list(dict.fromkeys(shown["run"] for shown in (*begun[:1], *longest)))[:MOST_REHEARSED]:
+        if time.monotonic() - began < LONGEST:
+            answers += len([render(answer) for answer in _about(services, run)])
+    services.store.unasked()
+    return answers
 
 
 def _about(services: Services, run: str) -> Iterator[object]:
@@ -42,4 +52,10 @@ def _about(services: Services, run: str) -> Iterator[object]:
     yield store.tables(run, fields_of(about), None, None, POINTS, "step")
     yield diagnosis(store, run)
     yield recommendations(store, run)
-    yield curves(store, run, Asked(SHOWN.name, SHOWN.gap, SHOWN.levels[0]))
+    for row in (row for row in about["methods"] if row["name"] in (about["correction"] or SHOWN, BESIDE)):
+        said = tuple((name, row[name]) for name in OPTIONS if row.get(name) is not None)
+        asked = Asked(row["method"], row["gap"], row["level"], said)
+        bounds = [row[name] for name in METHODS[row["method"]].parameters if isinstance(row.get(name), float)]
+        yield curves(store, run, asked)
+        if bounds:
+            yield curves(store, run, replace(asked, thresholds=(bounds[-1],), row=row["name"]))

@@ -282,6 +282,11 @@ class Store:
         with self._database.reading() as connection:
             return self._summaries.spread(connection, run, first, last, most)
 
+    def count_steps(self, run: str, first: int | None = None, last: int | None = None) -> int:
+        """How many steps count in the range."""
+        with self._database.reading() as connection:
+            return self._summaries.count(connection, run, first, last)
+
     def answered(self, run: str, asked: Hashable, work: Callable[[], Answer]) -> Answer:
         """What `work` makes of what is stored of a run, of nothing else and not of the time; made once while the run
         stands still, and nobody may change it. Refusal 404 where there is none."""
@@ -298,6 +303,11 @@ class Store:
         with self._database.reading(TRY_SECONDS) as connection:
             now = run_rows.revisions(connection, {run for run, _ in known})
         return list({now[run][0]: None for run, under in known if run in now and under != {now[run][1]}})
+
+    def unasked(self) -> None:
+        """Nobody looks at what was asked until now."""
+        self._series.unasked()
+        self._answers.unasked()
 
     def read_again(self, run: str, since: float) -> None:
         """Read what was asked about a run since then, where it has moved, so that it is at hand: plots first."""

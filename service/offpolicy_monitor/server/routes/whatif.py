@@ -93,8 +93,8 @@ def get_whatif(
     _check(threshold, found, _form(found, level, options))
     store = services.of(request).store
     if threshold:
-        _, steps = store.spread_summaries(run, first, last, 0)
-        _check_points(min(steps, MOST_STEPS), len(threshold), services.of(request).settings)
+        steps = min(store.count_steps(run, first, last), MOST_STEPS)
+        _check_points(steps, len(threshold), services.of(request).settings)
     thresholds = None if threshold is None else tuple(threshold)
     said = tuple((name, value) for name, value in options.items() if value is not None)
     return curves(store, run, Asked(method, gap, level, said, thresholds, row, first, last))

@@ -5,6 +5,7 @@ that it was read under (rows.held); of a run that an older release wrote nothing
 was asked lately can be read again before anybody asks (server.fresh).
 """
 
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -82,6 +83,12 @@ class Lately(Generic[Answer]):
                 if known.asked_at >= since:
                     found.setdefault(run, set()).add(known.under)
         return found
+
+    def unasked(self) -> None:
+        """What is kept was asked by nobody who may ask again."""
+        with self._lock:
+            for question, known in self._kept.items():
+                self._kept[question] = replace(known, asked_at=-math.inf)
 
     def again(self, connection: Connection, run: int, since: float, most: int) -> None:
         """Read anew what was asked of a run since then, where the run has moved: the newest `most` questions. Other

@@ -149,6 +149,10 @@ class Series:
         """As of Lately: runs whose plots were asked for since then, and under which revisions."""
         return self._plots.asked_since(since)
 
+    def unasked(self) -> None:
+        """As of Lately: nobody asked for the plots that are kept."""
+        self._plots.unasked()
+
     def again(self, connection: Connection, run: int, since: float, most: int) -> None:
         """As of Lately: read plots of a run that has moved anew."""
         self._plots.again(connection, run, since, most)

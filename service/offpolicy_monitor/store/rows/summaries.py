@@ -7,6 +7,8 @@ all of them are the same. Every method takes the caller's connection.
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, func, select
 
 from offpolicy_monitor.errors import Refusal
@@ -26,9 +28,12 @@ MOST_GRADIENT_STEPS: Final = 400
 MOST_BYTES: Final = 1 << 26
 #: Ranges of which the summaries that were spread over them are kept, while their runs stand still.
 SPREADS: Final = 2
+#: Ranges of which the numbers of their steps are kept, 8 bytes each.
+RANGES: Final = 4
 
 _COLUMNS: Final = (steps.c.id, steps.c.step, steps.c.minibatch, steps.c.block, steps.c.summary)
 Spread = tuple[list[tuple[int, int, StepSummary]], int]
+Numbers = NDArray[np.int64]
 
 
 class Summaries:
@@ -38,6 +43,7 @@ class Summaries:
         self._settled = settled
         self._decoded = Remembering(stored.from_bytes, _bytes, MOST_BYTES)
         self._spread = Lately[Spread](SPREADS)
+        self._numbers = Lately[Numbers](RANGES)
 
     def one(
         self, connection: Connection, run: str, step: int | None, minibatch: int | None
@@ -88,18 +94,27 @@ class Summaries:
 
         def read(connection: Connection) -> Spread:
             there = self._steps_that_count(connection, run_id(connection, run), first, last)
-            chosen = _counting(connection, run, first, last).where(steps.c.step.in_(spread(there, most)))
-            return self._of(connection, connection.execute(chosen).all()), len(there)
+            chosen = steps.c.step.in_(there[spread(range(len(there)), most)].tolist())
+            rows = connection.execute(_counting(connection, run, first, last).where(chosen)).all()
+            return self._of(connection, rows), len(there)
 
         return self._spread.read(connection, run_id(connection, run), (first, last, most), read)
 
-    def _steps_that_count(self, connection: Connection, run: int, first: int | None, last: int | None) -> Sequence[int]:
+    def count(self, connection: Connection, run: str, first: int | None, last: int | None) -> int:
+        """How many steps count in the range."""
+        return len(self._steps_that_count(connection, run_id(connection, run), first, last))
+
+    def _steps_that_count(self, connection: Connection, run: int, first: int | None, last: int | None) -> Numbers:
         """The numbers of the steps in the range that count, ascending: settled ones off spans, others off rows."""
-        covered = self._settled.read(connection, run, (), first, last)
-        others = [*in_range(run, max(covered.end + 1, first or 0), last), steps.c.state != OPEN, is_last_minibatch()]
-        after = connection.scalars(select(steps.c.step).where(*others).order_by(steps.c.step)).all()
-        places = covered.places
-        return [*places.step[places.last_of_each_step()].tolist(), *after]
+
+        def read(connection: Connection) -> Numbers:
+            covered = self._settled.read(connection, run, (), first, last)
+            later = [*in_range(run, max(covered.end + 1, first or 0), last), steps.c.state != OPEN, is_last_minibatch()]
+            after = connection.scalars(select(steps.c.step).where(*later).order_by(steps.c.step)).all()
+            places = covered.places
+            return np.concatenate([places.step[places.last_of_each_step()], np.array(after, np.int64)])
+
+        return self._numbers.read(connection, run, (first, last), read)
 
     def _of(self, connection: Connection, rows: Sequence[Any]) -> list[tuple[int, int, StepSummary]]:
         """Of rows of _COLUMNS, ascending; a block stands once for all its steps, under the last one that is named."""
