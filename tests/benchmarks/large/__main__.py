@@ -106,7 +106,7 @@ def measured(url: str, options: argparse.Namespace, wanted: Sequence[Run], folde
     works: dict[str, tuple[str, Callable[[Served], list[Figure]]]] = {
         f"routes of {long.name}": ("routes", lambda service: of_routes(service, long)),
         f"routes of {short.name}": ("routes", lambda service: of_routes(service, short)),
-        "pages": ("pages", lambda service: of_pages(service, long)),
+        "pages": ("pages", lambda service: of_pages(service, long, wanted[3:10])),
         "scrapes": ("scrapes", lambda service: of_scrapes(service, wanted[:200])),
         "posts": ("posts", lambda service: [of_posts(service, long)]),
     }

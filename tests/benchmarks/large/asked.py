@@ -102,10 +102,11 @@ def of_routes(service: Served, run: Run) -> list[Figure]:
     return [repeated(name, lambda path=path: got(service, path)) for name, path in routes(run).items()]  # type: ignore[misc]
 
 
-def of_pages(service: Served, run: Run) -> list[Figure]:
+def of_pages(service: Served, run: Run, others: Sequence[Run]) -> list[Figure]:
     """Each page in a browser that has no file of it: until the last answer that it asked for is there.
 
-    Then those that read the whole run again, a step of which was stored just before.
+    Then those that read the whole run again, a step of which was stored just before; and the page of each of some other
+    runs, of which nobody has asked anything.
     """
     program = next((found for found in map(find_tool, PROGRAMS) if found), None)
     if program is None:
@@ -136,8 +137,10 @@ def of_pages(service: Served, run: Run) -> list[Figure]:
             for name, path in all_of_them.items()
             if run.name in path
         ]
+        unseen = [answered(f"/runs/{other.name}") for other in others]
         browser.close()
-    return [*still, *moved]
+    never = f"page of a run of {others[0].steps:,} steps that nobody has looked at"
+    return [*still, *moved, Figure.of(never, unseen, limit)]
 
 
 def of_scrapes(service: Served, runs: Sequence[Run]) -> list[Figure]:
