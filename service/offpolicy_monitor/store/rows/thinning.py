@@ -5,6 +5,7 @@ F columns, n entries, S stretches of equal length but for one entry. What is low
 it: of several columns the entries of many short stretches are found once, and any longer ones are made of these.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -16,6 +17,8 @@ Indices = NDArray[np.int64]
 
 #: Short stretches of several columns, times the entries that are wanted.
 FINER: Final = 2
+#: The share of the entries that are wanted from which on no more stretches are tried.
+FULL: Final = 0.95
 
 
 def thinned(columns: Sequence[Column] | Column, most: int) -> Indices:
@@ -30,16 +33,27 @@ def thinned(columns: Sequence[Column] | Column, most: int) -> Indices:
     if fields == 1:
         each = np.arange(count)[None]
         return np.unique(_of_stretches(columns, each, each, max(1, most // 2)))[:most]
-    found = [_of_width(column, max(1, count // (FINER * most))) for column in columns]
-    lowest, highest = (np.stack(each) for each in zip(*found, strict=True))
+    short = [_of_width(column, max(1, count // (FINER * most))) for column in columns]
+    lowest, highest = (np.stack(each) for each in zip(*short, strict=True))
     ends = np.array([0, count - 1])
-    least, stretches = max(1, (most - 2) // max(2 * fields, 1)), max(1, most // 2)
+
+    def kept(stretches: int) -> Indices:
+        return np.union1d(_of_stretches(columns, lowest, highest, stretches), ends)
+
     # Columns mostly have their extremes at the same entries, so that many more stretches fit than surely would.
-    while len(kept := np.union1d(_of_stretches(columns, lowest, highest, stretches), ends)) > most:
-        if stretches <= least:
-            break
-        stretches = max(least, min(stretches - 1, stretches * most // len(kept)))
-    return kept[:most]
+    fits, too_many = max(1, (most - 2) // (2 * fields)), max(1, most // 2)
+    found = kept(too_many)
+    if len(found) <= most:
+        return found
+    found = kept(fits)
+    while len(found) < FULL * most and too_many - fits > 1:
+        stretches = min(max(round(math.sqrt(fits * too_many)), fits + 1), too_many - 1)
+        more = kept(stretches)
+        if len(more) <= most:
+            fits, found = stretches, more
+        else:
+            too_many = stretches
+    return found[:most]
 
 
 def _of_width(column: Column, width: int) -> tuple[Indices, Indices]:
