@@ -46,6 +46,7 @@ def thinned(columns: Sequence[Column] | Column, most: int) -> Indices:
     if len(found) <= most:
         return found
     found = kept(fits)
+    # Entries come fast with the first stretches and ever slower: the middle of the two by their ratio.
     while len(found) < FULL * most and too_many - fits > 1:
         stretches = min(max(round(math.sqrt(fits * too_many)), fits + 1), too_many - 1)
         more = kept(stretches)
