@@ -18,7 +18,7 @@ LOOKED: Final = 600.0
 #: Seconds from one look for runs that have moved to the next.
 EVERY: Final = 0.2
 #: The most of its time that this takes: of runs that move more often some answers are made when they are asked for.
-SHARE: Final = 0.1
+SHARE: Final = 0.2
 
 
 class AnsweringStore(Protocol):
