@@ -102,8 +102,11 @@ def workers_of(running: Served) -> list[int]:
 
 
 def leader_of(running: Served) -> int:
-    """The process that leads."""
-    return leader_in(running.log)
+    """The process that leads, or will in a moment."""
+    wait_for(lambda: leader_in(running.log) is not None, AFTER_DEATH)
+    leader = leader_in(running.log)
+    assert leader is not None
+    return leader
 
 
 def sample(text: str, name: str) -> float:
@@ -235,7 +238,7 @@ def test_a_worker_that_dies_under_load_is_replaced_and_nothing_is_lost(tmp_path:
                 before, leader = workers_of(running), leader_of(running)
                 shown.append(sample(running.scrape(), "offpolicy_batches_total"))
                 os.kill(leader, signal.SIGKILL)
-                wait_for(lambda: leader_of(running) != leader, AFTER_DEATH)  # noqa: B023
+                wait_for(lambda: leader_in(running.log) not in (None, leader), AFTER_DEATH)  # noqa: B023
                 wait_for(lambda: len(workers_of(running)) == 2 and leader not in workers_of(running))  # noqa: B023
                 assert before != workers_of(running)
                 shown.append(sample(running.scrape(), "offpolicy_batches_total"))

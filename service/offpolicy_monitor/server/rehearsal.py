@@ -30,13 +30,14 @@ LONGEST: Final = 1.0
 
 
 def of_pages(services: Services) -> int:
-    """Answer what the page of a run and that of what-if ask; how many answers these were, 0 where no run has a step."""
+    """Answer what the page of a run and that of what-if ask; how many answers these were. Nothing without a run."""
     began = time.monotonic()
-    page("live.html", "/runs/{run}", "run", run="", here="run", title="")
-    for name in (*assets.SCRIPTS, assets.STYLE, assets.PLOTTING):
-        assets.content(name)
     views, _ = services.store.view_runs(MOST_RUNS, order="worst")
     begun = [view.shown for view in views if view.shown["last_step"] is not None]
+    if begun:
+        page("live.html", "/runs/{run}", "run", run="", here="run", title="")
+        for name in (*assets.SCRIPTS, assets.STYLE, assets.PLOTTING):
+            assets.content(name)
     longest = sorted(begun, key=lambda shown: -shown["steps"])
     answers = 0
     for run in list(dict.fromkeys(shown["run"] for shown in (*begun[:1], *longest)))[:MOST_REHEARSED]:

@@ -37,7 +37,7 @@ def killed(stage: Stage) -> None:
 def led(stage: Stage, killed: int, within: float = LED_WITHIN) -> None:
     """Another worker than that is to lead by now, or soon."""
     began = time.monotonic()
-    stage.wait_for(lambda: leader_in(stage.log) not in (0, killed), within, "no other worker leads")
+    stage.wait_for(lambda: leader_in(stage.log) not in (None, killed), within, "no other worker leads")
     stage.most("another leads after, s", time.monotonic() - began)
 
 
