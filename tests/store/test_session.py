@@ -307,3 +307,13 @@ def test_a_lock_file_that_cannot_be_made_is_a_configuration_error(tmp_path: Path
     (tmp_path / "x.db.lock").mkdir()
     with pytest.raises(ConfigurationError, match="Is a directory"):
         Store.open(f"sqlite:///{tmp_path / 'x.db'}")
+
+
+def test_a_connection_that_is_used_while_the_others_are_closed_is_closed_when_it_comes_back(database_url: str) -> None:
+    database = Database(parse_url(database_url))
+    with database.reading() as connection:
+        connection.execute(text("SELECT 1"))
+        used = connection.connection.dbapi_connection
+        database.close()
+    with pytest.raises(Exception, match="closed"):
+        used.execute("SELECT 1")  # type: ignore[union-attr]

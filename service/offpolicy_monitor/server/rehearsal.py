@@ -19,10 +19,10 @@ from offpolicy_monitor.server.routes.diagnosis import diagnosis
 from offpolicy_monitor.server.routes.recommendations import recommendations
 from offpolicy_monitor.server.routes.whatif import OPTIONS, Asked, curves
 from offpolicy_monitor.server.services import Services
+from offpolicy_monitor.server.verdicts import TOLD
 from offpolicy_monitor.store import MOST_RUNS
 
-#: The rows that the page of what-if shows: of a run that names no correction, and beside the one in use.
-SHOWN: Final = "opsm"
+#: The row that the page of what-if shows beside the one in use, which is TOLD where none is named.
 BESIDE: Final = "geometric_mask_wide"
 #: Runs whose pages are rehearsed, and seconds after which no other one is begun.
 MOST_REHEARSED: Final = 2
@@ -53,7 +53,7 @@ def _about(services: Services, run: str) -> Iterator[object]:
     yield store.tables(run, fields_of(about), None, None, POINTS, "step")
     yield diagnosis(store, run)
     yield recommendations(store, run)
-    for row in (row for row in about["methods"] if row["name"] in (about["correction"] or SHOWN, BESIDE)):
+    for row in (row for row in about["methods"] if row["name"] in (about["correction"] or TOLD.name, BESIDE)):
         said = tuple((name, row[name]) for name in OPTIONS if row.get(name) is not None)
         asked = Asked(row["method"], row["gap"], row["level"], said)
         bounds = [row[name] for name in METHODS[row["method"]].parameters if isinstance(row.get(name), float)]

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, NullPool, QueuePool, make_url
+from sqlalchemy import URL, Connection, Engine, NullPool, QueuePool, event, make_url
 from sqlalchemy.exc import ArgumentError
 
 from offpolicy_monitor.errors import ConfigurationError
@@ -121,6 +121,9 @@ class Database:
             busy_seconds = BUSY_SECONDS if bounded else lock_seconds
             self.engine = self._readers = self.file.engine(QueuePool, busy_seconds, **READERS)
             self._trying = self.file.engine(NullPool, TRY_SECONDS)
+        self._closed = False
+        for engine in {self.engine, self._readers, self._trying}:
+            event.listen(engine, "checkin", self._given_back)
         # A server may drop a connection that nobody uses, which the pool finds out; a file does not.
         self._writers = Writers(self.engine, keep=self.file is not None)
         self._triers = Writers(self._trying, keep=False)
@@ -166,8 +169,14 @@ class Database:
         with self._bounds(0.0), engine.connect() as connection:
             yield connection
 
+    def _given_back(self, connection: Any, record: Any) -> None:
+        """A connection that a thread used while the others were closed is closed when it comes back."""
+        if self._closed and connection is not None:
+            connection.close()
+
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; one that a thread uses just now once it has."""
+        self._closed = True
         self._writers.close()
         for engine in (self.engine, self._readers, self._trying):
             engine.dispose()
