@@ -187,7 +187,8 @@ def test_an_answer_without_end_is_given_up_before_it_fills_the_memory_or_the_tim
             time.sleep(0.01)
         monitor.close(0.1)
     assert monitor.stats["dropped_by"] == {"deadline": 1}
-    assert max(sent) < 32 << 20
+    # Sixteen that are read, and what the system takes from the sender before it knows that nobody reads on.
+    assert max(sent) < 64 << 20
 
 
 def test_an_answer_that_is_cut_off_is_asked_for_again() -> None:
