@@ -19,7 +19,7 @@ from tests.pipeline.worst_summaries import GOOD, MADE, SIZES, posted
 
 ROOT = Path(__file__).parents[2]
 LIMITS = limits_of(Settings(_env_file=None))
-#: Seconds of a processor within which any is read or refused; the worst one takes a third of it.
+#: Seconds of a processor within which any is read or refused; the worst one takes a fifth of it.
 SOON = 0.2
 #: What the allocator keeps.
 FIXED = 1 << 20
