@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from offpolicy_monitor.server.memory import keep_large_blocks
+from offpolicy_monitor.server.memory import set_up_malloc
 
 from tests.benchmarks.catalogue import catalogue_rows
 from tests.benchmarks.client import client_rows
@@ -65,7 +65,7 @@ def main() -> int:
     options = arguments().parse_args()
     scale = QUICK if options.quick else FULL
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the servers end with this process
-    keep_large_blocks()  # as the service does: a batch's tensors would be mapped and faulted anew each time
+    set_up_malloc()  # as the service does: a batch's tensors would be mapped and faulted anew each time
     before, began = load(), time.monotonic()
     rows, seconds = measured(options.only or list(PARTS), scale)
     report = {

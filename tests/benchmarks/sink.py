@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import uvicorn
-from offpolicy_monitor.server.memory import keep_large_blocks
+from offpolicy_monitor.server.memory import set_up_malloc
 
 
 async def sink(scope: Any, receive: Any, send: Any) -> None:
@@ -20,7 +20,7 @@ async def sink(scope: Any, receive: Any, send: Any) -> None:
 
 
 if __name__ == "__main__":
-    keep_large_blocks()
+    set_up_malloc()
     uvicorn.run(
         sink, port=int(sys.argv[1]), loop="uvloop", http="httptools", ws="none", lifespan="off", log_config=None,
         access_log=False, server_header=False, date_header=False,

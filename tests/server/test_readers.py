@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import json
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -211,20 +209,3 @@ def test_a_page_has_as_many_rows_as_are_asked_for(application: Application) -> N
             page = client.get(f"/v1/runs/r1/steps?limit={limit}").json()
             assert [row["step"] for row in page["steps"]] == list(range(rows))
             assert (page["next_cursor"] is not None) == more
-
-
-FRAGMENTED = """
-from offpolicy_monitor.server.memory import Idle, keep_large_blocks, resident
-keep_large_blocks()
-idle = Idle()
-blocks = [bytearray(200_000) for _ in range(1000)]
-kept = blocks[::20]
-del blocks
-before = resident()
-print(idle.give_back(), before - resident())
-"""
-
-
-def test_pages_that_a_peak_has_left_go_back_to_the_system() -> None:
-    printed = subprocess.run([sys.executable, "-c", FRAGMENTED], capture_output=True, text=True, check=True).stdout
-    assert all(int(size) > 100 * MEBIBYTE for size in printed.split())

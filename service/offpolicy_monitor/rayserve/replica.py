@@ -17,7 +17,7 @@ from offpolicy_monitor.exposition.formats import asked_for
 from offpolicy_monitor.rayserve.draining import Draining
 from offpolicy_monitor.rayserve.siblings import Message, Replicas
 from offpolicy_monitor.server.app import create_app
-from offpolicy_monitor.server.memory import keep_large_blocks
+from offpolicy_monitor.server.memory import set_up_malloc
 from offpolicy_monitor.server.process import DRAIN, SWITCH_SECONDS
 from offpolicy_monitor.server.services import Services
 from offpolicy_monitor.server.workers.membership import Membership
@@ -46,7 +46,7 @@ class Monitor:
 
     def __serve_build_asgi_app__(self) -> Draining:
         logs.configure(self._settings.log_level, self._settings.log_format)
-        keep_large_blocks()
+        set_up_malloc()
         sys.setswitchinterval(SWITCH_SECONDS)
         self._siblings = Replicas(serve.get_replica_context().replica_id.unique_id, self._tell)
         self._application = create_app(self._settings, membership=Membership(self._siblings))

@@ -30,7 +30,7 @@ from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.server.http.connection import SHEDS_NONE, BoundedProtocol, Shedding
 from offpolicy_monitor.server.http.handshakes import Accepting, Handshakes
 from offpolicy_monitor.server.http.tls import LOOK_SECONDS, Certificate, certificate
-from offpolicy_monitor.server.memory import keep_large_blocks, set_apart, uncollected
+from offpolicy_monitor.server.memory import set_apart, set_up_malloc, uncollected
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import access
 
@@ -165,7 +165,7 @@ def serve(settings: Settings, insecure: bool, started: Callable[[Listening], Non
     """
     if not insecure:
         refuse_open(settings)
-    keep_large_blocks()
+    set_up_malloc()
     sys.setswitchinterval(SWITCH_SECONDS)
     with uncollected(), bound(settings.host, settings.port) as listener, contextlib.suppress(KeyboardInterrupt):
         shown, app = certificate(settings), create_app(settings)

@@ -21,7 +21,7 @@ from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.server.http.connection import Shedding
 from offpolicy_monitor.server.http.tls import certificate
-from offpolicy_monitor.server.memory import keep_large_blocks, uncollected
+from offpolicy_monitor.server.memory import set_up_malloc, uncollected
 from offpolicy_monitor.server.process import (
     BACKLOG,
     END_WITHIN,
@@ -89,7 +89,7 @@ def _work(settings: Settings, board: Board, folder: Path, number: int, channel: 
     """Serve until the supervisor says to stop, or is no more."""
     supervisor = os.getppid()
     logs.configure(settings.log_level, settings.log_format, worker=number + 1)
-    keep_large_blocks()
+    set_up_malloc()
     sys.setswitchinterval(SWITCH_SECONDS)
     own, shedding, siblings = share_of(settings), Shedding(), Workers(channel, board, number)
     with uncollected():
