@@ -100,7 +100,7 @@ class Connection:
                 self.close()
                 return answer
             return self._read(connection, patience, most)
-        except Exception as error:
+        except Exception as error:  # http.client raises ValueError and others for a broken answer
             self.close()
             if isinstance(error, OSError):
                 raise

@@ -53,7 +53,7 @@ async def warm_up(measure_once: Callable[[], Awaitable[None]], is_warm: Callable
     """Measure a small batch, and tell how it went: one that cannot measure says so and is never ready."""
     try:
         await measure_once()
-    except Exception as error:
+    except Exception as error:  # whatever a device raises
         log.error("the device cannot measure", exc_info=error)
         is_warm(error)
     else:
@@ -73,7 +73,7 @@ async def once(chore: Chore, work: Callable[[], Awaitable[int]]) -> None:
         done = await work()
     except Unavailable as error:
         log.warning(f"{chore.name} put off", reason=error.detail)
-    except Exception as error:
+    except Exception as error:  # a boundary: the service goes on, and it is done next time
         log.error(f"{chore.name} failed", exc_info=error)
     else:
         if done:

@@ -27,7 +27,7 @@ def made(make: Callable[[], Logs]) -> Logs:
     """`make()`, or Nowhere and a warning where it raises."""
     try:
         return make()
-    except Exception as error:
+    except Exception as error:  # the boundary to training
         LOGGER.warning("no monitor in this worker, nothing is posted: %r", error)
         return Nowhere()
 

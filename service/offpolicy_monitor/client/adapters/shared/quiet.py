@@ -22,7 +22,7 @@ def quiet(post: Callable[Concatenate[Logs, P], object]) -> Callable[Concatenate[
     def guarded(monitor: Logs, /, *arguments: P.args, **named: P.kwargs) -> None:
         try:
             post(monitor, *arguments, **named)
-        except Exception as error:
+        except Exception as error:  # the boundary to training
             if getattr(monitor, "strict", False):
                 raise
             if not told:
