@@ -14,10 +14,9 @@ from offpolicy_monitor.wire.decode import decode_batch
 from offpolicy_monitor.wire.digest import content_digest
 from offpolicy_monitor.wire.message import Message
 
-from tests.fixtures.application import frame_bytes
 from tests.reference import COLUMNS, Sequence
 from tests.strategies import random_sequences
-from tests.wire.bodies import LIMITS
+from tests.wire.bodies import LIMITS, frame_body
 
 #: Shards of each step.
 SHARDS = 3
@@ -49,7 +48,7 @@ def body(key: Key) -> tuple[str, bytes]:
         document = {**envelope, **columns, "advantages": advantages, "lengths": lengths}
         return "application/json", json.dumps(document).encode()
     arrays = {name: np.array(values, np.float32) for name, values in (*columns.items(), ("advantages", advantages))}
-    return frame.MEDIA_TYPE, frame_bytes(envelope, {**arrays, "lengths": np.array(lengths)})
+    return frame.MEDIA_TYPE, frame_body(envelope, **arrays, lengths=np.array(lengths))
 
 
 def digest(key: Key) -> bytes:
