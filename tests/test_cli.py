@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -33,6 +33,7 @@ SERVER_LIBRARIES = [
     "alembic", "fastapi", "jinja2", "orjson", "prometheus_client", "pydantic", "pydantic_settings", "sqlalchemy",
     "structlog", "torch", "uvicorn", "uvloop", "xxhash", "zstandard",
 ]  # fmt: skip
+PREFIX = "/of-this-test"  # of a service's address
 HELPS = [
     [],
     *([command.name] for command in COMMANDS),
@@ -99,10 +100,29 @@ def interrupted(arguments: list[str], until: Callable[[subprocess.Popen], object
         running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     finally:
         signal.signal(signal.SIGINT, heard)
-    until(running)
-    running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=60)
+    with running:
+        try:
+            until(running)
+            running.send_signal(signal.SIGINT)
+            _, said = running.communicate(timeout=60)
+        except BaseException:
+            running.kill()
+            raise
     return running.returncode, said
+
+
+def asked(silent: socket.socket) -> socket.socket:
+    """The first connection whose request names PREFIX.
+
+    A client of another test may still look for the service that had this port before.
+    """
+    while True:
+        connection = silent.accept()[0]
+        connection.settimeout(silent.gettimeout())
+        with suppress(ConnectionResetError):
+            if PREFIX.encode() in connection.recv(4096):
+                return connection
+        connection.close()
 
 
 @pytest.mark.parametrize(
@@ -116,10 +136,10 @@ def test_ctrl_c_ends_a_command_that_waits_for_a_service_quietly(command: list[st
     dump = tmp_path / "a.jsonl"
     dump.write_text(json.dumps({"step": 0, "sampling_logprobs": [[-1.0]], "old_logprobs": [[-1.0]]}) + "\n")
     with socket.create_server(("127.0.0.1", 0)) as silent, ExitStack() as held:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}{PREFIX}"
         arguments = [word.format(dump=dump, folder=tmp_path) for word in command]
         silent.settimeout(60)
-        status, said = interrupted([*arguments, "--url", url], lambda _: held.enter_context(silent.accept()[0]))
+        status, said = interrupted([*arguments, "--url", url], lambda _: held.enter_context(asked(silent)))
     assert status == 130
     assert "Traceback" not in said and "Error" not in said
 
