@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import ssl
 import time
 import urllib.request
 from collections.abc import Callable
@@ -29,6 +30,8 @@ WITHIN = 5.0
 SOON = 12.0
 #: The same where it need not be seen.
 BRIEFLY = 8.0
+#: One for all requests, none of which is to a service with TLS: it reads none of the machine's authorities.
+NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 Command = Callable[..., str]
 
@@ -65,12 +68,12 @@ def outcome(answer: httpx.Response) -> tuple[int, str]:
 
 
 def ask(url: str, token: str | None = None, path: str = "/v1/runs") -> tuple[int, str]:
-    return outcome(httpx.get(f"{url}{path}", headers=bearer(token), timeout=30))
+    return outcome(httpx.get(f"{url}{path}", headers=bearer(token), timeout=30, verify=NO_AUTHORITIES))
 
 
 def post(url: str, token: str | None, run: str, step: int = 0) -> tuple[int, str]:
-    body = batch(step=step)
-    return outcome(httpx.post(f"{url}/v1/runs/{run}/batches", json=body, headers=bearer(token), timeout=30))
+    url, body = f"{url}/v1/runs/{run}/batches", batch(step=step)
+    return outcome(httpx.post(url, json=body, headers=bearer(token), timeout=30, verify=NO_AUTHORITIES))
 
 
 def bearer(token: str | None) -> dict[str, str]:
