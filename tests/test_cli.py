@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import migrate
 
+from tests.fixtures.forks import Fork, forks
 from tests.fixtures.logs import restored_logs
 from tests.fixtures.service import DEFAULTS, clean_environment, free_port
 
@@ -33,6 +35,7 @@ SERVER_LIBRARIES = [
     "alembic", "fastapi", "jinja2", "orjson", "prometheus_client", "pydantic", "pydantic_settings", "sqlalchemy",
     "structlog", "torch", "uvicorn", "uvloop", "xxhash", "zstandard",
 ]  # fmt: skip
+SHOWN = 7  # lines of a service that serves
 PREFIX = "/of-this-test"  # of a service's address
 HELPS = [
     [],
@@ -259,26 +262,34 @@ def test_a_database_that_cannot_be_used_is_status_3(
 
 
 def test_serve_makes_the_database_and_says_where_everything_is_and_what_is_wrong_in_one_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "offpolicy_monitor.cli", "serve", "--port", "0"]
-    database = ["--database-url", f"sqlite:///{tmp_path / 'x.db'}"]
-    environment = clean_environment() | DEFAULTS
-    serving = subprocess.Popen([*command, *database], stdout=subprocess.PIPE, text=True, env=environment)
-    assert serving.stdout is not None
-    try:
-        shown = [serving.stdout.readline() for _ in range(7)]
-        second = subprocess.run([*command, *database], capture_output=True, text=True, env=environment, check=False)
-    finally:
-        serving.send_signal(signal.SIGTERM)
-        status = serving.wait(20)
-        serving.stdout.close()
+    arguments = ["serve", "--port", "0", "--database-url", f"sqlite:///{tmp_path / 'x.db'}"]
+    environment, logs = clean_environment() | DEFAULTS, [tmp_path / name for name in ("first", "second")]
+    with logs[0].open("wb") as first, logs[1].open("wb") as second:
+        serving = forks().start(arguments, environment, first)
+        try:
+            shown = said_by(serving, logs[0])
+            refused = forks().start(arguments, environment, second).wait(60)
+        finally:
+            serving.terminate()
+            status = serving.wait(20)
     assert status == 0
-    assert shown[0] == f"offpolicy-monitor {__version__} is serving\n"
+    assert shown[0] == f"offpolicy-monitor {__version__} is serving"
     addresses = dict(line.strip().split(maxsplit=1) for line in shown[1:2] + shown[3:4] + shown[5:])
     assert addresses["page"].startswith("http://127.0.0.1:")
     assert addresses["metrics"].endswith("/metrics")
     assert addresses["database"].endswith("x.db")
-    assert second.returncode == 3
-    assert "another process" in second.stderr and "Traceback" not in second.stderr
+    assert refused == 3
+    [said] = logs[1].read_text().splitlines()
+    assert "another process" in said
+
+
+def said_by(serving: Fork, log: Path) -> list[str]:
+    """The lines that a service shows once it serves."""
+    deadline = time.monotonic() + 60
+    while len(shown := log.read_text().splitlines()) < SHOWN:
+        assert serving.poll() is None and time.monotonic() < deadline, shown
+        time.sleep(0.02)
+    return shown[:SHOWN]
 
 
 def test_a_port_in_use_is_said_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,9 @@
 """What is imported when: a trainer pays for numpy alone, and torch is loaded by what computes and by nothing else."""
 
+import json
 import subprocess
 import sys
+from functools import cache
 
 HEAVY = "{'torch', 'pydantic', 'fastapi', 'sqlalchemy', 'requests', 'pandas'}"
 
@@ -17,22 +19,17 @@ def test_importing_the_monitor_beside_numpy_takes_under_a_tenth_of_a_second_and_
         "import numpy, sys, time; t = time.process_time(); from offpolicy_monitor import Monitor;"
         f"print(time.process_time() - t, sorted({HEAVY} & set(sys.modules)))"
     )
-    lines = [printed(code) for _ in range(5)]
-    assert {line.split(maxsplit=1)[1] for line in lines} == {"[]"}
-    assert min(float(line.split()[0]) for line in lines) < 0.1
+    seconds = list[float]()
+    while not seconds or (min(seconds) >= 0.1 and len(seconds) < 5):  # a busy machine may take longer
+        took, heavy = printed(code).split(maxsplit=1)
+        assert heavy == "[]"
+        seconds.append(float(took))
+    assert min(seconds) < 0.1
 
 
-def test_what_serves_and_stores_is_imported_without_torch() -> None:
-    modules = ["server.app", "server.process", "store", "pipeline.stages", "catalogue"]
-    code = (
-        "import importlib, sys\n"
-        f"for module in {modules}: importlib.import_module(f'offpolicy_monitor.{{module}}')\n"
-        "print('torch' in sys.modules)"
-    )
-    assert printed(code) == "False"
-
-
-def test_listings_and_help_texts_are_printed_without_torch() -> None:
+@cache
+def torch_is_loaded_after() -> dict[str, bool]:
+    """By what one process does, one after the other."""
     asked = [
         ["--help"],
         ["version"],
@@ -43,13 +40,25 @@ def test_listings_and_help_texts_are_printed_without_torch() -> None:
         ["settings"],
         ["methods", "--json"],
     ]
+    modules = ["server.app", "server.process", "store", "pipeline.stages", "catalogue"]
     code = (
-        "import contextlib, sys\nfrom offpolicy_monitor.cli import main\n"
+        "import contextlib, gc, importlib, json, sys\ngc.disable()\nfrom offpolicy_monitor.cli import main\n"
         f"for arguments in {asked}:\n"
         "    with contextlib.suppress(SystemExit): main(arguments)\n"
-        "print('torch' in sys.modules)"
+        "listing = 'torch' in sys.modules\n"
+        f"for module in {modules}: importlib.import_module(f'offpolicy_monitor.{{module}}')\n"
+        "print(json.dumps({'listing': listing, 'serving': 'torch' in sys.modules}))"
     )
-    assert printed(code) == "False"
+    found: dict[str, bool] = json.loads(printed(code))
+    return found
+
+
+def test_listings_and_help_texts_are_printed_without_torch() -> None:
+    assert not torch_is_loaded_after()["listing"]
+
+
+def test_what_serves_and_stores_is_imported_without_torch() -> None:
+    assert not torch_is_loaded_after()["serving"]
 
 
 def test_the_list_of_commands_costs_neither_numpy_nor_what_serves() -> None:

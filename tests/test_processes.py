@@ -53,13 +53,13 @@ WAITS = (
     "import os, pathlib, time\ndef test_waits():\n    pathlib.Path(f'{os.getpid()}.pid').touch()\n    time.sleep(60)\n"
 )
 
-#: In which the folder of this file is importable, whatever folder it is that is tested.
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+#: In which the folder of this file is importable, whatever folder it is that is tested, and plugins of others are not.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
 def command(*arguments: str) -> list[str]:
     """The one that runs the tests of the folder it is started in."""
-    plugins = ["-p", "tests.fixtures.processes", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    plugins = ["-p", "tests.fixtures.processes", "-p", "no:cacheprovider"]
     return [sys.executable, "-m", "pytest", "-q", "--basetemp=folders", *plugins, *arguments]
 
 

@@ -168,26 +168,32 @@ def noise_of(first: Column) -> float:
 
 def evidence(values: Column, first: int, healthy: int, profile: str, steps: int) -> tuple[float, float, int]:
     """R, growth, and the steps since: each of the last 32 steps as a change, in a table of their own."""
-    noise, best = noise_of(values[:first]), (0.0, 1.0, 0)
-    total = 0.0
-    for last in range(3, min(32, len(values) - 2) + 1):
-        size = min(len(values) - last, healthy)
-        mean, variance = level(values[:size], noise, profile)
-        tolerated = np.clip(np.log(1.41) / 24 * (steps - (size + 1) / 2), 0.1, np.log(2))
-        over = np.minimum(values[-last:] - mean - tolerated, np.log(4)).mean()
-        shifts = np.log([2, 4])
-        with np.errstate(over="ignore"):
-            ratio = np.exp(np.minimum(50, shifts * (over - shifts / 2) / (variance + noise**2 / last))).mean()
-        if over > 0:
-            total += ratio
-            if ratio > best[0]:
-                best = ratio, np.exp(np.median(values[-min(last, 7) :]) - mean), last
-    return total, best[1], best[2]
+    noise, lasts = noise_of(values[:first]), np.arange(3, min(32, len(values) - 2) + 1)
+    if not len(lasts):
+        return 0.0, 1.0, 0
+    sizes, which = np.unique(np.minimum(len(values) - lasts, healthy), return_inverse=True)
+    mean, variance = np.array([level(values[:size], noise, profile) for size in sizes.tolist()])[which].T
+    tolerated = np.clip(np.log(1.41) / 24 * (steps - (sizes[which] + 1) / 2), 0.1, np.log(2))
+    above = np.minimum(values[: -lasts[-1] - 1 : -1] - (mean + tolerated)[:, None], np.log(4))
+    over = np.where(np.arange(lasts[-1]) < lasts[:, None], above, 0.0).sum(1) / lasts
+    shifts = np.log([2, 4])[:, None]
+    ratio = np.exp(np.minimum(50, shifts * (over - shifts / 2) / (variance + noise**2 / lasts))).mean(0)
+    ratio[over <= 0] = 0.0
+    best = int(ratio.argmax())
+    if not ratio[best] > 0:
+        return 0.0, 1.0, 0
+    last = int(lasts[best])
+    return float(ratio.sum()), float(np.exp(np.median(values[-min(last, 7) :]) - mean[best])), last
 
 
 def beginnings(values: Column, profile: str, step: int) -> tuple[Column, int]:
     """The first steps' log k3 as far as a step, and of how many the baseline is."""
-    first = logs_of(values[: min(26, step + 1)])[0]
+    return _beginnings(values[: min(26, step + 1)].tobytes(), profile)
+
+
+@cache
+def _beginnings(values: bytes, profile: str) -> tuple[Column, int]:
+    first = logs_of(np.frombuffer(values))[0]
     found = evidence(first, len(first), len(first), profile, len(first)) if len(first) else (0.0, 1.0, 0)
     return first, len(first) - (found[2] if found[0] >= 10 else 0)
 
@@ -500,17 +506,19 @@ def _stretches(values: Column, hits: NDArray[np.bool_], steps: int) -> tuple[NDA
     Where five steps or more are needed, two of them and two more may be better.
     """
     counts, firsts = np.zeros(len(values), np.int64), np.zeros(len(values), np.int64)
-    known, spare = np.flatnonzero(~np.isnan(values)), 2 if steps >= 5 else 0
-    better = ~hits[known]
+    known, spare = np.flatnonzero(~np.isnan(values)).tolist(), 2 if steps >= 5 else 0
+    hit = hits[known].tolist()
+    worse = np.cumsum([0, *hit]).tolist()  # of the first so many
     for end in range(len(known)):
         begin = end + 1
-        while begin > 0 and not (
-            better[begin - 1] and better[begin - 1 : min(end + 1, begin - 1 + steps + spare)].sum() > spare
-        ):
+        while begin > 0:
+            until = min(end + 1, begin - 1 + steps + spare)
+            if not hit[begin - 1] and until - begin + 1 - (worse[until] - worse[begin - 1]) > spare:
+                break
             begin -= 1
-        found = begin + np.flatnonzero(~better[begin : end + 1])
-        if len(found):
-            counts[known[end]], firsts[known[end]] = len(found), known[found[0]]
+        if worse[end + 1] > worse[begin]:
+            counts[known[end]] = worse[end + 1] - worse[begin]
+            firsts[known[end]] = known[hit.index(True, begin)]
     return counts, firsts
 
 
@@ -542,11 +550,14 @@ def _in_total(of: Columns) -> Columns:
 def said(rule: Rule, severity: Any, of: Columns, terms: Terms) -> Callable[[int], dict[str, Any]]:
     """What a severity says at a step, as judge.shown tells it."""
     threshold, required = threshold_of(rule, severity, terms), steps_of(rule, severity, terms)
-    lacking = {path: count_within(np.isnan(of[path]).astype(np.float64), 10) for path in of}
-    own, total = (_numbers(rule, severity, columns, terms) for columns in (of, in_total(of)))
+    lacking = kept(of, "lacking", lambda: {path: _lacking(column) for path, column in of.items()})
+    own, total = (
+        (numbers, _last_known(numbers[0]))
+        for numbers in (_numbers(rule, severity, columns, terms) for columns in (of, in_total(of)))
+    )
 
     def lacks(path: str, step: int) -> bool:
-        return bool(lacking[path][step] == min(10, step + 1))
+        return lacking[path][step]
 
     def at(step: int) -> dict[str, Any]:
         told: dict[str, Any] = {"alert": rule.name, "severity": severity}
@@ -555,16 +566,12 @@ def said(rule: Rule, severity: Any, of: Columns, terms: Terms) -> Callable[[int]
             return told | {"state": "disabled"}
         drawn = {} if threshold is None else {"threshold": threshold}
         stands_in = bool(missing) and _stands_in(missing, of, lambda path: lacks(path, step))
-        lags = of["policy_lag.max"][max(0, step - 9) : step + 1]
-        may_be_stale = not (lags == lags).any() or np.nanmax(lags) > 0
         if stands_in and threshold is None:
             return told | {"state": "disabled"}
-        if missing and (not stands_in or (severity == "critical" and may_be_stale)):
+        if missing and (not stands_in or (severity == "critical" and may_be_stale(of, step))):
             return told | {"state": "silent", "missing": missing, **drawn}
-        values, hits, counts, firsts = total if stands_in else own
-        known = np.flatnonzero(~np.isnan(values))
-        seen = int(np.searchsorted(known, step, "right"))
-        last = known[seen - 1] if seen else None
+        (values, hits, counts, firsts), last_known = total if stands_in else own
+        last = last_known[step]
         count = 0 if last is None else int(counts[last])
         count = count if count >= required or (last is not None and hits[last]) else 0
         state = "quiet" if not count else "active" if count >= required else "pending"
@@ -573,6 +580,23 @@ def said(rule: Rule, severity: Any, of: Columns, terms: Terms) -> Callable[[int]
         return told | ({"since_step": int(firsts[last])} if count and last is not None else {})
 
     return at
+
+
+def _lacking(column: Column) -> list[bool]:
+    """[n] whether none of the last ten steps has the figure."""
+    steps = np.minimum(10, np.arange(len(column)) + 1)
+    return (count_within(np.isnan(column).astype(np.float64), 10) == steps).tolist()
+
+
+def _last_known(values: Column) -> list[int | None]:
+    """[n] the newest step that has a value."""
+    known = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(len(values))))
+    return [None if step < 0 else step for step in known.tolist()]
+
+
+def may_be_stale(of: Columns, step: int) -> bool:
+    lags = of["policy_lag.max"][max(0, step - 9) : step + 1]
+    return not (lags == lags).any() or bool(np.nanmax(lags) > 0)
 
 
 def _stands_in(missing: list[str], of: Columns, lacks: Callable[[str], bool]) -> bool:

@@ -7,7 +7,6 @@ from scripts.prometheus.clock import RUN_EXPIRY
 from tests.fixtures.promtool import Scene, check_scenes
 
 WARNING, CRITICAL, INCOMPLETE = ("RunSilent", "warning"), ("RunSilent", "critical"), ("IncompleteStep", "warning")
-LONG = 1500
 
 
 def runs(family: str, values: Mapping[str, str]) -> dict[str, str]:
@@ -15,28 +14,32 @@ def runs(family: str, values: Mapping[str, str]) -> dict[str, str]:
 
 
 def test_a_silent_run_fires_after_its_own_steps_and_ends_with_its_next_batch(tmp_path: Path) -> None:
-    """Wait for 3 and 10 median steps, at least 600 s, then 5 minutes; a run of unknown steps gets 1800 s per step."""
+    """Wait for 3 and 10 median steps, at least 600 s, then 5 minutes; a run of unknown steps gets 1800 s per step.
+
+    Last batches were so many seconds before the scene that each wait ends with its 36th minute.
+    """
     series = (
         runs("last_batch_timestamp_seconds", {
-            "fast": "0x20 1260+60x320", "slow": "0x320", "one step": "0x320", "healthy": "0+60x320",
-            "finished": "0x320", "finishes": "0x19 0x300", "restarted": "0x17 stale stale 0x300",
+            "fast": "0x20 1260+60x40", "slow": "0x60", "slow since": "-4200x60", "one step": "-3600x60",
+            "one step since": "-16200x60", "healthy": "0+60x60", "finished": "0x60", "finishes": "0x19 0x40",
+            "restarted": "0x17 stale stale 0x40",
         })
         | runs("step_seconds_median", {
-            "fast": "60x320", "slow": "600x320", "healthy": "60x320", "finished": "60x320", "finishes": "60x320",
-            "restarted": "60x17 stale stale 60x300",
+            "fast": "60x60", "slow": "600x60", "slow since": "600x60", "healthy": "60x60", "finished": "60x60",
+            "finishes": "60x60", "restarted": "60x17 stale stale 60x40",
         })
         | runs("run_finished", {
-            "fast": "0x320", "slow": "0x320", "one step": "0x320", "healthy": "0x320", "finished": "1x320",
-            "finishes": "0x19 1x300", "restarted": "0x17 stale stale 0x300",
+            "fast": "0x60", "slow": "0x60", "slow since": "0x60", "one step": "0x60", "one step since": "0x60",
+            "healthy": "0x60", "finished": "1x60", "finishes": "0x19 1x40", "restarted": "0x17 stale stale 0x40",
         })
     )  # fmt: skip
-    always = {"fast": range(16, 21), "finishes": range(16, 20), "restarted": range(16, 400)}
+    always = {"fast": range(16, 21), "finishes": range(16, 20), "restarted": range(16, 60)}
+    since = {"slow since": range(5, 60), "one step since": range(5, 60)}
     firing = {
-        WARNING: {**always, "slow": range(36, 400), "one step": range(96, 400)},
-        CRITICAL: {**always, "slow": range(106, 400), "one step": range(306, 400)},
+        WARNING: {**always, **since, "slow": range(36, 60), "one step": range(36, 60)},
+        CRITICAL: {**always, "slow since": range(36, 60), "one step since": range(36, 60)},
     }
-    minutes = (0, 9, *range(11, 23), 35, 36, 95, 96, 105, 106, 305, 306)
-    check_scenes(tmp_path, [Scene("silent", series, minutes, firing)])
+    check_scenes(tmp_path, [Scene("silent", series, (0, 4, 5, 9, *range(11, 23), 34, 35, 36, 37), firing)])
 
 
 def test_trainers_may_come_back_after_an_outage_of_the_service(tmp_path: Path) -> None:
@@ -51,13 +54,20 @@ def test_trainers_may_come_back_after_an_outage_of_the_service(tmp_path: Path) -
 
 
 def test_the_slowest_run_is_called_silent_before_it_leaves_the_exposition(tmp_path: Path) -> None:
+    """From 726 and 1086 minutes after its last batch on. Each run is looked at so many minutes after its own."""
+    ends, now = RUN_EXPIRY // 60, 10
+    after = {f"{minute} minutes": minute for minute in (600, 725, 726, 1085, 1086, ends)}
     series = (
-        runs("last_batch_timestamp_seconds", {"a": f"0x{LONG}"})
-        | runs("step_seconds_median", {"a": f"20000x{LONG}"})
-        | runs("run_finished", {"a": f"0x{LONG}"})
+        runs("last_batch_timestamp_seconds", {run: f"{60 * (now - minute)}x30" for run, minute in after.items()})
+        | runs("step_seconds_median", dict.fromkeys(after, "20000x30"))
+        | runs("run_finished", dict.fromkeys(after, "0x30"))
     )
-    firing = {WARNING: {"a": {730, 1085, 1090, RUN_EXPIRY // 60}}, CRITICAL: {"a": {1090, RUN_EXPIRY // 60}}}
-    check_scenes(tmp_path, [Scene("slow", series, (600, 725, 730, 1085, 1090, RUN_EXPIRY // 60), firing)], "5m")
+    firing = {
+        WARNING: {run: [now] for run, minute in after.items() if minute >= 726},
+        CRITICAL: {run: [now] for run, minute in after.items() if minute >= 1086},
+    }
+    assert ends > 1086
+    check_scenes(tmp_path, [Scene("slow", series, [now], firing)])
 
 
 def test_an_incomplete_step_fires_after_three_steps_and_a_minute_and_outlives_a_missed_scrape(tmp_path: Path) -> None:

@@ -69,9 +69,9 @@ def test_every_state_at_every_step_is_that_of_the_oracle(seed: int) -> None:
     with np.errstate(invalid="ignore"):
         oracles = [said(rule, severity, columns, in_force) for rule in RULES for severity in rule.severities]
     noted: dict[str, list[float | None]] = {}
-    seen = set()
+    seen, lists = set(), {path: column.tolist() for path, column in columns.items()}
     for step in range(STEPS):
-        so_far = {path: column[: step + 1].tolist() for path, column in columns.items()}
+        so_far = {path: column[: step + 1] for path, column in lists.items()}
         history = History(range(step + 1), so_far, noted)
         states = [shown(state) for state in evaluate(RULES, history, in_force)]
         expected = [oracle(step) for oracle in oracles]

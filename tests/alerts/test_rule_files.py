@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from functools import cache
 from typing import Any
 
 import pytest
@@ -22,7 +23,9 @@ RECORD = re.compile(
 )
 
 
+@cache
 def rules(*names: str) -> list[dict[str, Any]]:
+    """Those of some files, or of all. Nobody changes them."""
     documents = [yaml.safe_load(RENDERED[name]) for name in names or RENDERED]
     return [rule for document in documents for group in document["groups"] for rule in group["rules"]]
 

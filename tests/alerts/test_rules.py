@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
@@ -116,11 +117,28 @@ def states(name: str, rows: Sequence[dict[str, float]], terms: Terms = TERMS) ->
 
 def state(name: str, rows: Sequence[dict[str, float]], profile: str = "dense_bf16", **terms: Any) -> RuleState:
     """The severity that matters: the worst that is active, else the worst that is pending."""
-    found = states(name, rows, Terms(profile, **{"correction": "token", **terms}))
-    return max(found.values(), key=lambda one: (ORDER.index(one.state), SEVERITIES.index(one.severity)))
+    return worst(states(name, rows, Terms(profile, **{"correction": "token", **terms})).values())
+
+
+def worst(found: Iterable[RuleState]) -> RuleState:
+    return max(found, key=lambda one: (ORDER.index(one.state), SEVERITIES.index(one.severity)))
+
+
+def as_they_come(name: str, rows: Sequence[dict[str, float]]) -> list[RuleState]:
+    """The same after each of the steps, by a service that notes what it has computed of those before."""
+    whole, found, noted = history(rows), list[RuleState](), dict[str, list[float | None]]()
+    for count in range(1, len(rows) + 1):
+        so_far = {path: column[:count] for path, column in whole.columns.items()}
+        found.append(worst(evaluate([BY_NAME[name]], History(whole.steps[:count], so_far, noted), TERMS)))
+    return found
 
 
 def healthy(steps: int, seed: int = 0) -> list[dict[str, float]]:
+    return list(_healthy(steps, seed))
+
+
+@cache
+def _healthy(steps: int, seed: int) -> list[dict[str, float]]:
     source = np.random.default_rng(seed)
     return [
         {path: value * (1 + 1e-3 * source.standard_normal() * (value != 1.0)) for path, value in HEALTHY.items()}
@@ -202,7 +220,7 @@ def test_under_the_bitwise_profile_any_mismatch_is_one() -> None:
 
 def test_slow_drift_fires_against_the_runs_own_beginning_and_says_by_how_much() -> None:
     growing = [HEALTHY | {"gaps.mismatch.k3": 1e-4 * 1.05**step} for step in range(120)]
-    states = [state("MismatchDrift", growing[:count]) for count in range(1, 121)]
+    states = as_they_come("MismatchDrift", growing)
     first = next(index for index, found in enumerate(states) if found.state == "active")
     assert states[first].severity == "warning" and states[-1].severity == "critical"
     value = states[first].value
@@ -216,14 +234,14 @@ def test_slow_drift_fires_against_the_runs_own_beginning_and_says_by_how_much() 
 
 def test_drift_that_begins_in_the_first_steps_is_seen_and_does_not_become_the_baseline() -> None:
     rows = [HEALTHY | {"gaps.mismatch.k3": 1e-3 * (1 if step < 6 else 4)} for step in range(120)]
-    told = [state("MismatchDrift", rows[:count]).state for count in range(1, 121)]
+    told = [found.state for found in as_they_come("MismatchDrift", rows)]
     assert told[:7] == ["quiet"] * 7 and "active" in told[7:10]
     assert told[-1] == "active"
 
 
 def test_one_spike_or_dip_is_no_drift_and_a_grown_mismatch_is_one_through_a_dip() -> None:
     spiky = [HEALTHY | {"gaps.mismatch.k3": 2e-2 if step % 12 == 8 else 5e-4} for step in range(60)]
-    assert {state("MismatchDrift", spiky[:count]).state for count in range(1, 61)} == {"quiet"}
+    assert {found.state for found in as_they_come("MismatchDrift", spiky)} == {"quiet"}
     grown = [HEALTHY | {"gaps.mismatch.k3": 5e-4}] * 30 + [HEALTHY | {"gaps.mismatch.k3": 2e-3}] * 6
     assert state("MismatchDrift", [*grown, HEALTHY | {"gaps.mismatch.k3": 1e-4}]).state == "active"
 

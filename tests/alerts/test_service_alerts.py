@@ -98,19 +98,31 @@ def refused() -> Scene:
     return Scene("refused", series, (0, 4, 5, 7, 12, 20, 24, 28, 35), firing, by="instance")
 
 
-def rejections(alert: str, severity: str, reason: str, firing: range) -> Scene:
+#: What is told of batches that are not taken: reason -> alert, severity, and the minutes in which it fires.
+REJECTIONS = {
+    "busy": ("AdmissionFull", "warning", range(15, 18)),
+    "store-unavailable": ("StoreFailing", "critical", range(15, 18)),
+    "storage-full": ("StorageFull", "critical", range(13, 23)),
+}
+
+
+def rejections() -> Scene:
     """Once at minute 13, in a series that is born then or that had counted others before; Prometheus starts at 0."""
-    series = (
-        rejected("born", reason, "_x13 1x40")
-        | rejected("counted", reason, "5x12 6x40")
-        | rejected("old and missed", reason, "5x9 stale 5x40")
-        | rejected("restarted", reason, "5x9 stale stale 0x40")
-        | rejected("otherwise", "invalid-field", "0+5x40")
-    )
-    for name in ("born", "counted", "old and missed", "restarted", "otherwise"):
-        series |= {f"up{{{target(name)}}}": "1x40", f"offpolicy_build_info{{{target(name)}}}": "1x40"}
-    fires = {"born": firing, "counted": firing}
-    return Scene(alert, series, range(35), {(alert, severity): fires}, by="instance")
+    series, firing = dict[str, str](), dict[tuple[str, str], dict[str, range]]()
+    for reason, (alert, severity, minutes) in REJECTIONS.items():
+        values = {
+            f"{alert} born": "_x13 1x40",
+            f"{alert} counted": "5x12 6x40",
+            f"{alert} old and missed": "5x9 stale 5x40",
+            f"{alert} restarted": "5x9 stale stale 0x40",
+        }
+        for name, value in values.items():
+            series |= rejected(name, reason, value)
+        series |= rejected(f"{alert} otherwise", "invalid-field", "0+5x40")
+        for name in (*values, f"{alert} otherwise"):
+            series |= {f"up{{{target(name)}}}": "1x40", f"offpolicy_build_info{{{target(name)}}}": "1x40"}
+        firing[alert, severity] = {f"{alert} born": minutes, f"{alert} counted": minutes}
+    return Scene("rejections", series, range(35), firing, by="instance")
 
 
 def slow() -> Scene:
@@ -119,7 +131,7 @@ def slow() -> Scene:
         ("StoreSlow", "warning"): {"slow": range(11, 40), "stuck": range(11, 40)},
         ("StoreSlow", "critical"): {"stuck": range(11, 40)},
     }
-    return Scene("slow", series, (0, 5, 10, 12, 30), firing, by="instance")
+    return Scene("slow", series, (0, 5, 10, 12, 20), firing, by="instance")
 
 
 def device() -> Scene:
@@ -143,7 +155,7 @@ def compilation() -> Scene:
         | gauge("started again", family, "1x12 stale 0x30")
     )
     firing = {("CompilationFailed", "warning"): {"failed": range(9, 40), "started again": range(5, 13)}}
-    return Scene("compilation", series, (0, 4, 5, 8, 9, 12, 13, 30), firing, by="instance")
+    return Scene("compilation", series, (0, 4, 5, 8, 9, 12, 13, 20), firing, by="instance")
 
 
 def notifications() -> Scene:
@@ -193,7 +205,7 @@ def disk() -> Scene:
         ("DiskLow", "warning"): {"low": range(15, 60), "full": range(25, 60), "filling": range(17, 60)},
         ("DiskLow", "critical"): {"full": range(11, 60)},
     }
-    return Scene("disk", series, (0, 9, 11, 14, 30, 50), firing, by="instance")
+    return Scene("disk", series, (0, 9, 11, 14, 30, 35), firing, by="instance")
 
 
 def certificates() -> Scene:
@@ -208,7 +220,7 @@ def certificates() -> Scene:
         ("CertificateEnds", "warning"): {"soon": range(5, 60), **early},
         ("CertificateEnds", "critical"): early,
     }
-    return Scene("certificate", series, (0, 4, 6, 15, 22, 50), firing, by="instance")
+    return Scene("certificate", series, (0, 4, 6, 15, 22, 24), firing, by="instance")
 
 
 def failed_steps() -> Scene:
@@ -218,7 +230,7 @@ def failed_steps() -> Scene:
         | gauge("long ago", "step_failures_total", "7x60")
     )
     firing = {("StepsFailing", "warning"): {"failed": range(10, 40)}}
-    return Scene("failed steps", series, (0, 8, 11, 20, 35, 45, 55), firing, by="instance")
+    return Scene("failed steps", series, (0, 8, 11, 20, 35, 39, 40), firing, by="instance")
 
 
 def leaders() -> Scene:
@@ -236,7 +248,7 @@ def restarts() -> Scene:
         | gauge("never", "start_time_seconds", "1x100")
     )
     firing = {("Restarting", "warning"): {"often": range(15, 65)}}
-    return Scene("restarts", series, (0, 10, 14, 15, 40, 64, 70, 90), firing, by="instance")
+    return Scene("restarts", series, (0, 10, 14, 15, 40, 64, 65), firing, by="instance")
 
 
 def scrapes() -> Scene:
@@ -248,7 +260,7 @@ def scrapes() -> Scene:
         of("slow", "6x60") | of("a moment", "1x9 9x5 1x60") | of("quick", "0.2x60") | of("other", "9x60", ours=False)
     )
     firing = {("ScrapeSlow", "warning"): {"slow": range(10, 60)}}
-    return Scene("scrapes", series, (0, 9, 10, 15, 40), firing, by="instance")
+    return Scene("scrapes", series, (0, 9, 10, 15, 20), firing, by="instance")
 
 
 SCENES = (
@@ -263,9 +275,7 @@ SCENES = (
     missing(),
     errors(),
     refused(),
-    rejections("AdmissionFull", "warning", "busy", range(15, 18)),
-    rejections("StoreFailing", "critical", "store-unavailable", range(15, 18)),
-    rejections("StorageFull", "critical", "storage-full", range(13, 23)),
+    rejections(),
     slow(),
     device(),
     compilation(),

@@ -5,6 +5,7 @@ of what the bodies mean.
 """
 
 import http.client
+import math
 import queue
 import threading
 import time
@@ -13,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from offpolicy_monitor.client.connection import in_pieces
+from offpolicy_monitor.client.connection import send
 
 TIMEOUT = 120.0
 KEPT_OPEN = 2.0  # seconds without a request after which a server may have closed a connection
@@ -40,7 +41,7 @@ class Load:
             http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT) for _ in range(connections)
         ]
         self._threads = ThreadPoolExecutor(connections)
-        self._last = time.monotonic()
+        self._last = -math.inf  # nothing was sent yet
 
     def seconds(self, bodies: Iterable[Body]) -> float:
         """Post all bodies, each on the next free connection; the seconds from the first byte to the last answer."""
@@ -49,12 +50,23 @@ class Load:
             waiting.put(body)
         if time.monotonic() - self._last > KEPT_OPEN:
             self._connect_again()
+        if len(self._connections) == 1:
+            return self._alone(waiting)
         start = threading.Barrier(len(self._connections) + 1)
-        done = [self._threads.submit(self._post_all, connection, waiting, start) for connection in self._connections]
+        done = [
+            self._threads.submit(self._post_all_from, start, connection, waiting) for connection in self._connections
+        ]
         start.wait()
         began = time.perf_counter()
         for future in done:
             future.result()
+        self._last = time.monotonic()
+        return time.perf_counter() - began
+
+    def _alone(self, waiting: "queue.SimpleQueue[Body]") -> float:
+        """The same over one connection: no other thread is to be woken for a post, or told that it is over."""
+        began = time.perf_counter()
+        self._post_all(self._connections[0], waiting)
         self._last = time.monotonic()
         return time.perf_counter() - began
 
@@ -69,10 +81,13 @@ class Load:
         for connection in self._connections:
             connection.close()
 
-    def _post_all(
-        self, connection: http.client.HTTPConnection, waiting: "queue.SimpleQueue[Body]", start: threading.Barrier
+    def _post_all_from(
+        self, start: threading.Barrier, connection: http.client.HTTPConnection, waiting: "queue.SimpleQueue[Body]"
     ) -> None:
         start.wait()
+        self._post_all(connection, waiting)
+
+    def _post_all(self, connection: http.client.HTTPConnection, waiting: "queue.SimpleQueue[Body]") -> None:
         while True:
             try:
                 body = waiting.get_nowait()
@@ -82,7 +97,7 @@ class Load:
 
     def _post(self, connection: http.client.HTTPConnection, body: Body) -> None:
         headers = {"Content-Type": body.media_type, "Content-Length": str(body.nbytes)}
-        connection.request("POST", self._path, in_pieces(body.buffers), headers)
+        send(connection, "POST", self._path, body.buffers, headers)
         answer = connection.getresponse()
         text = answer.read()
         if answer.status != 200:

@@ -20,7 +20,7 @@ LABELLED = runs.Planted(
 )
 #: Of a truncated sampler, some weights behind; every fifth step is rescored, and so is the newest one.
 PARTED = runs.Planted(
-    "parted", steps=41, noise=lambda step: 0.01 if step < 20 else 0.3, rescored=5, kept=0.95, older=0.3
+    "parted", steps=16, noise=lambda step: 0.01 if step < 8 else 0.3, rescored=5, kept=0.95, older=0.3
 )
 #: Panels of what a mismatch is made of, and their figures in the order that they are read, with the words of each.
 MADE_OF = {
@@ -96,7 +96,7 @@ def test_what_a_mismatch_is_made_of_is_shown_of_a_run_that_sent_it(
 ) -> None:
     context: dict[str, Any] = {"viewport": {"width": width, "height": 844}}
     with opened(chromium, f"{ends.url}/runs/parted", **context) as page:
-        step = ask(ends.url, "/v1/runs/parted/steps/40")
+        step = ask(ends.url, "/v1/runs/parted/steps/15")
         for name, rows in MADE_OF.items():
             panel = page.get_by_role("region", name=name)
             assert panel.locator("dt").all_inner_texts() == list(rows)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.fixtures.chromium import FLAGS, Open
+from tests.fixtures.chromium import FLAGS, PROGRAMS, Open
 from tests.fixtures.live import Service
 from tests.fixtures.tools import require_tool
 
@@ -57,7 +57,7 @@ def test_a_section_is_on_a_screenshot_that_is_taken_without_a_script(planted: Se
     for fragment in ("", "#MismatchKL"):
         picture = tmp_path / "shown.png"
         flags = ["--headless", *FLAGS, f"--screenshot={picture}", "--window-size=1280,900"]
-        command = [str(require_tool("chromium")), *flags, f"{planted.url}/runbook{fragment}"]
+        command = [str(require_tool(*PROGRAMS)), *flags, f"{planted.url}/runbook{fragment}"]
         subprocess.run(command, check=True, timeout=120, capture_output=True)
         shown[fragment] = picture.read_bytes()
     assert min(map(len, shown.values())) > BLANK

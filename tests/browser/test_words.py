@@ -2,7 +2,7 @@
 
 import pytest
 from offpolicy_monitor.pages import assets
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.fixtures.chromium import Open
 
@@ -46,13 +46,12 @@ def test_groups_of_a_step_are_named_by_what_is_in_them_in_their_order(show: Open
         ("label:engine", "a%2Fb", "a/b"),
     ],
 )
-def test_a_bucket_is_said_with_its_unit(show: Open, dimension: str, bucket: str, words: str) -> None:
-    with show("/alerts") as page:
-        said = page.evaluate(
-            "async ([module, ...asked]) => (await import(module)).bucketWords(...asked)",
-            [f"/static/{assets.VERSION}/lib/buckets.js", dimension, bucket],
-        )
-        assert said == words
+def test_a_bucket_is_said_with_its_unit(any_page: Page, dimension: str, bucket: str, words: str) -> None:
+    said = any_page.evaluate(
+        "async ([module, ...asked]) => (await import(module)).bucketWords(...asked)",
+        [f"/static/{assets.VERSION}/lib/buckets.js", dimension, bucket],
+    )
+    assert said == words
 
 
 def test_the_chart_of_shares_tells_the_shares_and_not_what_is_drawn_of_them(show: Open) -> None:

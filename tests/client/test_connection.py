@@ -1,5 +1,7 @@
-"""How a body is cut into what is given to the socket, and what is sent as access token."""
+"""How a body is cut into what is given to the socket, how many packets that is, and what is sent as access token."""
 
+import socket
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -31,6 +33,30 @@ def test_what_is_long_is_not_copied() -> None:
     body = bytes(PIECE)
     [piece] = in_pieces([body])
     assert isinstance(piece, memoryview) and piece.obj is body
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_CORK"), reason="the system sends a head by itself")
+def test_a_small_request_leaves_as_one_packet() -> None:
+    """Head and body are there when the service wakes for the first time."""
+    first: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            connected, _ = listening.accept()
+            with connected:
+                first.append(connected.recv(SHORT))
+                connected.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        connection = Connection(f"http://127.0.0.1:{listening.getsockname()[1]}", 10.0, None)
+        try:
+            assert connection.exchange("POST", "/v1", [bytes(100), memoryview(bytes(20_000))]).status == 200
+        finally:
+            connection.close()
+            answering.join()
+    head, _, body = first[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /v1 ") and body == bytes(20_100)
 
 
 def test_the_line_break_at_the_end_of_a_file_is_no_part_of_its_token() -> None:

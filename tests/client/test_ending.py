@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
@@ -15,12 +16,34 @@ from tests.client.fakes import Fake, serving
 from tests.fixtures.answering import Asked, Said
 
 WITHIN = 30.0
+#: What a process does after it has logged, and whether that ends its run.
+ENDS = {
+    "": True,
+    "sys.exit()": True,
+    "monitor.close()": True,
+    "monitor.finish()": True,
+    "raise ValueError('CUDA error')": False,
+    "raise KeyboardInterrupt": False,
+    "sys.exit(1)": False,
+    "try:\n  raise ValueError\nfinally:\n  monitor.close()": False,
+    "with monitor:\n  raise ValueError": False,
+    "monitor.close(finished=False)": False,
+    "import __main__; __main__.__file__ = '/x/ray/_private/workers/default_worker.py'": False,
+}
+#: Forks once for each, so that all import once: what a fork does from there on is all that its interpreter does.
 SCRIPT = """
-import sys
+import os, sys
 from offpolicy_monitor import Monitor
 from tests.client.batches import batch
-monitor = Monitor(sys.argv[1], "r", attempt=0)
+for url, more in zip(sys.argv[1::2], sys.argv[2::2]):
+    if os.fork() == 0:
+        break
+    os.wait()
+else:
+    os._exit(0)
+monitor = Monitor(url, "r", attempt=0)
 monitor.log(step=0, **batch())
+exec(more)
 """
 
 
@@ -51,34 +74,26 @@ def ended(fake: Fake) -> bool:
     return bool(said)
 
 
-def of_script(more: str) -> bool:
-    """Whether a process that logs and then does this has said that its run has ended; everything logged was sent."""
-    fake = Fake()
-    with serving(fake):
-        subprocess.run([sys.executable, "-c", SCRIPT + more, fake.url], timeout=WITHIN, stderr=subprocess.DEVNULL)
-    assert fake.steps() == [0]
-    return ended(fake)
+@pytest.fixture(scope="module")
+def services() -> dict[str, Fake]:
+    """What a service was asked by processes that log and then do this."""
+    fakes = {more: Fake() for more in ENDS}
+    with ExitStack() as stack:
+        given = [text for more, fake in fakes.items() for text in (stack.enter_context(serving(fake)).url, more)]
+        subprocess.run([sys.executable, "-c", SCRIPT, *given], timeout=WITHIN, check=True, stderr=subprocess.DEVNULL)
+    return fakes
 
 
-@pytest.mark.parametrize("more", ["", "sys.exit()", "monitor.close()", "monitor.finish()"])
-def test_a_process_that_ends_by_itself_has_ended_its_run(more: str) -> None:
-    assert of_script(more)
+@pytest.mark.parametrize("more", [more for more, ends in ENDS.items() if ends])
+def test_a_process_that_ends_by_itself_has_ended_its_run(services: dict[str, Fake], more: str) -> None:
+    assert services[more].steps() == [0]
+    assert ended(services[more])
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        "raise ValueError('CUDA error')",
-        "raise KeyboardInterrupt",
-        "sys.exit(1)",
-        "try:\n  raise ValueError\nfinally:\n  monitor.close()",
-        "with monitor:\n  raise ValueError",
-        "monitor.close(finished=False)",
-        "import __main__; __main__.__file__ = '/x/ray/_private/workers/default_worker.py'",
-    ],
-)
-def test_a_process_that_does_not_has_not(more: str) -> None:
-    assert not of_script(more)
+@pytest.mark.parametrize("more", [more for more, ends in ENDS.items() if not ends])
+def test_a_process_that_does_not_has_not(services: dict[str, Fake], more: str) -> None:
+    assert services[more].steps() == [0]
+    assert not ended(services[more])
 
 
 def log_in_child(url: str, closes: bool) -> None:

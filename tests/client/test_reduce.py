@@ -1,10 +1,8 @@
 """What a trainer reduces itself is what the service would have made of the same arrays, whatever form they came in."""
 
-import multiprocessing
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -117,15 +115,23 @@ def test_arrays_that_do_not_fit_are_refused_by_name(arrays: Any, field: str) -> 
 
 
 def part(seed: int) -> bytes:
-    """One rank's summary, in a process of its own."""
+    """One rank's summary."""
     return reduced(envelope_of(seed, 2), arrays_of(seed))["summary"].tobytes()
 
 
+#: The same in a process of its own.
+PART = """
+import sys
+from offpolicy_monitor.client.reduce import reduced
+from tests.fixtures.reduced import arrays_of, envelope_of
+sys.stdout.buffer.write(reduced(envelope_of(1, 2), arrays_of(1))["summary"].tobytes())
+"""
+
+
 def test_summaries_of_two_processes_merge_to_those_of_one() -> None:
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        parts = list(pool.map(part, range(2)))
+    other = subprocess.run([sys.executable, "-c", PART], stdout=subprocess.PIPE, check=True).stdout
     raw = [by_the_service(raw_body(envelope_of(seed, 2), arrays_of(seed))) for seed in range(2)]
-    assert merge_all(map(from_bytes, parts)) == merge_all(raw)
+    assert merge_all(map(from_bytes, (part(0), other))) == merge_all(raw)
 
 
 def test_without_torch_the_error_names_what_to_install() -> None:

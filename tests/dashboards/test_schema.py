@@ -21,6 +21,8 @@ HERE = Path(__file__).parent
 # Ignored by git and kept between runs; `make clean` removes it with the environment.
 MODULES = ROOT / ".venv" / "grafana-types"
 STRICT = ["--strict", "--noEmit", "--target", "es2022", "--module", "es2022", "--moduleResolution", "node10"]
+#: Of the types themselves nothing is checked, and those of a browser are not read, which takes longer than the rest.
+QUICK = ["--skipLibCheck", "--lib", "es2022"]
 
 
 def read_back(board: dict[str, Any]) -> dict[str, Any]:
@@ -74,10 +76,12 @@ WRONG = {
 
 
 def changed(right: str) -> str:
-    """The dashboard of a run with one of the changes."""
+    """The dashboard of a run with one of the changes, and of its panels those that it changes."""
     text = next(file for file in FILES if file.stem == "offpolicy-run").read_text()
     assert right in text
-    return text.replace(right, WRONG[right])
+    before, board = json.loads(text), json.loads(text.replace(right, WRONG[right]))
+    board["panels"] = [panel for panel, old in zip(board["panels"], before["panels"], strict=True) if panel != old]
+    return json.dumps(board)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +96,7 @@ def complaints(compiler: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapp
     ]
     (folder / "boards.ts").write_text("\n".join([*lines, 'import { Board } from "./grafana";']))
     tsc = folder / "node_modules" / "typescript" / "bin" / "tsc"
-    command: list[str | Path] = [require_tool("node"), tsc, *STRICT, "--pretty", "false", "boards.ts"]
+    command: list[str | Path] = [require_tool("node"), tsc, *STRICT, *QUICK, "--pretty", "false", "boards.ts"]
     said = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False).stdout
     found = dict.fromkeys(boards, "")
     for line in re.findall(r"^\S.*error TS.*$", said, re.MULTILINE):

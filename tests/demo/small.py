@@ -1,10 +1,14 @@
 """A demo that learns in seconds (three letters of five, two gradient steps per rollout), and what it is answered."""
 
+from importlib import import_module
 from typing import Any
 
 from offpolicy_monitor.demo.config import DemoConfig
 
 from tests.fixtures.answering import Said
+
+# Which torch imports for the first optimiser, for a second and a half: here it is once for all forks of the tests.
+import_module("torch._dynamo")
 
 ANSWER = Said(200, {"gaps": {"mismatch": {"k3": 0.001}, "staleness": {"k3": 0.002}}})
 

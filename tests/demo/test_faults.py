@@ -91,7 +91,7 @@ def test_a_fault_is_there_from_its_step_on() -> None:
 @cache
 def dropping(oldest: float, steps: int, **changes: object) -> list[list[Rollout]]:
     """The rollouts of each training step of a trainer that drops what is older."""
-    trainer, seen = Trainer(small(sampler="exact", fault=Fault("dropped_stale", oldest), **changes)), []
+    trainer, seen = Trainer(small(sampler="exact", prompts=4, fault=Fault("dropped_stale", oldest), **changes)), []
     for step in range(steps):
         seen.append(trainer.rollouts(step))
         list(trainer.gradient_steps(seen[-1], step))
@@ -117,13 +117,13 @@ def _of_age(seen: list[list[Rollout]], age: int) -> list[Rollout]:
 def test_every_answer_is_trained_on_once_unless_it_is_dropped() -> None:
     seen = dropping(100, 8)
     begun_first = [int((rollout.versions == 0).sum()) for rollouts in seen for rollout in rollouts]
-    assert sum(begun_first) == 2 * 64
+    assert sum(begun_first) == 2 * 32
     together = [rollout for rollouts in seen for rollout in rollouts]
     rewards = torch.cat([rollout.rewards[rollout.versions == 0] for rollout in together])
     groups = torch.cat([rollout.groups[rollout.versions == 0] for rollout in together])
-    assert groups.bincount().tolist() == [8] * 16
+    assert groups.bincount().tolist() == [8] * 8
     centred = torch.cat([rollout.advantages[rollout.versions == 0] for rollout in together])
-    for group in range(16):
+    for group in range(8):
         mine = rewards[groups == group]
         expected = (mine - mine.mean()) / (mine.std(correction=0) + 1e-4)
         assert torch.allclose(centred[groups == group], expected, atol=1e-4)

@@ -31,7 +31,7 @@ def test_a_gradient_that_is_not_finite_changes_no_weight() -> None:
 
 def test_the_reward_rises() -> None:
     trainer, rewards = Trainer(small(seed=1)), []
-    for step in range(60):
+    for step in range(30):
         rollouts = trainer.rollouts(step)
         rewards.append(sum(float(rollout.rewards.mean()) for rollout in rollouts) / len(rollouts))
         list(trainer.gradient_steps(rollouts, step))

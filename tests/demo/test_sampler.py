@@ -27,7 +27,7 @@ def trained(sampler: Precision, lag: int, steps: int) -> tuple[Trainer, list[Rol
 
 @pytest.mark.parametrize("lag", [0, 1])
 def test_the_mismatch_of_the_exact_sampler_is_zero_to_the_bit(lag: int) -> None:
-    _, rollouts = trained("exact", lag, steps=12)
+    _, rollouts = trained("exact", lag, steps=5)
     for rollout in rollouts:
         old, mu = rollout.log_old[rollout.mask], rollout.log_mu[rollout.mask]
         assert torch.equal(old.view(torch.int32), mu.view(torch.int32))
@@ -38,7 +38,7 @@ def test_the_mismatch_of_the_exact_sampler_is_zero_to_the_bit(lag: int) -> None:
 
 @pytest.mark.parametrize("sampler", ["bfloat16", "int8"])
 def test_the_mismatch_of_an_engine_is_small_and_not_zero(sampler: Precision) -> None:
-    gap = mismatch(trained(sampler, 0, steps=12)[1])
+    gap = mismatch(trained(sampler, 0, steps=5)[1])
     k3 = float((torch.expm1(gap) - gap).mean())
     assert 1e-7 < k3 < 1e-3
     assert float((gap == 0).double().mean()) < 0.05

@@ -4,7 +4,7 @@ Rules look back alone, so one history of a whole run tells what evaluating them 
 is tested. It knows no scenario.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from offpolicy_monitor.alerts import RULES, History, Rule, Severity, Terms, paths_of
 from offpolicy_monitor.alerts.breaches import lasts, value_at
-from offpolicy_monitor.figures import at, with_correction
+from offpolicy_monitor.figures import at_each, with_correction
 from offpolicy_monitor.methods import PRESETS, MethodRow
+from offpolicy_monitor.store.rows.derived import figures_for
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
 from tests.detection.steps import Part
@@ -23,6 +24,7 @@ from tests.fixtures.fused import fused_measurer
 Row = dict[str, float]
 _measurer: Final = cache(fused_measurer)
 _PRESETS: Final = {preset.name: preset for preset in PRESETS}
+_LOOKED_AT: Final = paths_of(RULES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +55,8 @@ def summary_of(parts: Iterable[Part], method: str | None = None) -> StepSummary:
 
 def row_of(summary: StepSummary, version: int, method: str | None = None) -> Row:
     """What the store keeps of a step for rules to look at."""
-    figures = {**with_correction(summary.step_figures(), method), "policy_version": version}
-    return {path: value for path in paths_of(RULES) if (value := at(figures, path)) is not None}
+    figures = with_correction(figures_for(summary, _LOOKED_AT), method)
+    return at_each({**figures, "policy_version": version}, _LOOKED_AT)
 
 
 def terms_of(profile: str, method: str | None) -> Terms:
@@ -66,15 +68,17 @@ def terms_of(profile: str, method: str | None) -> Terms:
 
 def judged(rows: Sequence[Row], terms: Terms, rules: Iterable[Rule] = RULES) -> list[Verdict]:
     """Every severity of every rule over the steps of a run."""
-    history = History.of(list(enumerate(rows)), paths_of(RULES))
-    return [_verdict(rule, severity, history, terms) for rule in rules for severity in rule.severities]
+    history = History.of(list(enumerate(rows)), _LOOKED_AT)
+    return [verdict for rule in rules for verdict in _verdicts(rule, history, terms)]
 
 
-def _verdict(rule: Rule, severity: Severity, history: History, terms: Terms) -> Verdict:
-    steps, limit = range(len(history.steps)), terms.limits(rule).get(severity)
+def _verdicts(rule: Rule, history: History, terms: Terms) -> Iterator[Verdict]:
+    steps, limits = range(len(history.steps)), terms.limits(rule)
     values = np.array([value_at(rule, history, terms, index) for index in steps])
-    lasting = np.array([limit is not None and lasts(rule, limit, history, terms, index) for index in steps], np.bool_)
-    return Verdict(rule.name, severity, values, lasting)
+    for severity in rule.severities:
+        limit = limits.get(severity)
+        lasting = [limit is not None and lasts(rule, limit, history, terms, index) for index in steps]
+        yield Verdict(rule.name, severity, values, np.array(lasting, np.bool_))
 
 
 def _level(row: MethodRow) -> str:

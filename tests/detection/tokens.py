@@ -80,10 +80,12 @@ def _in_logits(
     trainer = noisy(logits, scale, 0.0, source)
     decoded = noisy(engine, np.full(len(rows), state.decode), 0.0, source) if state.decode else engine
     moved = noisy(trainer, drift, 0.0, source)
-    log_mu, *others = (normalised(values) for values in (decoded, trainer, moved, engine))
+    log_mu, log_old, log_new = (normalised(values) for values in (decoded, trainer, moved))
+    log_prefill = normalised(engine) if state.decode else log_mu
     chosen = drawn(log_mu if state.drawn == 1 else normalised(decoded / np.float32(state.drawn)), source)
     mu, old, new, prefill = (
-        np.take_along_axis(values, chosen, 1)[:, 0].astype(np.float64) for values in (log_mu, *others)
+        np.take_along_axis(values, chosen, 1)[:, 0].astype(np.float64)
+        for values in (log_mu, log_old, log_new, log_prefill)
     )
     return Tokens(lengths, owners, mu, pool().entropy[rows], old - mu, new - old, _elsewhere(rows), prefill - mu)
 

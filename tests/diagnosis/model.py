@@ -108,6 +108,6 @@ def normalised(logits: Array) -> Array:
 
 def drawn(log_probs: Array, source: np.random.Generator) -> Array:
     """[n, 1] a token of each distribution."""
-    mass = np.cumsum(np.exp(log_probs.astype(np.float64)), 1)
-    chosen = (mass < source.random((len(mass), 1)) * mass[:, -1:]).sum(1, keepdims=True)
-    return np.asarray(np.minimum(chosen, VOCABULARY - 1))
+    mass = np.exp(log_probs, dtype=np.float64)
+    np.cumsum(mass, 1, out=mass)
+    return np.asarray((mass >= source.random((len(mass), 1)) * mass[:, -1:]).argmax(1, keepdims=True))

@@ -1,5 +1,6 @@
 """What the demo trainer plants for real is named from its own messages, and a healthy demo is left in peace."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -29,15 +30,20 @@ EXPECTED = {
     "early_replica": "stale_weights",
     "prompt": "unknown",
 }
+#: What shows in the first of several gradient steps, or in more tokens than those of one gradient step a training step.
 #: What changes slowly shows while it does: such a policy learns as slowly as a large one.
-SLOWLY = {"nf4_merge": {"learning_rate": 3e-4}}
+CHANGES: dict[str, dict[str, Any]] = {
+    **{name: {"minibatches": 2} for name in ("early_replica", "sampling", "prompt", "dropped_stale")},
+    "nf4_merge": {"minibatches": 2, "learning_rate": 3e-4},
+}
 STEPS = 8
 
 
-def messages(fault: Fault | None, steps: int = STEPS, **changes: Any) -> list[Message]:
-    """All gradient steps of a short run."""
-    trainer = Trainer(small(fault=fault, **changes))
-    return [message for step in range(steps) for message in trainer.gradient_steps(trainer.rollouts(step), step)]
+@cache
+def messages(fault: Fault | None, **changes: Any) -> list[Message]:
+    """All gradient steps of a short run, one a training step unless asked otherwise; nobody changes them."""
+    trainer = Trainer(small(**{"fault": fault, "minibatches": 1} | changes))
+    return [message for step in range(STEPS) for message in trainer.gradient_steps(trainer.rollouts(step), step)]
 
 
 def measured(message: Message) -> StepSummary:
@@ -56,7 +62,7 @@ def evidence_of(fault: Fault | None, **changes: Any) -> Evidence:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_fault_of_the_demo_is_named_from_eight_training_steps(name: str) -> None:
-    found = diagnose(evidence_of(parse_fault(name), **SLOWLY.get(name, {})))
+    found = diagnose(evidence_of(parse_fault(name), **CHANGES.get(name, {})))
     assert found[0]["name"] == EXPECTED[name], found[:2]
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,16 @@ def answered(loaded: Client) -> dict[str, float]:
     return dict(walk({name: value for name, value in step.items() if name not in FACTS}))
 
 
+@cache
 def figure_at(path: str) -> Figure | None:
     """The row of the figure at a path; None where no step has one there."""
-    return next((figure for figure in FIGURES if re.fullmatch(expression(figure.path), path)), None)
+    return next((figure for pattern, figure in patterns() if pattern.fullmatch(path)), None)
+
+
+@cache
+def patterns() -> list[tuple[re.Pattern[str], Figure]]:
+    """What the paths of each row match."""
+    return [(re.compile(expression(figure.path)), figure) for figure in FIGURES]
 
 
 def test_every_figure_that_is_answered_is_a_row_of_the_catalogue(answered: dict[str, float]) -> None:

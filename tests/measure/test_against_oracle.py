@@ -1,6 +1,7 @@
 """Measurer.evaluate answers what the float64 oracle says, on batches of every shape, cut into blocks of any size."""
 
 import json
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -40,28 +41,27 @@ def assert_agrees(answer: dict[str, Any], sent: list[Sequence]) -> None:
     assert list(answer["gaps"]) == gaps_of(sent)
     for gap in gaps_of(sent):
         assert_gap_agrees(answer["gaps"][gap], sent, gap)
-    rows = expected_rows(sent)
+    rows, largest = expected_rows(sent), cache(partial(largest_log_ratio, sent))
     assert [method["name"] for method in answer["methods"]] == [row.name for row in rows]
     for row, got in zip(rows, answer["methods"], strict=True):
         wanted = outcome(sent, row.spec)
         assert wanted is not None
-        summed = row.level == "sequence"
-        assert_method_agrees(got, wanted, largest_log_ratio(sent, row.gap, summed))
+        assert_method_agrees(got, wanted, largest(row.gap, row.level == "sequence"))
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(sent=sequences())
 def test_any_batch_gets_the_oracles_figures(sent: list[Sequence]) -> None:
     assert_agrees(evaluated(sent), sent)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(sent=sequences())
 def test_blocks_of_three_tokens_give_the_oracles_figures(sent: list[Sequence]) -> None:
     assert_agrees(evaluated(sent, block_tokens=BLOCKS_OF_THREE), sent)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(sent=sequences())
 def test_float64_input_gets_the_oracles_figures(sent: list[Sequence]) -> None:
     assert_agrees(evaluated(sent, np.float64), sent)
@@ -69,13 +69,13 @@ def test_float64_input_gets_the_oracles_figures(sent: list[Sequence]) -> None:
 
 @pytest.mark.parametrize("noise", [1e-5, 1e-3, 0.03, 0.3, 2.0])
 def test_batches_of_a_language_models_shape_get_the_oracles_figures(noise: float) -> None:
-    sent = random_sequences(7, [1, 150, 2, 40, 300, 0, 17], noise, drift=noise / 10)
-    assert_agrees(evaluated(sent, block_tokens=256), sent)
+    sent = random_sequences(7, [1, 75, 2, 20, 150, 0, 17], noise, drift=noise / 5)
+    assert_agrees(evaluated(sent, block_tokens=128), sent)
 
 
-@pytest.mark.parametrize("drift", [-0.02, 0.02])
+@pytest.mark.parametrize("drift", [-0.05, 0.05])
 def test_long_sequences_that_drift_get_the_oracles_figures(drift: float) -> None:
-    sent = random_sequences(3, [1000, 500, 10], 0.01, drift)
+    sent = random_sequences(3, [400, 200, 10], 0.01, drift)
     assert_agrees(evaluated(sent), sent)
 
 

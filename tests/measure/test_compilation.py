@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -20,7 +21,7 @@ from offpolicy_monitor.measure import library
 from offpolicy_monitor.measure.compilation import COMPILER, FIRST_TO_END, LOWEST_NICE, Compilation, kernels_for
 
 from tests.fixtures.kernels import outcome
-from tests.fixtures.service import COMMAND, STOPPED_WITHIN, served
+from tests.fixtures.service import COMMAND, STOPPED_WITHIN, Served, served
 
 CPU = torch.device("cpu")
 WITHIN = 60.0  # seconds
@@ -47,11 +48,12 @@ def compilers(cache: Path) -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            command = (entry / "cmdline").read_bytes()
+            if str(cache).encode() not in (entry / "cmdline").read_bytes():
+                continue
             ended = (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
         except OSError:
             continue  # it ended between the two looks
-        if str(cache).encode() in command and not ended:
+        if not ended:
             found.append(int(entry.name))
     return found
 
@@ -121,38 +123,75 @@ def test_whoever_waits_for_another_process_takes_what_that_one_made(warm: Path, 
     assert outcomes.empty() and not compilers(cache)
 
 
+#: What a process prints of a trainer's step and then of a pass that is compiled already. First it has an empty cache.
 SCRIPT = """
-import sys, time
+import gc, os, sys
+gc.disable()
+from offpolicy_monitor.client.reduce import reduced
+from tests.client.batches import batch
+def loaded(*names):
+    return [name for name in sys.modules if name.startswith(names)]
+print(list(reduced({}, batch(64, 256))), loaded("torch._inductor", "numba", "offpolicy_monitor.measure.compiler"))
+
 import torch
 from offpolicy_monitor.measure.compilation import Compilation, kernels_for
+os.environ["XDG_CACHE_HOME"] = sys.argv[1]
 outcomes = []
-compiling = Compilation(kernels_for(torch.device("cpu")), outcomes.append)
-{then}
-"""
-WARM = """
-compiling.join(60)
-import numpy as np
+Compilation(kernels_for(torch.device("cpu")), outcomes.append).join(60)
 a = torch.linspace(-3.0, -0.01, 60_000).view(3, 20_000)
-print(outcomes[0](torch.stack([a, a * 1.01])).totals.shape)
-print([name for name in sys.modules if name.startswith(("torch._inductor", "torch._dynamo"))])
+print(outcomes[0](torch.stack([a, a * 1.01])).totals.shape, loaded("torch._inductor", "torch._dynamo"))
 """
 
 
-def test_a_process_that_finds_it_compiled_loads_no_compiler(filled: Path, cache: Path) -> None:
-    script = [sys.executable, "-c", SCRIPT.format(then=WARM)]
-    ran = subprocess.run(script, capture_output=True, text=True, timeout=120, check=False)
-    assert ran.stdout.splitlines() == [f"torch.Size([{len(TOTALS)}, 3])", "[]"], ran.stderr
-    assert [path.name for path in cache.iterdir()] == [filled.name]
+@dataclass(frozen=True)
+class Ran:
+    """The lines that SCRIPT printed, and its two cache directories after it."""
+
+    lines: list[str]
+    empty: Path
+    filled: Path
 
 
-def test_what_compiles_ends_with_a_process_that_is_killed(cache: Path) -> None:
-    script = [sys.executable, "-c", SCRIPT.format(then="time.sleep(600)")]
-    with subprocess.Popen(script) as parent:
+@pytest.fixture(scope="module")
+def ran(warm: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    found = [tmp_path_factory.mktemp(name) for name in ("empty", "filled")]
+    empty, filled = (folder / "offpolicy-monitor" for folder in found)
+    shutil.copytree(warm / "offpolicy-monitor", filled)
+    script = [sys.executable, "-c", SCRIPT, str(found[1])]
+    environment = os.environ | {"XDG_CACHE_HOME": str(found[0])}
+    said = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert said.returncode == 0, said.stderr
+    return Ran(said.stdout.splitlines(), empty, filled)
+
+
+def test_a_trainer_that_reduces_starts_no_compiler(ran: Ran) -> None:
+    assert ran.lines[0] == "['summary'] []"
+    assert not ran.empty.exists() or not list(ran.empty.iterdir())
+
+
+def test_a_process_that_finds_it_compiled_loads_no_compiler(ran: Ran, warm: Path) -> None:
+    assert ran.lines[1] == f"torch.Size([{len(TOTALS)}, 3]) []"
+    assert [path.name for path in ran.filled.iterdir()] == [path.name for path in (warm / ran.filled.name).glob("*.so")]
+
+
+def test_what_compiles_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    with compiling_service(tmp_path) as (service, cache):
         wait_for(lambda: any(COMPILER.encode() in command_of(process) for process in compilers(cache)))
         time.sleep(1.0)
-        parent.send_signal(signal.SIGKILL)
+        service.process.kill()
+        assert service.process.wait(WITHIN) == -signal.SIGKILL
     let_run(compilers(cache))
     wait_for(lambda: not compilers(cache))
+
+
+@contextmanager
+def compiling_service(folder: Path) -> Iterator[tuple[Served, Path]]:
+    """A service that is to compile, and its cache directory."""
+    cache = folder / "cache"
+    chosen = {"TORCH_COMPILE": "true", "DEVICE": "cpu", "DATABASE_URL": f"sqlite:///{folder / 'service.db'}"}
+    settings = {f"OFFPOLICY_{name}": value for name, value in chosen.items()} | {"XDG_CACHE_HOME": str(cache)}
+    with served([*COMMAND, "serve", "--port"], folder / "log", settings) as service:
+        yield service, cache
 
 
 def let_run(processes: list[int]) -> None:
@@ -165,30 +204,13 @@ def let_run(processes: list[int]) -> None:
 
 
 def test_a_service_that_is_told_to_end_while_it_compiles_ends_at_once_with_all_of_it(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    chosen = {"TORCH_COMPILE": "true", "DEVICE": "cpu", "DATABASE_URL": f"sqlite:///{tmp_path / 'service.db'}"}
-    settings = {f"OFFPOLICY_{name}": value for name, value in chosen.items()} | {"XDG_CACHE_HOME": str(cache)}
-    with served([*COMMAND, "serve", "--port"], tmp_path / "log", settings) as service:
+    with compiling_service(tmp_path) as (service, cache):
         wait_for(lambda: compilers(cache) and "is serving" in service.log.read_text())
         began = time.monotonic()
         service.process.terminate()
         assert service.process.wait(WITHIN) == 0
     assert time.monotonic() - began < STOPPED_WITHIN
     assert not compilers(cache) and "Traceback" not in service.log.read_text()
-
-
-def test_a_trainer_that_reduces_starts_no_compiler(cache: Path) -> None:
-    script = """
-import sys
-from offpolicy_monitor.client.reduce import reduced
-from tests.client.batches import batch
-print(list(reduced({}, batch(64, 256))))
-unasked = "torch._inductor", "numba", "offpolicy_monitor.measure.compiler"
-print([name for name in sys.modules if name.startswith(unasked)])
-"""
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
-    assert ran.stdout.splitlines() == ["['summary']", "[]"], ran.stderr
-    assert not list(cache.iterdir())
 
 
 def test_without_a_compiler_the_reason_is_given(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,12 +31,10 @@ def batch(seed: int, names: tuple[str, ...], dtype: Any) -> RaggedBatch:
 
 def cells_of(data: RaggedBatch, numerator: str) -> Counter[tuple[int, int]]:
     """By the number of edges below each of both log-probs, as float32 holds them."""
-    found = Counter[tuple[int, int]]()
-    for a, b in zip(data.columns[numerator], data.columns["sampling_logprobs"], strict=True):
-        if np.isfinite(a) and np.isfinite(b):
-            at = [int((edges() < np.float32(value)).sum()) for value in (a, b)]
-            found[at[0], at[1]] += 1
-    return found
+    sides = np.array([data.columns[numerator], data.columns["sampling_logprobs"]])
+    values = sides[:, np.isfinite(sides).all(0)].astype(np.float32)
+    at = (edges() < values[..., None]).sum(-1)
+    return Counter(zip(*at.tolist(), strict=True))
 
 
 def counted(summary: StepSummary, gap: str) -> Counter[tuple[int, int]]:

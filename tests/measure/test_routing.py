@@ -153,7 +153,8 @@ def test_the_trend_is_the_least_squares_line_of_the_second_moment_on_the_layers_
 
 
 def test_any_cut_of_a_batch_gives_the_figures_of_the_whole() -> None:
-    data, whole = large(2), routing(large(2))
+    data = large(2, sequences=16)
+    whole = routing(data)
     cut = Measurer("cpu")
     cut.block_tokens = 7
     assert_same(cut.measure(data, ()).figures()["routing"], whole)

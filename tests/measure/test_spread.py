@@ -15,7 +15,7 @@ from offpolicy_monitor.summary import StepSummary, from_bytes, merge_all, to_byt
 from tests.reference import COLUMNS, Sequence
 from tests.strategies import packed
 
-SHARDS = 7
+SHARDS = 4
 
 
 def shard(d: np.ndarray, length: int = 500, base: float = -1.0) -> list[Sequence]:

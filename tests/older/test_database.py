@@ -11,7 +11,7 @@ from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import Store, migrate
 
-from tests.fixtures.application import SAFETENSORS, Client, frame_bytes, running
+from tests.fixtures.application import SAFETENSORS, Client, WarmOnce, frame_bytes, running
 from tests.fixtures.shards import make_record
 from tests.older import trainer
 from tests.older.kept import F832F41, answers, assert_kept
@@ -28,7 +28,8 @@ NEWEST, OLDER = 50, 20
 def serving(url: str) -> Iterator[Client]:
     """Today's service on the database, migrated as `serve` does."""
     migrate.upgrade(url)
-    with running(create_app(Settings(database_url=url, device="cpu", step_timeout=PATIENT))) as client:
+    settings = Settings(database_url=url, device="cpu", torch_compile=True, step_timeout=PATIENT)
+    with running(create_app(settings, WarmOnce.of)) as client:
         yield client
 
 

@@ -5,6 +5,7 @@ would not do: the parser of JSON asks for memory that it never touches.
 """
 
 import contextlib
+import gc
 import json
 import os
 import random
@@ -12,9 +13,13 @@ import re
 import struct
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.wire.limits import Limits
 
 Measured = TypeVar("Measured")
 #: Bytes of a body, or about as many.
@@ -103,14 +108,9 @@ SMALL = {
 def taken(name: str) -> int:
     """The most bytes that decoding this body holds at once, whatever comes of it."""
     from offpolicy_monitor.errors import Refusal
-    from offpolicy_monitor.pipeline.decoder import limits_of
-    from offpolicy_monitor.settings import Settings
     from offpolicy_monitor.wire.decode import decode_batch, decode_evaluation
 
-    limits, body = (
-        limits_of(Settings(_env_file=None, max_json_lists=1 << 30, max_frame_header_bytes=1 << 30)),
-        BODIES[name](),
-    )
+    limits, body = limits_with(max_json_lists=1 << 30, max_frame_header_bytes=1 << 30), BODIES[name]()
     decode = decode_evaluation if name in WORST and WORST[name][0] == "methods" else decode_batch
     with contextlib.suppress(Refusal):  # what code takes that runs for the first time
         decode(SMALL[media_type_of(name)], media_type_of(name), limits)
@@ -119,6 +119,15 @@ def taken(name: str) -> int:
     with contextlib.suppress(Refusal):
         decode(body, media_type_of(name), limits)
     return resident("VmHWM") - before
+
+
+def limits_with(**settings: Any) -> "Limits":
+    """Those that a service has with such settings; what else a service needs is not imported."""
+    from offpolicy_monitor.settings import Settings
+    from offpolicy_monitor.wire.limits import Limits
+
+    known = Settings(_env_file=None, **settings)
+    return Limits(**{field.name: getattr(known, field.name) for field in fields(Limits)})
 
 
 def media_type_of(name: str) -> str:
@@ -134,9 +143,13 @@ def resident(row: str) -> int:
 
 
 def in_a_child(measure: Callable[[], Measured]) -> Measured:
-    """What it gives in a process that ends with it, by way of JSON."""
+    """What it gives in a process that ends with it, by way of JSON.
+
+    It looks for garbage in what is new alone: of what was there before, each page that it looks at is copied.
+    """
     reader, writer = os.pipe()
     if os.fork() == 0:
+        gc.freeze()
         os.write(writer, json.dumps(measure()).encode())
         os._exit(0)
     os.close(writer)
@@ -149,7 +162,8 @@ def in_a_child(measure: Callable[[], Measured]) -> Measured:
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
     resident("VmRSS")
-    import offpolicy_monitor.pipeline.stages  # noqa: F401  # once, not in each child
+    import offpolicy_monitor.settings
+    import offpolicy_monitor.wire.decode  # noqa: F401  # once, not in each child
 
     # Made before any child, whose memory is then taken by decoding alone.
     WORST.update({name: (field, partial(str, value())) for name, (field, value) in WORST.items()})

@@ -7,7 +7,14 @@ from itertools import count
 import orjson
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store import Receipt, ShardKey, ShardRecord, Store
 from offpolicy_monitor.store.rows.tables import runs, steps
@@ -86,6 +93,8 @@ class History(RuleBasedStateMachine):
     open_store: Callable[[], Store]
     url: str
     numbers = count()
+    #: What was done since shards came: done again, it would change nothing.
+    done: frozenset[str] = frozenset()
 
     @initialize()
     def begin(self) -> None:
@@ -95,6 +104,7 @@ class History(RuleBasedStateMachine):
 
     @rule(records=st.lists(SHARDS, min_size=1, max_size=6))
     def post(self, records: list[ShardRecord]) -> None:
+        self.done = frozenset()
         mine = [self.renamed(record) for record in records]
         expected = [(self.oracle.answer(record), len(self.oracle.of(self.where(record)))) for record in mine]
         for record, answer, (kind, received) in zip(mine, self.store.ingest(mine), expected, strict=True):
@@ -107,13 +117,17 @@ class History(RuleBasedStateMachine):
             assert answer.complete == (received == record.shards)
             assert stored.to_bytes(answer.summary) == stored.to_bytes(self.oracle.shards[record.key].summary)
 
+    @precondition(lambda self: "deadlines" not in self.done)
     @rule()
     def pass_deadlines(self) -> None:
+        self.done = frozenset({"deadlines"})
         self.store.upkeep.sweep(1e9, 600.0)
         self.oracle.close_all()
 
+    @precondition(lambda self: "restart" not in self.done)
     @rule()
     def restart(self) -> None:
+        self.done |= {"restart"}
         self.store.close()
         self.store = type(self).open_store()
 
@@ -180,7 +194,7 @@ def test_any_history_leaves_what_the_oracle_says(database_url: str) -> None:
         OnThisDatabase,
         settings=settings(
             max_examples=12,
-            stateful_step_count=20,
+            stateful_step_count=12,
             deadline=None,
             derandomize=True,
             phases=[Phase.generate],  # shrinking a history takes minutes; the report shows it whole

@@ -15,6 +15,7 @@ from offpolicy_monitor.store import Receipt, Store
 from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.rows.histories import RunHistory
 from offpolicy_monitor.store.session import Database, parse_url
+from offpolicy_monitor.store.write.finish import MOST
 from offpolicy_monitor.store.write.judge import Judge
 from sqlalchemy import text
 
@@ -326,9 +327,9 @@ def test_a_store_opened_again_goes_on_waiting(open_store: Open, clock: Clock) ->
 
 def test_steps_that_nobody_completes_are_all_judged_when_their_time_is_up(open_store: Open) -> None:
     store, script = judged(open_store, {})
-    store.ingest([shards.make_record(step, minibatches=2) for step in range(150)])
+    store.ingest([shards.make_record(step, minibatches=2) for step in range(5 * MOST)])
     store.upkeep.sweep(now=9999.0, timeout=600.0)
-    assert script.seen is not None and list(script.seen.steps) == list(range(150))
+    assert script.seen is not None and list(script.seen.steps) == list(range(5 * MOST))
 
 
 def test_what_an_attempt_was_judged_by_counts_no_longer_once_another_has_begun_the_step(open_store: Open) -> None:

@@ -19,7 +19,7 @@ from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import Store, migrate
 from sqlalchemy import make_url
 
-from tests.fixtures.application import JSON, Client, batch, json_bytes, running
+from tests.fixtures.application import JSON, Client, WarmOnce, batch, json_bytes, running
 from tests.fixtures.faults import FailingDisk
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.service import clean_environment
@@ -60,7 +60,7 @@ def answers(client: Client) -> dict[str, str]:
 
 
 def serving(url: str) -> Any:
-    return running(create_app(Settings(database_url=url, device="cpu")))
+    return running(create_app(Settings(database_url=url, device="cpu", torch_compile=True), WarmOnce.of))
 
 
 class Sqlite:

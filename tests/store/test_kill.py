@@ -1,13 +1,10 @@
 """A writer killed at any moment has stored all that it acknowledged, once, and nothing by halves."""
 
-import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-import offpolicy_monitor
 from offpolicy_monitor.store import Receipt, Store
 from offpolicy_monitor.store.rows.tables import shards, steps
 from offpolicy_monitor.store.session import Database, parse_url
@@ -15,6 +12,7 @@ from offpolicy_monitor.summary.step import merge_all
 from sqlalchemy import select
 
 from tests.fixtures.shards import make_record
+from tests.store import programs
 
 WRITER = Path(__file__).with_name("writer_process.py")
 SHARDS = 4
@@ -24,17 +22,12 @@ RECEIVED_AT = 1000.0
 
 def run_and_kill(url: str, seed: int, seconds: float) -> set[int]:
     """The numbers of the shards that the writer acknowledged before its SIGKILL."""
-    environment = {"PYTHONPATH": str(Path(offpolicy_monitor.__file__).parents[1])}
-    process = subprocess.Popen(
-        [sys.executable, WRITER, url, str(seed)], env=environment, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    first = process.stdout.readline()
-    time.sleep(seconds)
-    process.kill()
-    rest = process.stdout.read()
-    assert process.wait() == -9
-    process.stdout.close()
+    with programs.running(WRITER, url, str(seed)) as writer:
+        first = writer.stdout.readline()
+        time.sleep(seconds)
+        writer.kill()
+        rest = writer.stdout.read()
+        assert writer.wait() == -9
     whole_lines = (first + rest).rpartition("\n")[0]
     return set(map(int, whole_lines.split()))
 

@@ -2,11 +2,12 @@
 
 import errno
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from sqlalchemy import event, text
 from tests.fixtures.faults import FailingDisk
 from tests.fixtures.shards import make_record
 from tests.fixtures.stores import Clock
+from tests.store import programs
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,8 @@ def test_a_second_process_may_not_write_the_same_sqlite_file(sqlite_url: str) ->
         "except ConfigurationError as error: print(error)"
     )
     with closing(Store.open(sqlite_url)):
-        second = subprocess.run([sys.executable, "-c", program, sqlite_url], capture_output=True, text=True, check=True)
+        second = programs.run(program, sqlite_url)
+    assert second.returncode == 0
     assert f"(pid {os.getpid()})" in second.stdout
     assert "use PostgreSQL" in second.stdout
     Store.open(sqlite_url).close()
@@ -95,7 +98,8 @@ def test_a_hard_link_to_a_file_in_use_may_not_be_written(sqlite_url: str, tmp_pa
     with closing(Store.open(sqlite_url)) as store:
         with pytest.raises(ConfigurationError, match="hard link"):
             Store.open(other)
-        second = subprocess.run([sys.executable, "-c", program, other], capture_output=True, text=True, check=True)
+        second = programs.run(program, other)
+        assert second.returncode == 0
         assert second.stdout.count("linked.db is being written under another name") == 2
         store.ingest([make_record()])
     with closing(Store.open(other)) as store:
@@ -106,7 +110,7 @@ def test_a_file_whose_lock_file_was_removed_is_still_one_writers(sqlite_url: str
     program = "import sys\nfrom offpolicy_monitor.store import Store\nStore.open(sys.argv[1])"
     with closing(Store.open(sqlite_url)):
         (tmp_path / "offpolicy.db.lock").unlink()
-        second = subprocess.run([sys.executable, "-c", program, sqlite_url], capture_output=True, text=True)
+        second = programs.run(program, sqlite_url)
     assert second.returncode != 0
     assert "ConfigurationError" in second.stderr
 
@@ -247,36 +251,56 @@ def test_errors_of_the_file_system_are_unavailable(number: int, status: int, kin
     assert (caught.value.status, caught.value.kind) == (status, kind)
 
 
-@pytest.mark.parametrize(
-    ("number", "answer"),
-    [(errno.ENOSPC, "507 storage-full"), (errno.EDQUOT, "507 storage-full"), (errno.EIO, "503 store-unavailable")],
-)
-def test_a_write_that_the_disk_refuses_says_whether_there_is_no_room(
-    sqlite_url: str, tmp_path: Path, failing_writes: Path, number: int, answer: str
-) -> None:
+REFUSALS = {errno.ENOSPC: "507 storage-full", errno.EDQUOT: "507 storage-full", errno.EIO: "503 store-unavailable"}
+
+
+@pytest.fixture(scope="module")
+def refused_writes(
+    tmp_path_factory: pytest.TempPathFactory, migrated_file: Path, failing_writes: Path
+) -> Mapping[int, tuple[Path, str, str]]:
+    """By number of the error what a process says whose disk refuses a write with it: the file, and its two lines."""
     program = (
         "import sys\n"
         "from pathlib import Path\n"
         "from offpolicy_monitor.errors import Unavailable\n"
         "from offpolicy_monitor.store import Store\n"
         "from tests.fixtures.shards import make_record\n"
-        "store = Store.open(sys.argv[1])\n"
-        "store.ingest([make_record()])\n"
-        "Path(sys.argv[2]).write_text(sys.argv[3])\n"
-        "try: store.ingest([make_record(1)])\n"
-        "except Unavailable as error: print(int(error.status), error.kind, error.detail)\n"
-        "Path(sys.argv[2]).unlink()\n"
-        "store.ingest([make_record(1)])\n"
-        "print(len(store.steps('r1').rows))"
+        "switch, *numbers = sys.argv[1:]\n"
+        "for number in numbers:\n"
+        "    store = Store.open(f'sqlite:///{number}.db')\n"
+        "    store.ingest([make_record()])\n"
+        "    Path(switch).write_text(number)\n"
+        "    try: store.ingest([make_record(1)])\n"
+        "    except Unavailable as error: print(int(error.status), error.kind, error.detail)\n"
+        "    Path(switch).unlink()\n"
+        "    store.ingest([make_record(1)])\n"
+        "    print(len(store.steps('r1').rows))\n"
+        "    store.close()"
     )
-    disk = FailingDisk(failing_writes, tmp_path)
-    arguments = [sys.executable, "-c", program, sqlite_url, disk.environment["FAILING_WHILE"], str(number)]
+    folder = tmp_path_factory.mktemp("refused")
+    disk = FailingDisk(failing_writes, folder)
+    files = {number: folder / f"{number}.db" for number in REFUSALS}
+    for file in files.values():
+        shutil.copy(migrated_file, file)
     ended = subprocess.run(
-        arguments, env={**os.environ, **disk.environment}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, disk.environment["FAILING_WHILE"], *map(str, files)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **disk.environment},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    first, stored = ended.stdout.splitlines()
+    lines = iter(ended.stdout.splitlines())
+    return {number: (file, next(lines), next(lines)) for number, file in files.items()}
+
+
+@pytest.mark.parametrize(("number", "answer"), REFUSALS.items())
+def test_a_write_that_the_disk_refuses_says_whether_there_is_no_room(
+    refused_writes: Mapping[int, tuple[Path, str, str]], number: int, answer: str
+) -> None:
+    file, first, stored = refused_writes[number]
     assert first.startswith(answer)
-    assert str(tmp_path / "offpolicy.db") in first
+    assert str(file) in first
     assert stored == "2"
 
 

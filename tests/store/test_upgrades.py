@@ -3,8 +3,6 @@
 import os
 import random
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +10,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import offpolicy_monitor
 import pytest
 from alembic.script import ScriptDirectory
 from offpolicy_monitor import resources
@@ -23,13 +20,12 @@ from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.store import Receipt, Store, migrate
 from sqlalchemy import create_engine, inspect, make_url, text
 
-from tests.fixtures.postgres import Cluster
 from tests.fixtures.revisions import downgrade
-from tests.fixtures.service import clean_environment
 from tests.fixtures.shards import make_record
+from tests.fixtures.stores import Place
+from tests.store import programs
 
 UPGRADING: Final = Path(__file__).with_name("upgrading_process.py")
-ROOT: Final = Path(__file__).resolve().parents[2]
 REVISIONS: Final = sorted(script.revision for script in ScriptDirectory(resources.path("migrations")).walk_revisions())
 #: The first one with alerts.
 ALERTS: Final = "0003"
@@ -78,45 +74,6 @@ def contents(url: str) -> Contents:
     return found
 
 
-class Place:
-    """Where databases of one kind are made and copied."""
-
-    def __init__(self, folder: Path, cluster: Cluster | None) -> None:
-        self._folder, self._cluster = folder, cluster
-        self._made = 0
-
-    def url(self, name: str) -> str:
-        return f"sqlite:///{self._folder / name}.db" if self._cluster is None else self._cluster.url(name)
-
-    def new(self) -> str:
-        """An empty one."""
-        self._made += 1
-        name = f"upgrades_{self._made}"
-        if self._cluster is not None:
-            self._cluster.administer(f"CREATE DATABASE {name}")
-        return self.url(name)
-
-    def copy(self, url: str) -> str:
-        """Another one with the same content, to which nobody is connected."""
-        self._made += 1
-        name, source = f"upgrades_{self._made}", make_url(url).database
-        if self._cluster is not None:
-            self._cluster.administer(f"CREATE DATABASE {name} TEMPLATE {source}")
-        else:
-            with (
-                closing(sqlite3.connect(str(source))) as old,
-                closing(sqlite3.connect(self._folder / f"{name}.db")) as new,
-            ):
-                old.backup(new)
-        return self.url(name)
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    cluster = request.getfixturevalue("postgres_cluster") if request.param == "postgres" else None
-    return Place(tmp_path_factory.mktemp("upgrades"), cluster)
-
-
 @pytest.fixture(scope="module")
 def filled(place: Place) -> str:
     """A database at the newest revision."""
@@ -147,43 +104,19 @@ def test_from_every_revision_all_that_was_stored_is_answered(place: Place, fille
     assert migrate.check(url) == []
 
 
-@contextmanager
-def upgrading() -> Iterator[Callable[[str, int], Sequence[int]]]:
-    """Upgrades in forks, killed before a statement: what the process says."""
-    path = os.pathsep.join([str(Path(offpolicy_monitor.__file__).parents[1]), str(ROOT)])
-    process = subprocess.Popen(
-        [sys.executable, UPGRADING],
-        env=clean_environment() | {"PYTHONPATH": path},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-    def upgrade(url: str, number: int) -> Sequence[int]:
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(f"{url} {number}\n")
-        process.stdin.flush()
-        lines = [process.stdout.readline() for _ in range(1 if number else 2)]
-        return [int(word) for line in lines for word in line.split()]
-
-    with process:
-        yield upgrade
-        process.stdin.close()  # type: ignore[union-attr]
-
-
 def test_an_upgrade_killed_in_any_migration_has_changed_nothing_and_completes_when_it_is_run_again(
     place: Place, oldest: str
 ) -> None:
     before, source = contents(oldest), random.Random(15)
     whole, url = place.copy(oldest), place.copy(oldest)
-    with upgrading() as upgrade:
-        *lasts, status = upgrade(whole, 0)
-        assert (status, len(lasts)) == (0, len(REVISIONS) - 1)
-        starts = [1, *(last + 1 for last in lasts)]
-        chosen = [source.randint(*ends) for ends in zip(starts, lasts, strict=False) for _ in range(TRIALS)]
-        for number in (*chosen, AT_COMMIT):
-            assert upgrade(url, number) == [-9]
-            assert contents(url) == before, number
+    ended = programs.run(UPGRADING, whole, "0")
+    lasts = [int(word) for word in ended.stdout.split()]
+    assert (ended.returncode, len(lasts)) == (0, len(REVISIONS) - 1)
+    starts = [1, *(last + 1 for last in lasts)]
+    chosen = [source.randint(*ends) for ends in zip(starts, lasts, strict=False) for _ in range(TRIALS)]
+    for number in (*chosen, AT_COMMIT):
+        assert programs.run(UPGRADING, url, str(number)).returncode == -9
+        assert contents(url) == before, number
     assert migrate.upgrade(url) == REVISIONS[-1]
     assert contents(url) == contents(whole)
     assert migrate.check(url) == []

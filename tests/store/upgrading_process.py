@@ -1,7 +1,6 @@
-"""A process that upgrades databases in forks of itself, each killed before its Nth statement or before its commit.
+"""A process that upgrades a database, killed before its Nth statement or before its commit: `URL N` are its arguments.
 
-Each line of its input is `URL N`, its answer the exit status of the fork: -9 where it was killed, else 0. With N = 0
-none is killed, and the numbers of the last statement of each migration come first.
+With N = 0 it is not killed, and says the numbers of the last statement of each migration.
 """
 
 import os
@@ -10,21 +9,7 @@ import sys
 from typing import Any
 
 
-def main() -> None:
-    from offpolicy_monitor.store import migrate
-
-    migrate.head()
-    for line in sys.stdin:
-        url, number = line.split()
-        sys.stdout.flush()
-        if (pid := os.fork()) == 0:
-            _upgrade(url, int(number))
-            sys.stdout.flush()
-            os._exit(0)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-
-
-def _upgrade(url: str, number: int) -> None:
+def main(url: str, number: int) -> None:
     from offpolicy_monitor.store import migrate
     from sqlalchemy import Connection, Engine, event
 
@@ -50,4 +35,4 @@ def _upgrade(url: str, number: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1], int(sys.argv[2]))

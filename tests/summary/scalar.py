@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 from offpolicy_monitor.summary import StepSummary
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.attribution import attribution
@@ -155,13 +156,13 @@ def _sequence_extras(sums: Sums) -> dict[str, Any]:
 
 
 def _top_share(counts: list[int]) -> float | None:
-    whole = 0.0
-    for key in range(GRADIENT_BINS):
+    whole, filled = 0.0, [key for key in range(GRADIENT_BINS) if counts[key]]
+    for key in filled:
         whole += counts[key] * middle(key)
     if not whole > 0:
         return None
     held, left = 0.0, 0.01 * sum(counts)
-    for key in reversed(range(GRADIENT_BINS)):
+    for key in reversed(filled):
         taken = min(left, counts[key])
         held += taken * middle(key)
         left -= taken
@@ -331,7 +332,7 @@ def _sequence_figures(sums: Sums) -> dict[str, Any]:
 
 def _quantiles(arrays: Arrays, name: str, lowest: float, highest: float) -> dict[str, float]:
     counts = arrays[name].sum(0)
-    bins = [index for index in range(len(counts)) for _ in range(int(counts[index]))]
+    bins = np.repeat(np.arange(len(counts)), counts).tolist()
     total, found = len(bins), {}
     for fraction in QUANTILES:
         rank = fraction * (total - 1)

@@ -32,21 +32,27 @@ KEYS = (
     "routing/total/missing/4/2", "sequence/total",
 )  # fmt: skip
 
+SPECS_OF_ROWS = st.dictionaries(st.sampled_from(ROWS), SPECS, max_size=2)
+SOME_KEYS = st.lists(st.sampled_from(KEYS), unique=True, max_size=6)
+SEEDS = st.integers(0, 1 << 30)
+#: Of a gap: its tokens, and whether an older release has counted them.
+COUNTED = st.tuples(st.sampled_from([0, 1, 7]), st.booleans())
+
 
 @st.composite
 def summaries(draw: st.DrawFn) -> StepSummary:
     """Any numbers in some of the tables; extremes are infinite, and deviations absent, where older releases are."""
-    specs = draw(st.dictionaries(st.sampled_from(ROWS), SPECS, max_size=2))
-    keys = draw(st.lists(st.sampled_from(KEYS), unique=True, max_size=6))
+    specs = draw(SPECS_OF_ROWS)
+    keys = draw(SOME_KEYS)
     of_rows = [key for name, spec in specs.items() if spec is not None for key in method_keys(name)]
-    source = np.random.default_rng(draw(st.integers(0, 1 << 30)))
+    source = np.random.default_rng(draw(SEEDS))
     arrays = Arrays.of(
         LAYOUT,
         {key: {row.name: _values(row, source) for row in LAYOUT.at(key).rows} for key in (*keys, *of_rows)},
     )
     absent = []
     for path in arrays.under("gaps"):
-        tokens, is_old = draw(st.tuples(st.sampled_from([0, 1, 7]), st.booleans()))
+        tokens, is_old = draw(COUNTED)
         _fit(arrays, path, tokens, source)
         if tokens and is_old:
             absent.append(name_of(path, DEVIATION))

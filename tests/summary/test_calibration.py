@@ -1,21 +1,25 @@
 """Calibration of mu and decimal places: literals, the oracle of their formulas, and what healthy draws come to."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from offpolicy_monitor.batch import RaggedBatch
+from offpolicy_monitor.batch import UNKNOWN_ORIGIN, RaggedBatch
 from offpolicy_monitor.measure import Measurer
+from offpolicy_monitor.measure.tables import MAKERS, Maker
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
 from tests.diagnosis.model import drawn, normalised
 
 MEASURER = Measurer("cpu")
+CALIBRATION = [maker for maker in MAKERS if maker.name == "calibration"]
 
 
-def measured(lengths: list[int], **columns: object) -> StepSummary:
+def measured(lengths: list[int], makers: Sequence[Maker] = MAKERS, **columns: object) -> StepSummary:
     given = {name: np.asarray(column, np.float32) for name, column in columns.items()}
-    return MEASURER.measure(RaggedBatch.from_positions(np.array(lengths), given, {}), ())
+    batch = RaggedBatch.from_positions(np.array(lengths), given, {})
+    return MEASURER.measure(batch, (), UNKNOWN_ORIGIN, makers, worst=False)
 
 
 def test_calibration_is_the_excess_of_surprise_over_entropy_with_sequences_as_witnesses() -> None:
@@ -51,7 +55,7 @@ def test_healthy_draws_stay_within_four_and_a_temperature_that_is_not_reported_d
         log_mu = normalised(source.standard_normal((4000, 32)).astype(np.float32) * 3)
         chosen = drawn(normalised(log_mu / np.float32(temperature)), source)
         mu, entropy = np.take_along_axis(log_mu, chosen, 1)[:, 0], -(np.exp(log_mu) * log_mu).sum(1)
-        found = measured([100] * 40, sampling_logprobs=mu, old_logprobs=mu, entropy=entropy)
+        found = measured([100] * 40, CALIBRATION, sampling_logprobs=mu, old_logprobs=mu, entropy=entropy)
         z = found.step_figures()["calibration"]["z"]
         largest = max(largest, abs(z)) if temperature == 1 else min(largest, z)
         assert (abs(z) < 4) if temperature == 1 else (z < -4), (seed, z)

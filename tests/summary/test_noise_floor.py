@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from offpolicy_monitor.batch import RaggedBatch
+from offpolicy_monitor.batch import UNKNOWN_ORIGIN, RaggedBatch
 from offpolicy_monitor.measure import Measurer
+from offpolicy_monitor.measure.tables import MAKERS
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
 from tests.reference import k3, mean
@@ -25,9 +26,12 @@ MEASURER = Measurer("cpu")
 MEASURER.block_tokens = 3
 
 
-def measured(columns: Columns) -> StepSummary:
+def measured(columns: Columns, *makers: str) -> StepSummary:
+    """Its summary: with the tables of some makers, or with all."""
     tokens = {name: np.array(values, np.float32) for name, values in columns.items()}
-    return MEASURER.measure(RaggedBatch.from_positions(np.array([len(columns["logprobs"])]), tokens, {}), ())
+    batch = RaggedBatch.from_positions(np.array([len(columns["logprobs"])]), tokens, {})
+    chosen = [maker for maker in MAKERS if not makers or maker.name in makers]
+    return MEASURER.measure(batch, (), UNKNOWN_ORIGIN, chosen)
 
 
 def floor(summary: StepSummary) -> dict[str, Any]:
@@ -90,19 +94,22 @@ def assert_agrees(found: dict[str, Any], columns: Columns) -> None:
             assert found[part][name] == pytest.approx(value, rel=1e-9, abs=1e-14 * scale**2 + 1e-18), (part, name)
 
 
+VALUES = st.one_of(LOGPROBS, LOGPROBS, LOGPROBS, LOGPROBS, ODD_VALUES)
+NUMBERS = st.integers(1, 8)
+
+
 @st.composite
 def batches(draw: st.DrawFn) -> Columns:
     """A few tokens, some log-probs not finite, some arrays not sent."""
     sent = draw(st.sampled_from([NAMES, NAMES, NAMES[:4], (*NAMES[:3], NAMES[4]), (NAMES[0], NAMES[2], NAMES[3])]))
-    values = st.one_of(LOGPROBS, LOGPROBS, LOGPROBS, LOGPROBS, ODD_VALUES)
-    number = draw(st.integers(1, 8))
-    return {name: [float(np.float32(draw(values))) for _ in range(number)] for name in sent}
+    number = draw(NUMBERS)
+    return {name: [float(np.float32(draw(VALUES))) for _ in range(number)] for name in sent}
 
 
 @settings(max_examples=150, deadline=None)
 @given(columns=batches())
 def test_every_figure_is_that_of_a_loop_over_the_tokens_that_have_the_log_probs(columns: Columns) -> None:
-    assert_agrees(floor(measured(columns)), columns)
+    assert_agrees(floor(measured(columns, "noise_floor")), columns)
 
 
 def test_the_mismatch_is_parted_exactly_into_what_the_engine_does_and_what_is_between_engine_and_trainer() -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ Floats = NDArray[np.float64]
 
 #: A token or two whose score equals an edge in every bit, of twelve thousand.
 TIE = 3e-4
+#: Thresholds of each bound: as many edges of its table at most, and as many between. As many rows are asked for of any
+#: distribution, so that what is worked out once for a list of names is worked out once for all tests.
+EDGES, BETWEEN = 4, 2
 Draw = Callable[[np.random.Generator, int], Floats]
 
 #: Log-ratios of tokens; grids lie off the edges, since what equals a threshold may fall to either side of it.
@@ -126,20 +130,26 @@ def test_every_curve_is_within_its_stated_error_of_rows_that_ran(name: str, per_
         weights = method.reweights
         for bound, curve in form.kept.items():
             edges = whatif_curve([summary], "total", curve, None, weights)
-            chosen = [t for t in edges["threshold"][:: max(1, len(edges["threshold"]) // 5)] if t >= form.lowest]
-            between = [curve.scale.threshold(side * 10.0 ** source.uniform(-3.5, 1)) for side in _sides(curve) * 3]
-            for thresholds, own in ((chosen, True), ([t for t in between if t >= form.lowest], False)):
-                answer = whatif_curve([summary], "total", curve, thresholds, weights)
-                for index, threshold in enumerate(thresholds):
-                    rows.append(row_of(method, level, variant, bound, threshold))
-                    error = answer["error"][index]
-                    if own and curve.scale is not SECOND_MOMENT:
-                        assert error <= MASS_ERROR, (method.name, bound, threshold)
-                    expected.append((stated(answer, index, weights), error + (TIE if curve.whole else 0), weights))
-                assert answer["max_error"] == max(answer["error"], default=0.0)
+            chosen = [
+                t for t in edges["threshold"][:: max(1, -(-len(edges["threshold"]) // EDGES))] if t >= form.lowest
+            ]
+            between = [
+                curve.scale.threshold(side * 10.0 ** source.uniform(-3.5, 1)) for side in _sides(curve) * BETWEEN
+            ]
+            found = [(t, True) for t in chosen] + [(t, False) for t in between if t >= form.lowest]
+            asked = list(islice(cycle(found), EDGES + BETWEEN))
+            answer = whatif_curve([summary], "total", curve, [threshold for threshold, _ in asked], weights)
+            for index, (threshold, own) in enumerate(asked):
+                rows.append(row_of(method, level, variant, bound, threshold))
+                error = answer["error"][index]
+                if own and curve.scale is not SECOND_MOMENT:
+                    assert error <= MASS_ERROR, (method.name, bound, threshold)
+                expected.append((stated(answer, index, weights), error + (TIE if curve.whole else 0), weights))
+            assert answer["max_error"] == max(answer["error"], default=0.0)
     for row, figures, (got, error, weights) in zip(rows, ran(batch, rows), expected, strict=True):
         wanted = exact(figures, weights)
-        assert got == pytest.approx(wanted, abs=error + 1e-12), row
+        within = [one == other or abs(one - other) <= error + 1e-12 for one, other in zip(got, wanted, strict=True)]
+        assert all(within), (row, got, wanted, error)
 
 
 def _sides(curve: Curve) -> list[int]:
@@ -161,4 +171,4 @@ def test_many_steps_are_the_sum_of_their_own_cuts_and_cost_little() -> None:
         whatif_curve(summaries, "total", curve, thresholds, False)
         return time.thread_time() - began
 
-    assert min(seconds(some * 67) for _ in range(3)) < 2.0
+    assert any(seconds(some * 67) < 2.0 for _ in range(3))

@@ -1,7 +1,7 @@
 """Worst as it is stored and as it is answered: bit for bit back, small, and with shares of the step's own total."""
 
 from dataclasses import replace
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -31,13 +31,14 @@ from offpolicy_monitor.summary.tables.worst_figures import first_of, standing_in
 SINGLES = st.floats(-LARGEST, LARGEST, width=32)
 COUNTS = st.integers(0, 2**40)
 LOGPROBS = st.none() | st.floats(-1e300, 1e300) | SINGLES
-POSITIONS = st.lists(st.builds(Position, COUNTS, st.tuples(LOGPROBS, LOGPROBS, LOGPROBS)), max_size=3).map(tuple)
+POSITIONS = st.lists(st.builds(Position, COUNTS, st.tuples(LOGPROBS, LOGPROBS, LOGPROBS)), min_size=1, max_size=4)
 IDS = st.none() | st.text(max_size=4)
-
-
+RANKS = st.none() | st.integers(1, 5)
+SOME_GAPS = st.lists(st.sampled_from(list(GAPS)), unique=True)
 SENT = st.lists(st.sampled_from([("advantages", False), ("policy_versions", True), ("rewards", False)]), unique=True)
 
 
+@cache
 def numbers(whole: bool, tokens: int) -> st.SearchStrategy[Any]:
     """What is kept beside log-probs: one number, or one for each token."""
     one = st.integers(-1, 2**62) if whole else st.none() | st.floats(-1e300, 1e300)
@@ -45,20 +46,29 @@ def numbers(whole: bool, tokens: int) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def sequences(draw: st.DrawFn) -> WorstSequence:
-    """Any sequence whose largest |d| is that of its positions, as all that are measured."""
-    positions = draw(POSITIONS)
+def sequences(draw: st.DrawFn, among: st.SearchStrategy[list[Position]]) -> WorstSequence:
+    """Any sequence whose largest |d| is that of its positions, as all that are measured; they are some of `among`."""
+    positions = tuple(draw(among))
     gaps = {
         gap: GapFigures(draw(COUNTS), abs_log_ratio_max(positions, gap), draw(SINGLES), draw(SINGLES))
-        for gap in draw(st.lists(st.sampled_from(list(GAPS)), unique=True))
+        for gap in draw(SOME_GAPS)
     }
-    tokens = draw(POSITIONS)
-    beside = {name: draw(numbers(whole, len(tokens))) for name, whole in draw(SENT)}
-    columns = draw(st.none() | st.builds(Columns, st.integers(1, 5), st.just(tokens), st.just(beside)))
+    columns = None
+    if (ranks := draw(RANKS)) is not None:
+        tokens = tuple(draw(among))
+        beside = {name: draw(numbers(whole, len(tokens))) for name, whole in draw(SENT)}
+        columns = Columns(ranks, tokens, beside)
     return WorstSequence(draw(COUNTS), draw(COUNTS), draw(COUNTS), gaps, positions, draw(IDS), columns)
 
 
-WORST = st.lists(sequences(), max_size=6).map(Worst.of)
+@st.composite
+def several(draw: st.DrawFn) -> Worst:
+    """Sequences whose positions are some of a few, since each takes as long to draw as all else of a sequence."""
+    among = st.lists(st.sampled_from(draw(POSITIONS)), max_size=3)
+    return Worst.of(draw(st.lists(sequences(among), max_size=6)))
+
+
+WORST = several()
 
 
 @given(st.lists(WORST, max_size=4))

@@ -8,7 +8,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
@@ -20,6 +20,7 @@ from offpolicy_monitor.errors import ConfigurationError, quotable
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
+    from socket import socket
 
 JSON = "application/json"
 #: What a problem document's `instance` begins with.
@@ -94,7 +95,7 @@ class Connection:
         try:
             self._connect(connection, patience)
             try:
-                connection.request(method, self._prefix + path, in_pieces(pieces) if pieces else None, headers)
+                send(connection, method, self._prefix + path, pieces, headers)
             except (BrokenPipeError, ConnectionResetError):
                 answer = self._read(connection, patience, most)
                 self.close()
@@ -160,6 +161,34 @@ class Connection:
         text = response.read() if most is None else _bounded(response, patience, most)
         header = response.getheader
         return Answer(response.status, header("Retry-After"), _document(text), header("X-Request-Id"))
+
+
+def send(
+    connection: "HTTPConnection", method: str, path: str, body: Sequence[bytes | memoryview], headers: Mapping[str, str]
+) -> None:
+    """Send a request over a connection that is open: a small one as one packet, which wakes the service once.
+
+    http.client sends the head by itself, and the service would wait for the body where it has just woken for the head.
+    """
+    with _together(connection.sock):
+        connection.request(method, path, in_pieces(body) if body else None, headers)
+
+
+@contextlib.contextmanager
+def _together(sock: "socket") -> Iterator[None]:
+    """What is sent meanwhile leaves in full packets, what is short of one at the end, where the system can do so."""
+    import socket
+
+    cork: int | None = getattr(socket, "TCP_CORK", None)  # Linux's
+    if cork is None:
+        yield
+        return
+    sock.setsockopt(socket.IPPROTO_TCP, cork, 1)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # closed meanwhile
+            sock.setsockopt(socket.IPPROTO_TCP, cork, 0)
 
 
 def parse(url: str) -> SplitResult:

@@ -55,7 +55,8 @@ def make_fused(cache: Path, build: Path) -> None:
 
 
 def _collect_seldom() -> None:
-    """What numba makes of a function lives as long as that is compiled: to look for garbage took an eighth."""
+    """What is made of a function lives as long as that is compiled: to look for garbage took numba an eighth, and torch
+    a quarter."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 
@@ -66,6 +67,7 @@ def make_kernels(device_name: str) -> Callable[[Path, Path], None]:
     def make(cache: Path, build: Path) -> None:
         device = torch.device(device_name)
         torch.set_num_threads(1)
+        _collect_seldom()
         built = compiled(build / "columns.so", device)
         kernels.load(built, device)
         library.publish(built, cache, device)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 from urllib.parse import urlsplit
 
-from offpolicy_monitor.client.connection import in_pieces
+from offpolicy_monitor.client.connection import send
 
 from tests.benchmarks.fleet.ranks import Rank, ranks, shard_arrays
 
@@ -58,7 +58,9 @@ class Connection:
         headers = {"Content-Type": body.media_type, "Content-Length": str(body.nbytes)}
         while True:
             try:
-                self._http.request("POST", rank.path, in_pieces(body.buffers), headers)
+                if self._http.sock is None:
+                    self._http.connect()
+                send(self._http, "POST", rank.path, body.buffers, headers)
                 answer = self._http.getresponse()
                 text = answer.read()
             except (OSError, http.client.HTTPException) as error:

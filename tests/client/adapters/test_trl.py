@@ -70,7 +70,7 @@ def test_the_policy_moves_within_a_rollout_and_the_engine_stays_where_it_was(
     client: Client, tmp_path: Path, trl: Any
 ) -> None:
     poster = Poster(client, "trl")
-    watch(trl.trainer(trl.SamplingTrainer, tmp_path), poster).train()
+    watch(trl.trainer(trl.SamplingTrainer, tmp_path, max_steps=4), poster).train()
     steps = [poster.step(0, minibatch) for minibatch in range(4)]
     assert steps[0]["gaps"]["staleness"]["abs_log_ratio_max"] < 1e-5
     assert steps[3]["gaps"]["staleness"]["k3"] > 1e-3
@@ -253,9 +253,9 @@ def test_a_rollout_that_is_used_once_has_nothing_to_compare_and_posts_nothing(tm
 
 
 def test_watching_changes_no_weight(tmp_path: Path, trl: Any) -> None:
-    plain = trl.trainer(trl.RecordingTrainer, tmp_path / "plain")
+    plain = trl.trainer(trl.RecordingTrainer, tmp_path / "plain", max_steps=5)
     plain.train()
-    watched = watch(trl.trainer(trl.RecordingTrainer, tmp_path / "watched"), Recorder())
+    watched = watch(trl.trainer(trl.RecordingTrainer, tmp_path / "watched", max_steps=5), Recorder())
     watched.train()
     for alone, beside in zip(plain.model.parameters(), watched.model.parameters(), strict=True):
         assert torch.equal(alone, beside)

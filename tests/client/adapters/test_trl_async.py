@@ -3,6 +3,7 @@
 import gc
 import importlib
 import queue
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ def test_what_is_remembered_of_the_queue_is_bounded(trl: Any) -> None:
     waiting = Noting(queue.Queue(), versions)
     waiting.put(trl.sample(group=7, version=3))
     assert (waiting.qsize(), waiting.get(timeout=1).group_id, dict(versions.groups)) == (1, 7, {7: 3})
-    for group in range(GROUPS):
-        note(Recorder(), versions.groups, trl.sample(group=group + 8, version=4))
+    recorder, sample = Recorder(), trl.sample(group=8, version=4)
+    for group in range(8, 8 + GROUPS):
+        note(recorder, versions.groups, replace(sample, group_id=group))
     assert len(versions.groups) == GROUPS and 7 not in versions.groups

@@ -1,4 +1,4 @@
-"""The commands as people start them, against a real service."""
+"""The commands as people start them, against a real service; most are forks, which spares the imports of a start."""
 
 import errno
 import json
@@ -13,12 +13,13 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import pytest
 
 from tests.client.files import dumps, traces
-from tests.fixtures.service import COMMAND, clean_environment, free_port, running_service
+from tests.fixtures.service import COMMAND, Process, clean_environment, free_port, running_service, started
 
 TOKENS = sum(dumps.LENGTHS)
 
@@ -33,17 +34,25 @@ def environment(url: str) -> dict[str, str]:
     return clean_environment() | {"OFFPOLICY_URL": url}
 
 
-def started(url: str, *arguments: object) -> subprocess.Popen[str]:
-    command = [*COMMAND, *map(str, arguments)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=environment(url), stdout=pipe, stderr=pipe, text=True)
+def begun(url: str, log: IO[bytes], *arguments: object) -> Process:
+    """A command that says to the log what it says on either stream."""
+    return started([*COMMAND, *map(str, arguments)], log, {"OFFPOLICY_URL": url})
 
 
 def run(url: str, *arguments: object) -> tuple[int, str]:
-    """Exit status, and what it said on both streams."""
-    process = started(url, *arguments)
-    out, err = process.communicate(timeout=120)
-    return process.returncode, out + err
+    """Exit status, and what it said."""
+    with TemporaryFile() as log:
+        process = begun(url, log, *arguments)
+        try:
+            status = process.wait(120)
+        finally:
+            process.kill()
+        return status, said_in(log)
+
+
+def said_in(log: IO[bytes]) -> str:
+    log.seek(0)
+    return log.read().decode()
 
 
 def asked(url: str, path: str) -> Any:
@@ -115,7 +124,8 @@ def test_replaying_again_counts_nothing_twice(service: str, tmp_path: Path) -> N
 
 def test_tail_follows_growing_lines_and_resumes_where_it_stopped(service: str, tmp_path: Path) -> None:
     path = dumps.write_jsonl(tmp_path / "a.jsonl", [0])
-    process = started(service, "tail", tmp_path, "--format", "jsonl", "--run", "grow", "--poll", "0.05")
+    log = (tmp_path / "said").open("w+b")
+    process = begun(service, log, "tail", tmp_path, "--format", "jsonl", "--run", "grow", "--poll", "0.05")
     try:
         until(lambda: counted(service, "offpolicy_tokens_total", "grow") == TOKENS)
         line = json.dumps(dumps.body(1)) + "\n"
@@ -128,10 +138,10 @@ def test_tail_follows_growing_lines_and_resumes_where_it_stopped(service: str, t
         until(lambda: counted(service, "offpolicy_tokens_total", "grow") == 2 * TOKENS)
         time.sleep(0.5)  # it is counted before the answer has come
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=20)
-        assert process.returncode == 0 and err.splitlines()[-1] == "2 batches stored"
+        assert process.wait(20) == 0 and said_in(log).splitlines()[-1] == "2 batches stored"
     finally:
         process.kill()
+        log.close()
     dumps.write_jsonl(path, [2])
     status, said = run(service, "tail", tmp_path, "--format", "jsonl", "--run", "grow", "--once")
     assert (status, said.strip().splitlines()[-1]) == (0, "1 batch stored")
@@ -146,22 +156,23 @@ def until(condition: Any, seconds: float = 30.0) -> None:
 
 @pytest.mark.parametrize("form", ["jsonl", "nemo-rl"])
 def test_killed_at_any_point_nothing_is_lost_and_nothing_counted_twice(service: str, tmp_path: Path, form: str) -> None:
-    steps, name, source = 80, f"killed-{form}", random.Random(7)
+    steps, name, source = 40, f"killed-{form}", random.Random(7)
     for step in range(steps):
         WRITERS[form](tmp_path, step)
     arguments = ("tail", tmp_path, "--format", form, "--run", name, "--once", "--settle", "0")
     midway = 0
     for attempt in range(12):
-        before, process = counted(service, "offpolicy_tokens_total", name), started(service, *arguments)
+        before = counted(service, "offpolicy_tokens_total", name)
+        with TemporaryFile() as log:
+            process = begun(service, log, *arguments)
         # By turns soon after it began, and just after it has posted, however long either takes here.
         while attempt % 2 and process.poll() is None and counted(service, "offpolicy_tokens_total", name) == before:
             time.sleep(0.01)
-        time.sleep(source.random() * (0.05 if attempt % 2 else 0.7))
+        time.sleep(source.random() * (0.05 if attempt % 2 else 0.2))
         if process.poll() is not None:
-            process.communicate()
             break
         process.kill()
-        process.communicate()
+        process.wait(20)
         midway += 0 < counted(service, "offpolicy_tokens_total", name) < steps * TOKENS
     assert midway >= 1
     assert run(service, *arguments)[0] == 0

@@ -6,6 +6,7 @@ from datetime import datetime
 import pytest
 from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.store import Store
+from offpolicy_monitor.store.write.clocks import PORTION
 
 from tests.fixtures.shards import make_record
 from tests.fixtures.stores import Clock
@@ -88,6 +89,7 @@ def test_a_clock_set_back_by_an_hour_leaves_no_training_step_waiting_for_that_ho
 
 def test_many_times_that_lie_ahead_are_all_brought_back(watched: Store, clock: Clock) -> None:
     clock.now = 10_000.0
-    receive(watched, clock, *((step, 0, 2) for step in range(250)))
+    several = PORTION + 10
+    receive(watched, clock, *((step, 0, 2) for step in range(several)))
     watched.upkeep.sweep(6_400.0, timeout=600.0)
-    assert watched.upkeep.sweep(7_000.0, timeout=600.0) == 250
+    assert watched.upkeep.sweep(7_000.0, timeout=600.0) == several

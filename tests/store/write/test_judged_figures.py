@@ -1,20 +1,23 @@
 """What a training step is judged by is read off a part of its summaries, which has the same figures as the whole."""
 
+from functools import cache
+
 import numpy as np
 from offpolicy_monitor.alerts import RULES, of_all, paths_of
 from offpolicy_monitor.figures import at, walk, with_correction
-from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.store.rows.derived import needed
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
 from tests.detection.state import Run, State
 from tests.detection.steps import make_step
+from tests.summary.full import any_measurer
 
 
+@cache
 def gradient_steps() -> list[StepSummary]:
     """Three gradient steps of two engines, with everything that can be sent."""
-    run, measurer = Run(shards=2, labelled=True, routed=True), Measurer("cpu")
+    run, measurer = Run(shards=2, labelled=True, routed=True), any_measurer()
     batches = [make_step(run, State(), step, np.random.default_rng([7, step])) for step in range(3)]
     return [merge_all(measurer.measure(batch, PRESETS, origin) for batch, origin in parts) for parts in batches]
 

@@ -14,30 +14,64 @@ from offpolicy_monitor.store.write import settle, span
 from sqlalchemy import delete, func, select
 
 from tests.fixtures.shards import make_record
-from tests.fixtures.stores import Clock
+from tests.fixtures.stores import Clock, Place
 
 Open = Callable[..., Store]
 DAY = 86_400.0
 FIELDS = ["gaps.mismatch.k3", "policy_version", "attempt", "verdict", "received_at", "correction.masked_token_fraction"]
 #: Steps of the run; every third has two gradient steps, and from the fortieth on a method is in use.
 STEPS = 60
+WATCHED = ("tokens", "gaps.mismatch.k3")
+#: When they were settled, unix seconds.
+
+
+OLD = 1000.0 + 2 * DAY
+
+
+#: Steps from and to; and how they are asked for: all steps in every way, each range in some, so that every way is there
+#: with a range within the run too.
+RANGES = [(None, None), (3, None), (None, 41), (17, 38), (50, 59), (7, 7), (90, 99)]
+FORMS = [("step", 1000), ("minibatch", 1000), ("minibatch", 7), ("step", 7)]
+MOST = (0, 7, 200)
+
+
+def in_small_parts(patch: pytest.MonkeyPatch) -> None:
+    """Few of the newest steps are not settled, and spans are of sixteen gradient steps."""
+    patch.setattr(settle, "KEPT", 4)
+    patch.setattr(span, "ROWS", 16)
+
+
+@pytest.fixture(scope="module")
+def settled(place: Place, empty_database: str) -> str:
+    """A database with a run whose steps are settled but for the newest ones."""
+    url, clock = place.copy(empty_database), Clock()
+    with pytest.MonkeyPatch.context() as patch, closing(Store.open(url, clock, watched=WATCHED)) as store:
+        in_small_parts(patch)
+        for begin, attempt in ((0, 0), (20, 1), (40, 1)):
+            if begin == 40:
+                store.update_run("r1", correction="opsm")
+            store.ingest(
+                [of_step(step, part, attempt) for step in range(begin, STEPS) for part in range(1 + (step % 3 == 0))]
+            )
+        clock.now = OLD
+        store.upkeep.tidy(DAY, 5)
+    return url
 
 
 @pytest.fixture
-def old(open_store: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A run whose steps are settled but for the newest ones, and whose spans are of sixteen gradient steps."""
-    monkeypatch.setattr(settle, "KEPT", 4)
-    monkeypatch.setattr(span, "ROWS", 16)
-    store = open_store(watched=("tokens", "gaps.mismatch.k3"))
-    for begin, attempt in ((0, 0), (20, 1), (40, 1)):
-        if begin == 40:
-            store.update_run("r1", correction="opsm")
-        store.ingest(
-            [of_step(step, part, attempt) for step in range(begin, STEPS) for part in range(1 + (step % 3 == 0))]
-        )
-    clock.now += 2 * DAY
-    store.upkeep.tidy(DAY, 5)
-    yield store
+def database_url(place: Place, settled: str) -> Iterator[str]:
+    """A copy of it."""
+    url = place.copy(settled)
+    yield url
+    place.drop(url)
+
+
+@pytest.fixture
+def old(open_store: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Its store."""
+    in_small_parts(monkeypatch)
+    clock.now = OLD
+    return open_store(watched=WATCHED)
 
 
 def of_step(step: int, part: int = 0, attempt: int = 0, **options: Any) -> Any:
@@ -48,19 +82,21 @@ def of_step(step: int, part: int = 0, attempt: int = 0, **options: Any) -> Any:
 
 def answers(store: Store) -> str:
     """Everything that reads many steps, over all of them and over ranges; as a digest, since it is long."""
-    ranges = [(None, None), (3, None), (None, 41), (17, 38), (50, 59), (7, 7), (90, 99)]
     store._series._plots = Lately(1)
     series = [
-        store.all_series("r1", [*FIELDS, "sequence_length_max"], first, last, points, by)
-        for first, last in ranges
-        for by in ("step", "minibatch")
-        for points in (1000, 7)
+        store.all_series("r1", [*FIELDS, "sequence_length_max"], *of_range, points, by)
+        for index, of_range in enumerate(RANGES)
+        for by, points in (FORMS if index == 0 else FORMS[index % 2 :: 2])
     ]
     store._overviews._kept.clear()
     overview = store.view_run("r1").overview
     tables_ = (overview.drawn, overview.first, overview.newest)
     store._summaries._spread = Lately(1)
-    spread = [store.spread_summaries("r1", first, last, most) for first, last in ranges for most in (0, 7, 200)]
+    spread = [
+        store.spread_summaries("r1", *of_range, most)
+        for index, of_range in enumerate(RANGES)
+        for most in (MOST if index == 0 else MOST[index % 3 :][:1])
+    ]
     of_steps = [
         ([(*place, summary.step_figures()["tokens"]) for *place, summary in summaries], count)
         for summaries, count in spread

@@ -1,6 +1,7 @@
 """Steps of a month ago are thin: headline figures stay and what-if reads sums over many; the rest has gone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,7 +19,7 @@ from offpolicy_monitor.summary.step import merge_all
 from sqlalchemy import func, select
 
 from tests.fixtures.shards import make_record
-from tests.fixtures.stores import Clock
+from tests.fixtures.stores import Clock, Place
 
 DAY, MONTH = 86_400.0, 30 * 86_400.0
 #: Steps of a run that are thin after a month: 200 of 250, the newest 50 keep a summary of their own.
@@ -61,15 +62,45 @@ def rows(url: str) -> Rows:
     return Rows(*found)
 
 
+def records_of(count: int = STEPS) -> list[ShardRecord]:
+    """Steps of two shards."""
+    return [make_record(step, shard, 2, minibatches=1) for step in range(count) for shard in range(2)]
+
+
 def fill(store: Store, clock: Clock, count: int = STEPS) -> list[ShardRecord]:
-    """Steps of two shards, which are a month old then and share summaries by tens."""
-    records = [make_record(step, shard, 2, minibatches=1) for step in range(count) for shard in range(2)]
+    """These steps, which are a month old then and share summaries by tens."""
+    records = records_of(count)
     for start in range(0, len(records), 100):
         store.ingest(records[start : start + 100])
     store.upkeep.sweep(0.0, 600.0)
     clock.now += MONTH + 1
     store.upkeep.tidy(DAY, 10)
     return records
+
+
+@pytest.fixture(scope="module")
+def filled(place: Place, empty_database: str) -> str:
+    """A database with them."""
+    url = place.copy(empty_database)
+    with closing(Store.open(url, clock := Clock())) as store:
+        fill(store, clock)
+    return url
+
+
+@pytest.fixture
+def old_url(place: Place, filled: str) -> Iterator[str]:
+    """A copy of it."""
+    url = place.copy(filled)
+    yield url
+    place.drop(url)
+
+
+@pytest.fixture
+def old(old_url: str, clock: Clock) -> Iterator[Store]:
+    """Its store."""
+    clock.now += MONTH + 1
+    with closing(Store.open(old_url, clock)) as store:
+        yield store
 
 
 def is_part(part: Any, whole: Any) -> bool:
@@ -79,62 +110,59 @@ def is_part(part: Any, whole: Any) -> bool:
     return all(name in whole and is_part(value, whole[name]) for name, value in part.items())
 
 
-def test_a_thin_step_keeps_its_headline_figures_alone(store: Store, database_url: str, clock: Clock) -> None:
-    fill(store, clock)
+def test_a_thin_step_keeps_its_headline_figures_alone(old: Store, old_url: str) -> None:
     fields = ("gaps.mismatch.k3", "methods.opsm.masked_token_fraction", "tokens")
-    series = {field: store.series("r1", field) for field in fields}
-    before = store.step("r1", 7)
-    assert before["gaps"]["mismatch"]["k2"] == store.series("r1", "gaps.mismatch.k2")["value"][7]
+    series = {field: old.series("r1", field) for field in fields}
+    before = old.step("r1", 7)
+    assert before["gaps"]["mismatch"]["k2"] == old.series("r1", "gaps.mismatch.k2")["value"][7]
 
-    assert store.upkeep.thin(MONTH) == THIN
+    assert old.upkeep.thin(MONTH) == THIN
 
-    assert {field: store.series("r1", field) for field in fields} == series
-    after = store.step("r1", 7)
+    assert {field: old.series("r1", field) for field in fields} == series
+    after = old.step("r1", 7)
     assert is_part(after | {"breakdowns": {}}, before | {"breakdowns": {}}) and after["breakdowns"] == {}
     assert {"k1", "k3", "chi2"} < set(after["gaps"]["mismatch"]) < set(before["gaps"]["mismatch"])
     assert set(after["methods"]["opsm"]) == {"masked_token_fraction"}
     assert {"received_shards", "shards", "complete", "tokens", "minibatches"} < set(after)
-    values = store.series("r1", "gaps.mismatch.k2")["value"]
+    values = old.series("r1", "gaps.mismatch.k2")["value"]
     assert values[:THIN] == [None] * THIN and None not in values[THIN:]
-    listed = store.steps("r1", limit=1000).rows
+    listed = old.steps("r1", limit=1000).rows
     assert [row["step"] for row in listed] == list(range(STEPS))
     assert listed[7] == {name: value for name, value in after.items() if name not in ("breakdowns", "minibatches")}
-    assert rows(database_url) == Rows(2 * (STEPS - THIN), 0, THIN // 100, 0, STEPS - THIN)
-    assert store.upkeep.thin(MONTH) == 0
+    assert rows(old_url) == Rows(2 * (STEPS - THIN), 0, THIN // 100, 0, STEPS - THIN)
+    assert old.upkeep.thin(MONTH) == 0
 
 
-def test_sums_over_thin_steps_are_those_of_their_shards(store: Store, clock: Clock) -> None:
-    records = fill(store, clock)
-    store.upkeep.thin(MONTH)
-    found = store.summaries("r1", most=1000)
+def test_sums_over_thin_steps_are_those_of_their_shards(old: Store) -> None:
+    old.upkeep.thin(MONTH)
+    found = old.summaries("r1", most=1000)
     assert [step for step, _, _ in found[:3]] == [99, 199, 200]
-    whole, every = merge_all(summary for _, _, summary in found), merge_all(record.summary for record in records)
+    whole, every = merge_all(summary for _, _, summary in found), merge_all(record.summary for record in records_of())
     assert whole.batch == every.batch
     assert whole.gaps["mismatch"].sums["k3"] == pytest.approx(every.gaps["mismatch"].sums["k3"], rel=1e-12)
     with pytest.raises(Refusal, match="shares its summary"):
-        store.summary("r1", 4)
+        old.summary("r1", 4)
 
 
-def test_a_month_counts_from_the_newest_shard_of_a_block(store: Store, clock: Clock) -> None:
-    fill(store, clock)
+def test_a_month_counts_from_the_newest_shard_of_a_block(old: Store, clock: Clock) -> None:
     clock.now -= 2
-    assert store.upkeep.thin(MONTH) == 0
+    assert old.upkeep.thin(MONTH) == 0
     clock.now += 2
-    assert store.upkeep.thin(MONTH) == THIN
+    assert old.upkeep.thin(MONTH) == THIN
 
 
-def test_a_shard_of_a_thin_step_is_recognised_no_more_and_refused(store: Store, clock: Clock) -> None:
-    records = fill(store, clock)
-    [again] = store.ingest(records[:1])
+def test_a_shard_of_a_thin_step_is_recognised_no_more_and_refused(old: Store) -> None:
+    records = records_of(1)
+    [again] = old.ingest(records[:1])
     assert isinstance(again, Receipt) and again.duplicate
-    store.upkeep.thin(MONTH)
+    old.upkeep.thin(MONTH)
     for record in (records[0], make_record(0, 1, 2, content=9), make_record(0, 0, 2, minibatch=1)):
-        [refusal] = store.ingest([record])
+        [refusal] = old.ingest([record])
         assert isinstance(refusal, Refusal) and refusal.kind == "step-settled"
         assert "OFFPOLICY_THIN_AFTER" in refusal.detail
-    [receipt] = store.ingest([make_record(0, attempt=1, tokens=7)])
+    [receipt] = old.ingest([make_record(0, attempt=1, tokens=7)])
     assert isinstance(receipt, Receipt) and receipt.complete
-    assert (store.step("r1", 0)["tokens"], store.step("r1", 1)["tokens"]) == (7, 200)
+    assert (old.step("r1", 0)["tokens"], old.step("r1", 1)["tokens"]) == (7, 200)
 
 
 def test_rules_look_back_on_what_they_did_before_steps_were_thin(
@@ -154,13 +182,12 @@ def test_rules_look_back_on_what_they_did_before_steps_were_thin(
     assert list(judge.seen) == [*range(5), *range(STEPS - 80, STEPS)]
 
 
-def test_gauges_of_a_run_whose_last_step_is_thin_are_its_headline_figures(store: Store, clock: Clock) -> None:
-    fill(store, clock)
-    store.ingest([make_record(3, shards=1, attempt=1, minibatches=1)])
+def test_gauges_of_a_run_whose_last_step_is_thin_are_its_headline_figures(old: Store, clock: Clock) -> None:
+    old.ingest([make_record(3, shards=1, attempt=1, minibatches=1)])
     clock.now += MONTH
-    store.upkeep.tidy(DAY, 10)
-    store.upkeep.thin(MONTH)
-    [run] = store.exported(9, 0.0)
+    old.upkeep.tidy(DAY, 10)
+    old.upkeep.thin(MONTH)
+    [run] = old.exported(9, 0.0)
     assert (run.step, run.attempt) == (3, 1)
     assert run.figures["gaps"]["mismatch"]["k3"] > 0
 
