@@ -141,7 +141,8 @@ def test_of_a_deleted_log_everything_acknowledged_is_kept(client: Client, tmp_pa
     assert acknowledged == [0, 1, 2, 3, 4]
     assert stored_steps(file) == []
     Path(f"{file}{suffix}").unlink()
-    assert "was deleted" in readiness(client)[1]
+    # What is told may be of a second ago, and was found by a write of a second before.
+    assert any("was deleted" in readiness(client)[1] for _ in range(3))
     assert posted(client, 9)[0] == 503
     assert stored_steps(file) == acknowledged
 

@@ -237,13 +237,18 @@ def patch_of_unknown_correction(client: Client) -> Response:
     return patch(client, correction="nothing")
 
 
+def without_messages(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What stands still between two requests: a message says more once the diagnosis beside it is done."""
+    return [{name: value for name, value in alert.items() if name != "message"} for alert in found]
+
+
 def test_alerts_come_in_pages_the_newest_first(client: Client) -> None:
     for step in range(5):
         post(client, step, 0.16)
     whole = client.get("/v1/alerts").json()
     first = client.get("/v1/alerts?limit=2").json()
     rest = client.get(f"/v1/alerts?limit=1000&cursor={first['next_cursor']}").json()
-    assert first["alerts"] + rest["alerts"] == whole["alerts"]
+    assert without_messages(first["alerts"] + rest["alerts"]) == without_messages(whole["alerts"])
     ids = [alert["id"] for alert in whole["alerts"]]
     assert ids == sorted(ids, reverse=True)
 
