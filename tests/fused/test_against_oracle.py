@@ -32,7 +32,7 @@ def assert_agrees(sent: list[Sequence]) -> None:
         assert_method_agrees(figures["methods"][row.name], wanted, largest(row.gap, row.level == "sequence"))
 
 
-@settings(max_examples=80)
+@settings(max_examples=120)
 @given(sent=sequences())
 def test_any_batch_gets_the_oracles_figures(sent: list[Sequence]) -> None:
     assert_agrees(sent)

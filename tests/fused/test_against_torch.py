@@ -38,7 +38,7 @@ def with_more(sent: list[Sequence], extra: dict[str, np.ndarray], per_token: boo
     )
 
 
-@settings(max_examples=100)
+@settings(max_examples=150)
 @given(
     sent=sequences(), more=st.sampled_from(["", "token", "sequence"]), known=st.booleans(), seed=st.integers(0, 1000)
 )

@@ -52,7 +52,7 @@ def assert_same(batch: RaggedBatch, rows: Any = ROWS, detail: Detail = "token") 
     return got
 
 
-@settings(max_examples=40)
+@settings(max_examples=60)
 @given(sent=sequences(), detail=st.sampled_from(DETAILS))
 def test_any_batch(sent: list[Sequence], detail: Detail) -> None:
     assert_same(packed(sent), ROWS, detail)

@@ -49,19 +49,19 @@ def assert_agrees(answer: dict[str, Any], sent: list[Sequence]) -> None:
         assert_method_agrees(got, wanted, largest(row.gap, row.level == "sequence"))
 
 
-@settings(max_examples=80)
+@settings(max_examples=120)
 @given(sent=sequences())
 def test_any_batch_gets_the_oracles_figures(sent: list[Sequence]) -> None:
     assert_agrees(evaluated(sent), sent)
 
 
-@settings(max_examples=40)
+@settings(max_examples=60)
 @given(sent=sequences())
 def test_blocks_of_three_tokens_give_the_oracles_figures(sent: list[Sequence]) -> None:
     assert_agrees(evaluated(sent, block_tokens=BLOCKS_OF_THREE), sent)
 
 
-@settings(max_examples=30)
+@settings(max_examples=40)
 @given(sent=sequences())
 def test_float64_input_gets_the_oracles_figures(sent: list[Sequence]) -> None:
     assert_agrees(evaluated(sent, np.float64), sent)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
@@ -174,7 +174,6 @@ def test_the_three_shares_sum_to_one_on_arbitrary_data(pairs: list[tuple[float, 
         assert abs(math.fsum(shares.values()) - 1) <= 1e-12
 
 
-@settings(max_examples=50)
 @given(st.integers(0, 2**31))
 def test_the_shares_of_every_bucket_sum_to_one(seed: int) -> None:
     answer = measured(batch(seed, seed % 2 == 0, sequences=6)).step_figures()

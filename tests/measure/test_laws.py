@@ -39,7 +39,7 @@ def assert_nearly_equal(left: Any, right: Any, path: str = "") -> None:
         assert left == right, path
 
 
-@settings(max_examples=40)
+@settings(max_examples=60)
 @given(sent=sequences(), block_tokens=st.integers(1, 20))
 def test_block_size_does_not_matter(sent: list[Sequence], block_tokens: int) -> None:
     whole, cut = Measurer("cpu"), Measurer("cpu")
@@ -51,7 +51,7 @@ def test_block_size_does_not_matter(sent: list[Sequence], block_tokens: int) -> 
     assert_nearly_equal(left, right)
 
 
-@settings(max_examples=40)
+@settings(max_examples=60)
 @given(sent=sequences())
 def test_positions_outside_the_mask_do_not_matter(sent: list[Sequence]) -> None:
     measurer = Measurer("cpu")
@@ -60,7 +60,7 @@ def test_positions_outside_the_mask_do_not_matter(sent: list[Sequence]) -> None:
     assert [s.gaps for s in holed.worst.sequences] == [s.gaps for s in tight.worst.sequences]  # at other positions
 
 
-@settings(max_examples=40)
+@settings(max_examples=60)
 @given(sent=sequences(), data=st.data())
 def test_any_deal_of_sequences_to_shards_merges_to_the_whole(sent: list[Sequence], data: st.DataObject) -> None:
     shards = data.draw(st.integers(1, 4))
@@ -96,7 +96,7 @@ def assert_same_sums(left: Any, right: Any) -> None:
             assert abs(left[name] - value) <= 1e-12 * max(size, abs(value)), name
 
 
-@settings(max_examples=40)
+@settings(max_examples=60)
 @given(sent=sequences(odd=False))
 def test_attribution_shares_sum_to_one(sent: list[Sequence]) -> None:
     shares = Measurer("cpu").evaluate(packed(sent), [])["attribution"]

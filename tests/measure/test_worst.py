@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
@@ -105,7 +105,6 @@ def test_each_sequence_has_its_figures_and_worst_tokens_of_every_gap(seed: int) 
             assert position.logprobs == tuple(value if math.isfinite(value) else None for value in sent)
 
 
-@settings(max_examples=50)
 @given(seed=st.integers(0, 2**31), cuts=st.lists(st.integers(0, 40), max_size=4), data=st.data())
 def test_shards_merge_in_any_order_to_the_worst_of_all_their_sequences(
     seed: int, cuts: list[int], data: st.DataObject

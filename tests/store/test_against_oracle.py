@@ -194,7 +194,7 @@ def test_any_history_leaves_what_the_oracle_says(database_url: str) -> None:
         OnThisDatabase,
         settings=settings(
             max_examples=12,
-            stateful_step_count=12,
+            stateful_step_count=20,
             deadline=None,
             derandomize=True,
             phases=[Phase.generate],  # shrinking a history takes minutes; the report shows it whole

@@ -44,13 +44,13 @@ def _nearly(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(sequences())
 def test_any_batch_has_the_figures_of_plain_arithmetic(sent: list[Sequence]) -> None:
     assert_scalars(any_measurer().measure(packed(sent), PRESETS))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(sequences(), sequences())
 def test_any_merge_has_the_figures_of_plain_arithmetic(one: list[Sequence], other: list[Sequence]) -> None:
     assert_scalars(merge_all(any_measurer().measure(packed(sent), PRESETS) for sent in (one, other)))

@@ -35,7 +35,7 @@ def passed(summary: StepSummary, shard: Shard = SHARD) -> StepSummary:
     return checked(summary, shard)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(strategies.sequences(), st.sampled_from(["torch", "any", "any"]))
 def test_what_measuring_makes_passes(sent: list[Any], by: str) -> None:
     summary = measured(strategies.packed(sent), MEASURER if by == "torch" else any_measurer(keep_worst=2))
@@ -271,7 +271,7 @@ def test_what_is_not_looked_at_one_by_one_holds(summary: StepSummary) -> None:
             assert (check, path) in looked or not refuses(partial(check, facts, path, "/".join(path)))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(altered())
 def test_whatever_is_changed_the_summary_is_refused_or_answers_figures(summary: StepSummary) -> None:
     try:
