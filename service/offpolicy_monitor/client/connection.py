@@ -180,15 +180,17 @@ def _together(sock: "socket") -> Iterator[None]:
     import socket
 
     cork: int | None = getattr(socket, "TCP_CORK", None)  # Linux's
-    if cork is None:
-        yield
-        return
-    sock.setsockopt(socket.IPPROTO_TCP, cork, 1)
+
+    def hold(on: bool) -> None:
+        if cork is not None:
+            with contextlib.suppress(OSError):  # closed meanwhile, or a system that has the name alone
+                sock.setsockopt(socket.IPPROTO_TCP, cork, on)
+
+    hold(True)
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # closed meanwhile
-            sock.setsockopt(socket.IPPROTO_TCP, cork, 0)
+        hold(False)
 
 
 def parse(url: str) -> SplitResult:
