@@ -5,7 +5,9 @@ Shared by the bounded run of the tests, by `make fuzz` and by the corpus, whose 
 """
 
 import asyncio
+import atexit
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -121,9 +123,11 @@ def _settings() -> Settings:
 
 @cache
 def _folder() -> Path:
-    """Where files are written to be read; one a process."""
+    """Where files are written to be read; one per process, gone at its end."""
     shared = Path("/dev/shm")
-    return Path(tempfile.mkdtemp(prefix="fuzz-", dir=shared if shared.is_dir() else None))
+    made = Path(tempfile.mkdtemp(prefix="fuzz-", dir=shared if shared.is_dir() else None))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
 
 
 def _written(name: str, data: bytes) -> Path:
