@@ -125,7 +125,7 @@ def test_a_first_page_is_small_and_all_from_here(show: Open, planted: Service) -
 
 
 def serious(page: Page) -> list[str]:
-    """What axe-core finds that keeps somebody out; to tell also what it approves, and where, would take it as long again."""
+    """What axe-core finds that keeps somebody out; to tell what it approves, and where, would take it as long again."""
     found = Axe().run(page, options={"resultTypes": ["violations"], "selectors": False}).response["violations"]
     return [
         f"{one['id']}: {one['nodes'][0]['html'][:160]}" for one in found if one["impact"] in ("serious", "critical")
