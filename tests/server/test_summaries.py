@@ -1,6 +1,7 @@
 """Shards that their trainers reduced: they end where raw shards end, and what no batch can have is refused."""
 
 import math
+import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -147,24 +148,32 @@ def test_a_summary_of_other_rows_is_refused_by_the_row_and_says_where_the_rows_a
     assert missing["errors"][0]["field"] == "summary.methods.tight"
 
 
+#: Zeros, and how often a bomb has them: at once they would be compressed for a second.
+ZEROS, TIMES = bytes(1 << 20), 400
+
+
 def old_bomb() -> bytes:
     """A few kilobytes of version 2 that mean hundreds of megabytes."""
-    zeros = zlib.compress(bytes(400 << 20), 9)
+    stream = zlib.compressobj(9)
+    first, next_ = (stream.compress(ZEROS) + stream.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
+    checksum = (TIMES * len(ZEROS) % 65521 << 16) + 1
+    zeros = first + next_ * (TIMES - 1) + zlib.compress(b"", 9)[2:-4] + checksum.to_bytes(4, "big")
     small = zlib.compress(b"[[],{},{}]")
     parts = [small, zeros, *[zlib.compress(bytes(4))] * 2, *[zlib.compress(b"")] * 2]
     return bytes([2]) + packed_tree._LENGTHS.pack(*map(len, parts)) + b"".join(parts)
 
 
-def unsized() -> bytes:
-    """The same of version 3 that does not say how many they are."""
-    stream = zstandard.ZstdCompressor().compressobj()
-    return bytes([3]) + stream.compress(bytes(400 << 20)) + stream.flush()
+def bomb(says_its_size: bool) -> bytes:
+    """The same of version 3, which may say how many they are."""
+    header = struct.pack("<2I", 2, TIMES * len(ZEROS)) + b"{}"
+    stream = zstandard.ZstdCompressor().compressobj(len(header) + TIMES * len(ZEROS) if says_its_size else -1)
+    return bytes([3]) + b"".join(map(stream.compress, (header, *[ZEROS] * TIMES))) + stream.flush()
 
 
 BOMBS: Mapping[str, tuple[Callable[[], bytes], int]] = {
     "of version 2": (old_bomb, 413),
-    "of version 3": (lambda: compressed([b"{}", bytes(400 << 20)]), 413),
-    "of no size": (unsized, 422),
+    "of version 3": (lambda: bomb(True), 413),
+    "of no size": (lambda: bomb(False), 422),
 }
 
 
