@@ -18,7 +18,7 @@ from offpolicy_monitor.summary.stored import packed_tree, version_3
 from offpolicy_monitor.wire import frame
 
 from tests.fixtures.application import SAFETENSORS, Application, Client, rows
-from tests.fixtures.forged import compressed, with_headers, with_row
+from tests.fixtures.forged import with_headers, with_row
 from tests.fixtures.reduced import arrays_of, envelope_of, joined, raw_body, summary_body
 
 SHARDS = 3
