@@ -20,6 +20,7 @@ from offpolicy_monitor.wire import frame
 from tests.fixtures.application import SAFETENSORS, Application, Client, rows
 from tests.fixtures.forged import with_headers, with_row
 from tests.fixtures.reduced import arrays_of, envelope_of, joined, raw_body, summary_body
+from tests.fixtures.zeros import MEBIBYTE, deflated
 
 SHARDS = 3
 COUNTS = ("tokens", "sequences", "empty_sequences", "excluded_tokens", "suspect_tokens", "received_shards", "complete")
@@ -148,26 +149,22 @@ def test_a_summary_of_other_rows_is_refused_by_the_row_and_says_where_the_rows_a
     assert missing["errors"][0]["field"] == "summary.methods.tight"
 
 
-#: Zeros, and how often a bomb has them: at once they would be compressed for a second.
-ZEROS, TIMES = bytes(1 << 20), 400
+#: Mebibytes of zeros.
+ZEROS = 400
 
 
 def old_bomb() -> bytes:
     """A few kilobytes of version 2 that mean hundreds of megabytes."""
-    stream = zlib.compressobj(9)
-    first, next_ = (stream.compress(ZEROS) + stream.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
-    checksum = (TIMES * len(ZEROS) % 65521 << 16) + 1
-    zeros = first + next_ * (TIMES - 1) + zlib.compress(b"", 9)[2:-4] + checksum.to_bytes(4, "big")
-    small = zlib.compress(b"[[],{},{}]")
+    zeros, small = deflated(ZEROS), zlib.compress(b"[[],{},{}]")
     parts = [small, zeros, *[zlib.compress(bytes(4))] * 2, *[zlib.compress(b"")] * 2]
     return bytes([2]) + packed_tree._LENGTHS.pack(*map(len, parts)) + b"".join(parts)
 
 
 def bomb(says_its_size: bool) -> bytes:
     """The same of version 3, which may say how many they are."""
-    header = struct.pack("<2I", 2, TIMES * len(ZEROS)) + b"{}"
-    stream = zstandard.ZstdCompressor().compressobj(len(header) + TIMES * len(ZEROS) if says_its_size else -1)
-    return bytes([3]) + b"".join(map(stream.compress, (header, *[ZEROS] * TIMES))) + stream.flush()
+    header = struct.pack("<2I", 2, ZEROS << 20) + b"{}"
+    stream = zstandard.ZstdCompressor().compressobj(len(header) + (ZEROS << 20) if says_its_size else -1)
+    return bytes([3]) + b"".join(map(stream.compress, (header, *[MEBIBYTE] * ZEROS))) + stream.flush()
 
 
 BOMBS: Mapping[str, tuple[Callable[[], bytes], int]] = {
