@@ -91,27 +91,16 @@ def test_a_missing_library_is_named_with_its_extra(arguments: list[str]) -> None
     assert "Traceback" not in ended.stderr
 
 
-def interrupted(arguments: list[str], until: Callable[[subprocess.Popen], object]) -> tuple[int, str]:
-    """A command that is sent SIGINT once `until` has returned: its exit status, and what it says as an error.
-
-    It begins with SIGINT as a terminal has it: in the background of a shell it is ignored, and a child
-    inherits that.
-    """
-    command = [sys.executable, "-m", "offpolicy_monitor.cli", *arguments]
-    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+def interrupted(arguments: list[str], log: Path, until: Callable[[Fork], object]) -> tuple[int, str]:
+    """A command that is sent SIGINT once `until` has returned: its exit status, and what it says."""
+    with log.open("wb") as lines:
+        running = forks().start(arguments, clean_environment() | DEFAULTS, lines)
     try:
-        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        until(running)
+        running.send_signal(signal.SIGINT)
+        return running.wait(60), log.read_text()
     finally:
-        signal.signal(signal.SIGINT, heard)
-    with running:
-        try:
-            until(running)
-            running.send_signal(signal.SIGINT)
-            _, said = running.communicate(timeout=60)
-        except BaseException:
-            running.kill()
-            raise
-    return running.returncode, said
+        running.kill()
 
 
 def asked(silent: socket.socket) -> socket.socket:
@@ -142,20 +131,16 @@ def test_ctrl_c_ends_a_command_that_waits_for_a_service_quietly(command: list[st
         url = f"http://127.0.0.1:{silent.getsockname()[1]}{PREFIX}"
         arguments = [word.format(dump=dump, folder=tmp_path) for word in command]
         silent.settimeout(60)
-        status, said = interrupted([*arguments, "--url", url], lambda _: held.enter_context(asked(silent)))
+        log = tmp_path / "log"
+        status, said = interrupted([*arguments, "--url", url], log, lambda _: held.enter_context(asked(silent)))
     assert status == 130
     assert "Traceback" not in said and "Error" not in said
 
 
 def test_ctrl_c_ends_the_service_in_order(tmp_path: Path) -> None:
     arguments = ["serve", "--port", "0", "--database-url", f"sqlite:///{tmp_path / 'x.db'}"]
-
-    def listening(running: subprocess.Popen) -> None:
-        assert running.stdout is not None
-        while not running.stdout.readline().startswith("  device"):
-            pass
-
-    status, said = interrupted(arguments, listening)
+    log = tmp_path / "log"
+    status, said = interrupted(arguments, log, lambda running: said_by(running, log))
     assert status == 130
     assert "Traceback" not in said
 

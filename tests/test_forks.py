@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.forks import forks
+from tests.fixtures.forks import ended, forks
 from tests.fixtures.service import COMMAND, clean_environment, served, service
 
 
@@ -19,6 +19,11 @@ def test_a_fork_says_what_the_program_says_and_ends_as_it_does(arguments: list[s
     with (tmp_path / "log").open("wb") as log:
         fork = forks().start(arguments, environment, log)
     assert (fork.wait(60), (tmp_path / "log").read_bytes()) == (ran.returncode, ran.stdout)
+
+
+def test_a_fork_runs_a_program_as_python_does() -> None:
+    program = "import sys; print(__name__); sys.exit(7)"
+    assert ended(["-c", program], clean_environment()) == (7, "__main__\n")
 
 
 def test_a_fork_runs_until_it_is_told_to_end(tmp_path: Path) -> None:

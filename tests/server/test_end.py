@@ -1,8 +1,9 @@
 """The end comes within its promise, whatever still waits."""
 
-import subprocess
-import sys
 import time
+
+from tests.fixtures.forks import ended
+from tests.fixtures.service import clean_environment
 
 HANGS_AT_ITS_END = """
 import os, signal, time
@@ -38,21 +39,22 @@ sys.exit(end(0))
 """
 
 
-def ended(program: str) -> tuple[str, float]:
-    """What a program that ends well says, and how many seconds it takes beyond its imports."""
+def said_at_its_end(program: str) -> tuple[str, float]:
+    """What a program that ends well says, and how many seconds it takes."""
     began = time.monotonic()
-    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=55, check=True)
-    return process.stdout, time.monotonic() - began
+    status, said = ended(["-c", program], clean_environment(), timeout=55)
+    assert status == 0, said
+    return said, time.monotonic() - began
 
 
 def test_parts_that_hang_at_the_end_are_left_behind_and_named() -> None:
-    said, seconds = ended(HANGS_AT_ITS_END)
+    said, seconds = said_at_its_end(HANGS_AT_ITS_END)
     assert "ended without waiting any longer" in said
     assert "ended in order" not in said
     assert seconds < 50
 
 
 def test_a_thread_that_hangs_is_not_waited_for() -> None:
-    said, seconds = ended(A_THREAD_HANGS)
+    said, seconds = said_at_its_end(A_THREAD_HANGS)
     assert said == "closed\n"
     assert seconds < 50

@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 from offpolicy_monitor.figures import FIGURES
 
-from tests.fixtures.application import JSON, Client, json_bytes
+from tests.fixtures.application import JSON, Application, Client, json_bytes
 
 POSTS = ["/v1/runs/{run}/batches", "/v1/evaluate"]
+
+
+@pytest.fixture
+def client(shared_client: Client) -> Client:
+    """One for all tests."""
+    return shared_client
 
 
 def bodies(document: Any, path: str) -> dict[str, Any]:
@@ -45,12 +51,12 @@ def test_an_evaluation_has_the_types_that_the_document_declares(client: Client, 
     assert ("per_sequence" in answer) == (detail != "none")
 
 
-def test_the_document_is_made_once_for_all_who_ask(client: Client) -> None:
-    app: Any = client.app
-    with ThreadPoolExecutor(8) as threads:
+def test_the_document_is_made_once_for_all_who_ask(application: Application) -> None:
+    with application() as client, ThreadPoolExecutor(8) as threads:
+        app: Any = client.app
         made = list(threads.map(lambda _: app.openapi_text(), range(8)))
+        assert client.get("/openapi.json").content == made[0]
     assert all(text is made[0] for text in made)
-    assert client.get("/openapi.json").content == made[0]
     assert json.loads(made[0]) == app.openapi()
 
 

@@ -2,19 +2,20 @@
 
 import asyncio
 import socket
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 import uvloop
 from offpolicy_monitor.server.process import TAKEN_AT_ONCE, bound, taking_many
 
+from tests.fixtures.forks import ended
 from tests.fixtures.service import clean_environment
 
-#: Serves until it listens, and tells what is collected, what is set apart and what is looked through.
+#: Serves until it listens, and tells what is collected, what is set apart and what is looked through. Nothing is set
+#: apart when it begins: as where it has just imported all of it.
 SERVED = """
 import gc, os, signal
+gc.unfreeze()
 from offpolicy_monitor.server import process
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import migrate
@@ -60,9 +61,9 @@ def test_what_a_start_has_loaded_is_never_looked_through_for_garbage(tmp_path: P
         "TORCH_COMPILE": "false",
     }
     environment = clean_environment() | {f"OFFPOLICY_{name}": value for name, value in settings.items()}
-    done = subprocess.run([sys.executable, "-c", SERVED], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    [line] = [line for line in done.stdout.splitlines() if line.startswith("collected ")]
+    status, said = ended(["-c", SERVED], environment)
+    assert status == 0, said
+    [line] = [line for line in said.splitlines() if line.startswith("collected ")]
     _, enabled, apart, looked_through = line.split()
     assert enabled == "True"
     assert int(apart) > 200_000 > 20_000 > int(looked_through)

@@ -19,6 +19,12 @@ TEXTS = st.sampled_from(
 MANY = {f"{index}{LONG[:60]}": 1 for index in range(5000)}
 
 
+@pytest.fixture
+def client(shared_client: Client) -> Client:
+    """One for all tests: of run r nothing is stored but the good batch."""
+    return shared_client
+
+
 def small(response: httpx.Response) -> dict[str, Any]:
     assert 400 <= response.status_code < 500, response.text[:300]
     assert len(response.content) < LARGEST_ANSWER
@@ -124,7 +130,7 @@ def test_no_answer_to_a_hostile_body_is_large(client: Client, names: list[str], 
     bodies = [(json.dumps({**BATCH, **dict.fromkeys(names, value)}).encode(), JSON)]
     bodies += [(frame_bytes(dict.fromkeys(names, value), {"x": [1.0]}), SAFETENSORS)]
     for body, headers in bodies:
-        for url in ("/v1/evaluate", "/v1/runs/r/batches"):
+        for url in ("/v1/evaluate", "/v1/runs/hostile/batches"):
             response = client.post(url, content=body, headers=headers)
             assert response.status_code < 500, response.text[:300]
             assert len(response.content) < LARGEST_ANSWER or response.status_code == 200

@@ -37,6 +37,14 @@ def choose(client: Client, methods: Sequence[Any] | None) -> dict[str, Any]:
     return answer
 
 
+@pytest.fixture(scope="module")
+def tight(shared_client: Client) -> Client:
+    """Of run `a`, which runs TIGHT."""
+    post(shared_client)
+    choose(shared_client, [TIGHT])
+    return shared_client
+
+
 def test_a_run_has_the_default_rows_until_others_are_chosen(client: Client) -> None:
     post(client)
     found = client.get("/v1/runs/a").json()
@@ -193,13 +201,11 @@ def test_a_chosen_row_whose_arrays_were_not_sent_is_absent(client: Client) -> No
         ([f"{'x' * 60}{i}" for i in range(101)], "methods"),
     ],
 )
-def test_a_wrong_choice_is_refused_by_its_field_and_changes_nothing(methods: Any, field: str, client: Client) -> None:
-    post(client)
-    choose(client, [TIGHT])
-    response = patch(client, methods)
+def test_a_wrong_choice_is_refused_by_its_field_and_changes_nothing(methods: Any, field: str, tight: Client) -> None:
+    response = patch(tight, methods)
     assert response.status_code == 422, response.text
     assert [error["field"] for error in response.json()["errors"]] == [field]
-    assert client.get("/v1/runs/a").json()["methods"] == [FULL_TIGHT]
+    assert tight.get("/v1/runs/a").json()["methods"] == [FULL_TIGHT]
 
 
 def test_a_choice_with_another_field_wrong_changes_nothing(client: Client) -> None:

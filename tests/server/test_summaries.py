@@ -1,6 +1,7 @@
 """Shards that their trainers reduced: they end where raw shards end, and what no batch can have is refused."""
 
 import math
+import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -17,8 +18,9 @@ from offpolicy_monitor.summary.stored import packed_tree, version_3
 from offpolicy_monitor.wire import frame
 
 from tests.fixtures.application import SAFETENSORS, Application, Client, rows
-from tests.fixtures.forged import compressed, with_headers, with_row
+from tests.fixtures.forged import with_headers, with_row
 from tests.fixtures.reduced import arrays_of, envelope_of, joined, raw_body, summary_body
+from tests.fixtures.zeros import MEBIBYTE, deflated
 
 SHARDS = 3
 COUNTS = ("tokens", "sequences", "empty_sequences", "excluded_tokens", "suspect_tokens", "received_shards", "complete")
@@ -147,24 +149,28 @@ def test_a_summary_of_other_rows_is_refused_by_the_row_and_says_where_the_rows_a
     assert missing["errors"][0]["field"] == "summary.methods.tight"
 
 
+#: Mebibytes of zeros.
+ZEROS = 400
+
+
 def old_bomb() -> bytes:
     """A few kilobytes of version 2 that mean hundreds of megabytes."""
-    zeros = zlib.compress(bytes(400 << 20), 9)
-    small = zlib.compress(b"[[],{},{}]")
+    zeros, small = deflated(ZEROS), zlib.compress(b"[[],{},{}]")
     parts = [small, zeros, *[zlib.compress(bytes(4))] * 2, *[zlib.compress(b"")] * 2]
     return bytes([2]) + packed_tree._LENGTHS.pack(*map(len, parts)) + b"".join(parts)
 
 
-def unsized() -> bytes:
-    """The same of version 3 that does not say how many they are."""
-    stream = zstandard.ZstdCompressor().compressobj()
-    return bytes([3]) + stream.compress(bytes(400 << 20)) + stream.flush()
+def bomb(says_its_size: bool) -> bytes:
+    """The same of version 3, which may say how many they are."""
+    header = struct.pack("<2I", 2, ZEROS << 20) + b"{}"
+    stream = zstandard.ZstdCompressor().compressobj(len(header) + (ZEROS << 20) if says_its_size else -1)
+    return bytes([3]) + b"".join(map(stream.compress, (header, *[MEBIBYTE] * ZEROS))) + stream.flush()
 
 
 BOMBS: Mapping[str, tuple[Callable[[], bytes], int]] = {
     "of version 2": (old_bomb, 413),
-    "of version 3": (lambda: compressed([b"{}", bytes(400 << 20)]), 413),
-    "of no size": (unsized, 422),
+    "of version 3": (lambda: bomb(True), 413),
+    "of no size": (lambda: bomb(False), 422),
 }
 
 

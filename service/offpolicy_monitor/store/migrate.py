@@ -6,6 +6,7 @@ the database as it was. Configured in code: there is no alembic.ini. Knows no ta
 
 import sqlite3
 from contextlib import closing
+from functools import cache
 from threading import Timer
 
 from alembic import command
@@ -33,8 +34,9 @@ LOOK_SECONDS = 1.0
 COMPARED = {"compare_type": True, "compare_server_default": True}
 
 
+@cache
 def head() -> str:
-    """The newest revision this package knows."""
+    """The newest revision this package knows: each migration is read once, not each time that readiness is asked."""
     revision = ScriptDirectory.from_config(_config()).get_current_head()
     assert revision is not None
     return revision

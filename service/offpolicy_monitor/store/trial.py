@@ -6,10 +6,11 @@ somebody else has, a damaged or deleted file are found before the next shard fin
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Final
 
-from sqlalchemy import Connection, false, func, select, text, update
+from sqlalchemy import Connection, Select, false, func, select, text, update
 
 from offpolicy_monitor.errors import Unavailable
 from offpolicy_monitor.store.rows.tables import metadata
@@ -30,11 +31,17 @@ def write(connection: Connection) -> None:
 
 def _write_sqlite(connection: Connection) -> None:
     """Read the newest row of every table, and write a page: the one that counts these trials."""
-    for table in metadata.sorted_tables:
-        newest = [column.desc() for column in table.primary_key]
-        connection.execute(select(table).order_by(*newest).limit(1)).all()
+    for newest in _newest_rows():
+        connection.execute(newest).all()
     count = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
     connection.exec_driver_sql(f"PRAGMA user_version = {(count + 1) % LARGEST}")
+
+
+@cache
+def _newest_rows() -> Sequence[Select[Any]]:
+    """What reads the newest row of each table, made once for all trials."""
+    tables = metadata.sorted_tables
+    return [select(table).order_by(*(column.desc() for column in table.primary_key)).limit(1) for table in tables]
 
 
 def _write_postgres(connection: Connection) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.application import Application, batch
+from tests.fixtures.application import Application, Client, batch
 from tests.fixtures.live import answer_of, serving
 
 OWN = ["localhost", "localhost:8900", "LOCALHOST", "localhost.", "127.0.0.1:1", "127.9.9.9", "[::1]", "[::1]:8900"]
@@ -37,16 +37,14 @@ def test_a_page_that_rebinds_its_name_can_neither_read_nor_delete(application: A
 
 
 @pytest.mark.parametrize("host", OWN)
-def test_every_spelling_of_loopback_is_answered(application: Application, host: str) -> None:
-    with application() as client:
-        assert client.get("/healthz", headers={"Host": host}).status_code == 200
+def test_every_spelling_of_loopback_is_answered(shared_client: Client, host: str) -> None:
+    assert shared_client.get("/healthz", headers={"Host": host}).status_code == 200
 
 
 @pytest.mark.parametrize("host", FOREIGN)
-def test_every_other_host_is_421_on_every_path(application: Application, host: str) -> None:
-    with application() as client:
-        for path in ("/", "/healthz", "/metrics", "/nowhere"):
-            assert client.get(path, headers={"Host": host}).status_code == 421
+def test_every_other_host_is_421_on_every_path(shared_client: Client, host: str) -> None:
+    for path in ("/", "/healthz", "/metrics", "/nowhere"):
+        assert shared_client.get(path, headers={"Host": host}).status_code == 421
 
 
 @pytest.mark.parametrize(

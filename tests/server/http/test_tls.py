@@ -26,6 +26,7 @@ from offpolicy_monitor.server.http.tls import Certificate
 from offpolicy_monitor.settings import Settings
 
 from tests.fixtures.application import json_bytes
+from tests.fixtures.forks import ended
 from tests.fixtures.live import HEAD, answer_of
 from tests.fixtures.service import COMMAND, clean_environment
 from tests.fixtures.tls import SecureService, make_certificate, serving_tls
@@ -218,10 +219,10 @@ def test_the_program_refuses_such_files_and_an_empty_variable_is_none(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = {**clean_environment(), "OFFPOLICY_DATABASE_URL": f"sqlite:///{files / 'unused.db'}"}
-    command = [*COMMAND, "serve", "--port", "0", "--ssl-certfile", str(files / "a.pem"), "--ssl-keyfile"]
-    refused = subprocess.run([*command, str(files / "b.key")], env=environment, capture_output=True, text=True)
-    assert refused.returncode == 3
-    assert "does not belong to the certificate" in refused.stderr
+    arguments = ["serve", "--port", "0", "--ssl-certfile", str(files / "a.pem"), "--ssl-keyfile", str(files / "b.key")]
+    status, said = ended(arguments, environment)
+    assert status == 3
+    assert "does not belong to the certificate" in said
     monkeypatch.setenv("OFFPOLICY_SSL_CERTFILE", "")
     assert Settings().ssl_certfile is None
 

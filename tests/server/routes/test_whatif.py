@@ -9,7 +9,7 @@ import pytest
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
 
-from tests.fixtures.application import JSON, SAFETENSORS, Client, database, frame_bytes, json_bytes, running
+from tests.fixtures.application import JSON, SAFETENSORS, Client, database, frame_bytes, running
 
 LENGTHS = np.array([40, 1, 300, 120, 75, 500, 9, 64])
 
@@ -49,6 +49,14 @@ def evaluated(client: Client, seeds: list[int], row: dict[str, Any]) -> dict[str
         "masked_token_fraction": shares["masked_tokens"] / shares["tokens"],
         "masked_sequence_fraction": shares["masked_sequences"] / shares["sequences"],
     }
+
+
+@pytest.fixture(scope="module")
+def of_two_steps(shared_client: Client) -> Client:
+    """Of run `a`, of which two steps are stored."""
+    for step in range(2):
+        post(shared_client, step, seed=20 + step)
+    return shared_client
 
 
 def test_a_method_with_one_threshold_answers_one_curve_of_all_steps_of_the_range(client: Client) -> None:
@@ -134,9 +142,8 @@ def test_a_run_without_steps_in_the_range_answers_empty_curves(client: Client) -
         ("method=opsm&thresholds=1", "thresholds"),
     ],
 )
-def test_what_cannot_be_answered_is_refused_by_name(client: Client, query: str, field: str) -> None:
-    client.post("/v1/runs/a/batches", content=json_bytes(), headers=JSON)
-    refused = client.get(f"/v1/runs/a/whatif?{query}")
+def test_what_cannot_be_answered_is_refused_by_name(of_two_steps: Client, query: str, field: str) -> None:
+    refused = of_two_steps.get(f"/v1/runs/a/whatif?{query}")
     assert refused.status_code == 422, refused.text
     assert any(field in error["field"] for error in refused.json()["errors"]), refused.json()
 
@@ -174,16 +181,18 @@ def test_an_unknown_run_is_not_found(client: Client) -> None:
     ],
 )
 def test_any_threshold_drops_what_the_row_of_the_method_drops_within_the_error_that_is_stated(
-    client: Client, row: dict[str, Any], parameter: str, thresholds: tuple[float, ...], open_bound: dict[str, float]
+    of_two_steps: Client,
+    row: dict[str, Any],
+    parameter: str,
+    thresholds: tuple[float, ...],
+    open_bound: dict[str, float],
 ) -> None:
-    for step in range(2):
-        post(client, step, seed=20 + step)
     asked = "&".join(f"{name}={value}" for name, value in row.items())
     for threshold in thresholds:
-        answer = whatif(client, f"{asked}&threshold={threshold}")
+        answer = whatif(of_two_steps, f"{asked}&threshold={threshold}")
         curve = answer if answer["parameter"] else answer[parameter]
         [error] = curve["error"]
-        exact = evaluated(client, [20, 21], {**row, **open_bound, parameter: threshold})
+        exact = evaluated(of_two_steps, [20, 21], {**row, **open_bound, parameter: threshold})
         assert error < 0.2  # one of few sequences may lie within a column
         for name, value in exact.items():
             assert curve[name] == [pytest.approx(value, abs=error + 1e-9)], (row, threshold, name)

@@ -40,6 +40,13 @@ def log_ratios(sent: dict[str, np.ndarray], above: str, below: str) -> list[np.n
     return np.split(sent[above].astype(np.float64) - sent[below], np.cumsum(LENGTHS)[:-1])
 
 
+@pytest.fixture(scope="module")
+def of_one_step(shared_client: Client) -> Client:
+    """Of run `a`, of which step 7 is stored."""
+    assert shared_client.post("/v1/runs/a/batches", content=json_bytes(), headers=JSON).status_code == 200
+    return shared_client
+
+
 def test_sequences_come_worst_first_with_ids_figures_and_their_worst_tokens(client: Client) -> None:
     shards = [post(client, 4, seed, shard=seed, shards=2) for seed in range(2)]
     d = {(s, i): r for s, sent in enumerate(shards) for i, r in enumerate(log_ratios(sent, NAMES[2], NAMES[0]))}
@@ -205,9 +212,8 @@ def test_the_worst_of_a_range_are_those_of_all_its_steps_each_with_its_own(clien
         ("&".join(f"methods={preset.name}" for preset in PRESETS[:9]), "methods"),
     ],
 )
-def test_a_range_has_no_step_and_rows_are_those_of_the_run(client: Client, query: str, field: str) -> None:
-    client.post("/v1/runs/a/batches", content=json_bytes(), headers=JSON)
-    refused = client.get(f"/v1/runs/a/worst?{query}")
+def test_a_range_has_no_step_and_rows_are_those_of_the_run(of_one_step: Client, query: str, field: str) -> None:
+    refused = of_one_step.get(f"/v1/runs/a/worst?{query}")
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["field"] == field
 
@@ -228,19 +234,17 @@ def test_without_ids_and_without_differences_there_is_nothing_to_find_by_id(clie
 
 
 @pytest.mark.parametrize("query", ["step=8", "step=7&minibatch=1", "minibatch=1"])
-def test_an_unknown_step_is_not_found(client: Client, query: str) -> None:
-    client.post("/v1/runs/a/batches", content=json_bytes(), headers=JSON)
-    refused = client.get(f"/v1/runs/a/worst?{query}")
+def test_an_unknown_step_is_not_found(of_one_step: Client, query: str) -> None:
+    refused = of_one_step.get(f"/v1/runs/a/worst?{query}")
     assert refused.status_code == 404
     assert refused.json()["type"] == "urn:offpolicy-monitor:problem:unknown-step"
-    assert client.get("/v1/runs/nobody/worst").status_code == 404
+    assert of_one_step.get("/v1/runs/nobody/worst").status_code == 404
 
 
 @pytest.mark.parametrize(
     "query", ["step=-1", "step=x", "limit=0", "limit=1001", "gap=all", "by=k3", "minibatch=-1", "top=3"]
 )
-def test_what_cannot_be_answered_is_refused_by_name(client: Client, query: str) -> None:
-    client.post("/v1/runs/a/batches", content=json_bytes(), headers=JSON)
-    refused = client.get(f"/v1/runs/a/worst?{query}")
+def test_what_cannot_be_answered_is_refused_by_name(of_one_step: Client, query: str) -> None:
+    refused = of_one_step.get(f"/v1/runs/a/worst?{query}")
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["field"] == query.split("=")[0]

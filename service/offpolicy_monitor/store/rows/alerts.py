@@ -11,6 +11,7 @@ from sqlalchemy import Connection, RowMapping, Select, bindparam, delete, insert
 from offpolicy_monitor.store.rows.access import seen_by
 from offpolicy_monitor.store.rows.cursors import Page, cut, decode_cursor, encode_cursor
 from offpolicy_monitor.store.rows.runs import run_id
+from offpolicy_monitor.store.rows.statement import Statement
 from offpolicy_monitor.store.rows.tables import ACTIVE, PENDING, RESOLVED, alerts, runs
 
 #: What a judgement decides of an episode; what it leaves out is not known.
@@ -18,6 +19,8 @@ EPISODE: Final = (
     "alert", "severity", "state", "since_step", "last_step", "breach_steps", "value", "threshold", "peak",
     "active_step", "resolved_step", "message", "inhibited_by", "told_from", "quiet_since",
 )  # fmt: skip
+#: When it became active, and when it was resolved, unix seconds.
+TIMES: Final = ("active_at", "resolved_at")
 Episode = Mapping[str, Any]
 
 
@@ -52,12 +55,12 @@ def save(
     if new:
         connection.execute(insert(alerts), new)
     changed = [
-        (row, wanted[key])
+        _changed(row, wanted[key], now)
         for key, row in known.items()
         if key in wanted and any(row[name] != wanted[key].get(name) for name in EPISODE)
     ]
-    for row, episode in changed:
-        connection.execute(update(alerts).where(alerts.c.id == row["id"]).values(_changed(row, episode, now)))
+    if changed:
+        _UPDATE.run(connection, *changed)
     return bool(gone or new or changed)
 
 
@@ -145,6 +148,11 @@ _OPEN: Final = (
     )
     .order_by(alerts.c.id)
 )
+_UPDATE: Final = Statement(
+    update(alerts)
+    .where(alerts.c.id == bindparam("key", required=True))
+    .values({name: bindparam(name, required=True) for name in (*TIMES, *EPISODE)})
+)
 
 
 def _entered(run: int, episode: Episode, now: float) -> dict[str, Any]:
@@ -153,7 +161,7 @@ def _entered(run: int, episode: Episode, now: float) -> dict[str, Any]:
 
 
 def _changed(row: Mapping[str, Any], episode: Episode, now: float) -> dict[str, Any]:
-    values = {name: episode.get(name) for name in EPISODE}
+    values = {"key": row["id"], **{name: row[name] for name in TIMES}, **{name: episode.get(name) for name in EPISODE}}
     if episode["state"] == ACTIVE and row["active_at"] is None:
         values["active_at"] = now
     if episode["state"] != row["state"]:
