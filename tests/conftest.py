@@ -9,11 +9,13 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.fixtures.memory import use_memory
+from tests.fixtures.statements import share_compiled
 
 # Until the tests begin modules are loaded, of which nothing becomes garbage: to look for it takes a third of that time.
 gc.disable()
 
 use_memory()
+share_compiled()
 
 pytest_plugins = [
     "tests.fixtures.application",
