@@ -104,7 +104,7 @@ def inhibited(open_: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def evidence_of(row: Mapping[str, Any], spoken_for: Mapping[str, Sequence[str]]) -> list[str]:
-    """The rules for whose alerts this one speaks, of those inhibited in its run; its own in another severity is none."""
+    """The rules for whose alerts this one speaks, of its run's inhibited ones; its own in another severity is none."""
     if row["state"] != ACTIVE or row["inhibited_by"] is not None:
         return []
     return [alert for alert in spoken_for.get(row["alert"], ()) if alert != row["alert"]]
