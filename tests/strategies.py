@@ -6,6 +6,8 @@ larger batches from a seed. `packed` turns the oracle's sequences into the packa
 
 import math
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -27,30 +29,41 @@ LOGPROBS = st.one_of(
 )
 ODD_VALUES = st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 0.5, -30.0, -100.0, -130.0])
 ADVANTAGES = st.sampled_from([-2.0, -1.0, -1e-8, -0.0, 0.0, 1e-8, 0.5, 3.0])
+FORMS = st.sampled_from(["none", "sequence", "token"])
+SHAPES = st.lists(st.integers(0, 7), max_size=6)
+ODDLY = st.integers(0, 19)
+INSIDE = st.sampled_from([1, 1, 1, 0])
 SENT = st.sampled_from([COLUMNS, COLUMNS, COLUMNS, COLUMNS[:2], COLUMNS[1:], (COLUMNS[0], COLUMNS[2])])
 
 
+@cache
+def _exactly(length: int, one: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    """Lists of that length. Made once, as each strategy here: to make and check one takes as long as to draw by it."""
+    return st.lists(one, min_size=length, max_size=length)
+
+
 @st.composite
-def sequences(draw: st.DrawFn, advantages: bool | None = None, odd: bool = True, largest: int = 6) -> list[Sequence]:
-    """0..largest sequences of 0..7 positions: two or three arrays, holes, odd values, advantages in any form."""
+def sequences(draw: st.DrawFn, odd: bool = True) -> list[Sequence]:
+    """0 to 6 sequences of 0 to 7 positions: two or three arrays, holes, odd values, advantages in any form."""
     names = draw(SENT)
-    form = draw(st.sampled_from(["none", "sequence", "token"] if advantages is None else ["sequence", "token"]))
-    shape = draw(st.lists(st.integers(0, 7), max_size=largest))
+    form = draw(FORMS)
+    shape = draw(SHAPES)
     return [draw(_one_sequence(length, names, form, odd)) for length in shape]
 
 
+@cache
 @st.composite
 def _one_sequence(draw: st.DrawFn, length: int, names: tuple[str, ...], form: str, odd: bool) -> Sequence:
     columns: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(length):
         base = draw(LOGPROBS)
         for name in names:
-            strange = odd and draw(st.integers(0, 19)) == 0
+            strange = odd and draw(ODDLY) == 0
             value = draw(ODD_VALUES) if strange else min(0.0, base + draw(MOVES))
             columns[name].append(float(np.float32(value)))
-    mask = draw(st.lists(st.sampled_from([1, 1, 1, 0]), min_size=length, max_size=length))
+    mask = draw(_exactly(length, INSIDE))
     if form == "token":
-        return Sequence(columns, mask, draw(st.lists(ADVANTAGES, min_size=length, max_size=length)))
+        return Sequence(columns, mask, draw(_exactly(length, ADVANTAGES)))
     return Sequence(columns, mask, draw(ADVANTAGES) if form == "sequence" else None)
 
 

@@ -9,13 +9,17 @@ from typing import Any, Final, NamedTuple
 from offpolicy_monitor.diagnosis.few import few
 from offpolicy_monitor.diagnosis.over_steps import over_steps
 from offpolicy_monitor.figures import walk
-from offpolicy_monitor.summary.step import StepSummary, merge_all
+from offpolicy_monitor.summary.records import ALL, Wanted
+from offpolicy_monitor.summary.step import MARKS, StepSummary, merge_all
 
 #: What the evidence is taken from.
 LOOKED_AT: Final = (
     *("gaps.mismatch.", "signature.", "routing.mismatch.", "calibration."),
     *("noise_floor.", "support.mismatch."),
 )
+#: The parts of a step that this is in, with all their marks, beside its gaps.
+PARTS: Final = frozenset(path.partition(".")[0] for path in LOOKED_AT)
+WANTED: Final = Wanted(PARTS.union(*(MARKS.get(part, ()) for part in PARTS)))
 #: Texts among the figures: which shard, label or column a mark is of.
 NAMED: Final = (("replica", "name"), ("grid", "column"), ("decimals", "column"))
 WARNING: Final = "limits.warning"
@@ -46,7 +50,7 @@ def collect(summaries: Sequence[StepSummary], steps: Sequence[int] = (), *, limi
     numbers = steps or range(len(summaries))
     between, begin = over_steps(summaries, numbers)
     since, merged = summaries[begin:], merge_all(summaries[begin:])
-    figures = merged.step_figures()
+    figures = {**merged.in_dicts(WANTED), "gaps": merged.in_rows(ALL)["gaps"].figures()}
     found = {path: value for path, value in walk(figures) if path.startswith(LOOKED_AT)}
     found |= {WARNING: limits.warning, CRITICAL: limits.critical}
     of_few, named = few(since, merged, numbers[begin:])

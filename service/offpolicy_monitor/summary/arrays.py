@@ -268,15 +268,17 @@ class Arrays:
 
     def without(self, keys: Iterable[str]) -> "Arrays":
         """The same but for some tables."""
-        left = set(keys)
-        if not left & set(self.scheme.keys):
+        gone = set(keys)
+        if not gone & set(self.scheme.keys):
             return self
-        kept = scheme_of(self.scheme.layout, tuple(key for key in self.scheme.keys if key not in left))
+        kept = scheme_of(self.scheme.layout, tuple(key for key in self.scheme.keys if key not in gone))
         arrays = Arrays(
             kept, None, {name: self.sparse[name] for name in kept.sparse if name in self.sparse}, self.absent
         )
-        for name in kept.spans:
-            arrays[name][...] = self[name]
+        for section, found in zip(SECTIONS, runs(kept, self.scheme), strict=True):
+            left, whole = arrays.section(section), self.seen(section)
+            for start, stop, into in found:
+                left[start:stop] = whole[into : into + stop - start]
         return arrays
 
     def lacking(self, absent: Iterable[str]) -> "Arrays":
@@ -289,14 +291,22 @@ class Arrays:
         return left._with(left._counts, left._filled, left._fractions, lost)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Arrays) or self.scheme.spans.keys() != other.scheme.spans.keys():
+        if not isinstance(other, Arrays) or self.absent != other.absent:
             return False
-        if set(self.scheme.keys) != set(other.scheme.keys) or self.absent != other.absent:
+        if self.scheme is not other.scheme and (
+            set(self.scheme.keys) != set(other.scheme.keys) or self.scheme.spans.keys() != other.scheme.spans.keys()
+        ):
             return False
         sparse = self.sparse.keys() | other.sparse.keys()
-        return all(np.array_equal(self[name], other[name]) for name in self.scheme.spans) and all(
+        return self._has_rows_of(other) and all(
             np.array_equal(a, b) for name in sparse for a, b in zip(self.at(name), other.at(name), strict=True)
         )
+
+    def _has_rows_of(self, other: "Arrays") -> bool:
+        """Whether every row is the same in both."""
+        if self.scheme is other.scheme:
+            return all(np.array_equal(self.seen(section), other.seen(section)) for section in SECTIONS)
+        return all(np.array_equal(self[name], other[name]) for name in self.scheme.spans)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -178,7 +178,7 @@ class Scheme:
         found = self._rows.get(key)
         if found is None:
             rows = self.block(key).rows.values()
-            found = self._rows[key] = [row._replace(span=self.moved(key, row.span)) for row in rows]
+            found = self._rows[key] = [Position(row, name, self.moved(key, span)) for row, name, span in rows]
         return found
 
     def moved(self, key: str, span: Span | None) -> Span | None:

@@ -91,17 +91,26 @@ def _with_evidence(connection: Connection, rows: Iterable[RowMapping]) -> list[d
     found = [dict(row) for row in rows]
     speaking = {row["run_id"] for row in found if row["state"] == ACTIVE and row["inhibited_by"] is None}
     of_run = open_alerts(connection, speaking) if speaking else {}
+    spoken_for = {run: inhibited(rows) for run, rows in of_run.items()}
     for row in found:
-        row["evidence"] = evidence_of(row, of_run.get(row["run_id"], ()))
+        row["evidence"] = evidence_of(row, spoken_for.get(row["run_id"], {}))
     return found
 
 
-def evidence_of(row: Mapping[str, Any], open_: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The rules for whose alerts this one speaks, of its run's open ones; its own in another severity is none."""
+def inhibited(open_: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """By the rule that speaks for them, the rules of a run's active alerts, each once, the oldest first."""
+    found: dict[str, dict[str, None]] = {}
+    for row in open_:
+        if row["state"] == ACTIVE and row["inhibited_by"] is not None:
+            found.setdefault(row["inhibited_by"], {})[row["alert"]] = None
+    return {speaking: list(alerts) for speaking, alerts in found.items()}
+
+
+def evidence_of(row: Mapping[str, Any], spoken_for: Mapping[str, Sequence[str]]) -> list[str]:
+    """The rules for whose alerts this one speaks, of its run's inhibited ones; its own in another severity is none."""
     if row["state"] != ACTIVE or row["inhibited_by"] is not None:
         return []
-    others = (other for other in open_ if other["state"] == ACTIVE and other["inhibited_by"] == row["alert"])
-    return [alert for alert in dict.fromkeys(other["alert"] for other in others) if alert != row["alert"]]
+    return [alert for alert in spoken_for.get(row["alert"], ()) if alert != row["alert"]]
 
 
 def untold(connection: Connection, limit: int, since: float) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ Rows are those of tables.alerts as mappings.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from offpolicy_monitor.store.rows.alerts import evidence_of
+from offpolicy_monitor.store.rows.alerts import evidence_of, inhibited
 from offpolicy_monitor.store.rows.tables import ACTIVE, RESOLVED
 
 #: From the best advice to the worst.
@@ -20,10 +20,11 @@ def worst_of_each_rule(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     Each with its evidence, as rows.alerts has it; none of those that are over, and may come back.
     """
     open_ = [row for row in rows if row["state"] != RESOLVED]
+    spoken_for = inhibited(open_)
     found: dict[str, dict[str, Any]] = {}
     for row in sorted(open_, key=lambda row: (row["state"] != ACTIVE, _WORST_FIRST[row["severity"]], row["id"])):
         found.setdefault(row["alert"], row)
-    return [{**row, "evidence": evidence_of(row, open_)} for row in found.values()]
+    return [{**row, "evidence": evidence_of(row, spoken_for)} for row in found.values()]
 
 
 def verdict(rows: Iterable[Mapping[str, Any]]) -> str:
