@@ -1,20 +1,25 @@
 """What the tests would wait for, made while lint leaves a processor idle: `python -m tests.ahead`, called by make test.
 
-Both passes over the tokens, compiled, which take a minute and a half. What is there is not made again. Tests that need
-what is not there yet make it, or wait for this process; so its failures are theirs to tell.
+Both passes over the tokens, compiled, which take a minute and a half, and hypothesis's table of characters, which each
+process would make. What is there is not made again. Tests that need what is not there yet make it, or wait for this
+process; so its failures are theirs to tell.
 """
 
 import signal
 
 
 def main() -> None:
-    """Make both, one after the other."""
+    """Make all of it, one after the other."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what runs beside it ignore Ctrl-C
+    from hypothesis import find
+    from hypothesis.strategies import text
+
     from tests.fixtures.fused import cached_pass
     from tests.fixtures.kernels import cached_columns
 
     cached_pass()
     cached_columns()
+    find(text(min_size=1), bool)
 
 
 if __name__ == "__main__":

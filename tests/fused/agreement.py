@@ -33,20 +33,17 @@ def _root(square: str, count: str = "tokens") -> Callable[[Record], float]:
 
 
 def _weighed(name: str) -> Callable[[Record], float]:
-    """A weight is the exponential of a sum, which is as exact as its magnitude, at most that of all that is kept.
-
-    Of rules that drop what they do not weigh: others cut what is large.
-    """
-    size = _root("log_ratio_square_kept")
-    return lambda record: record[name] * (size(record) if record.get("masked_tokens") else 0.0)
+    """A weight is the exponential of a sum, which is as exact as its magnitude, at most that of all that is kept."""
+    kept = _root("log_ratio_square_kept")
+    return lambda record: record[name] * (record["log_ratio_abs"] if "log_ratio_abs" in record else kept(record))
 
 
-#: Sums of terms of both signs -> the sum of their magnitudes, or a bound on it.
+#: Sums of terms of both signs -> the sum of their magnitudes, or a bound on it. A mean over a sequence is a sum, too.
 MAGNITUDES: Mapping[str, Callable[[Record], float]] = {
     "log_ratio": lambda record: record["log_ratio_abs"],
-    "log_geometric": lambda record: record["log_geometric_abs"],
-    "log_geometric_min": lambda record: record["log_geometric_abs"],
-    "log_geometric_max": lambda record: record["log_geometric_abs"],
+    "log_geometric": lambda record: record["log_ratio_abs"],
+    "log_geometric_min": lambda record: record["log_ratio_abs"],
+    "log_geometric_max": lambda record: record["log_ratio_abs"],
     "log_product": lambda record: record["log_ratio_abs"],
     "log_product_min": lambda record: record["log_ratio_abs"],
     "log_product_max": lambda record: record["log_ratio_abs"],
@@ -56,8 +53,8 @@ MAGNITUDES: Mapping[str, Callable[[Record], float]] = {
     "weight_excess_square": _weighed("weight_excess_square"),
     "weight_max": _weighed("weight_max"),
     "weight_excess": lambda record: _root("weight_excess_square")(record) + _weighed("weight")(record),
-    "geometric_excess": lambda record: record["log_geometric_abs"] * (1 + record["geometric"]),
-    "geometric_excess_square": lambda record: record["log_geometric_abs"] * (1 + record["geometric_square"]),
+    "geometric_excess": lambda record: record["log_ratio_abs"] * (1 + record["geometric"]),
+    "geometric_excess_square": lambda record: record["log_ratio_abs"] * (1 + record["geometric_square"]),
     "geometric_square": lambda record: record["log_ratio_abs"] * record["geometric_square"],
     "geometric": lambda record: record["log_ratio_abs"] * record["geometric"],
     "inverse_geometric": lambda record: record["log_ratio_abs"] * record["inverse_geometric"],
