@@ -17,6 +17,10 @@ gc.disable()
 use_memory()
 share_statements()
 
+# Before torch is imported: its threads would wait for one another by computing, and beside other processes, which have
+# their turn meanwhile, a test takes up to five times as much of a processor.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 pytest_plugins = [
     "tests.fixtures.application",
     "tests.fixtures.chromium",

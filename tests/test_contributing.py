@@ -8,13 +8,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any, Final
 
 import pytest
+
+from tests.fixtures.forks import ended
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 #: File -> the text before which its block goes: at the end of a list, or before an entry of it; none of a new file.
@@ -28,8 +28,17 @@ MARKS: Final = {
     "summary/tables/__init__.py": "    whatif.KIND,\n",
     "alerts/rules.py": ")  # fmt: skip\n\n_BY_NAME",
 }
-#: While modules are loaded nothing becomes garbage: to look for it takes a fifth of the whole.
-ASK: Final = "import gc, runpy; gc.disable(); runpy.run_module('tests.contributed', run_name='__main__')"
+#: Run by a fork that has torch and all libraries: it imports the package anew, from the copy.
+ASK: Final = """
+import gc, runpy, sys
+gc.disable()  # while modules are loaded nothing becomes garbage: to look for it takes a fifth of the whole
+service, root, database = sys.argv[1:]
+for name in [name for name in sys.modules if name.partition(".")[0] == "offpolicy_monitor"]:
+    del sys.modules[name]
+sys.path[:0] = [service, root]
+sys.argv = ["contributed", database]
+runpy.run_module("tests.contributed", run_name="__main__")
+"""
 #: How deep a block stands there, in spaces, if not 4.
 DEPTHS: Final = {"methods/catalogue.py": 8, "summary/gap.py": 8, "measure/counts.py": 12}
 
@@ -71,11 +80,10 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def answers(followed: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a service of that package answers to tests/contributed.py."""
     database = tmp_path_factory.mktemp("database")
-    environment = {**os.environ, "PYTHONPATH": f"{followed / 'service'}{os.pathsep}{ROOT}"}
-    command = [sys.executable, "-c", ASK, str(database)]
-    ran = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240)
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    arguments = ["-c", ASK, str(followed / "service"), str(ROOT), str(database)]
+    status, said = ended(arguments, os.environ, timeout=240)
+    assert status == 0, said[-4000:]
+    found: dict[str, Any] = json.loads(said.splitlines()[-1])
     return found
 
 

@@ -22,8 +22,8 @@ def test_a_fork_says_what_the_program_says_and_ends_as_it_does(arguments: list[s
 
 
 def test_a_fork_runs_a_program_as_python_does() -> None:
-    program = "import sys; print(__name__); sys.exit(7)"
-    assert ended(["-c", program], clean_environment()) == (7, "__main__\n")
+    program = "import sys; print(__name__, sys.argv); sys.exit(7)"
+    assert ended(["-c", program, "a"], clean_environment()) == (7, "__main__ ['-c', 'a']\n")
 
 
 def test_a_fork_runs_until_it_is_told_to_end(tmp_path: Path) -> None:

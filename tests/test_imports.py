@@ -28,8 +28,8 @@ def test_importing_the_monitor_beside_numpy_takes_under_a_tenth_of_a_second_and_
 
 
 @cache
-def torch_is_loaded_after() -> dict[str, bool]:
-    """By what one process does, one after the other."""
+def loaded_after() -> dict[str, bool]:
+    """Whether torch is loaded by what one process does, one after the other, and what listings load beside it."""
     asked = [
         ["--help"],
         ["version"],
@@ -46,19 +46,24 @@ def torch_is_loaded_after() -> dict[str, bool]:
         f"for arguments in {asked}:\n"
         "    with contextlib.suppress(SystemExit): main(arguments)\n"
         "listing = 'torch' in sys.modules\n"
+        "database = 'sqlalchemy' in sys.modules\n"
         f"for module in {modules}: importlib.import_module(f'offpolicy_monitor.{{module}}')\n"
-        "print(json.dumps({'listing': listing, 'serving': 'torch' in sys.modules}))"
+        "print(json.dumps({'listing': listing, 'database': database, 'serving': 'torch' in sys.modules}))"
     )
     found: dict[str, bool] = json.loads(printed(code))
     return found
 
 
 def test_listings_and_help_texts_are_printed_without_torch() -> None:
-    assert not torch_is_loaded_after()["listing"]
+    assert not loaded_after()["listing"]
+
+
+def test_listings_and_help_texts_are_printed_without_a_library_of_databases() -> None:
+    assert not loaded_after()["database"]
 
 
 def test_what_serves_and_stores_is_imported_without_torch() -> None:
-    assert not torch_is_loaded_after()["serving"]
+    assert not loaded_after()["serving"]
 
 
 def test_the_list_of_commands_costs_neither_numpy_nor_what_serves() -> None:

@@ -100,6 +100,15 @@ def test_a_test_that_ends_its_process_fails_and_the_others_of_its_file_are_run(t
     assert "the process ended with status 7 while it ran this test" in said
 
 
+def test_files_that_are_marked_as_one_are_run_by_one_process(tmp_path: Path) -> None:
+    text = "import os, pathlib, pytest\npytestmark = pytest.mark.process('x')\n"
+    text += "def test(): pathlib.Path(f'{os.getpid()}.pid').open('a').write('.')\n"
+    folder = written(tmp_path, first=text, other=OTHER, second=text)
+    assert ran(folder, "--processes=2")[0] == pytest.ExitCode.OK
+    [file] = folder.glob("*.pid")
+    assert file.read_text() == ".."
+
+
 def test_after_as_many_failures_as_are_allowed_no_test_is_begun(tmp_path: Path) -> None:
     folder = written(tmp_path, fails="def test_fails(): assert False\ndef test_after(): ...\n", waits=WAITS)
     began = time.monotonic()

@@ -30,7 +30,8 @@ class Scratch(Builder):
         kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
         python = Path(sys.executable).parent if self.share_dependencies else Path(sys.base_prefix, "bin")
         path = f"{python}{os.pathsep}{os.environ['PATH']}"
-        return kept | {"HOME": str(self.place), "PATH": path} | (OFFLINE if self.share_dependencies else {})
+        own = {"HOME": str(self.place), "TMPDIR": str(self.place), "PATH": path}
+        return kept | own | (OFFLINE if self.share_dependencies else {})
 
     def copy_stage(self, source: str, target: str) -> None:
         """It is there already."""

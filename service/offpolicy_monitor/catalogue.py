@@ -1,7 +1,8 @@
 """Rows that the command line lists: method presets and settings, as plain values ready for a table or for JSON."""
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -10,6 +11,9 @@ from offpolicy_monitor.methods import METHODS, PRESETS, MethodRow
 from offpolicy_monitor.settings import Settings
 
 SHOWN_FIRST = ("method", "gap", "level")
+#: The address of a SQLite file that is shown as it is. What holds more is read by SQLAlchemy, whose import takes longer
+#: than all else that is listed.
+PLAIN_FILE: Final = re.compile(r"sqlite:///[\w./~-]+", re.ASCII)
 
 
 def preset_rows(rows: Sequence[MethodRow] = PRESETS) -> list[dict[str, Any]]:
@@ -48,8 +52,13 @@ def _shown(name: str, value: object) -> object:
         return str(value)
     if isinstance(value, tuple):
         return ",".join(value)
-    if name != "database_url":
-        return value
+    return without_password(str(value)) if name == "database_url" else value
+
+
+def without_password(url: str) -> str:
+    """The address of a database, fit to be shown."""
+    if PLAIN_FILE.fullmatch(url):
+        return url
     from offpolicy_monitor.store.session import parse_url
 
-    return parse_url(str(value)).render_as_string(hide_password=True)
+    return parse_url(url).render_as_string(hide_password=True)

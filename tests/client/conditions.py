@@ -4,8 +4,8 @@ The loop waits for a while, then logs, as a trainer on an accelerator does. What
 measured in the same loop, into memory that stays taken for as long, since memory just freed is faster to write to.
 """
 
+import os
 import signal
-import subprocess
 import sys
 import time
 from collections import deque
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from offpolicy_monitor import Monitor
@@ -21,6 +21,9 @@ from offpolicy_monitor import Monitor
 from tests.client.batches import nbytes
 from tests.client.fakes import Fake, serving
 from tests.fixtures.answering import Said, unused_url
+from tests.fixtures.forks import Fork, forks
+
+PROGRAM: Final = "from tests.client.conditions import serve; serve()"
 
 
 @contextmanager
@@ -33,14 +36,16 @@ def process(mode: str, stopped: bool = False) -> Iterator[str]:
 
 
 @contextmanager
-def _started(mode: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    command = [sys.executable, "-m", "tests.client.conditions", mode]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
+def _started(mode: str) -> Iterator[tuple[Fork, str]]:
+    said, theirs = os.pipe()
+    with open(theirs, "wb") as log:
+        child = forks().start(["-c", PROGRAM, mode], os.environ, log)
+    with open(said) as lines:
         try:
-            yield child, child.stdout.readline().strip()
+            yield child, lines.readline().strip()
         finally:
             child.kill()
+            child.wait()
 
 
 @contextmanager
@@ -98,7 +103,8 @@ def train(monitor: Monitor | None, arrays: Mapping[str, Any], steps: int, comput
     return times
 
 
-if __name__ == "__main__":
+def serve() -> None:
+    """A fake service of the mode that this process is asked for; it says where it is."""
     with serving(Fake(rest=ANSWERS[sys.argv[1]], keep=False)) as served:
         print(served.url, flush=True)
         signal.pause()

@@ -1,5 +1,6 @@
 """What a trainer reduces itself is what the service would have made of the same arrays, whatever form they came in."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.summary import StepSummary, from_bytes, merge_all
 from offpolicy_monitor.wire.decode import decode_batch
 
+from tests.fixtures.forks import ended
 from tests.fixtures.reduced import arrays_of, envelope_of, raw_body
 from tests.wire.bodies import LIMITS, SAFETENSORS, frame_body, whole
 
@@ -124,14 +126,15 @@ PART = """
 import sys
 from offpolicy_monitor.client.reduce import reduced
 from tests.fixtures.reduced import arrays_of, envelope_of
-sys.stdout.buffer.write(reduced(envelope_of(1, 2), arrays_of(1))["summary"].tobytes())
+sys.stdout.write(reduced(envelope_of(1, 2), arrays_of(1))["summary"].tobytes().hex())
 """
 
 
 def test_summaries_of_two_processes_merge_to_those_of_one() -> None:
-    other = subprocess.run([sys.executable, "-c", PART], stdout=subprocess.PIPE, check=True).stdout
+    status, other = ended(["-c", PART], os.environ)
+    assert status == 0, other
     raw = [by_the_service(raw_body(envelope_of(seed, 2), arrays_of(seed))) for seed in range(2)]
-    assert merge_all(map(from_bytes, (part(0), other))) == merge_all(raw)
+    assert merge_all(map(from_bytes, (part(0), bytes.fromhex(other)))) == merge_all(raw)
 
 
 def test_without_torch_the_error_names_what_to_install() -> None:

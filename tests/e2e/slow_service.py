@@ -1,4 +1,4 @@
-"""A service whose device takes a known time for each shard: `python slow_service.py SECONDS FILE PORT`.
+"""A service whose device takes a known time for each shard: `python -c PROGRAM SECONDS FILE PORT`.
 
 FILE gets one line for each shard that is measured: the value of its label `monitor`.
 """
@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import uvicorn
 from offpolicy_monitor.batch import UNKNOWN_ORIGIN, Origin, RaggedBatch
@@ -15,6 +15,10 @@ from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.summary.step import StepSummary
+
+from tests.fixtures.shards import make_summary
+
+PROGRAM: Final = "from tests.e2e.slow_service import main; main()"
 
 
 class Slow:
@@ -44,13 +48,8 @@ class Slow:
         raise NotImplementedError
 
 
-def main(seconds: float, file: Path, port: int) -> None:
-    from tests.fixtures.shards import make_summary
-
-    app = create_app(Settings(), lambda _: Slow(seconds, file, make_summary(1)))
-    uvicorn.run(app, port=port, log_config=None, access_log=False)
-
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[2]))
-    main(float(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+def main() -> None:
+    """Serve until it is told to end."""
+    seconds, file, port = sys.argv[1:]
+    app = create_app(Settings(), lambda _: Slow(float(seconds), Path(file), make_summary(1)))
+    uvicorn.run(app, port=int(port), log_config=None, access_log=False)

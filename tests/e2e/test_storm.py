@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.slow_service import PROGRAM
 from tests.fixtures.application import SAFETENSORS, database, good_frame
 from tests.fixtures.service import served, wait_until_ready
 
@@ -25,7 +26,6 @@ MEASURING = 0.05  # seconds per shard: all of them take almost five
 TIMEOUT = 2.0  # seconds that a monitor waits, and never more: a third of the shards
 QUEUE_WAIT = 0.8  # seconds
 DRAINED_WITHIN = 60.0  # seconds
-SERVICE = Path(__file__).with_name("slow_service.py")
 
 
 @dataclass
@@ -82,7 +82,7 @@ def slow_service(folder: Path, template: Path, measuring: float, queue_wait: flo
     """The port of a service over an empty database; it notes what it measures in `measured`."""
     shutil.copy(template, folder / "offpolicy.db")
     settings = {"OFFPOLICY_DATABASE_URL": database(folder), "OFFPOLICY_MAX_QUEUE_WAIT": str(queue_wait)}
-    command = [sys.executable, str(SERVICE), str(measuring), str(folder / "measured")]
+    command = [sys.executable, "-c", PROGRAM, str(measuring), str(folder / "measured")]
     with served(command, folder / "log", settings) as running:
         wait_until_ready(running.url, running.process)
         yield running.port

@@ -48,7 +48,8 @@ def install(wheel: Path, folder: Path, shared: list[Path] | None = None) -> Path
     """Install the wheel without its dependencies into a new environment and link `shared` packages into it."""
     venv.create(folder, with_pip=False)
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet"]
-    subprocess.run([*pip, "--no-index", "--no-deps", str(wheel)], check=True, capture_output=True)
+    # Bytecode is made of what is used.
+    subprocess.run([*pip, "--no-index", "--no-deps", "--no-compile", str(wheel)], check=True, capture_output=True)
     packages = next(folder.glob("lib/python*/site-packages"))
     for path in shared or []:
         (packages / path.name).symlink_to(path)

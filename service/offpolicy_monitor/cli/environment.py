@@ -30,7 +30,7 @@ def read_settings(**overrides: object) -> "Settings":
 
 def without_password(url: str) -> str:
     """The address of a database, fit to be shown."""
-    return str(needed("store.session").parse_url(url).render_as_string(hide_password=True))
+    return str(needed("catalogue").without_password(url))
 
 
 def say_where(base_url: str, settings: "Settings", **more: object) -> None:

@@ -13,7 +13,10 @@ from offpolicy_monitor.client.adapters.trl import watch
 
 from tests.fixtures.service import running_service
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"),
+    pytest.mark.process("trl"),
+]
 FIELDS = [f"gaps.{gap}.k3" for gap in ("mismatch", "staleness", "total")]
 
 

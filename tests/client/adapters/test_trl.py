@@ -15,7 +15,10 @@ from tests.client.adapters.recorder import Poster, Recorder
 from tests.fixtures.application import Client
 
 # What transformers and its tokenizers say about themselves is not this project's to mend.
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"),
+    pytest.mark.process("trl"),
+]
 
 GAPS = {
     "mismatch": ("old_per_token_logps", "sampling_per_token_logps"),

@@ -15,7 +15,10 @@ from offpolicy_monitor.client.adapters.trl_async import GROUPS, Noting, Versions
 from tests.client.adapters.recorder import Poster, Recorder
 from tests.fixtures.application import Client
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"),
+    pytest.mark.process("trl"),
+]
 
 
 @pytest.fixture(scope="module")
