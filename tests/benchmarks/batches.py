@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.wire.frame import encode
 
-from tests.benchmarks.load import Body
+from tests.benchmarks.body import Body
 
 MEAN_LENGTH = 2000
 PADDING = 10

@@ -11,7 +11,8 @@ from offpolicy_monitor.client.reduce import reduced
 from offpolicy_monitor.wire.frame import MEDIA_TYPE, encode
 
 from tests.benchmarks.batches import LOGPROBS, Synthetic
-from tests.benchmarks.load import Body, Load
+from tests.benchmarks.body import Body
+from tests.benchmarks.load import Load
 from tests.benchmarks.rows import Row, at_least
 from tests.benchmarks.scale import MILLION, Scale
 from tests.benchmarks.servers import BATCHES, NAIVE, SINK, Served, served, service

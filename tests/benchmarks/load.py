@@ -9,27 +9,16 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from offpolicy_monitor.client.connection import send
 
+from tests.benchmarks.body import Body
+
 TIMEOUT = 120.0
 KEPT_OPEN = 2.0  # seconds without a request after which a server may have closed a connection
-
-
-@dataclass(frozen=True)
-class Body:
-    """A request body as buffers one after the other."""
-
-    buffers: Sequence[bytes | memoryview]
-    media_type: str
-
-    @property
-    def nbytes(self) -> int:
-        return sum(map(len, self.buffers))
 
 
 class Load:

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.benchmarks.batches import BYTES_PER_TOKEN, LOGPROBS, Synthetic
+from tests.benchmarks.body import Body
 from tests.benchmarks.ingest import STEPS, connected
-from tests.benchmarks.load import Body, Load
+from tests.benchmarks.load import Load
 from tests.benchmarks.rows import Row, at_least, at_most
 from tests.benchmarks.scale import MILLION, Scale
 from tests.benchmarks.servers import BATCHES, Served, service

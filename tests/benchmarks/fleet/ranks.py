@@ -14,7 +14,7 @@ from offpolicy_monitor.client.reduce import reduced
 from offpolicy_monitor.wire.frame import MEDIA_TYPE, encode
 
 from tests.benchmarks.batches import Synthetic
-from tests.benchmarks.load import Body
+from tests.benchmarks.body import Body
 
 
 @dataclass(frozen=True)
