@@ -61,9 +61,8 @@ def settled(place: Place, empty_database: str) -> str:
 @pytest.fixture
 def database_url(place: Place, settled: str) -> Iterator[str]:
     """A copy of it."""
-    url = place.copy(settled)
-    yield url
-    place.drop(url)
+    with place.copied(settled) as url:
+        yield url
 
 
 @pytest.fixture

@@ -90,9 +90,8 @@ def filled(place: Place, empty_database: str) -> str:
 @pytest.fixture
 def old_url(place: Place, filled: str) -> Iterator[str]:
     """A copy of it."""
-    url = place.copy(filled)
-    yield url
-    place.drop(url)
+    with place.copied(filled) as url:
+        yield url
 
 
 @pytest.fixture
