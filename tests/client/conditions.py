@@ -21,7 +21,7 @@ from offpolicy_monitor import Monitor
 from tests.client.batches import nbytes
 from tests.client.fakes import Fake, serving
 from tests.fixtures.answering import Said, unused_url
-from tests.fixtures.forks import Fork, forks
+from tests.fixtures.forks import Fork, started
 
 PROGRAM: Final = "from tests.client.conditions import serve; serve()"
 
@@ -29,29 +29,22 @@ PROGRAM: Final = "from tests.client.conditions import serve; serve()"
 @contextmanager
 def process(mode: str, stopped: bool = False) -> Iterator[str]:
     """A fake service in a process of its own, so that it shares no lock with the loop; `stopped`: by SIGSTOP."""
-    with _started(mode) as (child, url):
+    with _served(mode) as (child, url):
         if stopped:
             child.send_signal(signal.SIGSTOP)
         yield url
 
 
 @contextmanager
-def _started(mode: str) -> Iterator[tuple[Fork, str]]:
-    said, theirs = os.pipe()
-    with open(theirs, "wb") as log:
-        child = forks().start(["-c", PROGRAM, mode], os.environ, log)
-    with open(said) as lines:
-        try:
-            yield child, lines.readline().strip()
-        finally:
-            child.kill()
-            child.wait()
+def _served(mode: str) -> Iterator[tuple[Fork, str]]:
+    with started(["-c", PROGRAM, mode], os.environ) as (child, lines):
+        yield child, lines.readline().strip()
 
 
 @contextmanager
 def standing_still() -> Iterator[tuple[str, Callable[[], None]]]:
     """A healthy fake service in a process that is stopped, and what lets it go on."""
-    with _started("healthy") as (child, url):
+    with _served("healthy") as (child, url):
         child.send_signal(signal.SIGSTOP)
         yield url, lambda: child.send_signal(signal.SIGCONT)
 

@@ -1,9 +1,9 @@
 """A writer killed at any moment has stored all that it acknowledged, once, and nothing by halves."""
 
+import os
 import time
 from collections import Counter
 from contextlib import closing
-from pathlib import Path
 
 from offpolicy_monitor.store import Receipt, Store
 from offpolicy_monitor.store.rows.tables import shards, steps
@@ -11,22 +11,22 @@ from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.summary.step import merge_all
 from sqlalchemy import select
 
+from tests.fixtures.forks import started
 from tests.fixtures.shards import make_record
-from tests.store import programs
+from tests.store.writing import SHARDS
 
-WRITER = Path(__file__).with_name("writer_process.py")
-SHARDS = 4
+WRITER = "import sys; from tests.store.writing import main; main(sys.argv[1], int(sys.argv[2]))"
 #: Of every shard, unix seconds.
 RECEIVED_AT = 1000.0
 
 
 def run_and_kill(url: str, seed: int, seconds: float) -> set[int]:
     """The numbers of the shards that the writer acknowledged before its SIGKILL."""
-    with programs.running(WRITER, url, str(seed)) as writer:
-        first = writer.stdout.readline()
+    with started(["-c", WRITER, url, str(seed)], os.environ) as (writer, said):
+        first = said.readline()
         time.sleep(seconds)
         writer.kill()
-        rest = writer.stdout.read()
+        rest = said.read()
         assert writer.wait() == -9
     whole_lines = (first + rest).rpartition("\n")[0]
     return set(map(int, whole_lines.split()))

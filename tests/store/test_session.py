@@ -19,9 +19,9 @@ from offpolicy_monitor.store.session import Database, parse_url, sqlite_file
 from sqlalchemy import event, text
 
 from tests.fixtures.faults import FailingDisk
+from tests.fixtures.forks import ended
 from tests.fixtures.shards import make_record
 from tests.fixtures.stores import Clock
-from tests.store import programs
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ def test_a_second_process_may_not_write_the_same_sqlite_file(sqlite_url: str) ->
         "except ConfigurationError as error: print(error)"
     )
     with closing(Store.open(sqlite_url)):
-        second = programs.run(program, sqlite_url)
-    assert second.returncode == 0
-    assert f"(pid {os.getpid()})" in second.stdout
-    assert "use PostgreSQL" in second.stdout
+        status, said = ended(["-c", program, sqlite_url], os.environ)
+    assert status == 0, said
+    assert f"(pid {os.getpid()})" in said
+    assert "use PostgreSQL" in said
     Store.open(sqlite_url).close()
 
 
@@ -98,9 +98,9 @@ def test_a_hard_link_to_a_file_in_use_may_not_be_written(sqlite_url: str, tmp_pa
     with closing(Store.open(sqlite_url)) as store:
         with pytest.raises(ConfigurationError, match="hard link"):
             Store.open(other)
-        second = programs.run(program, other)
-        assert second.returncode == 0
-        assert second.stdout.count("linked.db is being written under another name") == 2
+        status, said = ended(["-c", program, other], os.environ)
+        assert status == 0, said
+        assert said.count("linked.db is being written under another name") == 2
         store.ingest([make_record()])
     with closing(Store.open(other)) as store:
         assert store.run("r1")["last_step"] == 0
@@ -110,9 +110,9 @@ def test_a_file_whose_lock_file_was_removed_is_still_one_writers(sqlite_url: str
     program = "import sys\nfrom offpolicy_monitor.store import Store\nStore.open(sys.argv[1])"
     with closing(Store.open(sqlite_url)):
         (tmp_path / "offpolicy.db.lock").unlink()
-        second = programs.run(program, sqlite_url)
-    assert second.returncode != 0
-    assert "ConfigurationError" in second.stderr
+        status, said = ended(["-c", program, sqlite_url], os.environ)
+    assert status == 1
+    assert "ConfigurationError" in said
 
 
 def test_readers_do_not_hold_writers_up_nor_writers_readers(database_url: str, store: Store) -> None:

@@ -1,18 +1,18 @@
-"""A process that upgrades a database, killed before its Nth statement or before its commit: `URL N` are its arguments.
+"""A program that upgrades a database, killed before its Nth statement or before its commit.
 
 With N = 0 it is not killed, and says the numbers of the last statement of each migration.
 """
 
 import os
 import signal
-import sys
 from typing import Any
+
+from offpolicy_monitor.store import migrate
+from sqlalchemy import Connection, Engine, event
 
 
 def main(url: str, number: int) -> None:
-    from offpolicy_monitor.store import migrate
-    from sqlalchemy import Connection, Engine, event
-
+    """Upgrade the database at `url`, killed before statement `number`, counted from 1."""
     begun, lasts = 0, []
 
     def before(_connection: Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
@@ -32,7 +32,3 @@ def main(url: str, number: int) -> None:
     migrate.upgrade(url)
     if number == 0:
         print(*lasts)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
