@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from offpolicy_monitor.fused import outward, routing, runs
 from offpolicy_monitor.fused.arrays import GAPS
 from offpolicy_monitor.fused.batch import Batch
-from offpolicy_monitor.fused.decimals import multiples
 from offpolicy_monitor.fused.dimensions import CONSTANT
 from offpolicy_monitor.fused.measured import Left, measured
 from offpolicy_monitor.fused.moves import Moves, move, moves_of
 from offpolicy_monitor.fused.parts import Part, Rows, Workspace, applicable, asked
-from offpolicy_monitor.fused.results import SENT_PARTS, WHOLE, Whole, flat_lengths, needs, slots
+from offpolicy_monitor.fused.results import WHOLE, Whole, flat_lengths, needs, slots
 from offpolicy_monitor.fused.tables import Named, empty_tables, tables_of, whole_tables
 from offpolicy_monitor.fused.threads import ALONE, Threads
 from offpolicy_monitor.methods import MethodRow
@@ -29,8 +28,7 @@ from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.scheme import Scheme, scheme_of
 from offpolicy_monitor.summary.tables import calibration, decimals
 from offpolicy_monitor.summary.tables.buckets import constant_buckets
-from offpolicy_monitor.summary.tables.longest import longest_sums
-from offpolicy_monitor.vocabulary import EXPERT_IDS, LOGPROBS
+from offpolicy_monitor.vocabulary import EXPERT_IDS
 
 Array = NDArray[Any]
 
@@ -165,23 +163,20 @@ reading_of: Final = lru_cache(REMEMBERED)(_reading_of)
 
 def _of_batch(batch: Batch) -> tuple[tuple[Any, ...], tuple[tuple[str, bool], ...], dict[str, Sparse]]:
     """What was sent, and how old it is; which tables there are of it; the rows of no fixed length among them."""
-    source = batch.source
-    sent = source.tokens, source.sequences, int(np.count_nonzero(batch.offsets[1:] == batch.offsets[:-1]))
+    source, found = batch.source, batch.inspected
+    (filled, longest, as_long), places = found.lengths, found.decimals.ravel().tolist()
+    sent = source.tokens, source.sequences, source.sequences - filled
     entropy, reward = (_finite(source.columns.get(name)) for name in ("entropy", "rewards"))
     spans, mean, lags = _versions(batch)
-    longest = longest_sums(batch.offsets)
+    calibrated = calibration.calibration_sums(source.columns, batch.offsets)
     there = {"entropy": entropy[0] > 0, "reward": reward[0] > 0, "spans": spans[1] > 0, "lag": lags is not None}
-    there["longest"] = longest is not None
-    filled, at = longest or (0, None)
-    whole = Whole._make((*sent, *batch.suspects, *entropy, *reward, *spans, mean, filled))
-    found = {
-        calibration.PART: calibration.calibration_sums(source.columns, batch.offsets),
-        decimals.PART: decimals.decimal_sums(batch.columns, multiples) if source.is_fine else {},
-    }
-    there |= {part: bool(numbers) for part, numbers in found.items()}
-    beside = [found[table.part].get(row.name, 0) for table in SENT_PARTS for row in table.rows]
-    sparse = {"versions/lag": lags, "longest/at": at}
-    return (*whole, *beside), tuple(there.items()), {name: row for name, row in sparse.items() if row is not None}
+    there |= {"longest": longest > 0, calibration.PART: bool(calibrated), decimals.PART: any(places)}
+    whole = Whole._make((*sent, *found.suspects, *entropy, *reward, *spans, mean, filled))
+    beside = *(calibrated.get(row.name, 0) for row in calibration.TABLE.rows), *places
+    sparse = {} if lags is None else {"versions/lag": lags}
+    if longest:
+        sparse["longest/at"] = np.array([longest]), np.array([as_long])
+    return (*whole, *beside), tuple(there.items()), sparse
 
 
 def _versions(batch: Batch) -> tuple[tuple[Any, ...], float, Sparse | None]:
@@ -205,5 +200,4 @@ def _finite(values: Array | None) -> tuple[int, float]:
 
 
 def _routing(batch: Batch, threads: Threads) -> Iterator[tuple[str, Any]]:
-    mu, old, pi = (batch.columns.get(name, np.zeros(0, np.float32)) for name in LOGPROBS)
-    return routing.counted((mu, old, pi), [batch.source.columns.get(name) for name in EXPERT_IDS], threads)
+    return routing.counted(batch.logprobs, [batch.source.columns.get(name) for name in EXPERT_IDS], threads)

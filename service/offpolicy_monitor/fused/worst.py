@@ -3,7 +3,7 @@
 Shapes as there: S sequences, C of them chosen, K of these with raw tokens; G gaps, P positions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -16,26 +16,24 @@ from offpolicy_monitor.fused.bits import MAGNITUDE_BITS, pattern
 from offpolicy_monitor.fused.token import INNER, PASS, STRICT, WITHIN
 from offpolicy_monitor.summary.stored.worst_columns import MOST_TOKENS, Positions, Ranked, Tokens
 from offpolicy_monitor.summary.tables.worst import GAPS, LARGEST, MOST
-from offpolicy_monitor.vocabulary import LOGPROBS
 
 #: Tokens that are looked at one by one where the largest of them may be the largest so far.
 _STRIP = 64
-_EMPTY: Final = np.zeros(0, np.float32)
 _NONE: Final = np.zeros(0, np.int64)
 #: Marks of a sequence that is chosen, and of one that keeps its raw tokens too.
 _CHOSEN, _KEPT = 1, 2
 
 
 def worst(
-    source: RaggedBatch, columns: Mapping[str, Floats], gaps: Sequence[str], ranking: Doubles, keep: int
+    source: RaggedBatch, columns: tuple[Floats, Floats, Floats], gaps: Sequence[str], ranking: Doubles, keep: int
 ) -> tuple[Ranked, Tokens]:
-    """The first of each ranking of a batch with these log-probs by `ranking` [4, 3, S] of totals.finish."""
-    mu, old, new = (columns.get(name, _EMPTY) for name in LOGPROBS)
+    """The first of each ranking of a batch with these log-probs [T], or empty, by `ranking` [4, 3, S] of
+    totals.finish."""
     starts, positions = _NONE, _NONE
     if source.positions is not None:
         starts, positions = np.cumsum(source.lengths) - source.lengths, source.positions
     whole = (fitting(array, np.int64) for array in (source.offsets, starts, positions))
-    ranked, furthest, raw, spans = find((mu, old, new), _of(tuple(gaps)), *whole, ranking, keep)
+    ranked, furthest, raw, spans = find(columns, _of(tuple(gaps)), *whole, ranking, keep)
     return Ranked(*ranked), Tokens(Positions(*furthest), Positions(*raw), spans)
 
 
@@ -60,8 +58,11 @@ def find(
     sequences, kept = np.flatnonzero(marks), np.flatnonzero(marks[marks > 0] == _KEPT)
     figures = np.full((len(sequences), 3, 3), np.nan)
     _tell(ranking, gaps, sequences, figures)
+    sizes = np.empty(len(sequences), np.int64)
+    for c in range(len(sequences)):
+        sizes[c] = offsets[sequences[c] + 1] - offsets[sequences[c]]
     furthest, raw, spans = _tokens(columns, gaps, offsets, starts, positions, sequences, kept)
-    return (sequences, figures, kept), furthest, raw, spans
+    return (sequences, sizes, figures, kept), furthest, raw, spans
 
 
 @njit(**INNER)

@@ -53,15 +53,15 @@ def worst(source: RaggedBatch, gaps: Sequence[str], figures: Array, shard: int |
 
 def worst_of(source: RaggedBatch, ranked: Ranked, tokens: Tokens, shard: int | None, keep: int) -> Worst:
     """What is kept of sequences of a batch: what was found, and what was sent beside it."""
-    sequences, kept, offsets = ranked.sequences, ranked.kept, source.offsets
+    sequences, kept = ranked.sequences, ranked.kept
     return WorstColumns(
-        _columns(shard or 0, sequences, offsets[sequences + 1] - offsets[sequences]),
+        _columns(shard or 0, sequences, ranked.sizes),
         ranked.figures,
         tokens.furthest,
         _columns(kept, keep),
         tokens.raw,
         None if source.sequence_ids is None else [source.sequence_ids[index] for index in sequences.tolist()],
-        _beside(source, sequences[kept], tokens.spans),
+        _beside(source, sequences[kept], tokens.spans) if len(kept) else [],
     ).worst
 
 
@@ -70,8 +70,10 @@ def ranked_by(source: RaggedBatch, gaps: Sequence[str], figures: Array, keep: in
     values = _single(figures[1:])
     ranked, there = first_of_each(np.abs(np.concatenate(values)), MOST)
     chosen, most = (marked(ranked[:, :number][there[:, :number]], values.shape[-1]) for number in (MOST, keep))
+    sequences = np.flatnonzero(source.offsets[1:] > source.offsets[:-1])[chosen]
     return Ranked(
-        np.flatnonzero(source.offsets[1:] > source.offsets[:-1])[chosen],
+        sequences,
+        source.offsets[sequences + 1] - source.offsets[sequences],
         _of_gaps(gaps, np.array([figures[0], *values[1:]])[..., chosen]),
         chosen.searchsorted(most),
     )
@@ -144,7 +146,7 @@ def _spans(first: Array, end: Array, tokens: Array) -> Array:
 
 def _beside(source: RaggedBatch, sequences: Array, spans: Array) -> list[Numbers]:
     """What is kept beside the raw tokens of these sequences; nothing where none was sent."""
-    if not len(sequences) or not source.columns.keys() & set(BESIDE):
+    if not source.columns.keys() & set(BESIDE):
         return []
     found = []
     for name in BESIDE:
