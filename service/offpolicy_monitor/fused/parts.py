@@ -16,6 +16,7 @@ from offpolicy_monitor.fused import arrays
 from offpolicy_monitor.fused.ahead import COLUMNS
 from offpolicy_monitor.fused.arrays import GAPS, Block, Bounds, Doubles, Integers, Plan
 from offpolicy_monitor.fused.bands import ahead_of, on_tokens, sequence_bounds, token_bounds
+from offpolicy_monitor.fused.bits import STRIDE
 from offpolicy_monitor.fused.dimensions import LAG, LENGTH, POSITION, SIGN, TURN, Dimension, constant
 from offpolicy_monitor.fused.results import WHOLE, Flats, Result, Size, flat_lengths, result_of
 from offpolicy_monitor.fused.sequences import NAMES, SequencePlan
@@ -159,7 +160,7 @@ class Workspace(NamedTuple):
     def of(cls, size: Size) -> "Workspace":
         """A new one."""
         numbers, counts = flat_lengths(size)
-        flats = Flats(np.zeros(numbers), np.zeros(counts, np.int32))
+        flats = Flats(np.zeros(numbers), np.zeros(counts + STRIDE, np.int32))  # STRIDE at a time are read
         where, found = np.empty((2, numbers + counts + len(WHOLE)), np.int64)
         return cls(arrays.block(), flats, result_of(size, flats), where, found)
 
