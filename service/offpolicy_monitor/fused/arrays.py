@@ -89,9 +89,7 @@ CELL: Final = 14
 
 def fitting(values: Any, dtype: Any) -> Any:
     """Values as compiled code takes them, of this dtype and in one piece: themselves where they are."""
-    if values.dtype == dtype and values.flags.carray:
-        return values  # np.require finds that out in ten times as long
-    return np.require(values, dtype, ("C", "A", "W"))
+    return values if values.dtype == dtype and values.flags.carray else np.array(values, dtype, order="C")
 
 
 class Bounds(NamedTuple):
