@@ -83,7 +83,7 @@ RULE_SUMS: Final = 7
 W, W_SQUARE, W_EXCESS, W_EXCESS_SQUARE, W_MAX, CUT = range(6)
 WEIGHT_SUMS: Final = 6
 
-#: A breakdown's cell: tokens, then d, |d|, d^2 and k3 of each gap, then m s.
+#: A breakdown's cell: tokens, then d, |d|, d^2 and k3 of each gap, then m s; each of all buckets, as tables have it.
 CELL: Final = 14
 
 
@@ -166,9 +166,9 @@ class Sums(NamedTuple):
     rules: Doubles  # [R, RULE_SUMS]
     weights: Doubles  # [R, WEIGHT_SUMS]
     differing: Doubles  # [R]
-    runs: Doubles  # [dimensions, buckets, CELL]
-    mu: Doubles  # [MU_BUCKETS, CELL]
-    signs: Doubles  # [4, CELL]
+    runs: Doubles  # [dimensions, CELL, buckets]
+    mu: Doubles  # [CELL, MU_BUCKETS]
+    signs: Doubles  # [CELL, 4]
     masses: Doubles  # [C, 3, bins]
     regression: Doubles  # [7]
     neighbours: Doubles  # [6]

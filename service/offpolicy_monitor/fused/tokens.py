@@ -149,7 +149,7 @@ def _runs(
             product = sums.dot(block.scores[LOG_RATIO, 0, i:j], block.scores[LOG_RATIO, 1, i:j])
             out.own[sequence, PRODUCT] += product
         for dimension in range(tokens.buckets.shape[1]):
-            cell = into.runs[dimension, tokens.buckets[run, dimension]]
+            cell = into.runs[dimension, :, tokens.buckets[run, dimension]]
             cell[0] += j - i
             for gap in range(3):
                 if plan.gaps[gap]:
