@@ -5,6 +5,7 @@ rule, one part has every gap and nothing is copied.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -56,7 +57,7 @@ class Batch:
         self.inspected = Inspected(*inspect(*self.logprobs, self.offsets, source.is_fine))
         self._most = dict(zip(LOGPROBS, self.inspected.most, strict=True))
         self.holes = [name for name in self.columns if self._most[name] >= _FINITE]
-        self.gaps = tuple(gap for gap, pair in _PAIRS.items() if self.columns.keys() >= pair)
+        self.gaps = _gaps_of(tuple(self.columns))
 
     @property
     def fits(self) -> bool:
@@ -107,8 +108,9 @@ class Batch:
 
     def tokens(self, chosen: Chosen) -> Tokens:
         """The tokens of a part, without runs, which are made for each chunk."""
-        needed = {LOGPROBS[0]}.union(*(_PAIRS[gap] for gap in chosen.gaps))
-        columns = [self.columns.get(name, _EMPTY) if name in needed else _EMPTY for name in LOGPROBS]
+        columns = [
+            column if needed else _EMPTY for column, needed in zip(self.logprobs, _needed(chosen.gaps), strict=True)
+        ]
         advantages, offsets = self.advantages, self.offsets
         if chosen.tokens is not None:
             columns = [column[chosen.tokens] if len(column) else column for column in columns]
@@ -149,6 +151,19 @@ _PAIRS: Final[Mapping[str, frozenset[str]]] = {
     gap: frozenset((LOGPROBS[above], LOGPROBS[below]))
     for gap, above, below in zip(GAPS, NUMERATOR, DENOMINATOR, strict=True)
 }
+
+
+@cache
+def _gaps_of(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The gaps both of whose columns are among those of LOGPROBS that were sent."""
+    return tuple(gap for gap, pair in _PAIRS.items() if pair <= {*names})
+
+
+@cache
+def _needed(gaps: tuple[str, ...]) -> Sequence[bool]:
+    """Which of LOGPROBS some gaps need, beside mu."""
+    needed = {LOGPROBS[0]}.union(*(_PAIRS[gap] for gap in gaps))
+    return [name in needed for name in LOGPROBS]
 
 
 def _of(column: Array) -> Floats:

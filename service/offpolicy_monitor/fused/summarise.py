@@ -5,7 +5,7 @@ Where that is follows from which parts there are and from which of their tables,
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -25,7 +25,8 @@ from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.slices import Slices, finished
 from offpolicy_monitor.summary.arrays import Arrays, Sparse, merged, room_for_fractions
 from offpolicy_monitor.summary.layout import LAYOUT
-from offpolicy_monitor.summary.scheme import Scheme, scheme_of
+from offpolicy_monitor.summary.remembered import remembering
+from offpolicy_monitor.summary.scheme import MOST_WEIGHT, Scheme, scheme_of
 from offpolicy_monitor.summary.tables import calibration, decimals
 from offpolicy_monitor.summary.tables.buckets import constant_buckets
 from offpolicy_monitor.vocabulary import EXPERT_IDS
@@ -69,7 +70,7 @@ def in_slices(
 
     What is remembered is up to `part_of` and `reading_of`.
     """
-    constants = list(constant_buckets(batch.origin.shard, batch.origin.labels))
+    constants = tuple(constant_buckets(batch.origin.shard, batch.origin.labels))
     kind = batch.kind(len(constants))
     buckets = batch.buckets(len(constants))
     nothing = part_of(kind, own, (), False, True)
@@ -93,7 +94,7 @@ def in_slices(
     return Summarised(arrays, own.specs, kind.gaps, ranking, left)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reading:
     """Where the tables of some parts have their numbers.
 
@@ -105,16 +106,9 @@ class Reading:
     constant: tuple[tuple[int, str], ...]
     moves: Sequence[Moves]
 
-    def scheme(self, constants: Sequence[tuple[str, str]]) -> Scheme:
+    def scheme(self, constants: tuple[tuple[str, str], ...]) -> Scheme:
         """The scheme of the tables where the whole shard is in these buckets of dimensions."""
-        if not self.constant:
-            return self._scheme
-        paths = [f"breakdown/{dimension}/{bucket}" for dimension, bucket in constants]
-        return scheme_of(LAYOUT, (*self.keys, *[f"{paths[number]}/{rest}" for number, rest in self.constant]))
-
-    @cached_property
-    def _scheme(self) -> Scheme:
-        return scheme_of(LAYOUT, self.keys)
+        return _scheme(self, constants)
 
     def arrays(self, scheme: Scheme, parts: Sequence[tuple[Part, int, Workspace]], whole: Sequence[float]) -> Arrays:
         """What the parts came to and saw, moved out of the room that it lay in, which is given back."""
@@ -124,6 +118,13 @@ class Reading:
             found.append((room.where[:number].copy(), room.counts[:number].copy()))
             part.spare.append(room)
         return Arrays.filled_at(scheme, found[0] if len(found) == 1 else _ascending(found), fractions)
+
+
+@remembering(lambda scheme, *asked: scheme.weight, MOST_WEIGHT)
+def _scheme(reading: Reading, constants: tuple[tuple[str, str], ...]) -> Scheme:
+    """Remembered by what it is made of, which is less to compare than all of its keys."""
+    paths = [f"breakdown/{dimension}/{bucket}" for dimension, bucket in constants]
+    return scheme_of(LAYOUT, (*reading.keys, *[f"{paths[number]}/{rest}" for number, rest in reading.constant]))
 
 
 def _ascending(filled: Sequence[Sparse]) -> Sparse:
