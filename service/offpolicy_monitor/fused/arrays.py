@@ -147,14 +147,17 @@ class Tokens(NamedTuple):
     buckets: Integers  # [K, dimensions]
 
 
+NOBODY_ASKS: Final = np.zeros((0, 0), np.uint8)
+
+
 class Sequences(NamedTuple):
     """What the pass leaves of each sequence."""
 
     gaps: Doubles  # [S, 3, SEQUENCE_SUMS]
     own: Doubles  # [S, OWN_SUMS]
     dropped: Singles  # [R, S]: tokens that each rule on tokens dropped
-    kept: Marks  # [R, T] of each of them which tokens it keeps; [0, T] where nobody asks
-    takes: Marks  # [sequence rules, S]: bits of the signs of A whose tokens each drops; [0, S] where nobody asks
+    kept: Marks  # [R, T] of each of them which tokens it keeps, or NOBODY_ASKS
+    takes: Marks  # [sequence rules, S]: bits of the signs of A whose tokens each drops, or NOBODY_ASKS
 
 
 class Sums(NamedTuple):
@@ -210,8 +213,8 @@ def sequences(offsets: Integers, rules: int, sequence_rules: int, detail: Detail
     number = len(offsets) - 1
     return Sequences(
         np.empty((number, 3, SEQUENCE_SUMS)), np.zeros((number, OWN_SUMS)), np.zeros((rules, number), np.int32),
-        np.ones((rules if detail == "token" else 0, offsets[-1]), np.uint8),
-        np.zeros((sequence_rules if detail != "none" else 0, number), np.uint8),
+        np.ones((rules, offsets[-1]), np.uint8) if detail == "token" else NOBODY_ASKS,
+        np.zeros((sequence_rules, number), np.uint8) if detail != "none" else NOBODY_ASKS,
     )  # fmt: skip
 
 

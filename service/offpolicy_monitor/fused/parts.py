@@ -147,22 +147,21 @@ def applicable(of: Asked, gaps: tuple[str, ...], advantages: bool) -> Rows:
 
 
 class Workspace(NamedTuple):
-    """Room for the pass over one part: the columns of a block, a Result of zeros, and where a summary's whole numbers
-    are not zero, and what they are there (moves.py)."""
+    """Room for the pass over one part: the columns of a block, a Result of zeros, and [2, ..] where a summary's whole
+    numbers are not zero, and what they are there (moves.py)."""
 
     block: Block
     flats: Flats
     result: Result
-    where: Integers
-    counts: Integers
+    filled: Integers
 
     @classmethod
     def of(cls, size: Size) -> "Workspace":
         """A new one."""
         numbers, counts = flat_lengths(size)
         flats = Flats(np.zeros(numbers), np.zeros(counts + STRIDE, np.int32))  # STRIDE at a time are read
-        where, found = np.empty((2, numbers + counts + len(WHOLE)), np.int64)
-        return cls(arrays.block(), flats, result_of(size, flats), where, found)
+        filled = np.empty((2, numbers + counts + len(WHOLE)), np.int64)
+        return cls(arrays.block(), flats, result_of(size, flats), filled)
 
 
 @dataclass(frozen=True, eq=False)

@@ -114,8 +114,9 @@ class Reading:
         """What the parts came to and saw, moved out of the room that it lay in, which is given back."""
         fractions, values, found = room_for_fractions(scheme), np.array(whole, np.float64), []
         for moves, (part, seen, room) in zip(self.moves, parts, strict=True):
-            number = move(moves, *room.flats, values, seen, fractions, room.where, room.counts)
-            found.append((room.where[:number].copy(), room.counts[:number].copy()))
+            number = move(moves, *room.flats, values, seen, fractions, *room.filled)
+            where, counts = room.filled[:, :number].copy()
+            found.append((where, counts))
             part.spare.append(room)
         return Arrays.filled_at(scheme, found[0] if len(found) == 1 else _ascending(found), fractions)
 
