@@ -35,9 +35,9 @@ def ranking_of(batch: RaggedBatch, gaps: Sequence[str]) -> np.ndarray:
 
 def assert_the_same(batch: RaggedBatch, keep: int = 2) -> tuple[Ranked, Tokens]:
     gaps = [gap for gap, pair in GAP_LOGPROBS.items() if batch.columns.keys() >= set(pair)]
-    of = {name: batch.columns[name] for name in LOGPROBS if name in batch.columns}
+    mu, old, pi = (batch.columns.get(name, np.zeros(0, np.float32)) for name in LOGPROBS)
     ranking = ranking_of(batch, gaps)
-    ranked, tokens = compiled.worst(batch, of, gaps, ranking, keep)
+    ranked, tokens = compiled.worst(batch, (mu, old, pi), gaps, ranking, keep)
     sent = ranking[:, [list(GAP_LOGPROBS).index(gap) for gap in gaps]]
     wanted = defined.ranked_by(batch, gaps, sent[..., np.diff(batch.offsets) > 0], keep)
     if not len(ranked.sequences):

@@ -29,12 +29,13 @@ _SHARE = DRIFT_QUANTILE
 
 
 @njit(**WITHIN)
-def decide(tokens: Any, plan: Any, bounds: Any, ahead: Any, rules: Any, left: Any) -> None:
-    """What each of these rules [n, COLUMNS] drops, into `rules` and `left`, as if the pass had found it."""
+def decide(tokens: Any, plan: Any, gaps: Any, ahead: Any, rules: Any, left: Any) -> None:
+    """What each of these rules [n, COLUMNS] drops, into `rules` and `left`, as if the pass had found it; `gaps` are
+    those of all rules on tokens."""
     scores = np.zeros(0)
     for k in range(len(ahead)):
         r, threshold = int(ahead[k, RULE]), ahead[k, THRESHOLD]
-        score, cuts, gap = int(ahead[k, SCORE]), ahead[k, CUTS] > 0, bounds.gap[r]
+        score, cuts, gap = int(ahead[k, SCORE]), ahead[k, CUTS] > 0, gaps[r]
         if not plan.gaps[gap]:
             continue
         if score == MAGNITUDE and rules[r, SQUARE_KEPT] <= threshold * tokens.offsets[-1] * (1 - 1e-6):

@@ -83,15 +83,13 @@ RULE_SUMS: Final = 7
 W, W_SQUARE, W_EXCESS, W_EXCESS_SQUARE, W_MAX, CUT = range(6)
 WEIGHT_SUMS: Final = 6
 
-#: A breakdown's cell: tokens, then d, |d|, d^2 and k3 of each gap, then m s.
+#: A breakdown's cell: tokens, then d, |d|, d^2 and k3 of each gap, then m s; each of all buckets, as tables have it.
 CELL: Final = 14
 
 
 def fitting(values: Any, dtype: Any) -> Any:
     """Values as compiled code takes them, of this dtype and in one piece: themselves where they are."""
-    if values.dtype == dtype and values.flags.carray:
-        return values  # np.require finds that out in ten times as long
-    return np.require(values, dtype, ("C", "A", "W"))
+    return values if values.dtype == dtype and values.flags.carray else np.array(values, dtype, order="C")
 
 
 class Bounds(NamedTuple):
@@ -149,14 +147,17 @@ class Tokens(NamedTuple):
     buckets: Integers  # [K, dimensions]
 
 
+NOBODY_ASKS: Final = np.zeros((0, 0), np.uint8)
+
+
 class Sequences(NamedTuple):
     """What the pass leaves of each sequence."""
 
     gaps: Doubles  # [S, 3, SEQUENCE_SUMS]
     own: Doubles  # [S, OWN_SUMS]
     dropped: Singles  # [R, S]: tokens that each rule on tokens dropped
-    kept: Marks  # [R, T] of each of them which tokens it keeps; [0, T] where nobody asks
-    takes: Marks  # [sequence rules, S]: bits of the signs of A whose tokens each drops; [0, S] where nobody asks
+    kept: Marks  # [R, T] of each of them which tokens it keeps, or NOBODY_ASKS
+    takes: Marks  # [sequence rules, S]: bits of the signs of A whose tokens each drops, or NOBODY_ASKS
 
 
 class Sums(NamedTuple):
@@ -168,9 +169,9 @@ class Sums(NamedTuple):
     rules: Doubles  # [R, RULE_SUMS]
     weights: Doubles  # [R, WEIGHT_SUMS]
     differing: Doubles  # [R]
-    runs: Doubles  # [dimensions, buckets, CELL]
-    mu: Doubles  # [MU_BUCKETS, CELL]
-    signs: Doubles  # [4, CELL]
+    runs: Doubles  # [dimensions, CELL, buckets]
+    mu: Doubles  # [CELL, MU_BUCKETS]
+    signs: Doubles  # [CELL, 4]
     masses: Doubles  # [C, 3, bins]
     regression: Doubles  # [7]
     neighbours: Doubles  # [6]
@@ -212,8 +213,8 @@ def sequences(offsets: Integers, rules: int, sequence_rules: int, detail: Detail
     number = len(offsets) - 1
     return Sequences(
         np.empty((number, 3, SEQUENCE_SUMS)), np.zeros((number, OWN_SUMS)), np.zeros((rules, number), np.int32),
-        np.ones((rules if detail == "token" else 0, offsets[-1]), np.uint8),
-        np.zeros((sequence_rules if detail != "none" else 0, number), np.uint8),
+        np.ones((rules, offsets[-1]), np.uint8) if detail == "token" else NOBODY_ASKS,
+        np.zeros((sequence_rules, number), np.uint8) if detail != "none" else NOBODY_ASKS,
     )  # fmt: skip
 
 

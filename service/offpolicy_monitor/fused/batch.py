@@ -5,17 +5,19 @@ rule, one part has every gap and nothing is copied.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from offpolicy_monitor.batch import Origin, RaggedBatch
-from offpolicy_monitor.fused import inspection, runs
+from offpolicy_monitor.fused import runs
 from offpolicy_monitor.fused.arrays import DENOMINATOR, GAPS, NUMERATOR, Floats, Integers, Tokens, fitting
 from offpolicy_monitor.fused.chunk import Sent
+from offpolicy_monitor.fused.inspection import Inspected, inspect
 from offpolicy_monitor.fused.parts import Kind
-from offpolicy_monitor.vocabulary import CERTAIN_LOGPROB, LOGPROBS
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 Array = NDArray[Any]
 
@@ -50,17 +52,19 @@ class Batch:
         self.columns = {name: _of(source.columns[name]) for name in LOGPROBS if name in source.columns}
         self.advantages = _of(source.columns["advantages"]) if "advantages" in source.columns else _EMPTY
         self.offsets: Integers = fitting(source.offsets, np.int64)
-        self._extremes = {name: inspection.extremes(column) for name, column in self.columns.items()}
-        self.holes = [name for name, (_, most, _) in self._extremes.items() if most >= _FINITE]
-        self.gaps = tuple(gap for gap, pair in _PAIRS.items() if self.columns.keys() >= pair)
+        mu, old, pi = (self.columns.get(name, _EMPTY) for name in LOGPROBS)
+        self.logprobs = mu, old, pi  # empty where not sent
+        self.inspected = Inspected(*inspect(*self.logprobs, self.offsets, source.is_fine))
+        self._most = dict(zip(LOGPROBS, self.inspected.most, strict=True))
+        self.holes = [name for name in self.columns if self._most[name] >= _FINITE]
+        self.gaps = _gaps_of(tuple(self.columns))
 
     @property
     def fits(self) -> bool:
         """Whether the pass can take it: no finite log-prob is too large for float32, and there are not too many."""
         few = self.source.sequences <= MOST_SEQUENCES and self.source.tokens <= MOST_TOKENS
         return few and not any(
-            most > _LARGEST and (name not in self.holes or self._far(name))
-            for name, (_, most, _) in self._extremes.items()
+            most > _LARGEST and (name not in self.holes or self._far(name)) for name, most in self._most.items()
         )
 
     def _far(self, name: str) -> bool:
@@ -69,10 +73,10 @@ class Batch:
 
     def kind(self, constants: int) -> Kind:
         """What it has in common with others, where a whole shard is one bucket of so many dimensions."""
-        positive = any(largest > 0 for _, _, largest in self._extremes.values())
         sampling = LOGPROBS[0] in self.columns
         advantages, turns = self._owner("advantages"), self._owner("turns")
         versions = "" if self.origin.policy_version is None else self._owner("policy_versions")
+        positive = self.inspected.positive
         return Kind(self.gaps, sampling, advantages, turns, versions, self.source.is_fine, positive, constants)
 
     @property
@@ -89,15 +93,6 @@ class Batch:
         """What has one entry each."""
         return "" if name not in self.source.columns else "token" if name in self.source.per_token else "sequence"
 
-    @property
-    def suspects(self) -> tuple[int, int, int, int]:
-        """Tokens that are not finite, above 0, exactly 0 by mu, and of those filled in (inspection.suspects)."""
-        if not any(most >= _FINITE or largest > 0 or not least for least, most, largest in self._extremes.values()):
-            return 0, 0, 0, 0
-        columns = [self.columns.get(name, _EMPTY) for name in LOGPROBS]
-        found: tuple[int, int, int, int] = inspection.suspects(*columns, np.float32(CERTAIN_LOGPROB))
-        return found
-
     def parts(self) -> list[Chosen]:
         """Gaps that share their holes share a part; there is none without a token."""
         if not self.holes:
@@ -113,8 +108,9 @@ class Batch:
 
     def tokens(self, chosen: Chosen) -> Tokens:
         """The tokens of a part, without runs, which are made for each chunk."""
-        needed = {LOGPROBS[0]}.union(*(_PAIRS[gap] for gap in chosen.gaps))
-        columns = [self.columns.get(name, _EMPTY) if name in needed else _EMPTY for name in LOGPROBS]
+        columns = [
+            column if needed else _EMPTY for column, needed in zip(self.logprobs, _needed(chosen.gaps), strict=True)
+        ]
         advantages, offsets = self.advantages, self.offsets
         if chosen.tokens is not None:
             columns = [column[chosen.tokens] if len(column) else column for column in columns]
@@ -155,6 +151,19 @@ _PAIRS: Final[Mapping[str, frozenset[str]]] = {
     gap: frozenset((LOGPROBS[above], LOGPROBS[below]))
     for gap, above, below in zip(GAPS, NUMERATOR, DENOMINATOR, strict=True)
 }
+
+
+@cache
+def _gaps_of(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The gaps both of whose columns are among those of LOGPROBS that were sent."""
+    return tuple(gap for gap, pair in _PAIRS.items() if pair <= {*names})
+
+
+@cache
+def _needed(gaps: tuple[str, ...]) -> Sequence[bool]:
+    """Which of LOGPROBS some gaps need, beside mu."""
+    needed = {LOGPROBS[0]}.union(*(_PAIRS[gap] for gap in gaps))
+    return [name in needed for name in LOGPROBS]
 
 
 def _of(column: Array) -> Floats:

@@ -16,6 +16,10 @@ intrinsic: Final[Any] = _intrinsic
 #: The bits of a magnitude, and the least of those that stand for no finite number.
 MAGNITUDE_BITS, NOT_FINITE = np.int32(0x7FFFFFFF), np.int32(0x7F800000)
 
+#: Counts that are looked at together: as many as an int64 has bits.
+STRIDE: Final = 64
+
+_INLINE: Final[dict[str, Any]] = {"error_model": "numpy", "_nrt": False, "forceinline": True}
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _PAIR: Final[Any] = types.Tuple((types.float32, types.float32))  # type: ignore[no-untyped-call]
 _MANTISSA = 23
@@ -70,6 +74,36 @@ def _read(width: int) -> Any:
 
 #: One, two or eight bytes of an array of bytes, from an index on, as int64.
 octet, pair, word = _read(1), _read(2), _read(8)
+
+
+@intrinsic
+def _filled(typing: Any, counts: Any, at: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        several = ir.VectorType(_I32, STRIDE)
+        found = builder.load(builder.bitcast(builder.gep(array.data, [arguments[1]]), several.as_pointer()))
+        found.align = _I32.width // 8
+        return builder.bitcast(builder.icmp_signed("!=", found, ir.Constant(several, None)), _I64)
+
+    return types.int64(counts, types.int64), generate
+
+
+@njit(**_INLINE)
+def filled(counts: Any, begin: Any, end: Any) -> Any:
+    """Which of the first STRIDE int32 counts from `begin` to `end` are not zero, in the bits of an int64, the first in
+    the lowest. All STRIDE are read, and must be there."""
+    found = _filled(counts, begin)
+    return found if end - begin >= STRIDE else found & ((1 << (end - begin)) - 1)
+
+
+@intrinsic
+def lowest(typing: Any, bits: Any) -> Any:
+    """The number of the lowest bit that is set of an int64, of which one is."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), generate
 
 
 @intrinsic

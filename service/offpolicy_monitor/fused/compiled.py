@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from offpolicy_monitor.batch import Origin, RaggedBatch
-from offpolicy_monitor.fused import decimals, inspection, moves, outward, routing, runs, tokens, totals, worst
+from offpolicy_monitor.fused import inspection, moves, outward, routing, runs, tokens, totals, worst
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.results import Size, sums_length, sums_of
 from offpolicy_monitor.fused.summarise import summarise
@@ -21,13 +21,11 @@ from offpolicy_monitor.vocabulary import EXPERT_IDS, LOGPROBS
 
 #: The functions that Python calls; what they call is in their machine code.
 ENTRIES: Final[tuple[Any, ...]] = (
-    inspection.extremes,
-    inspection.suspects,
+    inspection.inspect,
     routing.compare,
     runs.buckets_of,
     runs.version_sums,
     tokens.measure,
-    decimals.multiples,
     totals.add,
     totals.finish,
     outward.count,
@@ -72,6 +70,6 @@ def try_all() -> None:
     batch = RaggedBatch.from_positions(lengths, columns, {"advantages": advantages})
     loaded = Batch(batch, Origin(9))
     found = summarise(loaded, (*PRESETS, *ON_REQUEST))
-    worst.worst(batch, loaded.columns, found.gaps, found.ranking, 1)
+    worst.worst(batch, loaded.logprobs, found.gaps, found.ranking, 1)
     one, other = (sums_of(_ONE, np.zeros(sums_length(_ONE))) for _ in range(2))
     totals.add(one, other)

@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
-from offpolicy_monitor.fused.token import PASS, STRICT
+from offpolicy_monitor.fused.token import STRICT, WITHIN
 from offpolicy_monitor.summary.tables.decimals import HIGHEST, LOWEST, NEAR, PLACES
 
 #: Log-probs that are looked at one by one where one of them is a multiple of the smallest place.
@@ -15,17 +15,15 @@ _LEAST, _BOUND = np.float32(LOWEST), np.float32(HIGHEST)
 _POWERS: Final = tuple(10.0**place for place in reversed(PLACES))
 
 
-@njit(**PASS)
-def multiples(values: Any) -> Any:
-    """[1 + places] int64 of log-probs [T] float32: those looked at, and of them the multiples of each place."""
-    found = np.zeros(1 + len(_POWERS), np.int64)
+@njit(**WITHIN)
+def multiples(values: Any, found: Any) -> None:
+    """Of log-probs [T] float32 add to found [1 + places] those looked at, and of them the multiples of each place."""
     for begin in range(0, len(values), _STRIP):
         strip = values[begin : begin + _STRIP]
         looked_at, smallest = _in_strip(strip)
         found[0] += looked_at
         if smallest:
             _by_place(strip, found)
-    return found
 
 
 @njit(**STRICT)

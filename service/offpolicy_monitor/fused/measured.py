@@ -76,7 +76,7 @@ def measured(
             _take_counts(room, own)
             part.spare.append(own)
     present, seen = totals.finish(
-        tokens, part.plan, rows.tokens, rows.sequences, rows.ahead, part.sequence_plan(buckets), left, room.result,
+        tokens, part.plan, rows.tokens.gap, rows.sequences, rows.ahead, part.sequence_plan(buckets), left, room.result,
         ranking,
     )  # fmt: skip
     return Measured(part, Left(chosen, tokens, left), present, seen, room)

@@ -6,12 +6,11 @@ import numpy as np
 from numba import njit
 
 from offpolicy_monitor.fused.arrays import Integers, Singles
+from offpolicy_monitor.fused.bits import STRIDE, filled, lowest
 from offpolicy_monitor.fused.token import ENTRY, INNER
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.scheme import COUNTS
 
-#: Counts that are looked at together: nearly all are zero.
-_STRIDE = 64
 #: Where a summary's whole numbers come from: counts and numbers of the part, numbers of the whole batch.
 _COUNTED, _NUMBERED, _WHOLE = range(3)
 #: What moves have, column by column.
@@ -75,7 +74,8 @@ def move(
     for k in range(moved.shape[1]):
         if moved[_NEEDS, k] & ~seen:
             continue
-        begin, into, length, kind = moved[_FROM, k], moved[_TO, k], moved[_HOW_MANY, k], moved[_KIND, k]
+        begin, into = np.int64(moved[_FROM, k]), np.int64(moved[_TO, k])
+        length, kind = np.int64(moved[_HOW_MANY, k]), moved[_KIND, k]
         if kind == _COUNTED:
             number = _take(counts, begin, into, length, where, found, number)
         elif kind == _NUMBERED:
@@ -112,20 +112,13 @@ def _whole(numbers: Any, begin: Any, into: Any, length: Any, where: Any, found: 
 
 @njit(**INNER)
 def _take(counts: Any, begin: Any, into: Any, length: Any, where: Any, found: Any, number: Any) -> Any:
-    """Tell the counts that are not zero of some neighbours, from `number` on, and leave zeros.
-
-    Unsigned indices: with signed ones, or with a slice for each strip, this takes three times as long.
-    """
-    first, last = np.uint64(begin), np.uint64(begin + length)
-    for start in range(first, last, np.uint64(_STRIDE)):
-        end = min(start + np.uint64(_STRIDE), last)
-        some = np.int32(0)
-        for k in range(start, end):
-            some |= counts[k]
-        if some:
-            for k in range(start, end):
-                if counts[k]:
-                    where[number], found[number] = into + np.int64(k - first), counts[k]
-                    number += 1
-                    counts[k] = 0
+    """Tell the counts that are not zero of some neighbours, from `number` on, and leave zeros."""
+    for start in range(begin, begin + length, STRIDE):
+        left = filled(counts, start, begin + length)
+        while left:
+            k = start + lowest(left)
+            where[number], found[number] = into + k - begin, counts[k]
+            counts[k] = 0
+            number += 1
+            left &= left - 1
     return number

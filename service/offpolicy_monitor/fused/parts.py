@@ -16,6 +16,7 @@ from offpolicy_monitor.fused import arrays
 from offpolicy_monitor.fused.ahead import COLUMNS
 from offpolicy_monitor.fused.arrays import GAPS, Block, Bounds, Doubles, Integers, Plan
 from offpolicy_monitor.fused.bands import ahead_of, on_tokens, sequence_bounds, token_bounds
+from offpolicy_monitor.fused.bits import STRIDE
 from offpolicy_monitor.fused.dimensions import LAG, LENGTH, POSITION, SIGN, TURN, Dimension, constant
 from offpolicy_monitor.fused.results import WHOLE, Flats, Result, Size, flat_lengths, result_of
 from offpolicy_monitor.fused.sequences import NAMES, SequencePlan
@@ -146,22 +147,21 @@ def applicable(of: Asked, gaps: tuple[str, ...], advantages: bool) -> Rows:
 
 
 class Workspace(NamedTuple):
-    """Room for the pass over one part: the columns of a block, a Result of zeros, and where a summary's whole numbers
-    are not zero, and what they are there (moves.py)."""
+    """Room for the pass over one part: the columns of a block, a Result of zeros, and [2, ..] where a summary's whole
+    numbers are not zero, and what they are there (moves.py)."""
 
     block: Block
     flats: Flats
     result: Result
-    where: Integers
-    counts: Integers
+    filled: Integers
 
     @classmethod
     def of(cls, size: Size) -> "Workspace":
         """A new one."""
         numbers, counts = flat_lengths(size)
-        flats = Flats(np.zeros(numbers), np.zeros(counts, np.int32))
-        where, found = np.empty((2, numbers + counts + len(WHOLE)), np.int64)
-        return cls(arrays.block(), flats, result_of(size, flats), where, found)
+        flats = Flats(np.zeros(numbers), np.zeros(counts + STRIDE, np.int32))  # STRIDE at a time are read
+        filled = np.empty((2, numbers + counts + len(WHOLE)), np.int64)
+        return cls(arrays.block(), flats, result_of(size, flats), filled)
 
 
 @dataclass(frozen=True, eq=False)

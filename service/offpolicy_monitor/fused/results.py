@@ -188,8 +188,8 @@ def _shapes(size: Size) -> Mapping[Any, Shapes]:
     return {
         Sums: {
             "tokens": (3, TOKEN_SUMS), "products": (9,), "advantages": (2,), "rules": (rules, RULE_SUMS),
-            "weights": (rules, WEIGHT_SUMS), "differing": (rules,), "runs": (size.runs, BUCKETS, CELL),
-            "mu": (MU_BUCKETS, CELL), "signs": (4, CELL), "masses": (own, 3, fine), "regression": (7,),
+            "weights": (rules, WEIGHT_SUMS), "differing": (rules,), "runs": (size.runs, CELL, BUCKETS),
+            "mu": (CELL, MU_BUCKETS), "signs": (CELL, 4), "masses": (own, 3, fine), "regression": (7,),
             "neighbours": (6,),
         },
         Counts: {
@@ -201,7 +201,7 @@ def _shapes(size: Size) -> Mapping[Any, Shapes]:
             "rules": (of_sequences, SEQUENCE_RULE_SUMS), "weights": (of_sequences, WEIGHT_SUMS),
             "differing": (of_sequences,), "token_rules": (rules, 2), "lengths": (3, 2, QUARTERS),
             "masked": (of_sequences, QUARTERS), "masked_tokens": (rules, QUARTERS),
-            "buckets": (size.buckets, BUCKETS, CELL), "ends": (2, 4), "sequences": (whole, 4, bins),
+            "buckets": (size.buckets, CELL, BUCKETS), "ends": (2, 4), "sequences": (whole, 4, bins),
             "tokens": (whole, 3, bins), "masses": (whole, 3, bins), "by_length": (whole, 4, LENGTHS, coarse),
         },
         Totals: {

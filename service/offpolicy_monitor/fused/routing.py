@@ -162,10 +162,10 @@ def counted(
     Raises ValueError where these differ in shape.
     """
     pairs = zip(NUMERATOR, DENOMINATOR, strict=True)
-    gaps = np.array([experts[a] is not None and experts[b] is not None for a, b in pairs])
-    sent = [ids for ids in experts if ids is not None]
-    if not gaps.any():
+    compared = [experts[a] is not None and experts[b] is not None for a, b in pairs]
+    if not any(compared):
         return
+    gaps, sent = np.array(compared), [ids for ids in experts if ids is not None]
     ids, tokens = _bytes(experts), len(sent[0])
     total = routed(ids)
 

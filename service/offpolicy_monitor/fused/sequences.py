@@ -101,7 +101,7 @@ class SequenceSums(NamedTuple):
     lengths: Singles  # [3, 2, QUARTERS]: sequences and tokens
     masked: Singles  # [R, QUARTERS]: sequences, or tokens where signs differ within sequences
     masked_tokens: Singles  # [token rules, QUARTERS]
-    buckets: Doubles  # [dimensions, buckets, CELL]
+    buckets: Doubles  # [dimensions, CELL, buckets]
     ends: Doubles  # [2, 4]: a, b, a^2, b^2 of the last and the first tokens
     sequences: Singles  # [C, 4, bins]: by the sign of all a sequence's tokens
     tokens: Singles  # [C, 3, bins]
@@ -247,7 +247,7 @@ def _bin(value: Any, splits: Any) -> Any:
 def _buckets(plan: Any, wanted: Any, left: Any, s: Any, n: Any, out: Any) -> None:
     """Breakdowns by what stands at sequences."""
     for dimension in range(wanted.buckets.shape[1]):
-        cell = out.buckets[dimension, wanted.buckets[s, dimension]]
+        cell = out.buckets[dimension, :, wanted.buckets[s, dimension]]
         cell[0] += n
         for gap in range(3):
             if plan.gaps[gap]:

@@ -5,7 +5,7 @@ Where that is follows from which parts there are and from which of their tables,
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,23 +14,22 @@ from numpy.typing import NDArray
 from offpolicy_monitor.fused import outward, routing, runs
 from offpolicy_monitor.fused.arrays import GAPS
 from offpolicy_monitor.fused.batch import Batch
-from offpolicy_monitor.fused.decimals import multiples
 from offpolicy_monitor.fused.dimensions import CONSTANT
 from offpolicy_monitor.fused.measured import Left, measured
 from offpolicy_monitor.fused.moves import Moves, move, moves_of
 from offpolicy_monitor.fused.parts import Part, Rows, Workspace, applicable, asked
-from offpolicy_monitor.fused.results import SENT_PARTS, WHOLE, Whole, flat_lengths, needs, slots
+from offpolicy_monitor.fused.results import WHOLE, Whole, flat_lengths, needs, slots
 from offpolicy_monitor.fused.tables import Named, empty_tables, tables_of, whole_tables
 from offpolicy_monitor.fused.threads import ALONE, Threads
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.slices import Slices, finished
 from offpolicy_monitor.summary.arrays import Arrays, Sparse, merged, room_for_fractions
 from offpolicy_monitor.summary.layout import LAYOUT
-from offpolicy_monitor.summary.scheme import Scheme, scheme_of
+from offpolicy_monitor.summary.remembered import remembering
+from offpolicy_monitor.summary.scheme import MOST_WEIGHT, Scheme, scheme_of
 from offpolicy_monitor.summary.tables import calibration, decimals
 from offpolicy_monitor.summary.tables.buckets import constant_buckets
-from offpolicy_monitor.summary.tables.longest import longest_sums
-from offpolicy_monitor.vocabulary import EXPERT_IDS, LOGPROBS
+from offpolicy_monitor.vocabulary import EXPERT_IDS
 
 Array = NDArray[Any]
 
@@ -71,7 +70,7 @@ def in_slices(
 
     What is remembered is up to `part_of` and `reading_of`.
     """
-    constants = list(constant_buckets(batch.origin.shard, batch.origin.labels))
+    constants = tuple(constant_buckets(batch.origin.shard, batch.origin.labels))
     kind = batch.kind(len(constants))
     buckets = batch.buckets(len(constants))
     nothing = part_of(kind, own, (), False, True)
@@ -95,7 +94,7 @@ def in_slices(
     return Summarised(arrays, own.specs, kind.gaps, ranking, left)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reading:
     """Where the tables of some parts have their numbers.
 
@@ -107,25 +106,26 @@ class Reading:
     constant: tuple[tuple[int, str], ...]
     moves: Sequence[Moves]
 
-    def scheme(self, constants: Sequence[tuple[str, str]]) -> Scheme:
+    def scheme(self, constants: tuple[tuple[str, str], ...]) -> Scheme:
         """The scheme of the tables where the whole shard is in these buckets of dimensions."""
-        if not self.constant:
-            return self._scheme
-        paths = [f"breakdown/{dimension}/{bucket}" for dimension, bucket in constants]
-        return scheme_of(LAYOUT, (*self.keys, *[f"{paths[number]}/{rest}" for number, rest in self.constant]))
-
-    @cached_property
-    def _scheme(self) -> Scheme:
-        return scheme_of(LAYOUT, self.keys)
+        return _scheme(self, constants)
 
     def arrays(self, scheme: Scheme, parts: Sequence[tuple[Part, int, Workspace]], whole: Sequence[float]) -> Arrays:
         """What the parts came to and saw, moved out of the room that it lay in, which is given back."""
         fractions, values, found = room_for_fractions(scheme), np.array(whole, np.float64), []
         for moves, (part, seen, room) in zip(self.moves, parts, strict=True):
-            number = move(moves, *room.flats, values, seen, fractions, room.where, room.counts)
-            found.append((room.where[:number].copy(), room.counts[:number].copy()))
+            number = move(moves, *room.flats, values, seen, fractions, *room.filled)
+            where, counts = room.filled[:, :number].copy()
+            found.append((where, counts))
             part.spare.append(room)
         return Arrays.filled_at(scheme, found[0] if len(found) == 1 else _ascending(found), fractions)
+
+
+@remembering(lambda scheme, *asked: scheme.weight, MOST_WEIGHT)
+def _scheme(reading: Reading, constants: tuple[tuple[str, str], ...]) -> Scheme:
+    """Remembered by what it is made of, which is less to compare than all of its keys."""
+    paths = [f"breakdown/{dimension}/{bucket}" for dimension, bucket in constants]
+    return scheme_of(LAYOUT, (*reading.keys, *[f"{paths[number]}/{rest}" for number, rest in reading.constant]))
 
 
 def _ascending(filled: Sequence[Sparse]) -> Sparse:
@@ -165,23 +165,20 @@ reading_of: Final = lru_cache(REMEMBERED)(_reading_of)
 
 def _of_batch(batch: Batch) -> tuple[tuple[Any, ...], tuple[tuple[str, bool], ...], dict[str, Sparse]]:
     """What was sent, and how old it is; which tables there are of it; the rows of no fixed length among them."""
-    source = batch.source
-    sent = source.tokens, source.sequences, int(np.count_nonzero(batch.offsets[1:] == batch.offsets[:-1]))
+    source, found = batch.source, batch.inspected
+    (filled, longest, as_long), places = found.lengths, found.decimals.ravel().tolist()
+    sent = source.tokens, source.sequences, source.sequences - filled
     entropy, reward = (_finite(source.columns.get(name)) for name in ("entropy", "rewards"))
     spans, mean, lags = _versions(batch)
-    longest = longest_sums(batch.offsets)
+    calibrated = calibration.calibration_sums(source.columns, batch.offsets)
     there = {"entropy": entropy[0] > 0, "reward": reward[0] > 0, "spans": spans[1] > 0, "lag": lags is not None}
-    there["longest"] = longest is not None
-    filled, at = longest or (0, None)
-    whole = Whole._make((*sent, *batch.suspects, *entropy, *reward, *spans, mean, filled))
-    found = {
-        calibration.PART: calibration.calibration_sums(source.columns, batch.offsets),
-        decimals.PART: decimals.decimal_sums(batch.columns, multiples) if source.is_fine else {},
-    }
-    there |= {part: bool(numbers) for part, numbers in found.items()}
-    beside = [found[table.part].get(row.name, 0) for table in SENT_PARTS for row in table.rows]
-    sparse = {"versions/lag": lags, "longest/at": at}
-    return (*whole, *beside), tuple(there.items()), {name: row for name, row in sparse.items() if row is not None}
+    there |= {"longest": longest > 0, calibration.PART: bool(calibrated), decimals.PART: any(places)}
+    whole = Whole._make((*sent, *found.suspects, *entropy, *reward, *spans, mean, filled))
+    beside = *(calibrated.get(row.name, 0) for row in calibration.TABLE.rows), *places
+    sparse = {} if lags is None else {"versions/lag": lags}
+    if longest:
+        sparse["longest/at"] = np.array([longest]), np.array([as_long])
+    return (*whole, *beside), tuple(there.items()), sparse
 
 
 def _versions(batch: Batch) -> tuple[tuple[Any, ...], float, Sparse | None]:
@@ -205,5 +202,4 @@ def _finite(values: Array | None) -> tuple[int, float]:
 
 
 def _routing(batch: Batch, threads: Threads) -> Iterator[tuple[str, Any]]:
-    mu, old, pi = (batch.columns.get(name, np.zeros(0, np.float32)) for name in LOGPROBS)
-    return routing.counted((mu, old, pi), [batch.source.columns.get(name) for name in EXPERT_IDS], threads)
+    return routing.counted(batch.logprobs, [batch.source.columns.get(name) for name in EXPERT_IDS], threads)

@@ -286,7 +286,7 @@ def advantages_by_sign(advantages: Any, out: Any) -> None:
 
 @njit(**FAST)
 def sums_by_bucket(block: Any, keys: Any, out: Any) -> None:
-    """out [buckets, CELL]: a breakdown of tokens whose buckets change from one to the next, keys [n].
+    """out [CELL, buckets]: a breakdown of tokens whose buckets change from one to the next, keys [n].
 
     One loop for each bucket: looking at the keys again for every gap costs more than adding.
     """
@@ -324,7 +324,7 @@ def sums_by_bucket(block: Any, keys: Any, out: Any) -> None:
             square_t, divergence_t, product,
         )  # fmt: skip
         for k in range(CELL):
-            out[bucket, k] += found[k]
+            out[k, bucket] += found[k]
 
 
 @njit(**FAST)

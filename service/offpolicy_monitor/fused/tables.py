@@ -194,22 +194,22 @@ def _breakdowns(named: Named) -> Tables:
     for dimension, buckets in named.dimensions:
         for gap in named.part.gaps:
             first = 1 + len(GAP_KEYS) * GAPS.index(gap)
-            columns = buckets[:, first : first + len(GAP_KEYS)]
-            yield f"breakdown/{dimension.path}/{gap}", _bucket_rows(dimension, GAP_KEYS, buckets[:, 0], columns)
+            sums = buckets[first : first + len(GAP_KEYS)]
+            yield f"breakdown/{dimension.path}/{gap}", _bucket_rows(dimension, GAP_KEYS, buckets[0], sums)
 
 
 def _crossed(named: Named) -> Tables:
     """The cross terms of breakdowns."""
     names = [row.name for row in CROSS_ROWS]
-    columns = [3 + len(GAP_KEYS) * MISMATCH, 3 + len(GAP_KEYS) * STALENESS, arrays.CELL - 1]
+    sums = [3 + len(GAP_KEYS) * MISMATCH, 3 + len(GAP_KEYS) * STALENESS, arrays.CELL - 1]
     for dimension, buckets in named.dimensions:
-        yield f"breakdown/{dimension.path}/cross", _bucket_rows(dimension, names, buckets[:, 0], buckets[:, columns])
+        yield f"breakdown/{dimension.path}/cross", _bucket_rows(dimension, names, buckets[0], buckets[sums])
 
 
-def _bucket_rows(dimension: Dimension, names: Sequence[str], tokens: Array, columns: Array) -> Table:
+def _bucket_rows(dimension: Dimension, names: Sequence[str], tokens: Array, sums: Array) -> Table:
     """Rows over the buckets, or one number each where the bucket is in the path."""
     chosen: Any = slice(dimension.buckets) if dimension.buckets else 0
-    return {"tokens": tokens[chosen], **{name: columns[chosen, k] for k, name in enumerate(names)}}
+    return {"tokens": tokens[chosen], **{name: row[chosen] for name, row in zip(names, sums, strict=True)}}
 
 
 def _weighted(named: Named, gap: int) -> Tables:

@@ -25,6 +25,11 @@ class Threads:
 
         A thread alone does a part a slice, several do all of them in one; raises what any of them raises.
         """
+        if self._others is None or parts < 2:
+            for number in range(parts):
+                then(work(number))
+                yield
+            return
         numbers, given = iter(range(parts)), _InOrder(then)
 
         def some() -> Iterator[None]:
@@ -32,9 +37,6 @@ class Threads:
                 given.put(number, work(number))
                 yield
 
-        if self._others is None or parts < 2:
-            yield from some()
-            return
         others = [self._others.submit(_finish, some()) for _ in range(min(self._number, parts) - 1)]
         try:
             _finish(some())

@@ -39,6 +39,7 @@ from offpolicy_monitor.fused.arrays import (
     SUM,
     TOTAL,
 )
+from offpolicy_monitor.fused.bits import STRIDE, filled, lowest
 from offpolicy_monitor.fused.token import BIG, PASS, STAGES, ZERO, f
 from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.tables.signature import HIGHEST_MIDDLE, LOWEST_MIDDLE
@@ -148,7 +149,7 @@ def _runs(
             product = sums.dot(block.scores[LOG_RATIO, 0, i:j], block.scores[LOG_RATIO, 1, i:j])
             out.own[sequence, PRODUCT] += product
         for dimension in range(tokens.buckets.shape[1]):
-            cell = into.runs[dimension, tokens.buckets[run, dimension]]
+            cell = into.runs[dimension, :, tokens.buckets[run, dimension]]
             cell[0] += j - i
             for gap in range(3):
                 if plan.gaps[gap]:
@@ -291,11 +292,16 @@ def _flush(tokens: Any, plan: Any, sequence: Any, local: Any, into: Any, found: 
     A = np.float64(tokens.advantages[sequence]) if plan.advantages else 0.0
     sign = counts.sign_of(A)
     for c in range(len(plan.cells)):
+        own = local[c, 0]
         for index in range(_COARSE_BINS):
-            number = local[c, 0, index] + local[c, 1, index] + local[c, 2, index] + local[c, 3, index]
-            if number:
-                found.cells[c, sign, length, index] += number
-                into.masses[c, sign, index] += abs(A) * number
+            own[index] += local[c, 1, index] + local[c, 2, index] + local[c, 3, index]
+        for start in range(0, _COARSE_BINS, STRIDE):
+            left = filled(own, start, _COARSE_BINS)
+            while left:
+                index = start + lowest(left)
+                found.cells[c, sign, length, index] += own[index]
+                into.masses[c, sign, index] += abs(A) * own[index]
+                left &= left - 1
         local[c] = 0
 
 

@@ -93,20 +93,21 @@ def _grow(mine: Any, theirs: Any) -> None:
 
 @njit(**PASS)
 def finish(
-    tokens: Any, plan: Any, bounds: Any, of_sequences: Any, ahead_of: Any, wanted: Any, left: Any, result: Any,
+    tokens: Any, plan: Any, of_tokens: Any, of_sequences: Any, ahead_of: Any, wanted: Any, left: Any, result: Any,
     ranking: Any,
 ) -> Any:  # fmt: skip
     """Finish a Result -> which tables there are, and what was seen (sequences.add_up).
 
     First what needs all tokens of a sequence, or of the part: rules that look ahead [n, ahead.COLUMNS], rules on
-    sequences. ranking [4, 3, S]: what sequences are ranked by, where the part has it.
+    sequences. of_tokens has the gap of each rule on tokens. ranking [4, 3, S]: what sequences are ranked by, where the
+    part has it.
     """
     if not plan.alone:
-        ahead.decide(tokens, plan, bounds, ahead_of, result.sums.rules, left)
+        ahead.decide(tokens, plan, of_tokens, ahead_of, result.sums.rules, left)
     scores, split = np.zeros((3, len(sequences.NAMES))), np.zeros((3, 2))
     takes = np.zeros((2, 3), np.bool_)
     seen = sequences.add_up(
-        tokens, plan, of_sequences, bounds.gap, wanted, left, scores, split, takes, result.of_sequences
+        tokens, plan, of_sequences, of_tokens, wanted, left, scores, split, takes, result.of_sequences
     )
     _totals(tokens, plan, left, result.totals)
     if plan.alone:
@@ -224,9 +225,8 @@ def rounded(masses: Any) -> None:
     """|A| in MASS_BITS bits a cell, ties to even."""
     bits = masses.view(np.int64)
     for i in range(len(bits)):
-        if bits[i]:
-            odd = (bits[i] >> _DROPPED_BITS) & 1
-            bits[i] = ((bits[i] + _BELOW_HALF + odd) >> _DROPPED_BITS) << _DROPPED_BITS
+        odd = (bits[i] >> _DROPPED_BITS) & 1
+        bits[i] = ((bits[i] + _BELOW_HALF + odd) >> _DROPPED_BITS) << _DROPPED_BITS
 
 
 @njit(**WITHIN)

@@ -3,7 +3,7 @@
 Shapes as there: S sequences, C of them chosen, K of these with raw tokens; G gaps, P positions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -16,26 +16,24 @@ from offpolicy_monitor.fused.bits import MAGNITUDE_BITS, pattern
 from offpolicy_monitor.fused.token import INNER, PASS, STRICT, WITHIN
 from offpolicy_monitor.summary.stored.worst_columns import MOST_TOKENS, Positions, Ranked, Tokens
 from offpolicy_monitor.summary.tables.worst import GAPS, LARGEST, MOST
-from offpolicy_monitor.vocabulary import LOGPROBS
 
-#: Tokens that are looked at one by one where the largest of them may be the largest so far.
+#: Tokens that are looked at one by one where the largest of them may be the largest of all.
 _STRIP = 64
-_EMPTY: Final = np.zeros(0, np.float32)
 _NONE: Final = np.zeros(0, np.int64)
 #: Marks of a sequence that is chosen, and of one that keeps its raw tokens too.
 _CHOSEN, _KEPT = 1, 2
 
 
 def worst(
-    source: RaggedBatch, columns: Mapping[str, Floats], gaps: Sequence[str], ranking: Doubles, keep: int
+    source: RaggedBatch, columns: tuple[Floats, Floats, Floats], gaps: Sequence[str], ranking: Doubles, keep: int
 ) -> tuple[Ranked, Tokens]:
-    """The first of each ranking of a batch with these log-probs by `ranking` [4, 3, S] of totals.finish."""
-    mu, old, new = (columns.get(name, _EMPTY) for name in LOGPROBS)
+    """The first of each ranking of a batch with these log-probs [T], or empty, by `ranking` [4, 3, S] of
+    totals.finish."""
     starts, positions = _NONE, _NONE
     if source.positions is not None:
         starts, positions = np.cumsum(source.lengths) - source.lengths, source.positions
     whole = (fitting(array, np.int64) for array in (source.offsets, starts, positions))
-    ranked, furthest, raw, spans = find((mu, old, new), _of(tuple(gaps)), *whole, ranking, keep)
+    ranked, furthest, raw, spans = find(columns, _of(tuple(gaps)), *whole, ranking, keep)
     return Ranked(*ranked), Tokens(Positions(*furthest), Positions(*raw), spans)
 
 
@@ -60,8 +58,11 @@ def find(
     sequences, kept = np.flatnonzero(marks), np.flatnonzero(marks[marks > 0] == _KEPT)
     figures = np.full((len(sequences), 3, 3), np.nan)
     _tell(ranking, gaps, sequences, figures)
-    furthest, raw, spans = _tokens(columns, gaps, offsets, starts, positions, sequences, kept)
-    return (sequences, figures, kept), furthest, raw, spans
+    sizes = np.empty(len(sequences), np.int64)
+    for c in range(len(sequences)):
+        sizes[c] = offsets[sequences[c] + 1] - offsets[sequences[c]]
+    furthest, raw, spans = _tokens(columns, gaps, offsets, starts, positions, ranking[1], sequences, kept)
+    return (sequences, sizes, figures, kept), furthest, raw, spans
 
 
 @njit(**INNER)
@@ -103,16 +104,17 @@ def _single(value: Any) -> Any:
 
 @njit(**WITHIN)
 def _tokens(
-    columns: Any, gaps: Any, offsets: Any, starts: Any, positions: Any, sequences: Any, kept: Any
+    columns: Any, gaps: Any, offsets: Any, starts: Any, positions: Any, most: Any, sequences: Any, kept: Any
 ) -> Any:  # fmt: skip
-    """What is kept of the tokens of some sequences."""
+    """What is kept of the tokens of some sequences; most [3, S]: max |d| of each."""
     numbers, ends = np.zeros(len(sequences), np.int64), np.zeros(len(sequences) + 1, np.int64)
     tokens = np.empty(len(sequences) * len(gaps), np.int64)
     for k in range(len(sequences)):
         last = ends[k]
         for gap in range(len(gaps)):
             a, b = columns[gaps[gap, 1]], columns[gaps[gap, 2]]
-            token = _furthest(a, b, offsets[sequences[k]], offsets[sequences[k] + 1])
+            largest = _single(most[gaps[gap, 0], sequences[k]])
+            token = _furthest(a, b, offsets[sequences[k]], offsets[sequences[k] + 1], largest)
             if token >= 0:
                 last = _enter(tokens, ends[k], last, token)
         numbers[k], ends[k + 1] = last - ends[k], last
@@ -165,11 +167,12 @@ def _copy(
 
 
 @njit(**INNER)
-def _furthest(a: Any, b: Any, begin: Any, end: Any) -> Any:
-    """The first token with the largest |d|, -1 for none: what is not finite counts for nothing."""
+def _furthest(a: Any, b: Any, begin: Any, end: Any, largest: Any) -> Any:
+    """The first token with the largest |d|, -1 for none: what is not finite counts for nothing. `largest` is that |d|
+    as a float32, which the |d| of others may round to as well."""
     token: Any = -1
     most = 0.0
-    least = np.int32(1)  # the bits of the largest |d| so far, as a float32
+    least = max(np.int32(1), pattern(largest))
     for strip in range(begin, end, _STRIP):
         stop = min(strip + _STRIP, end)
         if _largest(a[strip:stop], b[strip:stop]) < least:
@@ -178,7 +181,6 @@ def _furthest(a: Any, b: Any, begin: Any, end: Any) -> Any:
             apart = abs(np.float64(a[t]) - np.float64(b[t]))
             if most < apart < np.inf:
                 token, most = t, apart
-        least = max(least, pattern(np.float32(most)))
     return token
 
 

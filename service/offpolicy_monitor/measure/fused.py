@@ -87,7 +87,7 @@ def fused(threads: int = 1) -> Fused:
             found = summarise(loaded, rows, self._threads)
             if keep_worst is None:
                 return StepSummary(found.arrays, found.specs)
-            ranked, tokens = worst(batch, loaded.columns, found.gaps, found.ranking, keep_worst)
+            ranked, tokens = worst(batch, loaded.logprobs, found.gaps, found.ranking, keep_worst)
             first = worst_of(batch, ranked, tokens, origin.shard, keep_worst) if len(ranked.sequences) else Worst()
             return StepSummary(found.arrays, found.specs, first)
 

@@ -53,15 +53,18 @@ def worst(source: RaggedBatch, gaps: Sequence[str], figures: Array, shard: int |
 
 def worst_of(source: RaggedBatch, ranked: Ranked, tokens: Tokens, shard: int | None, keep: int) -> Worst:
     """What is kept of sequences of a batch: what was found, and what was sent beside it."""
-    sequences, kept, offsets = ranked.sequences, ranked.kept, source.offsets
+    sequences, kept = ranked.sequences, ranked.kept
+    columns, of_kept = np.empty((len(sequences), 3), np.int64), np.empty((len(kept), 2), np.int64)
+    columns[:, 0], columns[:, 1], columns[:, 2] = shard or 0, sequences, ranked.sizes
+    of_kept[:, 0], of_kept[:, 1] = kept, keep
     return WorstColumns(
-        _columns(shard or 0, sequences, offsets[sequences + 1] - offsets[sequences]),
+        columns,
         ranked.figures,
         tokens.furthest,
-        _columns(kept, keep),
+        of_kept,
         tokens.raw,
         None if source.sequence_ids is None else [source.sequence_ids[index] for index in sequences.tolist()],
-        _beside(source, sequences[kept], tokens.spans),
+        _beside(source, sequences[kept], tokens.spans) if len(kept) else [],
     ).worst
 
 
@@ -70,8 +73,10 @@ def ranked_by(source: RaggedBatch, gaps: Sequence[str], figures: Array, keep: in
     values = _single(figures[1:])
     ranked, there = first_of_each(np.abs(np.concatenate(values)), MOST)
     chosen, most = (marked(ranked[:, :number][there[:, :number]], values.shape[-1]) for number in (MOST, keep))
+    sequences = np.flatnonzero(source.offsets[1:] > source.offsets[:-1])[chosen]
     return Ranked(
-        np.flatnonzero(source.offsets[1:] > source.offsets[:-1])[chosen],
+        sequences,
+        source.offsets[sequences + 1] - source.offsets[sequences],
         _of_gaps(gaps, np.array([figures[0], *values[1:]])[..., chosen]),
         chosen.searchsorted(most),
     )
@@ -98,15 +103,6 @@ def _ascending(values: Array) -> Array:
     new = np.ones(len(values), bool)
     np.not_equal(values[1:], values[:-1], out=new[1:])
     return values[new]
-
-
-def _columns(*columns: Array | int) -> Array:
-    """Columns of whole numbers side by side; one that is the same in all rows is a number."""
-    rows = next(len(column) for column in columns if not isinstance(column, int))
-    found = np.empty((rows, len(columns)), np.int64)
-    for index, column in enumerate(columns):
-        found[:, index] = column
-    return found
 
 
 def _of_gaps(gaps: Sequence[str], figures: Array) -> Array:
@@ -144,7 +140,7 @@ def _spans(first: Array, end: Array, tokens: Array) -> Array:
 
 def _beside(source: RaggedBatch, sequences: Array, spans: Array) -> list[Numbers]:
     """What is kept beside the raw tokens of these sequences; nothing where none was sent."""
-    if not len(sequences) or not source.columns.keys() & set(BESIDE):
+    if not source.columns.keys() & set(BESIDE):
         return []
     found = []
     for name in BESIDE:

@@ -64,8 +64,8 @@ def _add(digest: "xxhash.xxh3_128", name: str, column: Array) -> None:
         return
     for start in range(0, len(flat), BLOCK):
         block = flat[start : start + BLOCK]
-        # The minimum is NaN if any value is, and costs a fraction of looking at each.
-        if np.isnan(np.minimum.reduce(block)):
+        # The minimum is NaN, which is not itself, if any value is, and costs a fraction of looking at each.
+        if (least := np.minimum.reduce(block)) != least:
             block = np.where(np.isnan(block), block.dtype.type(np.nan), block)
         digest.update(block.data)
 

@@ -96,11 +96,13 @@ class Ranked(NamedTuple):
     """Sequences of a batch that stand first in some ranking.
 
     sequences  [C] int64, ascending: their indices in the batch
+    sizes      [C] int64: their tokens
     figures    [C, 3, 3] by gap of _GAP, NaN where a sequence has no token of a gap
     kept       [K] int64, ascending: which of the C keep their raw tokens
     """
 
     sequences: Array
+    sizes: Array
     figures: Array
     kept: Array
 
