@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Any, Final
 
-from offpolicy_monitor.summary.answer import gaps_told, methods_told
+from offpolicy_monitor.summary.answer import OfGaps, gaps_told, methods_told
 from offpolicy_monitor.summary.arrays import Arrays, merged
 from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.batch import BATCH
@@ -75,9 +75,14 @@ class StepSummary:
         return tuple(path.removeprefix("gaps/") for path in self.arrays.under("gaps"))
 
     @cached_property
+    def gap_records(self) -> OfGaps:
+        """What is kept of them in single numbers, side by side."""
+        return OfGaps.at(self.arrays, self.gap_names)
+
+    @property
     def gap_sums(self) -> Records:
         """Their sums, side by side."""
-        return Records.at(self.arrays, self.arrays.under("gaps"))
+        return self.gap_records.sums
 
     @cached_property
     def shown(self) -> Histograms:
@@ -112,7 +117,7 @@ class StepSummary:
         """The figures of gaps and of method rows, all if they were made before; made once for each of `wanted`."""
         found = self._rows.get(ALL) or self._rows.get(wanted)
         if found is None:
-            gaps = gaps_told(self.arrays, self.gap_names, self.gap_sums, lambda: self.shown, wanted)
+            gaps = gaps_told(self.arrays, self.gap_names, self.gap_records, lambda: self.shown, wanted)
             found = self._rows[wanted] = {"gaps": gaps, "methods": methods_told(self.arrays, self.specs, wanted)}
         return found
 
