@@ -68,7 +68,8 @@ def write(summary: StepSummary) -> bytes:
     arrays = summary.arrays
     worst, ids = columns_of(summary.worst)
     found = [*_buffer(arrays), *_sparse(arrays), *worst]
-    texts = [_shape_of(summary), _json({"ids": ids, "columns": list(map(columns.size_of, found))})]
+    sizes = ",".join(map(columns.size_of, found))
+    texts = [_shape_of(summary), b"".join([b'{"ids":', _json(ids), b',"columns":[', sizes.encode(), b"]}"])]
     return _AT_HAND.compressor.compress(
         b"".join([_LENGTHS.pack(*map(len, texts)), *texts, *map(columns.written, found)])
     )
