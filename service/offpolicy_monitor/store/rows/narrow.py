@@ -63,9 +63,7 @@ def _flat(told: Told, name: str, below: str | None = None) -> dict[str, float]:
     fixed, paths, indices, counts = _places(told.form, name, below)
     numbers = zip(paths, told.values[indices].tolist(), strict=True)
     found = fixed | {path: value for path, value in numbers if value - value == 0.0}  # what JSON can hold
-    for path in counts:
-        found[path] = int(found[path])
-    return found
+    return found | {path: int(found[path]) for path in counts if path in found}
 
 
 @lru_cache(REMEMBERED)
