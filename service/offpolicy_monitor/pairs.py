@@ -82,18 +82,24 @@ def of_points(points: Iterable[tuple[float, float, float]], yy: float = math.nan
     return Pairs(count, x, y, xx, xy, yy)
 
 
-def correlations(pairs: Pairs[Floats], least_xx: Floats | float = 0.0, least_yy: Floats | float = 0.0) -> Floats:
-    """Pearson's correlation of each, within -1 and 1; NaN where xx or yy is no more than its least, or rounding."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # One after the other: the product of two small spreads is no float64 number.
-        found = pairs.xy / np.sqrt(pairs.xx) / np.sqrt(pairs.yy)
-    varies = (pairs.xx > least_xx) & (pairs.yy > least_yy)
+def correlations(
+    xx: Floats, xy: Floats, yy: Floats, least_xx: Floats | float = 0.0, least_yy: Floats | float = 0.0
+) -> Floats:
+    """Pearson's correlation of each, within -1 and 1; NaN where xx or yy is no more than its least, or rounding.
+
+    Divides as it stands: whoever has pairs without spread lets numpy not warn.
+    """
+    # One after the other: the product of two small spreads is no float64 number.
+    found = xy / np.sqrt(xx) / np.sqrt(yy)
+    varies = (xx > least_xx) & (yy > least_yy)
     return np.where(varies, np.minimum(np.maximum(found, -1.0), 1.0), np.nan)
 
 
 def correlation(pairs: Pairs[float], least_xx: float = 0.0, least_yy: float = 0.0) -> float | None:
     """The same of one set of pairs, None for NaN."""
-    found = float(correlations(cast(Pairs[Floats], pairs), least_xx, least_yy))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        xx, xy, yy = (cast(Floats, moment) for moment in (pairs.xx, pairs.xy, pairs.yy))
+        found = float(correlations(xx, xy, yy, least_xx, least_yy))
     return None if math.isnan(found) else found
 
 

@@ -18,6 +18,9 @@ from offpolicy_monitor.summary.records import Records
 from offpolicy_monitor.summary.rows import Row
 from offpolicy_monitor.summary.step import finite
 from offpolicy_monitor.summary.stored.named import Parts, summary_of
+from offpolicy_monitor.vocabulary import GAPS
+
+from tests.summary.full import FULL
 
 
 def of_row(row: dict[str, Any], sums: Mapping[str, float]) -> dict[str, Any]:
@@ -28,6 +31,16 @@ def of_row(row: dict[str, Any], sums: Mapping[str, float]) -> dict[str, Any]:
 
 def _nothing(row: Row) -> object:
     return np.full([int(size) for size in row.shape], {"min": np.inf, "max": -np.inf}.get(row.merge, 0))
+
+
+def test_records_of_several_kinds_are_read_together_as_each_by_itself() -> None:
+    arrays = FULL.arrays.without(["advantage/total", "advantage/total#updates"])
+    kinds = tuple(tuple(f"{kind}/{gap}" for gap in GAPS) for kind in ("gaps", "advantage", "sequence"))
+    for paths, records in zip(kinds, Records.of_kinds(arrays, kinds), strict=True):
+        for name in LAYOUT.at(paths[0]).names:
+            expected = [arrays.record(path).get(name, np.nan) for path in paths]
+            assert np.array_equal(records[name], expected, equal_nan=True)
+            assert np.array_equal(records[name], Records.at(arrays, paths)[name], equal_nan=True)
 
 
 def test_the_empty_summary_has_counts_of_zero_and_nothing_else() -> None:

@@ -37,7 +37,7 @@ def expression(pattern: str) -> str:
 
 def number(value: Any) -> float | None:
     """The value if it is a number that can be plotted."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def at(figures: Any, path: str) -> float | None:
@@ -84,8 +84,8 @@ def matches(figures: Mapping[str, Any], wanted: Tree, prefix: str = "") -> dict[
     """{path: number} of every number at the patterns of a tree; no key of theirs holds a dot."""
     found: dict[str, float] = {}
     for key, below in wanted.items():
-        for name in figures if key.startswith("{") else (key,):
-            value = figures.get(name)
+        for name in figures if key.startswith("{") else (key,) if key in figures else ():
+            value = figures[name]
             if isinstance(value, dict):
                 found |= matches(value, below, f"{prefix}{name}.")
             elif not below and (plotted := number(value)) is not None:

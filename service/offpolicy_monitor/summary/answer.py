@@ -6,7 +6,7 @@ have something to tell.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from offpolicy_monitor.summary.form import Form, Told, row, slots_of
 from offpolicy_monitor.summary.gap import OF_SEQUENCES, OF_TOKENS
 from offpolicy_monitor.summary.histogram import Histograms
 from offpolicy_monitor.summary.method import COUNTS, Spec, method_figures, method_needs, paths_of, shapes
-from offpolicy_monitor.summary.records import ALL, SILENT, Figures, Formulas, Records, Wanted
+from offpolicy_monitor.summary.records import ALL, SILENT, Figures, Records, Wanted
 from offpolicy_monitor.summary.remembered import remembered
 from offpolicy_monitor.summary.scheme import REMEMBERED
 from offpolicy_monitor.summary.tables.advantage import DRIFT, WEIGHED, gradient_mass
@@ -30,9 +30,22 @@ _COUNTED: Final = ("tokens", "sequences", "clamped_tokens")
 QUANTILE_FIGURES: Final = "quantiles"
 
 
+class OfGaps(NamedTuple):
+    """The records of gaps, side by side: their sums, those weighed by advantages, and how their sequences drift."""
+
+    sums: Records
+    weighed: Records
+    drift: Records
+
+    @classmethod
+    def at(cls, arrays: Arrays, gaps: tuple[str, ...]) -> "OfGaps":
+        """Those of some gaps, read together."""
+        return cls(*Records.of_kinds(arrays, _paths(gaps)))
+
+
 @SILENT
 def gaps_told(
-    arrays: Arrays, gaps: tuple[str, ...], sums: Records, shown: Callable[[], Histograms], wanted: Wanted = ALL
+    arrays: Arrays, gaps: tuple[str, ...], records: OfGaps, shown: Callable[[], Histograms], wanted: Wanted = ALL
 ) -> Told:
     """The figures of each gap whose log-probs were sent; of one without a token, that there is none.
 
@@ -40,7 +53,7 @@ def gaps_told(
     """
     if not gaps:
         return NOTHING
-    weighed, drift = (_records(arrays, *of, gaps, wanted) for of in (("advantage", WEIGHED), ("sequence", DRIFT)))
+    sums, weighed, drift = records
     tokens = {
         **{name: sums[name] for name in _COUNTED},
         **OF_TOKENS.of(sums, wanted),
@@ -50,20 +63,20 @@ def gaps_told(
     sequences = {**OF_SEQUENCES.of(sums, wanted), **DRIFT.of(drift, wanted)}
     of_quantiles = _quantiles(shown(), sums) if QUANTILE_FIGURES in wanted else []
     kinds = [kind for kind in (tokens, sequences, *of_quantiles) if kind]
-    counted = sums["tokens"].tolist()
+    has_tokens = sums["tokens"] > 0
 
     def form() -> Form:
         shape: dict[str, Any] = {}
         of_gaps, *further = slots_of(kinds, {**WEIGHED.needed(weighed, wanted), **DRIFT.needed(drift, wanted)})
         of_sequences = further.pop(0) if sequences else [dict[str, Any]() for _ in gaps]
-        for record, (gap, number) in enumerate(zip(gaps, counted, strict=True)):
+        for record, (gap, is_told) in enumerate(zip(gaps, has_tokens, strict=True)):
             of_d, of_l = ({QUANTILE_FIGURES: of_level[record]} for of_level in further) if further else ({}, {})
             shape[gap] = {**of_gaps[record], **of_d, "sequence": {**of_sequences[record], **of_l}}
-            if not number > 0:
+            if not is_told:
                 shape[gap] = {**dict.fromkeys(_COUNTED, 0), "sequence": {}}
         return Form(shape, range(len(_COUNTED) * len(gaps)))
 
-    key = ("gaps", gaps, wanted, weighed.lacks, drift.lacks, *(number > 0 for number in counted))
+    key = ("gaps", gaps, wanted, weighed.lacks, drift.lacks, has_tokens.tobytes())
     return Told(remembered(key, (), form), row(kinds))
 
 
@@ -82,14 +95,13 @@ def methods_told(arrays: Arrays, specs: Mapping[str, Spec | None], wanted: Wante
         return NOTHING
     names, of_rows = tuple(known), tuple(known.values())
     sums = Records.at(arrays, paths_of(names))
-    found = method_figures(of_rows, sums, wanted)
-    tokens = found["tokens"].tolist()
+    found, has_tokens = method_figures(of_rows, sums, wanted), sums["tokens"] > 0
     (anchored, anchors), (biased, biases) = anchor_disagreements(arrays, wanted), length_biases(arrays, names, wanted)
-    ran = biased.ran(dict(zip(names, tokens, strict=True)))
+    ran = biased.ran(dict(zip(names, sums["tokens"].tolist(), strict=True))) if biased.rows else []
 
     def form() -> Form:
         of_methods, *further = slots_of(kinds, method_needs(of_rows, sums))
-        shape = dict(zip(names, shapes(of_rows, of_methods, tokens), strict=True))
+        shape = dict(zip(names, shapes(of_rows, of_methods, sums["tokens"].tolist()), strict=True))
         for name, figures in zip(anchored, further.pop(0) if anchors else (), strict=True):
             shape.get(name, {}).update(figures)
         for (name, _, unit), figures, is_told in zip(biased.rows, further.pop(0) if biases else (), ran, strict=True):
@@ -98,7 +110,7 @@ def methods_told(arrays: Arrays, specs: Mapping[str, Spec | None], wanted: Wante
         return Form(shape, range(sum(name in COUNTS for name in found) * len(names)))
 
     kinds = [kind for kind in (found, anchors, biases) if kind]
-    key = ("methods", names, wanted, sums.lacks, anchored, biased.rows, *(n > 0 for n in tokens), *ran)
+    key = ("methods", names, wanted, sums.lacks, anchored, biased.rows, has_tokens.tobytes(), *ran)
     return Told(remembered(key, of_rows, form), row(kinds))
 
 
@@ -114,11 +126,6 @@ def rows_told(specs: Sequence[Spec], sums: Records) -> list[dict[str, Any]]:
     return list(form.filled(row((found,))).values())
 
 
-def _records(arrays: Arrays, kind: str, figures: Formulas, gaps: tuple[str, ...], wanted: Wanted) -> Records:
-    """Those of gaps in the tables of a kind; of no gap where no figure of them is wanted."""
-    return Records.at(arrays, _paths(kind, gaps if figures.any(wanted) else ()))
-
-
 @lru_cache(REMEMBERED)
-def _paths(kind: str, gaps: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"{kind}/{gap}" for gap in gaps)
+def _paths(gaps: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(f"{kind}/{gap}" for gap in gaps) for kind in ("gaps", "advantage", "sequence"))

@@ -22,6 +22,7 @@ from offpolicy_monitor.summary.scheme import (
     Run,
     Runs,
     Scheme,
+    Span,
     runs,
     scheme_of,
     union,
@@ -107,6 +108,11 @@ class Arrays:
         return self._counts
 
     @property
+    def every_fraction(self) -> NDArray[np.float64]:
+        """Sums, minima and maxima, one after the other."""
+        return self._fractions
+
+    @property
     def sections(self) -> list[Array]:
         """The entries of each section of the scheme."""
         return [self.counts, *self.fractions]
@@ -160,8 +166,9 @@ class Arrays:
         where, counts = self.filled
         if not len(where):
             return np.zeros(entries.shape, np.int64)
-        found = np.minimum(where.searchsorted(entries), len(where) - 1)
-        return np.where(where[found] == entries, counts[found], 0)
+        found = where.searchsorted(entries)
+        here: NDArray[np.int64] = counts.take(found, mode="clip") * (where.take(found, mode="clip") == entries)
+        return here
 
     def fractions_at(self, entries: NDArray[np.int64]) -> NDArray[np.float64]:
         """The fractions at some entries of the buffer, in their shape."""
@@ -218,7 +225,10 @@ class Arrays:
         return arrays
 
     def __getitem__(self, name: str) -> Array:
-        section, start, stop, shape = self.scheme.spans[name]
+        return self._at(self.scheme.spans[name])
+
+    def _at(self, span: Span) -> Array:
+        section, start, stop, shape = span
         found = self.counts_between(start, stop) if section == COUNTS else self.fractions[section - SUMS][start:stop]
         return found.reshape(shape)
 
@@ -240,17 +250,14 @@ class Arrays:
 
     def record(self, path: str) -> dict[str, float]:
         """The single numbers of the tables at a path by the names of their rows; {} where there are none."""
-        found: dict[str, float] = {}
-        for table in self.scheme.paths.get(path, ()):
-            begins, block = self.scheme.starts[table.key], self.scheme.block(table.key)
-            counts = self.counts_between(begins[COUNTS], begins[COUNTS] + block.sizes[COUNTS])
-            for row, name, span in block.rows.values():
-                if span is None or span.shape or name in self.absent:
-                    continue
-                if span.section == COUNTS:
-                    found[row] = counts.item(span.start)
-                else:
-                    found[row] = self.fractions[span.section - SUMS].item(begins[span.section] + span.start)
+        if path not in self.scheme.paths:
+            return {}
+        singles = self.scheme.singles(path)
+        counts = self.counts_at(singles.counts).tolist() if len(singles.counts) else []
+        fractions = [self.fractions[section].item(entry) for section, entry in singles.fractions]
+        found = dict(zip(singles.rows, [*counts, *fractions], strict=True))
+        if self.absent:
+            return {row: number for row, number in found.items() if name_of(path, row) not in self.absent}
         return found
 
     def number(self, path: str, row: str) -> float:
@@ -264,7 +271,8 @@ class Arrays:
 
     def columns(self, path: str) -> dict[str, Array]:
         """The rows of the tables at a path by their names."""
-        return {row.name: self[name_of(path, row.name)] for table in self.scheme.paths[path] for row in table.rows}
+        rows = [row for table in self.scheme.paths[path] for row in self.scheme.rows(table.key)]
+        return {row: self._at(span) for row, _, span in rows if span is not None}
 
     def without(self, keys: Iterable[str]) -> "Arrays":
         """The same but for some tables."""

@@ -26,7 +26,7 @@ class Slot(int):
 
 def row(kinds: Iterable[Figures]) -> Floats:
     """[n] the figures of some kinds of records, one kind after the other, the records of each figure side by side."""
-    return np.concatenate([np.array(tuple(figures.values())).ravel() for figures in kinds])
+    return np.concatenate([of_records for figures in kinds for of_records in figures.values()])
 
 
 def slots_of(kinds: Iterable[Figures], needs: Figures) -> list[list[dict[str, Any]]]:

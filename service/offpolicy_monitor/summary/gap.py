@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from offpolicy_monitor.pairs import correlations, of_sums
+from offpolicy_monitor.pairs import correlations
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.histogram import BINS, Counts, Histogram, Histograms
 from offpolicy_monitor.summary.records import Floats, Formula, Formulas, Records
@@ -199,7 +199,7 @@ class Spreads(NamedTuple):
 
 def ratio_spreads(sums: Records, names: tuple[str, ...], count: Floats) -> Spreads:
     """Those of ratios by the names of their sums; `count` [N, R] or [R] says over how many."""
-    direct, square, excess, excess_square = map(sums.rows, _sums_of(names))
+    direct, square, excess, excess_square = sums.rows(_sums_of(names)).reshape(4, len(names), len(sums))
     mean = ratio_mean(direct, excess, count)
     near, second = mean > NEAR_ONE, square / count
     chi2 = np.where(near, (excess_square + 2 * excess) / count, second - 1)
@@ -208,21 +208,20 @@ def ratio_spreads(sums: Records, names: tuple[str, ...], count: Floats) -> Sprea
 
 def ratio_std(sums: Records, name: str, count: Floats) -> Floats:
     """The standard deviation of a ratio, of the population."""
-    direct, square, excess, excess_square = (sums[of] for (of,) in _sums_of((name,)))
+    direct, square, excess, excess_square = sums.rows(_sums_of((name,)))
     near = ratio_mean(direct, excess, count) > NEAR_ONE
     return np.sqrt(variance(np.where(near, excess, direct), np.where(near, excess_square, square), count))
 
 
 @cache
-def _sums_of(names: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The sums of x, x^2, x - 1 and (x - 1)^2 of some ratios."""
-    return [tuple(f"{name}{of}" for name in names) for of in ("", "_square", "_excess", "_excess_square")]
+def _sums_of(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The sums of x, x^2, x - 1 and (x - 1)^2 of some ratios, one of these after the other."""
+    return tuple(f"{name}{of}" for of in ("", "_square", "_excess", "_excess_square") for name in names)
 
 
 def _spreads(sums: Records) -> Spreads:
     """Of the weights of tokens, and of the product and the geometric ratios of sequences."""
-    sequences = sums["sequences"]
-    return ratio_spreads(sums, ("weight", "product", "geometric"), np.array([sums["tokens"], sequences, sequences]))
+    return ratio_spreads(sums, ("weight", "product", "geometric"), sums.rows(("tokens", "sequences", "sequences")))
 
 
 def _log_ratio_variance(sums: Records) -> Floats:
@@ -236,8 +235,9 @@ def _log_ratio_variance(sums: Records) -> Floats:
 
 def _correlation(sums: Records) -> Floats:
     """Pearson correlation of p and q; NaN where one of them does not vary beyond rounding."""
-    pairs = of_sums(*sums.rows(("tokens", "p", "q", "p_square", "p_q", "q_square")))
-    return correlations(pairs, ROUNDED * sums["p_square"], ROUNDED * sums["q_square"])
+    squares = sums.rows(("p_square", "p_q", "q_square"))
+    xx, xy, yy = squares - sums.rows(("p", "p", "q")) * sums.rows(("p", "q", "q")) / sums["tokens"]
+    return correlations(xx, xy, yy, *(ROUNDED * squares[::2]))
 
 
 def _extreme_ratio(name: str) -> Formula:

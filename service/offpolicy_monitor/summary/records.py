@@ -51,20 +51,27 @@ class Records:
     @classmethod
     def at(cls, arrays: Arrays, paths: Iterable[str]) -> "Records":
         """The records at these paths."""
+        return cls.of_kinds(arrays, (tuple(paths),))[0]
+
+    @classmethod
+    def of_kinds(cls, arrays: Arrays, kinds: tuple[tuple[str, ...], ...]) -> "list[Records]":
+        """The records of several kinds, each at its own paths, read together."""
         scheme = arrays.scheme
-        plan = _plan(scheme.base, scheme.begins, tuple(paths), arrays.absent)
-        numbers = np.empty(plan.entries.shape)
-        numbers[: plan.counts] = arrays.counts_at(plan.entries[: plan.counts])
-        numbers[plan.counts :] = arrays.fractions_at(plan.entries[plan.counts :])
-        if plan.lacking is not None:
-            numbers[plan.lacking] = np.nan
-        return cls(numbers, plan)
+        counts, fractions, order, plans = _plans(scheme.base, scheme.begins, kinds, arrays.absent)
+        numbers = np.concatenate([arrays.counts_at(counts), arrays.fractions_at(fractions)])[order]
+        found = []
+        for plan in plans:
+            of_kind = numbers[plan.begin : plan.end].reshape(plan.shape)
+            if plan.lacking is not None:
+                of_kind[plan.lacking] = np.nan
+            found.append(cls(of_kind, plan))
+        return found
 
     @classmethod
     def of(cls, records: Sequence[Mapping[str, float]], names: Sequence[str]) -> "Records":
         """The same of records one by one."""
         numbers = [[record.get(name, np.nan) for record in records] for name in names]
-        return cls(np.array(numbers, np.float64), _Plan.of(names))
+        return cls(np.array(numbers, np.float64), _Plan.of(names, len(records)))
 
     def __len__(self) -> int:
         return len(self._numbers.T)
@@ -113,8 +120,9 @@ class Formulas:
     def of(self, sums: Records, wanted: Wanted = ALL) -> Figures:
         """[R] each."""
         chosen = _chosen(self, wanted)
-        means = sums.rows(chosen.parts) / sums.rows(chosen.wholes) if chosen.means else ()
-        return dict(zip(chosen.means, means, strict=True)) | {name: made(sums) for name, made in chosen.others}
+        parts, wholes = sums.rows(chosen.sums).reshape(2, len(chosen.means), len(sums))
+        means = dict(zip(chosen.means, parts / wholes, strict=True)) if chosen.means else {}
+        return means | {name: made(sums) for name, made in chosen.others}
 
     def needed(self, sums: Records, wanted: Wanted = ALL) -> Figures:
         """What each figure needs; NaN for a record that lacks it."""
@@ -126,11 +134,10 @@ class Formulas:
 
 
 class _Chosen(NamedTuple):
-    """Of formulas what is wanted: means with their sums and counts, others; and whether anything is."""
+    """Of formulas what is wanted: means, their sums and then their counts, others; and whether anything is."""
 
     means: tuple[str, ...]
-    parts: tuple[str, ...]
-    wholes: tuple[str, ...]
+    sums: tuple[str, ...]
     others: Sequence[tuple[str, Formula]]
     any: bool
 
@@ -138,42 +145,76 @@ class _Chosen(NamedTuple):
 @lru_cache(REMEMBERED)
 def _chosen(formulas: Formulas, wanted: Wanted) -> _Chosen:
     means = tuple(name for name in formulas.means if name in wanted)
-    parts, wholes = (tuple(formulas.means[name][index] for name in means) for index in (0, 1))
+    sums = tuple(formulas.means[name][index] for index in (0, 1) for name in means)
     others = [(name, made) for name, made in formulas.others.items() if name in wanted]
-    return _Chosen(
-        means, parts, wholes, others, bool(means or others or [name for name in formulas.needs if name in wanted])
-    )
+    return _Chosen(means, sums, others, bool(means or others or [name for name in formulas.needs if name in wanted]))
 
 
 class _Plan(NamedTuple):
-    """Where the numbers of records are.
+    """The names of records of a kind, and what they lack.
 
     row_of   the row of each name, counts first
-    counts   how many of the names are counts
-    entries  [names, R] in the buffer, of what is lacking any in its section
+    shape    of their numbers: names, records
+    begin    where they begin among those of all kinds, and where they end
     lacking  [names, R] where there is none
     lacks    the same as bytes
     chosen   the indices of names that were asked for together
     """
 
     row_of: Mapping[str, int]
-    counts: int
-    entries: NDArray[np.intp]
+    shape: tuple[int, int]
+    begin: int
+    end: int
     lacking: NDArray[np.bool_] | None
     lacks: bytes
     chosen: dict[tuple[str, ...], NDArray[np.intp]]
 
     @classmethod
     def of(
-        cls, names: Iterable[str], counts: int = 0, entries: Any = None, lacking: NDArray[np.bool_] | None = None
+        cls, names: Iterable[str], records: int, begin: int = 0, lacking: NDArray[np.bool_] | None = None
     ) -> "_Plan":
         rows = {name: index for index, name in enumerate(names)}
-        return cls(rows, counts, entries, lacking, b"" if lacking is None else lacking.tobytes(), {})
+        end, lacks = begin + len(rows) * records, b"" if lacking is None else lacking.tobytes()
+        return cls(rows, (len(rows), records), begin, end, lacking, lacks, {})
+
+
+class _Plans(NamedTuple):
+    """Where the numbers of records of several kinds are.
+
+    counts     entries in the buffer, of what is lacking any
+    fractions  the same of what is no count
+    order      of both, one after the other: by kinds, then by names
+    """
+
+    counts: NDArray[np.intp]
+    fractions: NDArray[np.intp]
+    order: NDArray[np.intp]
+    plans: Sequence[_Plan]
 
 
 @lru_cache(KINDS * REMEMBERED)
-def _plan(scheme: Scheme, begins: tuple[int, ...], paths: tuple[str, ...], absent: frozenset[str]) -> _Plan:
+def _plans(
+    scheme: Scheme, begins: tuple[int, ...], kinds: tuple[tuple[str, ...], ...], absent: frozenset[str]
+) -> _Plans:
     """Where they are in buffers of this base whose sections begin there; they are in no table of a shard alone."""
+    plans, entries, are_counts, begin = [], [], [], 0
+    for paths in kinds:
+        names, counts, of_kind = _entries(scheme, begins, paths, absent)
+        lacking = of_kind < 0
+        of_kind[:counts][lacking[:counts]], of_kind[counts:][lacking[counts:]] = 0, begins[SUMS]
+        plans.append(_Plan.of(names, len(paths), begin, lacking if lacking.any() else None))
+        entries.append(of_kind.ravel())
+        are_counts.append(np.arange(of_kind.size) < counts * len(paths))
+        begin = plans[-1].end
+    every, is_count = np.concatenate(entries), np.concatenate(are_counts)
+    order = np.argsort(np.argsort(~is_count, kind="stable"))
+    return _Plans(every[is_count], every[~is_count], order, plans)
+
+
+def _entries(
+    scheme: Scheme, begins: tuple[int, ...], paths: tuple[str, ...], absent: frozenset[str]
+) -> tuple[Sequence[str], int, NDArray[np.intp]]:
+    """Names of the records of a kind, how many of them are counts, and their entries [names, R]; -1 for none."""
     found: dict[str, dict[int, int]] = {}
     of_counts: dict[str, None] = {}
     for record, path in enumerate(paths):
@@ -186,10 +227,5 @@ def _plan(scheme: Scheme, begins: tuple[int, ...], paths: tuple[str, ...], absen
                     span = scheme.spans[name]
                     of_row[record] = begins[span.section] + span.start
     names = [*of_counts, *(name for name in found if name not in of_counts)]
-    entries = np.zeros((len(names), len(paths)), np.intp)
-    entries[len(of_counts) :] = begins[SUMS]
-    lacking = np.ones(entries.shape, bool)
-    for index, name in enumerate(names):
-        for record, entry in found[name].items():
-            entries[index, record], lacking[index, record] = entry, False
-    return _Plan.of(names, len(of_counts), entries, lacking if lacking.any() else None)
+    entries = [[found[name].get(record, -1) for record in range(len(paths))] for name in names]
+    return names, len(of_counts), np.array(entries, np.intp).reshape(len(names), len(paths))

@@ -7,10 +7,10 @@ A monoid: `StepSummary()` is the identity, `merge` is associative and commutativ
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import Any, Final
 
-from offpolicy_monitor.summary.answer import gaps_told, methods_told
+from offpolicy_monitor.summary.answer import OfGaps, gaps_told, methods_told
 from offpolicy_monitor.summary.arrays import Arrays, merged
 from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.batch import BATCH
@@ -19,6 +19,7 @@ from offpolicy_monitor.summary.gap import GapSummary, shown
 from offpolicy_monitor.summary.histogram import Histograms
 from offpolicy_monitor.summary.method import MethodSummary, Spec, method_keys
 from offpolicy_monitor.summary.records import ALL, Records, Wanted
+from offpolicy_monitor.summary.scheme import REMEMBERED, Scheme
 from offpolicy_monitor.summary.sums import Sums, fraction
 from offpolicy_monitor.summary.tables import KINDS
 from offpolicy_monitor.summary.tables.longest import longest
@@ -75,9 +76,14 @@ class StepSummary:
         return tuple(path.removeprefix("gaps/") for path in self.arrays.under("gaps"))
 
     @cached_property
+    def gap_records(self) -> OfGaps:
+        """What is kept of them in single numbers, side by side."""
+        return OfGaps.at(self.arrays, self.gap_names)
+
+    @property
     def gap_sums(self) -> Records:
         """Their sums, side by side."""
-        return Records.at(self.arrays, self.arrays.under("gaps"))
+        return self.gap_records.sums
 
     @cached_property
     def shown(self) -> Histograms:
@@ -112,7 +118,7 @@ class StepSummary:
         """The figures of gaps and of method rows, all if they were made before; made once for each of `wanted`."""
         found = self._rows.get(ALL) or self._rows.get(wanted)
         if found is None:
-            gaps = gaps_told(self.arrays, self.gap_names, self.gap_sums, lambda: self.shown, wanted)
+            gaps = gaps_told(self.arrays, self.gap_names, self.gap_records, lambda: self.shown, wanted)
             found = self._rows[wanted] = {"gaps": gaps, "methods": methods_told(self.arrays, self.specs, wanted)}
         return found
 
@@ -154,8 +160,16 @@ _BATCH_COUNTS: Final = tuple(row.name for row in BATCH.rows)
 
 def _of_shards(arrays: Arrays, wanted: Wanted) -> dict[str, Any]:
     """Left out where they have nothing to say, as a gap is that was not sent."""
-    found = {name: read(arrays) for name, read in OF_SHARDS.items() if name in wanted}
+    found = {name: read(arrays) for name, read in _read_of_shards(arrays.scheme, wanted)}
     return {name: value for name, value in found.items() if value}
+
+
+@lru_cache(REMEMBERED)
+def _read_of_shards(scheme: Scheme, wanted: Wanted) -> Sequence[tuple[str, Callable[[Arrays], Any]]]:
+    """Those that are wanted and may have something to say: not of a kind that has tables, and none of them here."""
+    here = {table.declared for table in scheme.tables.values()}
+    kinds = [kind for kind in KINDS if not kind.tables or any(table.key in here for table in kind.tables)]
+    return [(kind.name, OF_SHARDS[kind.name]) for kind in kinds if kind.name in OF_SHARDS and kind.name in wanted]
 
 
 def merge_all(summaries: Iterable[StepSummary]) -> StepSummary:

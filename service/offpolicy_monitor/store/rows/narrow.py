@@ -4,13 +4,17 @@ Which they are follows from the catalogue; where they stand in what is read off 
 summaries of a kind. They are the same numbers as those among all figures.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from offpolicy_monitor.figures import HEADLINE, headline, is_headline, is_known
 from offpolicy_monitor.store.rows.derived import wanted_at
 from offpolicy_monitor.summary.answer import methods_told
-from offpolicy_monitor.summary.form import Form, Told
+from offpolicy_monitor.summary.form import Form, Slot, Told
 from offpolicy_monitor.summary.scheme import REMEMBERED
 from offpolicy_monitor.summary.step import StepSummary
 
@@ -42,14 +46,30 @@ def covers(paths: tuple[str, ...]) -> bool:
     return all(is_headline(path) or not is_known(path) for path in paths)
 
 
+class _Places(NamedTuple):
+    """Where the headline figures of an answer stand in its row, by path; those of `counts` are whole.
+
+    Figures of `fixed` are the same in all answers of its form.
+    """
+
+    fixed: dict[str, float]
+    paths: Sequence[str]
+    indices: NDArray[np.intp]
+    counts: Sequence[str]
+
+
 def _flat(told: Told, name: str, below: str | None = None) -> dict[str, float]:
     """The headline figures of an answer that stands at `name`, or of what it has at a key."""
-    return {
-        path: value for path, value in _form(told.form, name, below).filled(told.values).items() if value is not None
-    }
+    fixed, paths, indices, counts = _places(told.form, name, below)
+    numbers = zip(paths, told.values[indices].tolist(), strict=True)
+    found = fixed | {path: value for path, value in numbers if value - value == 0.0}  # what JSON can hold
+    return found | {path: int(found[path]) for path in counts if path in found}
 
 
 @lru_cache(REMEMBERED)
-def _form(form: Form, name: str, below: str | None) -> Form:
-    """The same numbers by path."""
-    return Form(headline({name: form.shape if below is None else form.shape[below]}), form.counts)
+def _places(form: Form, name: str, below: str | None) -> _Places:
+    found = headline({name: form.shape if below is None else form.shape[below]})
+    slots = {path: slot for path, slot in found.items() if isinstance(slot, Slot)}
+    fixed = {path: value for path, value in found.items() if path not in slots}
+    counts = [path for path, slot in slots.items() if slot in form.counts]
+    return _Places(fixed, tuple(slots), np.array([*slots.values()], np.intp), counts)

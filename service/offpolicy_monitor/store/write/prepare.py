@@ -15,7 +15,7 @@ from offpolicy_monitor.store.rows import narrow
 from offpolicy_monitor.store.rows.cursors import LARGEST_INTEGER
 from offpolicy_monitor.store.rows.records import ShardRecord
 from offpolicy_monitor.summary import stored
-from offpolicy_monitor.summary.arrays import NOTHING, Arrays
+from offpolicy_monitor.summary.arrays import NOTHING, Array, Arrays
 from offpolicy_monitor.summary.scheme import COUNTS
 from offpolicy_monitor.summary.sums import LARGEST_COUNT, LARGEST_SUM
 
@@ -68,16 +68,21 @@ def prepared(record: ShardRecord) -> ShardRecord:
 def _overflow(arrays: Arrays) -> Refusal | None:
     """Refusal 422 for the first count or sum that is too large to be merged with others, if any. NaN is too large."""
     where, filled = arrays.filled
+    if _within(filled, LARGEST_COUNT) and _within(arrays.every_fraction, LARGEST_SUM):
+        return None
     for section, values in enumerate((filled, *arrays.fractions)):
         limit = LARGEST_COUNT if section == COUNTS else LARGEST_SUM
-        if np.abs(values).max(initial=0) <= limit:
-            continue
         # Written so that NaN is found too; extremes are infinite where nothing was counted.
         too_large = np.flatnonzero(~(np.abs(values) <= limit) & (values != NOTHING[section]))
         if len(too_large):
             first = int((where[too_large] if section == COUNTS else too_large)[0])
             return _too_large(arrays.scheme.name_at(section, first), limit)
     return None
+
+
+def _within(values: Array, limit: float) -> bool:
+    """Whether no number is beyond the limit, nor NaN."""
+    return bool(np.abs(values).max(initial=0) <= limit)
 
 
 def _too_large(path: str, limit: float) -> Refusal:

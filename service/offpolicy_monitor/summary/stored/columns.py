@@ -18,7 +18,7 @@ _DTYPES: Final = frozenset(("|u1", *_WHOLE[1:], "<i8", "<f4", "<f8"))
 #: Bytes of a number from which on they are parted by significance: of shorter ones that costs time and saves nothing.
 _PARTED: Final = 4
 
-#: A column's dtype and length, as JSON.
+#: A column's dtype and length.
 Size = tuple[str, int]
 
 
@@ -46,9 +46,9 @@ def fractions(values: Array) -> Array:
     return singles if ((singles == values) | (values != values)).all() else values
 
 
-def size_of(column: Array) -> Size:
-    """What is needed to read it again."""
-    return column.dtype.str, len(column)
+def size_of(column: Array) -> str:
+    """What is needed to read it again, a Size as JSON."""
+    return f'["{column.dtype.str}",{len(column)}]'
 
 
 def written(column: Array) -> bytes:

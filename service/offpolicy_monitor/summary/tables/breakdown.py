@@ -7,7 +7,7 @@ is one; a part is a gap or `cross`. Every figure is a mean over the bucket's tok
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, Final
 
 import numpy as np
@@ -100,11 +100,11 @@ def _all_buckets(arrays: Arrays, paths: Iterable[str]) -> Iterator[tuple[str, st
 
 
 def _of_bins(columns: Mapping[str, Array], names: Sequence[str]) -> list[tuple[str, Sums]]:
-    indices = np.flatnonzero(columns["tokens"])
-    values = zip(*(column[indices].tolist() for column in columns.values()), strict=True)
+    numbers = [column.tolist() for column in columns.values()]
+    of_buckets = zip(names, zip(*numbers, strict=True), strict=True)
     return [
-        (names[index], dict(zip(columns, of_bucket, strict=True)))
-        for index, of_bucket in zip(indices.tolist(), values, strict=True)
+        (name, dict(zip(columns, of_bucket, strict=True)))
+        for name, of_bucket in compress(of_buckets, columns["tokens"].tolist())
     ]
 
 

@@ -125,7 +125,7 @@ def _biases(bins: Indices, masked: Floats, units: Floats, sequences: Floats) -> 
     low = _share(units, masked, sequences)
     high = _share(units[:, ::-1], masked[:, ::-1], sequences[:, ::-1])
     return {
-        "spearman": correlations(ranked),
+        "spearman": correlations(ranked.xx, ranked.xy, ranked.yy),
         "slope": np.where(of_log.xx > 0, of_log.slope, np.nan),
         "shortest": low,
         "longest": high,
