@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,16 @@ def test_a_summary_does_not_depend_on_the_order_of_equal_shards() -> None:
     batch = packed(random_sequences(1, [10, 20, 30], 0.1))
     measurer = Measurer("cpu")
     assert to_bytes(measurer.measure(batch, PRESETS)) == to_bytes(measurer.measure(batch, PRESETS))
+
+
+def test_tables_of_what_if_come_in_one_order() -> None:
+    """No set may tell it: a process iterates over one in an order of its own, and schemes must be equal in all."""
+    keys = Measurer("cpu").measure(packed(random_sequences(3, [10, 20], 0.1)), PRESETS).arrays.scheme.keys
+    order = ("sequences", "tokens", "lengths", "mass")
+    of_scores = groupby((key.split("/") for key in keys if key.startswith("whatif/")), key=lambda parts: parts[1:3])
+    found = [[order.index(parts[3]) for parts in of_score] for _, of_score in of_scores]
+    assert len(found) > 10
+    assert all(indices == sorted(indices) for indices in found)
 
 
 def test_figures_survive_json() -> None:

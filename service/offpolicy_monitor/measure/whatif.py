@@ -193,8 +193,10 @@ def _found(arrays: Mapping[str, Array], kind: str, measure: str) -> Array | None
     return weights[:, index] if index < weights.shape[1] else None
 
 
-def _measures(score: Kept) -> frozenset[str]:
-    return score.measures | {"lengths"} if "tokens" in score.measures else score.measures
+def _measures(score: Kept) -> Sequence[str]:
+    """In one order, so that equal batches have equal schemes in whatever process."""
+    kept = score.measures | {"lengths"} if "tokens" in score.measures else score.measures
+    return [measure for measure in ("sequences", "tokens", "lengths", "mass") if measure in kept]
 
 
 @cache

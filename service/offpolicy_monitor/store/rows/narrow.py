@@ -46,7 +46,7 @@ def covers(paths: tuple[str, ...]) -> bool:
     return all(is_headline(path) or not is_known(path) for path in paths)
 
 
-class _Places(NamedTuple):
+class _Positions(NamedTuple):
     """Where the headline figures of an answer stand in its row, by path; those of `counts` are whole.
 
     Figures of `fixed` are the same in all answers of its form.
@@ -60,16 +60,16 @@ class _Places(NamedTuple):
 
 def _flat(told: Told, name: str, below: str | None = None) -> dict[str, float]:
     """The headline figures of an answer that stands at `name`, or of what it has at a key."""
-    fixed, paths, indices, counts = _places(told.form, name, below)
+    fixed, paths, indices, counts = _positions(told.form, name, below)
     numbers = zip(paths, told.values[indices].tolist(), strict=True)
     found = fixed | {path: value for path, value in numbers if value - value == 0.0}  # what JSON can hold
     return found | {path: int(found[path]) for path in counts if path in found}
 
 
 @lru_cache(REMEMBERED)
-def _places(form: Form, name: str, below: str | None) -> _Places:
+def _positions(form: Form, name: str, below: str | None) -> _Positions:
     found = headline({name: form.shape if below is None else form.shape[below]})
     slots = {path: slot for path, slot in found.items() if isinstance(slot, Slot)}
     fixed = {path: value for path, value in found.items() if path not in slots}
     counts = [path for path, slot in slots.items() if slot in form.counts]
-    return _Places(fixed, tuple(slots), np.array([*slots.values()], np.intp), counts)
+    return _Positions(fixed, tuple(slots), np.array([*slots.values()], np.intp), counts)
