@@ -13,7 +13,7 @@ from offpolicy_monitor.alerts.episodes import Episode, Key, follow
 from offpolicy_monitor.alerts.history import History
 from offpolicy_monitor.alerts.rule import Rule, Terms
 from offpolicy_monitor.alerts.rules import RULES
-from offpolicy_monitor.alerts.wall_clock import WALL_CLOCK_RULES, Timing
+from offpolicy_monitor.alerts.wall_clock import WALL_CLOCK_RULES, Timing, WallClockRule
 
 
 def judge_steps(
@@ -25,18 +25,21 @@ def judge_steps(
     """
     states = engine.evaluate(rules, history, terms)
     step = history.steps[-1] if history.steps else None
-    return states, follow(_of({rule.name for rule in rules}, open_), states, step)
+    return states, follow(_of(rules, open_), states, step)
 
 
 def judge_timing(timing: Timing, terms: Terms, open_: Iterable[Episode]) -> tuple[set[str], dict[Key, Episode]]:
     """The names of the rules on the wall clock, and their episodes as episodes.follow answers them."""
     states = wall_clock.evaluate(WALL_CLOCK_RULES, timing, terms)
     names = {rule.name for rule in WALL_CLOCK_RULES}
-    return names, follow(_of(names, open_), states, None)
+    return names, follow(_of(WALL_CLOCK_RULES, open_), states, None)
 
 
-def _of(names: set[str], open_: Iterable[Episode]) -> dict[Key, Episode]:
-    return {episode.key: episode for episode in open_ if episode.alert in names}
+def _of(rules: Iterable[Rule | WallClockRule], open_: Iterable[Episode]) -> dict[Key, Episode]:
+    found = {episode.key: episode for episode in open_}
+    # Most runs have no alert.
+    names = {rule.name for rule in rules} if found else set()
+    return {key: episode for key, episode in found.items() if episode.alert in names}
 
 
 def shown(
@@ -49,8 +52,8 @@ def shown(
     active   the episodes that are: of such a one the rule is active too, though it may be quiet for the moment
     roots    those that speak for themselves, and whether people are told of them (alerts.roots)
     """
-    rule, severity, named, value, threshold, required, breached, since, missing, *_ = state
-    if named in ("quiet", "pending") and (standing := active.get((rule.name, severity))):
+    rule, severity, named, value, threshold, required, breached, since, missing, _, _ = state
+    if active and named in ("quiet", "pending") and (standing := active.get((rule.name, severity))):
         named, breached, since = "active", standing.breach_steps, standing.since_step
     found: dict[str, Any] = {"alert": rule.name, "severity": severity, "state": named}
     if value is not None:
@@ -61,7 +64,7 @@ def shown(
         found["required_steps"], found["breach_steps"] = required, breached
     if since is not None:
         found["since_step"] = since
-    if named == "active" and (rule.name, severity) in roots:
+    if roots and named == "active" and (rule.name, severity) in roots:
         found["root"] = roots[rule.name, severity]
     if missing:
         found["missing"] = list(missing)

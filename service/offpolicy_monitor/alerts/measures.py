@@ -380,9 +380,10 @@ def together(causes: Sequence[Sequence[Rule]], window: int) -> Measure:
         return float(sum(max(gravity(rule, history, terms, lately) for rule in signs) for signs in causes))
 
     def gravity(rule: Rule, history: History, terms: Terms, steps: range) -> int:
-        if not terms.enabled(rule.name) or not active(rule, history, terms, steps):
+        plan = terms.plan(rule)
+        if not plan.enabled or not active(plan, history, terms, steps):
             return 0
-        critical = terms.limits(rule).get("critical")
+        critical = plan.limits.get("critical")
         return 1 + (critical is not None and any(lasts(rule, critical, history, terms, index) for index in steps))
 
     return measure
