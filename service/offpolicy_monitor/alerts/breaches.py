@@ -6,6 +6,7 @@ are quiet, and nobody looks at their past.
 """
 
 import math
+from collections.abc import Sequence
 
 from offpolicy_monitor.alerts.history import History, Notes
 from offpolicy_monitor.alerts.rule import LONG, SPARE, Limit, Measure, Plan, Rule, Terms
@@ -97,20 +98,25 @@ def breach(
     return count, first
 
 
-def active(plan: Plan, history: History, terms: Terms, steps: range) -> bool:
-    """Whether a breach, of whatever severity, had lasted long enough at one of these steps."""
-    notes = history.notes(f"{plan.rule.name} is active")
+def active(rules: Sequence[Rule], history: History, terms: Terms, steps: range) -> bool:
+    """Whether a breach of one of these rules, of whatever severity, had lasted long enough at one of these steps.
+
+    Of those that the run wants.
+    """
+    notes = history.notes(f"{' or '.join([rule.name for rule in rules])} is active")
     lately = notes[steps.start : steps.stop]
     if None in lately:
-        for index in steps[lately.index(None) :]:
-            if notes[index] is None:
-                notes[index] = float(_is_active(plan, history, terms, index))
-        lately = notes[steps.start : steps.stop]
+        for at in range(lately.index(None), len(lately)):
+            if lately[at] is None:
+                index = steps.start + at
+                lately[at] = notes[index] = float(any([_is_active(rule, history, terms, index) for rule in rules]))
     return any(lately)
 
 
-def _is_active(plan: Plan, history: History, terms: Terms, index: int) -> bool:
-    rule = plan.rule
+def _is_active(rule: Rule, history: History, terms: Terms, index: int) -> bool:
+    plan = terms.plan(rule)
+    if not plan.enabled:
+        return False
     value = value_at(rule, history, terms, index)
     if value != value or not may_breach(plan, history.notes(rule.name), index):
         return False

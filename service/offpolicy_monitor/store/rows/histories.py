@@ -26,6 +26,7 @@ MOST_RUNS = 256
 
 #: What tells one content of a judged step from another: step, attempt, and the checksum of its figures.
 Version = tuple[int, ...]
+_OLDEST_OF_NEWEST: Final = slice(FIRST, FIRST + 1)
 _VERSION: Final = (judged_steps.c.step, judged_steps.c.attempt, judged_steps.c.checksum)
 
 
@@ -80,7 +81,7 @@ class RunHistory:
         if len(self.steps) == FIRST + NEWEST:
             of_step: tuple[MutableSequence[Any], ...] = (self.versions, self.steps, *self.columns.values())
             for column in (*of_step, *self.noted.values()):
-                del column[FIRST : FIRST + 1]
+                del column[_OLDEST_OF_NEWEST]
         self._add_columns(figures)
         self.versions.append(version)
         self.steps.append(version[0])
