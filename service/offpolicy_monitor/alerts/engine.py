@@ -5,7 +5,7 @@ A function of the history and the terms alone, so that a restart forgets nothing
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from offpolicy_monitor.alerts.breaches import breach, breaches, lately, may_breach, may_stand, value_at
 from offpolicy_monitor.alerts.history import MISMATCH, History, Notes
@@ -46,14 +46,7 @@ class RuleState(NamedTuple):
 
 def evaluate(rules: Iterable[Rule], history: History, terms: Terms) -> list[RuleState]:
     """The state of every severity of every rule at the newest step, from mild to worst within a rule."""
-    known = history.known(PATIENCE)
-    outlooks, states = terms.of_known(known), list[RuleState]()
-    for rule in rules:
-        outlook: Outlook | None = outlooks.get(rule.name)
-        if outlook is None:
-            outlook = outlooks[rule.name] = _outlook(terms.plan(rule), known)
-        states += _states(outlook, history, terms) if outlook.says is None else outlook.says
-    return states
+    return [state for judged in judge(rules, history, terms) for state in states_of(judged)]
 
 
 class Outlook(NamedTuple):
@@ -61,36 +54,63 @@ class Outlook(NamedTuple):
 
     missing   the figures of mismatch that it lacks, and the total gap stands in for
     says      its states where it has no number, which are the same at every step; else None
+    shown     its states where it does not breach, ready for JSON but for their value; kept by whoever shows them
     """
 
     plan: Plan
     missing: tuple[str, ...]
     says: Sequence[RuleState] | None
+    shown: list[dict[str, Any]]
+
+
+#: A rule at the newest step, its value, and its states where it may breach: else, as most are, it is at rest, and its
+#: states are made where somebody asks for them.
+Judged = tuple[Outlook, float | None, Sequence[RuleState] | None]
+
+
+def judge(rules: Iterable[Rule], history: History, terms: Terms) -> list[Judged]:
+    """Every rule at the newest step."""
+    known = history.known(PATIENCE)
+    outlooks, found = terms.of_known(known), list[Judged]()
+    for rule in rules:
+        outlook: Outlook | None = outlooks.get(rule.name)
+        if outlook is None:
+            outlook = outlooks[rule.name] = _outlook(terms.plan(rule), known)
+        found.append(_judged(outlook, history, terms) if outlook.says is None else (outlook, None, None))
+    return found
+
+
+def states_of(judged: Judged) -> Sequence[RuleState]:
+    """From mild to worst."""
+    outlook, value, found = judged
+    if found is None:
+        found = outlook.says
+    return [_quiet(outlook.plan.rule, *of, value) for of in outlook.plan.severities] if found is None else found
 
 
 def _outlook(plan: Plan, known: frozenset[str]) -> Outlook:
     """`known` are the figures that are there."""
     rule = plan.rule
     if not plan.enabled:
-        return Outlook(plan, (), [RuleState(rule, severity, "disabled") for severity in rule.severities])
+        return Outlook(plan, (), [RuleState(rule, severity, "disabled") for severity in rule.severities], [])
     missing = tuple([path for path in rule.inputs if path not in known])
     if not missing or _total_stands_in(missing, known):
-        return Outlook(plan, missing, None)
-    return Outlook(plan, missing, [_silent(rule, severity, limit, missing) for severity, limit in plan.severities])
+        return Outlook(plan, missing, None, [])
+    return Outlook(plan, missing, [_silent(rule, severity, limit, missing) for severity, limit in plan.severities], [])
 
 
-def _states(outlook: Outlook, history: History, terms: Terms) -> list[RuleState]:
+def _judged(outlook: Outlook, history: History, terms: Terms) -> Judged:
     """Of a rule that has a number."""
-    plan, missing, _ = outlook
-    rule, states = plan.rule, []
+    plan, missing, _, _ = outlook
+    rule, states = plan.rule, list[RuleState]()
     if missing:
         history = history.in_total
     warns_at_most = history.stands_in and _may_be_stale(history)
     values = history.notes(rule.name)
     index, value = _last(rule, values, history, terms)
     said = None if value != value else value
-    if not warns_at_most and not may_breach(plan, values, index):
-        return [_quiet(rule, severity, limit, said) for severity, limit in plan.severities]
+    if said is not None and not warns_at_most and not may_breach(plan, values, index):
+        return outlook, said, None
     before = lately(rule, values, index) if plan.lasting else math.nan
     for severity, limit in plan.severities:
         if limit is None:
@@ -103,7 +123,7 @@ def _states(outlook: Outlook, history: History, terms: Terms) -> list[RuleState]
             states.append(found)
         else:
             states.append(_quiet(rule, severity, limit, said))
-    return states
+    return outlook, said, states
 
 
 def _quiet(rule: Rule, severity: Severity, limit: Limit | None, value: float | None) -> RuleState:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from offpolicy_monitor.alerts import RULES, Episode, History, Rule, Terms, Timing, of_all, paths_of
 from offpolicy_monitor.alerts.engine import has_total_alone
-from offpolicy_monitor.alerts.judge import judge_steps, judge_timing, shown
+from offpolicy_monitor.alerts.judge import all_shown, judge_steps, judge_timing
 from offpolicy_monitor.alerts.roots import roots_of, with_roots
 from offpolicy_monitor.methods import PRESETS, MethodRow, restored
 from offpolicy_monitor.store.rows.held import HeldRun
@@ -47,11 +47,11 @@ class RulesJudge(Judge):
         open_ = [_episode(row) for row in before]
         terms = _terms_under(run, history)
         seen = History(history.steps, history.columns, history.noted)
-        states, after = judge_steps(seen, terms, open_, self.rules)
+        judged, after = judge_steps(seen, terms, open_, self.rules)
         # Most runs have no alert, and nothing to place.
         placed = with_roots(after.values(), history.steps[-1], has_total_alone(seen)) if after else []
         active, roots = {episode.key: episode for episode in placed if episode.state == "active"}, roots_of(placed)
-        return [shown(state, active, roots) for state in states], _rows(self._names, open_, placed)
+        return all_shown(judged, active, roots), _rows(self._names, open_, placed)
 
     def timing(
         self,
