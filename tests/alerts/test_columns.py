@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 from offpolicy_monitor.alerts import PROFILES, RULES, History, Terms, evaluate, paths_of
-from offpolicy_monitor.alerts.judge import shown
+from offpolicy_monitor.alerts.episodes import Episode, Key, follow, may_go_on
+from offpolicy_monitor.alerts.judge import all_shown, judge_steps, shown
+from offpolicy_monitor.alerts.roots import roots_of
 
 from tests.alerts.columns import Column, said
 from tests.alerts.test_rules import BREACHES, HEALTHY
@@ -79,3 +81,23 @@ def test_every_state_at_every_step_is_that_of_the_oracle(seed: int) -> None:
         assert [state.get("value") for state in states] == pytest.approx([oracle.get("value") for oracle in expected])
         seen |= {state["state"] for state in states}
     assert seen == {"quiet", "pending", "active", "silent", *({"disabled"} if seed % 3 else ())}
+
+
+@pytest.mark.parametrize("seed", range(0, 12, 4))
+def test_rules_at_rest_are_followed_and_shown_as_by_their_states(seed: int) -> None:
+    """Rules that do not breach are passed over where nothing is open of them, and shown in forms made once."""
+    columns, in_force = played(seed), terms(seed)
+    noted: dict[str, list[float | None]] = {}
+    open_: dict[Key, Episode] = {}
+    were_active, lists = 0, {path: column.tolist() for path, column in columns.items()}
+    for step in range(STEPS):
+        history = History(range(step + 1), {path: column[: step + 1] for path, column in lists.items()}, noted)
+        judged, after = judge_steps(history, in_force, open_.values())
+        states = evaluate(RULES, history, in_force)
+        assert after == follow(open_, states, step)
+        active = {key: episode for key, episode in after.items() if episode.state == "active"}
+        roots = roots_of(list(after.values()))
+        assert all_shown(judged, active, roots) == [shown(state, active, roots) for state in states]
+        open_ = {key: episode for key, episode in after.items() if may_go_on(episode)}
+        were_active += len(active)
+    assert were_active

@@ -1,6 +1,5 @@
 """SyncBroken names weights where a rise of the mismatch is of them, not wherever one begins, and stays to its end."""
 
-from array import array
 from collections.abc import Sequence
 
 import pytest
@@ -120,7 +119,7 @@ def test_a_second_rise_after_the_end_of_one_is_told_again() -> None:
 
 def test_it_stays_longer_than_rules_look_back() -> None:
     """Of the store's own history, which drops steps between the first and the newest ones, and their notes."""
-    kept = RunHistory([], {path: array("d") for path in paths_of(RULES)})
+    kept = RunHistory([], {})
     rows = run([1.0] * 40 + GROWING + [42.0] * (FIRST + NEWEST), learned=True)
     states = set()
     for step, row in enumerate(rows):

@@ -6,8 +6,9 @@ are quiet, and nobody looks at their past.
 """
 
 import math
+from collections.abc import Sequence
 
-from offpolicy_monitor.alerts.history import History
+from offpolicy_monitor.alerts.history import History, Notes
 from offpolicy_monitor.alerts.rule import LONG, SPARE, Limit, Measure, Plan, Rule, Terms
 
 
@@ -39,11 +40,11 @@ def _grave(rule: Rule, limit: Limit) -> Measure | None:
     return rule.grave if limit.severity == "critical" and not limit.own else None
 
 
-def lately(rule: Rule, history: History, index: int) -> float:
+def lately(rule: Rule, values: Notes, index: int) -> float:
     """The worst number of the steps before that a breach may miss; infinitely bad where nobody has measured it yet."""
     worst = math.inf if rule.above else -math.inf
     found = -worst
-    for value in history.notes(rule.name)[max(0, index - SPARE) : max(0, index)]:
+    for value in values[max(0, index - SPARE) : max(0, index)]:
         if value is None or value != value:
             return worst
         if rule.beyond(value, found):
@@ -51,12 +52,16 @@ def lately(rule: Rule, history: History, index: int) -> float:
     return found
 
 
-def may_breach(plan: Plan, history: History, index: int, value: float) -> bool:
-    """Whether any severity of a rule may breach at a step of this value, or go on over it."""
+def may_breach(plan: Plan, values: Notes, index: int) -> bool:
+    """Whether any severity of a rule may breach at a step that is measured, or go on over it."""
     rule, mildest = plan.rule, plan.mildest
     if mildest is None:
         return False
-    return rule.beyond(value, mildest) or (plan.lasting and rule.beyond(lately(rule, history, index), mildest))
+    # Written out, and not by rule.beyond and lately: it is asked of every rule at every step.
+    for value in values[max(0, index - SPARE) if plan.lasting else max(0, index) : index + 1]:
+        if value is None or not (value <= mildest if rule.above else value >= mildest):
+            return True
+    return False
 
 
 def may_stand(rule: Rule, limit: Limit, before: float) -> bool:
@@ -93,25 +98,34 @@ def breach(
     return count, first
 
 
-def active(rule: Rule, history: History, terms: Terms, steps: range) -> bool:
-    """Whether a breach, of whatever severity, had lasted long enough at one of these steps."""
-    notes = history.notes(f"{rule.name} is active")
-    if None in notes[steps.start : steps.stop]:
-        for index in steps:
-            if notes[index] is None:
-                notes[index] = float(_is_active(rule, history, terms, index))
-    return any(notes[steps.start : steps.stop])
+def active(rules: Sequence[Rule], history: History, terms: Terms, steps: range) -> bool:
+    """Whether a breach of one of these rules, of whatever severity, had lasted long enough at one of these steps.
+
+    Of those that the run wants.
+    """
+    notes = history.notes(f"{' or '.join([rule.name for rule in rules])} is active")
+    lately = notes[steps.start : steps.stop]
+    if None in lately:
+        for at in range(lately.index(None), len(lately)):
+            if lately[at] is None:
+                index = steps.start + at
+                lately[at] = notes[index] = float(any([_is_active(rule, history, terms, index) for rule in rules]))
+    return any(lately)
 
 
 def _is_active(rule: Rule, history: History, terms: Terms, index: int) -> bool:
     plan = terms.plan(rule)
-    if not may_breach(plan, history, index, value_at(rule, history, terms, index)):
+    if not plan.enabled:
+        return False
+    value = value_at(rule, history, terms, index)
+    if value != value or not may_breach(plan, history.notes(rule.name), index):
         return False
     return any([lasts(rule, limit, history, terms, index) for limit in plan.limits.values()])
 
 
 def lasts(rule: Rule, limit: Limit, history: History, terms: Terms, index: int) -> bool:
     """Whether a breach has lasted long enough at a step."""
-    if not breaches(rule, limit, history, terms, index) and not may_stand(rule, limit, lately(rule, history, index)):
+    values = history.notes(rule.name)
+    if not breaches(rule, limit, history, terms, index) and not may_stand(rule, limit, lately(rule, values, index)):
         return False
     return breach(rule, limit, history, terms, index, limit.steps)[0] >= limit.steps

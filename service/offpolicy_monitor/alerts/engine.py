@@ -4,11 +4,11 @@ A function of the history and the terms alone, so that a restart forgets nothing
 """
 
 import math
-from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 from offpolicy_monitor.alerts.breaches import breach, breaches, lately, may_breach, may_stand, value_at
-from offpolicy_monitor.alerts.history import MISMATCH, History
+from offpolicy_monitor.alerts.history import MISMATCH, History, Notes
 from offpolicy_monitor.alerts.messages import INCLUDED, told
 from offpolicy_monitor.alerts.rule import Limit, Plan, Rule, Severity, Terms, of_total
 
@@ -46,27 +46,72 @@ class RuleState(NamedTuple):
 
 def evaluate(rules: Iterable[Rule], history: History, terms: Terms) -> list[RuleState]:
     """The state of every severity of every rule at the newest step, from mild to worst within a rule."""
+    return [state for judged in judge(rules, history, terms) for state in states_of(judged)]
+
+
+class Outlook(NamedTuple):
+    """What a rule may say while the same figures are there.
+
+    missing   the figures of mismatch that it lacks, and the total gap stands in for
+    says      its states where it has no number, which are the same at every step; else None
+    shown     its states where it does not breach, ready for JSON but for their value; kept by whoever shows them
+    """
+
+    plan: Plan
+    missing: tuple[str, ...]
+    says: Sequence[RuleState] | None
+    shown: list[dict[str, Any]]
+
+
+#: A rule at the newest step, its value, and its states where it may breach: else, as most are, it is at rest, and its
+#: states are made where somebody asks for them.
+Judged = tuple[Outlook, float | None, Sequence[RuleState] | None]
+
+
+def judge(rules: Iterable[Rule], history: History, terms: Terms) -> list[Judged]:
+    """Every rule at the newest step."""
     known = history.known(PATIENCE)
-    return [state for rule in rules for state in _states(terms.plan(rule), history, terms, known)]
+    outlooks, found = terms.of_known(known), list[Judged]()
+    for rule in rules:
+        outlook: Outlook | None = outlooks.get(rule.name)
+        if outlook is None:
+            outlook = outlooks[rule.name] = _outlook(terms.plan(rule), known)
+        found.append(_judged(outlook, history, terms) if outlook.says is None else (outlook, None, None))
+    return found
 
 
-def _states(plan: Plan, history: History, terms: Terms, known: frozenset[str]) -> list[RuleState]:
+def states_of(judged: Judged) -> Sequence[RuleState]:
+    """From mild to worst."""
+    outlook, value, found = judged
+    if found is None:
+        found = outlook.says
+    return [_quiet(outlook.plan.rule, *of, value) for of in outlook.plan.severities] if found is None else found
+
+
+def _outlook(plan: Plan, known: frozenset[str]) -> Outlook:
     """`known` are the figures that are there."""
-    rule, states = plan.rule, []
+    rule = plan.rule
     if not plan.enabled:
-        return _without_number(plan, ())
-    missing: tuple[str, ...] = ()
-    if not known.issuperset(rule.inputs):
-        missing = tuple([path for path in rule.inputs if path not in known])
-        if not _total_stands_in(missing, known):
-            return _without_number(plan, missing)
+        return Outlook(plan, (), [RuleState(rule, severity, "disabled") for severity in rule.severities], [])
+    missing = tuple([path for path in rule.inputs if path not in known])
+    if not missing or _total_stands_in(missing, known):
+        return Outlook(plan, missing, None, [])
+    return Outlook(plan, missing, [_silent(rule, severity, limit, missing) for severity, limit in plan.severities], [])
+
+
+def _judged(outlook: Outlook, history: History, terms: Terms) -> Judged:
+    """Of a rule that has a number."""
+    plan, missing, _, _ = outlook
+    rule, states = plan.rule, list[RuleState]()
+    if missing:
         history = history.in_total
     warns_at_most = history.stands_in and _may_be_stale(history)
-    index, value = _last(rule, history, terms)
+    values = history.notes(rule.name)
+    index, value = _last(rule, values, history, terms)
     said = None if value != value else value
-    if not warns_at_most and not may_breach(plan, history, index, value):
-        return [_quiet(rule, severity, limit, said) for severity, limit in plan.severities]
-    before = lately(rule, history, index) if plan.lasting else math.nan
+    if said is not None and not warns_at_most and not may_breach(plan, values, index):
+        return outlook, said, None
+    before = lately(rule, values, index) if plan.lasting else math.nan
     for severity, limit in plan.severities:
         if limit is None:
             states.append(_quiet(rule, severity, limit, said))
@@ -78,7 +123,7 @@ def _states(plan: Plan, history: History, terms: Terms, known: frozenset[str]) -
             states.append(found)
         else:
             states.append(_quiet(rule, severity, limit, said))
-    return states
+    return outlook, said, states
 
 
 def _quiet(rule: Rule, severity: Severity, limit: Limit | None, value: float | None) -> RuleState:
@@ -106,27 +151,18 @@ def _may_be_stale(history: History) -> bool:
     return not lags or max(lags) > 0
 
 
-def _without_number(plan: Plan, missing: tuple[str, ...]) -> list[RuleState]:
-    """Silent for what is missing, or else disabled; the same at every step."""
-    found: list[RuleState] | None = plan.said.get(missing)
-    if found is None:
-        found = plan.said[missing] = [
-            _silent(plan.rule, severity, limit, missing) if missing else RuleState(plan.rule, severity, "disabled")
-            for severity, limit in plan.severities
-        ]
-    return found
-
-
 def _silent(rule: Rule, severity: Severity, limit: Limit | None, missing: tuple[str, ...]) -> RuleState:
     """It says nothing; its threshold can be drawn all the same."""
     return RuleState(rule, severity, "silent", None, None if limit is None else limit.threshold, missing=missing)
 
 
-def _last(rule: Rule, history: History, terms: Terms) -> tuple[int, float]:
-    """The index and the number of the last step that has one; (-1, NaN) where none has one yet."""
-    for index in range(len(history.steps) - 1, -1, -1):
-        value = value_at(rule, history, terms, index)
-        if not math.isnan(value):
+def _last(rule: Rule, values: Notes, history: History, terms: Terms) -> tuple[int, float]:
+    """The index and the number of the last step that has one, as noted in `values`; (-1, NaN) where none has yet."""
+    for index in range(len(values) - 1, -1, -1):
+        value = values[index]
+        if value is None:
+            value = values[index] = rule.measure(history, terms, index)
+        if value == value:
             return index, value
     return -1, math.nan
 

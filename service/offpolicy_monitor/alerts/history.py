@@ -13,6 +13,8 @@ from typing import Any, Final
 from offpolicy_monitor.figures import at
 
 Column = Sequence[float]
+#: [n] what was noted of each step; None where nothing was yet.
+Notes = list[float | None]
 
 #: What the paths of figures of mismatch begin with, and those of the same figures of the total gap.
 IN_TOTAL: Final = {"gaps.mismatch.": "gaps.total.", "outliers.mismatch.": "outliers.total."}
@@ -24,15 +26,15 @@ MISMATCH: Final = next(iter(IN_TOTAL))
 class History:
     """steps [n], ascending; columns: path of a figure (`gaps.mismatch.k3`) -> [n] float64.
 
-    noted: [n] by name, what was computed of a step and its past under one set of terms; None where nothing was yet.
-    Whoever keeps it drops what stands at a step that changes, and at all later ones.
+    noted: by name, what was computed of a step and its past under one set of terms. Whoever keeps it drops what stands
+    at a step that changes, and at all later ones.
 
     stands_in: the total gap is here under the paths of mismatch, for runs that have no pi_old.
     """
 
     steps: Sequence[int]
     columns: Mapping[str, Column]
-    noted: dict[str, list[float | None]] = field(default_factory=dict, repr=False)
+    noted: dict[str, Notes] = field(default_factory=dict, repr=False)
     stands_in: bool = False
 
     @classmethod
@@ -56,9 +58,11 @@ class History:
         """The figures that one of the last so many steps has."""
         # Most steps have most figures.
         return frozenset(
-            path
-            for path, column in self.columns.items()
-            if column and (column[-1] == column[-1] or not all(map(math.isnan, column[-steps:])))
+            [
+                path
+                for path, column in self.columns.items()
+                if column and (column[-1] == column[-1] or not all(map(math.isnan, column[-steps:])))
+            ]
         )
 
     @cached_property
@@ -72,7 +76,7 @@ class History:
         }
         return History(self.steps, {**self.columns, **moved}, self.noted, stands_in=True)
 
-    def notes(self, name: str) -> list[float | None]:
+    def notes(self, name: str) -> Notes:
         """[n] what was noted by this name, to be read and filled."""
         if self.stands_in:
             name = f"{name} in total"

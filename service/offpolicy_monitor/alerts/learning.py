@@ -50,12 +50,11 @@ def of_run(rewards: Column, means: list[float | None], index: int) -> Learning |
 
 def _means(rewards: Column, means: list[float | None], index: int) -> list[float]:
     """The mean of the last SPAN rewards at each step up to `index` that has one, and has so many."""
-    if None in means[: index + 1]:
-        for number in range(index + 1):
-            if means[number] is None:
-                last = known(rewards, number + 1, SPAN)
-                full = len(last) == SPAN and not math.isnan(rewards[number])
-                means[number] = sum(last) / SPAN if full else math.nan
+    if means[index] is None:
+        for number in range(means.index(None), index + 1):
+            last = known(rewards, number + 1, SPAN)
+            full = len(last) == SPAN and not math.isnan(rewards[number])
+            means[number] = sum(last) / SPAN if full else math.nan
     return [mean for mean in means[: index + 1] if mean is not None and mean == mean]
 
 

@@ -375,12 +375,17 @@ def together(causes: Sequence[Sequence[Rule]], window: int) -> Measure:
     two. Rules that one cause raises together are one.
     """
 
+    every = [rule for signs in causes for rule in signs]
+
     def measure(history: History, terms: Terms, index: int) -> float:
         lately = range(max(0, index + 1 - window), index + 1)
+        # Most runs have no sign of any cause.
+        if not active(every, history, terms, lately):
+            return 0.0
         return float(sum(max(gravity(rule, history, terms, lately) for rule in signs) for signs in causes))
 
     def gravity(rule: Rule, history: History, terms: Terms, steps: range) -> int:
-        if not terms.enabled(rule.name) or not active(rule, history, terms, steps):
+        if not active([rule], history, terms, steps):
             return 0
         critical = terms.limits(rule).get("critical")
         return 1 + (critical is not None and any(lasts(rule, critical, history, terms, index) for index in steps))

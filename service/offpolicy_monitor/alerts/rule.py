@@ -69,6 +69,7 @@ class Terms:
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     length_cap: int | None = None
     _plans: dict[str, "Plan"] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _of_known: dict[frozenset[str], dict[str, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def enabled(self, rule: str) -> bool:
         """Whether the run wants this rule."""
@@ -87,8 +88,19 @@ class Terms:
             limits = {severity: limit for severity, limit in thresholds if limit is not None}
             lasting = any(limit.spare for limit in limits.values())
             mildest = rule.best([limit.threshold for limit in limits.values()]) if limits else None
-            found = Plan(rule, self.enabled(rule.name), thresholds, limits, lasting, mildest, {})
+            found = Plan(rule, self.enabled(rule.name), thresholds, limits, lasting, mildest)
             self._plans[rule.name] = found
+        return found
+
+    def of_known(self, known: frozenset[str]) -> dict[str, Any]:
+        """What follows for rules, by their names, where these figures are there; kept by whoever works it out.
+
+        Only what was asked for last is kept: the figures of a run seldom change.
+        """
+        found = self._of_known.get(known)
+        if found is None:
+            self._of_known.clear()
+            found = self._of_known[known] = {}
         return found
 
     def _limit(self, rule: "Rule", severity: Severity) -> Limit | None:
@@ -105,7 +117,6 @@ class Plan(NamedTuple):
     limits      those that are
     lasting     whether one of them goes on over a step that does not breach
     mildest     the threshold that is breached first; None where none is in force
-    said        what is said of the rule where that has no number, by what it lacks; kept by whoever says it
     """
 
     rule: "Rule"
@@ -114,7 +125,6 @@ class Plan(NamedTuple):
     limits: Mapping[Severity, Limit]
     lasting: bool
     mildest: float | None
-    said: dict[tuple[str, ...], Any]
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,11 @@
 Every step is one that is over. Nothing here knows files, or how a timeline is shown.
 """
 
-from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from offpolicy_monitor.alerts import RULES, Episode, History, Rule, Terms, paths_of
+from offpolicy_monitor.alerts import RULES, Episode, History, Rule, Terms
 from offpolicy_monitor.alerts.engine import has_total_alone
 from offpolicy_monitor.alerts.episodes import Key, may_go_on
 from offpolicy_monitor.alerts.judge import judge_steps
@@ -40,7 +39,7 @@ def timeline(
     figures: Figures, terms: Terms, reached: Callable[[int], None] = lambda steps: None, rules: Sequence[Rule] = RULES
 ) -> list[Alert]:
     """Every alert in the order of the steps; `reached` is told how many of them are done."""
-    history = RunHistory([], {path: array("d") for path in paths_of(rules)})
+    history = RunHistory([], {})
     open_: dict[Key, Episode] = {}
     told: dict[Key, Alert] = {}
     found: list[Alert] = []

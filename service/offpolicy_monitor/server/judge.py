@@ -3,14 +3,14 @@
 It turns a run's row into the terms it is judged by, and rows of alerts into episodes and back.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 from offpolicy_monitor.alerts import RULES, Episode, History, Rule, Terms, Timing, of_all, paths_of
 from offpolicy_monitor.alerts.engine import has_total_alone
-from offpolicy_monitor.alerts.judge import judge_steps, judge_timing, shown
+from offpolicy_monitor.alerts.judge import all_shown, judge_steps, judge_timing
 from offpolicy_monitor.alerts.roots import roots_of, with_roots
 from offpolicy_monitor.methods import PRESETS, MethodRow, restored
 from offpolicy_monitor.store.rows.held import HeldRun
@@ -36,6 +36,10 @@ class RulesJudge(Judge):
         """Those of them that are of all gradient steps."""
         return of_all(self.paths)
 
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(rule.name for rule in self.rules)
+
     def steps(
         self, run: HeldRun, history: RunHistory, before: Sequence[Mapping[str, Any]]
     ) -> tuple[list[dict[str, Any]], list[Mapping[str, Any]]]:
@@ -43,13 +47,11 @@ class RulesJudge(Judge):
         open_ = [_episode(row) for row in before]
         terms = _terms_under(run, history)
         seen = History(history.steps, history.columns, history.noted)
-        states, after = judge_steps(seen, terms, open_, self.rules)
+        judged, after = judge_steps(seen, terms, open_, self.rules)
         # Most runs have no alert, and nothing to place.
         placed = with_roots(after.values(), history.steps[-1], has_total_alone(seen)) if after else []
         active, roots = {episode.key: episode for episode in placed if episode.state == "active"}, roots_of(placed)
-        return [shown(state, active, roots) for state in states], _rows(
-            {rule.name for rule in self.rules}, open_, placed
-        )
+        return all_shown(judged, active, roots), _rows(self._names, open_, placed)
 
     def timing(
         self,
@@ -91,7 +93,7 @@ def _episode(row: Mapping[str, Any]) -> Episode:
     return Episode(**{name: row[name] for name in FIELDS})
 
 
-def _rows(judged: set[str], before: Iterable[Episode], after: Iterable[Episode]) -> list[Mapping[str, Any]]:
+def _rows(judged: Set[str], before: Iterable[Episode], after: Iterable[Episode]) -> list[Mapping[str, Any]]:
     """The episodes that remain: what was judged, and those of other rules as they were."""
     others = [episode for episode in before if episode.alert not in judged]
     return [vars(episode) for episode in (*others, *after)]

@@ -1,5 +1,6 @@
 """A history that is kept grows by a step at a time, and is read anew where it is not what is stored."""
 
+import math
 from collections.abc import Iterator
 from copy import deepcopy
 
@@ -59,6 +60,18 @@ def test_what_was_added_is_what_is_read_anew(connection: Connection, monkeypatch
     )
     assert not same(found, again)
     assert same(again, Histories(PATHS).read(connection, 1))
+
+
+def test_a_figure_has_a_column_from_the_first_step_on_that_has_it(connection: Connection) -> None:
+    kept = Histories(PATHS)
+    judged(connection, kept, 0, 0.0)
+    assert set(kept.read(connection, 1).columns) == {"a"}
+    judged(connection, kept, 1, 2.0)
+    for found in (kept.read(connection, 1), Histories(PATHS).read(connection, 1)):
+        assert {path: found.columns[path].tolist()[1] for path in PATHS} == {"a": 2.0, "b": -2.0}
+        assert len(found.columns["b"]) == 2 and math.isnan(found.columns["b"][0])
+    judged(connection, None, 2, 0.0)
+    assert same(kept.read(connection, 1), Histories(PATHS).read(connection, 1))
 
 
 def test_what_another_process_judged_is_seen(connection: Connection) -> None:

@@ -26,12 +26,14 @@ MOST_RUNS = 256
 
 #: What tells one content of a judged step from another: step, attempt, and the checksum of its figures.
 Version = tuple[int, ...]
+_OLDEST_OF_NEWEST: Final = slice(FIRST, FIRST + 1)
 _VERSION: Final = (judged_steps.c.step, judged_steps.c.attempt, judged_steps.c.checksum)
 
 
 @dataclass(eq=False)
 class RunHistory:
-    """versions, steps [n], ascending; columns: path -> [n] float64, NaN where a step lacks the figure.
+    """versions, steps [n], ascending; columns: path -> [n] float64, NaN where a step lacks the figure; none of a figure
+    that no step has.
 
     noted: [n] by name, what the judge has computed of a step and its past, to be dropped from a step on that changes;
     `terms` are what it was computed under, the judge's own as well.
@@ -69,22 +71,35 @@ class RunHistory:
             sum(row[2] for row in self.versions),
         )
 
+    def figures(self, paths: Sequence[str]) -> dict[Version, tuple[float, ...]]:
+        """Of each step, in the order of the paths; NaN where it lacks one."""
+        absent = array("d", [math.nan]) * len(self.steps)
+        columns = [self.columns.get(path, absent) for path in paths]
+        return dict(zip(self.versions, zip(*columns, strict=True), strict=True))
+
     def _append(self, version: Version, figures: Mapping[str, float]) -> None:
         if len(self.steps) == FIRST + NEWEST:
             of_step: tuple[MutableSequence[Any], ...] = (self.versions, self.steps, *self.columns.values())
             for column in (*of_step, *self.noted.values()):
-                del column[FIRST : FIRST + 1]
+                del column[_OLDEST_OF_NEWEST]
+        self._add_columns(figures)
         self.versions.append(version)
         self.steps.append(version[0])
         for path, column in self.columns.items():
             column.append(figures.get(path, math.nan))
 
     def _replace(self, index: int, version: Version, figures: Mapping[str, float]) -> None:
+        self._add_columns(figures)
         self.versions[index] = version
         for path, column in self.columns.items():
             column[index] = figures.get(path, math.nan)
         for notes in self.noted.values():
             del notes[index:]
+
+    def _add_columns(self, figures: Mapping[str, float]) -> None:
+        if not figures.keys() <= self.columns.keys():
+            for path in figures.keys() - self.columns.keys():
+                self.columns[path] = array("d", [math.nan]) * len(self.steps)
 
 
 class Histories:
@@ -124,11 +139,11 @@ class Histories:
         """What is stored, of which no more is read than is not known."""
         # Plain tuples: rows of SQLAlchemy take three times as long to compare.
         rows = {tuple(row) for window in (_OLDEST, _NEWEST) for row in connection.execute(window, {"run": run})}
-        known = dict(zip(kept.versions, zip(*kept.columns.values(), strict=True), strict=True)) if kept else {}
+        known = kept.figures(self._paths) if kept else {}
         known |= self._read(connection, run, sorted(rows - known.keys()))
         wanted = sorted(rows)
-        columns = zip(*(known[row] for row in wanted), strict=True) if wanted else ((),) * len(self._paths)
-        return RunHistory(wanted, {p: array("d", column) for p, column in zip(self._paths, columns, strict=True)})
+        columns = zip(self._paths, zip(*(known[row] for row in wanted), strict=True), strict=True) if wanted else ()
+        return RunHistory(wanted, {p: array("d", column) for p, column in columns if not all(map(math.isnan, column))})
 
     def _read(self, connection: Connection, run: int, rows: Sequence[Version]) -> dict[Version, tuple[float, ...]]:
         """The figures of steps, in the order of the paths; of paths that nobody wants any more nothing is kept."""

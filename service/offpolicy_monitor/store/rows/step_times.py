@@ -42,7 +42,7 @@ def median_step_seconds(begun: Mapping[int, float], now: float) -> float | None:
     Steps that began after `now`, while the clock was ahead, tell nothing.
     """
     newest = sorted(begun)[-LOOKED_BACK_ON:]
-    times = sorted(began for step in newest if (began := begun[step]) <= now)
+    times = sorted([began for step in newest if (began := begun[step]) <= now])
     return median([later - earlier for earlier, later in pairwise(times)]) if len(times) > 1 else None
 
 

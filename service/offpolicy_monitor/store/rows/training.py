@@ -62,8 +62,9 @@ class TrainingStep:
         """
         if not all(step.counts for step in self.gradient_steps):
             return False
-        if self.declared is not None:
-            return self._has(self.declared)
+        declared = self.declared
+        if declared is not None:
+            return self._has(declared)
         usual = learned()
         return later() > 0 if usual is None else self._has(usual) or later() >= LATER_STEPS
 

@@ -88,7 +88,7 @@ def _outdated(record: ShardRecord, held: Mapping[str, HeldRun], ledger: Ledger) 
 def _reopened(run: HeldRun, name: str, ledger: Ledger) -> HeldRun:
     """The run, which goes on where another step begins: the last shards of those that had begun may come late."""
     begins = any(ledger.step_of[key].id is None for key in ledger.accepted if key.run == name)
-    return replace(run, finished_at=None) if begins else run
+    return replace(run, finished_at=None) if begins and run.finished_at is not None else run
 
 
 def _as_it_stands(
