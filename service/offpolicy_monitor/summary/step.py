@@ -160,16 +160,20 @@ _BATCH_COUNTS: Final = tuple(row.name for row in BATCH.rows)
 
 def _of_shards(arrays: Arrays, wanted: Wanted) -> dict[str, Any]:
     """Left out where they have nothing to say, as a gap is that was not sent."""
-    found = {name: read(arrays) for name, read in _read_of_shards(arrays.scheme, wanted)}
+    found = {name: read(arrays) for name, read in _read_of_shards(arrays.scheme.base, wanted)}
     return {name: value for name, value in found.items() if value}
 
 
 @lru_cache(REMEMBERED)
-def _read_of_shards(scheme: Scheme, wanted: Wanted) -> Sequence[tuple[str, Callable[[Arrays], Any]]]:
+def _read_of_shards(base: Scheme, wanted: Wanted) -> Sequence[tuple[str, Callable[[Arrays], Any]]]:
     """Those that are wanted and may have something to say: not of a kind that has tables, and none of them here."""
-    here = {table.declared for table in scheme.tables.values()}
-    kinds = [kind for kind in KINDS if not kind.tables or any(table.key in here for table in kind.tables)]
-    return [(kind.name, OF_SHARDS[kind.name]) for kind in kinds if kind.name in OF_SHARDS and kind.name in wanted]
+    here = {table.declared for table in base.tables.values()}
+    wanted_kinds = [kind for kind in KINDS if kind.name in OF_SHARDS and kind.name in wanted]
+    return [
+        (kind.name, OF_SHARDS[kind.name])
+        for kind in wanted_kinds
+        if not kind.tables or any(table.of_shard or table.key in here for table in kind.tables)
+    ]
 
 
 def merge_all(summaries: Iterable[StepSummary]) -> StepSummary:
