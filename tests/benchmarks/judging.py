@@ -14,7 +14,7 @@ from offpolicy_monitor.alerts import RULES, History, Rule, Terms, evaluate, path
 from offpolicy_monitor.batch import Origin
 from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.figures import at
-from offpolicy_monitor.fused import decimals as compiled
+from offpolicy_monitor.fused.inspection import inspect
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 from offpolicy_monitor.summary.stored import to_bytes, version_3
 from offpolicy_monitor.summary.stored.worst_columns import in_columns
@@ -111,18 +111,18 @@ def judging(rules: Sequence[Rule], of: History) -> Callable[[], float]:
 
 
 def decimal_rows(scale: Scale, progress: Progress) -> list[Row]:
-    """The compiled count of decimal places over numpy's, on the same column."""
+    """The compiled look at a column, decimal places included, over numpy's count of these alone."""
     rows = []
     for tokens in (scale.core_tokens, SHARD_TOKENS):
-        values = Synthetic(tokens).columns[LOGPROBS[0]]
+        values, nothing = Synthetic(tokens).columns[LOGPROBS[0]], np.zeros(0, np.float32)
         works: Mapping[str, Work] = {
-            "compiled": partial(compiled.multiples, values),
+            "compiled": partial(inspect, values, nothing, nothing, np.array([0, tokens]), True),
             "numpy": partial(decimals.multiples, values),
         }
         taken = least(works, progress)
-        what = f"decimal places of {tokens:,} log-probs: times faster than by numpy"
+        what = f"looking at {tokens:,} log-probs: times faster than numpy counts their decimal places"
         ratio = taken["numpy"] / taken["compiled"]
-        rows.append(Row(what, taken["compiled"] * MILLISECONDS, "ms", ratio, at_least(4)))
+        rows.append(Row(what, taken["compiled"] * MILLISECONDS, "ms", ratio, at_least(3)))
     return rows
 
 
