@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from offpolicy_monitor.batch import Origin, RaggedBatch
-from offpolicy_monitor.fused import inspection, moves, outward, routing, runs, tokens, totals, worst
+from offpolicy_monitor.fused import held, inspection, moves, outward, routing, runs, tokens, totals, worst
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.results import Size, sums_length, sums_of
 from offpolicy_monitor.fused.summarise import summarise
@@ -21,6 +21,7 @@ from offpolicy_monitor.vocabulary import EXPERT_IDS, LOGPROBS
 
 #: The functions that Python calls; what they call is in their machine code.
 ENTRIES: Final[tuple[Any, ...]] = (
+    held.hold,
     inspection.inspect,
     routing.compare,
     runs.buckets_of,

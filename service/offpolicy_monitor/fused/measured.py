@@ -51,8 +51,8 @@ def measured(
     batch: Batch, part: Part, chosen: Chosen, buckets: Integers, ranking: Doubles, threads: Threads
 ) -> Slices[Measured]:
     """Run a part; buckets [S, dimensions] of its sequences; what ranks them goes to `ranking` (totals.finish)."""
-    tokens, sent, rows = batch.tokens(chosen), batch.sent(chosen), part.rows
-    left = arrays.sequences(tokens.offsets, part.size.token_rules, part.size.sequence_rules, rows.detail)
+    tokens, sent = batch.tokens(chosen), batch.sent(chosen)
+    left = arrays.sequences(tokens.offsets, part.size.token_rules, part.size.sequence_rules, part.rows.detail)
     room, edges = part.workspace(), chunks(tokens.offsets)
     free = [room]
 
@@ -62,7 +62,7 @@ def measured(
         except IndexError:
             own = part.workspace()
         into = sums_of(part.size, np.zeros(sums_length(part.size))) if number else room.result.sums
-        measure(tokens, sent, part.plan, rows.tokens, *edges[number], own.block, left, into, own.result.counts)
+        measure(tokens, sent, own.held, *edges[number], left, into)
         free.append(own)
         return into
 
@@ -75,10 +75,7 @@ def measured(
         if own is not room:
             _take_counts(room, own)
             part.spare.append(own)
-    present, seen = totals.finish(
-        tokens, part.plan, rows.tokens.gap, rows.sequences, rows.ahead, part.sequence_plan(buckets), left, room.result,
-        ranking,
-    )  # fmt: skip
+    present, seen = totals.finish(tokens, room.held, part.sequence_plan(buckets), left, ranking)
     return Measured(part, Left(chosen, tokens, left), present, seen, room)
 
 

@@ -14,10 +14,11 @@ import numpy as np
 
 from offpolicy_monitor.fused import arrays
 from offpolicy_monitor.fused.ahead import COLUMNS
-from offpolicy_monitor.fused.arrays import GAPS, Block, Bounds, Doubles, Integers, Plan
+from offpolicy_monitor.fused.arrays import GAPS, Bounds, Doubles, Integers, Plan
 from offpolicy_monitor.fused.bands import ahead_of, on_tokens, sequence_bounds, token_bounds
 from offpolicy_monitor.fused.bits import STRIDE
 from offpolicy_monitor.fused.dimensions import LAG, LENGTH, POSITION, SIGN, TURN, Dimension, constant
+from offpolicy_monitor.fused.held import Held, hold
 from offpolicy_monitor.fused.results import WHOLE, Flats, Result, Size, flat_lengths, result_of
 from offpolicy_monitor.fused.sequences import NAMES, SequencePlan
 from offpolicy_monitor.fused.token import BIG
@@ -147,21 +148,23 @@ def applicable(of: Asked, gaps: tuple[str, ...], advantages: bool) -> Rows:
 
 
 class Workspace(NamedTuple):
-    """Room for the pass over one part: the columns of a block, a Result of zeros, and [2, ..] where a summary's whole
-    numbers are not zero, and what they are there (moves.py)."""
+    """Room for the pass over one part: a Result of zeros, the same with what else the pass needs, and [2, ..] where a
+    summary's whole numbers are not zero, and what they are there (moves.py)."""
 
-    block: Block
     flats: Flats
     result: Result
+    held: Held
     filled: Integers
 
     @classmethod
-    def of(cls, size: Size) -> "Workspace":
+    def of(cls, size: Size, plan: Plan, rows: Rows) -> "Workspace":
         """A new one."""
         numbers, counts = flat_lengths(size)
         flats = Flats(np.zeros(numbers), np.zeros(counts + STRIDE, np.int32))  # STRIDE at a time are read
         filled = np.empty((2, numbers + counts + len(WHOLE)), np.int64)
-        return cls(arrays.block(), flats, result_of(size, flats), filled)
+        result = result_of(size, flats)
+        held = hold(plan, rows.tokens, rows.sequences, rows.ahead, arrays.block(), result)
+        return cls(flats, result, held, filled)
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +251,7 @@ class Part:
         try:
             return self.spare.pop()
         except IndexError:
-            return Workspace.of(self.size)
+            return Workspace.of(self.size, self.plan, self.rows)
 
 
 def _pairs(pairs: Sequence[tuple[str, str]], scores: Sequence[str]) -> Integers:

@@ -54,13 +54,12 @@ _COARSE_BINS = cells.TOKEN_BINS.number
 
 
 @njit(**PASS)
-def measure(
-    unrun: Any, sent: Any, plan: Any, bounds: Any, first: Any, last: Any, block: Any, out: Any, into: Any, found: Any
-) -> None:
-    """Sequences first..last: Tokens without runs, Sent, Plan, Bounds -> Sequences `out`, Sums `into`, Counts `found`.
+def measure(unrun: Any, sent: Any, held: Any, first: Any, last: Any, out: Any, into: Any) -> None:
+    """Sequences first..last: Tokens without runs, Sent, Held -> Sequences `out`, Sums `into`, the Counts of `held`.
 
     This is the entry, since whatever called it would be compiled with all of it a second time.
     """
+    plan, bounds, block, found = held.plan, held.tokens, held.block, held.result.counts
     chunk.begun(out.gaps, first, last)
     tokens = chunk.with_runs(unrun, sent, first, last)
     offsets, runs = tokens.offsets, tokens.runs

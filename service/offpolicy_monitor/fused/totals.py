@@ -92,23 +92,18 @@ def _grow(mine: Any, theirs: Any) -> None:
 
 
 @njit(**PASS)
-def finish(
-    tokens: Any, plan: Any, of_tokens: Any, of_sequences: Any, ahead_of: Any, wanted: Any, left: Any, result: Any,
-    ranking: Any,
-) -> Any:  # fmt: skip
-    """Finish a Result -> which tables there are, and what was seen (sequences.add_up).
+def finish(tokens: Any, held: Any, wanted: Any, left: Any, ranking: Any) -> Any:
+    """Finish the Result of Held -> which tables there are, and what was seen (sequences.add_up).
 
-    First what needs all tokens of a sequence, or of the part: rules that look ahead [n, ahead.COLUMNS], rules on
-    sequences. of_tokens has the gap of each rule on tokens. ranking [4, 3, S]: what sequences are ranked by, where the
-    part has it.
+    First what needs all tokens of a sequence, or of the part: rules that look ahead, rules on sequences. ranking
+    [4, 3, S]: what sequences are ranked by, where the part has it.
     """
+    plan, gaps, result = held.plan, held.tokens.gap, held.result
     if not plan.alone:
-        ahead.decide(tokens, plan, of_tokens, ahead_of, result.sums.rules, left)
+        ahead.decide(tokens, plan, gaps, held.ahead, result.sums.rules, left)
     scores, split = np.zeros((3, len(sequences.NAMES))), np.zeros((3, 2))
     takes = np.zeros((2, 3), np.bool_)
-    seen = sequences.add_up(
-        tokens, plan, of_sequences, of_tokens, wanted, left, scores, split, takes, result.of_sequences
-    )
+    seen = sequences.add_up(tokens, plan, held.sequences, gaps, wanted, left, scores, split, takes, result.of_sequences)
     _totals(tokens, plan, left, result.totals)
     if plan.alone:
         return 0, seen
