@@ -1,5 +1,6 @@
 """What is kept from batch to batch, rooms, plans and ways of reading, leaves no trace in the next one's figures."""
 
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +41,18 @@ def test_a_batch_has_the_same_bits_whatever_was_measured_before_it(fused: Fused)
         assert again is not None and before is not None
         assert again.arrays.scheme is before.arrays.scheme
         assert (again.arrays.buffer == before.arrays.buffer).all() and again.worst == before.worst
+
+
+def test_what_compiled_code_holds_lives_as_long_as_its_room_and_no_longer() -> None:
+    batch = Batch(batches()[0], Origin(3))
+    chosen = batch.parts()[0]
+    rows = applicable(asked(PRESETS), batch.gaps, batch.has_advantages)
+    room = Part(batch.kind(0), rows, chosen.gaps, chosen.joint, chosen.alone).workspace()
+    held, numbers = room.held, weakref.ref(room.flats.numbers)
+    del room
+    assert numbers() is not None
+    del held
+    assert numbers() is None
 
 
 def test_each_shard_and_label_has_its_own_buckets() -> None:
