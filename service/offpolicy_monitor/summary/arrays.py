@@ -4,7 +4,7 @@ A monoid: `Arrays()` is the identity, `merged` associative and commutative up to
 that an older stored version lacks is `absent` from every merge with it: what was not counted is never taken for zero.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -186,7 +186,8 @@ class Arrays:
             found.scheme = scheme
             return found
         found = Arrays(scheme, None, self.sparse, self.absent)
-        _add_sections(found, self, moved)
+        _add_fractions(found, [self], [moved])
+        _add_counts(found, [self], [moved])
         return found
 
     def _with(
@@ -326,13 +327,11 @@ def merged(parts: Sequence[Arrays]) -> Arrays:
     if not parts:
         return Arrays()
     scheme, (first, *others) = union(tuple(part.scheme for part in parts)), parts
-    if scheme is first.scheme:
-        whole = first.copy()
-    else:
-        whole = Arrays(scheme)
-        _add(whole, first)
-    for part in others:
-        _add(whole, part)
+    whole, others = (first.copy(), others) if scheme is first.scheme else (Arrays(scheme), [*parts])
+    moved = [runs(part.scheme, scheme) for part in others]
+    _add_fractions(whole, others, moved)
+    _add_counts(whole, others, moved)
+    _add_sparse(whole, others)
     return whole.lacking(frozenset().union(*(part.absent for part in parts)))
 
 
@@ -343,56 +342,73 @@ def filled(counts: Array) -> dict[int, float]:
     return dict(zip(indices.tolist(), flat[indices].tolist(), strict=True))
 
 
-def _add(whole: Arrays, part: Arrays) -> None:
-    """Add what a part counts, whose rows the whole has."""
-    apart = _between_means(whole, part)
-    _add_sections(whole, part, runs(part.scheme, whole.scheme))
-    for index, between in apart:
-        whole.fractions[0][index] += between
-    for name, found_there in part.sparse.items():
-        whole.sparse[name] = _together(whole.at(name), found_there)
+def _add_fractions(whole: Arrays, parts: Sequence[Arrays], moved: Sequence[Runs]) -> None:
+    """Add the sums of parts, in their order, and see to extremes. What the parts count is still to be added."""
+    counted = {name: whole.count_at(at.tokens) for name, at in whole.scheme.deviations.items()}
+    for part, found in zip(parts, moved, strict=True):
+        apart = _between_means(whole, part, counted)
+        for merge, mine, theirs, found_there in zip(_MERGE, whole.fractions, part.fractions, found[SUMS:], strict=True):
+            for start, stop, into in found_there:
+                here = mine[into : into + stop - start]
+                merge(here, theirs[start:stop], out=here)
+        for index, between in apart:
+            whole.fractions[0][index] += between
 
 
-def _add_sections(whole: Arrays, part: Arrays, moved: Runs) -> None:
-    for section, found in zip(SECTIONS, moved, strict=True):
-        if section == COUNTS and len(part.filled[0]) < FEW * part.scheme.sizes[COUNTS]:
-            _add_few(whole.counts, part.filled, found)
+def _add_counts(whole: Arrays, parts: Sequence[Arrays], moved: Sequence[Runs]) -> None:
+    """Add what parts count: those of which few counts are not zero at once."""
+    few: list[Sparse] = []
+    for part, (found, *_) in zip(parts, moved, strict=True):
+        if len(part.filled[0]) < FEW * part.scheme.sizes[COUNTS]:
+            few += _moved(part.filled, found)
             continue
-        mine, theirs = whole.section(section), part.seen(section)
+        theirs = part.seen(COUNTS)
         for start, stop, into in found:
-            here = mine[into : into + stop - start]
-            _MERGE[section](here, theirs[start:stop], out=here)
+            whole.counts[into : into + stop - start] += theirs[start:stop]
+    if few:
+        np.add.at(whole.counts, *map(np.concatenate, zip(*few, strict=True)))
 
 
-def _add_few(mine: Array, filled: Sparse, found: Sequence[Run]) -> None:
-    """Add counts of which few are not zero."""
+def _moved(filled: Sparse, found: Sequence[Run]) -> Iterator[Sparse]:
+    """Counts that are not zero, run by run, by the entries where they stand then."""
     where, counts = filled
-    cuts = np.searchsorted(where, [run.start for run in found]).tolist()
+    cuts = where.searchsorted([run.start for run in found]).tolist()
     for run, (begin, end) in zip(found, pairwise([*cuts, len(where)]), strict=True):
-        mine[where[begin:end] + (run.into - run.start)] += counts[begin:end]
+        yield where[begin:end] + (run.into - run.start), counts[begin:end]
 
 
-_MERGE: Final = (np.add, np.add, np.minimum, np.maximum)
+def _add_sparse(whole: Arrays, parts: Sequence[Arrays]) -> None:
+    for name in dict.fromkeys(name for part in parts for name in part.sparse):
+        whole.sparse[name] = _together([whole.at(name), *(part.at(name) for part in parts)])
 
 
-def _between_means(whole: Arrays, part: Arrays) -> list[tuple[int, float]]:
-    """By its index, what each deviation gains because two means differ: Chan, Golub and LeVeque (1979)."""
+#: Of sums, minima and maxima.
+_MERGE: Final = (np.add, np.minimum, np.maximum)
+
+
+def _between_means(whole: Arrays, part: Arrays, counted: dict[str, int]) -> list[tuple[int, float]]:
+    """By its index, what each deviation gains because two means differ: Chan, Golub and LeVeque (1979).
+
+    `counted` are the tokens of each by name, to which those of the part are added.
+    """
     found = []
     for name, theirs in part.scheme.deviations.items():
         mine = whole.scheme.deviations[name]
-        n, m = whole.count_at(mine.tokens), part.count_at(theirs.tokens)
+        n, m = counted[name], part.count_at(theirs.tokens)
+        counted[name] = n + m
         if n and m:
             apart = whole.fractions[0].item(mine.total) / n - part.fractions[0].item(theirs.total) / m
             found.append((mine.entry, apart * apart * (n * m / (n + m))))
     return found
 
 
-def _together(left: Sparse, right: Sparse) -> Sparse:
-    """Both added up."""
-    numbers, indices = np.unique(np.concatenate([left[0], right[0]]), return_inverse=True)
-    counts = np.zeros(len(numbers), np.int64)
-    np.add.at(counts, indices, np.concatenate([left[1], right[1]]))
-    return numbers, counts
+def _together(parts: Sequence[Sparse]) -> Sparse:
+    """All added up."""
+    numbers, counts = map(np.concatenate, zip(*parts, strict=True))
+    places, indices = np.unique(numbers, return_inverse=True)
+    found = np.zeros(len(places), np.int64)
+    np.add.at(found, indices, counts)
+    return places, found
 
 
 def room_for_fractions(scheme: Scheme) -> NDArray[np.float64]:

@@ -191,7 +191,9 @@ def _specs(parts: Sequence[StepSummary]) -> dict[str, Spec | None]:
     specs: dict[str, Spec | None] = {}
     for part in parts:
         for name, spec in part.specs.items():
-            specs[name] = spec if specs.get(name, spec) == spec else None
+            known = specs.setdefault(name, spec)
+            if known is not spec and known != spec:
+                specs[name] = None
     return specs
 
 

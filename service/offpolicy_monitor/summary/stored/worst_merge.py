@@ -72,18 +72,17 @@ def _values(whole: WorstColumns) -> Array:
 
 def _together(parts: Sequence[WorstColumns]) -> WorstColumns:
     """All sequences of the parts."""
+    sequences, kept = (_column([getattr(part, name) for part in parts], np.int64) for name in ("sequences", "kept"))
     before = np.cumsum([0, *(len(part.sequences) for part in parts[:-1])])
-    kept = [part.kept.astype(np.int64) for part in parts]
-    for of_part, first in zip(kept, before.tolist(), strict=True):
-        of_part[:, _SEQUENCE] += first
+    kept[:, _SEQUENCE] += np.repeat(before, [len(part.kept) for part in parts])
     ids = None
     if any(part.ids is not None for part in parts):
         ids = [id_ for part in parts for id_ in (part.ids or [None] * len(part.sequences))]
     return WorstColumns(
-        np.concatenate([part.sequences.astype(np.int64) for part in parts]),
-        np.concatenate([part.gaps.astype(np.float64) for part in parts]),
+        sequences,
+        _column([part.gaps for part in parts], np.float64),
         _positions([part.positions for part in parts]),
-        np.concatenate(kept),
+        kept,
         _positions([part.tokens for part in parts]),
         ids,
         _beside(parts),
@@ -93,11 +92,13 @@ def _together(parts: Sequence[WorstColumns]) -> WorstColumns:
 def _positions(parts: Sequence[Positions]) -> Positions:
     if not any(len(part.numbers) for part in parts):
         return NO_POSITIONS
-    numbers, positions = (
-        np.concatenate([column.astype(np.int64) for column in columns])
-        for columns in ([part.numbers for part in parts], [part.positions for part in parts])
-    )
-    return Positions(numbers, positions, np.concatenate([part.logprobs for part in parts]))
+    numbers, positions, logprobs = zip(*parts, strict=True)
+    return Positions(_column(numbers, np.int64), _column(positions, np.int64), np.concatenate(logprobs))
+
+
+def _column(parts: Sequence[Array], dtype: type[np.generic]) -> Array:
+    """The parts of a column, which are stored in as few bytes as hold each of them, one after the other."""
+    return np.concatenate(parts, dtype=dtype, casting="unsafe")
 
 
 def _beside(parts: Sequence[WorstColumns]) -> list[Numbers]:
@@ -108,9 +109,9 @@ def _beside(parts: Sequence[WorstColumns]) -> list[Numbers]:
     for k in range(len(BESIDE)):
         own = [part.beside[k] if part.beside else _NO_NUMBERS for part in parts]
         counts = [
-            numbers.counts.astype(np.int64) if part.beside else np.zeros(len(part.kept), np.int64)
+            numbers.counts if part.beside else np.zeros(len(part.kept), np.int64)
             for part, numbers in zip(parts, own, strict=True)
         ]
         values = [numbers.values for numbers in own if len(numbers.values)]
-        found.append(Numbers(np.concatenate(counts), np.concatenate(values) if values else np.zeros(0, np.int64)))
+        found.append(Numbers(_column(counts, np.int64), np.concatenate(values) if values else np.zeros(0, np.int64)))
     return found
