@@ -405,10 +405,10 @@ def _between_means(whole: Arrays, part: Arrays, counted: dict[str, int]) -> list
 def _together(parts: Sequence[Sparse]) -> Sparse:
     """All added up."""
     numbers, counts = map(np.concatenate, zip(*parts, strict=True))
-    places, indices = np.unique(numbers, return_inverse=True)
-    found = np.zeros(len(places), np.int64)
+    entries, indices = np.unique(numbers, return_inverse=True)
+    found = np.zeros(len(entries), np.int64)
     np.add.at(found, indices, counts)
-    return places, found
+    return entries, found
 
 
 def room_for_fractions(scheme: Scheme) -> NDArray[np.float64]:
