@@ -54,7 +54,7 @@ class RaggedBatch:
 
     def __post_init__(self) -> None:
         sequences, tokens = len(self.offsets) - 1, int(self.offsets[-1])
-        if self.offsets[0] != 0 or (self.offsets[1:] < self.offsets[:-1]).any():
+        if self.offsets[0] != 0 or np.count_nonzero(self.offsets[1:] < self.offsets[:-1]):
             raise ValueError("offsets must start at 0 and not decrease")
         if len(self.lengths) != sequences:
             raise ValueError(f"lengths has {len(self.lengths)} entries for {sequences} sequences")
@@ -99,8 +99,8 @@ class RaggedBatch:
         lengths [S] int64 with sum P; token_columns [P, ...]; sequence_columns [S, ...]; mask [P] bool or None (all).
         """
         starts = np.zeros(len(lengths) + 1, np.int64)
-        lengths.cumsum(out=starts[1:])
-        if mask is None or mask.all():
+        np.add.accumulate(lengths, out=starts[1:])
+        if mask is None or np.count_nonzero(mask) == len(mask):
             columns = {**token_columns, **sequence_columns}
             return cls(starts, columns, lengths, None, frozenset(token_columns), **rest)
         positions = np.flatnonzero(mask)

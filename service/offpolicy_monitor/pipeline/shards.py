@@ -143,12 +143,13 @@ class Shards:
 
     async def _through(self, work: Work) -> tuple[Measured, Receipt | None]:
         """What was measured, and the receipt unless it is a first half."""
-        summary = bytes_to_read_summary(work.body.data, self._decoder.limits) if work.is_small_frame else 0
-        if work.is_small_frame and not summary:
-            return await self._at_once(work)
-        if 0 < summary <= SMALL_SUMMARY:
-            async with self._decoder.budget.reserve(summary):
+        if work.is_small_frame:
+            summary = bytes_to_read_summary(work.body.data, self._decoder.limits)
+            if not summary:
                 return await self._at_once(work)
+            if summary <= SMALL_SUMMARY:
+                async with self._decoder.budget.reserve(summary):
+                    return await self._at_once(work)
         measured = await self._decoded_and_measured(work)
         return measured, None if measured.is_first_half else await self._writer.ingest(measured.record)
 
@@ -196,23 +197,23 @@ class Shards:
 
     def _measured(self, work: Work, message: Message | Reduced, digest: bytes) -> Measured:
         """Everything that is stored, told or counted; raises Unclear where the store is to be asked before."""
-        claim, envelope = _claim(work, message, digest), _small(message.envelope)
-        rows = self._rows(work, claim, message.is_first_half)
+        envelope = _small(message.envelope)
+        rows = self._rows(work, envelope, message.is_first_half)
         if rows is None:
-            raise Unclear(claim, envelope, message.is_first_half)
+            raise Unclear(_claim(work, message, digest), envelope, message.is_first_half)
         if isinstance(message, Reduced):
             summary = accepted(message, rows.run)
         else:
             with self._metrics.timed("measure"):
                 summary = self._summary(message, rows)
-        record = replace(claim, summary=summary, methods=rows.stored)
+        record = _record(work, message, digest, summary, rows)
         return _finished(work, envelope, record, message.is_first_half)
 
-    def _rows(self, work: Work, claim: ShardRecord, is_first_half: bool) -> Rows | None:
+    def _rows(self, work: Work, envelope: Envelope, is_first_half: bool) -> Rows | None:
         """The rows to measure by; None where the store is to be asked, as for a half, of which it is not told."""
         if work.known is not None:
             return Rows.of(work.known.methods)
-        return None if is_first_half else self.remembered.rows(claim.key, claim.shards)
+        return None if is_first_half else self.remembered.rows(_key(work, envelope), envelope.shards)
 
     def _summary(self, message: Message, rows: Rows) -> StepSummary:
         try:
@@ -286,19 +287,31 @@ def _small(envelope: Envelope) -> Envelope:
     return envelope if envelope.sequence_ids is None else envelope.model_copy(update={"sequence_ids": None})
 
 
+def _key(work: Work, envelope: Envelope) -> ShardKey:
+    return ShardKey(work.run, envelope.attempt, envelope.step, envelope.minibatch, envelope.shard)
+
+
 def _claim(work: Work, message: Message | Reduced, digest: bytes) -> ShardRecord:
     """The record of a shard that is still to be measured: its summary is empty."""
+    return _record(work, message, digest, UNMEASURED, None)
+
+
+def _record(
+    work: Work, message: Message | Reduced, digest: bytes, summary: StepSummary, rows: Rows | None
+) -> ShardRecord:
+    """The record of a shard that was measured by these rows (None: by none)."""
     envelope = message.envelope
     return ShardRecord(
-        key=ShardKey(work.run, envelope.attempt, envelope.step, envelope.minibatch, envelope.shard),
+        key=_key(work, envelope),
         shards=envelope.shards,
         digest=digest,
-        summary=UNMEASURED,
+        summary=summary,
         minibatches=envelope.minibatches,
         policy_version=envelope.policy_version,
         labels=dict(envelope.labels),
         dtypes={} if isinstance(message, Reduced) else dict(message.batch.dtypes),
         received_at=work.received_at,
+        methods="any" if rows is None else rows.stored,
     )
 
 

@@ -96,23 +96,24 @@ def _settled(batch: RaggedBatch) -> RaggedBatch:
     either = [(name, values) for name, values in batch.columns.items() if ARRAYS[name].per == "either"]
     if not either:
         return batch
-    counts = batch.offsets[1:] - batch.offsets[:-1]
-    filled, single = counts.min(initial=1) > 0, counts.max(initial=0) <= 1
+    is_filled = batch.offsets[:-1] < batch.offsets[1:]
+    filled = np.count_nonzero(is_filled)
     settled: dict[str, Array] = {}
     for name, values in either:
         per_token = name in batch.per_token
-        if single if per_token else not filled:
-            settled[name] = np.full(len(counts), ARRAYS[name].neutral, values.dtype)
-            settled[name][counts > 0] = values if per_token else values[counts > 0]
+        # No sequence has two tokens where as many have any as there are tokens.
+        if filled == batch.tokens if per_token else filled < batch.sequences:
+            settled[name] = np.full(batch.sequences, ARRAYS[name].neutral, values.dtype)
+            settled[name][is_filled] = values if per_token else values[is_filled]
     if not settled:
         return batch
     return replace(batch, columns={**batch.columns, **settled}, per_token=batch.per_token - settled.keys())
 
 
 def _check_range(row: ArrayRow, values: Array, batch: RaggedBatch) -> None:
-    if row.finite and not np.isfinite(values).all():
+    if row.finite and np.count_nonzero(np.isfinite(values)) < values.size:
         raise _refusal(row, ~np.isfinite(values), f"is not finite as {values.dtype}", batch)
-    if row.least is not None and len(values) and values.min() < row.least:
+    if row.least is not None and len(values) and np.minimum.reduce(values) < row.least:
         raise _refusal(row, values < row.least, f"is less than {row.least}", batch)
     if row.most is not None and _largest(values.dtype) > row.most:
         beyond = np.isfinite(values) & (np.abs(values) > row.most)

@@ -5,6 +5,7 @@ positions that do not count. The key of a shard is not in it: the digest is comp
 `rollout`, so that a shard sent in two halves equals the same shard sent whole.
 """
 
+from math import isnan
 from operator import itemgetter
 
 import numpy as np
@@ -13,9 +14,10 @@ import xxhash
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.wire.message import Message, Reduced
+from offpolicy_monitor.wire.schema import Envelope
 
 # `rollout` says where to look for the other half of a shard: it is part of how the content came, not of the content.
-NOT_CONTENT = {"step", "attempt", "minibatch", "shard", "rollout"}
+CONTENT = Envelope.model_fields.keys() - {"step", "attempt", "minibatch", "shard", "rollout"}
 # A block is searched for NaN and hashed while it is still in the cache.
 BLOCK = 1 << 17
 
@@ -27,12 +29,8 @@ def content_digest(message: Message) -> bytes:
     sequence has and at which of its positions, and every column. Any NaN is the same NaN.
     """
     batch = message.batch
-    head = message.envelope.model_dump(exclude=NOT_CONTENT) | {
-        "dtypes": dict(batch.dtypes),
-        # Under the name that the digests in databases were made with.
-        "a_token": sorted(batch.per_token),
-    }
-    digest = xxhash.xxh3_128(orjson.dumps(head, option=orjson.OPT_SORT_KEYS))
+    # `a_token` is the name that the digests in databases were made with.
+    digest = _begun(message.envelope, dtypes=dict(batch.dtypes), a_token=sorted(batch.per_token))
     _add(digest, "offsets", batch.offsets)
     for name, values in zip(("jumping", "jumps"), _jumps(batch), strict=True):
         _add(digest, name, values)
@@ -45,12 +43,17 @@ def content_digest(message: Message) -> bytes:
 
 def reduced_digest(message: Reduced) -> bytes:
     """The xxh3_128 of a reduced shard: its envelope as above, and its summary whatever it was compressed with."""
-    head = message.envelope.model_dump(exclude=NOT_CONTENT)
-    digest = xxhash.xxh3_128(orjson.dumps({**head, "summary": True}, option=orjson.OPT_SORT_KEYS))
+    digest = _begun(message.envelope, summary=True)
     for part in message.parts:
         digest.update(f"{len(part)}\n".encode())
         digest.update(part)
     return digest.digest()
+
+
+def _begun(envelope: Envelope, **beside: object) -> "xxhash.xxh3_128":
+    """A digest that has the envelope's content, and what stands beside it."""
+    head = {name: getattr(envelope, name) for name in CONTENT}
+    return xxhash.xxh3_128(orjson.dumps(head | beside, option=orjson.OPT_SORT_KEYS))
 
 
 def _add(digest: "xxhash.xxh3_128", name: str, column: Array) -> None:
@@ -58,14 +61,16 @@ def _add(digest: "xxhash.xxh3_128", name: str, column: Array) -> None:
     # JSON without a position cannot say how many layers there would have been.
     shape = column.shape if column.size else (0,)
     digest.update(f"{name} {column.dtype.str} {shape}\n".encode())
+    if not column.size:
+        return
     flat = np.ascontiguousarray(column).reshape(-1)
     if column.dtype.kind != "f":
         digest.update(flat.data)
         return
     for start in range(0, len(flat), BLOCK):
         block = flat[start : start + BLOCK]
-        # The minimum is NaN, which is not itself, if any value is, and costs a fraction of looking at each.
-        if (least := np.minimum.reduce(block)) != least:
+        # The minimum is NaN if any value is, and costs a fraction of looking at each.
+        if isnan(np.minimum.reduce(block)):
             block = np.where(np.isnan(block), block.dtype.type(np.nan), block)
         digest.update(block.data)
 

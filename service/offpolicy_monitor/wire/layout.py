@@ -54,8 +54,8 @@ class Layout:
             if positions:
                 raise invalid("lengths", "required where the arrays are packed")
             lengths = np.zeros(0, np.int64)
-        if int(lengths.sum()) != positions:
-            raise invalid("lengths", f"sum to {int(lengths.sum())}, but {name} has {positions} positions")
+        if (in_all := int(np.add.reduce(lengths))) != positions:
+            raise invalid("lengths", f"sum to {in_all}, but {name} has {positions} positions")
         return cls(lengths, positions, None, None)
 
     @classmethod
@@ -107,7 +107,7 @@ def read_lengths(arrays: Mapping[str, SentArray], limits: Limits) -> Array | Non
     limits.check("max_sequences", "lengths", len(sent.values))
     lengths = integers(sent)
     if len(lengths):
-        if lengths.min() < 0:
+        if np.minimum.reduce(lengths) < 0:
             raise invalid("lengths", "an entry is negative")
-        limits.check("max_sequence_length", "lengths", int(lengths.max()))
+        limits.check("max_sequence_length", "lengths", int(np.maximum.reduce(lengths)))
     return lengths

@@ -35,7 +35,7 @@ def booleans(name: str, dtype: str, values: Array) -> Array:
     if values.dtype == np.bool_ or values.dtype == np.uint8:
         # The bytes of a bool tensor are the client's, and numpy's bool is undefined for any but 0 and 1.
         octets = values.view(np.uint8)
-        valid = not len(octets) or int(octets.max()) <= 1
+        valid = not len(octets) or np.maximum.reduce(octets) <= 1
         result = octets.view(np.bool_)
     else:
         # Minus zero is a zero: the sign bit of a bfloat16 pattern does not count.

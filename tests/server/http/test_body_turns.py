@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import uvicorn
 from offpolicy_monitor.server.http import connection
-from offpolicy_monitor.server.http.connection import TOLD_BYTES, BoundedProtocol
+from offpolicy_monitor.server.http.connection import TOLD_BYTES, TOLD_SECONDS, BoundedProtocol
 from offpolicy_monitor.settings import Settings
 from uvicorn.server import ServerState
 
@@ -108,3 +108,33 @@ def test_a_large_body_is_told_of_as_it_comes(monkeypatch: pytest.MonkeyPatch) ->
     told = asyncio.run(scenario())
     assert sum(told) == 3 * TOLD_BYTES
     assert told[:3] == [TOLD_BYTES] * 3
+
+
+def timers(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds of each timer that is set on the loop from now on."""
+    found, call_later = list[float](), loop.call_later
+
+    def noted(seconds: float, *call: Any) -> asyncio.TimerHandle:
+        found.append(seconds)
+        return call_later(seconds, *call)
+
+    monkeypatch.setattr(loop, "call_later", noted)
+    return found
+
+
+def test_only_a_head_or_a_body_that_is_still_to_come_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> list[list[float]]:
+        loop, told = asyncio.get_running_loop(), list[list[float]]()
+        reader = Reader()
+        protocol = connected(reader)
+        for packets in ([HEAD % 1 + b"x"], [HEAD[:9], HEAD[9:] % 1 + b"x"], [HEAD % 2 + b"x", b"x"]):
+            set_here = timers(loop, monkeypatch)
+            reader.complete.clear()
+            await arrive(protocol, *packets)
+            await reader.complete.wait()
+            monkeypatch.undo()
+            told.append([seconds for seconds in set_here if seconds in (Settings().head_timeout, TOLD_SECONDS)])
+        protocol.connection_lost(None)
+        return told
+
+    assert asyncio.run(scenario()) == [[], [Settings().head_timeout], [TOLD_SECONDS]]

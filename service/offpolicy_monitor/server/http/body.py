@@ -38,8 +38,8 @@ async def received(request: Request, pipeline: Pipeline, run: str | None = None)
     """
     settings = pipeline.settings
     # Of a header that came more than once the first counts.
-    sent = {name: value.decode("latin-1") for name, value in reversed(request.scope["headers"])}
-    media_type, encoding = _media_type(sent.get(b"content-type", "")), _encoding(sent.get(b"content-encoding", ""))
+    sent = dict(reversed(request.scope["headers"]))
+    media_type, encoding = _media_type(sent.get(b"content-type", b"")), _encoding(sent.get(b"content-encoding", b""))
     limit = _limit(media_type, encoding, settings)
     length = _length(sent.get(b"content-length"), settings, limit)
     first = FIRST_PIECE if length is None else min(length, FIRST_PIECE)
@@ -98,17 +98,17 @@ class _Departure:
         self._gone.set_result(None)
 
 
-def _media_type(sent: str) -> str:
+def _media_type(sent: bytes) -> str:
     """The media type, refused before the body is read where nothing here reads it."""
-    media_type = sent.partition(";")[0].strip().lower()
+    media_type = sent.decode("latin-1").partition(";")[0].strip().lower()
     if media_type not in MEDIA_TYPES:
         message = f"must be one of {', '.join(MEDIA_TYPES)}"
         raise Refusal.of_field(415, "unsupported-media-type", "Content-Type", message)
     return media_type
 
 
-def _encoding(sent: str) -> str:
-    encoding = sent.strip().lower() or "identity"
+def _encoding(sent: bytes) -> str:
+    encoding = sent.decode("latin-1").strip().lower() or "identity"
     if encoding != "identity" and encoding not in ENCODINGS:
         message = f"must be one of identity, {', '.join(ENCODINGS)}, and only one"
         raise Refusal.of_field(415, "unsupported-encoding", "Content-Encoding", message)
@@ -121,11 +121,11 @@ def _limit(media_type: str, encoding: str, settings: Settings) -> str:
     return "max_json_bytes" if plain and settings.max_json_bytes < settings.max_body_bytes else "max_body_bytes"
 
 
-def _length(sent: str | None, settings: Settings, limit: str) -> int | None:
+def _length(sent: bytes | None, settings: Settings, limit: str) -> int | None:
     """Content-Length, refused where it is over the limit before a byte is read; None for a chunked body."""
     if sent is None:
         return None
-    if not sent.isascii() or not sent.isdigit():
+    if not sent.isdigit():
         raise Refusal.of_field(400, "content-length", "Content-Length", "is not a number of bytes")
     if int(sent) > getattr(settings, limit):
         raise _too_large(int(sent), settings, limit)

@@ -126,6 +126,11 @@ class BoundedProtocol(HttpToolsProtocol):
             super().data_received(piece)  # type: ignore[arg-type]  # the parser takes any buffer
             if self._idle_bytes > (self._settings.max_head_bytes if self._in_head else MAX_TRAILER_BYTES):
                 self._refuse_the_rest(Refusal(*TRAILERS_TOO_LARGE) if self._in_body() else self._head_too_large())
+        # Timers are for what has not come: most requests are parsed in one turn, from their first byte to their last.
+        if self._in_head and self._head_deadline is None:
+            self._await_head()
+        if self._telling is None and self._in_body() and self.cycle.body and not self.cycle.message_event.is_set():
+            self._telling = self.loop.call_later(TOLD_SECONDS, self._tell, self.cycle)
         if self._unread or self._refused:
             self._flow.hold()
         else:
@@ -134,8 +139,6 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         self._in_head, self._idle_bytes = True, 0
-        if self._head_deadline is None:
-            self._await_head()
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -167,10 +170,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._idle_bytes = 0
         if self.cycle.response_complete or len(self.cycle.body) + len(body) >= TOLD_BYTES:
             super().on_body(body)
-            return
-        self.cycle.body += body
-        if self._telling is None:
-            self._telling = self.loop.call_later(TOLD_SECONDS, self._tell, self.cycle)
+        else:
+            self.cycle.body += body
 
     def on_message_complete(self) -> None:
         """The next byte begins another request."""
