@@ -1,6 +1,7 @@
 """A small shard inside the service: from its body to the store over a commit of one row, and its measuring alone.
 
-In one process and one thread, without HTTP and without rules; both sides write to the same file system with fsync.
+In one process and one thread, without HTTP and without rules; both sides write to the same file system with fsync. The
+body is laid out beforehand.
 """
 
 import sqlite3
@@ -21,11 +22,12 @@ from offpolicy_monitor.wire.limits import Limits
 from offpolicy_monitor.wire.message import Message
 
 from tests.benchmarks.batches import Synthetic
+from tests.benchmarks.body import Body
 from tests.benchmarks.compute import measurer_of
 from tests.benchmarks.ingest import STEPS
 from tests.benchmarks.rows import Row, at_most
 from tests.benchmarks.scale import Scale
-from tests.benchmarks.timing import Progress, Work, seconds_by_turns
+from tests.benchmarks.timing import Progress, by_turns, timed
 
 TOKENS = 2_000
 MOST_MEASURING = 0.5  # ms
@@ -42,16 +44,16 @@ def small_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
     url, measurer = f"sqlite:///{folder / 'small.db'}", measurer_of(scale.compiled)
     upgrade(url)
     limits = Limits(**{field.name: getattr(Settings(), field.name) for field in fields(Limits)})
-    batch = Synthetic(TOKENS).batch()
+    source = Synthetic(TOKENS)
     with closing(Store.open(url)) as store, closing(sqlite3.connect(folder / "plain.db")) as plain:
         for statement in FULL_SYNC:
             plain.execute(statement)
-        works: dict[str, Work] = {
-            "row": partial(commit_a_row, plain),
-            "shard": partial(store_a_shard, limits, measurer, store),
-            "measuring": partial(measurer.measure, batch, PRESETS),
+        candidates = {
+            "row": timed(partial(commit_a_row, plain)),
+            "shard": lambda: timed(partial(store_a_shard, source.body(next(STEPS)), limits, measurer, store))(),
+            "measuring": timed(partial(measurer.measure, source.batch(), PRESETS)),
         }
-        seconds = seconds_by_turns(works, 10 * scale.repeats, progress)
+        seconds = by_turns(candidates, 10 * scale.repeats, progress)
     row, shard, alone = (seconds[name] * MILLISECONDS for name in ("row", "shard", "measuring"))
     what, note = f"a batch of {TOKENS:,} tokens", f"a commit takes {row:.3g} ms"
     return [
@@ -66,11 +68,10 @@ def commit_a_row(plain: sqlite3.Connection) -> None:
         plain.execute("INSERT INTO plain (at) VALUES (?)", (time.time(),))
 
 
-def store_a_shard(limits: Limits, measurer: Measurer, store: Store) -> None:
+def store_a_shard(body: Body, limits: Limits, measurer: Measurer, store: Store) -> None:
     """Everything that a shard of a step of its own goes through."""
-    body = Synthetic(TOKENS).body(step := next(STEPS))
     message = decode_batch(b"".join(body.buffers), body.media_type, limits)
     assert isinstance(message, Message)
     summary = measurer.measure(message.batch, PRESETS)
-    key = ShardKey("small", 0, step, 0, 0)
+    key = ShardKey("small", 0, message.envelope.step, 0, 0)
     store.ingest([ShardRecord(key, 1, content_digest(message), summary, time.time(), minibatches=1)])

@@ -68,3 +68,16 @@ def timed(work: Work) -> Callable[[], float]:
         return time.perf_counter() - began
 
     return seconds
+
+
+def repeated(work: Work, at_least: float) -> Callable[[], float]:
+    """What does the work again and again for at least so many seconds, and answers the seconds that once took."""
+
+    def seconds() -> float:
+        began, times = time.perf_counter(), 0
+        while (taken := time.perf_counter() - began) < at_least or not times:
+            work()
+            times += 1
+        return taken / times
+
+    return seconds
