@@ -1,4 +1,4 @@
-"""Measuring over the torch form of f832f41 on the same data: how many times faster, at three sizes, again and again.
+"""Measuring over the torch form of f832f41 on the same data: how many times faster, at three sizes.
 
 The older form is the client that is kept for the tests, in a process of its own with one thread: this module run with
 that client on the path answers each size it reads, a line, by the seconds that a measurement takes.
