@@ -30,6 +30,7 @@ from tests.benchmarks.rows import Row, table
 from tests.benchmarks.scale import FULL, QUICK, Scale
 from tests.benchmarks.scrape import scrape_rows
 from tests.benchmarks.small import small_rows
+from tests.benchmarks.stages import stage_rows
 from tests.benchmarks.start import start_rows
 from tests.benchmarks.storage import commit_rows, memory_rows
 from tests.benchmarks.summaries import summary_rows
@@ -47,6 +48,7 @@ PARTS: dict[str, Part] = {
     "grid": lambda scale, progress, folder: grid_rows(scale, progress),
     "ingest": ingest_rows,
     "path": path_rows,
+    "stages": stage_rows,
     "start": start_rows,
     "summaries": lambda scale, progress, folder: summary_rows(scale, progress),
     "commits": commit_rows,

@@ -19,6 +19,7 @@ class Scale:
     posts    tokens per batch -> requests a round to the service
     linear   sizes of the curves of linear.py, ascending
     path     rounds of one post after another, and posts a round of many connections
+    stage    shards of which each stage is timed
     """
 
     name: str
@@ -34,6 +35,7 @@ class Scale:
     small_posts: int
     path_rounds: int
     path_posts: int
+    stage_shards: int
     body_bytes: int
     linear: Mapping[str, tuple[int, ...]]
     gpu_tokens: tuple[int, ...] = (MILLION, 4 * MILLION, 16 * MILLION, 64 * MILLION)
@@ -53,6 +55,7 @@ FULL = Scale(
     small_posts=64,
     path_rounds=25,
     path_posts=160,
+    stage_shards=400,
     body_bytes=128 * MEBIBYTE,
     linear={
         "tokens": (10_000, 100_000, MILLION, 10 * MILLION, 64 * MILLION),
@@ -75,6 +78,7 @@ QUICK = Scale(
     small_posts=16,
     path_rounds=3,
     path_posts=32,
+    stage_shards=10,
     body_bytes=32 * MEBIBYTE,
     linear={"tokens": (10_000, 100_000), "sequences": (1, 1_000), "presets": (1, 10), "history": (100, 1_000)},
     gpu_tokens=(MILLION,),

@@ -7,12 +7,12 @@ body is laid out beforehand.
 import sqlite3
 import time
 from contextlib import closing
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS
+from offpolicy_monitor.pipeline.decoder import limits_of
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import ShardKey, ShardRecord, Store
 from offpolicy_monitor.store.migrate import upgrade
@@ -43,8 +43,7 @@ def small_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
     """Milliseconds of both, each over its bound."""
     url, measurer = f"sqlite:///{folder / 'small.db'}", measurer_of(scale.compiled)
     upgrade(url)
-    limits = Limits(**{field.name: getattr(Settings(), field.name) for field in fields(Limits)})
-    source = Synthetic(TOKENS)
+    limits, source = limits_of(Settings()), Synthetic(TOKENS)
     with closing(Store.open(url)) as store, closing(sqlite3.connect(folder / "plain.db")) as plain:
         for statement in FULL_SYNC:
             plain.execute(statement)
