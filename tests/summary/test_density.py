@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from offpolicy_monitor.summary import StepSummary, from_bytes, to_bytes
-from offpolicy_monitor.summary.arrays import Arrays, merged
+from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.checks import InvalidSummaryError, checked
 from offpolicy_monitor.summary.layout import LAYOUT
+from offpolicy_monitor.summary.merge import merged
 from offpolicy_monitor.summary.tables.density import BINS, GAPS, density, edges
 
 from tests.summary.full import FULL, OTHER, SHARD

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from offpolicy_monitor.summary import StepSummary
-from offpolicy_monitor.summary.arrays import Arrays, merged
+from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.layout import LAYOUT
+from offpolicy_monitor.summary.merge import merged
 from offpolicy_monitor.summary.rows import PART, Layout, Row, Table, count, magnitude, number
 from offpolicy_monitor.summary.scheme import COUNTS, Run, Scheme, runs, scheme_of, union
 from offpolicy_monitor.summary.stored import version_3

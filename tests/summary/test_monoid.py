@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from offpolicy_monitor.summary import MethodSummary, StepSummary, merge_all
-from offpolicy_monitor.summary.arrays import FEW, Arrays, merged, room_for_fractions
+from offpolicy_monitor.summary.arrays import Arrays, room_for_fractions
 from offpolicy_monitor.summary.layout import LAYOUT
+from offpolicy_monitor.summary.merge import FEW, merged
 from offpolicy_monitor.summary.scheme import COUNTS, SUMS, scheme_of
 from offpolicy_monitor.summary.stored.named import Parts, summary_of
 from offpolicy_monitor.summary.sums import fraction

@@ -23,8 +23,9 @@ from offpolicy_monitor.fused.tables import Named, empty_tables, tables_of, whole
 from offpolicy_monitor.fused.threads import ALONE, Threads
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.slices import Slices, finished
-from offpolicy_monitor.summary.arrays import Arrays, Sparse, merged, room_for_fractions
+from offpolicy_monitor.summary.arrays import Arrays, Sparse, room_for_fractions
 from offpolicy_monitor.summary.layout import LAYOUT
+from offpolicy_monitor.summary.merge import merged
 from offpolicy_monitor.summary.remembered import remembering
 from offpolicy_monitor.summary.scheme import MOST_WEIGHT, Scheme, scheme_of
 from offpolicy_monitor.summary.tables import calibration, decimals

@@ -23,10 +23,11 @@ from offpolicy_monitor.measure.totals import Sums, Totals
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.measure.worst import figures_of_sequences, worst
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.summary.arrays import Arrays, merged
+from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.batch import CROSS
 from offpolicy_monitor.summary.gap import GAP, HISTOGRAMS
 from offpolicy_monitor.summary.layout import LAYOUT
+from offpolicy_monitor.summary.merge import merged
 from offpolicy_monitor.summary.method import METHOD, SIDES
 from offpolicy_monitor.summary.rows import Table
 from offpolicy_monitor.summary.step import StepSummary

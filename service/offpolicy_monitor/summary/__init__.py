@@ -1,8 +1,8 @@
 """What is kept of a batch: mergeable, torch-free values and the figures they answer.
 
-rows, figure and kind say how content is declared, tables and layout what there is; arrays hold and merge it; gap,
-method and tables read figures off it, by formulas over records side by side; answer puts them into a form; step holds
-all together; stored is the written form.
+rows, figure and kind say how content is declared, tables and layout what there is; arrays hold it, merge adds it up;
+gap, method and tables read figures off it, by formulas over records side by side; answer puts them into a form; step
+holds all together; stored is the written form.
 """
 
 from offpolicy_monitor.summary.gap import GapSummary

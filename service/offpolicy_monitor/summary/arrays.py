@@ -1,11 +1,10 @@
 """Arrays: the numbers of a summary by the names of their rows, in one buffer that merges by a few array operations.
 
-A monoid: `Arrays()` is the identity, `merged` associative and commutative up to the rounding of float64 sums. A row
-that an older stored version lacks is `absent` from every merge with it: what was not counted is never taken for zero.
+`Arrays()` has nothing. A row that an older stored version lacks is `absent` from every merge with it (summary.merge):
+what was not counted is never taken for zero.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -19,13 +18,10 @@ from offpolicy_monitor.summary.scheme import (
     MINIMA,
     SECTIONS,
     SUMS,
-    Run,
-    Runs,
     Scheme,
     Span,
     runs,
     scheme_of,
-    union,
 )
 
 Array = NDArray[Any]
@@ -33,8 +29,6 @@ Array = NDArray[Any]
 Sparse = tuple[NDArray[np.int64], NDArray[np.int64]]
 #: What a section holds before anything is counted.
 NOTHING: Final = (0, 0.0, np.inf, -np.inf)
-#: Of counts, the share that is not zero from which on all of them are added: one alone takes longer than one of many.
-FEW: Final = 1 / 16
 NOWHERE: Final[Sparse] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
@@ -179,15 +173,10 @@ class Arrays:
         counts = self._written_out(0, self.scheme.sizes[COUNTS]) if self._counts is None else self._counts.copy()
         return self._with(counts, None, self._fractions.copy(), self.absent)
 
-    def among(self, scheme: Scheme, moved: Runs) -> "Arrays":
-        """The same where other rows may be too, nothing of these; `moved` says where these entries stand there."""
-        if scheme.sizes == self.scheme.sizes:
-            found = self._with(self._counts, self._filled, self._fractions, self.absent)
-            found.scheme = scheme
-            return found
-        found = Arrays(scheme, None, self.sparse, self.absent)
-        _add_fractions(found, [self], [moved])
-        _add_counts(found, [self], [moved])
+    def named_by(self, scheme: Scheme) -> "Arrays":
+        """The same numbers by the names of a scheme in which they stand at the same entries."""
+        found = self._with(self._counts, self._filled, self._fractions, self.absent)
+        found.scheme = scheme
         return found
 
     def _with(
@@ -320,95 +309,11 @@ class Arrays:
     __hash__ = None  # type: ignore[assignment]
 
 
-def merged(parts: Sequence[Arrays]) -> Arrays:
-    """The arrays of all taken together, added from left to right; one alone is itself."""
-    if len(parts) == 1:
-        return parts[0]
-    if not parts:
-        return Arrays()
-    scheme, (first, *others) = union(tuple(part.scheme for part in parts)), parts
-    whole, others = (first.copy(), others) if scheme is first.scheme else (Arrays(scheme), [*parts])
-    moved = [runs(part.scheme, scheme) for part in others]
-    _add_fractions(whole, others, moved)
-    _add_counts(whole, others, moved)
-    _add_sparse(whole, others)
-    return whole.lacking(frozenset().union(*(part.absent for part in parts)))
-
-
 def filled(counts: Array) -> dict[int, float]:
     """The entries of an array that are not zero, by their index."""
     flat = counts.reshape(-1)
     indices = np.flatnonzero(flat != 0)
     return dict(zip(indices.tolist(), flat[indices].tolist(), strict=True))
-
-
-def _add_fractions(whole: Arrays, parts: Sequence[Arrays], moved: Sequence[Runs]) -> None:
-    """Add the sums of parts, in their order, and see to extremes. What the parts count is still to be added."""
-    counted = {name: whole.count_at(at.tokens) for name, at in whole.scheme.deviations.items()}
-    for part, found in zip(parts, moved, strict=True):
-        apart = _between_means(whole, part, counted)
-        for merge, mine, theirs, found_there in zip(_MERGE, whole.fractions, part.fractions, found[SUMS:], strict=True):
-            for start, stop, into in found_there:
-                here = mine[into : into + stop - start]
-                merge(here, theirs[start:stop], out=here)
-        for index, between in apart:
-            whole.fractions[0][index] += between
-
-
-def _add_counts(whole: Arrays, parts: Sequence[Arrays], moved: Sequence[Runs]) -> None:
-    """Add what parts count: those of which few counts are not zero at once."""
-    few: list[Sparse] = []
-    for part, (found, *_) in zip(parts, moved, strict=True):
-        if len(part.filled[0]) < FEW * part.scheme.sizes[COUNTS]:
-            few += _moved(part.filled, found)
-            continue
-        theirs = part.seen(COUNTS)
-        for start, stop, into in found:
-            whole.counts[into : into + stop - start] += theirs[start:stop]
-    if few:
-        np.add.at(whole.counts, *map(np.concatenate, zip(*few, strict=True)))
-
-
-def _moved(filled: Sparse, found: Sequence[Run]) -> Iterator[Sparse]:
-    """Counts that are not zero, run by run, by the entries where they stand then."""
-    where, counts = filled
-    cuts = where.searchsorted([run.start for run in found]).tolist()
-    for run, (begin, end) in zip(found, pairwise([*cuts, len(where)]), strict=True):
-        yield where[begin:end] + (run.into - run.start), counts[begin:end]
-
-
-def _add_sparse(whole: Arrays, parts: Sequence[Arrays]) -> None:
-    for name in dict.fromkeys(name for part in parts for name in part.sparse):
-        whole.sparse[name] = _together([whole.at(name), *(part.at(name) for part in parts)])
-
-
-#: Of sums, minima and maxima.
-_MERGE: Final = (np.add, np.minimum, np.maximum)
-
-
-def _between_means(whole: Arrays, part: Arrays, counted: dict[str, int]) -> list[tuple[int, float]]:
-    """By its index, what each deviation gains because two means differ: Chan, Golub and LeVeque (1979).
-
-    `counted` are the tokens of each by name, to which those of the part are added.
-    """
-    found = []
-    for name, theirs in part.scheme.deviations.items():
-        mine = whole.scheme.deviations[name]
-        n, m = counted[name], part.count_at(theirs.tokens)
-        counted[name] = n + m
-        if n and m:
-            apart = whole.fractions[0].item(mine.total) / n - part.fractions[0].item(theirs.total) / m
-            found.append((mine.entry, apart * apart * (n * m / (n + m))))
-    return found
-
-
-def _together(parts: Sequence[Sparse]) -> Sparse:
-    """All added up."""
-    numbers, counts = map(np.concatenate, zip(*parts, strict=True))
-    entries, indices = np.unique(numbers, return_inverse=True)
-    found = np.zeros(len(entries), np.int64)
-    np.add.at(found, indices, counts)
-    return entries, found
 
 
 def room_for_fractions(scheme: Scheme) -> NDArray[np.float64]:

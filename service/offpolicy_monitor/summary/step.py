@@ -11,12 +11,13 @@ from functools import cached_property, lru_cache, reduce
 from typing import Any, Final
 
 from offpolicy_monitor.summary.answer import OfGaps, gaps_told, methods_told
-from offpolicy_monitor.summary.arrays import Arrays, merged
+from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.batch import BATCH
 from offpolicy_monitor.summary.form import Dump, Told
 from offpolicy_monitor.summary.gap import GapSummary, shown
 from offpolicy_monitor.summary.histogram import Histograms
+from offpolicy_monitor.summary.merge import merged
 from offpolicy_monitor.summary.method import MethodSummary, Spec, method_keys
 from offpolicy_monitor.summary.records import ALL, Records, Wanted
 from offpolicy_monitor.summary.scheme import REMEMBERED, Scheme

@@ -11,7 +11,8 @@ from offpolicy_monitor.store.rows.merged_steps import Merged, Part, merge_parts
 from offpolicy_monitor.store.write import finish
 from offpolicy_monitor.store.write.finish import SetAside
 from offpolicy_monitor.store.write.save import save_steps as whole
-from offpolicy_monitor.summary.arrays import Arrays, merged
+from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.merge import merged
 from offpolicy_monitor.summary.step import merge_all
 
 from tests.fixtures.shards import make_record

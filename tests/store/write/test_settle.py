@@ -11,7 +11,8 @@ from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.store.write import settle
 from offpolicy_monitor.store.write.settle import KEPT
 from offpolicy_monitor.summary import stored
-from offpolicy_monitor.summary.arrays import Arrays, merged
+from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.merge import merged
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 from sqlalchemy import func, select
 

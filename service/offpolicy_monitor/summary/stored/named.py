@@ -11,10 +11,11 @@ from typing import Any, Final
 import numpy as np
 
 from offpolicy_monitor.errors import OffpolicyMonitorError
-from offpolicy_monitor.summary.arrays import Array, Arrays, merged
+from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.gap import QUANTITIES, SIGNS
 from offpolicy_monitor.summary.histogram import BINS
 from offpolicy_monitor.summary.layout import LAYOUT
+from offpolicy_monitor.summary.merge import merged
 from offpolicy_monitor.summary.method import Spec, path_of
 from offpolicy_monitor.summary.rows import NAMED, SPARSE, Layout, Row, name_of
 from offpolicy_monitor.summary.scheme import COUNTS

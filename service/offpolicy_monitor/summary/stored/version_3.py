@@ -17,6 +17,7 @@ import zstandard
 
 from offpolicy_monitor.summary.arrays import Array, Arrays, room_for_fractions
 from offpolicy_monitor.summary.layout import LAYOUT
+from offpolicy_monitor.summary.merge import among
 from offpolicy_monitor.summary.remembered import remembered, remembering
 from offpolicy_monitor.summary.rows import Layout
 from offpolicy_monitor.summary.scheme import (
@@ -164,7 +165,7 @@ def newest(arrays: Arrays) -> Arrays:
     lacking = {name for key, names in _later(old, scheme) if _counts_at(arrays, key) for name in names}
     if len(arrays.filled[0]) or any(section.any() for section in arrays.fractions):
         lacking |= {table.key for table in old.layout.tables if table.since > old.version}
-    return arrays.among(scheme, _moved(old, scheme)).lacking(lacking)
+    return among(arrays, scheme, _moved(old, scheme)).lacking(lacking)
 
 
 @remembering(lambda made, old, scheme: old.weight + scheme.weight, MOST_WEIGHT)
