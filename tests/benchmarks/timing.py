@@ -44,6 +44,13 @@ def by_turns(
     chosen: Callable[[list[float]], float] = statistics.median,
 ) -> dict[str, float]:
     """The median, or what else is `chosen`, of each candidate's answers, over `rounds` rounds after one more."""
+    return {name: chosen(figures) for name, figures in all_by_turns(candidates, rounds, progress).items()}
+
+
+def all_by_turns(
+    candidates: Mapping[str, Callable[[], float]], rounds: int, progress: Progress
+) -> dict[str, list[float]]:
+    """Every answer of each candidate, over `rounds` rounds after one more."""
     found: dict[str, list[float]] = {name: [] for name in candidates}
     for index in range(rounds + 1):
         for name, candidate in candidates.items():
@@ -51,7 +58,7 @@ def by_turns(
             figure = candidate()
             if index:
                 found[name].append(figure)
-    return {name: chosen(figures) for name, figures in found.items()}
+    return found
 
 
 def seconds_by_turns(works: Mapping[str, Work], rounds: int, progress: Progress) -> dict[str, float]:
