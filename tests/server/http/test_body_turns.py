@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import uvicorn
 from offpolicy_monitor.server.http import connection
-from offpolicy_monitor.server.http.connection import TOLD_BYTES, TOLD_SECONDS, BoundedProtocol
+from offpolicy_monitor.server.http.connection import PIECE, TOLD_BYTES, TOLD_SECONDS, BoundedProtocol
 from offpolicy_monitor.settings import Settings
 from uvicorn.server import ServerState
 
@@ -108,6 +108,32 @@ def test_a_large_body_is_told_of_as_it_comes(monkeypatch: pytest.MonkeyPatch) ->
     told = asyncio.run(scenario())
     assert sum(told) == 3 * TOLD_BYTES
     assert told[:3] == [TOLD_BYTES] * 3
+
+
+@pytest.mark.parametrize("size", [1, PIECE, 5 * TOLD_BYTES])
+def test_a_body_that_is_all_there_is_parsed_and_told_of_once(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = list[int]()
+    on_body = BoundedProtocol.on_body
+
+    def noted(protocol: BoundedProtocol, body: bytes) -> None:
+        parsed.append(len(body))
+        on_body(protocol, body)
+
+    monkeypatch.setattr(BoundedProtocol, "on_body", noted)
+
+    async def scenario() -> list[int]:
+        reader = Reader()
+        protocol = connected(reader)
+        request = HEAD % size + b"x" * size
+        await arrive(protocol, request + request)  # the next one is behind it in the same packet
+        while sum(map(len, reader.told)) < 2 * size:
+            await asyncio.sleep(0.001)
+        protocol.connection_lost(None)
+        return [len(piece) for piece in reader.told]
+
+    assert asyncio.run(asyncio.wait_for(scenario(), 10)) == [size, size]
+    assert sum(parsed) == 2 * size
+    assert len(parsed) <= 4, "the rest of a body, beside what came with its head, is one piece"
 
 
 def timers(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> list[float]:

@@ -21,6 +21,7 @@ MAX_TRAILER_BYTES: Final = 8 * 1024
 #: What the parser of URLs counts bytes in has 16 bits.
 MAX_URL_BYTES: Final = (1 << 16) - 1
 #: Bytes parsed at a time: what a client has pipelined beyond them is kept as it came until there is nothing to answer.
+#: The rest of a body of known length is one piece, as far as it has come.
 PIECE: Final = 16 * 1024
 #: A body is told of when so much of it has come, or for so long nothing was told, or all is there: a client sends it in
 #: many packets, and each time costs a turn of everything that waits for it.
@@ -79,6 +80,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._answered: RequestResponseCycle | None = None
         #: Bytes parsed since there was last a piece of a body, or a head or a message complete.
         self._idle_bytes = 0
+        #: Bytes of the body that are still to come; None where its head does not say how many it has.
+        self._left: int | None = 0
         self._head_deadline: asyncio.TimerHandle | None = None
         self._write_deadline: asyncio.TimerHandle | None = None
         self._telling: asyncio.TimerHandle | None = None
@@ -121,7 +124,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _parse(self) -> None:
         while self._unread and not self.pipeline and not self.transport.is_closing():
-            piece, self._unread = self._unread[:PIECE], self._unread[PIECE:]
+            size = max(PIECE, self._left or 0)
+            piece, self._unread = self._unread[:size], self._unread[size:]
             self._idle_bytes += len(piece)
             super().data_received(piece)  # type: ignore[arg-type]  # the parser takes any buffer
             if self._idle_bytes > (self._settings.max_head_bytes if self._in_head else MAX_TRAILER_BYTES):
@@ -159,6 +163,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.app = answering = Answering(self.config.loaded_app, self._begins)
         super().on_headers_complete()
         answering.cycle = self.cycle
+        self._left = next((int(value) for name, value in self.headers if name == b"content-length"), None)
         if self._shedding.takes():
             self.cycle.keep_alive = False
 
@@ -166,16 +171,18 @@ class BoundedProtocol(HttpToolsProtocol):
         self._answered = cycle
 
     def on_body(self, body: bytes) -> None:
-        """The body goes on, of which the reader is told now or soon."""
+        """The body goes on, of which the reader is told now or soon; of its end it is told by `on_message_complete`."""
         self._idle_bytes = 0
-        if self.cycle.response_complete or len(self.cycle.body) + len(body) >= TOLD_BYTES:
+        if self._left is not None:
+            self._left -= len(body)
+        if self.cycle.response_complete or (self._left != 0 and len(self.cycle.body) + len(body) >= TOLD_BYTES):
             super().on_body(body)
         else:
             self.cycle.body += body
 
     def on_message_complete(self) -> None:
         """The next byte begins another request."""
-        self._idle_bytes = 0
+        self._idle_bytes = self._left = 0
         self._told()
         super().on_message_complete()
 
