@@ -5,7 +5,7 @@ A function of the history and the terms alone, so that a restart forgets nothing
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from offpolicy_monitor.alerts.breaches import breach, breaches, lately, may_breach, may_stand, value_at
 from offpolicy_monitor.alerts.history import MISMATCH, History, Notes
@@ -54,13 +54,13 @@ class Outlook(NamedTuple):
 
     missing   the figures of mismatch that it lacks, and the total gap stands in for
     says      its states where it has no number, which are the same at every step; else None
-    shown     its states where it does not breach, ready for JSON but for their value; kept by whoever shows them
+    pieces    of the text of its states at rest, between which their value stands; kept by whoever shows them
     """
 
     plan: Plan
     missing: tuple[str, ...]
     says: Sequence[RuleState] | None
-    shown: list[dict[str, Any]]
+    pieces: list[bytes]
 
 
 #: A rule at the newest step, its value, and its states where it may breach: else, as most are, it is at rest, and its
