@@ -76,7 +76,19 @@ def judge(rules: Iterable[Rule], history: History, terms: Terms) -> list[Judged]
         outlook: Outlook | None = outlooks.get(rule.name)
         if outlook is None:
             outlook = outlooks[rule.name] = _outlook(terms.plan(rule), known)
-        found.append(_judged(outlook, history, terms) if outlook.says is None else (outlook, None, None))
+        plan, missing, says, _ = outlook
+        if says is not None:
+            found.append((outlook, None, None))
+        elif missing:
+            found.append(_judged(outlook, history.in_total, terms))
+        else:
+            # As for most rules at most steps; the value of others is not measured again.
+            values = history.notes(rule.name)
+            value = values[-1]
+            if value is None:
+                value = values[-1] = rule.measure(history, terms, len(values) - 1)
+            at_rest = not may_breach(plan, values, len(values) - 1)
+            found.append((outlook, value, None) if at_rest else _judged(outlook, history, terms))
     return found
 
 
@@ -103,15 +115,13 @@ def _judged(outlook: Outlook, history: History, terms: Terms) -> Judged:
     """Of a rule that has a number."""
     plan, missing, _, _ = outlook
     rule, states = plan.rule, list[RuleState]()
-    if missing:
-        history = history.in_total
     warns_at_most = history.stands_in and _may_be_stale(history)
     values = history.notes(rule.name)
     index, value = _last(rule, values, history, terms)
     said = None if value != value else value
     if said is not None and not warns_at_most and not may_breach(plan, values, index):
         return outlook, said, None
-    before = lately(rule, values, index) if plan.lasting else math.nan
+    before = lately(rule, values, index) if plan.spare else math.nan
     for severity, limit in plan.severities:
         if limit is None:
             states.append(_quiet(rule, severity, limit, said))

@@ -75,13 +75,24 @@ def growth_of(path: str, least: float) -> Measure:
         now = trends.median_of(values, index, drift.LASTED, least=1)
         if math.isnan(now):
             return math.nan
-        evidence = history.notes(EVIDENCE)
+        if now < least:
+            return 0.0
         found = growth_at(path, history, terms, index)
-        evidence[index] = found.evidence
-        lately = [seen for seen in evidence[max(0, index + 1 - HELD) : index + 1] if seen is not None]
-        return found.times if now >= least and max(lately) >= drift.ENOUGH else 0.0
+        history.notes(EVIDENCE)[index] = found.evidence
+        lately = [number for number in range(max(0, index + 1 - HELD), index + 1) if values[number] == values[number]]
+        sure = max([evidence_at(path, history, terms, number) for number in lately]) >= drift.ENOUGH
+        return found.times if sure else 0.0
 
     return measure
+
+
+def evidence_at(path: str, history: History, terms: Terms, index: int) -> float:
+    """R of the test of drift at a step."""
+    notes = history.notes(EVIDENCE)
+    found = notes[index]
+    if found is None:
+        found = notes[index] = growth_at(path, history, terms, index).evidence
+    return found
 
 
 def growth_at(path: str, history: History, terms: Terms, index: int) -> drift.Growth:
