@@ -104,3 +104,13 @@ def test_rules_at_rest_are_followed_and_shown_as_by_their_states(seed: int) -> N
         open_ = {key: episode for key, episode in after.items() if may_go_on(episode)}
         were_active += len(active)
     assert were_active
+
+
+def test_a_restart_changes_nothing_that_rules_say() -> None:
+    """What was noted of earlier steps is gone then. At step 59 of this run growth is held that k3 shows no longer."""
+    columns, in_force = {path: column.tolist() for path, column in played(39).items()}, terms(0)
+    noted: dict[str, list[float | None]] = {}
+    for step in range(80):
+        so_far = {path: column[: step + 1] for path, column in columns.items()}
+        going_on, anew = (History(range(step + 1), so_far, notes) for notes in (noted, {}))
+        assert evaluate(RULES, anew, in_force) == evaluate(RULES, going_on, in_force)

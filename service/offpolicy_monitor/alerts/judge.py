@@ -29,7 +29,7 @@ def judge_steps(
     for one in judged:
         outlook, _, found = one
         # A rule at rest begins no episode.
-        if found is not None or outlook.plan.rule.name in alerts:
+        if found is not None or (alerts and outlook.plan.rule.name in alerts):
             states += states_of(one)
     return judged, follow(before, states, step)
 

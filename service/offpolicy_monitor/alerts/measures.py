@@ -78,21 +78,15 @@ def growth_of(path: str, least: float) -> Measure:
         if now < least:
             return 0.0
         found = growth_at(path, history, terms, index)
-        history.notes(EVIDENCE)[index] = found.evidence
-        lately = [number for number in range(max(0, index + 1 - HELD), index + 1) if values[number] == values[number]]
-        sure = max([evidence_at(path, history, terms, number) for number in lately]) >= drift.ENOUGH
-        return found.times if sure else 0.0
+        evidence = history.notes(EVIDENCE)
+        evidence[index] = found.evidence
+        for number in range(max(0, index + 1 - HELD), index):
+            if evidence[number] is None and values[number] == values[number]:
+                evidence[number] = growth_at(path, history, terms, number).evidence
+        lately = [seen for seen in evidence[max(0, index + 1 - HELD) : index + 1] if seen is not None]
+        return found.times if max(lately) >= drift.ENOUGH else 0.0
 
     return measure
-
-
-def evidence_at(path: str, history: History, terms: Terms, index: int) -> float:
-    """R of the test of drift at a step."""
-    notes = history.notes(EVIDENCE)
-    found = notes[index]
-    if found is None:
-        found = notes[index] = growth_at(path, history, terms, index).evidence
-    return found
 
 
 def growth_at(path: str, history: History, terms: Terms, index: int) -> drift.Growth:

@@ -19,7 +19,7 @@ def all_shown(judged: Iterable[Judged], active: Mapping[Key, Episode], roots: Ma
     texts, standing = list[bytes](), {alert for alert, _ in active}
     for one in judged:
         outlook, value, states = one
-        if states is not None or outlook.plan.rule.name in standing:
+        if states is not None or (standing and outlook.plan.rule.name in standing):
             texts += [orjson.dumps(shown(state, active, roots)) for state in states_of(one)]
             continue
         pieces = outlook.pieces
