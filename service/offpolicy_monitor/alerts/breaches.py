@@ -54,12 +54,10 @@ def lately(rule: Rule, values: Notes, index: int) -> float:
 
 def may_breach(plan: Plan, values: Notes, index: int) -> bool:
     """Whether any severity of a rule may breach at a step that is measured, or go on over it."""
-    rule, mildest = plan.rule, plan.mildest
-    if mildest is None:
-        return False
+    _, _, _, _, spare, low, high = plan
     # Written out, and not by rule.beyond and lately: it is asked of every rule at every step.
-    for value in values[max(0, index - SPARE) if plan.lasting else max(0, index) : index + 1]:
-        if value is None or not (value <= mildest if rule.above else value >= mildest):
+    for value in values[index - spare if index > spare else 0 : index + 1]:
+        if value is None or not low <= value <= high:
             return True
     return False
 
@@ -117,8 +115,11 @@ def _is_active(rule: Rule, history: History, terms: Terms, index: int) -> bool:
     plan = terms.plan(rule)
     if not plan.enabled:
         return False
-    value = value_at(rule, history, terms, index)
-    if value != value or not may_breach(plan, history.notes(rule.name), index):
+    values = history.notes(rule.name)
+    value = values[index]
+    if value is None:
+        value = values[index] = rule.measure(history, terms, index)
+    if value != value or not may_breach(plan, values, index):
         return False
     return any([lasts(rule, limit, history, terms, index) for limit in plan.limits.values()])
 

@@ -147,9 +147,9 @@ def growth(values: Sequence[float], first: int, baseline: int, prior: Prior, ste
             base = level(values[:before], s, prior)
             floor = _floor(base, now)
             total = _excess(values[before:], floor)
-        excess = total / last
-        if excess <= 0:
+        if total <= 0:
             continue
+        excess = total / last
         variance = base.variance + s * s / last
         ratio = sum([math.exp(min(50.0, d * (excess - d / 2) / variance)) for d in SHIFTS]) / len(SHIFTS)
         evidence += ratio

@@ -5,7 +5,7 @@ A function of the history and the terms alone, so that a restart forgets nothing
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from offpolicy_monitor.alerts.breaches import breach, breaches, lately, may_breach, may_stand, value_at
 from offpolicy_monitor.alerts.history import MISMATCH, History, Notes
@@ -54,13 +54,13 @@ class Outlook(NamedTuple):
 
     missing   the figures of mismatch that it lacks, and the total gap stands in for
     says      its states where it has no number, which are the same at every step; else None
-    shown     its states where it does not breach, ready for JSON but for their value; kept by whoever shows them
+    pieces    of the text of its states at rest, between which their value stands; kept by whoever shows them
     """
 
     plan: Plan
     missing: tuple[str, ...]
     says: Sequence[RuleState] | None
-    shown: list[dict[str, Any]]
+    pieces: list[bytes]
 
 
 #: A rule at the newest step, its value, and its states where it may breach: else, as most are, it is at rest, and its
@@ -76,7 +76,19 @@ def judge(rules: Iterable[Rule], history: History, terms: Terms) -> list[Judged]
         outlook: Outlook | None = outlooks.get(rule.name)
         if outlook is None:
             outlook = outlooks[rule.name] = _outlook(terms.plan(rule), known)
-        found.append(_judged(outlook, history, terms) if outlook.says is None else (outlook, None, None))
+        plan, missing, says, _ = outlook
+        if says is not None:
+            found.append((outlook, None, None))
+        elif missing:
+            found.append(_judged(outlook, history.in_total, terms))
+        else:
+            # As for most rules at most steps; the value of others is not measured again.
+            values = history.notes(rule.name)
+            value = values[-1]
+            if value is None:
+                value = values[-1] = rule.measure(history, terms, len(values) - 1)
+            at_rest = not may_breach(plan, values, len(values) - 1)
+            found.append((outlook, value, None) if at_rest else _judged(outlook, history, terms))
     return found
 
 
@@ -103,15 +115,13 @@ def _judged(outlook: Outlook, history: History, terms: Terms) -> Judged:
     """Of a rule that has a number."""
     plan, missing, _, _ = outlook
     rule, states = plan.rule, list[RuleState]()
-    if missing:
-        history = history.in_total
     warns_at_most = history.stands_in and _may_be_stale(history)
     values = history.notes(rule.name)
     index, value = _last(rule, values, history, terms)
     said = None if value != value else value
     if said is not None and not warns_at_most and not may_breach(plan, values, index):
         return outlook, said, None
-    before = lately(rule, values, index) if plan.lasting else math.nan
+    before = lately(rule, values, index) if plan.spare else math.nan
     for severity, limit in plan.severities:
         if limit is None:
             states.append(_quiet(rule, severity, limit, said))

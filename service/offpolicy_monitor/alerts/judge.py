@@ -29,7 +29,7 @@ def judge_steps(
     for one in judged:
         outlook, _, found = one
         # A rule at rest begins no episode.
-        if found is not None or outlook.plan.rule.name in alerts:
+        if found is not None or (alerts and outlook.plan.rule.name in alerts):
             states += states_of(one)
     return judged, follow(before, states, step)
 
@@ -46,24 +46,6 @@ def _of(rules: Iterable[Rule | WallClockRule], open_: Iterable[Episode]) -> dict
     # Most runs have no alert.
     names = {rule.name for rule in rules} if found else set()
     return {key: episode for key, episode in found.items() if episode.alert in names}
-
-
-def all_shown(
-    judged: Iterable[Judged], active: Mapping[Key, Episode], roots: Mapping[Key, bool]
-) -> list[dict[str, Any]]:
-    """Every state of rules as `shown` has it."""
-    found, standing = list[dict[str, Any]](), {alert for alert, _ in active}
-    for one in judged:
-        outlook, value, states = one
-        if states is not None or outlook.plan.rule.name in standing:
-            found += [shown(state, active, roots) for state in states_of(one)]
-            continue
-        # Made at the first step at which it is at rest: but for its value it is shown the same at all others.
-        forms = outlook.shown
-        if not forms:
-            forms += [shown(state) for state in states_of(one)]
-        found += forms if value is None else [{**form, "value": value} if "value" in form else form for form in forms]
-    return found
 
 
 def shown(

@@ -75,11 +75,16 @@ def growth_of(path: str, least: float) -> Measure:
         now = trends.median_of(values, index, drift.LASTED, least=1)
         if math.isnan(now):
             return math.nan
-        evidence = history.notes(EVIDENCE)
+        if now < least:
+            return 0.0
         found = growth_at(path, history, terms, index)
+        evidence = history.notes(EVIDENCE)
         evidence[index] = found.evidence
+        for number in range(max(0, index + 1 - HELD), index):
+            if evidence[number] is None and values[number] == values[number]:
+                evidence[number] = growth_at(path, history, terms, number).evidence
         lately = [seen for seen in evidence[max(0, index + 1 - HELD) : index + 1] if seen is not None]
-        return found.times if now >= least and max(lately) >= drift.ENOUGH else 0.0
+        return found.times if max(lately) >= drift.ENOUGH else 0.0
 
     return measure
 

@@ -4,6 +4,7 @@ A rule compares one number per step with a threshold per severity. Terms say whi
 profile, of the kind of correction it uses, or its own. Neither knows where figures come from.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -86,9 +87,9 @@ class Terms:
         if found is None:
             thresholds = tuple((severity, self._limit(rule, severity)) for severity in rule.severities)
             limits = {severity: limit for severity, limit in thresholds if limit is not None}
-            lasting = any(limit.spare for limit in limits.values())
-            mildest = rule.best([limit.threshold for limit in limits.values()]) if limits else None
-            found = Plan(rule, self.enabled(rule.name), thresholds, limits, lasting, mildest)
+            spare = max((limit.spare for limit in limits.values()), default=0)
+            bounds = rule.quiet([limit.threshold for limit in limits.values()])
+            found = Plan(rule, self.enabled(rule.name), thresholds, limits, spare, *bounds)
             self._plans[rule.name] = found
         return found
 
@@ -115,16 +116,17 @@ class Plan(NamedTuple):
 
     severities  from mild to worst; None for one that is not in force
     limits      those that are
-    lasting     whether one of them goes on over a step that does not breach
-    mildest     the threshold that is breached first; None where none is in force
+    spare       how many steps that do not breach one of them goes on over
+    low, high   the least and the largest value that breaches none of them
     """
 
     rule: "Rule"
     enabled: bool
     severities: tuple[tuple[Severity, Limit | None], ...]
     limits: Mapping[Severity, Limit]
-    lasting: bool
-    mildest: float | None
+    spare: int
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -191,9 +193,11 @@ class Rule:
         """The one furthest into a breach. ValueError where there is none."""
         return max(values) if self.above else min(values)
 
-    def best(self, values: Iterable[float]) -> float:
-        """The one furthest from a breach, or breached first. ValueError where there is none."""
-        return min(values) if self.above else max(values)
+    def quiet(self, thresholds: Iterable[float]) -> tuple[float, float]:
+        """The least and the largest value that breaches none of the thresholds."""
+        if self.above:
+            return -math.inf, min(thresholds, default=math.inf)
+        return max(thresholds, default=-math.inf), math.inf
 
     def beyond(self, value: float, threshold: float) -> bool:
         """Whether a value breaches; one that is NaN does not."""

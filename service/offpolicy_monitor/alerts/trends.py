@@ -39,7 +39,9 @@ def ewma(values: Column, index: int, *spans: int) -> list[float]:
     if math.isnan(values[index]):
         return [math.nan] * len(spans)
     so_far = np.asarray(values[: index + 1])
-    newest_first = so_far[so_far == so_far][: -OLDEST - 1 : -1]
+    # One value that is not there makes the sum of squares NaN.
+    there = so_far if so_far @ so_far >= 0 else so_far[so_far == so_far]
+    newest_first = there[: -OLDEST - 1 : -1]
     ages = len(newest_first)
     return [float(newest_first @ weights[:ages] / sums[ages - 1]) for weights, sums in map(_weights, spans)]
 

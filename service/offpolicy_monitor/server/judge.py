@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from offpolicy_monitor.alerts import RULES, Episode, History, Rule, Terms, Timing, of_all, paths_of
 from offpolicy_monitor.alerts.engine import has_total_alone
-from offpolicy_monitor.alerts.judge import all_shown, judge_steps, judge_timing
+from offpolicy_monitor.alerts.judge import judge_steps, judge_timing
 from offpolicy_monitor.alerts.roots import roots_of, with_roots
 from offpolicy_monitor.methods import PRESETS, MethodRow, restored
+from offpolicy_monitor.server.states import all_shown
 from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.rows.histories import RunHistory
-from offpolicy_monitor.store.write.judge import Judge
+from offpolicy_monitor.store.write.judge import Judge, States
 
 FIELDS: Final = tuple(Episode.__dataclass_fields__)
 
@@ -42,7 +43,7 @@ class RulesJudge(Judge):
 
     def steps(
         self, run: HeldRun, history: RunHistory, before: Sequence[Mapping[str, Any]]
-    ) -> tuple[list[dict[str, Any]], list[Mapping[str, Any]]]:
+    ) -> tuple[States, list[Mapping[str, Any]]]:
         """Judge the newest step; episodes of rules on the wall clock remain as they are."""
         open_ = [_episode(row) for row in before]
         terms = _terms_under(run, history)

@@ -15,6 +15,7 @@ from offpolicy_monitor.store.rows.histories import RunHistory
 from offpolicy_monitor.store.rows.statement import Statement
 from offpolicy_monitor.store.rows.tables import runs, steps
 from offpolicy_monitor.store.session import Database, parse_url
+from offpolicy_monitor.store.write.judge import States
 from sqlalchemy import Connection, NullPool, create_engine, text, update
 
 from tests.fixtures.postgres import END_OTHERS
@@ -118,7 +119,7 @@ class Failing(RulesJudge):
 
     failures: list[Exception] = field(default_factory=list)
 
-    def steps(self, run: HeldRun, history: RunHistory, before: Any) -> tuple[list[dict[str, Any]], list[Episode]]:
+    def steps(self, run: HeldRun, history: RunHistory, before: Any) -> tuple[States, list[Episode]]:
         found = super().steps(run, history, before)
         if self.failures:
             raise self.failures.pop()

@@ -87,9 +87,9 @@ def drop_waiting(connection: Connection, key: RunStep) -> None:
     _DROP_WAITING.run(connection, {"run": key[0], "at": key[1]})
 
 
-def keep(connection: Connection, key: RunStep, step: TrainingStep, figures: Mapping[str, float]) -> int:
+def keep(connection: Connection, key: RunStep, step: TrainingStep, figures: dict[str, float]) -> int:
     """Keep the figures by path that a step is judged by, instead of earlier ones; answers their checksum."""
-    packed = pack(dict(figures))
+    packed = pack(figures)
     checksum = zlib.crc32(packed)
     of_step = {"run_id": key[0], "step": key[1], "attempt": step.attempt, "minibatches": step.known}
     _KEEP.run(connection, {**of_step, "checksum": checksum, "figures": packed})

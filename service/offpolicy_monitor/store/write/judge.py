@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+import orjson
 from sqlalchemy import Connection, select
 
 from offpolicy_monitor.store.rows import training_steps as training_rows
@@ -24,6 +25,9 @@ from offpolicy_monitor.store.rows.step_times import median_step_seconds
 from offpolicy_monitor.store.rows.tables import judgements
 from offpolicy_monitor.store.rows.training import TrainingStep
 from offpolicy_monitor.store.write.judged_figures import Merges, judged_figures
+
+#: States of rules, ready for JSON or as JSON.
+States = Sequence[dict[str, Any]] | orjson.Fragment
 
 
 class Judge:
@@ -40,10 +44,8 @@ class Judge:
         """Those of them that are of the merge of all gradient steps of a training step."""
         return ()
 
-    def steps(
-        self, run: HeldRun, history: RunHistory, before: Sequence[Episode]
-    ) -> tuple[list[dict[str, Any]], list[Episode]]:
-        """At the newest step: states ready for JSON, and the episodes that remain; `before` are those not over."""
+    def steps(self, run: HeldRun, history: RunHistory, before: Sequence[Episode]) -> tuple[States, list[Episode]]:
+        """At the newest step: the states, and the episodes that remain; `before` are those not over."""
         return [], list(before)
 
     def timing(
