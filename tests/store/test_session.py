@@ -159,20 +159,23 @@ def test_the_next_write_on_a_file_is_by_the_same_connection(sqlite_url: str) -> 
             assert connection.execute(text("SELECT count(*) FROM runs")).scalar_one() == 0
 
 
-def test_what_the_driver_and_sqlalchemy_run_is_one_transaction(database_url: str, store: Store) -> None:
+@pytest.mark.parametrize("by_both", [False, True])
+def test_what_the_driver_and_sqlalchemy_run_is_one_transaction(database_url: str, store: Store, by_both: bool) -> None:
     store.ingest([make_record()])
     profile = Statement(select(runs.c.profile))
     change = Statement(update(runs).values(profile=bindparam("profile", required=True)))
+    labels = {"a": "b"} if by_both else {}
     with closing(Database(parse_url(database_url))) as database:
-        for end, kept in ((ValueError, ["dense_bf16", {}]), (None, ["moe", {"a": "b"}])):
+        for error, kept in ((ValueError, ("dense_bf16", {})), (None, ("moe", labels))):
             with suppress(ValueError), database.writing() as connection:
                 change.run(connection, {"profile": "moe"})
-                connection.execute(update(runs).values(labels={"a": "b"}))
+                if by_both:
+                    connection.execute(update(runs).values(labels=labels))
                 assert profile.rows(connection) == [("moe",)]
-                if end is not None:
-                    raise end
+                if error is not None:
+                    raise error
             with database.reading() as connection:
-                assert [*connection.execute(select(runs.c.profile, runs.c.labels)).one()] == kept
+                assert tuple(connection.execute(select(runs.c.profile, runs.c.labels)).one()) == kept
 
 
 def test_a_server_that_goes_before_the_commit_is_503_and_the_next_write_finds_another(postgres_url: str) -> None:

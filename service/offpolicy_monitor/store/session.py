@@ -17,7 +17,7 @@ from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.store.failures import driven, translated, try_room
 from offpolicy_monitor.store.lock import WriterLock, make_folder
 from offpolicy_monitor.store.patience import Patience
-from offpolicy_monitor.store.sqlite import BEGIN_WRITING, BUSY_SECONDS, SqliteFile, begin
+from offpolicy_monitor.store.sqlite import BEGIN_WRITING, BUSY_SECONDS, SqliteFile
 
 DRIVERS = {
     "sqlite": "sqlite",
@@ -67,8 +67,8 @@ def sqlite_file(url: URL) -> Path | None:
 class Writers:
     """Transactions that write, on connections of one engine; `keep`: the last one is kept for the next transaction.
 
-    The driver begins and commits them, since SQLAlchemy takes twice as long; what it runs is in them too. `begins` is
-    the statement by which they begin, None where the driver begins with any.
+    `begins` is the statement by which the driver begins them, None where SQLAlchemy does, which takes twice as long.
+    What SQLAlchemy runs is in the driver's transaction too.
     """
 
     def __init__(self, engine: Engine, begins: str | None, keep: bool) -> None:
@@ -80,13 +80,15 @@ class Writers:
         """Committed at the end, rolled back on any error."""
         connection, kept = self._take(), False
         try:
-            if self._begins is not None:
-                begin(connection, self._begins)
+            if self._begins is None:
+                connection.begin()
+            else:
+                driven(connection, self._begins)
             yield connection
             if connection.in_transaction():
                 connection.commit()  # SQLAlchemy has run a statement, and must know that its transaction is over
             else:
-                driven(connection, "COMMIT", lambda _: connection.connection.commit())
+                driven(connection, "COMMIT")
             kept = self._keep and not self._kept
         finally:
             if kept:
@@ -159,7 +161,7 @@ class Database:
     @contextmanager
     def reading(self, seconds: float = READ_SECONDS) -> Iterator[Connection]:
         """One transaction that only reads, all of it from one snapshot. Failures are translated."""
-        with self._bounds(seconds), self._readers.begin() as connection:
+        with self._translated(), self._patience(seconds), self._readers.begin() as connection:
             yield connection
 
     @contextmanager
@@ -167,7 +169,7 @@ class Database:
         """A connection without a transaction, for what cannot be in one and takes long: not where waits are bounded."""
         assert not self.bounded
         engine = self.engine.execution_options(isolation_level="AUTOCOMMIT", offpolicy_plain=True)
-        with self._bounds(0.0), engine.connect() as connection:
+        with self._translated(), engine.connect() as connection:
             yield connection
 
     def _given_back(self, connection: Any, record: Any) -> None:
@@ -184,21 +186,21 @@ class Database:
         if self.file is not None:
             self.file.close()
 
-    @contextmanager
-    def _bounds(self, seconds: float) -> Iterator[None]:
-        path = None if self.file is None else self.file.file
-        with translated(path), Patience(seconds) if self.bounded else nullcontext():
-            yield
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(None if self.file is None else self.file.file)
+
+    def _patience(self, seconds: float) -> AbstractContextManager[object]:
+        return Patience(seconds) if self.bounded else nullcontext()
 
     def _try_disk(self) -> None:
         # Who may not make files in the folder may write the database all the same, once its log is there.
         if self.file is not None:
-            with self._bounds(TRY_SECONDS), suppress(PermissionError):
+            with self._translated(), suppress(PermissionError):
                 try_room(self.file.file.parent)
 
     @contextmanager
     def _committed(self, writers: Writers, seconds: float) -> Iterator[Connection]:
-        with self._bounds(seconds):
+        with self._translated(), self._patience(seconds):
             if self.file is not None:
                 self.file.check_if_moved()
             with writers.transaction() as connection:

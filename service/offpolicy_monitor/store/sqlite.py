@@ -123,16 +123,11 @@ def _connected(file: Path, busy_seconds: float) -> sqlite3.Connection:
     return connection
 
 
-def begin(connection: Connection, statement: str = "BEGIN") -> None:
-    """Let the driver begin a transaction."""
-    driven(connection, statement, lambda cursor: cursor.execute(statement))
-
-
 def _begun(connection: Connection) -> None:
     """SQLAlchemy begins a transaction, which may be the driver's that is there already."""
     driver: Any = connection.connection.driver_connection
     if not driver.in_transaction and not connection.get_execution_options().get("offpolicy_plain", False):
-        begin(connection)
+        driven(connection, "BEGIN")
 
 
 def _identity(path: str) -> Identity:
