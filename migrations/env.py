@@ -6,8 +6,11 @@ The caller owns the transaction, so that a whole upgrade happens or does not, on
 from alembic import context
 from offpolicy_monitor.store.rows.tables import metadata
 
+connection = context.config.attributes["connection"]
+if not connection.in_transaction():
+    connection.begin()  # the caller's, of which Alembic would end one that SQLAlchemy does not know of
 context.configure(
-    connection=context.config.attributes["connection"],
+    connection=connection,
     target_metadata=metadata,
     render_as_batch=True,
     compare_type=True,

@@ -99,4 +99,4 @@ def history_rows(sizes: tuple[int, ...], progress: Progress, folder: Path) -> li
 def following(like: ShardRecord, steps: "count[int]") -> ShardRecord:
     """The same shard as the next step."""
     step = next(steps)
-    return replace(like, key=replace(like.key, step=step), digest=step.to_bytes(16, "little"))
+    return replace(like, key=like.key._replace(step=step), digest=step.to_bytes(16, "little"))

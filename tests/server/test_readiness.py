@@ -20,7 +20,6 @@ from offpolicy_monitor.pipeline.shards import Work
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.server.probe import SLOW, WITHIN, StoreProbe
 from offpolicy_monitor.settings import Settings
-from sqlalchemy import event
 
 from tests.fixtures.application import JSON, Application, Client, json_bytes, rows, running
 from tests.fixtures.faults import FailingDisk
@@ -127,8 +126,13 @@ def test_a_file_that_is_deleted_during_the_commit_is_noticed_before_the_answer(
     """The connection that commits deletes the file: it was there when the transaction began."""
     with application() as client:
         assert posted(client, 1)[0] == 200
-        engine = client.app.state.services.store._database.engine
-        event.listen(engine, "commit", lambda connection: (tmp_path / "offpolicy.db").unlink(missing_ok=True))
+        [kept] = client.app.state.services.store._database._writers._kept
+
+        def delete(statement: str) -> None:
+            if statement == "COMMIT":
+                (tmp_path / "offpolicy.db").unlink()
+
+        kept.connection.driver_connection.set_trace_callback(delete)
         status, problem = posted(client, 2)
     assert status == 503
     assert "was deleted" in problem

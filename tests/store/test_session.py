@@ -8,15 +8,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from offpolicy_monitor.errors import ConfigurationError, Unavailable
-from offpolicy_monitor.store import Store, migrate
+from offpolicy_monitor.store import Receipt, Store, migrate
 from offpolicy_monitor.store.failures import translated
+from offpolicy_monitor.store.rows.statement import Statement
+from offpolicy_monitor.store.rows.tables import runs
 from offpolicy_monitor.store.session import Database, parse_url, sqlite_file
-from sqlalchemy import event, text
+from sqlalchemy import bindparam, event, func, select, text, update
 
 from tests.fixtures.faults import FailingDisk
 from tests.fixtures.forks import ended
@@ -155,6 +157,60 @@ def test_the_next_write_on_a_file_is_by_the_same_connection(sqlite_url: str) -> 
             raise ValueError("mine")
         with database.writing() as connection:
             assert connection.execute(text("SELECT count(*) FROM runs")).scalar_one() == 0
+
+
+@pytest.mark.parametrize("by_both", [False, True])
+def test_what_the_driver_and_sqlalchemy_run_is_one_transaction(database_url: str, store: Store, by_both: bool) -> None:
+    store.ingest([make_record()])
+    profile = Statement(select(runs.c.profile))
+    change = Statement(update(runs).values(profile=bindparam("profile", required=True)))
+    labels = {"a": "b"} if by_both else {}
+    with closing(Database(parse_url(database_url))) as database:
+        for error, kept in ((ValueError, ("dense_bf16", {})), (None, ("moe", labels))):
+            with suppress(ValueError), database.writing() as connection:
+                change.run(connection, {"profile": "moe"})
+                if by_both:
+                    connection.execute(update(runs).values(labels=labels))
+                assert profile.rows(connection) == [("moe",)]
+                if error is not None:
+                    raise error
+            with database.reading() as connection:
+                assert tuple(connection.execute(select(runs.c.profile, runs.c.labels)).one()) == kept
+
+
+def test_a_server_that_goes_before_the_commit_is_503_and_the_next_write_finds_another(postgres_url: str) -> None:
+    with closing(Database(parse_url(postgres_url))) as database:
+        with pytest.raises(Unavailable), database.writing() as connection:
+            process = Statement(select(func.pg_backend_pid())).rows(connection)[0][0]
+            with database.reading() as other:
+                other.execute(select(func.pg_terminate_backend(process)))
+        with database.writing() as connection:
+            assert connection.execute(text("SELECT count(*) FROM runs")).scalar_one() == 0
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_acknowledged_while_a_file_of_the_database_is_not_the_one_that_is_open(
+    sqlite_url: str, tmp_path: Path, suffix: str, replaced: bool
+) -> None:
+    file, away = tmp_path / f"offpolicy.db{suffix}", tmp_path / "away"
+    with closing(Store.open(sqlite_url)) as store:
+        store.ingest([make_record()])
+        file.rename(away)
+        if replaced:
+            shutil.copy(away, file)
+        said = "was replaced by another file" if replaced else "was deleted"
+        with pytest.raises(Unavailable, match=said):
+            store.ingest([make_record(1)])
+        log = (away if suffix == "-wal" else tmp_path / "offpolicy.db-wal").stat().st_size
+        for step in (2, 3):
+            with pytest.raises(Unavailable, match=said):
+                store.ingest([make_record(step)])
+        assert (away if suffix == "-wal" else tmp_path / "offpolicy.db-wal").stat().st_size == log
+        away.replace(file)
+        answers = [store.ingest([make_record(step)])[0] for step in (2, 3, 4)]
+        assert [isinstance(answer, Receipt) and not answer.duplicate for answer in answers] == [True] * 3
+        assert {0, 2, 3, 4} <= {row["step"] for row in store.steps("r1").rows}
 
 
 def test_a_full_disk_is_507_and_stores_nothing(sqlite_url: str, clock: Clock) -> None:

@@ -8,17 +8,15 @@ import errno
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from sqlalchemy import Connection, exc
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from offpolicy_monitor.errors import Unavailable
-
-Result = TypeVar("Result")
 
 DEFECTS = (exc.ProgrammingError, exc.IntegrityError, exc.DataError, exc.NotSupportedError)
 SQLITE_BUSY, SQLITE_IO_ERROR, SQLITE_CORRUPT, SQLITE_FULL, SQLITE_NO_DATABASE = 5, 10, 11, 13, 26
@@ -59,14 +57,23 @@ def translated(file: Path | None = None) -> Iterator[None]:
         raise _unavailable(f"{_named(file)} cannot be reached: {error.strerror}") from error
 
 
-def driven(connection: Connection, text: str, work: Callable[[DBAPICursor], Result]) -> Result:
-    """What `work` does with a cursor of the driver, closed after use; its errors are raised as SQLAlchemy raises them.
+def driven(
+    connection: Connection,
+    text: str,
+    of_rows: Sequence[Any] = ((),),
+    read: Callable[[DBAPICursor], Any] = lambda cursor: None,
+) -> Any:
+    """Let the driver run a statement once for each of these parameters; answers what `read` finds with its cursor.
 
-    `text` is the statement that they tell.
+    Errors of the driver are raised as SQLAlchemy raises them.
     """
     cursor = connection.connection.cursor()
     try:
-        return work(cursor)
+        if len(of_rows) == 1:
+            cursor.execute(text, of_rows[0])
+        else:
+            cursor.executemany(text, of_rows)
+        return read(cursor)
     except connection.dialect.loaded_dbapi.Error as error:
         driver = connection.dialect.loaded_dbapi.Error
         gone = connection.dialect.is_disconnect(error, connection.connection, cursor)

@@ -5,7 +5,7 @@ snapshot and never hold a writer up. Every wait has an end. Knows nothing of the
 """
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ from sqlalchemy import URL, Connection, Engine, NullPool, QueuePool, event, make
 from sqlalchemy.exc import ArgumentError
 
 from offpolicy_monitor.errors import ConfigurationError
-from offpolicy_monitor.store.failures import translated, try_room
+from offpolicy_monitor.store.failures import driven, translated, try_room
 from offpolicy_monitor.store.lock import WriterLock, make_folder
 from offpolicy_monitor.store.patience import Patience
-from offpolicy_monitor.store.sqlite import BUSY_SECONDS, SqliteFile
+from offpolicy_monitor.store.sqlite import BEGIN_WRITING, BUSY_SECONDS, SqliteFile
 
 DRIVERS = {
     "sqlite": "sqlite",
@@ -65,10 +65,14 @@ def sqlite_file(url: URL) -> Path | None:
 
 
 class Writers:
-    """Transactions that write, on connections of one engine; `keep`: the last one is kept for the next transaction."""
+    """Transactions that write, on connections of one engine; `keep`: the last one is kept for the next transaction.
 
-    def __init__(self, engine: Engine, keep: bool) -> None:
-        self._engine, self._keep = engine.execution_options(offpolicy_write=True), keep
+    `begins` is the statement by which the driver begins them, None where SQLAlchemy does, which takes twice as long.
+    What SQLAlchemy runs is in the driver's transaction too.
+    """
+
+    def __init__(self, engine: Engine, begins: str | None, keep: bool) -> None:
+        self._engine, self._begins, self._keep = engine, begins, keep
         self._kept: list[Connection] = []
 
     @contextmanager
@@ -76,8 +80,15 @@ class Writers:
         """Committed at the end, rolled back on any error."""
         connection, kept = self._take(), False
         try:
-            with connection.begin():
-                yield connection
+            if self._begins is None:
+                connection.begin()
+            else:
+                driven(connection, self._begins)
+            yield connection
+            if connection.in_transaction():
+                connection.commit()  # SQLAlchemy has run a statement, and must know that its transaction is over
+            else:
+                driven(connection, "COMMIT")
             kept = self._keep and not self._kept
         finally:
             if kept:
@@ -124,23 +135,18 @@ class Database:
         self._closed = False
         for engine in {self.engine, self._readers, self._trying}:
             event.listen(engine, "checkin", self._given_back)
+        begins = None if self.file is None else BEGIN_WRITING
         # A server may drop a connection that nobody uses, which the pool finds out; a file does not.
-        self._writers = Writers(self.engine, keep=self.file is not None)
-        self._triers = Writers(self._trying, keep=False)
+        self._writers = Writers(self.engine, begins, keep=self.file is not None)
+        self._triers = Writers(self._trying, begins, keep=False)
 
-    @contextmanager
-    def writing(self, seconds: float = WRITE_SECONDS) -> Iterator[Connection]:
+    def writing(self, seconds: float = WRITE_SECONDS) -> AbstractContextManager[Connection]:
         """One transaction that writes; commits at the end, rolls back on any error. Failures are translated.
 
         Raises Unavailable as well where the server was waited for longer than `seconds`; whether it has committed is
         then not known.
         """
-        with self._bounds(seconds):
-            self._check_file()
-            with self._writers.transaction() as connection:
-                yield connection
-            # Committed, but into a file that is found again?
-            self._check_file()
+        return self._committed(self._writers, seconds)
 
     @contextmanager
     def trying(self) -> Iterator[Connection]:
@@ -149,16 +155,13 @@ class Database:
         On SQLite by a connection that remembers nothing of the file, and only if the disk has room for more.
         """
         self._try_disk()
-        with self._bounds(TRY_SECONDS):
-            self._check_file()
-            with self._triers.transaction() as connection:
-                yield connection
-            self._check_file()
+        with self._committed(self._triers, TRY_SECONDS) as connection:
+            yield connection
 
     @contextmanager
     def reading(self, seconds: float = READ_SECONDS) -> Iterator[Connection]:
         """One transaction that only reads, all of it from one snapshot. Failures are translated."""
-        with self._bounds(seconds), self._readers.begin() as connection:
+        with self._translated(), self._patience(seconds), self._readers.begin() as connection:
             yield connection
 
     @contextmanager
@@ -166,7 +169,7 @@ class Database:
         """A connection without a transaction, for what cannot be in one and takes long: not where waits are bounded."""
         assert not self.bounded
         engine = self.engine.execution_options(isolation_level="AUTOCOMMIT", offpolicy_plain=True)
-        with self._bounds(0.0), engine.connect() as connection:
+        with self._translated(), engine.connect() as connection:
             yield connection
 
     def _given_back(self, connection: Any, record: Any) -> None:
@@ -183,21 +186,28 @@ class Database:
         if self.file is not None:
             self.file.close()
 
-    @contextmanager
-    def _bounds(self, seconds: float) -> Iterator[None]:
-        path = None if self.file is None else self.file.file
-        with translated(path), Patience(seconds) if self.bounded else nullcontext():
-            yield
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(None if self.file is None else self.file.file)
+
+    def _patience(self, seconds: float) -> AbstractContextManager[object]:
+        return Patience(seconds) if self.bounded else nullcontext()
 
     def _try_disk(self) -> None:
         # Who may not make files in the folder may write the database all the same, once its log is there.
         if self.file is not None:
-            with self._bounds(TRY_SECONDS), suppress(PermissionError):
+            with self._translated(), suppress(PermissionError):
                 try_room(self.file.file.parent)
 
-    def _check_file(self) -> None:
-        if self.file is not None:
-            self.file.check()
+    @contextmanager
+    def _committed(self, writers: Writers, seconds: float) -> Iterator[Connection]:
+        with self._translated(), self._patience(seconds):
+            if self.file is not None:
+                self.file.check_if_moved()
+            with writers.transaction() as connection:
+                yield connection
+            # Committed, but into a file that is found again?
+            if self.file is not None:
+                self.file.check()
 
 
 @contextmanager

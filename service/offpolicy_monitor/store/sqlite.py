@@ -2,7 +2,7 @@
 
 SQLite goes on writing into a file that was deleted or replaced, and into a deleted write-ahead log: all of it is gone
 with the process. A new connection would even begin another log beside the old one. So the files are compared before a
-connection is made and around each commit, before anybody is told that something is stored.
+connection is made and after each commit, before anybody is told that something is stored.
 """
 
 import os
@@ -28,6 +28,8 @@ SESSION: Final = (
     # A log that once grew large gives its room back.
     f"PRAGMA journal_size_limit = {64 << 20}",
 )
+#: How a transaction that writes begins, so that it waits for others before it has read.
+BEGIN_WRITING: Final = "BEGIN IMMEDIATE"
 #: The database, its write-ahead log, and the index of that. They stay the same while any connection is open.
 SUFFIXES: Final = ("", "-wal", "-shm")
 MEND: Final = "stop the service, put the file right, start it again"
@@ -51,13 +53,14 @@ class SqliteFile:
         self.file = file
         self._paths = [f"{file}{suffix}" for suffix in SUFFIXES]
         self._known: list[Identity] = []
+        self._moved = False
         self._kept: sqlite3.Connection | None = None
         self._lock = threading.Lock()
 
     def engine(self, pool: type[Pool], busy_seconds: float = BUSY_SECONDS, **options: Any) -> Engine:
-        """Connections in such a pool. Writes begin with BEGIN IMMEDIATE, and so wait before they have read."""
+        """Connections in such a pool."""
         made = create_engine("sqlite://", creator=lambda: self.connect(busy_seconds), poolclass=pool, **options)
-        event.listen(made, "begin", _begin)
+        event.listen(made, "begin", _begun)
         return made
 
     def connect(self, busy_seconds: float) -> sqlite3.Connection:
@@ -69,14 +72,25 @@ class SqliteFile:
         self.check()
         return _connected(self.file, busy_seconds)
 
+    def check_if_moved(self) -> None:
+        """Before a transaction: `check` where a file had moved at the last one, and has maybe been put back.
+
+        Else nobody needs to look: into a file that has moved since then it would be committed, but `check` after it
+        decides whether it is acknowledged, as of one that moves during the transaction.
+        """
+        if self._moved:
+            self.check()
+
     def check(self) -> None:
         """Raises Moved where a file is no longer the one that is open."""
+        self._moved = True
         for path, known in zip(self._paths, self._known, strict=False):
             found = _identity(path)
             if found != known:
                 if path != self._paths[0]:
                     self._keep_what_the_log_holds()
                 raise Moved(path, found)
+        self._moved = False
 
     def close(self) -> None:
         """Close the connection that is kept; the others are closed by now."""
@@ -109,11 +123,11 @@ def _connected(file: Path, busy_seconds: float) -> sqlite3.Connection:
     return connection
 
 
-def _begin(connection: Connection) -> None:
-    options = connection.get_execution_options()
-    if not options.get("offpolicy_plain", False):
-        begin = "BEGIN IMMEDIATE" if options.get("offpolicy_write", False) else "BEGIN"
-        driven(connection, begin, lambda cursor: cursor.execute(begin))
+def _begun(connection: Connection) -> None:
+    """SQLAlchemy begins a transaction, which may be the driver's that is there already."""
+    driver: Any = connection.connection.driver_connection
+    if not driver.in_transaction and not connection.get_execution_options().get("offpolicy_plain", False):
+        driven(connection, "BEGIN")
 
 
 def _identity(path: str) -> Identity:

@@ -440,13 +440,14 @@ class Store:
     def _writing(self) -> Iterator[Connection]:
         if not self._turn.acquire(timeout=WRITE_SECONDS):
             raise Unavailable(503, "store-busy", f"another write has gone on for more than {WRITE_SECONDS:g} s")
+        committed = False
         try:
             with self._database.writing() as connection:
                 yield connection
-            self._memories.end(committed=True)
+            committed = True
         except Unavailable as error:
             self._outcomes.failed(error)
             raise
         finally:
-            self._memories.end(committed=False)
+            self._memories.end(committed)
             self._turn.release()

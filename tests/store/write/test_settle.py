@@ -222,6 +222,6 @@ def test_a_run_of_thousands_of_steps_is_plotted_from_its_headline_figures(store:
     first = make_record()
     for start in range(0, 2500, 250):
         steps = range(start, start + 250)
-        ingest(store, *(replace(first, key=replace(first.key, step=step), digest=b"%016d" % step) for step in steps))
+        ingest(store, *(replace(first, key=first.key._replace(step=step), digest=b"%016d" % step) for step in steps))
     found = store.series("r1", "tokens", points=10_000)
     assert found["step"] == list(range(2500)) and set(found["value"]) == {100}

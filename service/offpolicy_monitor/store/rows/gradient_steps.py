@@ -74,4 +74,6 @@ def gradient_step(run: str, row: Any) -> GradientStep:
 
 
 def _largest(left: int | None, right: int | None) -> int | None:
-    return max((value for value in (left, right) if value is not None), default=None)
+    if left is None or right is None:
+        return right if left is None else left
+    return max(left, right)

@@ -5,7 +5,6 @@ that this process stored lately are at hand, others are read back. A larger step
 outside of any transaction (store.write.finish). A step that is still open is merged when it is read.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -126,23 +125,20 @@ def merge_at_once(
     connection: Connection,
     run_ids: Mapping[str, int],
     steps: Iterable[GradientStep],
-    arrived: Sequence[tuple[ShardRecord, bytes]],
+    arrived: Mapping[tuple[str, int, int, int], Sequence[tuple[ShardRecord, bytes]]],
     recent: Recent,
     stored_of: Callable[[GradientStep], Shards],
     failed: Failed,
 ) -> dict[int, Merged]:
     """The merges of steps, by their identity: of as many as this transaction has time for.
 
-    `arrived` are the shards of this group with their stored forms; what came before, of which `stored_of` tells, is
-    read back unless it is recent.
+    `arrived` are the shards of this group with their stored forms, in shard order, by the (run, step, minibatch,
+    attempt) of their steps; what came before, of which `stored_of` tells, is read back unless it is recent.
     One that cannot be merged is told to `failed` and left out.
     """
-    here: dict[tuple[str, int, int, int], list[tuple[ShardRecord, bytes]]] = defaultdict(list)
-    for record, blob in sorted(arrived, key=lambda shard: shard[0].key.shard):
-        here[record.key.run, record.key.step, record.key.minibatch, record.key.attempt].append((record, blob))
     merged, left = {}, MOST_AT_ONCE
     for step in steps:
-        of_step = here[step.run, step.step, step.minibatch, step.attempt]
+        of_step = arrived.get((step.run, step.step, step.minibatch, step.attempt), ())
         key = (run_ids[step.run], step.step, step.minibatch, step.attempt)
         ready = [record.summary for record, _ in of_step]
         if len(ready) < step.received:

@@ -5,7 +5,7 @@ A shard is known by its key alone; its digest says whether the same key brings t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.summary.step import StepSummary
@@ -14,8 +14,7 @@ from offpolicy_monitor.summary.step import StepSummary
 StepKey = tuple[int, int, int, int]
 
 
-@dataclass(frozen=True, order=True)
-class ShardKey:
+class ShardKey(NamedTuple):
     """(run, attempt, step, minibatch, shard): what makes a shard the same shard."""
 
     run: str

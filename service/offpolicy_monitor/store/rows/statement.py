@@ -29,24 +29,14 @@ class Statement:
     def rows(self, connection: Connection, **parameters: Any) -> list[Row]:
         """The rows that it answers, as plain tuples."""
         compiled = self._compiled(connection)
-
-        def work(cursor: DBAPICursor) -> list[Row]:
-            cursor.execute(compiled.text, compiled.bound(parameters))
-            return compiled.read(cursor)
-
-        return driven(connection, compiled.text, work)
+        found: list[Row] = driven(connection, compiled.text, [compiled.bound(parameters)], compiled.read)
+        return found
 
     def run(self, connection: Connection, *of_rows: Mapping[str, Any]) -> None:
         """Run it once for each of these parameters."""
-        compiled = self._compiled(connection)
-
-        def work(cursor: DBAPICursor) -> None:
-            if len(of_rows) == 1:
-                cursor.execute(compiled.text, compiled.bound(of_rows[0]))
-            elif of_rows:
-                cursor.executemany(compiled.text, [compiled.bound(row) for row in of_rows])
-
-        driven(connection, compiled.text, work)
+        if of_rows:
+            compiled = self._compiled(connection)
+            driven(connection, compiled.text, [compiled.bound(row) for row in of_rows])
 
     def _compiled(self, connection: Connection) -> "_Compiled":
         name = connection.dialect.name
@@ -81,20 +71,19 @@ class _Compiled:
         self._names = compiled.positiontup if compiled.positional and compiled.positiontup else list(compiled.params)
         types = {name: compiled.binds[name].type for name in self._names if name in compiled.binds}
         found = {name: kind.dialect_impl(dialect).bind_processor(dialect) for name, kind in types.items()}
-        self._binding: list[tuple[str, Processor | None]] = [(name, found.get(name)) for name in self._names]
+        at = {index: found.get(name) for index, name in enumerate(self._names)}
+        self._binding = [(index, process) for index, process in at.items() if process is not None]
         self._columns = [*statement.selected_columns] if isinstance(statement, Select) else []
         self._dialect = dialect
         self._reading: list[tuple[int, Processor]] | None = None
 
     def bound(self, parameters: Mapping[str, Any]) -> Any:
         """Parameters as the driver takes them; what is written in the statement itself counts where none is given."""
-        values = []
-        for name, process in self._binding:
-            value = parameters[name] if name in parameters else self._given[name]
-            values.append(value if process is None else process(value))
-        return (
-            tuple(values) if self._positional else {name: v for (name, _), v in zip(self._binding, values, strict=True)}
-        )
+        given = {**self._given, **parameters} if self._given else parameters
+        values = [given[name] for name in self._names]
+        for index, process in self._binding:
+            values[index] = process(values[index])
+        return values if self._positional else dict(zip(self._names, values, strict=True))
 
     def read(self, cursor: DBAPICursor) -> list[Row]:
         """The rows that the driver has found, as SQLAlchemy would answer them."""

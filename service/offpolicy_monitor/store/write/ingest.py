@@ -87,8 +87,10 @@ def _outdated(record: ShardRecord, held: Mapping[str, HeldRun], ledger: Ledger) 
 
 def _reopened(run: HeldRun, name: str, ledger: Ledger) -> HeldRun:
     """The run, which goes on where another step begins: the last shards of those that had begun may come late."""
+    if run.finished_at is None:
+        return run
     begins = any(ledger.step_of[key].id is None for key in ledger.accepted if key.run == name)
-    return replace(run, finished_at=None) if begins and run.finished_at is not None else run
+    return replace(run, finished_at=None) if begins else run
 
 
 def _as_it_stands(
@@ -130,12 +132,17 @@ def _to_settle(
 def _with_alerts(
     alerts: Mapping[str, Sequence[dict[str, Any]]], records: Sequence[ShardRecord], answers: Sequence[Receipt | Refusal]
 ) -> list[Receipt | Refusal]:
-    """Receipts with what the rules say of their runs now; `alerts` are the open ones of each run."""
-    told = {run: (verdict(rows), tuple(worst_of_each_rule(rows))) for run, rows in alerts.items()}
+    """Receipts with what the rules say of their runs now; `alerts` are the open ones of each run.
+
+    Where there are none, a receipt says so already.
+    """
+    told: dict[str, dict[str, Any]] = {
+        run: {"verdict": verdict(rows), "alerts": tuple(worst_of_each_rule(rows))}
+        for run, rows in alerts.items()
+        if rows
+    }
     return [
-        answer
-        if isinstance(answer, Refusal)
-        else replace(answer, verdict=told[record.key.run][0], alerts=told[record.key.run][1])
+        replace(answer, **told[record.key.run]) if isinstance(answer, Receipt) and record.key.run in told else answer
         for record, answer in zip(records, answers, strict=True)
     ]
 
@@ -204,7 +211,10 @@ def _write(
     ids = {name: run.id for name, run in held.items()}
     records = ledger.accepted.values()
     touched = list(ledger.touched.values())
-    arrived = [(record, blobs[record.key]) for record in records]
+    arrived: dict[tuple[str, int, int, int], list[tuple[ShardRecord, bytes]]] = {}
+    for record in sorted(records, key=lambda record: record.key.shard):
+        of_step = record.key.run, record.key.step, record.key.minibatch, record.key.attempt
+        arrived.setdefault(of_step, []).append((record, blobs[record.key]))
 
     def stored_of(step: GradientStep) -> Shards:
         standing = ledger.steps[step.run, step.step]

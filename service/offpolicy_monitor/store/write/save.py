@@ -65,18 +65,14 @@ def _insert(
     if not new:
         return
     absent = dict.fromkeys(MERGED)
-    rows = [
-        {"run_id": run_ids[step.run], "step": step.step, "minibatch": step.minibatch, "attempt": step.attempt}
-        | {"shards": step.shards, **_changing(step), **merged.get(id(step), absent)}
-        for step in new
-    ]
+    rows = [{**vars(step), "run_id": run_ids[step.run], **merged.get(id(step), absent)} for step in new]
     for step, row in zip(new, rows, strict=True):
         [(step.id,)] = _INSERT.rows(connection, **row)
 
 
 def _update(connection: Connection, stored_steps: Sequence[GradientStep], merged: Mapping[int, Any]) -> None:
     if stored_steps:
-        rows = [{"key": step.id, **_changing(step), **merged.get(id(step), {})} for step in stored_steps]
+        rows = [{"key": step.id, **vars(step), **merged.get(id(step), {})} for step in stored_steps]
         (_UPDATE_MERGED if merged else _UPDATE).run(connection, *rows)
 
 
@@ -91,10 +87,6 @@ _INSERT: Final = Statement(
     .values({name: bindparam(name, required=True) for name in (*IDENTITY, *CHANGING, *MERGED)})
     .returning(steps.c.id)
 )
-
-
-def _changing(step: GradientStep) -> dict[str, Any]:
-    return {name: getattr(step, name) for name in CHANGING}
 
 
 def _delete(connection: Connection, ids: Sequence[int | None]) -> None:
