@@ -4,7 +4,7 @@ Each is computed for all gaps, or all rows, at once; the form is that of the sha
 have something to tell.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -15,12 +15,13 @@ from offpolicy_monitor.summary.form import Form, Told, row, slots_of
 from offpolicy_monitor.summary.gap import OF_SEQUENCES, OF_TOKENS
 from offpolicy_monitor.summary.histogram import Histograms
 from offpolicy_monitor.summary.method import COUNTS, Spec, method_figures, method_needs, paths_of, shapes
-from offpolicy_monitor.summary.records import ALL, SILENT, Figures, Records, Wanted
+from offpolicy_monitor.summary.records import ALL, SILENT, Figures, Read, Records, Wanted
 from offpolicy_monitor.summary.remembered import remembered
 from offpolicy_monitor.summary.scheme import REMEMBERED
+from offpolicy_monitor.summary.straight import Code, NotStraightError, texts_of
 from offpolicy_monitor.summary.tables.advantage import DRIFT, WEIGHED, gradient_mass
 from offpolicy_monitor.summary.tables.anchors import anchor_disagreements
-from offpolicy_monitor.summary.tables.lengths import LENGTH_BIAS, length_biases
+from offpolicy_monitor.summary.tables.lengths import LENGTH_BIAS, Biased, length_biases
 from offpolicy_monitor.vocabulary import QUANTILES
 
 NOTHING: Final = Told(Form({}, ()), np.zeros(0))
@@ -28,6 +29,8 @@ NOTHING: Final = Told(Form({}, ()), np.zeros(0))
 _COUNTED: Final = ("tokens", "sequences", "clamped_tokens")
 #: Quantiles of gaps and their sequences, wherever they stand.
 QUANTILE_FIGURES: Final = "quantiles"
+#: Numbers of a row by their indices, in order; and the indices of those that are whole.
+Chosen = tuple[Iterable[int], Collection[int]]
 
 
 class OfGaps(NamedTuple):
@@ -54,13 +57,7 @@ def gaps_told(
     if not gaps:
         return NOTHING
     sums, weighed, drift = records
-    tokens = {
-        **{name: sums[name] for name in _COUNTED},
-        **OF_TOKENS.of(sums, wanted),
-        **WEIGHED.of(weighed, wanted),
-        **gradient_mass(arrays, gaps, wanted),
-    }
-    sequences = {**OF_SEQUENCES.of(sums, wanted), **DRIFT.of(drift, wanted)}
+    tokens, sequences = _of_gaps(arrays, gaps, records, wanted)
     of_quantiles = _quantiles(shown(), sums) if QUANTILE_FIGURES in wanted else []
     kinds = [kind for kind in (tokens, sequences, *of_quantiles) if kind]
     has_tokens = sums["tokens"] > 0
@@ -80,6 +77,18 @@ def gaps_told(
     return Told(remembered(key, (), form), row(kinds))
 
 
+def _of_gaps(arrays: Arrays, gaps: tuple[str, ...], records: OfGaps, wanted: Wanted) -> tuple[Figures, Figures]:
+    """Those over their tokens, counts first, and over their sequences."""
+    sums, weighed, drift = records
+    tokens = {
+        **{name: sums[name] for name in _COUNTED},
+        **OF_TOKENS.of(sums, wanted),
+        **WEIGHED.of(weighed, wanted),
+        **gradient_mass(arrays, gaps, wanted),
+    }
+    return tokens, {**OF_SEQUENCES.of(sums, wanted), **DRIFT.of(drift, wanted)}
+
+
 def _quantiles(shown: Histograms, sums: Records) -> list[Figures]:
     """Those of d, and of L."""
     ends = (sums.rows((f"log_ratio_{end}", f"log_geometric_{end}")).ravel() for end in ("min", "max"))
@@ -95,8 +104,8 @@ def methods_told(arrays: Arrays, specs: Mapping[str, Spec | None], wanted: Wante
         return NOTHING
     names, of_rows = tuple(known), tuple(known.values())
     sums = Records.at(arrays, paths_of(names))
-    found, has_tokens = method_figures(of_rows, sums, wanted), sums["tokens"] > 0
-    (anchored, anchors), (biased, biases) = anchor_disagreements(arrays, wanted), length_biases(arrays, names, wanted)
+    found, (anchored, anchors), (biased, biases) = _of_methods(arrays, names, of_rows, sums, wanted)
+    has_tokens = sums["tokens"] > 0
     ran = biased.ran(dict(zip(names, sums["tokens"].tolist(), strict=True))) if biased.rows else []
 
     def form() -> Form:
@@ -112,6 +121,40 @@ def methods_told(arrays: Arrays, specs: Mapping[str, Spec | None], wanted: Wante
     kinds = [kind for kind in (found, anchors, biases) if kind]
     key = ("methods", names, wanted, sums.lacks, anchored, biased.rows, has_tokens.tobytes(), *ran)
     return Told(remembered(key, of_rows, form), row(kinds))
+
+
+def read_for(
+    arrays: Arrays, gaps: tuple[str, ...], specs: Mapping[str, Spec | None], wanted: Wanted, *chosen: Chosen
+) -> Read:
+    """Straight code for what is chosen of the numbers of `gaps_told`, and of `methods_told`, of some gaps and rows.
+
+    It raises NO_NUMBER where one of them has no token; this NOT_STRAIGHT where some of `wanted` is no plain formula.
+    """
+    known = {name: spec for name, spec in specs.items() if spec is not None}
+    names, of_rows = tuple(known), tuple(known.values())
+    kinds, code = (*_paths(gaps), paths_of(names)), Code()
+    *of_gaps, sums = Records.written(arrays, kinds, code)
+    if QUANTILE_FIGURES in wanted:
+        raise NotStraightError(QUANTILE_FIGURES)
+    tokens, sequences = _of_gaps(arrays, gaps, OfGaps(*of_gaps), wanted)
+    found, (_, anchors), (_, biases) = _of_methods(arrays, names, of_rows, sums, wanted)
+    results = list[str]()
+    for rows, (indices, whole) in zip(((tokens, sequences), (found, anchors, biases)), chosen, strict=True):
+        numbers = texts_of(row(rows))
+        results += [f"int({numbers[index]})" if index in whole else numbers[index] for index in indices]
+    positive = [*texts_of(of_gaps[0]["tokens"]), *texts_of(sums["tokens"])]
+    return Read.of(arrays, kinds, *code.function(results, positive))
+
+
+def _of_methods(
+    arrays: Arrays, names: tuple[str, ...], of_rows: Sequence[Spec], sums: Records, wanted: Wanted
+) -> tuple[Figures, tuple[tuple[str, ...], Figures], tuple[Biased, Figures]]:
+    """Those of rows, and of which of them what else is known."""
+    return (
+        method_figures(of_rows, sums, wanted),
+        anchor_disagreements(arrays, wanted),
+        length_biases(arrays, names, wanted),
+    )
 
 
 @SILENT

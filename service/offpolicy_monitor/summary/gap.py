@@ -170,8 +170,11 @@ def shown_from(scheme: Scheme) -> Counts:
 
 def bounded_exp(x: Floats) -> Floats:
     """exp(clip(x, +-80)), the same to the bit on every machine, which numpy's is not."""
-    found = [math.exp(max(-EXPONENT_CLAMP, min(EXPONENT_CLAMP, value))) for value in x.ravel().tolist()]
-    return np.array(found).reshape(x.shape)
+    found: Floats = _bounded_exp(x).astype(np.float64)
+    return found
+
+
+_bounded_exp: Final = np.frompyfunc(lambda value: math.exp(max(-EXPONENT_CLAMP, min(EXPONENT_CLAMP, value))), 1, 1)
 
 
 def variance(total: Floats, total_square: Floats, count: Floats) -> Floats:
@@ -227,10 +230,9 @@ def _spreads(sums: Records) -> Spreads:
 def _log_ratio_variance(sums: Records) -> Floats:
     """Of a summary without the deviation, which older releases did not keep, from the sums of d and d^2."""
     count, kept = sums["tokens"], sums[DEVIATION]
-    lacking = np.isnan(kept)
-    if not lacking.any():
+    if not sums.lack(DEVIATION):
         return kept / count
-    return np.where(lacking, variance(sums["log_ratio"], sums["log_ratio_square"], count), kept / count)
+    return np.where(np.isnan(kept), variance(sums["log_ratio"], sums["log_ratio_square"], count), kept / count)
 
 
 def _correlation(sums: Records) -> Floats:

@@ -7,7 +7,7 @@ Formulas divide as they stand: what has no denominator comes out as NaN or infin
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.rows import name_of
 from offpolicy_monitor.summary.scheme import REMEMBERED, SUMS, Scheme
+from offpolicy_monitor.summary.straight import ABSENT, Code, Straight, Written
 
 Floats = NDArray[np.float64]
 #: Figures of R records by name, [R] each.
@@ -71,10 +72,24 @@ class Records:
     def of(cls, records: Sequence[Mapping[str, float]], names: Sequence[str]) -> "Records":
         """The same of records one by one."""
         numbers = [[record.get(name, np.nan) for record in records] for name in names]
-        return cls(np.array(numbers, np.float64), _Plan.of(names, len(records)))
+        lacking = np.array([[name not in record for record in records] for name in names])
+        return cls(np.array(numbers, np.float64), _Plan.of(names, len(records), lacking=lacking))
+
+    @classmethod
+    def written(cls, arrays: Arrays, kinds: tuple[tuple[str, ...], ...], code: Code) -> "list[Records]":
+        """The same, to write straight code with: its numbers are the counts of all kinds, then what is no count."""
+        counts, fractions, order, plans = _plans(arrays.scheme.base, arrays.scheme.begins, kinds, arrays.absent)
+        texts = np.array([f"n{number}" for number in range(len(counts) + len(fractions))], object)[order]
+        found = []
+        for plan in plans:
+            of_kind = texts[plan.begin : plan.end].reshape(plan.shape)
+            if plan.lacking is not None:
+                of_kind[plan.lacking] = ABSENT
+            found.append(cls(cast(Floats, Written(code, of_kind)), plan))
+        return found
 
     def __len__(self) -> int:
-        return len(self._numbers.T)
+        return self._plan.shape[1]
 
     def __getitem__(self, name: str) -> Floats:
         numbers: Floats = self._numbers[self._plan.row_of[name]]
@@ -87,6 +102,10 @@ class Records:
             chosen = self._plan.chosen[names] = np.array([self._plan.row_of[name] for name in names], np.intp)
         return self._numbers.take(chosen, 0)
 
+    def lack(self, name: str) -> bool:
+        """Whether some of them lack a number."""
+        return self._plan.lacking is not None and bool(self._plan.lacking[self._plan.row_of[name]].any())
+
     def once(self, make: "Callable[[Records], Made]") -> Made:
         """What several figures share."""
         if make not in self._made:
@@ -98,6 +117,27 @@ class Records:
     def lacks(self) -> bytes:
         """Equal where the same records lack the same."""
         return self._plan.lacks
+
+
+class Read(NamedTuple):
+    """Straight code, and where the numbers that it takes are in a buffer: counts first."""
+
+    straight: Straight
+    counts: NDArray[np.intp]
+    fractions: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, arrays: Arrays, kinds: tuple[tuple[str, ...], ...], straight: Straight, taken: Sequence[int]) -> "Read":
+        """Of code that was written with `Records.written` of the same kinds, and of which numbers it takes."""
+        plans = _plans(arrays.scheme.base, arrays.scheme.begins, kinds, arrays.absent)
+        entries = np.concatenate([plans.counts, plans.fractions])[np.array(taken, np.intp)]
+        number = np.searchsorted(taken, len(plans.counts))
+        return cls(straight, entries[:number], entries[number:])
+
+    def __call__(self, arrays: Arrays) -> list[float]:
+        """The results of a buffer in which all is there; raises NO_NUMBER where one of them is none."""
+        numbers = np.concatenate([arrays.counts_at(self.counts), arrays.fractions_at(self.fractions)])
+        return self.straight(numbers.tolist())
 
 
 #: The figure of all records at once.

@@ -19,7 +19,7 @@ from offpolicy_monitor.summary.gap import GapSummary, shown
 from offpolicy_monitor.summary.histogram import Histograms
 from offpolicy_monitor.summary.merge import merged
 from offpolicy_monitor.summary.method import MethodSummary, Spec, method_keys
-from offpolicy_monitor.summary.records import ALL, Records, Wanted
+from offpolicy_monitor.summary.records import ALL, Made, Records, Wanted
 from offpolicy_monitor.summary.scheme import REMEMBERED, Scheme
 from offpolicy_monitor.summary.sums import Sums, fraction
 from offpolicy_monitor.summary.tables import KINDS
@@ -123,6 +123,18 @@ class StepSummary:
             found = self._rows[wanted] = {"gaps": gaps, "methods": methods_told(self.arrays, self.specs, wanted)}
         return found
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether the figures of gaps and of method rows were made, of any that are wanted."""
+        return bool(self._rows)
+
+    def once(self, make: "Callable[[StepSummary], Made]") -> Made:
+        """What is made of it once."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: Made = self._made[make]
+        return made
+
     def in_dicts(self, wanted: Wanted) -> dict[str, Any]:
         """The figures of a merged step that are of neither gaps nor methods; made once for each of `wanted`."""
         if wanted not in self._dicts:
@@ -134,6 +146,10 @@ class StepSummary:
     def _marks(self, marks: Mapping[str, Callable[[Arrays], Any]], wanted: Wanted) -> dict[str, Any]:
         found = {name: finite(read(self.arrays)) for name, read in marks.items() if name in wanted}
         return {name: figures for name, figures in found.items() if figures}
+
+    @cached_property
+    def _made(self) -> dict[Any, Any]:
+        return {}
 
     @cached_property
     def _rows(self) -> dict[Wanted, Mapping[str, Told]]:

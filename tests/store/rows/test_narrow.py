@@ -77,3 +77,16 @@ def test_neither_quantiles_nor_length_biases_are_made_for_them(monkeypatch: pyte
 def test_default_rules_look_at_headline_figures_alone() -> None:
     assert narrow.covers(paths_of(RULES)) and narrow.covers(HEADLINE)
     assert not narrow.covers(("gaps.total.quantiles.0.5",))
+
+
+def test_all_but_the_first_summary_of_a_kind_are_read_by_straight_code_to_the_same_bits() -> None:
+    narrow.ready(again(FULL))
+    straight, as_it_stands = again(FULL), again(FULL)
+    narrow.ready(straight)
+    as_it_stands.step_figures()
+    found, expected = (narrow.headline_of(summary, None) for summary in (straight, as_it_stands))
+    assert not straight.has_rows
+    assert {path: repr(value) for path, value in found.items()} == {
+        path: repr(value) for path, value in expected.items()
+    }
+    assert list(found) == list(expected)

@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 
 from offpolicy_monitor.figures import HEADLINE, headline, is_headline, is_known
 from offpolicy_monitor.store.rows.derived import wanted_at
-from offpolicy_monitor.summary.answer import methods_told
+from offpolicy_monitor.summary.answer import methods_told, read_for
 from offpolicy_monitor.summary.form import Form, Slot, Told
+from offpolicy_monitor.summary.records import Read
+from offpolicy_monitor.summary.remembered import remembered
 from offpolicy_monitor.summary.scheme import REMEMBERED
 from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.summary.straight import NO_NUMBER, NOT_STRAIGHT
 
 _CORRECTION: Final = "correction"
 #: Whose the correction is, a run says, and only when its step is stored.
@@ -25,19 +28,62 @@ _OF_CORRECTION: Final = wanted_at(tuple(path for path in HEADLINE if path.starts
 
 
 def ready(summary: StepSummary) -> None:
-    """Let the summary have made what its headline figures are read off, whatever the correction of its run."""
-    summary.in_dicts(_WANTED)
-    summary.in_rows(_WANTED)
+    """Let the summary have its headline figures made, whatever the correction of its run."""
+    summary.once(_headline)
 
 
 def headline_of(summary: StepSummary, correction: str | None) -> dict[str, float]:
     """The headline figures that are present, by path; `correction` names the row in use."""
-    found = headline(summary.in_dicts(_WANTED))
-    for name, told in summary.in_rows(_WANTED).items():
-        found |= _flat(told, name)
+    found = summary.once(_headline).copy()
     if correction is not None and (spec := summary.specs.get(correction)) is not None:
         found |= _flat(methods_told(summary.arrays, {correction: spec}, _OF_CORRECTION), _CORRECTION, correction)
     return found
+
+
+def _headline(summary: StepSummary) -> dict[str, float]:
+    """Those of no correction."""
+    found = headline(summary.in_dicts(_WANTED))
+    try:
+        straight = None if summary.has_rows else _straight_of(summary)
+        if straight is not None:
+            return found | _finite(straight.paths, straight.read(summary.arrays))
+    except NO_NUMBER:
+        pass
+    for name, told in summary.in_rows(_WANTED).items():
+        found |= _flat(told, name)
+    return found
+
+
+class _Straight(NamedTuple):
+    """Which figures of gaps and method rows there are, by path, and how they are read."""
+
+    paths: Sequence[str]
+    read: Read
+
+
+def _straight_of(summary: StepSummary) -> _Straight | None:
+    """That of all summaries of this kind, of which the first is read as it stands; None where all must be.
+
+    Raises NO_NUMBER for a first that does not tell which figures there are: some gap or row has no token.
+    """
+    arrays, specs = summary.arrays, summary.specs
+    key = ("headline", arrays.scheme.base, arrays.scheme.begins, arrays.absent, tuple(specs))
+    return remembered(key, specs.values(), lambda: _made_straight(summary))
+
+
+def _made_straight(summary: StepSummary) -> _Straight | None:
+    told = summary.in_rows(_WANTED)
+    if not all(rows.form.shape for rows in told.values()):
+        return None
+    if any((rows.values[: len(rows.form.shape)] == 0).any() for rows in told.values()):  # their tokens come first
+        raise ZeroDivisionError
+    positions = {name: _positions(rows.form, name, None) for name, rows in told.items()}
+    chosen = [(of_rows.indices.tolist(), told[name].form.counts) for name, of_rows in positions.items()]
+    try:
+        read = read_for(summary.arrays, summary.gap_names, summary.specs, _WANTED, *chosen)
+    except NOT_STRAIGHT:
+        return None
+    return _Straight([path for of_rows in positions.values() for path in of_rows.paths], read)
 
 
 @lru_cache(REMEMBERED)
@@ -61,9 +107,13 @@ class _Positions(NamedTuple):
 def _flat(told: Told, name: str, below: str | None = None) -> dict[str, float]:
     """The headline figures of an answer that stands at `name`, or of what it has at a key."""
     fixed, paths, indices, counts = _positions(told.form, name, below)
-    numbers = zip(paths, told.values[indices].tolist(), strict=True)
-    found = fixed | {path: value for path, value in numbers if value - value == 0.0}  # what JSON can hold
+    found = fixed | _finite(paths, told.values[indices].tolist())
     return found | {path: int(found[path]) for path in counts if path in found}
+
+
+def _finite(paths: Sequence[str], numbers: Sequence[float]) -> dict[str, float]:
+    """Those that JSON can hold."""
+    return {path: value for path, value in zip(paths, numbers, strict=True) if value - value == 0.0}
 
 
 @lru_cache(REMEMBERED)
