@@ -17,7 +17,8 @@ from offpolicy_monitor.exposition import native
 from offpolicy_monitor.families import ABSOLUTE, SIGNED, Family
 from offpolicy_monitor.summary.gap import SHOWN, SIGNS, shown_from
 from offpolicy_monitor.summary.histogram import BINS, Counts, bin_edges
-from offpolicy_monitor.summary.scheme import COUNTS, REMEMBERED, Scheme
+from offpolicy_monitor.summary.rows import name_of
+from offpolicy_monitor.summary.scheme import COUNTS, REMEMBERED, SUMS, Scheme
 from offpolicy_monitor.summary.step import StepSummary
 
 _MIRRORED: Final = tuple(-bound for bound in ABSOLUTE)
@@ -105,8 +106,7 @@ class OfShard(NamedTuple):
         """It is made for each shard, so nothing is worked out here."""
         (where, counts), gaps, scheme = summary.arrays.filled, summary.gap_names, summary.arrays.scheme.base
         few = where.searchsorted(len(_into(scheme))) if gaps else 0
-        sums = summary.gap_sums.rows(_SUMMED).T if gaps else np.zeros((0, len(_SUMMED)))
-        return cls(gaps, scheme, where[:few], counts[:few], sums)
+        return cls(gaps, scheme, where[:few], counts[:few], summary.arrays.section(SUMS)[_summed(scheme, gaps)])
 
 
 def exposed(shards: Sequence[OfShard]) -> Histograms:
@@ -131,6 +131,13 @@ def _into(scheme: Scheme) -> NDArray[np.int32]:
     for histogram, begin in enumerate(begins.tolist()):
         found[begin : begin + len(SIGNS) * BINS] = np.tile(_stretch_of() + histogram * stretches, len(SIGNS))
     return found
+
+
+@lru_cache(REMEMBERED)
+def _summed(scheme: Scheme, gaps: tuple[str, ...]) -> NDArray[np.intp]:
+    """[gaps, 3] where among the sums of a scheme those of a gap are that are shown; every stored version has them."""
+    starts = [scheme.spans[name_of(f"gaps/{gap}", row)].start for gap in gaps for row in _SUMMED]
+    return np.array(starts, np.intp).reshape(len(gaps), len(_SUMMED))
 
 
 def _signed(counts: Counts, total: float) -> Counted:

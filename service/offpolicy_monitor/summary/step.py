@@ -19,7 +19,7 @@ from offpolicy_monitor.summary.gap import GapSummary, shown
 from offpolicy_monitor.summary.histogram import Histograms
 from offpolicy_monitor.summary.merge import merged
 from offpolicy_monitor.summary.method import MethodSummary, Spec, method_keys
-from offpolicy_monitor.summary.records import ALL, Made, Records, Wanted
+from offpolicy_monitor.summary.records import ALL, Made, Wanted
 from offpolicy_monitor.summary.scheme import REMEMBERED, Scheme
 from offpolicy_monitor.summary.sums import Sums, fraction
 from offpolicy_monitor.summary.tables import KINDS
@@ -80,11 +80,6 @@ class StepSummary:
     def gap_records(self) -> OfGaps:
         """What is kept of them in single numbers, side by side."""
         return OfGaps.at(self.arrays, self.gap_names)
-
-    @property
-    def gap_sums(self) -> Records:
-        """Their sums, side by side."""
-        return self.gap_records.sums
 
     @cached_property
     def shown(self) -> Histograms:
