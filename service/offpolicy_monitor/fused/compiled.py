@@ -13,7 +13,7 @@ import numpy as np
 
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.fused import held, inspection, moves, outward, routing, runs, tokens, totals, worst
-from offpolicy_monitor.fused.batch import Batch
+from offpolicy_monitor.fused.batch import MOST_SHORT, Batch
 from offpolicy_monitor.fused.results import Size, sums_length, sums_of
 from offpolicy_monitor.fused.summarise import summarise
 from offpolicy_monitor.methods import ON_REQUEST, PRESETS
@@ -23,18 +23,22 @@ from offpolicy_monitor.vocabulary import EXPERT_IDS, LOGPROBS
 ENTRIES: Final[tuple[Any, ...]] = (
     held.hold,
     inspection.inspect,
+    inspection.inspect_short,
     routing.compare,
     runs.buckets_of,
     runs.version_sums,
     tokens.measure,
     totals.add,
     totals.finish,
+    totals.finish_short,
     outward.count,
     moves.move,
     worst.find,
+    worst.find_short,
 )
 
-_TOKENS: Final = 64
+#: Of a short batch, and of one that is not.
+_TOKENS: Final = (64, 2 * MOST_SHORT)
 _ONE: Final = Size(1, 1, 1, 1, 1, 1)
 
 
@@ -58,19 +62,25 @@ def allow_many_columns() -> None:
 
 
 def try_all() -> None:
-    """Run every compiled function once: a batch with all there is, with a hole, and with much for M2PO to cut."""
-    random = np.random.default_rng(0)
-    columns: dict[str, Any] = {
-        name: -random.standard_exponential(_TOKENS, np.float32) * np.float32(3) for name in LOGPROBS
-    }
-    columns["logprobs"][5], columns["sampling_logprobs"][9] = np.nan, 0.5
-    columns |= {name: random.integers(0, 9, (_TOKENS, 2, 5), np.uint8) for name in EXPERT_IDS}
-    columns["policy_versions"] = columns["turns"] = np.arange(_TOKENS) // 8
-    lengths = np.full(4, _TOKENS // 4, np.int64)
-    advantages = np.array([-1.0, 0.0, 1.0, 2.0], np.float32)
-    batch = RaggedBatch.from_positions(lengths, columns, {"advantages": advantages})
-    loaded = Batch(batch, Origin(9))
-    found = summarise(loaded, (*PRESETS, *ON_REQUEST))
-    worst.worst(batch, loaded.logprobs, found.gaps, found.ranking, 1)
+    """Run every compiled function once."""
+    for size in _TOKENS:
+        batch = _with_all_there_is(size)
+        loaded = Batch(batch, Origin(9))
+        found = summarise(loaded, (*PRESETS, *ON_REQUEST))
+        worst.worst(batch, loaded.logprobs, found.gaps, found.ranking, 1)
     one, other = (sums_of(_ONE, np.zeros(sums_length(_ONE))) for _ in range(2))
     totals.add(one, other)
+
+
+def _with_all_there_is(tokens: int) -> RaggedBatch:
+    """A batch with a hole, and with much for M2PO to cut."""
+    random = np.random.default_rng(0)
+    columns: dict[str, Any] = {
+        name: -random.standard_exponential(tokens, np.float32) * np.float32(3) for name in LOGPROBS
+    }
+    columns["logprobs"][5], columns["sampling_logprobs"][9] = np.nan, 0.5
+    columns |= {name: random.integers(0, 9, (tokens, 2, 5), np.uint8) for name in EXPERT_IDS}
+    columns["policy_versions"] = columns["turns"] = np.arange(tokens) * 8 // tokens
+    lengths = np.full(4, tokens // 4, np.int64)
+    advantages = np.array([-1.0, 0.0, 1.0, 2.0], np.float32)
+    return RaggedBatch.from_positions(lengths, columns, {"advantages": advantages})

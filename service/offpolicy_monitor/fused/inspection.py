@@ -10,7 +10,7 @@ from numba import njit
 from offpolicy_monitor.fused.arrays import Integers
 from offpolicy_monitor.fused.bits import MAGNITUDE_BITS, NOT_FINITE, pattern
 from offpolicy_monitor.fused.decimals import multiples
-from offpolicy_monitor.fused.token import PASS, STRICT, WITHIN
+from offpolicy_monitor.fused.token import PASS, SHORT, STRICT, WITHIN
 from offpolicy_monitor.summary.tables.decimals import PLACES
 from offpolicy_monitor.vocabulary import CERTAIN_LOGPROB
 
@@ -52,6 +52,12 @@ def inspect(mu: Any, old: Any, pi: Any, offsets: Any, decimals: Any) -> Any:
         multiples(mu, places[0])
         multiples(old, places[1])
     return most, largest > 0, suspects, places, _lengths(offsets)
+
+
+@njit(**SHORT)
+def inspect_short(mu: Any, old: Any, pi: Any, offsets: Any, decimals: Any) -> Any:
+    """`inspect` of a short batch."""
+    return inspect(mu, old, pi, offsets, decimals)
 
 
 @njit(**WITHIN)

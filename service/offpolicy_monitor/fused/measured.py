@@ -75,7 +75,8 @@ def measured(
         if own is not room:
             _take_counts(room, own)
             part.spare.append(own)
-    present, seen = totals.finish(tokens, room.held, part.sequence_plan(buckets), left, ranking)
+    finish = totals.finish_short if batch.is_short else totals.finish
+    present, seen = finish(tokens, room.held, part.sequence_plan(buckets), left, ranking)
     return Measured(part, Left(chosen, tokens, left), present, seen, room)
 
 

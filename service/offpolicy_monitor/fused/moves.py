@@ -7,7 +7,7 @@ from numba import njit
 
 from offpolicy_monitor.fused.arrays import Integers, Singles
 from offpolicy_monitor.fused.bits import STRIDE, filled, lowest
-from offpolicy_monitor.fused.token import ENTRY, INNER
+from offpolicy_monitor.fused.token import INNER, SHORT_ENTRY
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.scheme import COUNTS
 
@@ -63,7 +63,7 @@ def _rows(slots: Any, first: int, number: int, needs: Integers) -> Singles:
     return np.array([begins[new], into[new], lengths, needs[begins[new]]], np.int32)
 
 
-@njit(**INNER | ENTRY)
+@njit(**INNER | SHORT_ENTRY)
 def move(
     moves: Any, numbers: Any, counts: Any, whole: Any, seen: Any, fractions: Any, where: Any, found: Any
 ) -> Any:  # fmt: skip

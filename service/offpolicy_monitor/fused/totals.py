@@ -35,7 +35,7 @@ from offpolicy_monitor.fused.arrays import (
     W_MAX,
 )
 from offpolicy_monitor.fused.sums import join
-from offpolicy_monitor.fused.token import CLAMP, MASS_KEYS, PASS, WITHIN
+from offpolicy_monitor.fused.token import CLAMP, MASS_KEYS, PASS, SHORT, WITHIN
 from offpolicy_monitor.summary import cells
 
 #: Where probabilities add up to less they are summed in float64: float32 holds none below 1e-38 well, which anywhere
@@ -116,6 +116,12 @@ def finish(tokens: Any, held: Any, wanted: Any, left: Any, ranking: Any) -> Any:
         kept = result.of_sequences.rules[rule]
         result.totals.dropped_of_sequences[rule] = kept[LOW] + kept[HIGH]
     return _present(plan, result), seen
+
+
+@njit(**SHORT)
+def finish_short(tokens: Any, held: Any, wanted: Any, left: Any, ranking: Any) -> Any:
+    """`finish` of a short batch."""
+    return finish(tokens, held, wanted, left, ranking)
 
 
 @njit(**WITHIN)

@@ -12,8 +12,9 @@ from numba import njit
 
 from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.fused.arrays import Doubles, Floats, Integers, fitting
+from offpolicy_monitor.fused.batch import is_short
 from offpolicy_monitor.fused.bits import MAGNITUDE_BITS, pattern
-from offpolicy_monitor.fused.token import INNER, PASS, STRICT, WITHIN
+from offpolicy_monitor.fused.token import INNER, PASS, SHORT, STRICT, WITHIN
 from offpolicy_monitor.summary.stored.worst_columns import MOST_TOKENS, Positions, Ranked, Tokens
 from offpolicy_monitor.summary.tables.worst import GAPS, LARGEST, MOST
 
@@ -33,7 +34,8 @@ def worst(
     if source.positions is not None:
         starts, positions = np.cumsum(source.lengths) - source.lengths, source.positions
     whole = (fitting(array, np.int64) for array in (source.offsets, starts, positions))
-    ranked, furthest, raw, spans = find(columns, _of(tuple(gaps)), *whole, ranking, keep)
+    look = find_short if is_short(source) else find
+    ranked, furthest, raw, spans = look(columns, _of(tuple(gaps)), *whole, ranking, keep)
     return Ranked(*ranked), Tokens(Positions(*furthest), Positions(*raw), spans)
 
 
@@ -63,6 +65,14 @@ def find(
         sizes[c] = offsets[sequences[c] + 1] - offsets[sequences[c]]
     furthest, raw, spans = _tokens(columns, gaps, offsets, starts, positions, ranking[1], sequences, kept)
     return (sequences, sizes, figures, kept), furthest, raw, spans
+
+
+@njit(**SHORT)
+def find_short(
+    columns: Any, gaps: Any, offsets: Any, starts: Any, positions: Any, ranking: Any, keep: Any
+) -> Any:  # fmt: skip
+    """`find` in a short batch."""
+    return find(columns, gaps, offsets, starts, positions, ranking, keep)
 
 
 @njit(**INNER)
