@@ -18,8 +18,8 @@ from offpolicy_monitor.fused.threads import Threads
 from offpolicy_monitor.fused.tokens import measure
 from offpolicy_monitor.slices import Slices
 
-#: Tokens that one thread takes at a time: an eighth of the batch, but no fewer than are worth handing over, which takes
-#: as long as 8,192 on its own, and no more than leave the threads evenly at work. A longer sequence is a chunk of its own.
+#: Tokens that one thread takes at a time: an eighth of the batch, but no fewer than are worth handing over, and no more
+#: than leave the threads evenly at work. A longer sequence is a chunk of its own.
 EIGHTHS: Final = 8
 LEAST_CHUNK, MOST_CHUNK = 1 << 14, 1 << 15
 
