@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from offpolicy_monitor.batch import Origin, RaggedBatch
-from offpolicy_monitor.fused import batch, compiled, inspection, measured, totals, worst
+from offpolicy_monitor.fused import batch, compiled, inspection, totals, worst
 from offpolicy_monitor.fused.batch import MOST_SHORT, Batch, is_short
 from offpolicy_monitor.fused.summarise import summarise
 from offpolicy_monitor.measure.fused import Fused
@@ -60,7 +60,7 @@ def test_a_batch_is_short_in_tokens_and_sequences_together(
 
     for pair in PAIRS:
         for entry in pair:
-            for module in (batch, measured.totals, worst):
+            for module in (batch, totals, worst):
                 if hasattr(module, entry.py_func.__name__):
                     monkeypatch.setattr(module, entry.py_func.__name__, noted(entry))
     source = of(tokens, sequences)
