@@ -202,7 +202,8 @@ def from_version_to_version(rise: Rise) -> bool:
 def learned(rise: Rise) -> bool:
     """Whether rewarded answers have been likelier to the trainer than to the engine since it began."""
     sizes, scores = rise.since(LEARNED_BY), rise.since(LEARNED_BY_Z)
-    return len(scores) >= FEWEST and median(sizes) > LEARNED and sum(scores) / math.sqrt(len(scores)) > LEARNED_Z
+    enough = min(len(sizes), len(scores)) >= FEWEST
+    return enough and median(sizes) > LEARNED and sum(scores) / math.sqrt(len(scores)) > LEARNED_Z
 
 
 def in_tail(rise: Rise) -> bool:
