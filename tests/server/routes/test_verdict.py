@@ -8,7 +8,7 @@ import pytest
 from offpolicy_monitor.store import Store
 from offpolicy_monitor.verdict.numbers import number
 
-from tests.fixtures.application import JSON, Client, wait_until_ready
+from tests.fixtures.application import JSON, Client
 
 SEQUENCES, LENGTH = 16, 40
 
@@ -67,7 +67,6 @@ def test_summaries_are_read_once_of_what_is_stored_however_many_ask(
         reads.append(run)
         return summaries(store, run, *more, **named)
 
-    wait_until_ready(client)
     monkeypatch.setattr(Store, "summaries", read)
     post(client, "r1", *["top_p"] * 8)
 
