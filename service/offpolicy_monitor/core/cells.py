@@ -9,12 +9,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from offpolicy_monitor.core import host
 from offpolicy_monitor.core.checks import FLOATS, INTEGERS, NUMBERS, check, check_shape
 from offpolicy_monitor.core.constants import constant
 
@@ -51,7 +53,7 @@ def tallies(*parts: Tally) -> list[Tensor]:
         for known in (known for known in weights if known is not None):
             check("weights", known, 2, NUMBERS)
             check_shape("weights", known, *cells.shape)
-    if parts[0].cells.device.type == "cpu":
+    if host.holds(parts[0].cells.device):
         return [torch.stack([_counted(part, weights) for weights in part.weights]) for part in parts]
     shapes = [(len(part.weights), len(part.cells), part.number) for part in parts]
     zeros = torch.zeros(sum(map(math.prod, shapes)), dtype=torch.float64, device=parts[0].cells.device)
@@ -84,22 +86,28 @@ class Division(NamedTuple):
     scattered: bool = False
 
 
-def sums_by(divisions: Sequence[Division], columns: Sequence[Tensor]) -> list[Tensor]:
+def sums_by(divisions: Sequence[Division], columns: Sequence[Tensor], copies: int = 1) -> list[Tensor]:
     """Counts and sums of K columns by the cells of each division: [n] float each -> [size, 1 + K] float64 each.
 
-    Sums have no denominator. Raises ValueError for another rank or length, TypeError for another dtype.
+    Of many values a GPU adds neighbours to different `copies` of the cells: threads that add to one number wait for
+    each other. Sums have no denominator. Raises ValueError for another rank or length, TypeError for another dtype.
     """
     for column in columns:
         check("column", column, 1, FLOATS)
         check_shape("column", column, len(divisions[0].cells))
-    if columns[0].device.type == "cpu":
+    if host.holds(columns[0].device):
         return _sums_on_cpu(divisions, columns)
-    one = constant(1.0, torch.float64, columns[0].device).expand(len(columns[0]))
-    values = torch.stack([one, *columns], -1)
+    number, device = len(columns[0]), columns[0].device
+    values = torch.stack([constant(1.0, torch.float64, device).expand(number), *columns], -1)
     sizes = [division.size for division in divisions]
-    zeros = torch.zeros((sum(sizes), values.shape[1]), dtype=torch.float64, device=values.device)
-    found = torch.split(zeros, sizes)
-    return [sums.index_add_(0, division.cells, values) for sums, division in zip(found, divisions, strict=True)]
+    whole = sum(sizes)
+    sums = torch.zeros((copies, whole, values.shape[1]), dtype=torch.float64, device=device)
+    rows, copy = sums.flatten(0, 1), constant(range(0, copies * whole, whole), torch.int32, device)
+    copy = copy.repeat(-(-number // copies))[:number] if copies > 1 else copy
+    for division, begin in zip(divisions, accumulate(sizes, initial=0), strict=False):
+        cells = division.cells + copy if copies > 1 else division.cells
+        rows[begin:].index_add_(0, cells, values)
+    return list(torch.split(sums.sum(0) if copies > 1 else rows, sizes))
 
 
 def _sums_on_cpu(divisions: Sequence[Division], columns: Sequence[Tensor]) -> list[Tensor]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.checks import MARKS, check, check_shape
+from offpolicy_monitor.core.constants import constant
 from offpolicy_monitor.core.divergences import exponentials, js_terms, probability
 from offpolicy_monitor.core.ragged import totals
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
@@ -79,7 +80,7 @@ def token_columns(sides: Tensor, valid: Tensor | None = None) -> TokenColumns:
         check("valid", valid, 2, MARKS)
         check_shape("valid", valid, *a.shape)
         ratio, weight, p, q = torch.where(valid, torch.stack([ratio, weight, p, q]), 0.0).unbind()
-    counted = (magnitude > LN2, magnitude > 0, magnitude > EXPONENT_CLAMP)
+    counted = magnitude > constant([LN2, 0.0, EXPONENT_CLAMP], magnitude.dtype, magnitude.device)[:, None, None]
     squared = (
         weight,
         excess.clamp(math.expm1(-WEIGHT_CLAMP), math.expm1(WEIGHT_CLAMP)),

@@ -210,7 +210,9 @@ def _outside(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Tensor:
         [_cut(rules[n], gaps, start) if band is _TAKEN else next(found) for n, band in (*bands, *further)]
     )
     low, high = _limits(scores, [(band.lower, band.upper) for _, band in (*bands, *further)])
-    marks = torch.stack([scores > high, scores < low])
+    marks = torch.empty((2, *scores.shape), dtype=torch.bool, device=scores.device)
+    torch.gt(scores, high, out=marks[0])
+    torch.lt(scores, low, out=marks[1])
     for index, (number, _) in enumerate(further, len(rules)):
         marks.select(1, number).logical_or_(marks.select(1, index))
     return marks.narrow(1, 0, len(rules))

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from offpolicy_monitor.core import host
 from offpolicy_monitor.core.checks import DOUBLE, MARKS, check, check_shape
 from offpolicy_monitor.core.constants import constant
 from offpolicy_monitor.core.corrections import Anchor, Decided, Group, clip_weights, gaps_of
@@ -77,7 +78,7 @@ def split_sums(marks: Tensor, values: Tensor, gaps: Sequence[int]) -> Tensor:
     check("marks", marks, 2, MARKS)
     check("values", values, 3)
     check_shape("marks", marks, len(gaps), values.shape[2])
-    if values.device.type == "cpu":
+    if host.holds(values.device):
         wholes = values.numpy().sum(2, dtype=np.float64)
         pairs = zip(marks.numpy(), gaps, strict=True)
         return torch.from_numpy(np.stack([_split(mark, values.numpy()[gap], wholes[gap]) for mark, gap in pairs]))

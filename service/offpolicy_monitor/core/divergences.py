@@ -31,7 +31,10 @@ def ratio_and_excess(log_ratio: Tensor) -> Tensor:
     """
     check("log_ratio", log_ratio, None)
     clipped = log_ratio.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)
-    return torch.stack([torch.exp(clipped), torch.expm1(clipped)])
+    found = torch.empty((2, *clipped.shape), dtype=clipped.dtype, device=clipped.device)
+    torch.exp(clipped, out=found[0])
+    torch.expm1(clipped, out=found[1])
+    return found
 
 
 def exponentials(log_ratio: Tensor) -> Exponentials:

@@ -161,15 +161,10 @@ class Gaps:
 
     @cached_property
     def extremes(self) -> tuple[Tensor, Tensor]:
-        """Smallest and largest d, |d|, p - q and |p - q| of each sequence, [4, G, N] float64 twice."""
+        """Smallest and largest d, |d|, p - q, |p - q| and `binary_kls` of each sequence, [6, G, N] float64 twice."""
         columns = self.columns
         differences = (columns.probability_difference, columns.probability_difference_abs)
-        return self.bounds([columns.log_ratio, columns.log_ratio_abs, *differences])
-
-    @cached_property
-    def extreme_kls(self) -> tuple[Tensor, Tensor]:
-        """The same of the two KLs, which fewer rules look at: [2, G, N] float64 twice."""
-        return self.bounds(self.binary_kls)
+        return self.bounds([columns.log_ratio, columns.log_ratio_abs, *differences, *self.binary_kls])
 
     @property
     def sequence_min(self) -> Tensor:

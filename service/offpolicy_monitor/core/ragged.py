@@ -1,8 +1,9 @@
 """Sums and extremes over the sequences of packed tokens.
 
 Shapes: T packed tokens, N non-empty sequences; values come as [..., T] on any device. On the CPU numpy's reduceat does
-the work on the same memory, with float64 accumulators and no float64 copy; elsewhere one torch.segment_reduce does it
-for all rows at once. Neither looks at a value, nor at a length on the device.
+the work on the same memory, with float64 accumulators and no float64 copy; elsewhere torch.segment_reduce does it for
+all rows at once, first of short runs of tokens and then of these, since it gives each result one thread. Neither looks
+at a value, nor at a length on the device.
 """
 
 from collections.abc import Sequence
@@ -15,10 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from offpolicy_monitor.core import host
 from offpolicy_monitor.core.checks import DOUBLE, NUMBERS, check, check_shape
 
 Kind = Literal["sum", "min", "max"]
 _UFUNCS: Final = {"sum": np.add, "min": np.minimum, "max": np.maximum}
+#: Tokens that one thread of a GPU adds up.
+RUN_TOKENS: Final = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +55,12 @@ class Segments:
     @cached_property
     def counts(self) -> Tensor:
         """[N] float64 on the device: tokens of each sequence."""
-        return self._device_lengths.double()
+        return torch.from_numpy(self.lengths.astype(np.float64)).to(self.device, non_blocking=True)
 
     @cached_property
     def owners(self) -> Tensor:
         """[T] int64 on the device: the sequence that each token belongs to."""
-        if self.device.type == "cpu":
+        if host.holds(self.device):
             return torch.from_numpy(np.repeat(np.arange(self.sequences), self.lengths))
         return torch.repeat_interleave(self._device_lengths, output_size=self.tokens)
 
@@ -69,6 +73,16 @@ class Segments:
     @cached_property
     def _device_lengths(self) -> Tensor:
         return torch.from_numpy(self.lengths).to(self.device, non_blocking=True)
+
+    @cached_property
+    def _runs(self) -> tuple[Tensor, Tensor]:
+        """The lengths of the runs of at most RUN_TOKENS tokens that sequences are cut into, [R], and how many runs
+        each sequence has, [N]; int64 on the device."""
+        number = -(-self.lengths // RUN_TOKENS)
+        lengths = np.full(int(number.sum()), RUN_TOKENS)
+        lengths[np.cumsum(number) - 1] = self.lengths - (number - 1) * RUN_TOKENS
+        both = torch.from_numpy(np.concatenate([lengths, number])).to(self.device, non_blocking=True)
+        return both[: len(lengths)], both[len(lengths) :]
 
     def sum(self, values: Tensor) -> Tensor:
         """Sum of each sequence: [..., T] of any dtype -> [..., N] float64, accumulated in float64."""
@@ -84,20 +98,20 @@ class Segments:
 
     def bounds(self, low: Sequence[Tensor], high: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """The smallest of K columns and the largest of others: [..., T] each -> [K, ..., N] float64 twice."""
-        if self.device.type == "cpu":
+        if host.holds(self.device):
             return torch.stack([self.min(column) for column in low]), torch.stack([self.max(column) for column in high])
         lowest = torch.stack(list(low))
         return self.min(lowest), self.max(lowest if high is low else torch.stack(list(high)))
 
     def sums(self, columns: Sequence[Tensor]) -> Tensor:
         """Sums of K columns: [..., T] each, of one shape -> [K, ..., N] float64. One reduction, not so on the CPU."""
-        if self.device.type == "cpu":
+        if host.holds(self.device):
             return torch.stack([self.sum(column) for column in columns])
         return self.sum(torch.stack(list(columns)))
 
     def spread(self, values: Tensor) -> Tensor:
         """Stand each sequence's value at each of its tokens: [..., N] -> [..., T], same dtype."""
-        if self.device.type == "cpu" and values.ndim == 1:
+        if host.holds(self.device) and values.ndim == 1:
             return torch.from_numpy(np.repeat(values.numpy(), self.lengths))
         return values.index_select(-1, self.owners)
 
@@ -114,7 +128,7 @@ class Segments:
 
     def ascending(self, values: Tensor) -> Tensor:
         """Each sequence's values in their order: [T] float -> [T]."""
-        if self.device.type == "cpu":
+        if host.holds(self.device):
             return values.take(torch.from_numpy(np.lexsort((values.numpy(), self.owners.numpy()))))
         ordered = torch.argsort(values)
         return values.take(ordered.take(torch.argsort(self.owners.take(ordered), stable=True)))
@@ -122,15 +136,15 @@ class Segments:
     def _reduced(self, values: Tensor, kind: Kind) -> Tensor:
         if values.shape[-1] != self.tokens:
             raise ValueError(f"values of {values.shape[-1]} tokens, the sequences have {self.tokens}")
-        if self.device.type == "cpu":
+        if host.holds(self.device):
             marks = values.dtype == torch.bool  # counted in integers, which is three times as fast
             dtype = (np.int32 if marks else np.float64) if kind == "sum" else None
             array = values.numpy().view(np.uint8) if marks else values.numpy()
             return torch.from_numpy(_UFUNCS[kind].reduceat(array, self._starts, axis=-1, dtype=dtype)).double()
         rows = values.double().reshape(-1, self.tokens)
-        lengths = self._device_lengths.expand(len(rows), -1)
-        reduced = torch.segment_reduce(rows, kind, lengths=lengths, axis=1, unsafe=True)
-        return reduced.view(*values.shape[:-1], self.sequences)
+        for lengths in self._runs:
+            rows = torch.segment_reduce(rows, kind, lengths=lengths.expand(len(rows), -1), axis=1, unsafe=True)
+        return rows.view(*values.shape[:-1], self.sequences)
 
 
 def total(values: Tensor) -> Tensor:
@@ -139,7 +153,7 @@ def total(values: Tensor) -> Tensor:
     Raises ValueError for a single number, TypeError for another dtype.
     """
     check("values", values, None, NUMBERS)
-    if values.dtype == torch.bool and values.device.type == "cpu":  # counted in integers: eight times as fast
+    if values.dtype == torch.bool and host.holds(values.device):  # counted in integers: eight times as fast
         return values.view(torch.uint8).sum(-1, dtype=torch.int64).double()
     return values.sum(-1, dtype=torch.float64)
 
@@ -157,7 +171,7 @@ def totals(columns: Sequence[Tensor], squares: int = 0) -> Tensor:
         check_shape("column", column, *columns[0].shape)
     for column in squared:
         check("column", column, None, DOUBLE)
-    if columns[0].device.type == "cpu":
+    if host.holds(columns[0].device):
         sums = [total(column) for column in columns]
         return torch.stack([*sums, *(torch.linalg.vecdot(column, column) for column in squared)])
     stacked = torch.stack(list(columns))

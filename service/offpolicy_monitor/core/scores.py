@@ -75,9 +75,15 @@ OF_SEQUENCES: Final[Mapping[str, Callable[[Gaps], Tensor]]] = {
     "growth_mean": lambda gaps: gaps.sequence_means[4],
 }
 
-#: The order of Gaps.extremes and of Gaps.extreme_kls.
-_EXTREMES: Final = ("log_ratio", "log_ratio_abs", "probability_difference", "probability_difference_abs")
-_KLS: Final = ("kl_away", "kl_larger")
+#: The order of Gaps.extremes.
+_EXTREMES: Final = (
+    "log_ratio",
+    "log_ratio_abs",
+    "probability_difference",
+    "probability_difference_abs",
+    "kl_away",
+    "kl_larger",
+)
 _ENDS: Final = {"min": 0, "max": 1}
 
 
@@ -88,7 +94,5 @@ def _of_sequences(gaps: Gaps, name: str) -> Tensor:
     side = _ENDS[end]
     if score in _EXTREMES:
         return gaps.extremes[side].select(0, _EXTREMES.index(score))
-    if score in _KLS:
-        return gaps.extreme_kls[side].select(0, _KLS.index(score))
     values = OF_TOKENS[score.removesuffix("_abs")](gaps)
     return gaps.bounds([values.abs() if score.endswith("_abs") else values])[side].select(0, 0)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from offpolicy_monitor.core import host
 from offpolicy_monitor.core.checks import MARKS, check, check_shape
 from offpolicy_monitor.core.constants import constant
 
@@ -59,6 +60,6 @@ def beyond_second_moment(magnitudes: Tensor, valid: Tensor | None = None) -> Cal
 
 def _ascending(values: Tensor) -> Tensor:
     """numpy's sort is four times as fast on a CPU."""
-    if values.device.type == "cpu":
+    if host.holds(values.device):
         return torch.from_numpy(np.sort(values.numpy()))
     return torch.sort(values).values

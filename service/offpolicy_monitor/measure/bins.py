@@ -5,6 +5,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from offpolicy_monitor.core import host
 from offpolicy_monitor.core.histogram import Layout, bin_numbers
 from offpolicy_monitor.summary import histogram
 
@@ -15,7 +16,7 @@ def histogram_bins(*arrays: Tensor) -> list[Tensor]:
     All are found together; on the CPU each where it is.
     """
     bins = layout(arrays[0].device)
-    if arrays[0].device.type == "cpu":
+    if host.holds(arrays[0].device):
         return [bin_numbers(array, bins) for array in arrays]
     values = [array.float().flatten() for array in arrays]
     flat = bin_numbers(values[0] if len(values) == 1 else torch.cat(values), bins)

@@ -6,7 +6,7 @@ batch is one.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from torch import Tensor
 
@@ -17,6 +17,9 @@ from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.breakdown import CROSS_KEYS, GAP_KEYS
 from offpolicy_monitor.summary.tables.buckets import constant_buckets
 
+#: In how many copies of the buckets a GPU adds up tokens.
+COPIES: Final = 64
+
 
 def sums_of(view: BlockView) -> dict[str, Tensor]:
     """[indices, 1 + columns] of each dimension: a count of all, and sums; the last index is no bucket."""
@@ -24,7 +27,8 @@ def sums_of(view: BlockView) -> dict[str, Tensor]:
     for per_token, columns in zip((True, False), _columns(view), strict=True):
         own = [dimension for dimension in found if dimension.per_token == per_token]
         divisions = [Division(dimension.indices, dimension.size, dimension.scattered) for dimension in own]
-        for dimension, array in zip(own, sums_by(divisions, columns), strict=True):
+        sums_of_each = sums_by(divisions, columns, COPIES if per_token else 1)
+        for dimension, array in zip(own, sums_of_each, strict=True):
             sums[f"breakdown/{dimension.name}"] = array
     return sums
 

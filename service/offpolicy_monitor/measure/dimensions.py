@@ -74,12 +74,11 @@ def _indices(block: Block, origin: Origin) -> Iterator[tuple[str, Array, bool]]:
 
 def _positions(lengths: Array) -> Array:
     """[T]: 0 for a sequence's first token, 1 + power for tokens from 2**power on, the last bucket for its last."""
-    ends = np.cumsum(lengths)
-    index = np.arange(ends[-1], dtype=np.int32) - np.repeat((ends - lengths).astype(np.int32), lengths)
-    table = np.concatenate([[0], _floor_log2(np.arange(1, int(lengths.max()) + 1)) + 1]).astype(np.int32)
-    indices: Array = table.take(index)
-    indices[ends - 1] = len(BUCKETS["position"]) - 1
-    indices[ends - lengths] = 0
+    powers = np.arange(int(lengths.max()).bit_length())
+    inner = np.clip(lengths[:, None] - 1 - (1 << powers), 0, 1 << powers)
+    runs = np.column_stack([np.ones_like(lengths), inner, lengths > 1])
+    buckets = np.concatenate([[0], powers + 1, [len(BUCKETS["position"]) - 1]]).astype(np.int32)
+    indices: Array = np.repeat(np.tile(buckets, len(lengths)), runs.ravel())
     return indices
 
 

@@ -41,6 +41,7 @@ def evaluation(
         totals.add(block_sums(view, OF_DATA, {} if detail == "none" else {"sequences": sequence_figures(view)}))
         yield
         yield from asked.add(view.block)
+    _ = views.counted
     arrays = totals.arrays()
     summary = summary_of(views, arrays, OF_DATA, None)
     return Evaluation(

@@ -4,7 +4,7 @@ The device is asked once, after the last block. This package is the only place t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 from urllib.parse import quote
 
@@ -53,6 +53,7 @@ def summarise(
     for view in views.of_blocks(block_tokens):
         each = {} if keep_worst is None else {"figures": figures_of_sequences(view)}
         totals.add(block_sums(view, makers, each))
+    _ = views.counted
     return summary_of(views, totals.arrays(), makers, keep_worst)
 
 
@@ -69,6 +70,11 @@ class Views:
         for block in self.batch.blocks(block_tokens) if self.batch.gaps else ():
             self.last = self._view(block)
             yield self.last
+
+    @cached_property
+    def counted(self) -> Mapping[str, Mapping[str, Any]]:
+        """The tables that are counted on the host, best while a GPU still adds up the others."""
+        return dict(batch_tables(self.batch.source, self.origin.policy_version))
 
     def _view(self, block: Block) -> BlockView:
         return BlockView(block, self.decider, self.origin, self._routed)
@@ -101,7 +107,7 @@ def summary_of(
 
 def _tables(views: Views, arrays: Mapping[str, Array], makers: Sequence[Maker]) -> Named:
     view, batch, rows = views.last, views.batch, views.decider.rows
-    yield from batch_tables(batch.source, views.origin.policy_version)
+    yield from views.counted.items()
     if arrays:
         yield from gap_tables(arrays, batch)
         yield from row_tables(row_records(arrays, Structure.of(view.decided), rows, batch), rows)

@@ -106,7 +106,7 @@ def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> d
     found = {
         "sequences": of_sequences.view(-1, _SIGNS, number),
         "lengths": lengths.view(-1, *groups),
-        "weights": both.view(-1, own, _SIGNS, number).transpose(0, 1),
+        "weights": both.view(-1, own, _SIGNS, number),
     }
     return {f"whatif/sequences/{name}": values for name, values in found.items()}
 
@@ -190,7 +190,7 @@ def _found(arrays: Mapping[str, Array], kind: str, measure: str) -> Array | None
     if kind == "tokens" or measure not in ("tokens", "mass"):
         return arrays.get(f"whatif/{kind}/{measure}")
     weights, index = arrays["whatif/sequences/weights"], ("tokens", "mass").index(measure)
-    return weights[:, index] if index < weights.shape[1] else None
+    return weights[index] if index < len(weights) else None
 
 
 def _measures(score: Kept) -> Sequence[str]:
