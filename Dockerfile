@@ -5,7 +5,7 @@
 # Tokens travel as they are: publish the port beyond this machine through a proxy that speaks TLS.
 #
 # Build arguments:
-#   VARIANT        cpu, or cuda: a torch for CUDA 13.0 and a C++ compiler, to be run with --gpus all
+#   VARIANT        cpu, or cuda: a torch for CUDA 13.0, to be run with --gpus all
 #   TORCH_INDEX    where torch comes from; unless it is given, PyTorch's own index for the variant
 #   PIP_INDEX_URL  where everything else comes from; the hashes stay
 #   BASE           a Python 3.11 on Debian 12; by its digest, or of a registry of your own
@@ -41,12 +41,6 @@ RUN python -m pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \
     && python -m pip check
 
 FROM ${BASE}
-ARG VARIANT
-# On CUDA torch compiles its kernels with it.
-# hadolint ignore=DL3008
-RUN if [ "$VARIANT" = cuda ]; then \
-        apt-get update && apt-get install --yes --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*; \
-    fi
 COPY --from=build /opt/offpolicy-monitor /opt/offpolicy-monitor
 RUN useradd --system --uid 10001 --home-dir /var/lib/offpolicy-monitor --create-home offpolicy
 # What is compiled after the first start lies in the volume, under .cache, and outlives the container.

@@ -1,7 +1,7 @@
 """What the tests would wait for, made while lint leaves a processor idle: `python -m tests.ahead`, called by make test.
 
-Both passes over the tokens, compiled, which take a minute and a half, and hypothesis's table of characters, which each
-process would make. What is there is not made again. Tests that need what is not there yet make it, or wait for this
+The compiled pass over the tokens, which takes a minute, and hypothesis's table of characters, which each process would
+make. What is there is not made again. Tests that need what is not there yet make it, or wait for this
 process; so its failures are theirs to tell.
 """
 
@@ -15,10 +15,8 @@ def main() -> None:
     from hypothesis.strategies import text
 
     from tests.fixtures.fused import cached_pass
-    from tests.fixtures.kernels import cached_columns
 
     cached_pass()
-    cached_columns()
     find(text(min_size=1), bool)
 
 

@@ -8,6 +8,7 @@ Shapes: S sequences, P positions as sent (padding and masked ones included), T t
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -79,6 +80,16 @@ class RaggedBatch:
     def sequences(self) -> int:
         """S: sequences as sent, empty ones included."""
         return len(self.offsets) - 1
+
+    @cached_property
+    def ends(self) -> Mapping[str, tuple[float, float]]:
+        """The smallest and the largest value of each log-prob of a gap, NaN where any is; nothing without a token."""
+        with np.errstate(invalid="ignore"):
+            return {
+                name: (float(self.columns[name].min()), float(self.columns[name].max()))
+                for name in LOGPROBS
+                if name in self.columns and self.tokens
+            }
 
     @property
     def is_fine(self) -> bool:

@@ -98,8 +98,8 @@ class Settings(BaseSettings):
     )
     torch_compile: bool = Field(
         True,
-        description="Measure by a compiled pass over the tokens: the fused one on the CPU. Where none is cached, a "
-        "process of the lowest priority makes it after start; for CUDA it needs a C++ compiler.",
+        description="Measure by the compiled pass over the tokens, on a GPU batches of fewer than 524,288. Where it is "
+        "not cached, a process of the lowest priority makes it after start.",
     )
 
     max_head_bytes: int = Field(

@@ -5,14 +5,12 @@ Each choice and its alternative on one block of float32 log-ratios; the ratio sa
 
 import numpy as np
 import torch
-from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.decision import split_sums
 from offpolicy_monitor.core.ragged import Segments
 
 from tests.benchmarks.rows import Row
 from tests.benchmarks.scale import Scale
 from tests.benchmarks.timing import NANOSECONDS, Progress, Work, seconds_by_turns
-from tests.fixtures.kernels import compiled_columns
 
 TOKENS = 1 << 17
 FAR = 0.2  # a log-ratio beyond it is rare, as a threshold is
@@ -26,11 +24,8 @@ def primitive_rows(scale: Scale, progress: Progress) -> list[Row]:
     a = b + torch.from_numpy(rng.normal(0, 0.05, TOKENS).astype(np.float32))
     d = a - b
     segments, lengths = Segments(np.full(TOKENS // 2048, 2048), CPU), torch.full((TOKENS // 2048,), 2048)
-    sides = torch.stack([a, b])[:, None].repeat(1, 3, 1)
     marks = torch.stack([d > FAR])
-    compiled = compiled_columns(CPU) if scale.compiled else token_columns
     pairs: dict[str, tuple[Work, Work]] = {
-        "columns of three gaps: compiled over eager": (lambda: compiled(sides), lambda: token_columns(sides)),
         "sums of sequences: numpy over segment_reduce": (
             lambda: segments.sum(d),
             lambda: torch.segment_reduce(d.double(), "sum", lengths=lengths),

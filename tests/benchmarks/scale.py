@@ -1,6 +1,6 @@
 """How much a run measures: the full run, and a quick one that only shows that everything works.
 
-A quick run measures eager kernels, smaller batches and few rounds: its figures are no measure of the goals.
+A quick run measures by torch, smaller batches and few rounds: its figures are no measure of the goals.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ class Scale:
     """Sizes and counts.
 
     repeats  rounds of the core's candidates; rounds: of HTTP's, each of which posts to every candidate in turn
-    compiled whether to wait for the compiled kernels, which takes a while where none are cached
+    compiled whether to wait for the compiled pass, which takes a while where none is cached
     posts    tokens per batch -> requests a round to the service
     linear   sizes of the curves of linear.py, ascending
     path     rounds of one post after another, and posts a round of many connections

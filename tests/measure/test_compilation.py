@@ -1,6 +1,5 @@
 """What compiles is another process of the lowest priority, one at a time; what it made is trusted with care."""
 
-import hashlib
 import os
 import shutil
 import signal
@@ -9,21 +8,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
-import torch
-from offpolicy_monitor.core.columns import TOTALS
-from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.measure import library
-from offpolicy_monitor.measure.compilation import COMPILER, FIRST_TO_END, LOWEST_NICE, Compilation, kernels_for
+from offpolicy_monitor.measure.compilation import COMPILER, FIRST_TO_END, LOWEST_NICE, Compilation
+from offpolicy_monitor.measure.fused import Fused, fused_pass
 
-from tests.fixtures.kernels import outcome
+from tests.fixtures.fused import cached_pass
 from tests.fixtures.service import COMMAND, STOPPED_WITHIN, Served, served
 
-CPU = torch.device("cpu")
 WITHIN = 60.0  # seconds
 SCHED_IDLE = 5  # as /proc/PID/stat has it
 
@@ -35,12 +30,22 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return library.folder()
 
 
-@pytest.fixture
-def filled(warm: Path, cache: Path) -> Path:
-    """The one file of a warm cache, in a directory of this test."""
-    (made,) = (warm / cache.name).glob("*.so")
-    shutil.copy(made, cache / made.name)
-    return cache / made.name
+def fill(cache: Path) -> Path:
+    """Put the pass of a warm cache, the one of this installation, into a directory of this test."""
+    found = library.find_pass(cached_pass() / cache.name)
+    assert found is not None
+    return shutil.copytree(found, cache / found.name)
+
+
+def nobody_waits(got: Fused | Exception) -> None:
+    pytest.fail(f"it was stopped, and said {got}")
+
+
+def outcome() -> Fused | Exception:
+    """The pass, or why there is none."""
+    outcomes = SimpleQueue[Fused | Exception]()
+    Compilation(fused_pass(1), outcomes.put)
+    return outcomes.get(timeout=WITHIN)
 
 
 def compilers(cache: Path) -> list[int]:
@@ -66,9 +71,9 @@ def wait_for(what: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def begun(cache: Path) -> Iterator[Compilation[Derive]]:
+def begun(cache: Path) -> Iterator[Compilation]:
     """Compiling that has started its process; whatever it answers is an error, for nobody waits that long."""
-    compiling = Compilation(kernels_for(CPU), lambda got: pytest.fail(f"it was stopped, and said {got}"))
+    compiling = Compilation(fused_pass(1), nobody_waits)
     try:
         wait_for(lambda: compilers(cache))
         yield compiling
@@ -76,24 +81,22 @@ def begun(cache: Path) -> Iterator[Compilation[Derive]]:
         compiling.stop()
 
 
-def test_what_compiles_has_the_lowest_priority(begun: Compilation[Derive], cache: Path) -> None:
+def test_what_compiles_has_the_lowest_priority(begun: Compilation, cache: Path) -> None:
     (process, *_) = compilers(cache)
     wait_for(lambda: os.getpriority(os.PRIO_PROCESS, process) == LOWEST_NICE)
     wait_for(lambda: os.sched_getscheduler(process) == SCHED_IDLE == os.SCHED_IDLE)
     assert Path(f"/proc/{process}/oom_score_adj").read_text().strip() == str(FIRST_TO_END)
 
 
-def test_stopping_ends_every_process_that_compiles_and_leaves_nothing_behind(
-    begun: Compilation[Derive], cache: Path
-) -> None:
+def test_stopping_ends_every_process_that_compiles_and_leaves_nothing_behind(begun: Compilation, cache: Path) -> None:
     started = time.monotonic()
     begun.stop()
     assert time.monotonic() - started < 5.0
     assert not compilers(cache) and [path.name for path in cache.iterdir()] == ["lock"]
 
 
-def test_one_process_at_a_time_compiles_for_a_cache(begun: Compilation[Derive], cache: Path) -> None:
-    second = Compilation(kernels_for(CPU), lambda got: pytest.fail(f"it was stopped, and said {got}"))
+def test_one_process_at_a_time_compiles_for_a_cache(begun: Compilation, cache: Path) -> None:
+    second = Compilation(fused_pass(1), nobody_waits)
     time.sleep(1.5)
     top = [process for process in compilers(cache) if COMPILER.encode() in command_of(process)]
     assert len(top) == 1
@@ -110,68 +113,34 @@ def command_of(process: int) -> bytes:
         return b""
 
 
-def test_whoever_waits_for_another_process_takes_what_that_one_made(warm: Path, cache: Path) -> None:
-    outcomes = SimpleQueue[Derive | Exception]()
-    first = Compilation(kernels_for(CPU), outcomes.put)
+def test_whoever_waits_for_another_process_takes_what_that_one_made(cache: Path) -> None:
+    outcomes = SimpleQueue[Fused | Exception]()
+    first = Compilation(fused_pass(1), outcomes.put)
     wait_for(lambda: compilers(cache))
-    second = Compilation(kernels_for(CPU), outcomes.put)
-    (made,) = (warm / cache.name).glob("*.so")
-    shutil.copy(made, cache / made.name)
+    second = Compilation(fused_pass(1), outcomes.put)
+    fill(cache)
     first.stop()
     assert callable(outcomes.get(timeout=WITHIN))
     second.stop()
     assert outcomes.empty() and not compilers(cache)
 
 
-#: What a process prints of a trainer's step and then of a pass that is compiled already. First it has an empty cache.
+#: What a process prints of a trainer's step.
 SCRIPT = """
-import gc, os, sys
+import gc, sys
 gc.disable()
 from offpolicy_monitor.client.reduce import reduced
 from tests.client.batches import batch
-def loaded(*names):
-    return [name for name in sys.modules if name.startswith(names)]
-print(list(reduced({}, batch(64, 256))), loaded("torch._inductor", "numba", "offpolicy_monitor.measure.compiler"))
-
-import torch
-from offpolicy_monitor.measure.compilation import Compilation, kernels_for
-os.environ["XDG_CACHE_HOME"] = sys.argv[1]
-outcomes = []
-Compilation(kernels_for(torch.device("cpu")), outcomes.append).join(60)
-a = torch.linspace(-3.0, -0.01, 60_000).view(3, 20_000)
-print(outcomes[0](torch.stack([a, a * 1.01])).totals.shape, loaded("torch._inductor", "torch._dynamo"))
+names = ("torch._inductor", "torch._dynamo", "numba", "offpolicy_monitor.measure.compiler")
+print(list(reduced({}, batch(64, 256))), [name for name in sys.modules if name.startswith(names)])
 """
 
 
-@dataclass(frozen=True)
-class Ran:
-    """The lines that SCRIPT printed, and its two cache directories after it."""
-
-    lines: list[str]
-    empty: Path
-    filled: Path
-
-
-@pytest.fixture(scope="module")
-def ran(warm: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    found = [tmp_path_factory.mktemp(name) for name in ("empty", "filled")]
-    empty, filled = (folder / "offpolicy-monitor" for folder in found)
-    shutil.copytree(warm / "offpolicy-monitor", filled)
-    script = [sys.executable, "-c", SCRIPT, str(found[1])]
-    environment = os.environ | {"XDG_CACHE_HOME": str(found[0])}
-    said = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert said.returncode == 0, said.stderr
-    return Ran(said.stdout.splitlines(), empty, filled)
-
-
-def test_a_trainer_that_reduces_starts_no_compiler(ran: Ran) -> None:
-    assert ran.lines[0] == "['summary'] []"
-    assert not ran.empty.exists() or not list(ran.empty.iterdir())
-
-
-def test_a_process_that_finds_it_compiled_loads_no_compiler(ran: Ran, warm: Path) -> None:
-    assert ran.lines[1] == f"torch.Size([{len(TOTALS)}, 3]) []"
-    assert [path.name for path in ran.filled.iterdir()] == [path.name for path in (warm / ran.filled.name).glob("*.so")]
+def test_a_trainer_that_reduces_starts_no_compiler(cache: Path) -> None:
+    script = [sys.executable, "-c", SCRIPT]
+    said = subprocess.run(script, capture_output=True, text=True, timeout=120, check=False)
+    assert (said.stdout, said.stderr) == ("['summary'] []\n", "")
+    assert not list(cache.iterdir())
 
 
 def test_what_compiles_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
@@ -213,50 +182,43 @@ def test_a_service_that_is_told_to_end_while_it_compiles_ends_at_once_with_all_o
     assert not compilers(cache) and "Traceback" not in service.log.read_text()
 
 
-def test_without_a_compiler_the_reason_is_given(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", str(cache / "no-compiler"))
-    got = outcome(CPU)
-    assert isinstance(got, RuntimeError) and "InvalidCxxCompiler" in str(got), got
+def test_without_a_compiler_the_reason_is_given_whatever_else_was_said(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What libraries print at their end comes after the reason."""
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "numba.py").write_text(
+        "import atexit, sys\natexit.register(print, 'last words', file=sys.stderr)\nraise ImportError('no LLVM here')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(broken), os.environ.get("PYTHONPATH", "")]))
+    got = outcome()
+    assert isinstance(got, RuntimeError) and str(got) == "ImportError: no LLVM here", got
     assert [path.name for path in cache.iterdir()] == ["lock"]
 
 
-def truncated(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-4096])
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def foreign(path: Path) -> None:
-    """Another shared object, whole and under the right name."""
-    content = Path(torch._C.__file__ or "").read_bytes()
-    name = path.stem.rpartition("-")[0]
-    path.unlink()
-    path.with_name(f"{name}-{hashlib.sha256(content).hexdigest()[:32]}.so").write_bytes(content)
-    path.with_name(f"{name}-{hashlib.sha256(content).hexdigest()[:32]}.so").chmod(0o600)
-
-
-@pytest.mark.parametrize("spoil", [truncated, empty, foreign])
-def test_what_is_no_compiled_form_is_compiled_anew(filled: Path, cache: Path, spoil: Callable[[Path], None]) -> None:
-    spoil(filled)
-    compiling = Compilation(kernels_for(CPU), lambda got: pytest.fail(f"it was stopped, and said {got}"))
+def test_a_pass_that_is_not_whole_is_compiled_anew(cache: Path) -> None:
+    file = next(path for path in fill(cache).rglob("*") if path.is_file())
+    file.write_bytes(file.read_bytes()[:-1])
+    compiling = Compilation(fused_pass(1), nobody_waits)
     wait_for(lambda: compilers(cache))
     compiling.stop()
 
 
-def test_what_others_can_write_is_not_loaded_and_nothing_is_compiled(filled: Path, cache: Path) -> None:
+def test_what_others_can_write_is_not_loaded_and_nothing_is_compiled(cache: Path) -> None:
+    filled = fill(cache)
     for path, mode in ((filled, 0o620), (filled, 0o602), (cache, 0o770), (cache, 0o707)):
         before = path.stat().st_mode
         path.chmod(mode)
-        got = outcome(CPU, WITHIN)
+        got = outcome()
         path.chmod(before)
         assert isinstance(got, PermissionError) and "others can write to" in str(got)
     assert not compilers(cache)
-    assert callable(outcome(CPU, WITHIN))
+    assert callable(outcome())
 
 
-def test_what_belongs_to_another_user_is_not_loaded(filled: Path) -> None:
+def test_what_belongs_to_another_user_is_not_loaded(cache: Path) -> None:
+    filled = fill(cache)
     if os.geteuid() == 0:
         os.chown(filled, 12345, -1)
     else:
@@ -268,7 +230,7 @@ def test_what_belongs_to_another_user_is_not_loaded(filled: Path) -> None:
 def test_a_cache_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert isinstance(outcome(CPU, WITHIN), NotADirectoryError)
+    assert isinstance(outcome(), NotADirectoryError)
 
 
 def test_a_relative_cache_directory_is_the_users_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -297,7 +259,7 @@ def test_a_pass_takes_the_place_of_what_its_own_installation_had(
         (tmp_path / other).mkdir()
         (tmp_path / other / "vocabulary.py").touch()
         with monkeypatch.context() as patched:
-            patched.setattr(library, "SOURCES", tmp_path / other / "core")
+            patched.setattr(library, "ROOT", tmp_path / other)
             publish(other, 9 - index)
     publish("second", 0)
     assert sorted(path.read_text() for path in passes.glob("*/pass")) == [*others[:-1], "second"]

@@ -4,12 +4,18 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from offpolicy_monitor.batch import Origin
 from offpolicy_monitor.errors import ConfigurationError
-from offpolicy_monitor.measure import Measurer, choose_device
-from offpolicy_monitor.measure.tables import Maker
+from offpolicy_monitor.measure import Measurer, choose_device, measurer
+from offpolicy_monitor.measure.blocks import DeviceBatch
+from offpolicy_monitor.measure.decide import applicable
+from offpolicy_monitor.measure.summarise import Views, block_sums
+from offpolicy_monitor.measure.tables import OF_DATA, OF_INGESTED, Maker
+from offpolicy_monitor.measure.totals import Totals
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.methods import PRESETS
 
+from tests.fixtures.fused import fused_measurer, loaded_pass
 from tests.measure.rows import ROWS
 from tests.measure.test_laws import assert_nearly_equal
 from tests.strategies import packed, random_sequences
@@ -33,6 +39,21 @@ def test_a_failing_device_is_left_for_the_cpu_with_the_same_figures_and_is_count
     assert broken.measure(batch, PRESETS) == healthy.measure(batch, PRESETS)
     assert broken.fallbacks == 1
     assert healthy.fallbacks == 0
+
+
+def test_a_gpu_is_left_alone_by_batches_that_the_pass_has_measured_before_it_would_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    batch, on_a_gpu = packed(random_sequences(4, [50, 20, 3], 0.1)), Measurer(BROKEN)
+    assert on_a_gpu.form == "torch"
+    on_a_gpu.use(loaded_pass())
+    assert on_a_gpu.form == "torch, fused"
+    assert on_a_gpu.measure(batch, PRESETS) == fused_measurer().measure(batch, PRESETS)
+    assert on_a_gpu.evaluate(batch, ROWS, "token") == fused_measurer().evaluate(batch, ROWS, "token")
+    assert on_a_gpu.fallbacks == 0
+    monkeypatch.setattr(measurer, "LEAST_GPU_TOKENS", batch.tokens)
+    on_a_gpu.measure(batch, PRESETS)
+    assert (on_a_gpu.fallbacks, on_a_gpu.form) == (1, "fused")
 
 
 def test_memory_that_runs_out_means_smaller_blocks_and_the_same_figures() -> None:
@@ -102,6 +123,25 @@ def test_cuda_and_the_cpu_agree(noise: float) -> None:
             if isinstance(value, float):
                 size = figures["abs_log_ratio_mean"]
                 assert right["gaps"][gap][name] == pytest.approx(value, rel=1e-5, abs=1e-6 * size), f"{gap}.{name}"
+
+
+@cuda
+def test_cuda_is_waited_for_once_at_the_end() -> None:
+    """Not with the first batch, which brings what is kept on a device."""
+    loaded = DeviceBatch.load(packed(random_sequences(9, [1, 700, 33, 2000], 0.1)), torch.device("cuda"))
+    views, totals = Views(loaded, applicable(PRESETS, loaded), Origin()), Totals()
+    makers = (*OF_DATA, *OF_INGESTED)
+    for view in views.of_blocks(1000):
+        block_sums(view, makers, {})
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for view in views.of_blocks(1000):
+            totals.add(block_sums(view, makers, {}))
+        totals.buffer()
+        with pytest.raises(RuntimeError, match="synchronizing"):
+            totals.buffer().cpu()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 @cuda

@@ -1,4 +1,4 @@
-"""The operations that a GPU does give the oracle's figures, and those of the host: done here on the CPU, with values."""
+"""The operations that a GPU does, done here on the CPU: they give the oracle's figures, and those of the host."""
 
 from collections.abc import Iterator
 

@@ -148,13 +148,13 @@ def test_a_pass_that_others_can_write_is_refused(cache: Path) -> None:
 
 
 def test_a_pass_of_other_sources_is_not_loaded(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "FUSED_SOURCES", ("fused", "summary"))
+    monkeypatch.setattr(library, "SOURCES", ("fused", "summary"))
     assert library.find_pass(cache) is None
 
 
 def test_a_pass_of_another_installation_of_the_same_sources_is_not_loaded(
     cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    other = shutil.copytree(library.SOURCES.parent, tmp_path / "offpolicy_monitor")
-    monkeypatch.setattr(library, "SOURCES", other / library.SOURCES.name)
+    other = shutil.copytree(library.ROOT, tmp_path / "offpolicy_monitor")
+    monkeypatch.setattr(library, "ROOT", other)
     assert library.find_pass(cache) is None

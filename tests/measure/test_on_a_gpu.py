@@ -1,6 +1,7 @@
 """A batch on a GPU, without one: no wait for the host before the end, no shape that depends on data, few operations.
 
-FakeTensorMode runs every line of the torch form on tensors of device cuda that have shapes and no values.
+FakeTensorMode runs every line of the torch form on tensors of device cuda that have shapes and no values. A GPU itself
+is asked in test_device.py.
 """
 
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from tests.fixtures.fake_cuda import DEVICE, Operations, fake_cuda
 from tests.measure.rows import ROWS
 from tests.reference import COLUMNS
 
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a real GPU is here, and test_device.py asks that")
 MAKERS = (*OF_DATA, *OF_INGESTED)
 ORIGIN = Origin(4, 0, {"engine": "vllm"})
 #: Of the whole of a batch with every preset and every table.

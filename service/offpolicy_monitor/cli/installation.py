@@ -149,8 +149,6 @@ def _device(place: Place) -> Iterator[Finding]:
         yield Finding("fail", f"OFFPOLICY_DEVICE is {wanted}, and torch {version} finds no such device", change)
         return
     yield Finding("ok", f"torch {version} computes on {device}")
-    if device != "cpu":
-        return
     library = needed("measure.library")
     if not place.settings.torch_compile:
         yield Finding(

@@ -6,7 +6,7 @@ all gaps at a time, and only when asked for. No sums over the batch here (core.g
 (core.corrections). The notation is that of core.columns; over a sequence, D is the sum and L the mean of d.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,8 +18,6 @@ from offpolicy_monitor.core.checks import MARKS, NUMBERS, check, check_shape
 from offpolicy_monitor.core.columns import TokenColumns, token_columns
 from offpolicy_monitor.core.divergences import bernoulli, binary_kls
 from offpolicy_monitor.core.ragged import Segments
-
-Derive = Callable[[Tensor], TokenColumns]
 
 
 def chosen(rows: Tensor, indices: Sequence[int]) -> Tensor:
@@ -39,7 +37,6 @@ class Gaps:
     above       which policy is the numerator of each gap
     below       which is its denominator
     valid       [G, T] bool, or None where every token is valid
-    derive      core.columns.token_columns, or a compiled form of it, for columns without an invalid token
     """
 
     policies: Tensor
@@ -48,7 +45,6 @@ class Gaps:
     segments: Segments
     advantages: Advantages | None = None
     valid: Tensor | None = None
-    derive: Derive = token_columns
 
     def __post_init__(self) -> None:
         check("policies", self.policies, 2)
@@ -83,8 +79,6 @@ class Gaps:
     @cached_property
     def columns(self) -> TokenColumns:
         """The derived columns, [G, T] each, and their totals."""
-        if self.valid is None:
-            return self.derive(self.sides)
         return token_columns(self.sides, self.valid)
 
     def kept(self, values: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
 blocks brings a batch to the device and settles validity; decide runs the rows on it; counts is what belongs to no gap;
 tables makes what kinds of tables declare; summarise turns sums into summaries; evaluate answers what is not stored, in
-slices, with detail per sequence and per token; kernels is the compiled pass over the columns, fused that over the
-tokens, library where both lie, compilation how they come about; measurer puts them together and survives the device.
+slices, with detail per sequence and per token; fused is the compiled pass over the tokens, library where it lies,
+compilation how it comes about; measurer puts them together and survives the device.
 """
 
 from offpolicy_monitor.measure.measurer import Measurer, choose_device

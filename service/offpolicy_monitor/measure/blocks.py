@@ -7,7 +7,7 @@ the others are counted among themselves.
 Shapes: N sequences with a token, T tokens of the batch, C log-prob columns; a block holds a run of whole sequences.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -18,8 +18,7 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.core.advantages import Advantages
-from offpolicy_monitor.core.columns import token_columns
-from offpolicy_monitor.core.gap import Derive, Gaps
+from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.core.ragged import Segments
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS, LOGPROBS, RESCORED, SUPPORTS
 
@@ -37,7 +36,6 @@ class DeviceBatch:
     advantages  [N] or [T] float, or None; `advantages_per_token` says which
     sequences   [N] int64 on the host: which of the batch's sequences have a token
     offsets     [N+1] int64 on the host: where their tokens begin and end
-    derive      core.columns.token_columns, or a compiled form of it
     """
 
     source: RaggedBatch
@@ -48,13 +46,12 @@ class DeviceBatch:
     sequences: Array
     offsets: Array
     device: torch.device
-    derive: Derive = token_columns
 
     @classmethod
-    def load(cls, batch: RaggedBatch, device: torch.device, derive: Derive = token_columns) -> "DeviceBatch":
+    def load(cls, batch: RaggedBatch, device: torch.device) -> "DeviceBatch":
         """Bring the columns to the device: no copy on the CPU of a batch that is finite."""
         names = tuple(name for name in LOGPROBS if name in batch.columns)
-        columns, finite = _settled([batch.columns[name] for name in names])
+        columns, finite = _settled(batch, names)
         sequences = np.flatnonzero(np.diff(batch.offsets))
         advantages = batch.columns.get("advantages")
         if advantages is not None and "advantages" not in batch.per_token:
@@ -68,7 +65,6 @@ class DeviceBatch:
             sequences,
             np.append(batch.offsets[sequences], batch.offsets[-1]),
             device,
-            derive,
         )
 
     @cached_property
@@ -189,7 +185,7 @@ class Block:
         segments = Segments(self.lengths, batch.device)
         policies = torch.stack([column[span] for column in batch.columns])
         above, below = zip(*pairs, strict=True)
-        return Gaps(policies, above, below, segments, self._advantages(segments), valid, batch.derive)
+        return Gaps(policies, above, below, segments, self._advantages(segments), valid)
 
     def _advantages(self, segments: Segments) -> Advantages | None:
         values = self.batch.advantages
@@ -200,23 +196,17 @@ class Block:
         return Advantages(own, per_token, segments)
 
 
-def _settled(columns: list[Array]) -> tuple[list[Array], list[Array] | None]:
+def _settled(batch: RaggedBatch, names: Sequence[str]) -> tuple[list[Array], list[Array] | None]:
     """The columns with 0 where not finite, in float64 where one is too large for float32; and what is finite."""
-    finite = None
-    ends = [end for column in columns if column.size for end in extremes(column)]
-    if not np.isfinite(ends).all():
+    columns, finite = [batch.columns[name] for name in names], None
+    most = np.abs(list(batch.ends.values())).max(initial=0.0)
+    if not np.isfinite(most):
         finite = [np.isfinite(column) for column in columns]
         columns = [np.where(mask, column, 0) for mask, column in zip(finite, columns, strict=True)]
-        ends = [end for column in columns if column.size for end in extremes(column)]
-    if np.abs(ends).max(initial=0.0) > LARGEST_FLOAT32_LOGPROB:
+        most = max(np.abs(column).max() for column in columns)
+    if most > LARGEST_FLOAT32_LOGPROB:
         columns = [column.astype(np.float64) for column in columns]
     return columns, finite
-
-
-def extremes(column: Array) -> tuple[float, float]:
-    """The smallest and the largest of some values, of which there are; NaN where any is NaN."""
-    with np.errstate(invalid="ignore"):
-        return float(column.min()), float(column.max())
 
 
 def _tensor(array: Array, device: torch.device) -> Tensor:

@@ -1,8 +1,7 @@
-"""Compilation: gets a compiled pass over the tokens, from disk where it is there, else from a process that compiles it.
+"""Compilation: gets the fused pass, from disk where it is there, else from a process that compiles it.
 
-Compiling takes a minute of a processor, and torch's kernels a C++ compiler, so it never happens in the process that
-serves: another one does it at the lowest priority, one at a time for a user and machine. Whatever goes wrong, the eager
-form serves.
+Compiling takes a minute of a processor, so it never happens in the process that serves: another one does it at the
+lowest priority, one at a time for a user and machine. Whatever goes wrong, torch serves.
 """
 
 import fcntl
@@ -14,16 +13,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Final
 
-import torch
-
-from offpolicy_monitor.core.gap import Derive
-from offpolicy_monitor.measure import kernels, library
-
-Form = TypeVar("Form")
+from offpolicy_monitor.measure import library
+from offpolicy_monitor.measure.fused import Fused
 
 COMPILER: Final = "offpolicy_monitor.measure.compiler"
 #: Seconds after which a compiler has hung; it may have to wait long for an idle processor.
@@ -41,40 +35,23 @@ class Stopped(Exception):
     """Nobody waits for the outcome any more."""
 
 
-@dataclass(frozen=True)
-class Product(Generic[Form]):
-    """What can be compiled: its name for the compiler; `load` reads it from the folder, None if it is not there."""
+class Compilation:
+    """A daemon thread that gets the compiled pass; it calls `ready` with it, or with the reason why there is none.
 
-    name: str
-    load: Callable[[Path], Form | None]
-
-
-def kernels_for(device: torch.device) -> Product[Derive]:
-    """core's pass over the columns of a device, by torch's compiler."""
-
-    def load(cache: Path) -> Derive | None:
-        path = library.find(cache, device)
-        return None if path is None else kernels.load(path, device)
-
-    return Product(str(device), load)
-
-
-class Compilation(Generic[Form]):
-    """A daemon thread that gets the compiled form; it calls `ready` with it, or with the reason why there is none.
-
-    `ready` is called once, or not at all after `stop`; `begun` before a compiler is started.
+    `load` reads it from the folder, None if it is not there. `ready` is called once, or not at all after `stop`;
+    `begun` before a compiler is started.
     """
 
     def __init__(
         self,
-        product: Product[Form],
-        ready: Callable[[Form | Exception], None],
+        load: Callable[[Path], Fused | None],
+        ready: Callable[[Fused | Exception], None],
         begun: Callable[[], None] = lambda: None,
     ) -> None:
-        self._product, self._ready, self._begun = product, ready, begun
+        self._load, self._ready, self._begun = load, ready, begun
         self._stopped, self._lock = threading.Event(), threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
-        self._thread = threading.Thread(target=self._work, name="kernels", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="compilation", daemon=True)
         self._thread.start()
 
     def join(self, deadline: float | None = None) -> None:
@@ -90,15 +67,15 @@ class Compilation(Generic[Form]):
 
     def _work(self) -> None:
         try:
-            outcome: Form | Exception = self._got()
+            outcome: Fused | Exception = self._got()
         except Stopped:
             return
-        except Exception as error:  # whatever it is, the eager form goes on
+        except Exception as error:  # whatever it is, torch goes on
             outcome = error
         if not self._stopped.is_set():
             self._ready(outcome)
 
-    def _got(self) -> Form:
+    def _got(self) -> Fused:
         cache = library.folder()
         found = self._loaded(cache)
         if found is None:
@@ -111,10 +88,10 @@ class Compilation(Generic[Form]):
             raise RuntimeError(f"what was compiled in {cache} cannot be loaded")
         return found
 
-    def _loaded(self, cache: Path) -> Form | None:
-        """The compiled form on disk; None where there is none, or what is there is no such thing."""
+    def _loaded(self, cache: Path) -> Fused | None:
+        """The compiled pass on disk; None where there is none, or what is there is no such thing."""
         with suppress(RuntimeError, ValueError):
-            return self._product.load(cache)
+            return self._load(cache)
         return None
 
     @contextmanager
@@ -133,7 +110,7 @@ class Compilation(Generic[Form]):
             os.close(lock)
 
     def _compile(self, cache: Path, lock: int) -> None:
-        """Have it compiled; RuntimeError with the compiler's last line where that fails."""
+        """Have it compiled; RuntimeError with what the compiler says last where that fails."""
         build = cache / "build"
         shutil.rmtree(build, ignore_errors=True)  # of one that was killed
         build.mkdir(mode=0o700)
@@ -144,29 +121,28 @@ class Compilation(Generic[Form]):
             if self._stopped.is_set():
                 raise Stopped
             if status:
-                said = (build / "log").read_text(errors="replace").strip().splitlines()
-                raise RuntimeError(said[-1] if said else f"the compiler ended with status {status}")
+                reason, log = ((build / name).read_text(errors="replace").strip() for name in ("reason", "log"))
+                raise RuntimeError((reason or log or f"the compiler ended with status {status}").splitlines()[-1])
         finally:
             with self._lock:
                 self._kill()
             shutil.rmtree(build, ignore_errors=True)
 
     def _started(self, cache: Path, build: Path, lock: int) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-P", "-m", COMPILER, self._product.name, str(cache), str(build)]
-        folders = {name: str(build) for name in ("TMPDIR", "TORCHINDUCTOR_CACHE_DIR")}
-        threads = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-        with self._lock, (build / "log").open("wb") as log:
+        command = [sys.executable, "-P", "-m", COMPILER, str(cache), str(build)]
+        own = {"TMPDIR": str(build), "OMP_NUM_THREADS": "1"}
+        with self._lock, (build / "reason").open("wb") as reason, (build / "log").open("wb") as log:
             if self._stopped.is_set():
                 raise Stopped
             self._child = subprocess.Popen(
-                command, env=os.environ | folders | threads, stdin=subprocess.PIPE, stdout=log, stderr=log,
+                command, env=os.environ | own, stdin=subprocess.PIPE, stdout=reason, stderr=log,
                 process_group=0, pass_fds=[lock],
             )  # fmt: skip
             _to_lowest_priority(self._child.pid)
         return self._child
 
     def _kill(self) -> None:
-        """End the child, where it runs, with its compilers, which are of its process group."""
+        """End the child, where it runs, and what it has started, which is of its process group."""
         child, self._child = self._child, None
         if child is not None and child.poll() is None:
             with suppress(ProcessLookupError):

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from offpolicy_monitor.batch import Array, RaggedBatch
-from offpolicy_monitor.measure.blocks import extremes
 from offpolicy_monitor.summary.tables import calibration, decimals, longest
 from offpolicy_monitor.summary.tables.calibration import calibration_sums
 from offpolicy_monitor.summary.tables.decimals import decimal_sums
 from offpolicy_monitor.summary.tables.longest import longest_sums
-from offpolicy_monitor.vocabulary import CERTAIN_LOGPROB, LOGPROBS
+from offpolicy_monitor.vocabulary import CERTAIN_LOGPROB
 
 
 def batch_tables(batch: RaggedBatch, policy_version: int | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -49,20 +48,19 @@ def batch_tables(batch: RaggedBatch, policy_version: int | None) -> Iterator[tup
 def _suspects(batch: RaggedBatch) -> dict[str, int]:
     """Tokens with a non-finite log-prob (excluded); with a positive one, or with log mu exactly 0 (kept, but odd).
 
-    Of the latter also those that the trainer did not find certain: a zero that was filled in. Where every column's
-    largest value is negative, which is the rule, nothing has to be counted; the largest of a column with NaN is NaN.
+    Of the latter also those that the trainer did not find certain: a zero that was filled in. Where all of a column is
+    finite and negative, which is the rule, there is nothing to be counted in it.
     """
-    columns = [batch.columns[name] for name in LOGPROBS if name in batch.columns]
     counts = {"nonfinite_tokens": 0, "positive_tokens": 0, "exact_zero_tokens": 0, "zero_filled_tokens": 0}
-    if all(-np.inf < lowest <= highest < 0 for lowest, highest in (extremes(c) for c in columns if len(c))):
-        return counts
-    finite = [np.isfinite(column) for column in columns]
-    positive = [there & (column > 0) for there, column in zip(finite, columns, strict=True)]
-    counts["nonfinite_tokens"] = batch.tokens - int(np.logical_and.reduce(finite).sum())
-    counts["positive_tokens"] = int(np.logical_or.reduce(positive).sum())
-    mu = batch.columns.get("sampling_logprobs")
-    if mu is not None:
-        zeros = np.flatnonzero(mu == 0)
+    odd = {name: batch.columns[name] for name, (least, most) in batch.ends.items() if not -np.inf < least <= most < 0}
+    if not np.isfinite(list(batch.ends.values())).all():
+        finite = [np.isfinite(column) for column in odd.values()]
+        counts["nonfinite_tokens"] = batch.tokens - int(np.logical_and.reduce(finite).sum())
+    positive = [(column > 0) & (column < np.inf) for name, column in odd.items() if not batch.ends[name][1] <= 0]
+    if positive:
+        counts["positive_tokens"] = int(np.logical_or.reduce(positive).sum())
+    if "sampling_logprobs" in odd:
+        zeros = np.flatnonzero(odd["sampling_logprobs"] == 0)
         counts["exact_zero_tokens"] = len(zeros)
         counts["zero_filled_tokens"] = _filled(batch, zeros)
     return counts

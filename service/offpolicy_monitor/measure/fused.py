@@ -1,6 +1,6 @@
 """The fused pass as measure's other form: which batches it takes, and its arrays as the summary that torch would give.
 
-It serves on the CPU, once it is compiled or loaded; never unasked in a trainer.
+It runs on the CPU, once it is compiled or loaded; never unasked in a trainer.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,8 +11,6 @@ import numpy as np
 
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import library
-from offpolicy_monitor.measure.compilation import Product
-from offpolicy_monitor.measure.library import FUSED
 from offpolicy_monitor.measure.worst import worst_of
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.slices import Slices
@@ -49,8 +47,8 @@ class Fused(Protocol):
         """The answer of /v1/evaluate; None where the batch is none for the pass."""
 
 
-def fused_pass(threads: int) -> Product[Fused]:
-    """The pass on so many threads."""
+def fused_pass(threads: int) -> Callable[[Path], Fused | None]:
+    """What loads the pass from the folder of compiled ones, to be run on so many threads; None if it is not there."""
 
     def load(cache: Path) -> Fused | None:
         found = library.find_pass(cache)
@@ -62,7 +60,7 @@ def fused_pass(threads: int) -> Product[Fused]:
         compiled.try_all()
         return fused(threads)
 
-    return Product(FUSED, load)
+    return load
 
 
 def fused(threads: int = 1) -> Fused:

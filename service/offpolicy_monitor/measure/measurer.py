@@ -7,17 +7,15 @@ figures are the same, and each such step back is counted.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import torch
 
 from offpolicy_monitor.batch import UNKNOWN_ORIGIN, Origin, RaggedBatch
-from offpolicy_monitor.core.columns import token_columns
-from offpolicy_monitor.core.gap import Derive
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.measure.blocks import DeviceBatch
-from offpolicy_monitor.measure.compilation import Compilation, kernels_for
+from offpolicy_monitor.measure.compilation import Compilation
 from offpolicy_monitor.measure.evaluate import evaluation
 from offpolicy_monitor.measure.fused import IN_PASS, Fused, fused_pass
 from offpolicy_monitor.measure.summarise import summarise, with_tables
@@ -31,10 +29,14 @@ from offpolicy_monitor.summary.step import StepSummary
 Result = TypeVar("Result")
 
 #: Tokens per block: fewer fit a CPU's caches better, and take less of a GPU's memory (900 bytes per token of a block);
-#: more share the cost of some 370 operations per block.
+#: more share the cost of 300 operations per block.
 CPU_BLOCK_TOKENS: Final = 1 << 17
 GPU_BLOCK_TOKENS: Final = 1 << 20
 SMALLEST_BLOCK_TOKENS: Final = 1 << 14
+#: A GPU takes as long to start a batch's operations as the pass for all of one of fewer tokens.
+LEAST_GPU_TOKENS: Final = 1 << 19
+#: Where the pass runs.
+CPU: Final = torch.device("cpu")
 
 
 class Measurer:
@@ -54,9 +56,8 @@ class Measurer:
         self.device = choose_device(device)
         self.fallbacks = 0
         self.compilation_failed = False
-        self._derive: Derive = token_columns
-        self._fused: Fused | None = None  # there on the CPU alone
-        self._compiling: Compilation[Derive] | Compilation[Fused] | None = None
+        self._fused: Fused | None = None
+        self._compiling: Compilation | None = None
         self.block_tokens = CPU_BLOCK_TOKENS if self.device.type == "cpu" else GPU_BLOCK_TOKENS
 
     @property
@@ -75,37 +76,31 @@ class Measurer:
 
     @property
     def form(self) -> str:
-        """What measures batches: the fused pass, or torch, whose pass over the columns may be compiled."""
-        if self._fused is not None:
-            return "fused"
-        return "torch" if self._derive is token_columns else "torch, compiled"
+        """What measures batches: `torch`, or the pass, `fused`; on a GPU the pass the small ones, `torch, fused`."""
+        if self._fused is None:
+            return "torch"
+        return "fused" if self.device.type == "cpu" else "torch, fused"
 
-    def use(self, form: Fused | Derive) -> None:
-        """Measure by a compiled form from now on: of the CPU the fused pass, of another device that of columns."""
-        if self.device.type == "cpu":
-            self._fused = cast(Fused, form)
-        else:
-            self._derive = cast(Derive, form)
+    def use(self, fused: Fused) -> None:
+        """Measure by the pass from now on, on a GPU batches of fewer than LEAST_GPU_TOKENS."""
+        self._fused = fused
 
     def compile_in_background(
         self, done: Callable[[Exception | None], None], begun: Callable[[], None] = lambda: None
     ) -> None:
-        """Get the compiled form, from disk or from a process that compiles it, and use it from then on.
+        """Get the fused pass, from disk or from a process that compiles it, and use it from then on.
 
         `begun` is called where there is none on disk. `done` is called once, on another thread: with None, or with the
-        reason why the eager form goes on serving.
+        reason why torch goes on serving.
         """
 
-        def ready(outcome: Fused | Derive | Exception) -> None:
+        def ready(outcome: Fused | Exception) -> None:
             self.compilation_failed = isinstance(outcome, Exception)
             if not isinstance(outcome, Exception):
                 self.use(outcome)
             done(outcome if isinstance(outcome, Exception) else None)
 
-        if self.device.type == "cpu":
-            self._compiling = Compilation(fused_pass(self._pass_threads), ready, begun)
-        else:
-            self._compiling = Compilation(kernels_for(self.device), ready, begun)
+        self._compiling = Compilation(fused_pass(self._pass_threads), ready, begun)
 
     def close(self) -> None:
         """End what was begun in the background."""
@@ -126,21 +121,31 @@ class Measurer:
         """
 
         def run(block_tokens: int) -> StepSummary:
-            if self.form == "fused" and {maker.name for maker in makers} >= IN_PASS:
-                found = self._by_pass(batch, rows, origin, makers, worst)
+            fused = self._pass_for(batch)
+            if fused is not None and {maker.name for maker in makers} >= IN_PASS:
+                found = self._by_pass(fused, batch, rows, origin, makers, worst)
                 if found is not None:
                     return found
-            loaded = DeviceBatch.load(batch, self.device, self._derive)
+            loaded = DeviceBatch.load(batch, self.device)
             return summarise(loaded, rows, block_tokens, origin, makers, self.keep_worst if worst else None)
 
         return finished(self._with_fallback(in_one(run)))
 
+    def _pass_for(self, batch: RaggedBatch) -> Fused | None:
+        """What is quicker than torch on the device for a batch of this size; None if nothing."""
+        return self._fused if self.device.type == "cpu" or batch.tokens < LEAST_GPU_TOKENS else None
+
     def _by_pass(
-        self, batch: RaggedBatch, rows: Sequence[MethodRow], origin: Origin, makers: Sequence[Maker], worst: bool
+        self,
+        fused: Fused,
+        batch: RaggedBatch,
+        rows: Sequence[MethodRow],
+        origin: Origin,
+        makers: Sequence[Maker],
+        worst: bool,
     ) -> StepSummary | None:
         """The summary by the fused pass, None where the batch is none for it; torch adds what it does not make."""
-        assert self._fused is not None
-        found = self._fused(batch, rows, origin, self.keep_worst if worst else None)
+        found = fused(batch, rows, origin, self.keep_worst if worst else None)
         if found is None:
             return None
         arrays = self._with_others(found.arrays, batch, rows, origin, makers)
@@ -153,7 +158,7 @@ class Measurer:
         others = [maker for maker in makers if maker.name not in IN_PASS and maker.makes_any(batch)]
         if not others:
             return found
-        return with_tables(found, DeviceBatch.load(batch, self.device), rows, self.block_tokens, origin, others)
+        return with_tables(found, DeviceBatch.load(batch, CPU), rows, CPU_BLOCK_TOKENS, origin, others)
 
     def evaluate(
         self,
@@ -177,12 +182,13 @@ class Measurer:
         wanted = PRESETS if rows is None else rows
 
         def run(block_tokens: int) -> Slices[Evaluation]:
-            if self._fused is not None and self.form == "fused":
+            fused = self._pass_for(batch)
+            if fused is not None:
                 further = partial(self._with_others, batch=batch, rows=(), origin=origin, makers=OF_DATA)
-                found = self._fused.evaluation(batch, wanted, detail, origin, further)
+                found = fused.evaluation(batch, wanted, detail, origin, further)
                 if found is not None:
                     return found
-            return evaluation(DeviceBatch.load(batch, self.device, self._derive), wanted, detail, origin, block_tokens)
+            return evaluation(DeviceBatch.load(batch, self.device), wanted, detail, origin, block_tokens)
 
         return self._with_fallback(run)
 
@@ -204,12 +210,12 @@ class Measurer:
 
     def _on_cpu(self, run: Callable[[int], Slices[Result]]) -> Slices[Result]:
         """Run a batch that the device failed on; where the CPU fails too, the batch is at fault, not the device."""
-        kept = self.device, self._derive, self.block_tokens
+        kept = self.device, self.block_tokens
         self._give_up_device()
         try:
             result = yield from run(self.block_tokens)
         except BaseException:  # also where the rest is given up
-            self.device, self._derive, self.block_tokens = kept
+            self.device, self.block_tokens = kept
             raise
         self.fallbacks += 1
         return result
@@ -217,8 +223,7 @@ class Measurer:
     def _give_up_device(self) -> None:
         if self.device.type == "cpu":
             raise MemoryError("out of memory on the CPU")
-        self.device = torch.device("cpu")
-        self._derive = token_columns
+        self.device = CPU
         self.block_tokens = CPU_BLOCK_TOKENS
 
 

@@ -64,8 +64,8 @@ def _of_block(values: Array) -> list[int]:
     chosen = values[looked_at & maybe].astype(np.float64)
     found = [int(np.count_nonzero(looked_at))]
     for place in reversed(PLACES):
-        scaled = chosen * 10.0**place
-        chosen = chosen[np.abs(scaled - np.rint(scaled)) < NEAR]
+        exact = chosen * 10.0**place
+        chosen = chosen[np.abs(exact - np.rint(exact)) < NEAR]
         found.insert(1, len(chosen))
     return found
 
