@@ -133,7 +133,7 @@ class Measurer:
 
     def _pass_for(self, batch: RaggedBatch) -> Fused | None:
         """What is quicker than torch on the device for a batch of this size; None if nothing."""
-        return self._fused if self.device.type == "cpu" or batch.tokens < LEAST_GPU_TOKENS else None
+        return self._fused if batch.tokens < LEAST_GPU_TOKENS or self.device.type == "cpu" else None
 
     def _by_pass(
         self,
