@@ -99,6 +99,13 @@ def test_warming_up_leaves_the_measurer_as_it_was() -> None:
     assert (measurer.device.type, measurer.device_name, measurer.fallbacks) == ("cpu", "cpu", 0)
 
 
+def test_warming_up_asks_the_gpu_too_where_the_pass_measures_small_batches() -> None:
+    broken = Measurer(BROKEN)
+    broken.use(loaded_pass())
+    broken.warm_up()
+    assert (broken.fallbacks, broken.form) == (1, "fused")
+
+
 def test_auto_is_cuda_where_there_is_one() -> None:
     assert choose_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
 

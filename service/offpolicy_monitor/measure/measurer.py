@@ -66,13 +66,16 @@ class Measurer:
         return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
 
     def warm_up(self) -> None:
-        """Measure a small batch, so that the first real one pays for no initialisation."""
+        """Measure a small batch, on a GPU too, so that the first real one pays for no initialisation."""
         values = np.linspace(-2.0, -0.1, 64, dtype=np.float32)
         names = ("sampling_logprobs", "old_logprobs", "logprobs")
         columns = {name: values - np.float32(0.01 * index) for index, name in enumerate(names)}
         lengths = np.full(4, 16, np.int64)
         advantages = np.array([-1.0, 0.0, 1.0, 2.0], np.float32)
-        self.measure(RaggedBatch.from_positions(lengths, columns, {"advantages": advantages}), PRESETS)
+        batch = RaggedBatch.from_positions(lengths, columns, {"advantages": advantages})
+        self.measure(batch, PRESETS)
+        if self.device.type != "cpu":  # where the pass measures small batches, that was not asked
+            finished(self._with_fallback(in_one(lambda block_tokens: self._by_torch(batch, PRESETS, block_tokens))))
 
     @property
     def form(self) -> str:
@@ -126,10 +129,21 @@ class Measurer:
                 found = self._by_pass(fused, batch, rows, origin, makers, worst)
                 if found is not None:
                     return found
-            loaded = DeviceBatch.load(batch, self.device)
-            return summarise(loaded, rows, block_tokens, origin, makers, self.keep_worst if worst else None)
+            return self._by_torch(batch, rows, block_tokens, origin, makers, worst)
 
         return finished(self._with_fallback(in_one(run)))
+
+    def _by_torch(
+        self,
+        batch: RaggedBatch,
+        rows: Sequence[MethodRow],
+        block_tokens: int,
+        origin: Origin = UNKNOWN_ORIGIN,
+        makers: Sequence[Maker] = MAKERS,
+        worst: bool = True,
+    ) -> StepSummary:
+        loaded = DeviceBatch.load(batch, self.device)
+        return summarise(loaded, rows, block_tokens, origin, makers, self.keep_worst if worst else None)
 
     def _pass_for(self, batch: RaggedBatch) -> Fused | None:
         """What is quicker than torch on the device for a batch of this size; None if nothing."""
