@@ -98,8 +98,8 @@ class Settings(BaseSettings):
     )
     torch_compile: bool = Field(
         True,
-        description="Measure by the compiled pass over the tokens, on a GPU batches of fewer than 524,288. Where it is "
-        "not cached, a process of the lowest priority makes it after start.",
+        description="Measure by the compiled pass over the tokens, with a GPU what is not large. Where it is not "
+        "cached, a process of the lowest priority makes it after start.",
     )
 
     max_head_bytes: int = Field(

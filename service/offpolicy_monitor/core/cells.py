@@ -99,15 +99,15 @@ def sums_by(divisions: Sequence[Division], columns: Sequence[Tensor], copies: in
         return _sums_on_cpu(divisions, columns)
     number, device = len(columns[0]), columns[0].device
     values = torch.stack([constant(1.0, torch.float64, device).expand(number), *columns], -1)
-    sizes = [division.size for division in divisions]
-    whole = sum(sizes)
-    sums = torch.zeros((copies, whole, values.shape[1]), dtype=torch.float64, device=device)
-    rows, copy = sums.flatten(0, 1), constant(range(0, copies * whole, whole), torch.int32, device)
-    copy = copy.repeat(-(-number // copies))[:number] if copies > 1 else copy
-    for division, begin in zip(divisions, accumulate(sizes, initial=0), strict=False):
-        cells = division.cells + copy if copies > 1 else division.cells
-        rows[begin:].index_add_(0, cells, values)
-    return list(torch.split(sums.sum(0) if copies > 1 else rows, sizes))
+    sizes, cells = [division.size for division in divisions], [division.cells for division in divisions]
+    sums = torch.zeros((copies, sum(sizes), values.shape[1]), dtype=torch.float64, device=device)
+    if copies > 1:
+        firsts = constant(range(0, copies * sum(sizes), sum(sizes)), torch.int32, device)
+        by_turns = firsts.repeat(-(-number // copies))[:number]
+        cells = [own + by_turns for own in cells]
+    for own, begin in zip(cells, accumulate(sizes, initial=0), strict=False):
+        sums.flatten(0, 1)[begin:].index_add_(0, own, values)
+    return list(torch.split(sums.sum(0) if copies > 1 else sums[0], sizes))
 
 
 def _sums_on_cpu(divisions: Sequence[Division], columns: Sequence[Tensor]) -> list[Tensor]:

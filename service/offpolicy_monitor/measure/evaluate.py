@@ -14,7 +14,7 @@ from offpolicy_monitor.measure.blocks import Block, DeviceBatch
 from offpolicy_monitor.measure.corrections import Record, Structure, no_drops, row_records, row_sums
 from offpolicy_monitor.measure.decide import Decider, applicable
 from offpolicy_monitor.measure.detail import Decisions, add_decisions, sequence_columns, sequence_figures
-from offpolicy_monitor.measure.summarise import Views, block_sums, summary_of
+from offpolicy_monitor.measure.summarise import Views, block_sums, brought, summary_of
 from offpolicy_monitor.measure.tables import OF_DATA
 from offpolicy_monitor.measure.totals import Totals
 from offpolicy_monitor.methods import MethodRow
@@ -41,9 +41,8 @@ def evaluation(
         totals.add(block_sums(view, OF_DATA, {} if detail == "none" else {"sequences": sequence_figures(view)}))
         yield
         yield from asked.add(view.block)
-    _ = views.counted
-    arrays = totals.arrays()
-    summary = summary_of(views, arrays, OF_DATA, None)
+    counted, arrays = brought(views, totals)
+    summary = summary_of(views, counted, arrays, OF_DATA, None)
     return Evaluation(
         summary.figures(),
         asked.figures(arrays),

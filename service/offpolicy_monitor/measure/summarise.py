@@ -4,7 +4,7 @@ The device is asked once, after the last block. This package is the only place t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import Any
 from urllib.parse import quote
 
@@ -33,6 +33,7 @@ from offpolicy_monitor.summary.rows import Table
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables.worst import Worst
 
+Tables = Mapping[str, Mapping[str, Any]]
 #: What a row that has an extreme holds before any token.
 _NOTHING = {"min": np.inf, "max": -np.inf}
 
@@ -53,8 +54,7 @@ def summarise(
     for view in views.of_blocks(block_tokens):
         each = {} if keep_worst is None else {"figures": figures_of_sequences(view)}
         totals.add(block_sums(view, makers, each))
-    _ = views.counted
-    return summary_of(views, totals.arrays(), makers, keep_worst)
+    return summary_of(views, *brought(views, totals), makers, keep_worst)
 
 
 class Views:
@@ -70,11 +70,6 @@ class Views:
         for block in self.batch.blocks(block_tokens) if self.batch.gaps else ():
             self.last = self._view(block)
             yield self.last
-
-    @cached_property
-    def counted(self) -> Mapping[str, Mapping[str, Any]]:
-        """The tables that are counted on the host, best while a GPU still adds up the others."""
-        return dict(batch_tables(self.batch.source, self.origin.policy_version))
 
     def _view(self, block: Block) -> BlockView:
         return BlockView(block, self.decider, self.origin, self._routed)
@@ -93,11 +88,16 @@ def _sums(view: BlockView, makers: Sequence[Maker]) -> Sums:
     return Sums(sums, {name: array for maker in makers if maker.terms for name, array in maker.terms(view).items()})
 
 
+def brought(views: Views, totals: Totals) -> tuple[Tables, dict[str, Array]]:
+    """What the host counts of a batch, and then what its device came to, which a GPU adds up meanwhile."""
+    return dict(batch_tables(views.batch.source, views.origin.policy_version)), totals.arrays()
+
+
 def summary_of(
-    views: Views, arrays: Mapping[str, Array], makers: Sequence[Maker], keep_worst: int | None
+    views: Views, counted: Tables, arrays: Mapping[str, Array], makers: Sequence[Maker], keep_worst: int | None
 ) -> StepSummary:
-    """The summary that a batch's arrays are."""
-    tables = dict(_tables(views, arrays, makers))
+    """The summary that a batch's arrays are, with what was counted of it."""
+    tables = {**counted, **dict(_tables(views, arrays, makers))}
     specs = {row.name: row.spec for row in views.decider.rows}
     found = Worst() if keep_worst is None or not arrays else worst(
         views.batch.source, views.batch.gaps, arrays["figures"], views.origin.shard, keep_worst
@@ -107,7 +107,6 @@ def summary_of(
 
 def _tables(views: Views, arrays: Mapping[str, Array], makers: Sequence[Maker]) -> Named:
     view, batch, rows = views.last, views.batch, views.decider.rows
-    yield from views.counted.items()
     if arrays:
         yield from gap_tables(arrays, batch)
         yield from row_tables(row_records(arrays, Structure.of(view.decided), rows, batch), rows)

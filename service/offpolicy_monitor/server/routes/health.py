@@ -47,10 +47,10 @@ async def answer_directly(scope: Scope, receive: Receive, send: Send) -> None:
 async def readyz(request: Request) -> JSONResponse:
     """200 when every check holds, else 503 with `reasons`: why each one does not that does not. `reason` is the first.
 
-    `measured_by` is the form that measures batches now: `torch`, `fused`, or on a GPU `torch, fused`, which has the
-    fused pass measure batches of fewer than 524,288 tokens; where the device has failed, `measured_on` is the one in
-    use and `device_fallbacks` says how often. `stuck` names the stages that no longer get on, with the age of their
-    oldest job in seconds. Of several workers every check holds for all that answer, and `workers` says how many do.
+    `measured_by` is the form that measures batches now: `torch`, `fused`, or `torch, fused`, of which the latter
+    measures what is not large enough for a GPU; where the device has failed, `measured_on` is the one in use and
+    `device_fallbacks` says how often. `stuck` names the stages that no longer get on, with the age of their oldest job
+    in seconds. Of several workers every check holds for all that answer, and `workers` says how many do.
     """
     parts = services.of(request)
     own, others = await asyncio.gather(parts.readiness.look(), parts.siblings.ask("state", SIBLINGS_SECONDS))
