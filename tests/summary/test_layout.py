@@ -79,6 +79,21 @@ def test_counts_that_are_told_by_where_they_are_not_zero_read_and_merge_as_all_o
     assert few == dense and (few.buffer == dense.buffer).all()
 
 
+@pytest.mark.parametrize(
+    "absent", [frozenset(), frozenset({"batch/tokens", "gaps/total/k3"})], ids=["all", "some lack"]
+)
+def test_tables_that_are_read_together_say_what_each_says_alone(absent: frozenset[str]) -> None:
+    for summary in (FULL, FULL.merge(OTHER)):
+        ahead, alone = (summary.arrays.copy().lacking(absent) for _ in range(2))
+        paths = (*ahead.scheme.paths, "nowhere")
+        ahead.read_ahead(paths)
+        for path in paths:
+            assert ahead.record(path) == alone.record(path), path
+            rows = alone.columns(path).items() if path in alone else ()
+            assert ahead.lists(path) == {name: row.ravel().tolist() for name, row in rows if row.ndim}, path
+            assert alone.lists(path) == ahead.lists(path), path
+
+
 def test_a_union_that_goes_on_from_the_one_before_it_is_laid_out_as_one_that_is_made_at_once() -> None:
     ahead = ("batch", "cross", "gaps/total", "histograms/total")
     shards = [scheme_of(LAYOUT, (*ahead, f"breakdown/shard/{n}/total", f"breakdown/shard/{n}/cross")) for n in range(9)]

@@ -287,11 +287,14 @@ def blindness(mask_rate: str, spread: str) -> Measure:
     """
 
     def measure(history: History, terms: Terms, index: int) -> float:
+        drifts = history.column(spread)
         fall, fall_t = trends.rise(history.column(mask_rate), index, 50)
-        growth, growth_t = trends.rise(history.column(spread), index, 50)
-        if math.isnan(fall) or math.isnan(growth):
+        if math.isnan(fall) or not trends.on_a_line(drifts, index, 50)[0]:
             return math.nan
-        return min(-fall, growth) if fall_t < -SIGNIFICANT and growth_t > SIGNIFICANT else 0.0
+        if not fall_t < -SIGNIFICANT:
+            return 0.0
+        growth, growth_t = trends.rise(drifts, index, 50)
+        return min(-fall, growth) if growth_t > SIGNIFICANT else 0.0
 
     return measure
 

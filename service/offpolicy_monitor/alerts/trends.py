@@ -102,23 +102,31 @@ def over(value: float, reference: float) -> float:
 def rise(values: Column, index: int, window: int) -> tuple[float, float]:
     """The least-squares line through the last `window` values: its rise over them relative to their mean, and its t.
 
-    Both NaN before there are `window` values, and where their mean is not above 0; t is slope over its standard error.
+    Both NaN where there is no line; t is slope over its standard error.
     """
-    lately = known(values, index + 1, window)
-    if len(lately) < window or math.isnan(values[index]):
+    lately, mean = on_a_line(values, index, window)
+    if not lately:
         return math.nan, math.nan
-    mean = sum(lately) / window
-    if not mean > 0:
-        return math.nan, math.nan
-    steps, apart = _steps(window), [value - mean for value in lately]
-    line = Pairs(window, 0.0, mean, _product(steps, steps), _product(apart, steps), _product(apart, apart))
+    steps, square = _steps(window)
+    apart = [value - mean for value in lately]
+    line = Pairs(window, 0.0, mean, square, _product(apart, steps), _product(apart, apart))
     return line.slope * (window - 1) / mean, line.slope / max(line.slope_error, 1e-300)
 
 
+def on_a_line(values: Column, index: int, window: int) -> tuple[list[float], float]:
+    """The last `window` values and their mean; none before there are so many, and where their mean is not above 0."""
+    lately = known(values, index + 1, window)
+    if len(lately) < window or math.isnan(values[index]):
+        return [], math.nan
+    mean = sum(lately) / window
+    return (lately, mean) if mean > 0 else ([], math.nan)
+
+
 @cache
-def _steps(window: int) -> list[float]:
-    """[window], of mean 0."""
-    return [step - (window - 1) / 2 for step in range(window)]
+def _steps(window: int) -> tuple[list[float], float]:
+    """[window], of mean 0, and the sum of their squares."""
+    steps = [step - (window - 1) / 2 for step in range(window)]
+    return steps, _product(steps, steps)
 
 
 def _product(left: list[float], right: list[float]) -> float:

@@ -23,6 +23,7 @@ from offpolicy_monitor.summary.scheme import (
     runs,
     scheme_of,
 )
+from offpolicy_monitor.summary.together import together
 
 Array = NDArray[Any]
 #: An array whose entries stand at any whole number: the numbers, ascending, and the counts there.
@@ -43,7 +44,7 @@ class Arrays:
     absent     names of rows, and keys of declared tables, that some of what was merged did not count
     """
 
-    __slots__ = ("_counts", "_filled", "_fractions", "absent", "fractions", "scheme", "sparse")
+    __slots__ = ("_ahead", "_counts", "_filled", "_fractions", "absent", "fractions", "scheme", "sparse")
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class Arrays:
     ) -> None:
         """Counts, or where they are not zero, and fractions."""
         self.scheme, self._counts, self._filled, self._fractions = scheme, counts, filled, fractions
+        self._ahead: dict[str, tuple[dict[str, float], dict[str, list[float]]]] = {}
         sums, minima = scheme.sizes[SUMS], scheme.sizes[SUMS] + scheme.sizes[MINIMA]
         self.fractions = fractions[:sums], fractions[sums:minima], fractions[minima:]
 
@@ -238,17 +240,38 @@ class Arrays:
         """The paths of tables that begin with the parts of `prefix`."""
         return self.scheme.under(prefix)
 
+    def read_ahead(self, paths: tuple[str, ...]) -> None:
+        """Read tables at several paths together, for `record` and `lists` to answer: all cost about as much as one."""
+        scheme, base = self.scheme, self.scheme.base
+        holder = base if all([path in base.paths or path not in scheme.paths for path in paths]) else scheme
+        where = together(holder, scheme.begins, paths)
+        numbers = self.counts_at(where.counts).tolist() + self._fractions.take(where.fractions).tolist()
+        for path, singles, counts, others, lists in where.tables:
+            single = self._counted(path, dict(zip(singles, numbers[counts] + numbers[others], strict=True)))
+            self._ahead[path] = single, {row: numbers[begin:end] for row, begin, end in lists}
+
+    def lists(self, path: str) -> dict[str, list[float]]:
+        """The rows of the tables at a path that are several numbers, by name: {} where there are none."""
+        if path not in self._ahead:
+            self.read_ahead((path,))
+        return self._ahead[path][1]
+
     def record(self, path: str) -> dict[str, float]:
         """The single numbers of the tables at a path by the names of their rows; {} where there are none."""
+        if path in self._ahead:
+            return self._ahead[path][0]
         if path not in self.scheme.paths:
             return {}
         singles = self.scheme.singles(path)
         counts = self.counts_at(singles.counts).tolist() if len(singles.counts) else []
         fractions = [self.fractions[section].item(entry) for section, entry in singles.fractions]
-        found = dict(zip(singles.rows, [*counts, *fractions], strict=True))
-        if self.absent:
-            return {row: number for row, number in found.items() if name_of(path, row) not in self.absent}
-        return found
+        return self._counted(path, dict(zip(singles.rows, [*counts, *fractions], strict=True)))
+
+    def _counted(self, path: str, record: dict[str, float]) -> dict[str, float]:
+        """Those of its numbers that all have counted of what was merged."""
+        if not self.absent:
+            return record
+        return {row: number for row, number in record.items() if name_of(path, row) not in self.absent}
 
     def number(self, path: str, row: str) -> float:
         """One of these numbers, 0 where it is not there."""

@@ -20,14 +20,15 @@ def split(sums: Sums, first: str, second: str) -> dict[str, float] | None:
     """
     if not sums.get("tokens"):
         return None
-    parts = {
-        first: sums[f"{first}_square"],
-        second: sums[f"{second}_square"],
-        "interaction": 2 * sums[f"{first}_{second}"],
-    }
-    total = sum(parts.values())
+    x, y, both = sums[f"{first}_square"], sums[f"{second}_square"], 2 * sums[f"{first}_{second}"]
+    total = x + y + both
     if not total > 0:
         return None
-    shares = {name: part / total for name, part in parts.items()}
-    largest = max(shares, key=lambda name: abs(shares[name]))
-    return {**shares, largest: 1 - sum(share for name, share in shares.items() if name != largest)}
+    x, y, both = x / total, y / total, both / total
+    if abs(x) >= abs(y) and abs(x) >= abs(both):
+        x = 1 - (y + both)
+    elif abs(y) >= abs(both):
+        y = 1 - (x + both)
+    else:
+        both = 1 - (x + y)
+    return {first: x, second: y, "interaction": both}

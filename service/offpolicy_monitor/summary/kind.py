@@ -31,6 +31,7 @@ class Kind:
     gapless    whether there are tables without a gap too
     ingested   whether the tables are of ingested batches alone: /v1/evaluate, whose rows are many, answers none of them
     marks      in place of `read` the field's parts by name, each made where somebody wants it; empty ones are left out
+    looked_at  paths of tables that its headline figures are read off, whoever's they are
     """
 
     name: str
@@ -44,3 +45,4 @@ class Kind:
     gapless: bool = False
     ingested: bool = False
     marks: Mapping[str, Callable[[Arrays], Any]] = field(default_factory=dict)
+    looked_at: tuple[str, ...] = ()

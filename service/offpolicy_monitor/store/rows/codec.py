@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 import zstandard
 
-LEVEL = 3
+#: Level 3 takes a fifth longer, and saves 1 % at most.
+LEVEL = 1
 
 
 class _Compressors(threading.local):

@@ -20,10 +20,13 @@ from offpolicy_monitor.summary.remembered import remembered
 from offpolicy_monitor.summary.scheme import REMEMBERED
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.straight import NO_NUMBER, NOT_STRAIGHT
+from offpolicy_monitor.summary.tables import KINDS
 
 _CORRECTION: Final = "correction"
 #: Whose the correction is, a run says, and only when its step is stored.
 _WANTED: Final = wanted_at(tuple(path for path in HEADLINE if not path.startswith(_CORRECTION)))
+#: Tables that some of them are read off one by one.
+_TABLES: Final = ("batch", "cross", "longest", *(path for kind in KINDS for path in kind.looked_at))
 _OF_CORRECTION: Final = wanted_at(tuple(path for path in HEADLINE if path.startswith(_CORRECTION)))
 
 
@@ -42,6 +45,7 @@ def headline_of(summary: StepSummary, correction: str | None) -> dict[str, float
 
 def _headline(summary: StepSummary) -> dict[str, float]:
     """Those of no correction."""
+    summary.arrays.read_ahead(_TABLES)
     found = headline(summary.in_dicts(_WANTED))
     try:
         straight = None if summary.has_rows else _straight_of(summary)

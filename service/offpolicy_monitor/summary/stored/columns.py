@@ -15,6 +15,8 @@ _WHOLE: Final = ("<u1", "<u2", "<u4", "<u8")
 _OF_BYTES: Final = tuple(np.dtype(_WHOLE[index]) for index in (0, 0, 1, 2, 2, 3, 3, 3, 3))
 _DTYPES: Final = frozenset(("|u1", *_WHOLE[1:], "<i8", "<f4", "<f8"))
 
+_NONE: Final = np.zeros(0, _WHOLE[0])
+
 #: Bytes of a number from which on they are parted by significance: of shorter ones that costs time and saves nothing.
 _PARTED: Final = 4
 
@@ -24,6 +26,8 @@ Size = tuple[str, int]
 
 def whole(values: Array) -> Array:
     """Whole numbers from 0 on in as few bytes as hold them. ValueError below 0."""
+    if not len(values):
+        return _NONE
     bits = int(np.bitwise_or.reduce(values))  # as many as the largest has; below 0 where a number is
     if bits < 0:
         raise ValueError("a count below 0 cannot be stored")

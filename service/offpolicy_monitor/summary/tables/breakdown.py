@@ -7,12 +7,11 @@ is one; a part is a gap or `cross`. Every figure is a mean over the bucket's tok
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, compress
+from functools import cache
+from itertools import chain
 from typing import Any, Final
 
-import numpy as np
-
-from offpolicy_monitor.summary.arrays import Array, Arrays
+from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.batch import CROSS_ROWS
 from offpolicy_monitor.summary.figure import Figure, under
@@ -71,20 +70,22 @@ def dimensions(arrays: Arrays) -> list[str]:
 
 def buckets(arrays: Arrays, dimension: str, gap: str) -> dict[str, Sums]:
     """The sums of a gap by the buckets of a dimension; buckets without tokens are left out."""
+    if dimension in BUCKETS:
+        return dict(_of_bins(arrays.lists(f"breakdown/{dimension}/{gap}"), BUCKETS[dimension]))
     paths = (path for path in arrays.under(f"breakdown/{dimension}") if path.endswith(f"/{gap}"))
     return {bucket: sums for _, _, bucket, sums in _all_buckets(arrays, paths)}
 
 
 def totals(arrays: Arrays, dimension: str, gap: str, chosen: tuple[str, ...]) -> tuple[Sums, Sums]:
     """The sums of a gap over all buckets of a dimension whose buckets are bins, and over the chosen of them."""
-    path = f"breakdown/{dimension}/{gap}"
-    if path not in arrays:
-        return {}, {}
-    columns = arrays.columns(path)
-    sums = np.array([*columns.values()])
-    parts = sums.sum(1), sums[:, [BUCKETS[dimension].index(name) for name in chosen]].sum(1)
-    whole, part = (dict(zip(columns, of_part.tolist(), strict=True)) for of_part in parts)
-    return whole, part
+    rows, indices = arrays.lists(f"breakdown/{dimension}/{gap}"), _indices(dimension, chosen)
+    whole = {row: sum(numbers) for row, numbers in rows.items()}
+    return whole, {row: sum([numbers[index] for index in indices]) for row, numbers in rows.items()}
+
+
+@cache
+def _indices(dimension: str, chosen: tuple[str, ...]) -> Sequence[int]:
+    return [BUCKETS[dimension].index(name) for name in chosen]
 
 
 def _all_buckets(arrays: Arrays, paths: Iterable[str]) -> Iterator[tuple[str, str, str, Sums]]:
@@ -93,19 +94,17 @@ def _all_buckets(arrays: Arrays, paths: Iterable[str]) -> Iterator[tuple[str, st
         _, dimension, *bucket, part = path.split("/")
         if bucket:
             sums = arrays.record(path)
-            found: list[tuple[str, Sums]] = [(bucket[0], sums)] if sums["tokens"] else []
+            found: Iterable[tuple[str, Sums]] = [(bucket[0], sums)] if sums["tokens"] else []
         else:
-            found = _of_bins(arrays.columns(path), BUCKETS[dimension])
+            found = _of_bins(arrays.lists(path), BUCKETS[dimension])
         yield from ((dimension, part, name, sums) for name, sums in found)
 
 
-def _of_bins(columns: Mapping[str, Array], names: Sequence[str]) -> list[tuple[str, Sums]]:
-    numbers = [column.tolist() for column in columns.values()]
-    of_buckets = zip(names, zip(*numbers, strict=True), strict=True)
-    return [
-        (name, dict(zip(columns, of_bucket, strict=True)))
-        for name, of_bucket in compress(of_buckets, columns["tokens"].tolist())
-    ]
+def _of_bins(rows: Mapping[str, Sequence[float]], names: Sequence[str]) -> Iterator[tuple[str, Sums]]:
+    if rows:
+        for name, tokens, of_bucket in zip(names, rows["tokens"], zip(*rows.values(), strict=True), strict=True):
+            if tokens:
+                yield name, dict(zip(rows, of_bucket, strict=True))
 
 
 def gap_figures(table: Sums) -> dict[str, float]:

@@ -193,15 +193,21 @@ def _learned(arrays: Arrays) -> dict[str, float]:
     came before, d less its mean is uncorrelated from token to token, so that tokens are the witnesses.
     """
     rows = buckets(arrays, "advantage_sign", "mismatch")
-    sides = [rows[sign] for sign in ("positive", "negative") if sign in rows]
-    whole = _added(sides)
-    if len(sides) < 2 or not whole["log_ratio_abs"] > 0:
+    if "positive" not in rows or "negative" not in rows:
         return {}
-    means = [_mean(side, "log_ratio") for side in sides]
-    spreads = (_mean(side, "log_ratio_square") - mean * mean for side, mean in zip(sides, means, strict=True))
-    error = math.sqrt(sum(max(0.0, spread) / side["tokens"] for side, spread in zip(sides, spreads, strict=True)))
-    difference = means[0] - means[1]
-    return {"difference": difference / _mean(whole, "log_ratio_abs"), "z": over(difference, error)}
+    for_it, against = rows["positive"], rows["negative"]
+    size = (for_it["log_ratio_abs"] + against["log_ratio_abs"]) / (for_it["tokens"] + against["tokens"])
+    if not size > 0:
+        return {}
+    difference = _mean(for_it, "log_ratio") - _mean(against, "log_ratio")
+    error = math.sqrt(_spread(for_it) / for_it["tokens"] + _spread(against) / against["tokens"])
+    return {"difference": difference / size, "z": over(difference, error)}
+
+
+def _spread(table: Sums) -> float:
+    """The variance of d."""
+    mean = _mean(table, "log_ratio")
+    return max(0.0, _mean(table, "log_ratio_square") - mean * mean)
 
 
 def _along(arrays: Arrays) -> dict[str, float]:
@@ -341,4 +347,11 @@ MARKS: Final[Mapping[str, Callable[[Arrays], Mapping[str, Any]]]] = {
     "replica": _replica,
 }
 
-KIND: Final = Kind("signature", TABLES, figures=FIGURES, measured="offpolicy_monitor.measure.signature", marks=MARKS)
+KIND: Final = Kind(
+    "signature",
+    TABLES,
+    figures=FIGURES,
+    measured="offpolicy_monitor.measure.signature",
+    marks=MARKS,
+    looked_at=tuple(f"breakdown/{dimension}/mismatch" for dimension in ("mu_probability", "advantage_sign", "lag")),
+)
