@@ -185,7 +185,7 @@ class MethodRow:
         """What it weighs what it keeps with; None where it only drops."""
         return weight_of(self.rule)
 
-    @property
+    @cached_property
     def needs_advantages(self) -> bool:
         """Whether it looks at the sign of A."""
         return any(curve.signs is not None for curve in self.form.curves.values())

@@ -53,8 +53,9 @@ Read = tuple[Message | Reduced, bytes]
 READERS, LOOK_UP_SECONDS = 4, 4.0
 #: Shards up to this size share the device in a lane of their own; a frame of such a size is read where it is measured.
 SMALL_BYTES: Final = 512 * 1024
-#: A reduced shard is read where it is checked too, unless that may take more than so many bytes.
-SMALL_SUMMARY: Final = 8 << 20
+#: A reduced shard is read where it is checked too, unless that may take more than so many bytes: of a million tokens it
+#: may take 11 MiB.
+SMALL_SUMMARY: Final = 16 << 20
 #: The summary of a shard that is still to be measured.
 UNMEASURED: Final = StepSummary.empty()
 #: How often a shard is measured whose rows change meanwhile.

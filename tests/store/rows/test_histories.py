@@ -7,6 +7,8 @@ from copy import deepcopy
 import numpy as np
 import pytest
 from offpolicy_monitor.store import Store
+from offpolicy_monitor.store.rows import histories as module
+from offpolicy_monitor.store.rows.codec import unpack
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.histories import FIRST, NEWEST, Histories, RunHistory
 from offpolicy_monitor.store.rows.training import TrainingStep
@@ -110,6 +112,43 @@ def test_a_step_that_came_late_and_a_new_attempt_are_seen(connection: Connection
     judged(connection, kept, 2, 7.0, attempt=1)
     found = kept.read(connection, 1)
     assert list(found.steps) == [0, 1, 2] and found.columns["b"].tolist() == [-1, -1, -7]
+    assert same(found, Histories(PATHS).read(connection, 1))
+
+
+@pytest.mark.parametrize("number", [40, FIRST + NEWEST + 60], ids=["all of them are seen", "more than are seen"])
+def test_steps_that_come_out_of_their_order_are_where_they_would_be_read(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    kept, random = Histories(PATHS), np.random.default_rng(5)
+    for step in range(FIRST + 1):
+        judged(connection, kept, step, 1.0)
+    noted = kept.read(connection, 1).noted
+    steps = np.arange(FIRST + 1, number)
+    late = steps[np.argsort(steps + random.integers(0, 16, len(steps)), kind="stable")].tolist()
+    assert late != sorted(late)
+    with monkeypatch.context() as patched:
+        patched.setattr(Histories, "_load", lambda *arguments: pytest.fail("was read anew"))
+        for step in late:
+            judged(connection, kept, step, step % 7)
+            found = kept.read(connection, 1)
+            assert all(list(notes) == found.steps[: len(notes)] for notes in noted.values())
+            noted["step"] = [float(step) for step in found.steps]
+    assert same(found, Histories(PATHS).read(connection, 1))
+
+
+def test_of_what_is_read_anew_only_what_is_not_known_is(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, read = Histories(PATHS), list[int]()
+    for step in range(FIRST + NEWEST):
+        judged(connection, kept, 2 * step, 1.0)
+        kept.read(connection, 1)
+    judged(connection, kept, 7, 2.0)  # among the first, which it moves
+    monkeypatch.setattr(module, "unpack", lambda packed: read.append(1) or unpack(packed))  # type: ignore[func-returns-value]
+    found = kept.read(connection, 1)
+    assert found.steps[FIRST - 1] == 2 * FIRST - 4 and len(found.steps) == FIRST + NEWEST
+    assert len(read) == 1
+    monkeypatch.undo()
     assert same(found, Histories(PATHS).read(connection, 1))
 
 

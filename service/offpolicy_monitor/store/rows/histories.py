@@ -48,19 +48,19 @@ class RunHistory:
         self.steps = [step for step, *_ in self.versions]
 
     def put(self, version: Version, figures: Mapping[str, float]) -> bool:
-        """Take in one more step, the newest, or other figures of one that is here; False where it lies between."""
+        """Take in one more step, or other figures of one that is here; False where the others may not stand then."""
         index = bisect_left(self.steps, version[0])
-        if index == len(self.steps):
-            self._append(version, figures)
-        elif self.steps[index] == version[0]:
+        if index < len(self.steps) and self.steps[index] == version[0]:
             self._replace(index, version, figures)
-        else:
-            return False
+            return True
+        if index < len(self.steps) and (version[1] != self.versions[-1][1] or (self._is_full and index <= FIRST)):
+            return False  # of another attempt than the newest step's, or one that moves the first ones
+        self._insert(index, version, figures)
         return True
 
     def bounds(self) -> dict[str, int]:
         """The steps that its two windows end and begin with; nothing lies between them while all steps are in them."""
-        if len(self.steps) < FIRST + NEWEST:
+        if not self._is_full:
             return {"first": LARGEST_INTEGER, "newest": LARGEST_INTEGER}
         return {"first": self.steps[FIRST - 1], "newest": self.steps[FIRST]}
 
@@ -77,16 +77,24 @@ class RunHistory:
         columns = [self.columns.get(path, absent) for path in paths]
         return dict(zip(self.versions, zip(*columns, strict=True), strict=True))
 
-    def _append(self, version: Version, figures: Mapping[str, float]) -> None:
-        if len(self.steps) == FIRST + NEWEST:
+    @property
+    def _is_full(self) -> bool:
+        return len(self.steps) == FIRST + NEWEST
+
+    def _insert(self, index: int, version: Version, figures: Mapping[str, float]) -> None:
+        """A step that is new here, before the one at `index`; what was noted from there on goes."""
+        if self._is_full:
             of_step: tuple[MutableSequence[Any], ...] = (self.versions, self.steps, *self.columns.values())
             for column in (*of_step, *self.noted.values()):
                 del column[_OLDEST_OF_NEWEST]
+            index -= 1
         self._add_columns(figures)
-        self.versions.append(version)
-        self.steps.append(version[0])
+        self.versions.insert(index, version)
+        self.steps.insert(index, version[0])
         for path, column in self.columns.items():
-            column.append(figures.get(path, math.nan))
+            column.insert(index, figures.get(path, math.nan))
+        for notes in self.noted.values():
+            del notes[index:]
 
     def _replace(self, index: int, version: Version, figures: Mapping[str, float]) -> None:
         self._add_columns(figures)
@@ -114,11 +122,11 @@ class Histories:
 
         False where the history of the run must be read again, or was not read yet.
         """
-        kept = self._kept.pop(run, None)
-        if kept is None or not kept.put(version, figures):
+        kept = self._kept.get(run)
+        if kept is None:
             return False
-        self._kept[run] = kept
-        return True
+        self._kept.move_to_end(run)
+        return kept.put(version, figures)
 
     def read(self, connection: Connection, run: int) -> RunHistory:
         """The first and the newest training steps that were judged, ascending."""

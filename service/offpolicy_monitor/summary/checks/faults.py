@@ -24,6 +24,10 @@ class InvalidSummaryError(OffpolicyMonitorError):
         self.path = path
         self.message = message
 
+    def inside(self, path: str) -> "InvalidSummaryError":
+        """The same fault where what is at fault stands at a path."""
+        return InvalidSummaryError(f"{path}.{self.path}" if self.path else path, self.message)
+
 
 def need(holds: bool, path: str, message: str) -> None:
     """Raise InvalidSummaryError where something does not hold."""

@@ -9,13 +9,14 @@ from typing import Final
 
 from offpolicy_monitor.summary.checks.bounds import LARGEST_NUMBER
 from offpolicy_monitor.summary.checks.facts import Facts
-from offpolicy_monitor.summary.checks.faults import about_at_most, is_text, join, need
+from offpolicy_monitor.summary.checks.faults import InvalidSummaryError, about_at_most, is_text, join, need
 from offpolicy_monitor.summary.stored.worst_columns import MOST_TOKENS, StoredColumns, most_numbers
 from offpolicy_monitor.summary.tables.worst import (
     GAPS,
     LARGEST,
     MOST,
     RANKINGS,
+    GapFigures,
     Position,
     Value,
     Worst,
@@ -36,48 +37,54 @@ def check_worst(worst: Worst, facts: Facts) -> None:
     indices = [sequence.index for sequence in worst.sequences]
     need(len(set(indices)) == len(indices), "worst.index", "repeats")
     for sequence in worst.sequences:
-        _check_sequence(sequence, facts, f"worst.{sequence.index}")
+        try:
+            _check_sequence(sequence, facts)
+        except InvalidSummaryError as error:
+            raise error.inside(f"worst.{sequence.index}") from error
 
 
-def _check_sequence(sequence: WorstSequence, facts: Facts, path: str) -> None:
+# Paths are those below the sequence, or below its gap: whole ones would be put together for every number that is right.
+def _check_sequence(sequence: WorstSequence, facts: Facts) -> None:
     shard = facts.shard
-    whole = all(type(value) is int for value in (sequence.shard, sequence.index, sequence.tokens))
-    need(whole and sequence.index >= 0, path, "must be whole numbers from 0 on")
-    need(sequence.shard == shard.number, join(path, "shard"), f"must be {shard.number}")
-    need(sequence.index < facts.summary.batch["sequences"], path, "is not among the sequences of the batch")
-    need(0 < sequence.tokens <= facts.whole["tokens"], join(path, "tokens"), "are not those of a sequence")
-    _check_id(sequence, facts, join(path, "id"))
-    need(bool(sequence.gaps), join(path, "gaps"), "required")
-    _check_gaps(sequence, facts, f"{path}.gaps")
-    need(len(sequence.positions) <= len(GAPS), join(path, "positions"), f"are more than {len(GAPS)}")
-    _check_tokens(sequence.positions, facts, join(path, "positions"))
+    whole = all([type(value) is int for value in (sequence.shard, sequence.index, sequence.tokens)])
+    need(whole and sequence.index >= 0, "", "must be whole numbers from 0 on")
+    need(sequence.shard == shard.number, "shard", f"must be {shard.number}")
+    need(sequence.index < facts.summary.batch["sequences"], "", "is not among the sequences of the batch")
+    need(0 < sequence.tokens <= facts.whole["tokens"], "tokens", "are not those of a sequence")
+    _check_id(sequence, facts)
+    need(bool(sequence.gaps), "gaps", "required")
+    for gap, figures in sequence.gaps.items():
+        try:
+            _check_gap(gap, figures, sequence.tokens, facts)
+        except InvalidSummaryError as error:
+            raise error.inside(join("gaps", gap)) from error
+    need(len(sequence.positions) <= len(GAPS), "positions", f"are more than {len(GAPS)}")
+    _check_tokens(sequence.positions, facts, "positions")
     if sequence.columns is not None:
         ranks, tokens, beside = sequence.columns
-        need(1 <= ranks <= shard.keep_worst, join(path, "columns"), "are not kept here: OFFPOLICY_KEEP_WORST")
-        need(len(tokens) <= min(MOST_TOKENS, sequence.tokens), join(path, "columns"), "are too many tokens")
-        _check_tokens(tokens, facts, join(path, "columns"))
+        need(1 <= ranks <= shard.keep_worst, "columns", "are not kept here: OFFPOLICY_KEEP_WORST")
+        need(len(tokens) <= min(MOST_TOKENS, sequence.tokens), "columns", "are too many tokens")
+        _check_tokens(tokens, facts, "columns")
         for name, numbers in beside.items():
-            _check_beside(numbers, len(tokens), f"{path}.columns.{name}")
+            _check_beside(numbers, len(tokens), f"columns.{name}")
 
 
-def _check_gaps(sequence: WorstSequence, facts: Facts, path: str) -> None:
-    for gap, figures in sequence.gaps.items():
-        of_gap = join(path, gap)
-        facts.check_gap(gap, of_gap)
-        most = min(sequence.tokens, facts.count(gap))
-        need(0 < figures.tokens <= most, join(of_gap, "tokens"), f"must be from 1 to {most}")
-        need(_is_number(figures.log_geometric_ratio), join(of_gap, "log_geometric_ratio"), "must be a finite fraction")
-        need(0 <= figures.k3_sum <= LARGEST, join(of_gap, "k3_sum"), "is negative or beyond float32")
-        inside = about_at_most(abs(figures.log_geometric_ratio), figures.abs_log_ratio_max)
-        need(inside, join(of_gap, "log_geometric_ratio"), "is beyond its largest log-ratio")
-        need(about_at_most(figures.k3_sum, facts.summary.gaps[gap].sums["k3"]), join(of_gap, "k3_sum"), "is too large")
+def _check_gap(gap: str, figures: GapFigures, tokens: int, facts: Facts) -> None:
+    facts.check_gap(gap, "")
+    most = min(tokens, facts.count(gap))
+    need(0 < figures.tokens <= most, "tokens", f"must be from 1 to {most}")
+    need(_is_number(figures.log_geometric_ratio), "log_geometric_ratio", "must be a finite fraction")
+    need(0 <= figures.k3_sum <= LARGEST, "k3_sum", "is negative or beyond float32")
+    inside = about_at_most(abs(figures.log_geometric_ratio), figures.abs_log_ratio_max)
+    need(inside, "log_geometric_ratio", "is beyond its largest log-ratio")
+    need(about_at_most(figures.k3_sum, facts.summary.gaps[gap].sums["k3"]), "k3_sum", "is too large")
 
 
-def _check_id(sequence: WorstSequence, facts: Facts, path: str) -> None:
+def _check_id(sequence: WorstSequence, facts: Facts) -> None:
     ids, longest = facts.shard.sequence_ids, facts.shard.longest_id
-    need(sequence.id is None or is_text(sequence.id), path, f"must be a string; it {TEXT_MUST}")
-    need(len(sequence.id or "") <= longest, path, f"is over {longest} characters (OFFPOLICY_MAX_SEQUENCE_ID_LENGTH)")
-    need(ids is None or ids[sequence.index] == sequence.id, path, "is not that of sequence_ids")
+    need(sequence.id is None or is_text(sequence.id), "id", f"must be a string; it {TEXT_MUST}")
+    need(len(sequence.id or "") <= longest, "id", f"is over {longest} characters (OFFPOLICY_MAX_SEQUENCE_ID_LENGTH)")
+    need(ids is None or ids[sequence.index] == sequence.id, "id", "is not that of sequence_ids")
 
 
 def _check_tokens(tokens: Sequence[Position], facts: Facts, path: str) -> None:
