@@ -1,4 +1,7 @@
-"""The service over HTTP: its speed over a sink that only reads, over a naive service, and many clients over one."""
+"""The service over HTTP: its speed over a sink that only reads, over a naive service, and many clients over one.
+
+As in `path`, every step is declared to have one gradient step and is judged at once, and nobody looks at the figures.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +18,7 @@ from tests.benchmarks.body import Body
 from tests.benchmarks.load import Load
 from tests.benchmarks.rows import Row, at_least
 from tests.benchmarks.scale import MILLION, Scale
-from tests.benchmarks.servers import BATCHES, NAIVE, SINK, Served, served, service
+from tests.benchmarks.servers import AS_MONITOR, NAIVE, SINK, Served, served, service
 from tests.benchmarks.timing import Progress, by_turns
 
 IN_FLIGHT = 2
@@ -64,7 +67,7 @@ def reduced_over_sink(scale: Scale, target: Served, sink: Served, progress: Prog
     """Tokens a second of shards that were reduced where they came from, over those that the sink reads raw."""
     source, posts = Synthetic(MILLION), scale.posts[MILLION]
     arrays = {**source.columns, "lengths": source.lengths, "advantages": source.advantages}
-    envelope = {"shard": 0, "shards": 1}
+    envelope = {"shard": 0, "shards": 1, "minibatches": 1}
     summary = reduced({**envelope, "step": 0}, arrays)
 
     def tokens_per_second() -> float:
@@ -94,7 +97,7 @@ def over_naive(target: Served, naive: Served, scale: Scale, progress: Progress) 
             rates[name] / 1e6,
             "million tokens/s",
             rates["service"] / rates[name],
-            at_least(100),
+            at_least(100) if name == "padded" else None,
             f"{source.tokens:,} tokens, {same[0].nbytes / 1e6:,.0f} MB of JSON",
         )
         for name, same in bodies.items()
@@ -102,21 +105,21 @@ def over_naive(target: Served, naive: Served, scale: Scale, progress: Progress) 
 
 
 def over_one_client(target: Served, scale: Scale, progress: Progress) -> Row:
-    """Small batches per second of many clients over one, whose every batch waits for its own commit."""
+    """Small batches per second of many clients over one, each of whose batches is a transaction of its own."""
     source = Synthetic(SMALL_TOKENS)
     with connected(target, connections=1) as one, connected(target, connections=CLIENTS) as many:
         posts = scale.small_posts
         rates = by_turns({"one": rate(source, posts, one), "many": rate(source, posts, many)}, scale.rounds, progress)
     per_batch = {name: figure / SMALL_TOKENS for name, figure in rates.items()}
     what = f"{SMALL_TOKENS}-token batches, {CLIENTS} clients over one"
-    return Row(what, per_batch["many"], "batches/s", per_batch["many"] / per_batch["one"], at_least(3))
+    return Row(what, per_batch["many"], "batches/s", per_batch["many"] / per_batch["one"])
 
 
 def rate(source: Synthetic, posts: int, load: Load) -> Callable[[], float]:
     """Tokens a second of so many posts; laying the bodies out is not counted."""
 
     def tokens_per_second() -> float:
-        bodies = [source.body(next(STEPS)) for _ in range(posts)]
+        bodies = [source.body(next(STEPS), minibatches=1) for _ in range(posts)]
         return posts * source.tokens / load.seconds(bodies)
 
     return tokens_per_second
@@ -128,7 +131,7 @@ def again(source: Synthetic, bodies: Sequence[Body], load: Load) -> Callable[[],
 
 
 @contextmanager
-def connected(to: Served, path: str = BATCHES, connections: int = IN_FLIGHT) -> Iterator[Load]:
+def connected(to: Served, path: str = AS_MONITOR, connections: int = IN_FLIGHT) -> Iterator[Load]:
     load = Load(to.url, path, connections)
     try:
         yield load

@@ -20,13 +20,12 @@ from tests.benchmarks.ingest import STEPS, connected
 from tests.benchmarks.load import Load
 from tests.benchmarks.rows import Row, at_least, at_most
 from tests.benchmarks.scale import MILLION, Scale
-from tests.benchmarks.servers import BATCHES, service
+from tests.benchmarks.servers import AS_MONITOR, service
 from tests.benchmarks.timing import Progress, all_by_turns, by_turns, timed
 
 CLIENTS = 16
 TURN = 0.1  # seconds in which posts, or runs of numpy, follow each other; the quickest counts
 SMALL_TOKENS = 2_000
-AS_MONITOR = f"{BATCHES}?detail=none"  # it looks at no figures either
 #: Tokens a shard -> the most that one post may take over numpy's three k3 of the same data.
 MOST_OVER_NUMPY = {MILLION: 20, 131_072: 25, 16_384: 60, SMALL_TOKENS: 130}
 #: Shards a step -> shards of SMALL_TOKENS a second that CLIENTS connections are to get through.

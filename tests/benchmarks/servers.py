@@ -14,6 +14,7 @@ from tests.fixtures import service as fixture
 from tests.fixtures.service import COMMAND, wait_until_ready
 
 BATCHES = "/v1/runs/bench/batches"
+AS_MONITOR = f"{BATCHES}?detail=none"  # it looks at no figures
 SINK = (sys.executable, "-m", "tests.benchmarks.sink")
 RESTS_WITHIN = 120.0  # seconds
 LOOK = 0.5  # seconds between two looks at the processor time spent
