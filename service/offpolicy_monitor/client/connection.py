@@ -27,8 +27,8 @@ JSON = "application/json"
 REQUEST = "urn:offpolicy-monitor:request:"
 # The timeout is that of one piece: a large body may take long, but not stand still for long.
 PIECE = 1 << 20
-#: Buffers that fit into so many bytes together are sent as one.
-SHORT = 1 << 16
+#: Buffers that fit into so many bytes together are sent as one: a copy takes less than to wake the service again.
+SHORT = 1 << 18
 
 
 @dataclass(frozen=True)
