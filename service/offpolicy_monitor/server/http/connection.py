@@ -24,8 +24,8 @@ MAX_URL_BYTES: Final = (1 << 16) - 1
 #: The rest of a body of known length is one piece, as far as it has come.
 PIECE: Final = 16 * 1024
 #: A body is told of when so much of it has come, or for so long nothing was told, or all is there: a client sends it in
-#: many packets, and each time costs a turn of everything that waits for it.
-TOLD_BYTES: Final = 64 * 1024
+#: many packets, and each time costs a turn of everything that waits for it. One read of a socket may bring as much.
+TOLD_BYTES: Final = 256 * 1024
 TOLD_SECONDS: Final = 0.002
 NOTHING: Final = memoryview(b"")
 
