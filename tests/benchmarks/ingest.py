@@ -106,7 +106,7 @@ def over_naive(target: Served, naive: Served, scale: Scale, progress: Progress) 
 
 
 def over_one_client(target: Served, scale: Scale, progress: Progress) -> Row:
-    """Small batches per second of many clients over one, each of whose batches is a transaction of its own."""
+    """Small batches per second of many clients over one, whose every batch is a transaction of its own."""
     source = Synthetic(SMALL_TOKENS)
     with connected(target, connections=1) as one, connected(target, connections=CLIENTS) as many:
         posts = scale.small_posts

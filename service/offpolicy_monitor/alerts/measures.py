@@ -289,7 +289,7 @@ def blindness(mask_rate: str, spread: str) -> Measure:
     def measure(history: History, terms: Terms, index: int) -> float:
         drifts = history.column(spread)
         fall, fall_t = trends.rise(history.column(mask_rate), index, 50)
-        if math.isnan(fall) or not trends.on_a_line(drifts, index, 50)[0]:
+        if math.isnan(fall) or not trends.whole_window(drifts, index, 50)[0]:
             return math.nan
         if not fall_t < -SIGNIFICANT:
             return 0.0

@@ -104,7 +104,7 @@ def rise(values: Column, index: int, window: int) -> tuple[float, float]:
 
     Both NaN where there is no line; t is slope over its standard error.
     """
-    lately, mean = on_a_line(values, index, window)
+    lately, mean = whole_window(values, index, window)
     if not lately:
         return math.nan, math.nan
     steps, square = _steps(window)
@@ -113,7 +113,7 @@ def rise(values: Column, index: int, window: int) -> tuple[float, float]:
     return line.slope * (window - 1) / mean, line.slope / max(line.slope_error, 1e-300)
 
 
-def on_a_line(values: Column, index: int, window: int) -> tuple[list[float], float]:
+def whole_window(values: Column, index: int, window: int) -> tuple[list[float], float]:
     """The last `window` values and their mean; none before there are so many, and where their mean is not above 0."""
     lately = known(values, index + 1, window)
     if len(lately) < window or math.isnan(values[index]):

@@ -42,6 +42,7 @@ class Arrays:
     fractions  sums, minima and maxima, float64: parts of `_fractions`, the buffer from where its counts end
     sparse     by name, where rows of no fixed length are not zero
     absent     names of rows, and keys of declared tables, that some of what was merged did not count
+    _ahead     by path, what was read of its tables: single numbers, and rows that are several
     """
 
     __slots__ = ("_ahead", "_counts", "_filled", "_fractions", "absent", "fractions", "scheme", "sparse")
