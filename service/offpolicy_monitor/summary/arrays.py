@@ -28,6 +28,8 @@ from offpolicy_monitor.summary.together import together
 Array = NDArray[Any]
 #: An array whose entries stand at any whole number: the numbers, ascending, and the counts there.
 Sparse = tuple[NDArray[np.int64], NDArray[np.int64]]
+#: What is read of the tables at a path: by the names of their rows the single numbers, and rows that are several.
+OfTables = tuple[dict[str, float], dict[str, list[float]]]
 #: What a section holds before anything is counted.
 NOTHING: Final = (0, 0.0, np.inf, -np.inf)
 NOWHERE: Final[Sparse] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -42,7 +44,7 @@ class Arrays:
     fractions  sums, minima and maxima, float64: parts of `_fractions`, the buffer from where its counts end
     sparse     by name, where rows of no fixed length are not zero
     absent     names of rows, and keys of declared tables, that some of what was merged did not count
-    _ahead     by path, what was read of its tables: single numbers, and rows that are several
+    _ahead     by path, what was read of its tables before it was asked for
     """
 
     __slots__ = ("_ahead", "_counts", "_filled", "_fractions", "absent", "fractions", "scheme", "sparse")
@@ -80,7 +82,7 @@ class Arrays:
     ) -> None:
         """Counts, or where they are not zero, and fractions."""
         self.scheme, self._counts, self._filled, self._fractions = scheme, counts, filled, fractions
-        self._ahead: dict[str, tuple[dict[str, float], dict[str, list[float]]]] = {}
+        self._ahead: dict[str, OfTables] = {}
         sums, minima = scheme.sizes[SUMS], scheme.sizes[SUMS] + scheme.sizes[MINIMA]
         self.fractions = fractions[:sums], fractions[sums:minima], fractions[minima:]
 
@@ -243,30 +245,29 @@ class Arrays:
 
     def read_ahead(self, paths: tuple[str, ...]) -> None:
         """Read tables at several paths together, for `record` and `lists` to answer: all cost about as much as one."""
-        scheme, base = self.scheme, self.scheme.base
-        holder = base if all([path in base.paths or path not in scheme.paths for path in paths]) else scheme
-        where = together(holder, scheme.begins, paths)
-        numbers = self.counts_at(where.counts).tolist() + self._fractions.take(where.fractions).tolist()
-        for path, singles, counts, others, lists in where.tables:
-            single = self._counted(path, dict(zip(singles, numbers[counts] + numbers[others], strict=True)))
-            self._ahead[path] = single, {row: numbers[begin:end] for row, begin, end in lists}
-
-    def lists(self, path: str) -> dict[str, list[float]]:
-        """The rows of the tables at a path that are several numbers, by name: {} where there are none."""
-        if path not in self._ahead:
-            self.read_ahead((path,))
-        return self._ahead[path][1]
+        self._ahead.update(self._read(paths))
 
     def record(self, path: str) -> dict[str, float]:
         """The single numbers of the tables at a path by the names of their rows; {} where there are none."""
-        if path in self._ahead:
-            return self._ahead[path][0]
-        if path not in self.scheme.paths:
-            return {}
-        singles = self.scheme.singles(path)
-        counts = self.counts_at(singles.counts).tolist() if len(singles.counts) else []
-        fractions = [self.fractions[section].item(entry) for section, entry in singles.fractions]
-        return self._counted(path, dict(zip(singles.rows, [*counts, *fractions], strict=True)))
+        return (self._ahead.get(path) or self._read((path,))[path])[0]
+
+    def lists(self, path: str) -> dict[str, list[float]]:
+        """The rows of the tables at a path that are several numbers, by name: {} where there are none."""
+        return (self._ahead.get(path) or self._read((path,))[path])[1]
+
+    def _read(self, paths: tuple[str, ...]) -> "dict[str, OfTables]":
+        """By path, the single numbers of the tables there, and the rows that are several."""
+        scheme, base = self.scheme, self.scheme.base
+        holder = base if all([path in base.paths or path not in scheme.paths for path in paths]) else scheme
+        entries, tables = together(holder, paths)
+        numbers = self.counts_at(entries[COUNTS]).tolist()
+        for fractions, wanted in zip(self.fractions, entries[SUMS:], strict=True):
+            numbers += fractions.take(wanted).tolist() if len(wanted) else ()
+        found = {}
+        for path, singles, lists in tables:
+            single = self._counted(path, {row: numbers[index] for row, index in singles})
+            found[path] = single, {row: numbers[begin:end] for row, begin, end in lists}
+        return found
 
     def _counted(self, path: str, record: dict[str, float]) -> dict[str, float]:
         """Those of its numbers that all have counted of what was merged."""

@@ -10,9 +10,6 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from offpolicy_monitor.summary.remembered import remembering
 from offpolicy_monitor.summary.rows import REMEMBERED as TABLES_REMEMBERED
 from offpolicy_monitor.summary.rows import SPARSE, Layout, Row, Table, name_of
@@ -44,19 +41,6 @@ class Position(NamedTuple):
     row: str
     name: str
     span: Span | None
-
-
-class Singles(NamedTuple):
-    """The rows of a record that are one number each, counts first.
-
-    rows       their names there
-    counts     the entries of those that are counts
-    fractions  of the others the index of their section among those of fractions, and their entry there
-    """
-
-    rows: Sequence[str]
-    counts: NDArray[np.int64]
-    fractions: Sequence[tuple[int, int]]
 
 
 class Deviation(NamedTuple):
@@ -151,7 +135,6 @@ class Scheme:
         self.starts: dict[str, Sequence[int]] = {**begun.starts} if begun else {}
         self._under: dict[str, tuple[str, ...]] = {}
         self._rows: dict[str, Sequence[Position]] = {}
-        self._singles: dict[str, Singles] = {}
         self.deviations: dict[str, Deviation] = {**begun.deviations} if begun else {}
         self.grows: Scheme | None = None
         self.sizes: list[int] = [*begun.sizes] if begun else [0, 0, 0, 0]
@@ -198,21 +181,6 @@ class Scheme:
         if found is None:
             rows = self.block(key).rows.values()
             found = self._rows[key] = [Position(row, name, self.moved(key, span)) for row, name, span in rows]
-        return found
-
-    def singles(self, path: str) -> Singles:
-        """The single numbers of the tables at a path; KeyError where there are none."""
-        if self.base is not self and path in self.base.paths:
-            return self.base.singles(path)
-        found = self._singles.get(path)
-        if found is None:
-            rows = [row for table in self.paths[path] for row in self.rows(table.key)]
-            single = [(row, span) for row, _, span in rows if span is not None and not span.shape]
-            ordered = sorted(single, key=lambda row: row[1].section != COUNTS)
-            counts = [span.start for _, span in ordered if span.section == COUNTS]
-            fractions = [(span.section - SUMS, span.start) for _, span in ordered if span.section != COUNTS]
-            found = Singles([row for row, _ in ordered], np.array(counts, np.int64), fractions)
-            self._singles[path] = found
         return found
 
     def moved(self, key: str, span: Span | None) -> Span | None:

@@ -1,80 +1,57 @@
-"""Tables read together: the numbers of several tables by two looks into the buffer, as many as one table takes.
+"""Tables read together: the numbers of several tables by a look into each section of the buffer, as many as one takes.
 
 A look costs a hundred times what another number adds to it. Knows no table by name.
 """
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offpolicy_monitor.summary.scheme import COUNTS, REMEMBERED, SUMS, Scheme
+from offpolicy_monitor.summary.scheme import REMEMBERED, SECTIONS, Scheme
 
 #: Choices of tables that are read together of each scheme.
 CHOICES: Final = 8
 
 
-class Several(NamedTuple):
-    """A row that is several numbers, and where these begin and end among those that were read."""
-
-    row: str
-    begin: int
-    end: int
-
-
 class OfPath(NamedTuple):
-    """The rows of the tables at a path.
+    """The rows of the tables at a path, and where they are among the numbers that were read.
 
-    singles  names of those that are one number each: counts, which were read together, then fractions, which were too
-    counts   where the former begin and end
-    others   the same of the latter
-    lists    the other rows
+    singles  names of those that are one number each, with its index
+    lists    names of the others, with the indices at which they begin and end
     """
 
     path: str
-    singles: Sequence[str]
-    counts: slice
-    others: slice
-    lists: Sequence[Several]
+    singles: list[tuple[str, int]]
+    lists: list[tuple[str, int, int]]
 
 
 class Together(NamedTuple):
-    """The numbers that are read: all counts, then all fractions."""
+    """The entries that are read, section by section, and whose they are."""
 
-    counts: NDArray[np.int64]
-    fractions: NDArray[np.int64]
+    entries: Sequence[NDArray[np.int64]]
     tables: Sequence[OfPath]
 
 
 @lru_cache(CHOICES * REMEMBERED)
-def together(scheme: Scheme, begins: tuple[int, ...], paths: tuple[str, ...]) -> Together:
-    """Where they stand in buffers of this base whose sections begin there; fractions from where counts end.
-
-    A path at which the base has no table has no rows.
-    """
-    rows = {
-        path: [(row, span) for table in scheme.paths.get(path, ()) for row, _, span in scheme.rows(table.key) if span]
-        for path in paths
-    }
-    entries: list[int] = []
-    tables: dict[str, tuple[list[str], list[slice], list[Several]]] = {path: ([], [], []) for path in rows}
-    counts = 0
-    for are_counts in (True, False):
-        for path, (singles, slices, lists) in tables.items():
-            here = [(row, span) for row, span in rows[path] if (span.section == COUNTS) is are_counts]
-            begin = len(entries)
-            for row, span in sorted(here, key=lambda found: bool(found[1].shape)):
-                first = begins[span.section] - (0 if are_counts else begins[SUMS])
-                if span.shape:
-                    lists.append(Several(row, len(entries), len(entries) + span.stop - span.start))
-                else:
-                    singles.append(row)
-                entries += range(first + span.start, first + span.stop)
-            single = sum(not span.shape for _, span in here)
-            slices.append(slice(begin, begin + single))
-        counts = len(entries) if are_counts else counts
-    found = np.array(entries, np.int64)
-    of_paths = [OfPath(path, names, counted, other, lists) for path, (names, (counted, other), lists) in tables.items()]
-    return Together(found[:counts], found[counts:], of_paths)
+def together(scheme: Scheme, paths: tuple[str, ...]) -> Together:
+    """Where the tables at some paths stand; a path at which there is none has no rows."""
+    entries: list[list[int]] = [[] for _ in SECTIONS]
+    rows = []
+    for path in paths:
+        keys = [table.key for table in scheme.paths.get(path, ())]
+        for row, span in ((row, span) for key in keys for row, _, span in scheme.rows(key) if span is not None):
+            rows.append((path, row, span, len(entries[span.section])))
+            entries[span.section] += range(span.start, span.stop)
+    begins = (0, *accumulate(map(len, entries)))
+    tables = {path: OfPath(path, [], []) for path in paths}
+    for path, row, span, at in rows:
+        begin = begins[span.section] + at
+        if span.shape:
+            tables[path].lists.append((row, begin, begin + span.stop - span.start))
+        else:
+            tables[path].singles.append((row, begin))
+    return Together([np.array(found, np.int64) for found in entries], list(tables.values()))
