@@ -14,6 +14,7 @@ from scripts.docs.pages import pages
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
+PACKAGE = Path(core.__file__).parent.parent
 PAGES = sorted([*DOCS.rglob("*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))])
 
 
@@ -60,10 +61,14 @@ def test_architecture_page_gives_every_dependency_a_reason() -> None:
 
 def test_architecture_page_names_every_room() -> None:
     page = (DOCS / "architecture.md").read_text()
-    package = Path(core.__file__).parent.parent
-    rooms = [f"{p.name}/" if p.is_dir() else p.name for p in package.iterdir() if not p.name.startswith(("_", "."))]
+    rooms = [f"{p.name}/" if p.is_dir() else p.name for p in PACKAGE.iterdir() if not p.name.startswith(("_", "."))]
     missing = [room for room in rooms if f"`{room}`" not in page and room != "py.typed"]
     assert not missing
+
+
+def test_modules_are_named_by_what_they_are() -> None:
+    names = {path.stem for path in PACKAGE.rglob("*.py") if path.stem.endswith("ing")}
+    assert names == {"encoding", "ranking", "routing"}  # nouns: of HTTP, of a signature, of experts
 
 
 def test_the_glossary_says_each_word_once() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from offpolicy_monitor.answers.diagnosis import diagnosis
 from offpolicy_monitor.answers.doctor import findings
-from offpolicy_monitor.answers.listing import alerts, runs
+from offpolicy_monitor.answers.lists import alerts, runs
 from offpolicy_monitor.answers.run import run
 from offpolicy_monitor.answers.style import Style
 from offpolicy_monitor.answers.trial import Trial

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 from offpolicy_monitor.errors import ConfigurationError
+from offpolicy_monitor.rayserve.bodies import NOT_AHEAD, AsAskedFor, middlewares
 from offpolicy_monitor.rayserve.options import FILES, VARIABLES, Options, prepare, refuse_alone
-from offpolicy_monitor.rayserve.receiving import NOT_AHEAD, AsAskedFor, middlewares
 from offpolicy_monitor.rayserve.up import refuse_short
 from offpolicy_monitor.settings import Settings
 from pydantic import ValidationError

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Final
 
-from offpolicy_monitor.alerts import drift, learning, trends
+from offpolicy_monitor.alerts import drift, reward_trend, trends
 from offpolicy_monitor.alerts.breaches import active, lasts, value_at
 from offpolicy_monitor.alerts.history import Column, History
 from offpolicy_monitor.alerts.rule import Explain, Measure, Rule, Terms
@@ -255,7 +255,7 @@ def entropy_drop(path: str, reward: str, low: float, gone: float) -> Measure:
         fall = min(change, UNSURE) if value < low and change > 0 else 0.0
         if not (lost or fall):
             return 0.0
-        learned = learning.of_run(rewards, history.notes(MEANS), index)
+        learned = reward_trend.of_run(rewards, history.notes(MEANS), index)
         if learned is None:
             return UNSURE if lost else fall
         if lost and learned.lost > 0.25:
@@ -269,7 +269,7 @@ def reward_lost(path: str) -> Measure:
     """The share of what the run had gained in reward that it has lost again; NaN before there is enough to tell."""
 
     def measure(history: History, terms: Terms, index: int) -> float:
-        found = learning.of_run(history.column(path), history.notes(MEANS), index)
+        found = reward_trend.of_run(history.column(path), history.notes(MEANS), index)
         return math.nan if found is None else found.lost
 
     return measure

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from offpolicy_monitor.answers import diagnosis as diagnosis_text
-from offpolicy_monitor.answers import listing
+from offpolicy_monitor.answers import lists
 from offpolicy_monitor.answers import run as run_text
 from offpolicy_monitor.answers import whatif as whatif_text
 from offpolicy_monitor.answers.advice import with_advice
@@ -107,14 +107,14 @@ def _print(answers: Any, text: Callable[[Style], Iterable[str]], as_json: bool) 
 
 def _runs(service: Reader, options: argparse.Namespace) -> Asked:
     page = service.get("/v1/runs", {"order": "worst", "limit": RUNS, "q": options.q})
-    return page, lambda style: listing.runs(page, style, time.time())
+    return page, lambda style: lists.runs(page, style, time.time())
 
 
 def _alerts(service: Reader, options: argparse.Namespace) -> Asked:
     if options.run:
         service.get(path(options.run))  # the alerts of a run that is not there are an empty list
     found = service.alerts(options.run, options.state, APART, ALERTS)
-    return found, lambda style: listing.alerts(found["alerts"], style)
+    return found, lambda style: lists.alerts(found["alerts"], style)
 
 
 def _show(service: Reader, options: argparse.Namespace) -> Asked:

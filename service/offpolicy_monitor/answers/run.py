@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from offpolicy_monitor.answers.listing import alerts, figure
+from offpolicy_monitor.answers.lists import alerts, figure
 from offpolicy_monitor.answers.spark import bars, spark
 from offpolicy_monitor.answers.style import LEVELS, SIGNS, Style, clean, level_of
 from offpolicy_monitor.answers.table import Column, table

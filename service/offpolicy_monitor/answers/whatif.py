@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from offpolicy_monitor.answers.listing import figure
+from offpolicy_monitor.answers.lists import figure
 from offpolicy_monitor.answers.style import Style, clean
 from offpolicy_monitor.answers.table import Column, table
 from offpolicy_monitor.answers.trial import Trial

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from offpolicy_monitor.alerts import Terms
-from offpolicy_monitor.answers.listing import figure
+from offpolicy_monitor.answers.lists import figure
 from offpolicy_monitor.answers.style import LEVELS, SIGNS, Style
 from offpolicy_monitor.answers.table import Column, table
 from offpolicy_monitor.backtest.figures import Figures

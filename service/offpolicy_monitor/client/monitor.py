@@ -1,7 +1,7 @@
 """Monitor: what a trainer holds. `log` copies and queues; everything else happens on a thread in the background.
 
 It is where the parts of the client are put together, and the boundary that nothing passes: whatever goes wrong is
-counted in `stats`, said once in the log, and raised only where `strict` asks for it. What it answers is in `asking`.
+counted in `stats`, said once in the log, and raised only where `strict` asks for it. What it answers is in `inquiry`.
 """
 
 import atexit
@@ -14,14 +14,14 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from offpolicy_monitor.client import ending
+from offpolicy_monitor.client import run_end
 from offpolicy_monitor.client.arrays import bfloat16, values_of
-from offpolicy_monitor.client.asking import Asking
 from offpolicy_monitor.client.attempt import declared
 from offpolicy_monitor.client.config import Config, settled
 from offpolicy_monitor.client.connection import Connection
 from offpolicy_monitor.client.counters import Counters
 from offpolicy_monitor.client.halves import Halves
+from offpolicy_monitor.client.inquiry import Inquiry
 from offpolicy_monitor.client.mistakes import Lost, Mistake
 from offpolicy_monitor.client.patience import Patience
 from offpolicy_monitor.client.queue import ByteQueue
@@ -44,7 +44,7 @@ class Settles(Protocol):
         ...
 
 
-class Monitor(Asking):
+class Monitor(Inquiry):
     """Sends the log-probs of a training run to a service, and never blocks or breaks the run.
 
     url           of the service; None: OFFPOLICY_URL
@@ -96,8 +96,8 @@ class Monitor(Asking):
         self._begin(declared(os.environ) if attempt is None else attempt)
         if log_to is not None:
             self._follow(log_to, log_as, for_run)
-        self._uncaught_before = ending.uncaught()
-        ending.watch()
+        self._uncaught_before = run_end.uncaught()
+        run_end.watch()
         atexit.register(self._at_exit)
         _monitors.add(self)
 
@@ -223,7 +223,7 @@ class Monitor(Asking):
         if left:
             self._counters.drop("deadline", f"{left} batches were not sent within {deadline:g} s of closing", left)
             self._connection.abort()
-        elif ending.is_normal(sys.exc_info()[1]) if finished is None else finished:
+        elif run_end.is_normal(sys.exc_info()[1]) if finished is None else finished:
             self._say_finished(end)
         self._surface()
 
@@ -231,7 +231,7 @@ class Monitor(Asking):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
-        self.close(finished=ending.is_normal(error))
+        self.close(finished=run_end.is_normal(error))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self._config, self._run.learned_attempt)
@@ -241,7 +241,7 @@ class Monitor(Asking):
             gathering.settle()
 
     def _at_exit(self) -> None:
-        self.close(finished=ending.process_ends_well(self._uncaught_before))
+        self.close(finished=run_end.process_ends_well(self._uncaught_before))
 
     def _say_finished(self, end: float, for_run: bool = False) -> bool:
         """Until `end`, by the clock that only goes forward; once, until another batch is stored."""
@@ -250,7 +250,7 @@ class Monitor(Asking):
             with closing(
                 Connection(self._config.url, min(self._config.timeout, seconds), self._config.token)
             ) as service:
-                run.finished = ending.say(service, run.path, seconds, self._not_said)
+                run.finished = run_end.say(service, run.path, seconds, self._not_said)
         return run.finished
 
     def _not_said(self, trouble: str) -> None:

@@ -16,9 +16,9 @@ DEREGISTERED_WITHIN: Final = 3
 VARIABLES: Final[Mapping[str, str]] = {
     # HAProxy hands bodies on as they come, with four times the throughput of Ray's proxy in Python.
     "RAY_SERVE_ENABLE_HA_PROXY": "1",
-    # Both together keep Ray from reading bodies ahead of the service, whose budgets then hold (`receiving`).
+    # Both together keep Ray from reading bodies ahead of the service, whose budgets then hold (`bodies`).
     "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
-    "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "offpolicy_monitor.rayserve.receiving:middlewares",
+    "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "offpolicy_monitor.rayserve.bodies:middlewares",
     "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": str(DEREGISTERED_WITHIN),
     # The control plane runs whatever it is sent: only who has the token may.
     "RAY_AUTH_MODE": "token",

@@ -14,7 +14,7 @@ from ray.serve.handle import DeploymentHandle
 
 from offpolicy_monitor import logs
 from offpolicy_monitor.exposition.formats import asked_for
-from offpolicy_monitor.rayserve.draining import Draining
+from offpolicy_monitor.rayserve.drain import Drain
 from offpolicy_monitor.rayserve.siblings import Message, Replicas
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.server.memory import set_up_malloc
@@ -44,14 +44,14 @@ class Monitor:
         self._settings = settings
         self._replicas: DeploymentHandle | None = None
 
-    def __serve_build_asgi_app__(self) -> Draining:
+    def __serve_build_asgi_app__(self) -> Drain:
         logs.configure(self._settings.log_level, self._settings.log_format)
         set_up_malloc()
         sys.setswitchinterval(SWITCH_SECONDS)
         self._siblings = Replicas(serve.get_replica_context().replica_id.unique_id, self._tell)
         self._application = create_app(self._settings, membership=Membership(self._siblings))
-        self._draining = Draining(self._application)
-        return self._draining
+        self._drain = Drain(self._application)
+        return self._drain
 
     async def check_health(self) -> None:
         """Ray asks now and then, and starts another process in the place of one that fails three times."""
@@ -64,7 +64,7 @@ class Monitor:
         """Before everything ends: as one service does, answer what is in flight, and take nothing else."""
         self._services.events.close()
         self._services.pipeline.stop()
-        return await self._draining.drain(DRAIN)
+        return await self._drain.drain(DRAIN)
 
     async def told(self, source: str, messages: Sequence[Message]) -> None:
         """Another replica has stored and changed this."""

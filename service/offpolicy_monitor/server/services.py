@@ -47,6 +47,7 @@ from offpolicy_monitor.server.background import (
     once,
     warm_up,
 )
+from offpolicy_monitor.server.event_sources import TellingStore, TellingUpkeep
 from offpolicy_monitor.server.events import Events
 from offpolicy_monitor.server.exported import Exported
 from offpolicy_monitor.server.fresh import EVERY, Fresh, rested
@@ -58,7 +59,6 @@ from offpolicy_monitor.server.notifications import notifier
 from offpolicy_monitor.server.probe import StoreProbe
 from offpolicy_monitor.server.readiness import Readiness, waited_for
 from offpolicy_monitor.server.scrapes import scrapes_of
-from offpolicy_monitor.server.telling import TellingStore, TellingUpkeep
 from offpolicy_monitor.server.verdicts import Verdicts
 from offpolicy_monitor.server.workers.halves import halves_of_all
 from offpolicy_monitor.server.workers.membership import ALONE, Membership

@@ -18,7 +18,7 @@ from offpolicy_monitor.store import migrate, trial
 from offpolicy_monitor.store.lock import WriterLock
 from offpolicy_monitor.store.rows import access as access_rows
 from offpolicy_monitor.store.rows import alerts as alert_rows
-from offpolicy_monitor.store.rows import exported, listing, views
+from offpolicy_monitor.store.rows import exported, run_list, views
 from offpolicy_monitor.store.rows import runs as run_rows
 from offpolicy_monitor.store.rows import steps as step_rows
 from offpolicy_monitor.store.rows.arrivals import read_arrivals
@@ -138,7 +138,7 @@ class Store:
         return answers
 
     def runs(
-        self, limit: int = 100, cursor: str | None = None, order: listing.Order = "newest", pattern: str | None = None
+        self, limit: int = 100, cursor: str | None = None, order: run_list.Order = "newest", pattern: str | None = None
     ) -> Page:
         """Runs, newest or worst first; with a pattern those in whose name or labels the expression is found."""
         found, following = self.view_runs(limit, cursor, order, pattern)
@@ -152,14 +152,14 @@ class Store:
         self,
         limit: int = 100,
         cursor: str | None = None,
-        order: listing.Order = "newest",
+        order: run_list.Order = "newest",
         pattern: str | None = None,
         seen: str | None = None,
     ) -> tuple[list[RunView], str | None]:
         """The same with what a sentence about each is said of, and the next cursor; `seen`: of these runs alone."""
         now = self._clock()
         with self._database.reading() as connection:
-            ids, following = listing.page_of_ids(connection, limit, cursor, order, pattern, now, seen)
+            ids, following = run_list.page_of_ids(connection, limit, cursor, order, pattern, now, seen)
             return views.view_runs(connection, self._overviews, ids, now), following
 
     def views_of(self, names: Collection[str]) -> dict[str, RunView]:
@@ -167,7 +167,7 @@ class Store:
         if not names:
             return {}
         with self._database.reading() as connection:
-            found = listing.ids_of(connection, names)
+            found = run_list.ids_of(connection, names)
             seen = views.view_runs(connection, self._overviews, found, self._clock())
             return {view.shown["run"]: view for view in seen}
 

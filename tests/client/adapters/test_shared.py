@@ -13,7 +13,7 @@ from offpolicy_monitor.client.adapters.shared.ends import AtEnd
 from offpolicy_monitor.client.adapters.shared.layouts import detached, lengths, rows, split
 from offpolicy_monitor.client.adapters.shared.made import made
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
-from offpolicy_monitor.client.adapters.shared.scaling import Scaling
+from offpolicy_monitor.client.adapters.shared.temperature import Scaling
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from tests.client.adapters.recorder import Recorder

@@ -11,7 +11,7 @@ from offpolicy_monitor.store.rows import histories as module
 from offpolicy_monitor.store.rows.codec import unpack
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.histories import FIRST, NEWEST, Histories, RunHistory
-from offpolicy_monitor.store.rows.training import TrainingStep
+from offpolicy_monitor.store.rows.training_step import TrainingStep
 from offpolicy_monitor.store.rows.training_steps import forget, keep
 from offpolicy_monitor.store.session import Database, parse_url
 from sqlalchemy import Connection

@@ -16,7 +16,7 @@ from offpolicy_monitor.client.adapters.shared.in_place import InPlaceOf
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows
 from offpolicy_monitor.client.adapters.shared.made import Nowhere
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
-from offpolicy_monitor.client.adapters.shared.scaling import VLLM, Scaling
+from offpolicy_monitor.client.adapters.shared.temperature import VLLM, Scaling
 
 # The contract's name of each key of the batch; all are [B, S].
 KEYS = {"sampling_logprobs": "generation_logprobs", "old_logprobs": "prev_logprobs", "advantages": "advantages"}

@@ -16,7 +16,7 @@ from offpolicy_monitor.client.adapters.shared.gathered import Gathered
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows
 from offpolicy_monitor.client.adapters.shared.made import of_each
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
-from offpolicy_monitor.client.adapters.shared.scaling import Scaling
+from offpolicy_monitor.client.adapters.shared.temperature import Scaling
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 
 # The contract's name of each key of a micro-batch; all are [B, R].

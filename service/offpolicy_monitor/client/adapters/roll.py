@@ -14,7 +14,7 @@ from offpolicy_monitor.client.adapters.shared.gathered import Gathered
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows
 from offpolicy_monitor.client.adapters.shared.made import made
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
-from offpolicy_monitor.client.adapters.shared.scaling import VLLM, Scaling
+from offpolicy_monitor.client.adapters.shared.temperature import VLLM, Scaling
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 
 # ROLL's trainer does not divide its logits by the temperature.

@@ -15,7 +15,7 @@ from offpolicy_monitor.client.adapters.shared.collector import before
 from offpolicy_monitor.client.adapters.shared.ends import AtEnd
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows, detached
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
-from offpolicy_monitor.client.adapters.shared.scaling import VLLM, Scaling
+from offpolicy_monitor.client.adapters.shared.temperature import VLLM, Scaling
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 
 PolicyLoss = Callable[..., tuple[Any, dict[str, Any]]]

@@ -17,7 +17,7 @@ from offpolicy_monitor.client.adapters.shared.by_path import ByPath, Counting
 from offpolicy_monitor.client.adapters.shared.calls import in_backward, results_of
 from offpolicy_monitor.client.adapters.shared.layouts import detached
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
-from offpolicy_monitor.client.adapters.shared.scaling import Scaling
+from offpolicy_monitor.client.adapters.shared.temperature import Scaling
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 
 #: The contract's name of each list of a batch. Under context parallelism a rank has a part of each row.

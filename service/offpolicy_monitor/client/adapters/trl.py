@@ -23,7 +23,7 @@ from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.shared.ends import AtEnd
 from offpolicy_monitor.client.adapters.shared.layouts import detached
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
-from offpolicy_monitor.client.adapters.shared.scaling import VLLM, Scaling
+from offpolicy_monitor.client.adapters.shared.temperature import VLLM, Scaling
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 from offpolicy_monitor.vocabulary import LOGPROBS
 

@@ -18,7 +18,7 @@ from offpolicy_monitor.client.adapters.shared.in_place import InPlaceOf
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows, detached
 from offpolicy_monitor.client.adapters.shared.made import made
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
-from offpolicy_monitor.client.adapters.shared.scaling import VLLM, Scaling
+from offpolicy_monitor.client.adapters.shared.temperature import VLLM, Scaling
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 from offpolicy_monitor.client.adapters.verl import FIELDS, VERSIONS, same
 from offpolicy_monitor.client.counters import LOGGER

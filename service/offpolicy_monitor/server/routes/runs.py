@@ -25,7 +25,7 @@ from offpolicy_monitor.server.routes.changes import (
 )
 from offpolicy_monitor.store import Store
 from offpolicy_monitor.store.rows.cursors import Page
-from offpolicy_monitor.store.rows.listing import LONGEST_PATTERN
+from offpolicy_monitor.store.rows.run_list import LONGEST_PATTERN
 
 #: Bytes of JSON after which a page of steps ends, and how many rows are in memory as more than their bytes.
 PAGE_BYTES, ROWS_AT_A_TIME = 4 << 20, 20

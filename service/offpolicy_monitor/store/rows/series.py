@@ -26,7 +26,7 @@ from offpolicy_monitor.store.rows.settled import Settled
 from offpolicy_monitor.store.rows.spans import Covered
 from offpolicy_monitor.store.rows.steps import in_range, is_last_minibatch, spread
 from offpolicy_monitor.store.rows.tables import OPEN, metrics, runs, steps
-from offpolicy_monitor.store.rows.thinning import thinned
+from offpolicy_monitor.store.rows.thinned import thinned
 
 #: Steps of which a figure that is no headline is read, for less than a second.
 MOST_READ: Final = 256

@@ -13,7 +13,7 @@ from offpolicy_monitor.store.rows.codec import pack
 from offpolicy_monitor.store.rows.gradient_steps import LEDGER_COLUMNS, GradientStep, gradient_step
 from offpolicy_monitor.store.rows.statement import Statement, putting
 from offpolicy_monitor.store.rows.tables import judged_steps, runs, steps, waiting_steps
-from offpolicy_monitor.store.rows.training import LATER_STEPS, TrainingStep
+from offpolicy_monitor.store.rows.training_step import LATER_STEPS, TrainingStep
 
 #: Training steps that tell how many gradient steps a run's have: one that lost some does not mislead.
 LEARNED_FROM: Final = 3

@@ -14,7 +14,7 @@ from offpolicy_monitor.store.rows.held import unknown_run
 from offpolicy_monitor.store.rows.overviews import DRAWN, Overview, Overviews
 from offpolicy_monitor.store.rows.runs import silent_after, state_of, usual_seconds
 from offpolicy_monitor.store.rows.tables import ACTIVE, PENDING, RESOLVED, alerts, runs, steps
-from offpolicy_monitor.store.rows.thinning import thinned
+from offpolicy_monitor.store.rows.thinned import thinned
 from offpolicy_monitor.store.rows.verdicts import verdict
 from offpolicy_monitor.timestamps import timestamp
 

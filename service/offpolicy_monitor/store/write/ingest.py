@@ -22,7 +22,7 @@ from offpolicy_monitor.store.rows.recent import Recent, Shards
 from offpolicy_monitor.store.rows.records import Outdated, Receipt, ShardKey, ShardRecord, StepKey
 from offpolicy_monitor.store.rows.statement import Statement
 from offpolicy_monitor.store.rows.tables import runs, shards, steps
-from offpolicy_monitor.store.rows.training import TrainingStep
+from offpolicy_monitor.store.rows.training_step import TrainingStep
 from offpolicy_monitor.store.rows.verdicts import verdict, worst_of_each_rule
 from offpolicy_monitor.store.write.judge import Judging
 from offpolicy_monitor.store.write.ledger import Ledger

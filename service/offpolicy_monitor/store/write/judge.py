@@ -23,7 +23,7 @@ from offpolicy_monitor.store.rows.runs import run_id
 from offpolicy_monitor.store.rows.statement import putting
 from offpolicy_monitor.store.rows.step_times import median_step_seconds
 from offpolicy_monitor.store.rows.tables import judgements
-from offpolicy_monitor.store.rows.training import TrainingStep
+from offpolicy_monitor.store.rows.training_step import TrainingStep
 from offpolicy_monitor.store.write.judged_figures import Merges, judged_figures
 
 #: States of rules, ready for JSON or as JSON.

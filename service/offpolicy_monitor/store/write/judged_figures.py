@@ -15,7 +15,7 @@ from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.rows.merged_steps import Merged, merge_stored
 from offpolicy_monitor.store.rows.tables import steps
-from offpolicy_monitor.store.rows.training import TrainingStep
+from offpolicy_monitor.store.rows.training_step import TrainingStep
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 

@@ -11,7 +11,7 @@ from offpolicy_monitor.alerts.measures import figure
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.store import Store
-from offpolicy_monitor.store.rows import listing, overviews
+from offpolicy_monitor.store.rows import overviews, run_list
 
 from tests.fixtures.shards import make_record
 from tests.fixtures.stores import Clock
@@ -92,7 +92,7 @@ def test_a_pattern_that_is_none_is_refused_by_its_name(fleet: Store, pattern: st
 
 
 def test_a_pattern_that_takes_for_ever_ends_soon(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MATCH_SECONDS", 0.05)
+    monkeypatch.setattr(run_list, "MATCH_SECONDS", 0.05)
     store.ingest([make_record(run="a" * 100)])
     with pytest.raises(Refusal) as caught:
         store.runs(pattern=r"^(a?|b?)*(a|aa)*(a*)*\d$")

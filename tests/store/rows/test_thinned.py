@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from offpolicy_monitor.store.rows.thinning import thinned
+from offpolicy_monitor.store.rows.thinned import thinned
 
 Floats = NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""Receiving: bodies come to the service as it asks for them, and not before.
+"""Bodies come to the service as it asks for them, and not before.
 
 Ray would take a whole body, of any size, into a queue of its own while the service still waits for room, so that no
 budget held. It does not where a client says that nobody is to be told of its leaving; in a replica every request is

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 from offpolicy_monitor import Monitor
-from offpolicy_monitor.client import ending
+from offpolicy_monitor.client import run_end
 
 from tests.client.batches import batch
 from tests.client.fakes import Fake, serving
@@ -158,7 +158,7 @@ def test_a_service_that_is_busy_is_told_again_and_one_that_is_away_costs_no_more
 def test_a_caught_exit_and_an_error_of_before_are_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     before = ValueError("of a cell that was mended")
     monkeypatch.setattr(sys, "last_value", before, raising=False)
-    monkeypatch.setattr(ending, "_status", 0)
-    assert ending.process_ends_well(before)
-    assert not ending.process_ends_well(None)
-    assert ending.is_normal(SystemExit(0)) and not ending.is_normal(SystemExit("no GPU"))
+    monkeypatch.setattr(run_end, "_status", 0)
+    assert run_end.process_ends_well(before)
+    assert not run_end.process_ends_well(None)
+    assert run_end.is_normal(SystemExit(0)) and not run_end.is_normal(SystemExit("no GPU"))

@@ -1,4 +1,4 @@
-"""Asking: what a monitor answers about its run and others, by asking the service.
+"""Inquiry: what a monitor answers about its run and others, by asking the service.
 
 Synchronous, on a connection of its own, and it raises: for people and scripts, beside `log`, which does neither. Knows
 the paths by `read` and the shapes by `questions`.
@@ -16,7 +16,7 @@ from offpolicy_monitor.client.values import copies
 from offpolicy_monitor.wire.frame import MEDIA_TYPE, encode
 
 
-class Asking:
+class Inquiry:
     """The questions of a `Monitor`; `_config` says which service, and which run where none is named."""
 
     _config: Config

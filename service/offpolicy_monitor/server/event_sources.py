@@ -1,4 +1,4 @@
-"""Telling: the store's writes with a word to the events after each, where the writer and the merger ask for them."""
+"""Sources of events: the writes of the store for the writer and the merger, with a word to the events after each."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Scaling: log-probs of two sides of which only one is after the sampling temperature, which is said once.
+"""Temperature: log-probs of two sides of which only one is after the sampling temperature, which is said once.
 
 An engine divides its logits by the temperature before it samples; whether the log-probs that it gives, and those that
 the trainer computes, are of these logits is a setting of each. Where they are not of the same, every ratio has the

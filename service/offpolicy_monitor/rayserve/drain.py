@@ -1,4 +1,4 @@
-"""Draining: before Ray ends everything at once, what is in flight is answered, and what comes is told to come again.
+"""Drain: before Ray ends everything at once, what is in flight is answered, and what comes is told to come again.
 
 Ray's end takes the proxy away together with the replicas: whatever was under way would be cut off. Knows no Ray.
 """
@@ -17,7 +17,7 @@ LOOKED_EVERY: Final = 0.05
 RETRY_AFTER: Final = 2
 
 
-class Draining:
+class Drain:
     """Wraps an application, and counts what is under way in it."""
 
     def __init__(self, app: ASGIApp) -> None:

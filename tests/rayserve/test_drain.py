@@ -2,7 +2,7 @@
 
 import asyncio
 
-from offpolicy_monitor.rayserve.draining import Draining
+from offpolicy_monitor.rayserve.drain import Drain
 from offpolicy_monitor.server.http.problems import FAULT_KEY
 from starlette.types import Message, Receive, Scope, Send
 
@@ -34,13 +34,13 @@ def _scope(path: str, kind: str = "http") -> Scope:
 
 async def _drained() -> None:
     slow = Slow()
-    draining = Draining(slow)
-    begun = asyncio.create_task(draining(_scope("begun"), _nothing, _nowhere))
+    drain = Drain(slow)
+    begun = asyncio.create_task(drain(_scope("begun"), _nothing, _nowhere))
     await asyncio.sleep(0)
-    assert await draining.drain(0.01) == 1
-    end = asyncio.create_task(draining.drain(10))
-    await draining(_scope("late"), _nothing, _nowhere)
-    await draining(_scope("closes", "lifespan"), _nothing, _nowhere)
+    assert await drain.drain(0.01) == 1
+    end = asyncio.create_task(drain.drain(10))
+    await drain(_scope("late"), _nothing, _nowhere)
+    await drain(_scope("closes", "lifespan"), _nothing, _nowhere)
     assert not end.done()
     slow.let.set()
     assert await end == 0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.tables import CLOSED, COMPLETE, OPEN
-from offpolicy_monitor.store.rows.training import TrainingStep
+from offpolicy_monitor.store.rows.training_step import TrainingStep
 
 
 def training_step(states: str, declared: int | None = None, began: Sequence[float] = ()) -> TrainingStep:

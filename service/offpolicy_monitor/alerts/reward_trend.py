@@ -1,4 +1,4 @@
-"""Learning: whether a run's rewards rise, and how much of what they had gained is lost, by means over SPAN steps.
+"""Reward trend: whether a run's rewards rise, and how much of what they had gained is lost, by means over SPAN steps.
 
 Rewards have any scale and sign, so all is measured against the run itself: what it has gained since its first steps,
 and the noise of its steps. A function of the column and an index, which looks back from there alone.
