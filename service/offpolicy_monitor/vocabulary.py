@@ -38,6 +38,9 @@ UNKNOWN_SIGN: Final = SIGNS[UNKNOWN]
 #: or more. Where the trainer's log-prob is below this it was neither: mu was filled in.
 CERTAIN_LOGPROB: Final = -0.7
 
+#: The method that is shown, tried and told of where a run names no correction.
+STANDARD_METHOD: Final = "opsm"
+
 #: The quantiles that are answered of log-ratios.
 QUANTILES: Final = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 

@@ -9,6 +9,7 @@ from offpolicy_monitor.answers.spark import bars, spark
 from offpolicy_monitor.answers.style import LEVELS, SIGNS, Style, clean, level_of
 from offpolicy_monitor.answers.table import Column, table
 from offpolicy_monitor.verdict.numbers import percent
+from offpolicy_monitor.vocabulary import STANDARD_METHOD
 
 #: Most block characters of a figure, and points that are asked for.
 SPARK: Final = 40
@@ -37,14 +38,12 @@ ROWS: Final = (
     Row("sequence_length_mean", "tokens per sequence"),
     Row("reward_mean", "reward"),
 )
-#: The correction that is shown where the run named none.
-COMPARED: Final = "opsm"
 
 
 def rows_of(about: Mapping[str, Any]) -> list[Row]:
     """The figures of a run: those of all, and what its correction masks."""
     names = [row["name"] for row in about["methods"]]
-    method = about["correction"] or (COMPARED if COMPARED in names else None)
+    method = about["correction"] or (STANDARD_METHOD if STANDARD_METHOD in names else None)
     path = f"methods.{method}.masked_token_fraction"
     return [*ROWS, *([Row(path, f"masked by {method}", "share")] if method else [])]
 

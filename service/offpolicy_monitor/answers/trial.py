@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from offpolicy_monitor.client.read import Reader, path
 from offpolicy_monitor.errors import Refusal
+from offpolicy_monitor.vocabulary import STANDARD_METHOD
 
 #: What a row says besides its thresholds.
 OPTIONS: Final = ("statistic", "reduce", "divergence", "zero_advantage")
-#: The row that is tried where the run names no correction.
-STANDARD: Final = "opsm"
 
 Answer = Mapping[str, Any]
 
@@ -84,7 +83,7 @@ def _own_threshold(curve: Answer, bound: str, row: str | None) -> float | None:
 
 def _meant(about: Answer, name: str | None, asked: Mapping[str, str | None]) -> tuple[str | None, dict[str, Any]]:
     """The row of that name, or of that method, and the query for its curve; a method without a row stands alone."""
-    wanted = name or about["correction"] or STANDARD
+    wanted = name or about["correction"] or STANDARD_METHOD
     given = {key: value for key, value in asked.items() if value is not None}
     named = [row for row in about["methods"] if row["name"] == wanted]
     like = [row for row in about["methods"] if row["method"] == wanted and given.items() <= row.items()]

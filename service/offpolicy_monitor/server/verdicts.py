@@ -20,6 +20,7 @@ from offpolicy_monitor.store import RunView, Store, Table
 from offpolicy_monitor.summary.recommend import Sample, preset_states, recommend
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.verdict import PATHS, Breach, Cause, Facts, Masks, Window, of_root, onset, say
+from offpolicy_monitor.vocabulary import STANDARD_METHOD
 
 #: The newest steps that a diagnosis and the masked shares are of, as in their own routes.
 MOST_STEPS: Final = 50
@@ -31,7 +32,7 @@ BEFORE: Final = 30
 #: Causes kept.
 MOST_KEPT: Final = 1024
 #: The method whose threshold every sentence tells, and the share of the tokens that it may drop.
-TOLD: Final = METHODS["opsm"]
+TOLD: Final = METHODS[STANDARD_METHOD]
 TARGET: Final = 0.01
 _RULES: Final[Mapping[str, Rule]] = {rule.name: rule for rule in RULES}
 
