@@ -66,6 +66,14 @@ def test_architecture_page_names_every_room() -> None:
     assert not missing
 
 
+def test_rates_are_per_token_and_per_second() -> None:
+    rate = re.compile(
+        r"\b(ns|ms|bytes|tokens|shards|posts|batches|requests) an? (token|second|minute|hour|shard)\b(?! time)"
+    )
+    texts = [*PAGES, *PACKAGE.rglob("*.py")]
+    assert not [(path.name, found[0]) for path in texts for found in rate.finditer(path.read_text())]
+
+
 def test_modules_are_named_by_what_they_are() -> None:
     names = {path.stem for path in PACKAGE.rglob("*.py") if path.stem.endswith("ing")}
     assert names == {"encoding", "ranking", "routing"}  # nouns: of HTTP, of a signature, of experts

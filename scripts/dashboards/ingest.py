@@ -52,7 +52,7 @@ ANSWERS = (
         width=12, alert="BatchesRefused", minimum=0,
     ),
     Question(
-        6, "What is asked, and what is answered?", "Requests a second over the window, by status.",
+        6, "What is asked, and what is answered?", "Requests per second over the window, by status.",
         (Query(f"sum by (status) (rate(offpolicy_request_seconds_count{{{JOB}}}[$window]))", "{{status}}"),),
         unit="reqps", width=12, stacked=True, minimum=0,
     ),

@@ -174,10 +174,10 @@ class Settings(BaseSettings):
         900, ge=1, description="Most connections at once; of more, those that are idle are closed, the longest first."
     )
     run_requests_per_second: float = Field(
-        0.0, ge=0, description="Most batches a second of one run before 429, whatever came of them; 0 bounds nothing."
+        0.0, ge=0, description="Most batches per second of one run before 429, whatever came of them; 0 bounds nothing."
     )
     run_bytes_per_second: float = Field(
-        0.0, ge=0, description="Most bytes a second of one run's batches, as received, before 429; 0 bounds nothing."
+        0.0, ge=0, description="Most bytes per second of one run's batches, as received, before 429; 0 bounds nothing."
     )
     run_burst: float = Field(
         60.0, gt=0, description="What a run may send at once: so many seconds' worth of its batches and bytes."

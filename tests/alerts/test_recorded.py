@@ -17,7 +17,7 @@ LN2 = "0.6931471805599453"
 
 
 def histogram(family: str, labels: str, a_minute: Mapping[str, int]) -> dict[str, str]:
-    """Cumulative counts by bound, so many a minute."""
+    """Cumulative counts by bound, so many per minute."""
     return {f'{family}_bucket{{{labels},le="{bound}"}}': f"0+{count}x60" for bound, count in a_minute.items()}
 
 

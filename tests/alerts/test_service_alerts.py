@@ -28,7 +28,7 @@ def rejected(name: str, reason: str, values: str) -> dict[str, str]:
 
 
 def transactions(name: str, within: float) -> dict[str, str]:
-    """Ten a minute, all of them just up to a bound."""
+    """Ten per minute, all of them just up to a bound."""
     return {
         f'offpolicy_store_seconds_bucket{{{target(name)},le="{bound}"}}': "0+10x40" if bound >= within else "0x40"
         for bound in BOUNDS

@@ -26,7 +26,7 @@ KIBIBYTE = 1024
 
 
 def catalogue_rows(scale: Scale, progress: Progress) -> list[Row]:
-    """Nanoseconds a token of the full set over the 13-sum core, of each maker, and the stored size."""
+    """Nanoseconds per token of the full set over the 13-sum core, of each maker, and the stored size."""
     source = Synthetic(scale.core_tokens)
     batch, measurer = full_batch(source), measurer_of(scale.compiled)
     makers = (*OF_DATA, *OF_INGESTED)
@@ -59,7 +59,7 @@ def with_maker(measurer: Measurer, batch: RaggedBatch, maker: Maker) -> Work:
 
 
 def full_batch(source: Synthetic) -> RaggedBatch:
-    """The synthetic batch with a version and a turn a token."""
+    """The synthetic batch with a version and a turn per token."""
     positions = np.concatenate([np.arange(length) for length in source.lengths])
     columns = {name: source.columns[name] for name in LOGPROBS}
     columns["policy_versions"] = np.minimum(positions // TURN_TOKENS, 4)

@@ -24,7 +24,7 @@ COMPILED_WITHIN = 180.0  # seconds
 
 
 def compute_rows(scale: Scale, progress: Progress) -> list[Row]:
-    """Nanoseconds a token; the ratio says how many times the floor, or how many times faster than the baseline."""
+    """Nanoseconds per token; the ratio says how many times the floor, or how many times faster than the baseline."""
     source = Synthetic(scale.core_tokens)
     measurer = measurer_of(scale.compiled)
     whole, one_gap = source.batch(), source.batch(ONE_GAP)

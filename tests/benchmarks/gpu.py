@@ -64,7 +64,7 @@ def started() -> int:
 
 
 def size_row(tokens: int, gpu: Measurer, scale: Scale, progress: Progress) -> Row:
-    """Bytes a second at one size."""
+    """Bytes per second at one size."""
     loaded = DeviceBatch.load(Synthetic(tokens).batch(), gpu.device)
     source = torch.zeros(tokens * BYTES_PER_TOKEN, dtype=torch.uint8, device=gpu.device)
     target, flush = torch.empty_like(source), torch.empty(L2_BYTES, dtype=torch.uint8, device=gpu.device)
@@ -76,7 +76,7 @@ def size_row(tokens: int, gpu: Measurer, scale: Scale, progress: Progress) -> Ro
     seconds = by_turns(candidates, scale.repeats, progress)
     read, copied = source.nbytes / seconds["core"], 2 * source.nbytes / seconds["copy"]
     picoseconds = seconds["core"] / tokens * 1e12
-    note = f"{picoseconds:,.0f} ps a token on {gpu.device_name}; the copy: {copied / 1e9:,.0f} GB/s"
+    note = f"{picoseconds:,.0f} ps per token on {gpu.device_name}; the copy: {copied / 1e9:,.0f} GB/s"
     goal = at_least(0.25) if tokens >= GOAL_TOKENS else None
     return Row(f"{WHAT}, {tokens // MILLION} M tokens", read / 1e9, "GB/s", read / copied, goal, note)
 

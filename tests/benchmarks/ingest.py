@@ -50,7 +50,7 @@ def ingest_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
 
 
 def over_sink(source: Synthetic, posts: int, target: Served, sink: Served, scale: Scale, progress: Progress) -> Row:
-    """Tokens a second of the service, and what part of the sink's that is."""
+    """Tokens per second of the service, and what part of the sink's that is."""
     with connected(target) as to_service, connected(sink) as to_sink:
         candidates = {
             "sink": rate(source, SINK_POSTS * posts, to_sink),
@@ -65,7 +65,7 @@ def over_sink(source: Synthetic, posts: int, target: Served, sink: Served, scale
 
 
 def reduced_over_sink(scale: Scale, target: Served, sink: Served, progress: Progress) -> Row:
-    """Tokens a second of shards that were reduced where they came from, over those that the sink reads raw."""
+    """Tokens per second of shards that were reduced where they came from, over those that the sink reads raw."""
     source, posts = Synthetic(MILLION), scale.posts[MILLION]
     arrays = {**source.columns, "lengths": source.lengths, "advantages": source.advantages}
     envelope = {"shard": 0, "shards": 1, "minibatches": 1}
@@ -117,7 +117,7 @@ def over_one_client(target: Served, scale: Scale, progress: Progress) -> Row:
 
 
 def rate(source: Synthetic, posts: int, load: Load) -> Callable[[], float]:
-    """Tokens a second of so many posts; laying the bodies out is not counted."""
+    """Tokens per second of so many posts; laying the bodies out is not counted."""
 
     def tokens_per_second() -> float:
         bodies = [source.body(next(STEPS), minibatches=1) for _ in range(posts)]
@@ -127,7 +127,7 @@ def rate(source: Synthetic, posts: int, load: Load) -> Callable[[], float]:
 
 
 def again(source: Synthetic, bodies: Sequence[Body], load: Load) -> Callable[[], float]:
-    """Tokens a second of the same posts in every round."""
+    """Tokens per second of the same posts in every round."""
     return lambda: len(bodies) * source.tokens / load.seconds(bodies)
 
 

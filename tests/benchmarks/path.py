@@ -26,9 +26,9 @@ from tests.benchmarks.timing import Progress, all_by_turns, by_turns, timed
 CLIENTS = 16
 TURN = 0.1  # seconds in which posts, or runs of numpy, follow each other; the quickest counts
 SMALL_TOKENS = 2_000
-#: Tokens a shard -> the most that one post may take over numpy's three k3 of the same data.
+#: Tokens per shard -> the most that one post may take over numpy's three k3 of the same data.
 MOST_OVER_NUMPY = {MILLION: 20, 131_072: 25, 16_384: 60, SMALL_TOKENS: 130}
-#: Shards a step -> shards of SMALL_TOKENS a second that CLIENTS connections are to get through.
+#: Shards per step -> shards of SMALL_TOKENS per second that CLIENTS connections are to get through.
 LEAST_PER_SECOND = {16: 400, 1: 150}
 #: A step of many ranks, all of which post at once.
 BURST_SHARDS, BURST_BYTES, BURST_WITHIN = 512, 64 * 1024, 2.0

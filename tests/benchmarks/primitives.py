@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 
 def primitive_rows(scale: Scale, progress: Progress) -> list[Row]:
-    """Nanoseconds a token of each choice, and how many times faster it is than the alternative."""
+    """Nanoseconds per token of each choice, and how many times faster it is than the alternative."""
     rng = np.random.default_rng(0)
     b = torch.from_numpy(-rng.exponential(0.7, TOKENS).astype(np.float32))
     a = b + torch.from_numpy(rng.normal(0, 0.05, TOKENS).astype(np.float32))

@@ -1,6 +1,6 @@
 """python -m tests.benchmarks.replicas: two replicas under Ray Serve over one process, each on PostgreSQL, by turns.
 
-MiB of bodies a second at three sizes, by the same clients on connections that stay open, and the memory of a replica.
+MiB of bodies per second at three sizes, by the same clients on connections that stay open, and the memory of a replica.
 Prints the table of docs/ray.md, which holds for the machine that it is measured on.
 """
 
@@ -36,7 +36,7 @@ SETTINGS: Final = {"OFFPOLICY_LOG_LEVEL": "warning", "OFFPOLICY_TORCH_COMPILE": 
 
 
 def rate(url: str, mebibytes: int, posts: int) -> Callable[[], float]:
-    """Posts a round of bodies, and answers MiB a second."""
+    """Posts per round of bodies, and answers MiB per second."""
     source, load = Synthetic(mebibytes * MEBIBYTE // BYTES_PER_TOKEN), Load(url, BATCHES, IN_FLIGHT)
 
     def one_round() -> float:

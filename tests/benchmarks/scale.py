@@ -16,9 +16,9 @@ class Scale:
 
     repeats  rounds of the core's candidates; rounds: of HTTP's, each of which posts to every candidate in turn
     compiled whether to wait for the compiled pass, which takes a while where none is cached
-    posts    tokens per batch -> requests a round to the service
+    posts    tokens per batch -> requests per round to the service
     linear   sizes of the curves of linear.py, ascending
-    path     rounds of one post after another, and posts a round of many connections
+    path     rounds of one post after another, and posts per round of many connections
     stage    shards of which each stage is timed
     """
 

@@ -297,7 +297,7 @@ def test_an_evaluation_gives_masks_in_the_shape_of_what_was_asked(url: str) -> N
     assert len(plain["methods"]) > 20 and plain["gaps"]["mismatch"]["tokens"] == 32
 
 
-# Two log-probs and a mask a token, then one log-prob: the bytes of each body, header included.
+# Two log-probs and a mask per token, then one log-prob: the bytes of each body, header included.
 SEQUENCES, LENGTH = 32, 256
 TOKENS = SEQUENCES * LENGTH
 

@@ -97,7 +97,7 @@ def test_anchor_disagreement_counts_tokens_that_the_other_anchor_decides_otherwi
 
 
 def drifting(lengths: Any) -> RaggedBatch:
-    """A constant drift of 0.1 % a token: the product ratio grows with length, the geometric ratio does not."""
+    """A constant drift of 0.1 % per token: the product ratio grows with length, the geometric ratio does not."""
     tokens = int(lengths.sum())
     columns = {
         "sampling_logprobs": np.full(tokens, -1.0, np.float32),

@@ -72,7 +72,7 @@ def test_the_refusal_names_run_limit_and_setting_and_a_time_at_which_it_is_let_i
     refused = bodies.come(declared=90)
     assert refused is not None
     assert (refused.status, refused.kind, refused.retry_after) == (429, "run-bytes-rate", 9)
-    for named in ("run r1 ", "100 bytes a second", "2 s", "9 s", "OFFPOLICY_RUN_BYTES_PER_SECOND"):
+    for named in ("run r1 ", "100 bytes per second", "2 s", "9 s", "OFFPOLICY_RUN_BYTES_PER_SECOND"):
         assert named in refused.detail
     bodies.clock.now += 8.8
     assert bodies.come(declared=90) is not None

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from offpolicy_monitor.store import Receipt, Store, migrate
 from offpolicy_monitor.store.rows import tables
-from offpolicy_monitor.store.rows.spans import PLACES
+from offpolicy_monitor.store.rows.spans import INDEX
 from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.store.write import settle, span
 from sqlalchemy import delete, func, select
@@ -82,8 +82,8 @@ def test_a_database_in_use_is_upgraded_and_filled_beside_those_that_know_nothing
     with closing(Store.open(postgres_url, clock)) as store:
         assert len(store.series("busy", "tokens", points=10_000)["step"]) == len(taken)
         with closing(Database(parse_url(postgres_url))) as database, database.writing() as connection:
-            of_places = select(func.count()).select_from(tables.spans).where(tables.spans.c.name == PLACES)
-            assert connection.execute(of_places).scalar_one() == 2
+            of_indices = select(func.count()).select_from(tables.spans).where(tables.spans.c.name == INDEX)
+            assert connection.execute(of_indices).scalar_one() == 2
             connection.execute(delete(tables.spans))
         assert read(store) == found
     assert migrate.check(postgres_url) == []

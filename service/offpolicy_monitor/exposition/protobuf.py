@@ -104,7 +104,7 @@ def family(name: str, help: str, type: Type, metrics: Sequence[bytes]) -> list[b
 
 
 def read_varint(content: bytes, at: int) -> tuple[int, int]:
-    """The unsigned integer at a place, and the place after it."""
+    """The unsigned integer at an index, and the index after it."""
     found = shift = 0
     while True:
         byte = content[at]

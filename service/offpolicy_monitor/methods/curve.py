@@ -40,7 +40,7 @@ LOG_RATIO: Final = {"token": "log_ratio", "geometric": "log_geometric_ratio", "s
 
 
 class Budget(NamedTuple):
-    """What the drift of a prefix is held against: the least and the most of |p - q| a token that a prefix may have on
+    """What the drift of a prefix is held against: the least and the most of |p - q| per token that a prefix may have on
     average, and the weight of the last token."""
 
     least: float

@@ -1,4 +1,4 @@
-"""Rates: how many batches and how many of their bytes a second each run may send, before anything of a body is held.
+"""Rates: how many batches and how many of their bytes per second each run may send, before anything of a body is held.
 
 A run may send at once what its rate gives in a burst's length, and goes on as that comes back. A body that is larger
 than that is let in where nothing of it is taken, and paid for later. All that is kept of a run is
@@ -23,7 +23,7 @@ _UNBOUNDED: Final = nullcontext()
 
 
 class Rate:
-    """`rate` a second for each name, and what comes back in `burst` seconds at once; a rate of 0 bounds nothing."""
+    """`rate` per second for each name, and what comes back in `burst` seconds at once; a rate of 0 bounds nothing."""
 
     def __init__(self, rate: float, burst: float, clock: Clock = time.monotonic, most: int = MOST) -> None:
         self.rate, self.burst = rate, burst
@@ -99,7 +99,7 @@ class RunRates:
             return
         seconds, variable = math.floor(wait) + 1, self._settings.variable(setting)
         detail = (
-            f"run {run} has sent more than {rate.rate:g} {what} a second, and what {rate.burst:g} s of that come to at "
-            f"once; send it again in {seconds} s, or raise {variable}"
+            f"run {run} has sent more than {rate.rate:g} {what} per second, and what {rate.burst:g} s of that come to "
+            f"at once; send it again in {seconds} s, or raise {variable}"
         )
         raise Unavailable(429, f"run-{what}-rate", detail, retry_after=seconds)

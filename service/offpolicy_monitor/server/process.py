@@ -109,7 +109,7 @@ class Server(uvicorn.Server):
         return self.config.http_protocol_class(config=self.config, server_state=self.server_state, app_state={})  # type: ignore[call-arg]
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second."""
+        """Ten times per second."""
         if self._certificate is not None and counter % (10 * LOOK_SECONDS) == 0:
             self._certificate.renew()
         parts = self._app.state.services

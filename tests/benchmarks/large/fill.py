@@ -64,7 +64,7 @@ class Copy:
 
 
 def months(count: int = 200, length: int = 2_000, long: int = 100_000) -> list[Run]:
-    """One long run of a step a minute, among many of one in five minutes."""
+    """One long run of a step per minute, among many of one in five minutes."""
     return [Run("long", long, 60.0), *(Run(f"run-{number:03}", length, 300.0) for number in range(count))]
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from offpolicy_monitor.store import Store
 from offpolicy_monitor.store.rows import spans
-from offpolicy_monitor.store.rows.places import Places
 from offpolicy_monitor.store.rows.settled import Settled
+from offpolicy_monitor.store.rows.step_index import StepIndex
 from offpolicy_monitor.store.rows.tables import runs
 from offpolicy_monitor.store.rows.tables import spans as table
 from offpolicy_monitor.store.write.span import Span, keep
@@ -34,16 +34,16 @@ def connection(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connec
 def put(connection: Connection, number: int, **figures: float) -> None:
     """The span of this number; each figure counts up from a value."""
     begin = number * LENGTH
-    places = Places.of([(begin + step, 0, None, 0, 0.0, 0.0) for step in range(LENGTH)])
+    index = StepIndex.of([(begin + step, 0, None, 0, 0.0, 0.0) for step in range(LENGTH)])
     columns = {name: value + np.arange(float(LENGTH)) for name, value in figures.items()}
-    keep(connection, Span(1, begin, begin + LENGTH - 1, LENGTH, places, columns))
+    keep(connection, Span(1, begin, begin + LENGTH - 1, LENGTH, index, columns))
 
 
 def same(connection: Connection, settled: Settled, *names: str) -> bool:
     """Whether it answers what is read anew."""
     found, expected = settled.read(connection, 1, names), spans.read(connection, 1, None, None, names)
     assert found.end == expected.end and found.figures.keys() == expected.figures.keys()
-    assert found.places.to_bytes() == expected.places.to_bytes()
+    assert found.index.to_bytes() == expected.index.to_bytes()
     return all(np.array_equal(found.figures[name], expected.figures[name], equal_nan=True) for name in names)
 
 
@@ -111,7 +111,7 @@ def test_a_run_that_takes_more_than_there_is_room_is_answered_and_not_kept(conne
     small = Settled(most=LENGTH * 8)
     assert same(connection, small, "a", "b") and not small._kept
     # What no step has takes no room.
-    room = LENGTH * 8 * (len(fields(Places)) + 1)
+    room = LENGTH * 8 * (len(fields(StepIndex)) + 1)
     exact = Settled(most=room)
     exact.read(connection, 1, ("a", "absent", "lacking"))
     assert exact._kept

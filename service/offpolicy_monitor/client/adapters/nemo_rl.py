@@ -34,7 +34,7 @@ def watched(
     """A loss function that is `loss` and posts what it was given, one shard per rank and gradient step.
 
     make         makes the monitor in each worker: `Monitor` (address and run from the environment), or a partial of it
-    minibatches  gradient steps of one training step: prompts * generations a step / train_global_batch_size
+    minibatches  gradient steps of one training step: prompts * generations per step / train_global_batch_size
     first_step   NeMo-RL's logs call the first step 1; a resumed run goes on at `next_step(grpo_state)`
     place        which rank posts: `in_groups_of(n)` where tensor- and context-parallel sizes multiply to n,
                  `in_stages(n, stages)` with a pipeline

@@ -1,6 +1,6 @@
 """rLLM: a subclass of the backend that its unified trainer trains with, verl's or Tinker's, in the trainer's process.
 
-`process_backend_batch` computes log-probs, once or several times a step, and `update_policy` is the gradient step;
+`process_backend_batch` computes log-probs, once or several times per step, and `update_policy` is the gradient step;
 both are given the trainer's state. Knows its fields, and that verl's batch is a DataProto and Tinker's a list of
 datums, which are read as the adapters of these two read them. Imports nothing of rLLM.
 """

@@ -63,7 +63,7 @@ class Worker(Server):
         self._device: str | None = device
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second."""
+        """Ten times per second."""
         if self._device is not None and self._app.state.services.readiness.device != WARMING:
             self._channel.send(said.SERVES + self._device.encode())
             self._device = None

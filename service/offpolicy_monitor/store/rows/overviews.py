@@ -165,8 +165,8 @@ class Overviews:
     def _settled(self, connection: Connection, row: Any, now: float) -> Overview | None:
         """What spans have of a run, as if it had been read before; None where they are too few, or reach too far."""
         covered = spans.read(connection, row.id, None, None, DRAWN)
-        covered = covered.of(covered.places.last_of_each_step())
-        at = covered.places.step
+        covered = covered.of(covered.index.last_of_each_step())
+        at = covered.index.step
         if len(at) < FIRST + NEWEST or row.step < covered.end:
             return None
         first, newest = (

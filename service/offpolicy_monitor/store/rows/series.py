@@ -20,10 +20,10 @@ from offpolicy_monitor.figures import is_headline, is_known
 from offpolicy_monitor.store.rows import derived, headlines, spans, step_columns
 from offpolicy_monitor.store.rows.derived import Figures
 from offpolicy_monitor.store.rows.lately import Lately
-from offpolicy_monitor.store.rows.places import Places
 from offpolicy_monitor.store.rows.runs import run_id
 from offpolicy_monitor.store.rows.settled import Settled
 from offpolicy_monitor.store.rows.spans import Covered
+from offpolicy_monitor.store.rows.step_index import StepIndex
 from offpolicy_monitor.store.rows.steps import in_range, is_last_minibatch, spread
 from offpolicy_monitor.store.rows.tables import OPEN, metrics, runs, steps
 from offpolicy_monitor.store.rows.thinned import thinned
@@ -103,7 +103,7 @@ class Range:
     def covered(self, connection: Connection, figures: Sequence[str], settled: Settled) -> Covered:
         """What spans have of them."""
         found = settled.read(connection, self.run, figures, self.first, self.last)
-        return found.of(found.places.last_of_each_step()) if self.by == "step" else found
+        return found.of(found.index.last_of_each_step()) if self.by == "step" else found
 
     def after(self, covered: Covered) -> Sequence[ColumnElement[bool]]:
         """What selects the others."""
@@ -164,25 +164,25 @@ def _read_together(
     """Headline figures and the columns of steps: of settled steps off spans, of the others off a row for each."""
     figures = list(dict.fromkeys(name for name in fields if name not in step_columns.READERS))
     covered = asked.covered(connection, figures, settled)
-    query = select(*_ORDER, *Places.COLUMNS)
+    query = select(*_ORDER, *StepIndex.COLUMNS)
     if figures:
         query = query.add_columns(metrics.c.names_id, metrics.c.figures)
         query = query.select_from(steps.outerjoin(metrics, metrics.c.step_id == steps.c.id))
     query = query.where(*asked.after(covered)).order_by(*_ORDER)
-    parts, known = [covered.places], dict[int, list[str]]()
+    parts, known = [covered.index], dict[int, list[str]]()
     columns: dict[str, list[Numbers]] = {name: [column] for name, column in covered.figures.items()}
     for rows in connection.execute(query).partitions(PORTION):
-        parts.append(Places.of(rows))
+        parts.append(StepIndex.of(rows))
         if figures:
             table = headlines.columns_of(connection, [(row[-2], row[-1]) for row in rows], figures, known)
             for name, column in zip(figures, table, strict=True):
                 columns[name].append(column)
-    places = Places.joined(parts)
+    index = StepIndex.joined(parts)
     of_steps = {
-        name: read(connection, asked.run, places) for name, read in step_columns.READERS.items() if name in fields
+        name: read(connection, asked.run, index) for name, read in step_columns.READERS.items() if name in fields
     }
     joined = {name: spans.joined(found) for name, found in columns.items()}
-    return Columns(places.step, places.minibatch, joined, of_steps).thinned(points)
+    return Columns(index.step, index.minibatch, joined, of_steps).thinned(points)
 
 
 def _read_apart(connection: Connection, asked: Range, fields: Sequence[str], points: int, settled: Settled) -> Columns:
@@ -190,7 +190,7 @@ def _read_apart(connection: Connection, asked: Range, fields: Sequence[str], poi
     paths = _paths(connection, asked.run, fields)
     covered = asked.covered(connection, (), settled)
     others = connection.execute(select(*_ORDER).where(*asked.after(covered)).order_by(*_ORDER)).all()
-    there = [*zip(covered.places.step.tolist(), covered.places.minibatch.tolist(), strict=True), *map(tuple, others)]
+    there = [*zip(covered.index.step.tolist(), covered.index.minibatch.tolist(), strict=True), *map(tuple, others)]
     chosen = tuple_(*_ORDER).in_(spread(there, MOST_READ))
     query = select(*_ORDER, *derived.COLUMNS).where(steps.c.run_id == asked.run, ~steps.c.superseded, chosen)
     rows = connection.execute(query.order_by(*_ORDER)).all()
@@ -199,8 +199,8 @@ def _read_apart(connection: Connection, asked: Range, fields: Sequence[str], poi
     for name in fields:
         if not is_known(name) and all(value is None for value in values[name]):
             raise Refusal.of_field(422, "unknown-field", "field", f"{quotable(name)} is not a figure of this run")
-    places = np.array([row[:2] for row in rows], np.int64).reshape(-1, 2)
-    return Columns(places[:, 0], places[:, 1], others=values).thinned(points)
+    index = np.array([row[:2] for row in rows], np.int64).reshape(-1, 2)
+    return Columns(index[:, 0], index[:, 1], others=values).thinned(points)
 
 
 def _paths(connection: Connection, run: int, fields: Sequence[str]) -> Mapping[str, str]:

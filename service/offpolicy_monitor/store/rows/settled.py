@@ -14,8 +14,8 @@ from typing import Final
 from sqlalchemy import Connection, select
 
 from offpolicy_monitor.store.rows import spans
-from offpolicy_monitor.store.rows.places import Places
 from offpolicy_monitor.store.rows.spans import Covered, Numbers, Standing
+from offpolicy_monitor.store.rows.step_index import StepIndex
 from offpolicy_monitor.store.rows.tables import runs
 
 #: Bytes kept: what the page of a run of 100,000 steps draws takes 25 MB.
@@ -28,12 +28,12 @@ class _Kept:
 
     created_at: float
     of: Sequence[Standing] = ()
-    places: Places = field(default_factory=Places.none)
+    index: StepIndex = field(default_factory=StepIndex.none)
     figures: Mapping[str, Numbers] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
-        return self.places.nbytes + sum(column.nbytes for column in self.figures.values() if spans.takes_room(column))
+        return self.index.nbytes + sum(column.nbytes for column in self.figures.values() if spans.takes_room(column))
 
 
 class Settled:
@@ -61,7 +61,7 @@ class Settled:
             known = _Kept(created_at)
         known = _with_later(connection, run, _with_names(connection, run, known, names), standing)
         self._keep(run, known)
-        return Covered(standing[-1][1] if standing else -1, known.places, {name: known.figures[name] for name in names})
+        return Covered(standing[-1][1] if standing else -1, known.index, {name: known.figures[name] for name in names})
 
     def _keep(self, run: int, known: _Kept) -> None:
         with self._lock:
@@ -87,4 +87,4 @@ def _with_later(connection: Connection, run: int, known: _Kept, standing: Sequen
         return known
     added = spans.columns(connection, run, later, list(known.figures))
     figures = {name: spans.joined([column, added.figures[name]]) for name, column in known.figures.items()}
-    return replace(known, of=standing, places=Places.joined([known.places, added.places]), figures=figures)
+    return replace(known, of=standing, index=StepIndex.joined([known.index, added.index]), figures=figures)

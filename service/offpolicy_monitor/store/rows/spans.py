@@ -1,6 +1,6 @@
 """Spans: the headline figures of settled steps in columns, one row for each figure of some hundred gradient steps.
 
-So a plot over a hundred thousand steps reads two hundred rows a figure. A span follows from rows of `steps` and
+So a plot over a hundred thousand steps reads two hundred rows per figure. A span follows from rows of `steps` and
 `metrics`, which stay what is true: it stands while `steps` has as many rows in its range as it was made of, since a
 step that is settled changes only where another row replaces it. So whoever replaces one, of whatever release, need
 know nothing of spans. Those of a run follow one another from its first step on.
@@ -17,11 +17,11 @@ import zstandard
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
-from offpolicy_monitor.store.rows.places import Places
+from offpolicy_monitor.store.rows.step_index import StepIndex
 from offpolicy_monitor.store.rows.tables import spans, steps
 
-#: The name under which a span has where its steps are.
-PLACES: Final = ""
+#: The name under which a span has its index.
+INDEX: Final = ""
 Numbers = NDArray[np.float64]
 
 
@@ -33,22 +33,22 @@ Standing = tuple[int, int, int]
 class Covered:
     """What spans have of the steps of a run in a range: `end` is the last step of theirs, -1 where there are none.
 
-    places: of n gradient steps that stand, ascending; figures: name -> [n] float64, NaN where a step lacks it.
+    index: of n gradient steps that stand, ascending; figures: name -> [n] float64, NaN where a step lacks it.
     """
 
     end: int
-    places: Places
+    index: StepIndex
     figures: dict[str, Numbers]
 
     def of(self, chosen: NDArray[np.bool_]) -> "Covered":
         """Some of the steps."""
         if chosen.all():
             return self
-        return Covered(self.end, self.places[chosen], {name: found[chosen] for name, found in self.figures.items()})
+        return Covered(self.end, self.index[chosen], {name: found[chosen] for name, found in self.figures.items()})
 
     def between(self, first: int | None, last: int | None) -> "Covered":
         """The steps of a range."""
-        at = self.places.step
+        at = self.index.step
         inside = at >= (first or 0)
         return self.of(inside if last is None else inside & (at <= last))
 
@@ -58,23 +58,25 @@ def read(connection: Connection, run: int, first: int | None, last: int | None, 
     there = standing(connection, run, last)
     inside = [span for span in there if span[1] >= (first or 0)]
     figures = columns(connection, run, inside, names)
-    return Covered(inside[-1][1] if inside else -1, figures.places, figures.figures).between(first, last)
+    return Covered(inside[-1][1] if inside else -1, figures.index, figures.figures).between(first, last)
 
 
 def columns(connection: Connection, run: int, of: Sequence[Standing], names: Sequence[str]) -> Covered:
     """All steps of some spans that follow one another."""
     if not of:
-        return Covered(-1, Places.none(), {name: absent(0) for name in names})
-    wanted = spans.c.name.in_([PLACES, *set(names)])
+        return Covered(-1, StepIndex.none(), {name: absent(0) for name in names})
+    wanted = spans.c.name.in_([INDEX, *set(names)])
     query = select(spans.c.name, spans.c.step, spans.c.numbers).where(spans.c.run_id == run, wanted)
     query = query.where(spans.c.step >= of[0][0], spans.c.step <= of[-1][0])
-    found: dict[str, dict[int, bytes]] = {name: {} for name in (PLACES, *names)}
+    found: dict[str, dict[int, bytes]] = {name: {} for name in (INDEX, *names)}
     for name, step, numbers in connection.execute(query).all():
         found[name][step] = numbers
-    parts = {step: Places.from_bytes(zstandard.decompress(numbers)) for step, numbers in sorted(found[PLACES].items())}
+    parts = {
+        step: StepIndex.from_bytes(zstandard.decompress(numbers)) for step, numbers in sorted(found[INDEX].items())
+    }
     lengths = {step: len(part) for step, part in parts.items()}
     figures = {name: _joined(found[name], lengths) for name in names}
-    return Covered(of[-1][1], Places.joined(list(parts.values())), figures)
+    return Covered(of[-1][1], StepIndex.joined(list(parts.values())), figures)
 
 
 def _joined(parts: dict[int, bytes], lengths: dict[int, int]) -> Numbers:
@@ -110,7 +112,7 @@ def end_of(connection: Connection, run: int) -> int:
 
 def standing(connection: Connection, run: int, last: int | None = None) -> list[Standing]:
     """The spans of a run that stand, from its first one on, as far as `last` needs them."""
-    query = select(spans.c.step, spans.c.last_step, spans.c.rows).where(spans.c.run_id == run, spans.c.name == PLACES)
+    query = select(spans.c.step, spans.c.last_step, spans.c.rows).where(spans.c.run_id == run, spans.c.name == INDEX)
     if last is not None:
         query = query.where(spans.c.step <= last)
     found = [(row[0], row[1], row[2]) for row in connection.execute(query.order_by(spans.c.step))]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from offpolicy_monitor.store.rows.codec import unpack
-from offpolicy_monitor.store.rows.places import ABSENT, Places
+from offpolicy_monitor.store.rows.step_index import ABSENT, StepIndex
 from offpolicy_monitor.store.rows.tables import ACTIVE, OPEN, UNMERGED, alerts, judgements, steps
 from offpolicy_monitor.store.rows.verdicts import VERDICTS
 from offpolicy_monitor.timestamps import timestamp
@@ -21,23 +21,23 @@ from offpolicy_monitor.timestamps import timestamp
 #: [n] of steps.
 Numbers = NDArray[Any]
 
-#: Columns by name, of places: numbers, which `words` makes answers of.
-Reader = Callable[[Connection, int, Places], Numbers]
+#: Columns by name, at the steps of an index: numbers, which `words` makes answers of.
+Reader = Callable[[Connection, int, StepIndex], Numbers]
 #: By severity, what an active alert of it makes of a verdict: an index among VERDICTS.
 _SEVERITIES: Final[Mapping[str, int]] = {"warning": 1, "critical": 2}
 #: Of a step that the rules have not looked at yet.
 _UNJUDGED: Final = -1
 
 
-def _verdicts(connection: Connection, run: int, places: Places) -> Numbers:
+def _verdicts(connection: Connection, run: int, index: StepIndex) -> Numbers:
     """Indices among VERDICTS."""
     judged = _judged(connection, run)
-    found = np.zeros(len(places), np.int64)
-    if judged is None or not len(places):
-        return np.full(len(places), _UNJUDGED)
-    for _, severity, here in _active(connection, run, judged, places.step, places.first_received_at, places.attempt):
+    found = np.zeros(len(index), np.int64)
+    if judged is None or not len(index):
+        return np.full(len(index), _UNJUDGED)
+    for _, severity, here in _active(connection, run, judged, index.step, index.first_received_at, index.attempt):
         np.maximum(found, _SEVERITIES[severity], out=found, where=here)
-    found[places.step > judged.step] = _UNJUDGED
+    found[index.step > judged.step] = _UNJUDGED
     return found
 
 
@@ -145,10 +145,10 @@ def _alerts(connection: Connection, run: int) -> Sequence[Any]:
 
 
 READERS: Final[Mapping[str, Reader]] = {
-    "policy_version": lambda connection, run, places: places.policy_version,
-    "attempt": lambda connection, run, places: places.attempt,
+    "policy_version": lambda connection, run, index: index.policy_version,
+    "attempt": lambda connection, run, index: index.attempt,
     "verdict": _verdicts,
-    "received_at": lambda connection, run, places: places.last_received_at,
+    "received_at": lambda connection, run, index: index.last_received_at,
 }
 #: How a number of a column is answered.
 _WORDS: Final[Mapping[str, Callable[[Any], Any]]] = {

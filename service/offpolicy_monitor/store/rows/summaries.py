@@ -111,8 +111,8 @@ class Summaries:
             covered = self._settled.read(connection, run, (), first, last)
             later = [*in_range(run, max(covered.end + 1, first or 0), last), steps.c.state != OPEN, is_last_minibatch()]
             after = connection.scalars(select(steps.c.step).where(*later).order_by(steps.c.step)).all()
-            places = covered.places
-            return np.concatenate([places.step[places.last_of_each_step()], np.array(after, np.int64)])
+            index = covered.index
+            return np.concatenate([index.step[index.last_of_each_step()], np.array(after, np.int64)])
 
         return self._numbers.read(connection, run, (first, last), read)
 

@@ -79,8 +79,8 @@ def _of_stretches(columns: Sequence[Column] | Column, lowest: Indices, highest: 
 
 
 def _taken(columns: Sequence[Column] | Column, at: Indices) -> NDArray[np.float64]:
-    """[F, m]: of each column its entries at its own places [F, m]."""
-    return np.stack([column[places] for column, places in zip(columns, at, strict=True)])
+    """[F, m]: of each column its entries at its own indices [F, m]."""
+    return np.stack([column[chosen] for column, chosen in zip(columns, at, strict=True)])
 
 
 def _extremes(values: NDArray[np.float64]) -> tuple[Indices, Indices]:

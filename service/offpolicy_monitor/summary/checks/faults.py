@@ -11,7 +11,7 @@ from offpolicy_monitor.vocabulary import TEXT
 
 #: Sums that were added up in another order may differ by this much, relative to what they are compared with.
 ROUNDING = 1e-5
-#: What float32 cannot hold below this is lost; sums of squares may lack as much a token.
+#: What float32 cannot hold below this is lost; sums of squares may lack as much per token.
 UNDERFLOW = 1e-30
 _TEXT: Final = re.compile(TEXT)
 

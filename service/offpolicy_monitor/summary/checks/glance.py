@@ -48,7 +48,7 @@ class Glance(Generic[Looked]):
         self._sums.append((self._number(looked), equal, part.start, part.stop, whole.start, whole.start + 1))
 
     def each_of(self, looked: Looked, part: Span, whole: Span) -> None:
-        """Each entry is no more than the one at its place; of fractions about no more."""
+        """Each entry is no more than the one at its index; of fractions about no more."""
         number, counts = self._number(looked), part.section == whole.section == COUNTS
         if counts and part.stop - part.start >= MANY:
             self._each.append((number, whole.start - part.start, part.start, part.stop))
@@ -64,7 +64,7 @@ class Glance(Generic[Looked]):
         self._positive.append((self._number(looked), entry.start))
 
     def nothing_without(self, looked: Looked, counts: Span, sums: Span) -> None:
-        """Where a count is 0 the sum at its place is."""
+        """Where a count is 0 the sum at its index is."""
         number = self._number(looked)
         entries = zip(range(counts.start, counts.stop), range(sums.start, sums.stop), strict=True)
         self._nothing.extend((number, count, entry) for count, entry in entries)

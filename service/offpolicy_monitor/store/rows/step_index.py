@@ -1,4 +1,4 @@
-"""Places: where gradient steps are, of which attempt and policy, and when they came, in columns. Pure."""
+"""StepIndex: which gradient steps there are, of which attempt and policy, and when they came, in columns. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -15,7 +15,7 @@ ABSENT: Final = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
-class Places:
+class StepIndex:
     """[n] each, ascending by step and minibatch; times in unix seconds, a policy version ABSENT where none was sent."""
 
     step: Integers
@@ -29,12 +29,12 @@ class Places:
     COLUMNS: ClassVar = (steps.c.policy_version, steps.c.attempt, steps.c.first_received_at, steps.c.last_received_at)
 
     @classmethod
-    def none(cls) -> "Places":
+    def none(cls) -> "StepIndex":
         """Of no step."""
         return cls.of([])
 
     @classmethod
-    def of(cls, rows: Sequence[Any]) -> "Places":
+    def of(cls, rows: Sequence[Any]) -> "StepIndex":
         """Of rows that begin with a step, its minibatch and COLUMNS."""
         step, minibatch, versions, attempt, *times = list(zip(*(row[:6] for row in rows), strict=True)) or [()] * 6
         known = [ABSENT if version is None else version for version in versions]
@@ -42,14 +42,14 @@ class Places:
         return cls(*integers, *(np.array(each, np.float64) for each in times))  # type: ignore[arg-type]
 
     @classmethod
-    def joined(cls, parts: Sequence["Places"]) -> "Places":
+    def joined(cls, parts: Sequence["StepIndex"]) -> "StepIndex":
         """One after another."""
         if not parts:
             return cls.none()
         return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
 
     @classmethod
-    def from_bytes(cls, stored: bytes) -> "Places":
+    def from_bytes(cls, stored: bytes) -> "StepIndex":
         """What `to_bytes` has written."""
         table = np.frombuffer(stored, "<i8").reshape(len(fields(cls)), -1)
         return cls(*table[:4], *table[4:].view(np.float64))
@@ -66,8 +66,8 @@ class Places:
     def __len__(self) -> int:
         return len(self.step)
 
-    def __getitem__(self, chosen: Any) -> "Places":
-        return Places(*(getattr(self, each.name)[chosen] for each in fields(self)))
+    def __getitem__(self, chosen: Any) -> "StepIndex":
+        return StepIndex(*(getattr(self, each.name)[chosen] for each in fields(self)))
 
     def last_of_each_step(self) -> NDArray[np.bool_]:
         """[n] bool: the last gradient step of each training step."""
