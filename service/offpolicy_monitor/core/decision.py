@@ -7,14 +7,11 @@ is decided here.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from offpolicy_monitor.core import host
 from offpolicy_monitor.core.checks import DOUBLE, MARKS, check, check_shape
 from offpolicy_monitor.core.constants import constant
 from offpolicy_monitor.core.corrections import Anchor, Decided, Group, clip_weights, gaps_of
@@ -71,28 +68,16 @@ def drop_sums(gaps: Gaps, group: Group) -> Tensor:
 def split_sums(marks: Tensor, values: Tensor, gaps: Sequence[int]) -> Tensor:
     """Sums of K values where R marks are, and where they are not: [R, n] bool, [G, K, n] float -> [R, 2, K] float64.
 
-    gaps: which of G the values of each mark are. On the CPU what is not marked is all less what is, or added up anew
-    where that difference would cancel: a rule marks few tokens of a healthy run. Elsewhere one product of matrices adds
-    up both. Raises ValueError for another rank or length, TypeError for another dtype.
+    gaps: which of G the values of each mark are. One product of matrices adds up both sides. Raises ValueError for
+    another rank or length, TypeError for another dtype.
     """
     check("marks", marks, 2, MARKS)
     check("values", values, 3)
     check_shape("marks", marks, len(gaps), values.shape[2])
-    if host.holds(values.device):
-        wholes = values.numpy().sum(2, dtype=np.float64)
-        pairs = zip(marks.numpy(), gaps, strict=True)
-        return torch.from_numpy(np.stack([_split(mark, values.numpy()[gap], wholes[gap]) for mark, gap in pairs]))
     columns = values.flatten(0, 1).double().clamp(max=torch.finfo(torch.float64).max)  # 0 times infinity is NaN
     sides = constant([[True], [False]], torch.bool, marks.device)
     sums = ((marks[:, None] == sides).double() @ columns.T).view(len(gaps), 2, *values.shape[:2])
     return torch.stack([sums[rule].select(1, gap) for rule, gap in enumerate(gaps)])
-
-
-def _split(marks: "NDArray[np.bool_]", values: "NDArray[Any]", whole: "NDArray[np.float64]") -> "NDArray[np.float64]":
-    marked = values.take(np.flatnonzero(marks), 1).sum(1, dtype=np.float64)
-    if ((marked > 0.5 * whole) | np.isinf(whole)).any():
-        return np.stack([marked, values.take(np.flatnonzero(~marks), 1).sum(1, dtype=np.float64)])
-    return np.stack([marked, whole - marked])
 
 
 def weight_sums(gaps: Gaps, group: Group) -> tuple[dict[str, Tensor], Tensor]:

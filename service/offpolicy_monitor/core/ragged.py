@@ -60,8 +60,6 @@ class Segments:
     @cached_property
     def owners(self) -> Tensor:
         """[T] int64 on the device: the sequence that each token belongs to."""
-        if host.holds(self.device):
-            return torch.from_numpy(np.repeat(np.arange(self.sequences), self.lengths))
         return torch.repeat_interleave(self._device_lengths, output_size=self.tokens)
 
     @cached_property
@@ -98,21 +96,15 @@ class Segments:
 
     def bounds(self, low: Sequence[Tensor], high: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """The smallest of K columns and the largest of others: [..., T] each -> [K, ..., N] float64 twice."""
-        if host.holds(self.device):
-            return torch.stack([self.min(column) for column in low]), torch.stack([self.max(column) for column in high])
         lowest = torch.stack(list(low))
         return self.min(lowest), self.max(lowest if high is low else torch.stack(list(high)))
 
     def sums(self, columns: Sequence[Tensor]) -> Tensor:
-        """Sums of K columns: [..., T] each, of one shape -> [K, ..., N] float64. One reduction, not so on the CPU."""
-        if host.holds(self.device):
-            return torch.stack([self.sum(column) for column in columns])
+        """Sums of K columns: [..., T] each, of one shape and dtype -> [K, ..., N] float64."""
         return self.sum(torch.stack(list(columns)))
 
     def spread(self, values: Tensor) -> Tensor:
         """Stand each sequence's value at each of its tokens: [..., N] -> [..., T], same dtype."""
-        if host.holds(self.device) and values.ndim == 1:
-            return torch.from_numpy(np.repeat(values.numpy(), self.lengths))
         return values.index_select(-1, self.owners)
 
     @cached_property
@@ -128,8 +120,6 @@ class Segments:
 
     def ascending(self, values: Tensor) -> Tensor:
         """Each sequence's values in their order: [T] float -> [T]."""
-        if host.holds(self.device):
-            return values.take(torch.from_numpy(np.lexsort((values.numpy(), self.owners.numpy()))))
         ordered = torch.argsort(values)
         return values.take(ordered.take(torch.argsort(self.owners.take(ordered), stable=True)))
 
@@ -153,8 +143,6 @@ def total(values: Tensor) -> Tensor:
     Raises ValueError for a single number, TypeError for another dtype.
     """
     check("values", values, None, NUMBERS)
-    if values.dtype == torch.bool and host.holds(values.device):  # counted in integers: eight times as fast
-        return values.view(torch.uint8).sum(-1, dtype=torch.int64).double()
     return values.sum(-1, dtype=torch.float64)
 
 

@@ -5,7 +5,6 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core import host
 from offpolicy_monitor.core.histogram import Layout, bin_numbers
 from offpolicy_monitor.summary import histogram
 
@@ -13,11 +12,9 @@ from offpolicy_monitor.summary import histogram
 def histogram_bins(*arrays: Tensor) -> list[Tensor]:
     """The bin of summary.histogram of each value of some arrays: [...] float each, no NaN -> [...] int32 each.
 
-    All are found together; on the CPU each where it is.
+    All are found together.
     """
     bins = layout(arrays[0].device)
-    if host.holds(arrays[0].device):
-        return [bin_numbers(array, bins) for array in arrays]
     values = [array.float().flatten() for array in arrays]
     flat = bin_numbers(values[0] if len(values) == 1 else torch.cat(values), bins)
     parts = torch.split(flat, [array.numel() for array in arrays])

@@ -26,7 +26,7 @@ def sums_of(view: BlockView) -> dict[str, Tensor]:
     found, sums = list(dimensions(view.block, view.origin)), dict[str, Tensor]()
     for per_token, columns in zip((True, False), _columns(view), strict=True):
         own = [dimension for dimension in found if dimension.per_token == per_token]
-        divisions = [Division(dimension.indices, dimension.size, dimension.scattered) for dimension in own]
+        divisions = [Division(dimension.indices, dimension.size) for dimension in own]
         sums_of_each = sums_by(divisions, columns, COPIES if per_token else 1)
         for dimension, array in zip(own, sums_of_each, strict=True):
             sums[f"breakdown/{dimension.name}"] = array

@@ -23,15 +23,11 @@ MU_EDGES: Final = (1e-4, 1e-3, 1e-2, 0.1, 0.5, 0.9, 0.99)
 
 @dataclass(frozen=True, eq=False)
 class Dimension:
-    """`indices` of any integer type, `buckets` for no bucket: [T] of the block if `per_token`, else [N].
-
-    `scattered`: neighbours seldom share a bucket.
-    """
+    """`indices` of any integer type, `buckets` for no bucket: [T] of the block if `per_token`, else [N]."""
 
     name: str
     indices: Tensor
     per_token: bool
-    scattered: bool = False
 
     @property
     def buckets(self) -> int:
@@ -50,7 +46,7 @@ def dimensions(block: Block, origin: Origin) -> Iterator[Dimension]:
         tensor = torch.from_numpy(np.asarray(indices, np.int32)).to(block.batch.device, non_blocking=True)
         yield Dimension(name, tensor, per_token)
     if "sampling_logprobs" in block.batch.names:
-        yield Dimension("mu_probability", _mu_indices(block), True, scattered=True)
+        yield Dimension("mu_probability", _mu_indices(block), True)
 
 
 def _indices(block: Block, origin: Origin) -> Iterator[tuple[str, Array, bool]]:
