@@ -111,7 +111,7 @@ def test_the_worst_value_of_a_rule_that_breaches_below_is_the_least_and_that_of_
     limit = Terms().limits(rule)[severity].threshold
     rows = [(step, {path: limit - 0.01 * depth}) for step, depth in enumerate((-5, 1, 9, 2, 3, 4, 5))]
     states = {state.severity: state for state in evaluate([rule], History.of(rows, [path]), Terms())}
-    expected = min(rule.measure(History.of(rows, [path]), Terms(), index) for index in range(len(rows)))
+    expected = min(rule.compared(History.of(rows, [path]), Terms(), index) for index in range(len(rows)))
     assert states[severity].peak == expected < states[severity].value  # type: ignore[operator]
 
 

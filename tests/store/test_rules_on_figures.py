@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from offpolicy_monitor.alerts import Rule
-from offpolicy_monitor.alerts.measures import figure
+from offpolicy_monitor.alerts.comparisons import figure
 from offpolicy_monitor.figures import is_headline, walk
 from offpolicy_monitor.methods import parse_selection
 from offpolicy_monitor.server.judge import RulesJudge

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from offpolicy_monitor.alerts import Rule
-from offpolicy_monitor.alerts.measures import figure
+from offpolicy_monitor.alerts.comparisons import figure
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.store import Store

@@ -1,9 +1,9 @@
 """Rules on how a run's figures change from step to step, as data, and their evaluation.
 
-history holds figures by step; trends and measures are functions of them, as are drift, learning and weights; rule is
-what a row is and rules the rows; breaches and engine count; wall_clock has the rules on time; episodes joins one
-judgement to the next; roots says which of them speaks for the others; judge is all of it for one run. Pure functions of
-figures: no database, no clock, no HTTP, and who is told is not known here.
+history holds figures by step; comparisons are functions of them, and trends, drift, reward_trend and weights what these
+are made of; rule is what a row is and rules the rows; breaches and engine count; wall_clock has the rules on time;
+episodes joins one judgement to the next; roots says which of them speaks for the others; judge is all of it for one
+run. Pure functions of figures: no database, no clock, no HTTP, and who is told is not known here.
 """
 
 from offpolicy_monitor.alerts.engine import RuleState, evaluate

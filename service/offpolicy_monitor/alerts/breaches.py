@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from offpolicy_monitor.alerts.history import History, Notes
-from offpolicy_monitor.alerts.rule import LONG, SPARE, Limit, Measure, Plan, Rule, Terms
+from offpolicy_monitor.alerts.rule import LONG, SPARE, Compared, Limit, Plan, Rule, Terms
 
 
 def value_at(rule: Rule, history: History, terms: Terms, index: int) -> float:
@@ -17,7 +17,7 @@ def value_at(rule: Rule, history: History, terms: Terms, index: int) -> float:
     notes = history.notes(rule.name)
     found = notes[index]
     if found is None:
-        found = notes[index] = rule.measure(history, terms, index)
+        found = notes[index] = rule.compared(history, terms, index)
     return found
 
 
@@ -35,7 +35,7 @@ def breaches(rule: Rule, limit: Limit, history: History, terms: Terms, index: in
     return found > 0
 
 
-def _grave(rule: Rule, limit: Limit) -> Measure | None:
+def _grave(rule: Rule, limit: Limit) -> Compared | None:
     """What must hold beside being beyond the threshold; None where that is enough, as of a run's own threshold."""
     return rule.grave if limit.severity == "critical" and not limit.own else None
 
@@ -118,7 +118,7 @@ def _is_active(rule: Rule, history: History, terms: Terms, index: int) -> bool:
     values = history.notes(rule.name)
     value = values[index]
     if value is None:
-        value = values[index] = rule.measure(history, terms, index)
+        value = values[index] = rule.compared(history, terms, index)
     if value != value or not may_breach(plan, values, index):
         return False
     return any([lasts(rule, limit, history, terms, index) for limit in plan.limits.values()])

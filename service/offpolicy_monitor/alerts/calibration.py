@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from offpolicy_monitor.alerts.history import History
-from offpolicy_monitor.alerts.rule import Measure, Terms
+from offpolicy_monitor.alerts.rule import Compared, Terms
 
 #: Steps that are pooled, and without how many nothing is said.
 WINDOW, LEAST = 10, 5
@@ -19,10 +19,10 @@ TOKENS, EXCESS, ENTROPY, Z = (f"calibration.{name}" for name in ("tokens", "exce
 INPUTS: Final = (TOKENS, EXCESS, ENTROPY, Z)
 
 
-def miscalibration(gap: str) -> Measure:
+def miscalibration(gap: str) -> Compared:
     """|mean r - 1|, 0 where it is within five standard errors of 1: var r = 1 + chi2 - (mean r)^2 over the tokens."""
 
-    def measure(history: History, terms: Terms, index: int) -> float:
+    def compared(history: History, terms: Terms, index: int) -> float:
         ratio, chi2, tokens = (history.value(f"gaps.{gap}.{name}", index) for name in ("ratio_mean", "chi2", "tokens"))
         if math.isnan(ratio):
             return math.nan
@@ -31,7 +31,7 @@ def miscalibration(gap: str) -> Measure:
         beyond = tokens > 0 and abs(ratio - 1) > 5 * math.sqrt((variance if not variance < 0 else 0.0) / tokens)
         return abs(ratio - 1) if beyond else 0.0
 
-    return measure
+    return compared
 
 
 class Pooled(NamedTuple):
@@ -57,7 +57,7 @@ def pooled(history: History, index: int) -> Pooled | None:
     return Pooled(excess, error, entropy, tokens)
 
 
-def uncalibrated(k3: Sequence[str]) -> Measure:
+def uncalibrated(k3: Sequence[str]) -> Compared:
     """The excess, without its sign, as a share of the entropy, beyond what the gap between engine and trainer allows; 0
     where it is within CERTAIN standard errors.
 
@@ -65,7 +65,7 @@ def uncalibrated(k3: Sequence[str]) -> Measure:
     sqrt(2 k3) standard deviations of a token, for the larger k3 of each step, in the mean.
     """
 
-    def measure(history: History, terms: Terms, index: int) -> float:
+    def compared(history: History, terms: Terms, index: int) -> float:
         found = None if math.isnan(history.value(Z, index)) else pooled(history, index)
         if found is None:
             return math.nan
@@ -75,7 +75,7 @@ def uncalibrated(k3: Sequence[str]) -> Measure:
         beyond = abs(found.excess) - math.sqrt(2 * _distance(history, k3, index)) * spread
         return max(0.0, beyond) / found.entropy if found.entropy > 0 else 0.0
 
-    return measure
+    return compared
 
 
 def told(history: History, terms: Terms, index: int) -> str:

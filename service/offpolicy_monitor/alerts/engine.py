@@ -86,7 +86,7 @@ def judge(rules: Iterable[Rule], history: History, terms: Terms) -> list[Judged]
             values = history.notes(rule.name)
             value = values[-1]
             if value is None:
-                value = values[-1] = rule.measure(history, terms, len(values) - 1)
+                value = values[-1] = rule.compared(history, terms, len(values) - 1)
             at_rest = not may_breach(plan, values, len(values) - 1)
             found.append((outlook, value, None) if at_rest else _judged(outlook, history, terms))
     return found
@@ -171,7 +171,7 @@ def _last(rule: Rule, values: Notes, history: History, terms: Terms) -> tuple[in
     for index in range(len(values) - 1, -1, -1):
         value = values[index]
         if value is None:
-            value = values[index] = rule.measure(history, terms, index)
+            value = values[index] = rule.compared(history, terms, index)
         if value == value:
             return index, value
     return -1, math.nan

@@ -23,7 +23,7 @@ CORRECTIONS: Final = ("token", "sequence", "gspo", "grpo")
 
 #: One number for all runs, or one per profile or kind of correction; for what is not named the first one holds.
 Threshold = float | Mapping[str, float]
-Measure = Callable[[History, "Terms", int], float]
+Compared = Callable[[History, "Terms", int], float]
 Explain = Callable[[History, "Terms", int], str]
 
 #: A breach that needs LONG steps or more may miss SPARE of them: a step that is better by chance ends nothing.
@@ -135,7 +135,7 @@ class Rule:
 
     inputs       paths of the figures it needs; without them it is silent
     also         paths of those that it looks at where they are there
-    measure      (history, terms, index) -> what is compared at that step; NaN: nothing to say
+    compared     (history, terms, index) -> what is compared at that step; NaN: nothing to say
     expression   the same in words, for docs and messages
     thresholds   severity -> threshold; a severity that is not named does not exist
     steps        severity -> how many steps a breach must have; of five or more, two between them may be better
@@ -154,7 +154,7 @@ class Rule:
     name: str
     summary: str
     inputs: tuple[str, ...]
-    measure: Measure
+    compared: Compared
     expression: str
     thresholds: Mapping[Severity, Threshold]
     steps: Mapping[Severity, int]
@@ -165,7 +165,7 @@ class Rule:
     follows: tuple[str, ...] = ()
     baseline: str = ""
     also: tuple[str, ...] = ()
-    grave: Measure | None = None
+    grave: Compared | None = None
     alone: Threshold | None = None
     told: str = ""
     explain: Explain | None = None

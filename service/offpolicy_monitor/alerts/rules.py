@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from offpolicy_monitor.alerts import calibration, weights
-from offpolicy_monitor.alerts.engine import LAG
-from offpolicy_monitor.alerts.measures import (
+from offpolicy_monitor.alerts.comparisons import (
     at_the_cap,
     bad_share,
     beyond_noise,
@@ -34,6 +33,7 @@ from offpolicy_monitor.alerts.measures import (
     surge,
     together,
 )
+from offpolicy_monitor.alerts.engine import LAG
 from offpolicy_monitor.alerts.rule import Rule, Severity, Threshold
 
 K3: Final = "gaps.mismatch.k3"

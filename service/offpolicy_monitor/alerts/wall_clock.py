@@ -28,7 +28,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class WallClockRule:
-    """Breached where `measure` is beyond so many median step times and beyond `least` seconds; a finished run never is.
+    """Breached where `compared` is beyond so many median step times and `least` seconds; a finished run never is.
 
     `times` by severity; an override of a run gives other ones. Rules that it `follows` speak for it (alerts.roots).
     """
@@ -36,7 +36,7 @@ class WallClockRule:
     name: str
     summary: str
     expression: str
-    measure: Callable[[Timing], float | None]
+    compared: Callable[[Timing], float | None]
     times: Mapping[Severity, float]
     least: float
     source: str
@@ -93,7 +93,7 @@ def _state(rule: WallClockRule, severity: Severity, timing: Timing, terms: Terms
         return WallClockState(rule, severity, "disabled")
     usual = UNKNOWN_STEP if timing.step_seconds is None else timing.step_seconds
     threshold = max(times * usual, rule.least)
-    value = rule.measure(timing)
+    value = rule.compared(timing)
     if value is None or not value > threshold:
         return WallClockState(rule, severity, "quiet", value, threshold)
     return WallClockState(rule, severity, "active", value, threshold, told_by_clock(rule.summary, value, threshold))

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from offpolicy_monitor.alerts import drift, trends
 from offpolicy_monitor.alerts.engine import LAG
 from offpolicy_monitor.alerts.history import History
-from offpolicy_monitor.alerts.rule import Explain, Measure, Terms
+from offpolicy_monitor.alerts.rule import Compared, Explain, Terms
 from offpolicy_monitor.pairs import kendall_z
 
 #: A rise: k3, and mean |d| where all tokens have moved (a single token may triple k3), for so many steps.
@@ -79,13 +79,13 @@ class Rise(NamedTuple):
         return trends.least_of(self.history.column(path), self.now, LASTED)
 
 
-def unsynced(looked: Looked) -> Measure:
+def unsynced(looked: Looked) -> Compared:
     """k3 over what it was before the engine's weights were wrong, while they are; else 0.
 
     NaN where a step lacks k3 or its version, and before there are LEAST_BEFORE steps to compare with.
     """
 
-    def measure(history: History, terms: Terms, index: int) -> float:
+    def compared(history: History, terms: Terms, index: int) -> float:
         values = history.column(looked.k3)
         now = trends.median_of(values, index, LASTED, least=1)
         if math.isnan(now) or math.isnan(history.value(looked.version, index)):
@@ -95,7 +95,7 @@ def unsynced(looked: Looked) -> Measure:
         before = held_at(history, looked, index)
         return now / before if before else 0.0
 
-    return measure
+    return compared
 
 
 def told(looked: Looked) -> Explain:
