@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from sqlalchemy import NullPool, create_engine, text
 
-from tests.benchmarks.__main__ import DATA
 from tests.benchmarks.fleet.ranks import FLEET
 from tests.benchmarks.fleet.watched import most, session_memory, used
 from tests.benchmarks.large.__main__ import SERVER
 from tests.benchmarks.machine import load, machine
+from tests.benchmarks.parts import DATA
 from tests.benchmarks.servers import Served
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.service import COMMAND, served, wait_until_ready

@@ -18,13 +18,13 @@ from typing import Any
 
 from offpolicy_monitor.store import Store
 
-from tests.benchmarks.__main__ import DATA
 from tests.benchmarks.large.asked import of_pages, of_posts, of_routes, of_scrapes, serving
 from tests.benchmarks.large.figures import Figure, table
 from tests.benchmarks.large.fill import Run, fill, months
 from tests.benchmarks.large.kept import of_deletion, of_upkeep, sizes
 from tests.benchmarks.large.upgraded import of_upgrade
 from tests.benchmarks.machine import machine
+from tests.benchmarks.parts import DATA
 from tests.benchmarks.servers import Served
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.tools import require_tool
