@@ -8,7 +8,7 @@ from tests.benchmarks.batches import Synthetic
 from tests.benchmarks.catalogue import ORIGIN, full_batch
 from tests.benchmarks.rows import Row, at_most
 from tests.benchmarks.scale import Scale
-from tests.benchmarks.timing import Progress, Work, seconds_by_turns
+from tests.benchmarks.timing import Progress, Work, by_turns, timed
 
 SIZES = (5_000, 1_000_000)
 #: Shards of a step that are merged at once.
@@ -26,7 +26,8 @@ def summary_rows(scale: Scale, progress: Progress) -> list[Row]:
     for tokens in SIZES:
         summary = measurer.measure(full_batch(Synthetic(tokens)), PRESETS, ORIGIN)
         stored = to_bytes(summary)
-        seconds = seconds_by_turns(works(summary, stored), 10 * scale.repeats, progress)
+        candidates = {name: timed(work) for name, work in works(summary, stored).items()}
+        seconds = by_turns(candidates, 10 * scale.repeats, progress, min)
         for name, what in WHAT.items():
             taken = seconds[name] / (SHARDS - 1 if name == "merge" else 1)
             note = f"{len(stored):,} bytes stored" if name == "write" else ""
