@@ -5,7 +5,6 @@ Each choice and its alternative on one block of float32 log-ratios; the ratio sa
 
 import numpy as np
 import torch
-from offpolicy_monitor.core.decision import split_sums
 from offpolicy_monitor.core.ragged import Segments
 
 from tests.benchmarks.rows import Row
@@ -13,7 +12,6 @@ from tests.benchmarks.scale import Scale
 from tests.benchmarks.timing import NANOSECONDS, Progress, Work, seconds_by_turns
 
 TOKENS = 1 << 17
-FAR = 0.2  # a log-ratio beyond it is rare, as a threshold is
 CPU = torch.device("cpu")
 
 
@@ -24,15 +22,10 @@ def primitive_rows(scale: Scale, progress: Progress) -> list[Row]:
     a = b + torch.from_numpy(rng.normal(0, 0.05, TOKENS).astype(np.float32))
     d = a - b
     segments, lengths = Segments(np.full(TOKENS // 2048, 2048), CPU), torch.full((TOKENS // 2048,), 2048)
-    marks = torch.stack([d > FAR])
     pairs: dict[str, tuple[Work, Work]] = {
         "sums of sequences: numpy over segment_reduce": (
             lambda: segments.sum(d),
             lambda: torch.segment_reduce(d.double(), "sum", lengths=lengths),
-        ),
-        "sums of marked tokens: indices over a product of matrices": (
-            lambda: split_sums(marks, d[None, None], [0]),
-            lambda: torch.stack([marks, ~marks], 1).double() @ d[None].double().T,
         ),
     }
     works = {f"{name}/{side}": work for name, pair in pairs.items() for side, work in enumerate(pair)}
