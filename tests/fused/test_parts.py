@@ -1,18 +1,20 @@
 """What is kept from batch to batch, rooms, plans and ways of reading, leaves no trace in the next one's figures."""
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from offpolicy_monitor.batch import Origin, RaggedBatch
+from offpolicy_monitor.fused import evaluate
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.moves import moves_of
 from offpolicy_monitor.fused.parts import Part, applicable, asked
-from offpolicy_monitor.fused.summarise import in_slices, summarise
+from offpolicy_monitor.fused.summarise import in_slices, reading, summarise
 from offpolicy_monitor.measure.fused import Fused
-from offpolicy_monitor.methods import PRESETS
+from offpolicy_monitor.methods import PRESETS, MethodRow, parse_rows
 from offpolicy_monitor.slices import finished
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.layout import LAYOUT
@@ -96,7 +98,7 @@ def test_what_a_part_did_not_see_it_did_not_count_and_its_room_is_left_full_of_z
 
         loaded = Batch(batch, Origin())
         own = applicable(asked(PRESETS), loaded.gaps, loaded.has_advantages)
-        assert finished(in_slices(loaded, own, part_of)).arrays == summarise(loaded, PRESETS).arrays
+        assert finished(in_slices(loaded, own, part_of, reading)).arrays == summarise(loaded, PRESETS).arrays
         rooms = [room.flats for part in parts for room in part.spare]
         assert rooms and not any(flat.any() for room in rooms for flat in room)
 
@@ -114,3 +116,21 @@ def test_no_count_is_in_two_tables() -> None:
     arrays["length/total/sequences"][4] = 3
     with pytest.raises(ValueError, match="in two tables"):
         moves_of(arrays, 1, 0, needs)
+
+
+def test_rows_that_are_evaluated_again_answer_what_they_did_and_few_are_remembered() -> None:
+    first, other = (Batch(batch, Origin()) for batch in (with_signs_of_tokens(), batches()[0]))
+    wanted = [*PRESETS[:6], *parse_rows([{"method": "mask", "upper": 1.5}])]
+
+    def answer(batch: Batch, rows: Sequence[MethodRow]) -> dict[str, Any]:
+        return finished(evaluate.evaluation(batch, rows, "token", lambda arrays: arrays)).answer()
+
+    evaluate._rows_of.cache_clear()
+    before, between = answer(first, wanted), answer(other, wanted)
+    for upper in np.linspace(1.1, 3.0, 2 * evaluate.REMEMBERED):
+        assert answer(first, parse_rows([{"method": "mask", "upper": upper}]))["methods"] != before["methods"]
+    assert evaluate._rows_of.cache_info().currsize == evaluate.REMEMBERED
+    hits = evaluate._rows_of.cache_info().hits
+    for batch, expected in ((first, before), (other, between), (first, before)):
+        np.testing.assert_equal(answer(batch, wanted), expected)
+    assert evaluate._rows_of.cache_info().hits > hits

@@ -1,18 +1,20 @@
 """Evaluates a batch by the pass: its figures, what each row would do with it, and the detail asked for, in slices.
 
-A slice is a chunk of tokens with some of the rows. Nothing here is stored, or remembered beyond the answer.
+A slice is a chunk of tokens with some of the rows. Nothing here is stored. How rows are measured, which takes longer to
+say than 100,000 tokens to measure, is remembered of the few that came last, apart from what is of the rows of runs.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.detail import row_details, sequence_columns
-from offpolicy_monitor.fused.parts import Rows
-from offpolicy_monitor.fused.summarise import in_slices
+from offpolicy_monitor.fused.parts import Asked, Known, Part, Rows
+from offpolicy_monitor.fused.summarise import in_slices, reading
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.methods.rule import looks_ahead
 from offpolicy_monitor.slices import Slices
@@ -29,6 +31,18 @@ MOST_ROWS: Final = 256
 MOST_ROW_SEQUENCES: Final = 1 << 22
 #: Rows that look ahead times tokens of a slice at most: each goes over all tokens again once they are counted.
 MOST_AHEAD_TOKENS: Final = 1 << 21
+#: Sets of rows at hand, and parts and readings of them: a batch has five parts at most.
+REMEMBERED: Final = 4
+PARTS: Final = 5 * REMEMBERED
+
+_asked = Known(REMEMBERED).find
+_part_of = lru_cache(PARTS)(Part)
+_reading_of = lru_cache(PARTS)(reading)
+
+
+@lru_cache(REMEMBERED)
+def _rows_of(asked: Asked, detail: Detail) -> Rows:
+    return Rows.of(asked.rows, whatif=False, detail=detail)
 
 
 def evaluation(
@@ -45,8 +59,8 @@ def evaluation(
     columns = None
     for some in _lots(rows, batch.source.tokens, batch.source.sequences):
         numbered = [replace(row, name=str(number)) for number, row in enumerate(some)]
-        own = Rows.of(numbered, whatif=False, detail=detail)
-        found = yield from in_slices(batch, own, experts=figures is None)
+        own = _rows_of(_asked(numbered), detail)
+        found = yield from in_slices(batch, own, _part_of, _reading_of, experts=figures is None)
         if figures is None:
             figures = StepSummary(further(found.arrays)).figures()
             columns = None if detail == "none" else sequence_columns(batch, found.ranking)

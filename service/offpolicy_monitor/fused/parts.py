@@ -123,22 +123,24 @@ class Asked:
     rows: Sequence[MethodRow]
 
 
-class _Known:
-    """The rows that were asked for last."""
+class Known:
+    """The rows that were asked for last, `most` sets of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._all: tuple[Asked, ...] = ()
 
     def find(self, rows: Sequence[MethodRow]) -> Asked:
+        """The one object for rows that equal these."""
         for one in self._all:
             if one.rows is rows or one.rows == rows:
                 return one
         one = Asked(rows)
-        self._all = (one, *self._all[: ASKED - 1])
+        self._all = (one, *self._all[: self._most - 1])
         return one
 
 
-asked = _Known().find
+asked = Known(ASKED).find
 
 
 @lru_cache(ASKED)

@@ -62,8 +62,8 @@ def summarise(batch: Batch, rows: Sequence[MethodRow], threads: Threads = ALONE)
 def in_slices(
     batch: Batch,
     own: Rows,
-    part_of: Callable[..., Part] = Part,
-    reading_of: Callable[..., "Reading"] = lambda *parts: _reading_of(*parts),
+    part_of: Callable[..., Part],
+    reading_of: Callable[..., "Reading"],
     threads: Threads = ALONE,
     experts: bool = True,
 ) -> Slices[Summarised]:
@@ -81,9 +81,9 @@ def in_slices(
         part = part_of(kind, own, chosen.gaps, chosen.joint, chosen.alone)
         found.append((yield from measured(batch, part, chosen, buckets, ranking, threads)))
     whole, there, beside = _of_batch(batch)
-    reading = reading_of(nothing, tuple((one.part, one.present) for one in found), there)
+    read = reading_of(nothing, tuple((one.part, one.present) for one in found), there)
     came = [(one.part, one.seen, one.room) for one in found] or [(nothing, 0, nothing.workspace())]
-    arrays = reading.arrays(reading.scheme(constants), came, whole)
+    arrays = read.arrays(read.scheme(constants), came, whole)
     arrays.sparse.update(beside)
     if routed := dict(_routing(batch, threads)) if experts else {}:
         arrays = merged((arrays, Arrays.of(LAYOUT, routed)))
@@ -136,7 +136,7 @@ def _ascending(filled: Sequence[Sparse]) -> Sparse:
     return where[order], counts[order]
 
 
-def _reading_of(nothing: Part, parts: tuple[tuple[Part, int], ...], there: tuple[tuple[str, bool], ...]) -> Reading:
+def reading(nothing: Part, parts: tuple[tuple[Part, int], ...], there: tuple[tuple[str, bool], ...]) -> Reading:
     """The reading of parts with the tables that are present in each; `nothing` has the rows and the gaps of all."""
     first, begins = 1, []
     tables: dict[str, Any] = {}
@@ -161,7 +161,7 @@ def _reading_of(nothing: Part, parts: tuple[tuple[Part, int], ...], there: tuple
     return Reading(keys, tuple((int(number), rest) for number, _, rest in named), moves)
 
 
-reading_of: Final = lru_cache(REMEMBERED)(_reading_of)
+reading_of: Final = lru_cache(REMEMBERED)(reading)
 
 
 def _of_batch(batch: Batch) -> tuple[tuple[Any, ...], tuple[tuple[str, bool], ...], dict[str, Sparse]]:
