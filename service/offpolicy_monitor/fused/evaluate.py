@@ -7,14 +7,14 @@ say than 100,000 tokens to measure, is remembered of the few that came last, apa
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.detail import row_details, sequence_columns
 from offpolicy_monitor.fused.parts import Asked, Known, Part, Rows
-from offpolicy_monitor.fused.summarise import in_slices, reading
+from offpolicy_monitor.fused.summarise import Reading, in_slices, reading
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.methods.rule import looks_ahead
 from offpolicy_monitor.slices import Slices
@@ -31,18 +31,25 @@ MOST_ROWS: Final = 256
 MOST_ROW_SEQUENCES: Final = 1 << 22
 #: Rows that look ahead times tokens of a slice at most: each goes over all tokens again once they are counted.
 MOST_AHEAD_TOKENS: Final = 1 << 21
-#: Sets of rows at hand, and parts and readings of them: a batch has five parts at most.
+#: Sets of rows at hand, and of each the parts and the readings: a batch has five parts at most.
 REMEMBERED: Final = 4
-PARTS: Final = 5 * REMEMBERED
+PARTS: Final = 10
 
 _asked = Known(REMEMBERED).find
-_part_of = lru_cache(PARTS)(Part)
-_reading_of = lru_cache(PARTS)(reading)
+
+
+class _Way(NamedTuple):
+    """How a set of rows is measured: its parts and readings are made once, and go with it."""
+
+    rows: Rows
+    part_of: Callable[..., Part]
+    reading_of: Callable[..., Reading]
 
 
 @lru_cache(REMEMBERED)
-def _rows_of(asked: Asked, detail: Detail) -> Rows:
-    return Rows.of(asked.rows, whatif=False, detail=detail)
+def _way_of(asked: Asked, detail: Detail) -> _Way:
+    rows = Rows.of(asked.rows, whatif=False, detail=detail)
+    return _Way(rows, lru_cache(PARTS)(Part), lru_cache(PARTS)(reading))
 
 
 def evaluation(
@@ -59,8 +66,8 @@ def evaluation(
     columns = None
     for some in _lots(rows, batch.source.tokens, batch.source.sequences):
         numbered = [replace(row, name=str(number)) for number, row in enumerate(some)]
-        own = _rows_of(_asked(numbered), detail)
-        found = yield from in_slices(batch, own, _part_of, _reading_of, experts=figures is None)
+        own, part_of, reading_of = _way_of(_asked(numbered), detail)
+        found = yield from in_slices(batch, own, part_of, reading_of, experts=figures is None)
         if figures is None:
             figures = StepSummary(further(found.arrays)).figures()
             columns = None if detail == "none" else sequence_columns(batch, found.ranking)
