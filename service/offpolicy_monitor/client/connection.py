@@ -6,6 +6,7 @@ the caller's business. Knows addresses and HTTP, and nothing of what is sent. HT
 
 import contextlib
 import json
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,6 +56,10 @@ class Answer:
         _, _, found = str(self.document.get("instance", "")).partition(REQUEST)
         request = quotable(found or self.request_id or "")
         return f"{said} (request {request})" if request else said
+
+
+#: What children hold of connections of their parents.
+_OF_PARENTS: "list[HTTPConnection]" = []
 
 
 class Connection:
@@ -112,6 +117,17 @@ class Connection:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    def leave_to_parent(self) -> None:
+        """In a child after a fork: close its descriptor, and no more; the parent's stays open.
+
+        A thread that is not here may hold the lock of what reads an answer, so that it is neither closed nor let go.
+        """
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            _OF_PARENTS.append(connection)
+            if connection.sock is not None and (descriptor := connection.sock.detach()) >= 0:
+                os.close(descriptor)
 
     def abort(self) -> None:
         """End the request that another thread is waiting for: its `exchange` raises, and so does every later one."""

@@ -331,7 +331,7 @@ _monitors: "weakref.WeakSet[Monitor]" = weakref.WeakSet()
 def _after_fork() -> None:
     """In the child: the parent's queue is the parent's, its thread and its connection are not here."""
     for monitor in list(_monitors):
-        monitor._connection.close()  # the child's descriptor of it; the parent's stays open
+        monitor._connection.leave_to_parent()
         monitor._begin(monitor._run.given_attempt, monitor._run.learned_attempt)
 
 
