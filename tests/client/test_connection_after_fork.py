@@ -17,7 +17,8 @@ def test_a_fork_in_the_middle_of_an_answer_holds_no_child_up() -> None:
         peer, _ = server.accept()
         with peer:
             peer.recv(1 << 16)
-            time.sleep(0.2)  # the thread waits for the answer by now, and holds the lock of its reader
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{")
+            time.sleep(0.3)  # the thread waits for the rest by now, and holds the lock of its reader
             child = os.fork()
             if not child:
                 connection.leave_to_parent()
@@ -28,7 +29,7 @@ def test_a_fork_in_the_middle_of_an_answer_holds_no_child_up() -> None:
             if not found[0]:
                 os.kill(child, 9)
                 os.waitpid(child, 0)
-            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            peer.sendall(b"}")
             reads.join(10)
     assert os.waitstatus_to_exitcode(found[1]) == 7 and found[0] == child
     assert answers == [200]
