@@ -285,7 +285,7 @@ def test_the_rule_of_a_row_is_bands_at_its_thresholds() -> None:
     assert fixed == Drop((Band("outward_drift", upper=0.15, given=(0.015, 0.015, 0.8)),))
     within = Band("log_geometric_ratio", math.log(0.99), math.log(1.01))
     assert weighed == Drop((within,), sides=True, weight="log_product_ratio")
-    assert weight_of(weighed) == Clip(Band("log_product_ratio"), None, None, within)
+    assert weight_of(weighed) == Clip(Band("log_product_ratio"), within=within)
     (negative,) = parse_rows([{"method": "dppo", "lower": 0.1, "upper": 0.2, "zero_advantage": "negative"}])
     assert negative.rule == Drop((Band("probability_difference", -0.1, 0.2),), "apart_zero_low", sides=True)
 

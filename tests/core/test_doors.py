@@ -85,8 +85,8 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
 }
 #: Those that take no tensor beside gaps and decisions, which are checked where they are made.
 WITHOUT_TENSORS = {
-    "check", "check_shape", "clip_weights", "constant", "decide", "decides_tokens", "differing", "drop_sums",
-    "dropped_in_sequences", "extremes", "gaps_of", "holds", "outward_score", "sequence_scores", "sequence_terms",
+    "check", "clip_weights", "constant", "decide", "differing", "drop_sums",
+    "dropped_in_sequences", "extremes", "gaps_of", "is_host", "outward_score", "sequence_scores", "sequence_terms",
     "token_scores", "weight_sums",
 }  # fmt: skip
 #: Those of mathematics that others have published.

@@ -37,7 +37,7 @@ def test_rows_of_values_are_reduced_row_by_row() -> None:
     parts, values = segments(1, 3, 2), torch.tensor([VALUES, [-x for x in VALUES]])
     assert parts.sum(values).tolist() == [[1.0, 2.5, -8.0], [-1.0, -2.5, 8.0]]
     assert parts.max(values).tolist() == [[1.0, 4.0, 8.0], [-1.0, 2.0, 16.0]]
-    assert parts.sums([values, values * 2])[1].tolist() == [[2.0, 5.0, -16.0], [-2.0, -5.0, 16.0]]
+    assert parts.sum(torch.stack([values, values * 2]))[1].tolist() == [[2.0, 5.0, -16.0], [-2.0, -5.0, 16.0]]
     assert parts.spread(parts.sum(values)).tolist()[1] == [-1.0, -2.5, -2.5, -2.5, 8.0, 8.0]
 
 

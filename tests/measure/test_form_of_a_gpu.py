@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from offpolicy_monitor.core import host
+from offpolicy_monitor.core import device
 from offpolicy_monitor.core.cells import Division, sums_by
 from offpolicy_monitor.core.ragged import RUN_TOKENS, Segments
 from offpolicy_monitor.measure import Measurer
@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 def nothing_on_the_host() -> Iterator[None]:
     """As where every tensor lies on a GPU."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host, "holds", lambda device: False)
+        patch.setattr(device, "is_host", lambda where: False)
         yield
 
 
@@ -39,7 +39,7 @@ def test_a_summary_is_that_of_the_host(noise: float) -> None:
     batch = packed(random_sequences(9, [1, 700, 33, 2000, RUN_TOKENS, RUN_TOKENS + 1], noise, drift=noise / 20))
     found = Measurer("cpu").measure(batch, PRESETS).figures()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host, "holds", lambda device: True)
+        patch.setattr(device, "is_host", lambda where: True)
         assert_nearly_equal(found, Measurer("cpu").measure(batch, PRESETS).figures())
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.checks import check
-from offpolicy_monitor.core.constants import constant
+from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.ragged import Segments
 
 
@@ -27,10 +27,7 @@ class Advantages:
     segments: Segments
 
     def __post_init__(self) -> None:
-        check("advantages", self.values, 1)
-        expected = self.segments.tokens if self.per_token else self.segments.sequences
-        if len(self.values) != expected:
-            raise ValueError(f"advantages have shape {tuple(self.values.shape)}, expected ({expected},)")
+        check("advantages", self.values, self.segments.tokens if self.per_token else self.segments.sequences)
 
     @cached_property
     def of_tokens(self) -> Tensor:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import FLOATS, INTEGERS, NUMBERS, check, check_shape
-from offpolicy_monitor.core.constants import constant
+from offpolicy_monitor.core.checks import INTEGERS, NUMBERS, check
+from offpolicy_monitor.core.device import constant
 
 
 class Tally(NamedTuple):
@@ -40,15 +40,13 @@ def tallies(*parts: Tally) -> list[Tensor]:
     Raises ValueError for another rank or shape, TypeError for another dtype.
     """
     for cells, _, weights in parts:
-        check("cells", cells, 2, INTEGERS)
-        for known in (known for known in weights if known is not None):
-            check("weights", known, 2, NUMBERS)
-            check_shape("weights", known, *cells.shape)
+        check("cells", cells, -1, -1, of=INTEGERS)
+        for known in weights:
+            check("weights", known, *cells.shape, of=NUMBERS)
     shapes = [(len(part.weights), len(part.cells), part.number) for part in parts]
-    zeros = torch.zeros(sum(map(math.prod, shapes)), dtype=torch.float64, device=parts[0].cells.device)
-    found = [
-        own.view(shape) for own, shape in zip(torch.split(zeros, list(map(math.prod, shapes))), shapes, strict=True)
-    ]
+    sizes = list(map(math.prod, shapes))
+    zeros = torch.zeros(sum(sizes), dtype=torch.float64, device=parts[0].cells.device)
+    found = [own.view(shape) for own, shape in zip(torch.split(zeros, sizes), shapes, strict=True)]
     for part, counts in zip(parts, found, strict=True):
         cells = part.cells.long()
         for own, added in zip(counts.unbind(), part.weights, strict=True):
@@ -73,8 +71,7 @@ def sums_by(divisions: Sequence[Division], columns: Sequence[Tensor], copies: in
     each other. Sums have no denominator. Raises ValueError for another rank or length, TypeError for another dtype.
     """
     for column in columns:
-        check("column", column, 1, FLOATS)
-        check_shape("column", column, len(divisions[0].cells))
+        check("column", column, len(divisions[0].cells))
     number, device = len(columns[0]), columns[0].device
     values = torch.stack([constant(1.0, torch.float64, device).expand(number), *columns], -1)
     sizes, cells = [division.size for division in divisions], [division.cells for division in divisions]

@@ -1,4 +1,4 @@
-"""What public functions of core check at their door: rank, dtype and length, none of which needs a look at a value."""
+"""What public functions of core check at their door: shape and dtype, neither of which needs a look at a value."""
 
 from typing import Final
 
@@ -12,15 +12,15 @@ INTEGERS: Final = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int6
 NUMBERS: Final = (*FLOATS, *INTEGERS, *MARKS)
 
 
-def check(name: str, values: Tensor, rank: int | None, dtypes: tuple[torch.dtype, ...] = FLOATS) -> None:
-    """ValueError unless the tensor has this rank (None: any but 0), TypeError unless it has one of these dtypes."""
-    if values.ndim != rank if rank is not None else not values.ndim:
-        raise ValueError(f"{name} must have {rank or 'some'} dimensions, has shape {tuple(values.shape)}")
-    if values.dtype not in dtypes:
-        raise TypeError(f"{name} must be one of {', '.join(map(str, dtypes))}, is {values.dtype}")
+def check(name: str, values: Tensor | None, *shape: int, of: tuple[torch.dtype, ...] = FLOATS) -> None:
+    """ValueError unless a tensor has this shape, TypeError unless it has one of these dtypes; None is no tensor.
 
-
-def check_shape(name: str, values: Tensor, *shape: int) -> None:
-    """ValueError unless the tensor has this shape; -1 stands for any length."""
-    if values.ndim != len(shape) or any(size not in (-1, own) for own, size in zip(values.shape, shape, strict=True)):
-        raise ValueError(f"{name} has shape {tuple(values.shape)}, expected {shape}")
+    -1 stands for any length; without a shape there are any dimensions but none.
+    """
+    if values is None:
+        return
+    wanted = shape or (-1,) * max(values.ndim, 1)
+    if len(values.shape) != len(wanted) or any(map(lambda own, size: size not in (-1, own), values.shape, wanted)):
+        raise ValueError(f"{name} has shape {tuple(values.shape)}, expected {shape or 'some dimensions'}")
+    if values.dtype not in of:
+        raise TypeError(f"{name} must be one of {', '.join(map(str, of))}, is {values.dtype}")

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import MARKS, check, check_shape
-from offpolicy_monitor.core.constants import constant
+from offpolicy_monitor.core.checks import MARKS, check
+from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.divergences import exponentials, js_terms, probability
 from offpolicy_monitor.core.ragged import totals
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
@@ -65,8 +65,8 @@ def token_columns(sides: Tensor, valid: Tensor | None = None) -> TokenColumns:
     float64. Raises ValueError for another rank or unequal shapes, TypeError for another dtype.
     Source of k3: Schulman, http://joschu.net/blog/kl-approx.html
     """
-    check("sides", sides, 3)
-    check_shape("sides", sides, 2, -1, -1)
+    check("sides", sides, 2, -1, -1)
+    check("valid", valid, *sides.shape[1:], of=MARKS)
     a, b = sides.unbind()
     d = a - b
     magnitude = d.abs()
@@ -77,8 +77,6 @@ def token_columns(sides: Tensor, valid: Tensor | None = None) -> TokenColumns:
     difference_abs = difference.abs()
     weight = ratio.clamp(math.exp(-WEIGHT_CLAMP), math.exp(WEIGHT_CLAMP))
     if valid is not None:
-        check("valid", valid, 2, MARKS)
-        check_shape("valid", valid, *a.shape)
         ratio, weight, p, q = torch.where(valid, torch.stack([ratio, weight, p, q]), 0.0).unbind()
     counted = magnitude > constant([LN2, 0.0, EXPONENT_CLAMP], magnitude.dtype, magnitude.device)[:, None, None]
     squared = (

@@ -17,14 +17,13 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.constants import constant
+from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.divergences import ratio_and_excess
 from offpolicy_monitor.core.gap import Gaps, chosen
-from offpolicy_monitor.core.outward import OUTWARD, outward_score
+from offpolicy_monitor.core.outward import OUTWARD
 from offpolicy_monitor.core.scores import Score, sequence_scores, token_scores
 from offpolicy_monitor.core.second_moment import Beyond
-from offpolicy_monitor.methods.curve import TOKEN_SCORES
-from offpolicy_monitor.methods.rule import DROPPED_SIGNS, Band, Clip, Cut, Drop, Rule, Signs
+from offpolicy_monitor.methods.rule import DROPPED_SIGNS, Band, Clip, Cut, Rule, decides_tokens
 
 #: [signs, 2, 3]: whether A negative, zero or positive drops what is above the bands, and what is below.
 _SIGNS: Final = [[[sign in signs for sign in range(3)] for signs in sides] for sides in DROPPED_SIGNS.values()]
@@ -54,26 +53,13 @@ class Placed(NamedTuple):
     anchor: Anchor = Anchor.OWN
 
     @property
-    def bands(self) -> tuple[Band, ...]:
-        """What its scores must lie in."""
-        if isinstance(self.rule, Cut):
-            return ()
-        return (self.rule.band,) if isinstance(self.rule, Clip) else self.rule.bands
-
-    @property
-    def of_tokens(self) -> bool:
-        """Whether what it compares is of tokens."""
-        return all(band.score in TOKEN_SCORES for band in self.bands)
-
-    @property
-    def signs(self) -> Signs:
-        """What the advantage of a token must be to be dropped, as in Drop.signs."""
-        return self.rule.signs if isinstance(self.rule, Drop) else "any"
-
-    @property
     def order(self) -> tuple[Anchor, bool]:
         """Where it stands in its group: its anchor, and whether it drops nothing."""
         return self.anchor, isinstance(self.rule, Clip)
+
+    def score(self, band: Band) -> Score:
+        """What must lie in a band of it."""
+        return Score(self.gap, band.score, band.given)
 
 
 def gaps_of(rules: Sequence[Placed]) -> list[int]:
@@ -136,63 +122,51 @@ class Decided(NamedTuple):
         return tuple(placed for group in self.groups for placed in group.clips)
 
 
-def decides_tokens(placed: Placed, gaps: Gaps) -> bool:
-    """Whether a rule decides about tokens; ValueError where it looks at advantages that are not there."""
-    signed = placed.signs != "any"
-    if signed and gaps.advantages is None:
-        raise ValueError("a sign rule needs advantages")
-    return placed.of_tokens or (signed and gaps.advantages is not None and gaps.advantages.per_token)
-
-
 def decide(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Decided:
     """What rules mark. `start`: where the gaps' tokens begin among those of the request.
 
     Raises ValueError where a rule looks at advantages that are not there, KeyError for a score that is not known.
     """
-    ordered = sorted(rules, key=lambda placed: placed.order)
-    of_tokens = [placed for placed in ordered if decides_tokens(placed, gaps)]
-    whole = [placed for placed in ordered if not decides_tokens(placed, gaps)]
-    return Decided(_of_tokens(gaps, of_tokens, start), _of_sequences(gaps, whole))
+    if gaps.advantages is None and any(placed.rule.signs != "any" for placed in rules):
+        raise ValueError("a sign rule needs advantages")
+    per_token = gaps.advantages is not None and gaps.advantages.per_token
+    groups: tuple[list[Placed], list[Placed]] = [], []
+    for placed in sorted(rules, key=lambda placed: placed.order):
+        groups[not decides_tokens(placed.rule, per_token)].append(placed)
+    return Decided(*(_group(gaps, rules, whole, start) for rules, whole in zip(groups, (False, True), strict=True)))
 
 
-def _of_tokens(gaps: Gaps, rules: Sequence[Placed], start: int) -> Group | None:
+def _group(gaps: Gaps, rules: Sequence[Placed], whole: bool, start: int) -> Group | None:
     if not rules:
         return None
-    groups = None if gaps.advantages is None else gaps.advantages.token_groups
-    own = [placed for placed in rules if placed.of_tokens]
-    spread = [placed for placed in rules if not placed.of_tokens]
-    parts = [_outside(gaps, own, start)] if own else []
-    if spread:
-        parts.append(gaps.segments.spread(_outside(gaps, spread)))
-    marks = parts[0]
-    if own and spread:
-        marks_of = dict(zip(map(id, (*own, *spread)), torch.cat(parts, 1).unbind(1), strict=True))
-        marks = torch.stack([marks_of[id(placed)] for placed in rules], 1)
-    return _group(gaps.valid, rules, _by_sign(rules, marks, groups), False)
-
-
-def _of_sequences(gaps: Gaps, rules: Sequence[Placed]) -> Group | None:
-    if not rules:
-        return None
-    groups = None if gaps.advantages is None else gaps.advantages.groups
-    marks = _by_sign(rules, _outside(gaps, rules), groups)
-    return _group(None if gaps.valid is None else gaps.filled, rules, marks, True)
-
-
-def _group(there: Tensor | None, rules: Sequence[Placed], marks: Tensor, whole: bool) -> Group:
-    """Of marks above and below, [2, R, n], those on what is there: `there` [G, n] bool, or None for all."""
-    if there is not None:
-        marks = marks & chosen(there, gaps_of(rules))
+    marks = _by_sign(gaps, rules, _marks(gaps, rules, whole, start), whole)
+    if gaps.valid is not None:
+        marks = marks & chosen(gaps.filled if whole else gaps.valid, gaps_of(rules))
     marks[0].logical_or_(marks[1])
     return Group(tuple(rules), marks, whole)
 
 
-def _by_sign(rules: Sequence[Placed], marks: Tensor, groups: Tensor | None) -> Tensor:
-    """Those whose advantage has the sign that the rule looks at: groups [n] int32 of A, None without advantages."""
-    if groups is None or all(placed.signs == "any" for placed in rules):
+def _marks(gaps: Gaps, rules: Sequence[Placed], whole: bool, start: int) -> Tensor:
+    """`_outside` of rules in their order, of which those on scores of sequences stand at each token unless `whole`."""
+    of_tokens = [placed for placed in rules if placed.rule.of_tokens]
+    of_sequences = [placed for placed in rules if not placed.rule.of_tokens]
+    parts = [_outside(gaps, of_tokens, start)] if of_tokens else []
+    if of_sequences:
+        found = _outside(gaps, of_sequences)
+        parts.append(found if whole else gaps.segments.spread(found))
+    if len(parts) == 1:
+        return parts[0]
+    marks = dict(zip(map(id, (*of_tokens, *of_sequences)), torch.cat(parts, 1).unbind(1), strict=True))
+    return torch.stack([marks[id(placed)] for placed in rules], 1)
+
+
+def _by_sign(gaps: Gaps, rules: Sequence[Placed], marks: Tensor, whole: bool) -> Tensor:
+    """Those whose advantage has the sign that the rule looks at."""
+    if gaps.advantages is None or all(placed.rule.signs == "any" for placed in rules):
         return marks
+    groups = gaps.advantages.groups if whole else gaps.advantages.token_groups
     allowed = constant(_SIGNS, torch.bool, marks.device).index_select(2, groups).unbind()
-    return marks & torch.stack([allowed[_SIGN_INDEX[placed.signs]] for placed in rules], 1)
+    return marks & torch.stack([allowed[_SIGN_INDEX[placed.rule.signs]] for placed in rules], 1)
 
 
 def _outside(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Tensor:
@@ -200,16 +174,13 @@ def _outside(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Tensor:
 
     What a Cut takes is 1, and above 0.
     """
-    bands = [(number, band) for number, placed in enumerate(rules) for band in placed.bands[:1] or (_TAKEN,)]
-    further = [(number, band) for number, placed in enumerate(rules) for band in placed.bands[1:]]
-    wanted = [
-        Score(rules[number].gap, band.score, band.given) for number, band in (*bands, *further) if band is not _TAKEN
-    ]
-    found = iter((token_scores if rules[0].of_tokens else sequence_scores)(gaps, wanted))
-    scores = torch.stack(
-        [_cut(rules[n], gaps, start) if band is _TAKEN else next(found) for n, band in (*bands, *further)]
-    )
-    low, high = _limits(scores, [(band.lower, band.upper) for _, band in (*bands, *further)])
+    bands = [(number, band) for number, placed in enumerate(rules) for band in placed.rule.bands[:1] or (_TAKEN,)]
+    further = [(number, band) for number, placed in enumerate(rules) for band in placed.rule.bands[1:]]
+    every = [(rules[number], band) for number, band in (*bands, *further)]
+    wanted = [placed.score(band) for placed, band in every if band is not _TAKEN]
+    found = iter((token_scores if rules[0].rule.of_tokens else sequence_scores)(gaps, wanted))
+    scores = torch.stack([_cut(gaps, placed, start) if band is _TAKEN else next(found) for placed, band in every])
+    low, high = _limits(scores, [(band.lower, band.upper) for _, band in every])
     marks = torch.empty((2, *scores.shape), dtype=torch.bool, device=scores.device)
     torch.gt(scores, high, out=marks[0])
     torch.lt(scores, low, out=marks[1])
@@ -218,14 +189,11 @@ def _outside(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Tensor:
     return marks.narrow(1, 0, len(rules))
 
 
-def _cut(placed: Placed, gaps: Gaps, start: int) -> Tensor:
-    if placed.cut is None:
+def _cut(gaps: Gaps, placed: Placed, start: int) -> Tensor:
+    if placed.cut is None or not isinstance(placed.rule, Cut):
         raise ValueError("a rule that is a cut needs what it cuts")
-    assert isinstance(placed.rule, Cut)
-    magnitudes = gaps.columns.log_ratio_abs.select(0, placed.gap)
-    if placed.rule.score in OUTWARD:
-        magnitudes = outward_score(gaps, placed.gap, placed.rule.score)
-    return placed.cut.marks(magnitudes, start).to(gaps.policies.dtype)
+    score = Score(placed.gap, placed.rule.score if placed.rule.score in OUTWARD else "log_ratio_abs")
+    return placed.cut.marks(token_scores(gaps, [score])[0], start).to(gaps.policies.dtype)
 
 
 def _limits(scores: Tensor, bounds: Sequence[tuple[float, ...]]) -> tuple[Tensor, ...]:
@@ -242,34 +210,23 @@ def clip_weights(gaps: Gaps, group: Group) -> Tensor:
     absent bound clips nothing, and outside of what a rule keeps the weight is 0. Source: Yao et al.,
     https://fengyao.notion.site/off-policy-rl
     """
-    gap_indices = gaps_of(group.clips)
+    rules = [placed.rule for placed in group.clips if isinstance(placed.rule, Clip)]
     if group.whole:
-        names = [placed.bands[0].score for placed in group.clips]
-        scores = torch.stack(sequence_scores(gaps, list(map(Score, gap_indices, names))))
-        ratios = ratio_and_excess(scores)
+        bands = [placed.score(rule.band) for placed, rule in zip(group.clips, rules, strict=True)]
+        ratios = ratio_and_excess(torch.stack(sequence_scores(gaps, bands)))
     else:
-        ratios = torch.stack(
-            [column.select(0, gap) for column in (gaps.columns.ratio, gaps.columns.excess) for gap in gap_indices]
-        )
-        ratios = ratios.view(2, len(gap_indices), gaps.segments.tokens)
-    pairs = [(placed.rule.lower, placed.rule.upper) for placed in group.clips if isinstance(placed.rule, Clip)]
-    ends = [(-math.inf if low is None else low, math.inf if high is None else high) for low, high in pairs]
+        both, indices = (gaps.columns.ratio, gaps.columns.excess), gaps_of(group.clips)
+        ratios = torch.stack([column.select(0, gap) for column in both for gap in indices]).view(2, len(indices), -1)
+    ends = [(rule.lower, rule.upper) for rule in rules]
     low, high = _limits(ratios, [*ends, *((low - 1, high - 1) for low, high in ends)])
-    return _kept_weights(gaps, group, ratios.clamp(low.view(2, -1, 1), high.view(2, -1, 1)))
-
-
-def _kept_weights(gaps: Gaps, group: Group, weights: Tensor) -> Tensor:
-    """Weights [2, clips, n], 0 and -1 where a rule does not keep what it weighs."""
-    bounded = [placed.rule.within for placed in group.clips if isinstance(placed.rule, Clip)]
-    bands = [(placed.gap, band) for placed, band in zip(group.clips, bounded, strict=True) if band is not None]
-    if not bands:
+    weights = ratios.clamp(low.view(2, -1, 1), high.view(2, -1, 1))
+    if not any(rule.within for rule in rules):
         return weights
-    scores = iter(sequence_scores(gaps, [Score(gap, band.score, band.given) for gap, band in bands]))
     nothing = constant([0.0, -1.0], weights.dtype, weights.device)[:, None]
     found = []
-    for own, band in zip(weights.unbind(1), bounded, strict=True):
-        if band is not None:
-            score = next(scores)
-            own = torch.where((score < band.lower) | (score > band.upper), nothing, own)
+    for placed, rule, own in zip(group.clips, rules, weights.unbind(1), strict=True):
+        if rule.within:
+            [score] = sequence_scores(gaps, [placed.score(rule.within)])
+            own = torch.where((score < rule.within.lower) | (score > rule.within.upper), nothing, own)
         found.append(own)
     return torch.stack(found, 1)

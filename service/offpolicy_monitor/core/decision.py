@@ -12,9 +12,9 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import DOUBLE, MARKS, check, check_shape
-from offpolicy_monitor.core.constants import constant
+from offpolicy_monitor.core.checks import DOUBLE, MARKS, check
 from offpolicy_monitor.core.corrections import Anchor, Decided, Group, clip_weights, gaps_of
+from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.gap import Gaps, chosen
 from offpolicy_monitor.core.ragged import total
 
@@ -44,8 +44,7 @@ def drop_terms(gaps: Gaps, decided: Decided, dropped: Tensor) -> dict[str, Tenso
 
     dropped: [2, R, N] of `dropped_in_sequences`. Raises ValueError for another shape, TypeError for another dtype.
     """
-    check("dropped", dropped, 3, DOUBLE)
-    check_shape("dropped", dropped, 2, len(decided.drops), gaps.segments.sequences)
+    check("dropped", dropped, 2, len(decided.drops), gaps.segments.sequences, of=DOUBLE)
     tokens, low = dropped.unbind()
     touched = tokens > 0
     return {
@@ -71,9 +70,8 @@ def split_sums(marks: Tensor, values: Tensor, gaps: Sequence[int]) -> Tensor:
     gaps: which of G the values of each mark are. One product of matrices adds up both sides. Raises ValueError for
     another rank or length, TypeError for another dtype.
     """
-    check("marks", marks, 2, MARKS)
-    check("values", values, 3)
-    check_shape("marks", marks, len(gaps), values.shape[2])
+    check("values", values, -1, -1, -1)
+    check("marks", marks, len(gaps), values.shape[2], of=MARKS)
     columns = values.flatten(0, 1).double().clamp(max=torch.finfo(torch.float64).max)  # 0 times infinity is NaN
     sides = constant([[True], [False]], torch.bool, marks.device)
     sums = ((marks[:, None] == sides).double() @ columns.T).view(len(gaps), 2, *values.shape[:2])

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from offpolicy_monitor.core.cells import tally
 from offpolicy_monitor.core.checks import check
-from offpolicy_monitor.core.constants import constant
+from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.histogram import Layout
 
 
@@ -21,7 +21,7 @@ def joint_counts(policies: Tensor, layout: Layout, valid: Tensor | None = None) 
     a log-prob x, float64 rounded to float32, stands in bin 0 where -x < 2**smallest_exponent, above 0 too, and in bin K
     where -x >= 2**largest_exponent. Raises ValueError for another rank or length, TypeError for another dtype.
     """
-    check("policies", policies, 2)
+    check("policies", policies, -1, -1)
     bins, bits = layout.largest_key + 1, layout.mantissa_bits
     inside = policies.float().clamp(-(2.0**layout.largest_exponent), -0.75 * 2.0**layout.smallest_exponent)
     tops = inside.view(torch.int32) >> (23 - bits)

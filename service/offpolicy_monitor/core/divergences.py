@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import DOUBLE, check, check_shape
+from offpolicy_monitor.core.checks import DOUBLE, check
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP
 
 
@@ -29,7 +29,7 @@ def ratio_and_excess(log_ratio: Tensor) -> Tensor:
 
     [...] float -> [2, ...] of that dtype. Raises ValueError for a single number, TypeError for another dtype.
     """
-    check("log_ratio", log_ratio, None)
+    check("log_ratio", log_ratio)
     clipped = log_ratio.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)
     found = torch.empty((2, *clipped.shape), dtype=clipped.dtype, device=clipped.device)
     torch.exp(clipped, out=found[0])
@@ -43,7 +43,7 @@ def exponentials(log_ratio: Tensor) -> Exponentials:
     k3 is the estimator of KL(denominator || numerator) of low variance, never negative for |d| <= 80. Raises TypeError
     for another dtype. Source: Schulman, http://joschu.net/blog/kl-approx.html
     """
-    check("log_ratio", log_ratio, None)
+    check("log_ratio", log_ratio)
     d = log_ratio.double()
     clipped = d.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)
     excess, inverse_excess = torch.expm1(clipped), torch.expm1(-clipped)
@@ -62,9 +62,8 @@ def js_terms(log_ratio_abs: Tensor, shrink: Tensor) -> Tensor:
     float and expm1(-|d|) [...] float64 -> [...] float64; not bounded by ln 2. Raises ValueError for unequal shapes,
     TypeError for another dtype. Source: NeMo-RL's js_divergence_error, https://github.com/NVIDIA-NeMo/RL
     """
-    check("log_ratio_abs", log_ratio_abs, None)
-    check("shrink", shrink, None, DOUBLE)
-    check_shape("shrink", shrink, *log_ratio_abs.shape)
+    check("log_ratio_abs", log_ratio_abs)
+    check("shrink", shrink, *log_ratio_abs.shape, of=DOUBLE)
     return torch.log1p(shrink * 0.5).add(log_ratio_abs, alpha=0.5)
 
 
@@ -74,7 +73,7 @@ def probability(log_prob: Tensor) -> Tensor:
     A positive log-prob is no probability, but stays in; it is clamped at 80 like every exponent. Raises TypeError for
     another dtype.
     """
-    check("log_prob", log_prob, None)
+    check("log_prob", log_prob)
     return torch.exp(log_prob.double().clamp(max=EXPONENT_CLAMP))
 
 
@@ -83,7 +82,7 @@ def bernoulli(log_prob: Tensor) -> tuple[Tensor, ...]:
 
     1 - p = -expm1(log p), without an epsilon. Raises TypeError for another dtype.
     """
-    check("log_prob", log_prob, None)
+    check("log_prob", log_prob)
     log = log_prob.double().clamp(max=0.0)
     rest = -torch.expm1(log)
     return torch.exp(log), rest, log, torch.log(rest)
@@ -97,8 +96,7 @@ def binary_kls(sides: Tensor) -> tuple[Tensor, Tensor]:
     policies. sides: what `bernoulli` gives of q, then of p. Raises ValueError for another shape, TypeError for another
     dtype. Source: DPPO, https://arxiv.org/abs/2602.04879
     """
-    check("sides", sides, None, DOUBLE)
-    check_shape("sides", sides, 4, 2, *sides.shape[2:])
+    check("sides", sides, 4, 2, *sides.shape[2:], of=DOUBLE)
     logs = sides[2:, 0] - sides[2:, 1]
     forward, backward = torch.nansum(sides[:2] * logs[:, None], 0).unbind()
     return forward, -backward

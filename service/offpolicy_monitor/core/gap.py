@@ -1,4 +1,4 @@
-"""Gaps: the tokens of several gaps in stacked columns, and what each of their sequences adds up to.
+"""Gaps: the tokens of several gaps in stacked columns, and what each of their sequences comes to.
 
 Shapes: C policies, G gaps, T packed tokens, N sequences. A gap is a pair of policies; where a log-prob is not finite
 its token is not valid for the gaps that need it: its d is 0, and it is in no count. Everything is computed once, for
@@ -9,12 +9,13 @@ all gaps at a time, and only when asked for. No sums over the batch here (core.g
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.advantages import Advantages
-from offpolicy_monitor.core.checks import MARKS, NUMBERS, check, check_shape
+from offpolicy_monitor.core.checks import MARKS, NUMBERS, check
 from offpolicy_monitor.core.columns import TokenColumns, token_columns
 from offpolicy_monitor.core.divergences import bernoulli, binary_kls
 from offpolicy_monitor.core.ragged import Segments
@@ -25,8 +26,41 @@ def chosen(rows: Tensor, indices: Sequence[int]) -> Tensor:
 
     Rows are of any number's dtype, which they keep. Raises ValueError for a single number, TypeError for another dtype.
     """
-    check("rows", rows, None, NUMBERS)
+    check("rows", rows, of=NUMBERS)
     return torch.stack([rows.select(0, index) for index in indices])
+
+
+class PerSequence(NamedTuple):
+    """What each sequence's valid tokens have, summed up or on average: [G, N] float64 each."""
+
+    log_ratio: Tensor  # d; its sum is D, the log of the product ratio, its mean L, the log of the geometric ratio
+    log_ratio_abs: Tensor
+    log_ratio_square: Tensor
+    k3: Tensor
+    growth: Tensor  # exp|d| - 1
+    numerator: Tensor  # a
+    denominator: Tensor  # b
+
+
+Of = TypeVar("Of")
+
+
+class Ends(NamedTuple, Generic[Of]):
+    """The smallest and the largest value that each sequence's valid tokens have."""
+
+    min: Of
+    max: Of
+
+
+class Extreme(NamedTuple):
+    """One end of some columns: [G, N] float64 each, 0 without a valid token."""
+
+    log_ratio: Tensor
+    log_ratio_abs: Tensor
+    probability_difference: Tensor
+    probability_difference_abs: Tensor
+    kl_away: Tensor
+    kl_larger: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +81,10 @@ class Gaps:
     valid: Tensor | None = None
 
     def __post_init__(self) -> None:
-        check("policies", self.policies, 2)
-        if self.policies.shape[1] != self.segments.tokens:
-            raise ValueError(f"policies have {self.policies.shape[1]} tokens, the sequences {self.segments.tokens}")
+        check("policies", self.policies, -1, self.segments.tokens)
         if len(self.above) != len(self.below):
             raise ValueError(f"{len(self.above)} numerators for {len(self.below)} denominators")
-        if self.valid is not None:
-            check("valid", self.valid, 2, MARKS)
-            check_shape("valid", self.valid, self.number, self.segments.tokens)
+        check("valid", self.valid, self.number, self.segments.tokens, of=MARKS)
 
     @property
     def number(self) -> int:
@@ -65,16 +95,6 @@ class Gaps:
     def sides(self) -> Tensor:
         """a and b, [2, G, T] nats; 0 where not valid."""
         return self.kept(chosen(self.policies, (*self.above, *self.below)).view(2, self.number, -1))
-
-    @property
-    def numerator(self) -> Tensor:
-        """a, [G, T] nats."""
-        return self.sides[0]
-
-    @property
-    def denominator(self) -> Tensor:
-        """b, [G, T] nats."""
-        return self.sides[1]
 
     @cached_property
     def columns(self) -> TokenColumns:
@@ -106,79 +126,36 @@ class Gaps:
         return values if self.valid is None else torch.where(self.filled, values, 0.0)
 
     @cached_property
-    def sequence_sums(self) -> Tensor:
-        """[7, G, N] float64: sums of d, |d|, d^2, k3, exp|d| - 1, a and b over each sequence's valid tokens."""
+    def _sums(self) -> Tensor:
+        """[7, G, N] float64, in the order of PerSequence."""
         columns = self.columns
-        per_token = (
-            columns.log_ratio, columns.log_ratio_abs, columns.log_ratio_square, columns.k3, columns.growth,
-            self.numerator, self.denominator,
-        )  # fmt: skip
-        return self.segments.sums(per_token)
+        squares = columns.log_ratio_square, columns.k3, columns.growth
+        return self.segments.sum(torch.stack([columns.log_ratio, columns.log_ratio_abs, *squares, *self.sides]))
 
     @cached_property
-    def sequence_means(self) -> Tensor:
-        """[7, G, N] float64: the same over the number of valid tokens; 0 where there are none."""
-        return self.sequence_sums / (self.counts if self.valid is None else self.counts.clamp(min=1.0))
-
-    @property
-    def sequence_sum(self) -> Tensor:
-        """D = sum of d, [G, N] float64: the log of the product ratio."""
-        return self.sequence_sums[0]
-
-    @property
-    def sequence_mean(self) -> Tensor:
-        """L = mean of d, [G, N] float64: the log of the geometric ratio."""
-        return self.sequence_means[0]
-
-    @property
-    def sequence_abs_sum(self) -> Tensor:
-        """Sum of |d|, [G, N] float64."""
-        return self.sequence_sums[1]
-
-    @property
-    def sequence_square_sum(self) -> Tensor:
-        """Sum of d^2, [G, N] float64."""
-        return self.sequence_sums[2]
-
-    @property
-    def sequence_k3_sum(self) -> Tensor:
-        """Sum of k3, [G, N] float64."""
-        return self.sequence_sums[3]
-
-    def bounds(self, columns: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Smallest and largest valid value of each sequence, 0 where there is none: K [G, T] -> two [K, G, N]."""
-        if self.valid is None:
-            return self.segments.bounds(columns, columns)
-        apart = ([torch.where(self.valid, column, end) for column in columns] for end in (torch.inf, -torch.inf))
-        least, most = map(self.of_filled, self.segments.bounds(*apart))
-        return least, most
+    def sums(self) -> PerSequence:
+        """Sums over each sequence's valid tokens."""
+        return PerSequence(*self._sums)
 
     @cached_property
-    def extremes(self) -> tuple[Tensor, Tensor]:
-        """Smallest and largest d, |d|, p - q, |p - q| and `binary_kls` of each sequence, [6, G, N] float64 twice."""
+    def means(self) -> PerSequence:
+        """The same over the number of valid tokens; 0 where there are none."""
+        return PerSequence(*self._sums / (self.counts if self.valid is None else self.counts.clamp(min=1.0)))
+
+    def ends(self, columns: Sequence[Tensor]) -> Ends[Tensor]:
+        """Those of K columns, 0 where there is no valid token: [G, T] each -> [K, G, N] float64 each."""
+        low = high = torch.stack(list(columns))
+        if self.valid is not None:
+            low, high = (torch.where(self.valid, low, end) for end in (torch.inf, -torch.inf))
+        return Ends(self.of_filled(self.segments.min(low)), self.of_filled(self.segments.max(high)))
+
+    @cached_property
+    def extremes(self) -> Ends[Extreme]:
+        """Those of the columns that Extreme names."""
         columns = self.columns
-        differences = (columns.probability_difference, columns.probability_difference_abs)
-        return self.bounds([columns.log_ratio, columns.log_ratio_abs, *differences, *self.binary_kls])
-
-    @property
-    def sequence_min(self) -> Tensor:
-        """Smallest d, [G, N] float64."""
-        return self.extremes[0][0]
-
-    @property
-    def sequence_max(self) -> Tensor:
-        """Largest d, [G, N] float64."""
-        return self.extremes[1][0]
-
-    @property
-    def sequence_abs_max(self) -> Tensor:
-        """Largest |d|, [G, N] float64."""
-        return self.extremes[1][1]
-
-    @property
-    def sequence_difference_max(self) -> Tensor:
-        """Largest |p - q|, [G, N] float64."""
-        return self.extremes[1][3]
+        differences = columns.probability_difference, columns.probability_difference_abs
+        found = self.ends((columns.log_ratio, columns.log_ratio_abs, *differences, *self.binary_kls))
+        return Ends(Extreme(*found.min), Extreme(*found.max))
 
     @cached_property
     def binary_kls(self) -> tuple[Tensor, Tensor]:
@@ -197,7 +174,7 @@ class Gaps:
     @cached_property
     def sequence_weights(self) -> Tensor:
         """The same added up over each sequence's valid tokens: [G, 3, N] float64."""
-        return torch.stack([self.sequence_k3_sum, self.sequence_square_sum, self.sequence_mass], 1)
+        return torch.stack([self.sums.k3, self.sums.log_ratio_square, self.sequence_mass], 1)
 
     @cached_property
     def _mass(self) -> Tensor:

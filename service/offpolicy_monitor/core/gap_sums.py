@@ -10,9 +10,9 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import DOUBLE, check, check_shape
+from offpolicy_monitor.core.checks import DOUBLE, check
 from offpolicy_monitor.core.columns import TOTALS
-from offpolicy_monitor.core.constants import constant
+from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
 
@@ -25,74 +25,69 @@ def token_sums(gaps: Gaps, centres: Tensor) -> dict[str, Tensor]:
     which is this less n (mean - centre)^2, loses at most log10(n) of its 16 digits. Raises ValueError for another
     length, TypeError for another dtype.
     """
-    check("centres", centres, 1, DOUBLE)
-    check_shape("centres", centres, gaps.number)
+    check("centres", centres, gaps.number, of=DOUBLE)
     apart = gaps.kept(gaps.columns.log_ratio - centres[:, None])
     totals = dict(zip(TOTALS, gaps.columns.totals.unbind(), strict=True))
     return {"log_ratio_apart_square": torch.linalg.vecdot(apart, apart), **totals}
 
 
-#: What `Gaps.sequence_sums` and `Gaps.sequence_means` hold of d, |d|, d^2, k3 and exp|d| - 1, in their order.
-_SUMS: Final = ("log_ratio", "log_ratio_abs", "log_ratio_square", "k3", "multiplicative_excess")
-
-#: Where the exponents of its ratios are clipped: L, D, -L, -mean a and -mean b.
-_CLAMPS: Final = (EXPONENT_CLAMP, WEIGHT_CLAMP, EXPONENT_CLAMP, EXPONENT_CLAMP, EXPONENT_CLAMP)
+#: Ratios of a sequence, exp(L), exp(D), exp(-L), exp(-mean a) and exp(-mean b): the sign of the exponent, its bounds.
+_RATIOS: Final = {
+    "geometric": (1, -EXPONENT_CLAMP, EXPONENT_CLAMP),
+    "product": (1, -WEIGHT_CLAMP, WEIGHT_CLAMP),
+    "inverse_geometric": (-1, -EXPONENT_CLAMP, EXPONENT_CLAMP),
+    "perplexity_numerator": (-1, -EXPONENT_CLAMP, EXPONENT_CLAMP),
+    "perplexity_denominator": (-1, -EXPONENT_CLAMP, EXPONENT_CLAMP),
+}
+#: Those of which there are squares, and the same less 1: sums of x and x^2 serve far below 1, these near it.
+_SQUARED: Final = ("geometric", "product")
 
 
 def sequence_terms(gaps: Gaps) -> dict[str, Tensor]:
-    """What each sequence with a valid token adds to sums of its gap, [G, N] each; L is the mean and D the sum of d.
-
-    Ratios x are exp(L), exp(clip(D, +-20)), exp(-L) and the perplexities exp(-mean a) and exp(-mean b): sums of x and
-    x^2 serve far below 1, those of x - 1 and (x - 1)^2 near it.
-    """
-    means, product = gaps.sequence_means, gaps.sequence_sum
-    less = -means
-    low, high = constant([[-clamp for clamp in _CLAMPS], _CLAMPS], torch.float64, product.device)[:, :, None, None]
-    logs = torch.stack([means[0], product, less[0], less[5], less[6]]).clamp(low, high)
-    ratios, excess = gaps.of_filled(torch.exp(logs)), torch.expm1(logs[:2])
-    squares, excess_squares = ratios[:2].square(), excess.square()
-    return {
+    """What each sequence with a valid token adds to sums of its gap, [G, N] each; L is the mean and D the sum of d."""
+    sums, means = gaps.sums, gaps.means
+    logs = torch.stack([means.log_ratio, sums.log_ratio, means.log_ratio, means.numerator, means.denominator])
+    signs, low, high = constant(list(zip(*_RATIOS.values(), strict=True)), torch.float64, logs.device).unbind()
+    logs = logs * signs[:, None, None]
+    clipped = logs.clamp(low[:, None, None], high[:, None, None])
+    ratios, excess = gaps.of_filled(torch.exp(clipped)), torch.expm1(clipped[: len(_SQUARED)])
+    found = {
         "tokens": gaps.counts,
-        **dict(zip(_SUMS, gaps.sequence_sums, strict=False)),
         "sequences": gaps.filled,
-        "sequence_k3": means[3],
-        "sequence_log_ratio_abs": means[1],
-        "log_geometric": means[0],
-        "log_geometric_abs": means[0].abs(),
-        "log_product": product,
-        "log_perplexity_numerator": less[5],
-        "log_perplexity_denominator": less[6],
-        "geometric": ratios[0],
-        "geometric_square": squares[0],
-        "geometric_excess": excess[0],
-        "geometric_excess_square": excess_squares[0],
-        "product": ratios[1],
-        "product_square": squares[1],
-        "product_excess": excess[1],
-        "product_excess_square": excess_squares[1],
-        "inverse_geometric": ratios[2],
-        "perplexity_numerator": ratios[3],
-        "perplexity_denominator": ratios[4],
+        "log_ratio": sums.log_ratio,
+        "log_ratio_abs": sums.log_ratio_abs,
+        "log_ratio_square": sums.log_ratio_square,
+        "k3": sums.k3,
+        "multiplicative_excess": sums.growth,
+        "sequence_k3": means.k3,
+        "sequence_log_ratio_abs": means.log_ratio_abs,
+        "log_geometric": means.log_ratio,
+        "log_geometric_abs": means.log_ratio.abs(),
+        "log_product": sums.log_ratio,
+        "log_perplexity_numerator": logs[3],
+        "log_perplexity_denominator": logs[4],
+        **dict(zip(_RATIOS, ratios, strict=True)),
     }
+    squares = {"square": ratios[: len(_SQUARED)].square(), "excess": excess, "excess_square": excess.square()}
+    for suffix, values in squares.items():
+        found |= {f"{name}_{suffix}": value for name, value in zip(_SQUARED, values, strict=True)}
+    return found
 
 
 def extremes(gaps: Gaps) -> dict[str, dict[str, Tensor]]:
     """{"min": {name: [G]}, "max": {name: [G]}}: over sequences with a valid token. Where there are none these are
     infinite, and |p - q| is 0.
     """
-    ends = (gaps.sequence_min, gaps.sequence_max, gaps.sequence_mean, gaps.sequence_sum, gaps.sequence_difference_max)
-    low = high = torch.stack(ends)
+    (least, most), mean, product = gaps.extremes, gaps.means.log_ratio, gaps.sums.log_ratio
+    low = high = torch.stack([least.log_ratio, mean, product, most.log_ratio, most.probability_difference_abs])
     if gaps.valid is not None:
         low, high = torch.where(gaps.filled, low, torch.inf), torch.where(gaps.filled, high, -torch.inf)
-    least, most = low.amin(-1), high.amax(-1)
+    low, high = low.amin(-1), high.amax(-1)
+    difference = high[4] if gaps.valid is None else high[4].clamp(min=0.0)
+    found = {"log_ratio_max": high[3], "log_geometric_max": high[1], "log_product_max": high[2]}
     return {
-        "min": {"log_ratio_min": least[0], "log_geometric_min": least[2], "log_product_min": least[3]},
-        "max": {
-            "log_ratio_max": most[1],
-            "log_geometric_max": most[2],
-            "log_product_max": most[3],
-            "probability_diff_max": most[4] if gaps.valid is None else most[4].clamp(min=0.0),
-        },
+        "min": {"log_ratio_min": low[0], "log_geometric_min": low[1], "log_product_min": low[2]},
+        "max": {**found, "probability_diff_max": difference},
     }
 
 
@@ -102,11 +97,10 @@ def cross_terms(gaps: Gaps, mismatch: int, staleness: int, product: Tensor) -> d
     product: [N] float64: the sum of m s over each sequence. Raises ValueError for another length, TypeError for another
     dtype.
     """
-    check("product", product, 1, DOUBLE)
-    check_shape("product", product, gaps.segments.sequences)
+    check("product", product, gaps.segments.sequences, of=DOUBLE)
     return {
         "tokens": gaps.counts.select(0, mismatch),
-        "mismatch_square": gaps.sequence_square_sum.select(0, mismatch),
-        "staleness_square": gaps.sequence_square_sum.select(0, staleness),
+        "mismatch_square": gaps.sums.log_ratio_square.select(0, mismatch),
+        "staleness_square": gaps.sums.log_ratio_square.select(0, staleness),
         "mismatch_staleness": product,
     }

@@ -53,7 +53,7 @@ def bin_numbers(values: Tensor, layout: Layout) -> Tensor:
 
     Raises ValueError for a single number, TypeError for another dtype.
     """
-    check("values", values, None)
+    check("values", values)
     values = values.float().contiguous()
     bins, splits = layout.by_pattern
     tops = (values.view(torch.int32) >> (23 - layout.mantissa_bits)).add_(len(bins) // 2).view(-1)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.advantages import Advantages
-from offpolicy_monitor.core.checks import check, check_shape
+from offpolicy_monitor.core.checks import check
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.methods.curve import OUTWARD_SCORES, Budget, Given
 from offpolicy_monitor.vocabulary import DRIFT_QUANTILE, NEGATIVE, POSITIVE
@@ -23,10 +23,9 @@ def moves_outward(log_ratio: Tensor, advantages: Advantages | None) -> Tensor:
 
     Raises ValueError for another rank or length, or without advantages, TypeError for another dtype.
     """
-    check("log_ratio", log_ratio, 1)
     if advantages is None:
         raise ValueError("a score of tokens that move outward needs advantages")
-    check_shape("log_ratio", log_ratio, advantages.segments.tokens)
+    check("log_ratio", log_ratio, advantages.segments.tokens)
     signs = advantages.token_groups
     return ((signs == POSITIVE) & (log_ratio > 0)) | ((signs == NEGATIVE) & (log_ratio < 0))
 

@@ -9,15 +9,15 @@ at a value, nor at a length on the device.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from offpolicy_monitor.core import host
-from offpolicy_monitor.core.checks import DOUBLE, NUMBERS, check, check_shape
+from offpolicy_monitor.core import device
+from offpolicy_monitor.core.checks import DOUBLE, NUMBERS, check
 
 Kind = Literal["sum", "min", "max"]
 _UFUNCS: Final = {"sum": np.add, "min": np.minimum, "max": np.maximum}
@@ -55,12 +55,17 @@ class Segments:
     @cached_property
     def counts(self) -> Tensor:
         """[N] float64 on the device: tokens of each sequence."""
-        return torch.from_numpy(self.lengths.astype(np.float64)).to(self.device, non_blocking=True)
+        return self._brought(self.lengths.astype(np.float64))
 
     @cached_property
     def owners(self) -> Tensor:
         """[T] int64 on the device: the sequence that each token belongs to."""
-        return torch.repeat_interleave(self._device_lengths, output_size=self.tokens)
+        return torch.repeat_interleave(self._brought(self.lengths), output_size=self.tokens)
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """[N] int64 on the device: the first token of each sequence."""
+        return self._brought(self._starts)
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:
@@ -69,17 +74,13 @@ class Segments:
         return starts
 
     @cached_property
-    def _device_lengths(self) -> Tensor:
-        return torch.from_numpy(self.lengths).to(self.device, non_blocking=True)
-
-    @cached_property
     def _runs(self) -> tuple[Tensor, Tensor]:
         """The lengths of the runs of at most RUN_TOKENS tokens that sequences are cut into, [R], and how many runs
         each sequence has, [N]; int64 on the device."""
         number = -(-self.lengths // RUN_TOKENS)
         lengths = np.full(int(number.sum()), RUN_TOKENS)
         lengths[np.cumsum(number) - 1] = self.lengths - (number - 1) * RUN_TOKENS
-        both = torch.from_numpy(np.concatenate([lengths, number])).to(self.device, non_blocking=True)
+        both = self._brought(np.concatenate([lengths, number]))
         return both[: len(lengths)], both[len(lengths) :]
 
     def sum(self, values: Tensor) -> Tensor:
@@ -94,23 +95,9 @@ class Segments:
         """Largest value of each sequence: [..., T] -> [..., N] float64."""
         return self._reduced(values, "max")
 
-    def bounds(self, low: Sequence[Tensor], high: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """The smallest of K columns and the largest of others: [..., T] each -> [K, ..., N] float64 twice."""
-        lowest = torch.stack(list(low))
-        return self.min(lowest), self.max(lowest if high is low else torch.stack(list(high)))
-
-    def sums(self, columns: Sequence[Tensor]) -> Tensor:
-        """Sums of K columns: [..., T] each, of one shape and dtype -> [K, ..., N] float64."""
-        return self.sum(torch.stack(list(columns)))
-
     def spread(self, values: Tensor) -> Tensor:
         """Stand each sequence's value at each of its tokens: [..., N] -> [..., T], same dtype."""
         return values.index_select(-1, self.owners)
-
-    @cached_property
-    def starts(self) -> Tensor:
-        """[N] int64 on the device: the first token of each sequence."""
-        return torch.from_numpy(self._starts).to(self.device, non_blocking=True)
 
     def before(self, values: Tensor) -> Tensor:
         """Sum of what comes before each token in its sequence: [T] float -> [T] float64."""
@@ -126,7 +113,7 @@ class Segments:
     def _reduced(self, values: Tensor, kind: Kind) -> Tensor:
         if values.shape[-1] != self.tokens:
             raise ValueError(f"values of {values.shape[-1]} tokens, the sequences have {self.tokens}")
-        if host.holds(self.device):
+        if device.is_host(self.device):
             marks = values.dtype == torch.bool  # counted in integers, which is three times as fast
             dtype = (np.int32 if marks else np.float64) if kind == "sum" else None
             array = values.numpy().view(np.uint8) if marks else values.numpy()
@@ -136,13 +123,16 @@ class Segments:
             rows = torch.segment_reduce(rows, kind, lengths=lengths.expand(len(rows), -1), axis=1, unsafe=True)
         return rows.view(*values.shape[:-1], self.sequences)
 
+    def _brought(self, values: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values).to(self.device, non_blocking=True)
+
 
 def total(values: Tensor) -> Tensor:
     """Sum over the last dimension, accumulated in float64: [..., n] of any number's dtype -> [...] float64.
 
     Raises ValueError for a single number, TypeError for another dtype.
     """
-    check("values", values, None, NUMBERS)
+    check("values", values, of=NUMBERS)
     return values.sum(-1, dtype=torch.float64)
 
 
@@ -154,12 +144,11 @@ def totals(columns: Sequence[Tensor], squares: int = 0) -> Tensor:
     """
     if not columns:
         raise ValueError("there is no column")
-    squared = columns[len(columns) - squares :]
-    for column in columns:
-        check_shape("column", column, *columns[0].shape)
-    for column in squared:
-        check("column", column, None, DOUBLE)
-    if host.holds(columns[0].device):
+    plain, squared = columns[: len(columns) - squares], columns[len(columns) - squares :]
+    for some, dtypes in ((plain, NUMBERS), (squared, DOUBLE)):
+        for column in some:
+            check("column", column, *columns[0].shape, of=dtypes)
+    if device.is_host(columns[0].device):
         sums = [total(column) for column in columns]
         return torch.stack([*sums, *(torch.linalg.vecdot(column, column) for column in squared)])
     stacked = torch.stack(list(columns))

@@ -9,7 +9,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import DOUBLE, MARKS, check, check_shape
+from offpolicy_monitor.core.checks import DOUBLE, MARKS, check
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP
 
 #: What `difference_sums` adds up, in its order.
@@ -21,15 +21,11 @@ def difference(above: Tensor, below: Tensor, valid: Tensor | None = None) -> Ten
 
     valid: [T] bool, or None for all. Raises ValueError for another rank or length, TypeError for another dtype.
     """
-    check("above", above, 1)
-    check("below", below, 1)
-    check_shape("below", below, len(above))
+    check("above", above, -1)
+    check("below", below, len(above))
+    check("valid", valid, len(above), of=MARKS)
     d = above.double() - below
-    if valid is None:
-        return d
-    check("valid", valid, 1, MARKS)
-    check_shape("valid", valid, len(above))
-    return torch.where(valid, d, 0.0)
+    return d if valid is None else torch.where(valid, d, 0.0)
 
 
 def difference_sums(d: Tensor) -> Tensor:
@@ -39,6 +35,6 @@ def difference_sums(d: Tensor) -> Tensor:
     the caller's. Raises ValueError for another rank, TypeError for another dtype. Source of k3: Schulman,
     http://joschu.net/blog/kl-approx.html
     """
-    check("d", d, 2, DOUBLE)
+    check("d", d, -1, -1, of=DOUBLE)
     k3 = torch.expm1(d.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)) - d
     return torch.stack([d.sum(1), d.abs().sum(1), torch.linalg.vecdot(d, d), k3.sum(1), (d != 0).sum(1)])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.divergences import k3_of
-from offpolicy_monitor.core.gap import Gaps
+from offpolicy_monitor.core.gap import Extreme, Gaps
 from offpolicy_monitor.core.outward import OUTWARD, outward_score
 from offpolicy_monitor.methods.curve import Given
 
@@ -62,37 +62,27 @@ OF_TOKENS: Final[Mapping[str, Callable[[Gaps], Tensor]]] = {
 
 #: Of all gaps, [G, N] each. k3 is convex with its minimum at 0: its largest lies at an extreme of d.
 OF_SEQUENCES: Final[Mapping[str, Callable[[Gaps], Tensor]]] = {
-    "log_geometric_ratio": lambda gaps: gaps.sequence_mean,
-    "log_product_ratio": lambda gaps: gaps.sequence_sum,
-    "log_ratio_min": lambda gaps: gaps.sequence_min,
-    "log_ratio_max": lambda gaps: gaps.sequence_max,
-    "log_ratio_abs_max": lambda gaps: gaps.sequence_abs_max,
-    "k2_mean": lambda gaps: gaps.sequence_means[2] / 2,
-    "k2_sum": lambda gaps: gaps.sequence_square_sum / 2,
-    "k3_mean": lambda gaps: gaps.sequence_means[3],
-    "k3_sum": lambda gaps: gaps.sequence_k3_sum,
-    "k3_max": lambda gaps: torch.maximum(k3_of(gaps.sequence_min), k3_of(gaps.sequence_max)),
-    "growth_mean": lambda gaps: gaps.sequence_means[4],
+    "log_geometric_ratio": lambda gaps: gaps.means.log_ratio,
+    "log_product_ratio": lambda gaps: gaps.sums.log_ratio,
+    "log_ratio_min": lambda gaps: gaps.extremes.min.log_ratio,
+    "log_ratio_max": lambda gaps: gaps.extremes.max.log_ratio,
+    "log_ratio_abs_max": lambda gaps: gaps.extremes.max.log_ratio_abs,
+    "k2_mean": lambda gaps: gaps.means.log_ratio_square / 2,
+    "k2_sum": lambda gaps: gaps.sums.log_ratio_square / 2,
+    "k3_mean": lambda gaps: gaps.means.k3,
+    "k3_sum": lambda gaps: gaps.sums.k3,
+    "k3_max": lambda gaps: torch.maximum(*(k3_of(end.log_ratio) for end in gaps.extremes)),
+    "growth_mean": lambda gaps: gaps.means.growth,
 }
-
-#: The order of Gaps.extremes.
-_EXTREMES: Final = (
-    "log_ratio",
-    "log_ratio_abs",
-    "probability_difference",
-    "probability_difference_abs",
-    "kl_away",
-    "kl_larger",
-)
-_ENDS: Final = {"min": 0, "max": 1}
 
 
 def _of_sequences(gaps: Gaps, name: str) -> Tensor:
     if name in OF_SEQUENCES:
         return OF_SEQUENCES[name](gaps)
     score, _, end = name.rpartition("_")
-    side = _ENDS[end]
-    if score in _EXTREMES:
-        return gaps.extremes[side].select(0, _EXTREMES.index(score))
+    if score in Extreme._fields:
+        found: Tensor = getattr(getattr(gaps.extremes, end), score)
+        return found
     values = OF_TOKENS[score.removesuffix("_abs")](gaps)
-    return gaps.bounds([values.abs() if score.endswith("_abs") else values])[side].select(0, 0)
+    ends = gaps.ends([values.abs() if score.endswith("_abs") else values])
+    return (ends.min if end == "min" else ends.max).select(0, 0)

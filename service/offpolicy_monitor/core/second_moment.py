@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core import host
-from offpolicy_monitor.core.checks import MARKS, check, check_shape
-from offpolicy_monitor.core.constants import constant
+from offpolicy_monitor.core import device
+from offpolicy_monitor.core.checks import MARKS, check
 
 
 class Beyond(NamedTuple):
@@ -39,17 +38,16 @@ def beyond_second_moment(magnitudes: Tensor, valid: Tensor | None = None) -> Cal
     first. valid: [T] bool, or None for all; what is not valid is in no mean. The denominator is the valid tokens that
     stay. Raises ValueError for another rank or length, TypeError for another dtype.
     """
-    check("magnitudes", magnitudes, 1)
+    check("magnitudes", magnitudes, -1)
+    check("valid", valid, len(magnitudes), of=MARKS)
     if valid is not None:
-        check("valid", valid, 1, MARKS)
-        check_shape("valid", valid, len(magnitudes))
         magnitudes = torch.where(valid, magnitudes, torch.inf)
     ordered = torch.nn.functional.pad(_ascending(magnitudes), (0, 1), value=torch.inf)
     number = torch.arange(1, len(ordered) + 1, device=ordered.device)
     means = torch.cumsum(ordered.square(), 0, dtype=torch.float64) / number
 
     def beyond(threshold: float) -> Beyond:
-        kept = torch.searchsorted(means, constant([threshold], torch.float64, means.device), right=True)
+        kept = torch.searchsorted(means, device.constant([threshold], torch.float64, means.device), right=True)
         least = ordered.index_select(0, kept)  # of what goes; inf where nothing does
         equals = torch.searchsorted(ordered, least, right=True) - kept
         last = torch.searchsorted((magnitudes == least).cumsum(0), equals)
@@ -60,6 +58,6 @@ def beyond_second_moment(magnitudes: Tensor, valid: Tensor | None = None) -> Cal
 
 def _ascending(values: Tensor) -> Tensor:
     """numpy's sort is four times as fast on a CPU."""
-    if host.holds(values.device):
+    if device.is_host(values.device):
         return torch.from_numpy(np.sort(values.numpy()))
     return torch.sort(values).values

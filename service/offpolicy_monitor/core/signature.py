@@ -10,8 +10,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import MARKS, check, check_shape
-from offpolicy_monitor.core.constants import constant
+from offpolicy_monitor.core.checks import MARKS, check
+from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.ragged import total
 
 #: Grids are steps of 2^-k for these k.
@@ -43,8 +43,7 @@ def neighbour_sums(a: Tensor, b: Tensor, valid: Tensor | None, owners: Tensor) -
     or length, TypeError for another dtype. Source: https://en.wikipedia.org/wiki/Autocorrelation
     """
     _check_pair("a", a, "b", b, valid)
-    check("owners", owners, 1, (torch.int64,))
-    check_shape("owners", owners, len(a))
+    check("owners", owners, len(a), of=(torch.int64,))
     later = len(a) - 1
     second = [side.narrow(0, 1, later) for side in (a, b)]
     if valid is None:
@@ -68,9 +67,8 @@ def grid_counts(values: Tensor, least: Tensor) -> Tensor:
     float16 has 11 bits and bfloat16 has 8; of values that are not rounded one in 2^13 has so few. Raises ValueError for
     another rank or length, TypeError for another dtype. Source of the formats: https://arxiv.org/abs/1905.12322
     """
-    check("values", values, 2)
-    check("least", least, 1, (values.dtype,))
-    check_shape("least", least, len(values))
+    check("values", values, -1, -1)
+    check("least", least, len(values), of=(values.dtype,))
     patterns, spare = SPARE_BITS[values.dtype]
     large = values.abs() >= least[:, None]
     few = large & ((values.view(patterns) & ((1 << spare) - 1)) == 0)
@@ -84,9 +82,6 @@ def _one(values: Tensor) -> Tensor:
 
 
 def _check_pair(name: str, values: Tensor, other: str, others: Tensor, valid: Tensor | None) -> None:
-    check(name, values, 1)
-    check(other, others, 1, (values.dtype,))
-    check_shape(other, others, len(values))
-    if valid is not None:
-        check("valid", valid, 1, MARKS)
-        check_shape("valid", valid, len(values))
+    check(name, values, -1)
+    check(other, others, len(values), of=(values.dtype,))
+    check("valid", valid, len(values), of=MARKS)

@@ -8,7 +8,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import DOUBLE, FLOATS, MARKS, check, check_shape
+from offpolicy_monitor.core.checks import DOUBLE, MARKS, check
 from offpolicy_monitor.core.divergences import probability
 from offpolicy_monitor.core.rescored import difference_sums
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP
@@ -25,12 +25,9 @@ def on_support(log_prob: Tensor, log_mass: Tensor | None) -> Tensor:
     log_mass: None where the log-prob is of the support as it is. Raises ValueError for another rank or length,
     TypeError for another dtype. Source: sampling distribution replay, DeepSeek-V3.2, https://arxiv.org/abs/2512.02556
     """
-    check("log_prob", log_prob, 1)
-    if log_mass is None:
-        return log_prob.double()
-    check("log_mass", log_mass, 1)
-    check_shape("log_mass", log_mass, len(log_prob))
-    return log_prob.double() - log_mass
+    check("log_prob", log_prob, -1)
+    check("log_mass", log_mass, len(log_prob))
+    return log_prob.double() if log_mass is None else log_prob.double() - log_mass
 
 
 def support_sums(above: Tensor, below: Tensor, log_mass: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -41,15 +38,13 @@ def support_sums(above: Tensor, below: Tensor, log_mass: Tensor, valid: Tensor |
     token is more probable than all of its support. The denominator is the caller's. Raises ValueError for another rank
     or shape, TypeError for another dtype.
     """
-    check("above", above, 2, DOUBLE)
-    for name, values, dtypes in (("below", below, DOUBLE), ("log_mass", log_mass, FLOATS), ("valid", valid, MARKS)):
-        if values is not None:
-            check(name, values, 2, dtypes)
-            check_shape(name, values, *above.shape)
-    d, outside = above - below, above > ROUNDING
+    check("above", above, -1, -1, of=DOUBLE)
+    check("below", below, *above.shape, of=DOUBLE)
+    check("log_mass", log_mass, *above.shape)
+    check("valid", valid, *above.shape, of=MARKS)
+    d, mass, outside = above - below, probability(log_mass), above > ROUNDING
+    ratio = torch.exp(d.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP))
     if valid is not None:
-        d, outside = torch.where(valid, d, 0.0), outside & valid
-    ratio, mass = torch.exp(d.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)), probability(log_mass)
-    if valid is not None:
-        ratio, mass = torch.where(valid, ratio, 0.0), torch.where(valid, mass, 0.0)
+        d, ratio, mass = torch.where(valid, torch.stack([d, ratio, mass]), 0.0)
+        outside = outside & valid
     return torch.cat([difference_sums(d)[:4], torch.stack([ratio.sum(1), mass.sum(1), outside.sum(1)])])

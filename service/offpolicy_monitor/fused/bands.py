@@ -11,7 +11,7 @@ from offpolicy_monitor.fused.arrays import BOTH, DROPS, GAPS, WEIGHS, Bounds
 from offpolicy_monitor.fused.sequences import NAMES
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.methods.curve import OUTWARD_SCORES, TOKEN_SCORES, Budget, Given
-from offpolicy_monitor.methods.rule import DROPPED_SIGNS, Band, Clip, Cut, Drop, Rule, looks_ahead
+from offpolicy_monitor.methods.rule import DROPPED_SIGNS, Band, Clip, Cut, Rule, looks_ahead
 from offpolicy_monitor.vocabulary import POSITIVE
 
 _LARGEST: Final = float(np.finfo(np.float32).max)
@@ -23,20 +23,13 @@ _LOW_SIGNS: Final = {signs: _LARGEST_OF_SIGN[max(below)] for signs, (_, below) i
 _HIGH_SIGNS: Final = {signs: -_LARGEST_OF_SIGN[POSITIVE - min(above)] for signs, (above, _) in DROPPED_SIGNS.items()}
 
 
-def on_tokens(row: MethodRow) -> bool:
-    """Whether a row's rule looks at tokens one by one."""
-    rule = row.rule
-    return looks_ahead(rule) or all(band.score in TOKEN_SCORES for band in _bands(row))
-
-
 def bounds_of(rows: Sequence[MethodRow], scores: Sequence[str], single: bool, anchors: bool) -> Bounds:
     """Rows on tokens, or rows on sequences, of these scores; `single` are compared in float32, `anchors` says whether
     on their other gap too."""
     bands = [_bands(row) for row in rows]
     ends = np.cumsum([0, *map(len, bands)])
     flat = [band for own in bands for band in own]
-    clips = [row.weight or Clip(Band(""), None, None) for row in rows]
-    signs = [row.rule.signs if isinstance(row.rule, Drop) else "any" for row in rows]
+    clips = [row.weight or Clip(Band("")) for row in rows]
     numbers: Any = _single if single else _double
     return Bounds(
         _whole(GAPS.index(row.gap) for row in rows),
@@ -46,10 +39,10 @@ def bounds_of(rows: Sequence[MethodRow], scores: Sequence[str], single: bool, an
         _whole(scores.index(band.score) for band in flat),
         numbers(band.lower for band in flat),
         numbers(band.upper for band in flat),
-        numbers((_LOW_SIGNS[sign] for sign in signs), math.inf),
-        numbers((_HIGH_SIGNS[sign] for sign in signs), math.inf),
-        numbers(-math.inf if clip.lower is None else clip.lower for clip in clips),
-        numbers(math.inf if clip.upper is None else clip.upper for clip in clips),
+        numbers((_LOW_SIGNS[row.rule.signs] for row in rows), math.inf),
+        numbers((_HIGH_SIGNS[row.rule.signs] for row in rows), math.inf),
+        numbers(clip.lower for clip in clips),
+        numbers(clip.upper for clip in clips),
         _whole(scores.index(clip.band.score) if clip.band.score else 0 for clip in clips),
     )
 
@@ -69,7 +62,6 @@ def ahead_of(rule: Rule) -> tuple[float, ...]:
     if isinstance(rule, Cut):
         score = 1 + OUTWARD_SCORES.index(rule.score) if rule.score in OUTWARD_SCORES else ahead.MAGNITUDE
         return score, rule.mean_square, 1, 0, 0, 0
-    assert isinstance(rule, Drop)
     [band] = rule.bands
     return 1 + OUTWARD_SCORES.index(band.score), band.upper, 0, *given_numbers(band.given)
 
@@ -84,11 +76,7 @@ def given_numbers(given: Given) -> tuple[float, float, float]:
 
 def _bands(row: MethodRow) -> tuple[Band, ...]:
     """What a rule that looks ahead drops depends on many tokens: until these are known it drops nothing."""
-    rule = row.rule
-    if looks_ahead(rule):
-        return (Band("log_ratio"),)
-    assert not isinstance(rule, Cut)
-    return (rule.band,) if isinstance(rule, Clip) else rule.bands
+    return (Band("log_ratio"),) if looks_ahead(row.rule) else row.rule.bands
 
 
 def _anchor(row: MethodRow) -> int:

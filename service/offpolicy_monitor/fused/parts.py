@@ -15,7 +15,7 @@ import numpy as np
 from offpolicy_monitor.fused import arrays
 from offpolicy_monitor.fused.ahead import COLUMNS
 from offpolicy_monitor.fused.arrays import GAPS, Bounds, Doubles, Integers, Plan
-from offpolicy_monitor.fused.bands import ahead_of, on_tokens, sequence_bounds, token_bounds
+from offpolicy_monitor.fused.bands import ahead_of, sequence_bounds, token_bounds
 from offpolicy_monitor.fused.bits import STRIDE
 from offpolicy_monitor.fused.dimensions import LAG, LENGTH, POSITION, SIGN, TURN, Dimension, constant
 from offpolicy_monitor.fused.held import Held, hold
@@ -106,8 +106,8 @@ class Rows:
     @classmethod
     def of(cls, rows: Sequence[MethodRow], whatif: bool = True, detail: Detail = "none") -> "Rows":
         """Put rows into numbers."""
-        of_tokens = [index for index, row in enumerate(rows) if on_tokens(row)]
-        of_sequences = [index for index, row in enumerate(rows) if not on_tokens(row)]
+        of_tokens = [index for index, row in enumerate(rows) if row.rule.of_tokens]
+        of_sequences = [index for index, row in enumerate(rows) if not row.rule.of_tokens]
         ahead = [(k, *ahead_of(rows[index].rule)) for k, index in enumerate(of_tokens) if looks_ahead(rows[index].rule)]
         return cls(
             rows, token_bounds([rows[index] for index in of_tokens], whatif), of_tokens,

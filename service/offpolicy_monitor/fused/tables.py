@@ -17,7 +17,7 @@ from offpolicy_monitor.fused.dimensions import Dimension
 from offpolicy_monitor.fused.parts import Part
 from offpolicy_monitor.fused.results import SENT_PARTS, Result
 from offpolicy_monitor.fused.totals import EXACT, GRIDS, MIDDLE, PAIRS
-from offpolicy_monitor.methods.rule import Clip, Drop
+from offpolicy_monitor.methods.rule import Clip, decides_tokens
 from offpolicy_monitor.summary.arrays import NOWHERE
 from offpolicy_monitor.summary.batch import CROSS_ROWS
 from offpolicy_monitor.summary.gap import QUANTITIES, SIGNS
@@ -185,8 +185,7 @@ def _methods(named: Named) -> Tables:
         if row.weight is not None:
             yield f"{path}#weights", dict(zip(_WEIGHTS, weights, strict=True))
         if not clips:
-            signed = isinstance(row.rule, Drop) and row.rule.signs != "any"
-            unit = "tokens" if of_tokens or (signed and named.part.kind.advantages == "token") else "sequences"
+            unit = "tokens" if decides_tokens(row.rule, named.part.kind.advantages == "token") else "sequences"
             yield f"masked/{quote(row.name, safe='')}/{row.gap}/{unit}", {"": by_length}
 
 

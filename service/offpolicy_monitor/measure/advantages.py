@@ -50,10 +50,10 @@ def sums_of(view: BlockView) -> dict[str, Tensor]:
 def terms_of(view: BlockView) -> dict[str, Tensor]:
     """[G, N] of what sequences are. Where nothing moves there is nothing to cancel."""
     gaps = view.gaps
-    magnitude, product = view.own(gaps.sequence_abs_sum), view.own(gaps.sequence_sum)
+    magnitude, product = view.own(gaps.sums.log_ratio_abs), view.own(gaps.sums.log_ratio)
     moving, tiny = magnitude > 0, torch.finfo(torch.float64).tiny
     cancelled = ((magnitude - product.abs()) / magnitude.clamp(min=tiny)).clamp_(min=0)
-    extreme = view.own(gaps.sequence_difference_max) > EXTREME_DIFFERENCE
+    extreme = view.own(gaps.extremes.max.probability_difference_abs) > EXTREME_DIFFERENCE
     found = (moving, cancelled, product < math.log(VANISHING_RATIO), extreme)
     return {f"sequence/{name}": values for name, values in zip(_OF_SEQUENCES, found, strict=True)}
 

@@ -41,13 +41,13 @@ def _columns(view: BlockView) -> tuple[list[Tensor], list[Tensor]]:
     gaps, number = view.gaps, view.number
     columns = gaps.columns
     per_token = (columns.log_ratio, columns.log_ratio_abs, columns.log_ratio_square, columns.k3)
-    per_sequence = (gaps.sequence_sum, gaps.sequence_abs_sum, gaps.sequence_square_sum, gaps.sequence_k3_sum)
+    per_sequence = (gaps.sums.log_ratio, gaps.sums.log_ratio_abs, gaps.sums.log_ratio_square, gaps.sums.k3)
     of_tokens, of_sequences = ([v for part in zip(*(s.unbind()[:number] for s in sums), strict=True) for v in part]
                                for sums in (per_token, per_sequence))  # fmt: skip
     if joint := view.block.batch.joint:
         mismatch, staleness = joint["mismatch"], joint["staleness"]
         of_tokens += [columns.log_ratio_square[mismatch], columns.log_ratio_square[staleness], view.cross]
-        square = gaps.sequence_square_sum
+        square = gaps.sums.log_ratio_square
         of_sequences += [square[mismatch], square[staleness], view.cross_of_sequences]
     indices = [*range(number), *([joint["mismatch"]] if joint else ())]
     if gaps.valid is not None:

@@ -20,8 +20,8 @@ from offpolicy_monitor.summary.evaluation import SEQUENCE_FIGURES, RowDetail, Se
 def sequence_figures(view: BlockView) -> Tensor:
     """[SEQUENCE_FIGURES, G, N] of a block, NaN where a sequence has no valid token."""
     gaps = view.gaps
-    mean = gaps.sequence_mean
-    figures = (mean, gaps.sequence_sum, gaps.sequence_abs_max, -mean, gaps.sequence_means[3])
+    mean = gaps.means.log_ratio
+    figures = (mean, gaps.sums.log_ratio, gaps.extremes.max.log_ratio_abs, -mean, gaps.means.k3)
     return torch.stack([view.own(torch.where(gaps.filled, figure, torch.nan)) for figure in figures])
 
 

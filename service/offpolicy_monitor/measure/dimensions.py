@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array, Origin
-from offpolicy_monitor.core.constants import constant
+from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.measure.blocks import Block
 from offpolicy_monitor.summary.tables.buckets import BUCKETS, LAG_BUCKETS, LAGS, MU_BUCKETS, TURNS
 

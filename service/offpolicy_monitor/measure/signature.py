@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array
-from offpolicy_monitor.core.constants import constant
+from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.signature import grid_counts, neighbour_sums, regression_sums
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.signature import (
@@ -36,7 +36,7 @@ def sums_of(view: BlockView) -> dict[str, Tensor]:
     if "mismatch" not in view.block.batch.gaps:
         return {}
     gap = view.block.batch.gaps.index("mismatch")
-    a, b, d = gaps.numerator[gap], gaps.denominator[gap], gaps.columns.log_ratio[gap]
+    a, b, d = *gaps.sides[:, gap], gaps.columns.log_ratio[gap]
     valid = None if gaps.valid is None else gaps.valid[gap]
     found = {
         "signature/middle": regression_sums(d, b, valid, math.log(LOWEST_MIDDLE), math.log(HIGHEST_MIDDLE)),

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Origin
-from offpolicy_monitor.core.constants import constant
 from offpolicy_monitor.core.corrections import Decided
 from offpolicy_monitor.core.decision import differing, dropped_in_sequences
+from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.core.routing import RoutingSums
 from offpolicy_monitor.measure.bins import histogram_bins
@@ -85,7 +85,7 @@ class BlockView:
 
     @cached_property
     def _bins(self) -> list[Tensor]:
-        mean, product = self.own(self.gaps.sequence_mean), self.own(self.gaps.sequence_sum)
+        mean, product = self.own(self.gaps.means.log_ratio), self.own(self.gaps.sums.log_ratio)
         return histogram_bins(self.own(self.gaps.columns.log_ratio), torch.stack([mean, product]))
 
     @cached_property

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.cells import Tally, tallies
-from offpolicy_monitor.core.constants import constant
+from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.gap import chosen
 from offpolicy_monitor.core.scores import Score, sequence_scores, token_scores
 from offpolicy_monitor.measure.bins import histogram_bins

@@ -36,7 +36,7 @@ GAP_INDEX: Final = {gap: index for index, gap in enumerate(GAPS)}
 def figures_of_sequences(view: BlockView) -> Tensor:
     """[figures, G, N] of a block: valid tokens, max |d|, mean d and the sum of k3 of each sequence."""
     gaps = view.gaps
-    figures = (gaps.counts, gaps.sequence_abs_max, gaps.sequence_mean, gaps.sequence_k3_sum)
+    figures = (gaps.counts, gaps.extremes.max.log_ratio_abs, gaps.means.log_ratio, gaps.sums.k3)
     return torch.stack([view.own(figure) for figure in figures])
 
 

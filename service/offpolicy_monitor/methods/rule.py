@@ -7,7 +7,7 @@ it is a Cut. Plain data: no torch.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from offpolicy_monitor.methods.curve import OUTWARD_SCORES, SECOND_MOMENT, SEQUENTIAL_SCORES, TOKEN_SCORES, Curve, Given
 from offpolicy_monitor.vocabulary import NEGATIVE, POSITIVE, ZERO
@@ -74,9 +74,20 @@ class Clip:
     """
 
     band: Band
-    lower: float | None
-    upper: float | None
+    lower: float = -math.inf
+    upper: float = math.inf
     within: Band | None = None
+    signs: ClassVar[Signs] = "any"
+
+    @property
+    def bands(self) -> tuple[Band, ...]:
+        """What is out of it was changed."""
+        return (self.band,)
+
+    @property
+    def of_tokens(self) -> bool:
+        """Whether r is that of tokens."""
+        return self.band.score in TOKEN_SCORES
 
 
 @dataclass(frozen=True)
@@ -88,9 +99,17 @@ class Cut:
 
     score: str
     mean_square: float
+    signs: ClassVar[Signs] = "any"
+    bands: ClassVar[tuple[Band, ...]] = ()
+    of_tokens: ClassVar[bool] = True
 
 
 Rule = Drop | Clip | Cut
+
+
+def decides_tokens(rule: Rule, advantages_per_token: bool) -> bool:
+    """Whether a rule decides about tokens, and not about whole sequences: it does where it looks at A of each."""
+    return rule.of_tokens or (advantages_per_token and rule.signs != "any")
 
 
 def looks_ahead(rule: Rule) -> bool:
@@ -104,7 +123,7 @@ def looks_ahead(rule: Rule) -> bool:
 def weight_of(rule: Rule) -> Clip | None:
     """What a rule weighs what it keeps with; None where it weighs nothing."""
     if isinstance(rule, Drop) and rule.weight:
-        return Clip(Band(rule.weight), None, None, within=rule.bands[0])
+        return Clip(Band(rule.weight), within=rule.bands[0])
     return rule if isinstance(rule, Clip) else None
 
 
@@ -123,7 +142,7 @@ def rule_of(
     if reweights:
         (band,) = bands.values()
         lower, upper = (_on_ratio(given.get(name), thresholds[name]) for name in ("lower", "upper"))
-        return Clip(band, lower, upper)
+        return Clip(band, -math.inf if lower is None else lower, math.inf if upper is None else upper)
     return Drop(tuple(bands.values()), _signs(curves), sides, weight)
 
 
