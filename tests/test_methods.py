@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from offpolicy_monitor import methods
 from offpolicy_monitor.alerts import CORRECTIONS
-from offpolicy_monitor.core.outward import OUTWARD
-from offpolicy_monitor.core.scores import OF_SEQUENCES, OF_TOKENS
+from offpolicy_monitor.core.scores import Score, sequence_scores, token_scores
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.methods import GAPS, METHODS, ON_REQUEST, PRESETS, parse_rows, parse_selection, restored
-from offpolicy_monitor.methods.curve import SEQUENCE_SCORES, TOKEN_SCORES
+from offpolicy_monitor.methods.curve import SEQUENCE_SCORES, TOKEN_SCORES, Budget
 from offpolicy_monitor.methods.rule import Band, Clip, Cut, Drop, weight_of
+
+from tests.core.gaps import gap_of
 
 #: name -> (method, gap, level, parameters that were set)
 EXPECTED: dict[str, tuple[str, str, str, dict[str, Any]]] = {
@@ -304,7 +305,13 @@ def test_a_bound_below_any_magnitude_drops_every_token_once() -> None:
 def test_every_score_of_a_rule_and_every_one_that_is_kept_can_be_computed() -> None:
     curves = [curve for method in METHODS.values() for form in method.forms.values() for curve in form.curves.values()]
     assert {curve.score for curve in curves} <= {*TOKEN_SCORES, *SEQUENCE_SCORES}
-    assert {*OF_TOKENS, *OUTWARD} == set(TOKEN_SCORES) and set(OF_SEQUENCES) == set(SEQUENCE_SCORES)
+    gaps = gap_of([[-0.5, -1.25, -0.9], [-1.3]], [[-1.0, -1.0, -1.0], [-1.0]], [1.0, -1.0])
+    given = Budget(0.05, 0.1, 0.5)
+    of_tokens = token_scores(gaps, [Score(0, name, given) for name in TOKEN_SCORES])
+    whole = {curve.whole for curve in curves if curve.whole is not None}
+    of_sequences = sequence_scores(gaps, [Score(0, name, given) for name in (*SEQUENCE_SCORES, *sorted(whole))])
+    assert all(score.shape == (4,) and score.isfinite().all() for score in of_tokens)
+    assert all(score.shape == (2,) and score.isfinite().all() for score in of_sequences)
 
 
 def test_whether_a_row_needs_advantages_follows_from_its_rule() -> None:

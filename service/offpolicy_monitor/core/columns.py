@@ -6,6 +6,7 @@ policy, d = a - b in nats, r = exp(d), p = exp(a), q = exp(b), w = exp(clip(d, +
 """
 
 import math
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import torch
@@ -18,28 +19,6 @@ from offpolicy_monitor.core.ragged import totals
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
 
 LN2: Final = 0.6931471805599453
-
-#: The names of TokenColumns.totals, in order.
-TOTALS: Final = (
-    "k3_reverse",
-    "js",
-    "ratio",
-    "ratio_excess",
-    "tail_tokens",
-    "changed_tokens",
-    "clamped_tokens",
-    "p_q",
-    "weight",
-    "weight_excess",
-    "p",
-    "q",
-    "probability_diff",
-    "weight_square",
-    "weight_excess_square",
-    "p_square",
-    "q_square",
-    "probability_diff_square",
-)
 
 
 class TokenColumns(NamedTuple):
@@ -54,7 +33,7 @@ class TokenColumns(NamedTuple):
     k3: Tensor
     probability_difference: Tensor  # p - q
     probability_difference_abs: Tensor
-    totals: Tensor  # [len(TOTALS), G]
+    totals: Mapping[str, Tensor]  # [G] each: sums of these and of others, and of squares of some, by name
 
 
 def token_columns(sides: Tensor, valid: Tensor | None = None) -> TokenColumns:
@@ -78,16 +57,15 @@ def token_columns(sides: Tensor, valid: Tensor | None = None) -> TokenColumns:
     weight = ratio.clamp(math.exp(-WEIGHT_CLAMP), math.exp(WEIGHT_CLAMP))
     if valid is not None:
         ratio, weight, p, q = torch.where(valid, torch.stack([ratio, weight, p, q]), 0.0).unbind()
-    counted = magnitude > constant([LN2, 0.0, EXPONENT_CLAMP], magnitude.dtype, magnitude.device)[:, None, None]
-    squared = (
-        weight,
-        excess.clamp(math.expm1(-WEIGHT_CLAMP), math.expm1(WEIGHT_CLAMP)),
-        p,
-        q,
-        difference_abs,
-    )
-    summed = (k3_reverse, js_terms(magnitude, shrink), ratio, excess, *counted, p * q, *squared)
-    return TokenColumns(
-        d, magnitude, d.square(), ratio, excess, growth, k3, difference, difference_abs,
-        totals=totals(summed, len(squared)),
-    )  # fmt: skip
+    tail, changed, clamped = magnitude > constant([LN2, 0.0, EXPONENT_CLAMP], d.dtype, d.device)[:, None, None]
+    weight_excess = excess.clamp(math.expm1(-WEIGHT_CLAMP), math.expm1(WEIGHT_CLAMP))
+    squared = {
+        "weight": weight, "weight_excess": weight_excess, "p": p, "q": q, "probability_diff": difference_abs,
+    }  # fmt: skip
+    summed = {
+        "k3_reverse": k3_reverse, "js": js_terms(magnitude, shrink), "ratio": ratio, "ratio_excess": excess,
+        "tail_tokens": tail, "changed_tokens": changed, "clamped_tokens": clamped, "p_q": p * q, **squared,
+    }  # fmt: skip
+    names = (*summed, *(f"{name}_square" for name in squared))
+    sums = dict(zip(names, totals(list(summed.values()), len(squared)), strict=True))
+    return TokenColumns(d, magnitude, d.square(), ratio, excess, growth, k3, difference, difference_abs, sums)

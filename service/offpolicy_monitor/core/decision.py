@@ -34,8 +34,8 @@ def dropped_in_sequences(gaps: Gaps, decided: Decided) -> Tensor:
     for group in decided.groups:
         if group.drops:
             marks = group.marks.narrow(1, 0, len(group.drops))
-            whole = group.whole
-            parts.append(marks * gaps.counts_of(gaps_of(group.drops)) if whole else gaps.segments.sum(marks))
+            sums = marks * gaps.counts_of(gaps_of(group.drops)) if group.whole else gaps.segments.sum(marks)
+            parts.append(sums)
     return torch.cat(parts, 1)
 
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.checks import DOUBLE, check
-from offpolicy_monitor.core.columns import TOTALS
 from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
@@ -27,8 +26,7 @@ def token_sums(gaps: Gaps, centres: Tensor) -> dict[str, Tensor]:
     """
     check("centres", centres, gaps.number, of=DOUBLE)
     apart = gaps.kept(gaps.columns.log_ratio - centres[:, None])
-    totals = dict(zip(TOTALS, gaps.columns.totals.unbind(), strict=True))
-    return {"log_ratio_apart_square": torch.linalg.vecdot(apart, apart), **totals}
+    return {"log_ratio_apart_square": torch.linalg.vecdot(apart, apart), **gaps.columns.totals}
 
 
 #: Ratios of a sequence, exp(L), exp(D), exp(-L), exp(-mean a) and exp(-mean b): the sign of the exponent, its bounds.

@@ -5,8 +5,8 @@ hundred times the bytes of log-probs and come from the host, so they are compare
 most cells are equal byte by byte, and only the others are looked at expert by expert. It knows no gaps, no log-probs.
 """
 
-from dataclasses import dataclass
-from typing import Any, Final
+import math
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,34 +17,23 @@ Ids = NDArray[np.uint8] | NDArray[np.uint16]
 #: Cells compared at a time: what is made of them on the way stays within a CPU's caches.
 CHUNK_CELLS: Final = 1 << 16
 
-#: Machine words in which a cell's ids are compared, in bytes; the largest that divides a cell.
-WORDS: Final = (8, 4, 2, 1)
+#: Bytes of a machine word; a cell's ids are compared in the largest part of one that divides a cell.
+WORD: Final = 8
 
 
-@dataclass(frozen=True, eq=False)
-class Rerouted:
-    """The cells whose two sets of experts differ, in the order of their tokens.
+class Rerouted(NamedTuple):
+    """The cells whose two sets of experts differ, in the order of their tokens: [n] int64 each."""
 
-    tokens   [n] int64: the token of each such cell, ascending
-    layers   [n] int64: its layer
-    missing  [n] int64: k - |E_a ∩ E_b|, from 1 to k
-    """
-
-    tokens: Array
+    tokens: Array  # ascending
     layers: Array
-    missing: Array
+    missing: Array  # k - |E_a ∩ E_b|, from 1 to k
 
 
-@dataclass(frozen=True, eq=False)
-class RoutingSums:
-    """What the cells of many tokens add up to.
+class RoutingSums(NamedTuple):
+    """What the cells of many tokens add up to."""
 
-    missing         [L] int64: experts of each layer that the other side lacks, over the chosen tokens
-    changed_layers  [T] int16: how many layers of each token differ; 0 where the token is not chosen
-    """
-
-    missing: Array
-    changed_layers: Array
+    missing: Array  # [L] int64: experts of each layer that the other side lacks, over the chosen tokens
+    changed_layers: Array  # [T] int16: how many layers of each token differ; 0 where the token is not chosen
 
 
 def routing_sums(a: Ids, b: Ids, chosen: NDArray[np.bool_] | None = None) -> RoutingSums:
@@ -63,7 +52,7 @@ def routing_sums(a: Ids, b: Ids, chosen: NDArray[np.bool_] | None = None) -> Rou
         found = rerouted(a[part], b[part])
         if chosen is not None:
             kept = chosen[part][found.tokens]
-            found = Rerouted(found.tokens[kept], found.layers[kept], found.missing[kept])
+            found = Rerouted(*(column[kept] for column in found))
         missing += np.bincount(found.layers, found.missing, layers).astype(np.int64)
         changed[part] = np.bincount(found.tokens, minlength=part.stop - part.start)
     return RoutingSums(missing, changed)
@@ -80,7 +69,10 @@ def rerouted(a: Ids, b: Ids) -> Rerouted:
     Raises ValueError for shapes that differ or are not of rank 3, TypeError for other dtypes.
     Source: rollout routing replay (R3), https://arxiv.org/abs/2510.11370, which counts the routers that differ.
     """
-    _check(a, b)
+    if a.ndim != 3 or a.shape != b.shape:
+        raise ValueError(f"expert ids must be [T, L, k] twice, got {a.shape} and {b.shape}")
+    if {a.dtype, b.dtype} - {np.dtype(np.uint8), np.dtype(np.uint16)}:
+        raise TypeError(f"expert ids must be uint8 or uint16, got {a.dtype} and {b.dtype}")
     layers, dtype = a.shape[1], np.result_type(a, b)
     if not a.size:
         return Rerouted(*(np.empty(0, np.int64) for _ in range(3)))
@@ -89,29 +81,18 @@ def rerouted(a: Ids, b: Ids) -> Rerouted:
     if words_a.shape[1] > 1:
         indices //= words_a.shape[1]
         indices = indices[np.diff(indices, prepend=-1) > 0]
-    missing = _missing(*(_by_rank(words[indices], dtype) for words in (words_a, words_b)))
+    # [k, n]: the first ids of all cells, then the second ones, so that each rank is compared in one run.
+    missing = _missing(*(np.ascontiguousarray(words[indices].view(dtype).T) for words in (words_a, words_b)))
     differ = missing > 0
     return Rerouted(*np.divmod(indices[differ], layers), missing[differ])
-
-
-def _check(a: Ids, b: Ids) -> None:
-    if a.ndim != 3 or a.shape != b.shape:
-        raise ValueError(f"expert ids must be [T, L, k] twice, got {a.shape} and {b.shape}")
-    if {a.dtype, b.dtype} - {np.dtype(np.uint8), np.dtype(np.uint16)}:
-        raise TypeError(f"expert ids must be uint8 or uint16, got {a.dtype} and {b.dtype}")
 
 
 def _words(ids: Ids, dtype: np.dtype[Any]) -> NDArray[Any]:
     """[cells, words per cell]: the same bytes as the largest words that divide a cell."""
     whole = np.ascontiguousarray(ids, dtype)
     size = whole.shape[2] * dtype.itemsize
-    word = next(word for word in WORDS if size % word == 0)
+    word = math.gcd(size, WORD)
     return whole.reshape(-1).view(f"u{word}").reshape(-1, size // word)
-
-
-def _by_rank(words: NDArray[Any], dtype: np.dtype[Any]) -> Ids:
-    """[k, n]: the first ids of all cells, then the second ones, so that each rank is compared in one run."""
-    return np.ascontiguousarray(words.view(dtype).T)
 
 
 def _missing(a: Ids, b: Ids) -> Array:

@@ -28,8 +28,7 @@ class Score(NamedTuple):
 def token_scores(gaps: Gaps, wanted: Sequence[Score]) -> list[Tensor]:
     """R [T] float32 or float64, of names in OF_TOKENS or OUTWARD. KeyError for another name."""
     outward = {score: outward_score(gaps, *score) for score in wanted if score.name in OUTWARD}
-    found = {name: OF_TOKENS[name](gaps) for _, name, _ in wanted if name not in OUTWARD}
-    return [outward[score] if score in outward else found[score.name].select(0, score.gap) for score in wanted]
+    return [outward[own] if own in outward else OF_TOKENS[own.name](gaps).select(0, own.gap) for own in wanted]
 
 
 def sequence_scores(gaps: Gaps, wanted: Sequence[Score]) -> list[Tensor]:
@@ -60,13 +59,11 @@ OF_TOKENS: Final[Mapping[str, Callable[[Gaps], Tensor]]] = {
     "kl_larger": lambda gaps: gaps.binary_kls[1],
 }
 
-#: Of all gaps, [G, N] each. k3 is convex with its minimum at 0: its largest lies at an extreme of d.
+#: Of all gaps, [G, N] each, but for the ends of OF_TOKENS. k3 is convex with its minimum at 0: its largest lies at an
+#: end of d.
 OF_SEQUENCES: Final[Mapping[str, Callable[[Gaps], Tensor]]] = {
     "log_geometric_ratio": lambda gaps: gaps.means.log_ratio,
     "log_product_ratio": lambda gaps: gaps.sums.log_ratio,
-    "log_ratio_min": lambda gaps: gaps.extremes.min.log_ratio,
-    "log_ratio_max": lambda gaps: gaps.extremes.max.log_ratio,
-    "log_ratio_abs_max": lambda gaps: gaps.extremes.max.log_ratio_abs,
     "k2_mean": lambda gaps: gaps.means.log_ratio_square / 2,
     "k2_sum": lambda gaps: gaps.sums.log_ratio_square / 2,
     "k3_mean": lambda gaps: gaps.means.k3,
