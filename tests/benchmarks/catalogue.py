@@ -74,7 +74,7 @@ def thirteen_sums(source: Synthetic) -> Work:
     policies = torch.stack([sampling, old])
 
     def work() -> object:
-        gap = Gaps(policies, (1,), (0,), segments)
+        gap = Gaps(policies, ((1, 0),), segments)
         derived = gap.columns
         columns = (
             *(column[0] for column in derived[:8]),

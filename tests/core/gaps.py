@@ -26,7 +26,7 @@ def gap_of(
     if advantages is not None:
         flat = [x for s in advantages for x in (s if isinstance(s, list) else [s])]
         own = Advantages(torch.tensor(flat, dtype=dtype), isinstance(advantages[0], list), parts)
-    return Gaps(torch.stack([b, a]), (1,), (0,), parts, own)
+    return Gaps(torch.stack([b, a]), ((1, 0),), parts, own)
 
 
 def gap_of_log_ratios(

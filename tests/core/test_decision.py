@@ -108,7 +108,7 @@ def test_weights_are_summed_over_tokens() -> None:
 def test_rows_of_several_gaps_are_summed_each_over_its_own() -> None:
     mu, old, pi = [0.0, 0.0], [1.0, 0.1], [1.0, 2.1]  # mismatch 1, 0.1; staleness 0, 2
     parts = gap_of_log_ratios([[0.0, 0.0]]).segments
-    gaps = Gaps(torch.tensor([mu, old, pi], dtype=torch.float64), (1, 2), (0, 1), parts)
+    gaps = Gaps(torch.tensor([mu, old, pi], dtype=torch.float64), ((1, 0), (2, 1)), parts)
     rule = parse_row({"method": "mask", "level": "token", "upper": math.exp(0.5)}).rule
     decided = decide(gaps, [Placed(rule, 1), Placed(rule, 0), Placed(rule, 1)])
     kept = found_of(gaps, decided)

@@ -21,7 +21,6 @@ from offpolicy_monitor.core.divergences import (
     binary_kls,
     exponentials,
     js_terms,
-    k3_of,
     probability,
     ratio_and_excess,
 )
@@ -64,7 +63,6 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     grid_counts: (ROW[None], ROW[:1]),
     joint_counts: (ROW.expand(2, -1), Layout(-10, 4, 1, torch.empty(0)), MARKS[None]),
     js_terms: (ROW.abs(), torch.expm1(-WIDE.abs())),
-    k3_of: (ROW,),
     moves_outward: (ROW, Advantages(WIDE[:2], False, GAPS.segments)),
     neighbour_sums: (ROW, ROW, MARKS, OWNERS),
     on_support: (ROW, ROW),
@@ -86,8 +84,8 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
 #: Those that take no tensor beside gaps and decisions, which are checked where they are made.
 WITHOUT_TENSORS = {
     "check", "clip_weights", "constant", "decide", "differing", "drop_sums",
-    "dropped_in_sequences", "extremes", "gaps_of", "is_host", "outward_score", "sequence_scores", "sequence_terms",
-    "token_scores", "weight_sums",
+    "dropped_in_sequences", "extremes", "gaps_of", "is_host", "outward_least", "outward_score", "sequence_scores",
+    "sequence_terms", "token_scores", "weight_sums",
 }  # fmt: skip
 #: Those of mathematics that others have published.
 PUBLISHED = (

@@ -107,7 +107,7 @@ def test_sequence_sums_of_known_sequences() -> None:
 
 def test_cross_terms_pair_the_same_tokens() -> None:
     mu, old, pi = [0.0, 0.0], [1.0, 2.0], [1.5, -1.0]  # mismatch 1, 2; staleness 0.5, -3
-    gaps = Gaps(torch.tensor([mu, old, pi]), (1, 2, 2), (0, 1, 0), segments(2))
+    gaps = Gaps(torch.tensor([mu, old, pi]), ((1, 0), (2, 1), (2, 0)), segments(2))
     product = torch.tensor([0.5 - 6.0], dtype=torch.float64)
     sums = {name: float(value.sum()) for name, value in cross_terms(gaps, 0, 1, product).items()}
     assert sums == {"tokens": 2.0, "mismatch_square": 5.0, "staleness_square": 9.25, "mismatch_staleness": -5.5}
@@ -116,11 +116,11 @@ def test_cross_terms_pair_the_same_tokens() -> None:
 def test_a_token_that_is_not_valid_is_in_no_sum_of_its_gap() -> None:
     mu, old, pi = [-1.0, 0.0, -1.0], [-2.0, -2.0, 0.0], [-1.5, -1.5, -1.5]  # 0 is what was not finite
     valid = torch.tensor([[True, False, False], [True, True, False], [True, False, True]])
-    holed = Gaps(torch.tensor([mu, old, pi]), (1, 2, 2), (0, 1, 0), segments(2, 1), valid=valid)
+    holed = Gaps(torch.tensor([mu, old, pi]), ((1, 0), (2, 1), (2, 0)), segments(2, 1), valid=valid)
     packed = [
-        Gaps(torch.tensor([[-1.0], [-2.0]]), (1,), (0,), segments(1)),
-        Gaps(torch.tensor([[-2.0, -2.0], [-1.5, -1.5]]), (1,), (0,), segments(2)),
-        Gaps(torch.tensor([[-1.0, -1.0], [-1.5, -1.5]]), (1,), (0,), segments(1, 1)),
+        Gaps(torch.tensor([[-1.0], [-2.0]]), ((1, 0),), segments(1)),
+        Gaps(torch.tensor([[-2.0, -2.0], [-1.5, -1.5]]), ((1, 0),), segments(2)),
+        Gaps(torch.tensor([[-1.0, -1.0], [-1.5, -1.5]]), ((1, 0),), segments(1, 1)),
     ]
     got = found_of(holed)
     for gap, alone in enumerate(packed):
@@ -130,13 +130,13 @@ def test_a_token_that_is_not_valid_is_in_no_sum_of_its_gap() -> None:
 
 def test_policies_that_do_not_fit_the_sequences_are_refused() -> None:
     with pytest.raises(ValueError, match="policies has shape"):
-        Gaps(torch.zeros(2, 2), (1,), (0,), segments(1, 2))
+        Gaps(torch.zeros(2, 2), ((1, 0),), segments(1, 2))
     with pytest.raises(ValueError, match="policies has shape"):
-        Gaps(torch.zeros(3), (1,), (0,), segments(1, 2))
+        Gaps(torch.zeros(3), ((1, 0),), segments(1, 2))
     with pytest.raises(TypeError, match=r"is torch\.float16"):
-        Gaps(torch.zeros(2, 3, dtype=torch.float16), (1,), (0,), segments(1, 2))
+        Gaps(torch.zeros(2, 3, dtype=torch.float16), ((1, 0),), segments(1, 2))
     with pytest.raises(ValueError, match="valid has shape"):
-        Gaps(torch.zeros(2, 3), (1,), (0,), segments(1, 2), valid=torch.ones(2, 3, dtype=torch.bool))
+        Gaps(torch.zeros(2, 3), ((1, 0),), segments(1, 2), valid=torch.ones(2, 3, dtype=torch.bool))
 
 
 def test_the_signed_probability_difference_has_the_sign_of_the_move() -> None:

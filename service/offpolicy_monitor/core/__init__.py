@@ -2,5 +2,6 @@
 
 ragged (sums over sequences), divergences and columns (per token), gap and advantages (the columns of all gaps),
 gap_sums (what figures are made of), scores, corrections and decision (what rules compare, decide and add up to),
-second_moment (the cut of M2PO), signature, routing, histogram and cells (bins and counts), checks (the doors).
+outward and second_moment (of tokens that move further out; the cut of M2PO), signature, routing, support, rescored (the
+floor of noise), density, histogram and cells (bins and counts), checks (the doors), device (what follows from it).
 """

@@ -107,8 +107,7 @@ def weight_sums(gaps: Gaps, group: Group) -> tuple[dict[str, Tensor], Tensor]:
 
 def differing(gaps: Gaps, decided: Decided) -> tuple[tuple[int, ...], Tensor]:
     """The rows of rules by another anchor, and on how many tokens each decides otherwise there: [R] float64, R >= 1."""
-    rows: list[int] = []
-    counts = []
+    rows, counts = list[int](), list[Tensor]()
     for group in decided.groups:
         by = dict[tuple[int, Anchor], int]()
         for number, placed in enumerate(group.rules):

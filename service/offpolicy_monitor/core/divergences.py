@@ -20,7 +20,7 @@ class Exponentials(NamedTuple):
     ratio: Tensor  # exp(d)
     excess: Tensor  # exp(d) - 1
     inverse_excess: Tensor  # exp(-d) - 1
-    k3: Tensor  # exp(d) - 1 - d
+    k3: Tensor  # exp(d) - 1 - d, the d that is taken off without a clamp
     k3_reverse: Tensor  # exp(-d) - 1 + d
 
 
@@ -48,11 +48,6 @@ def exponentials(log_ratio: Tensor) -> Exponentials:
     clipped = d.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)
     excess, inverse_excess = torch.expm1(clipped), torch.expm1(-clipped)
     return Exponentials(torch.exp(clipped), excess, inverse_excess, excess - d, inverse_excess + d)
-
-
-def k3_of(log_ratio: Tensor) -> Tensor:
-    """k3 = expm1(clip(d, +-80)) - d of log-ratios, nats: [...] float -> [...] float64. Raises as `exponentials`."""
-    return exponentials(log_ratio).k3
 
 
 def js_terms(log_ratio_abs: Tensor, shrink: Tensor) -> Tensor:

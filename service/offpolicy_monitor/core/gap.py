@@ -68,33 +68,30 @@ class Gaps:
     """Gaps over the same tokens. Raises ValueError for another rank or length, TypeError for another dtype.
 
     policies    [C, T] float32 or float64: log-probs, nats, finite; 0 where they were not
-    above       which policy is the numerator of each gap
-    below       which is its denominator
+    pairs       which policy is the numerator of each gap, and which its denominator
     valid       [G, T] bool, or None where every token is valid
     """
 
     policies: Tensor
-    above: tuple[int, ...]
-    below: tuple[int, ...]
+    pairs: Sequence[tuple[int, int]]
     segments: Segments
     advantages: Advantages | None = None
     valid: Tensor | None = None
 
     def __post_init__(self) -> None:
         check("policies", self.policies, -1, self.segments.tokens)
-        if len(self.above) != len(self.below):
-            raise ValueError(f"{len(self.above)} numerators for {len(self.below)} denominators")
         check("valid", self.valid, self.number, self.segments.tokens, of=MARKS)
 
     @property
     def number(self) -> int:
         """G."""
-        return len(self.above)
+        return len(self.pairs)
 
     @cached_property
     def sides(self) -> Tensor:
         """a and b, [2, G, T] nats; 0 where not valid."""
-        return self.kept(chosen(self.policies, (*self.above, *self.below)).view(2, self.number, -1))
+        sides = [pair[side] for side in (0, 1) for pair in self.pairs]
+        return self.kept(chosen(self.policies, sides).view(2, self.number, -1))
 
     @cached_property
     def columns(self) -> TokenColumns:
@@ -160,7 +157,7 @@ class Gaps:
     @cached_property
     def binary_kls(self) -> tuple[Tensor, Tensor]:
         """KL(q || p) with the sign of d, and the larger of KL(q || p) and KL(p || q): [G, T] float64 each, nats."""
-        of_policies, sides = bernoulli(self.policies), (*self.below, *self.above)
+        of_policies, sides = bernoulli(self.policies), [pair[side] for side in (1, 0) for pair in self.pairs]
         stacked = torch.stack([part.select(0, policy) for part in of_policies for policy in sides])
         moved, back = binary_kls(stacked.view(len(of_policies), 2, self.number, -1))
         away, larger = torch.copysign(moved, self.columns.log_ratio), torch.maximum(moved, back)

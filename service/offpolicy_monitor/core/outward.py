@@ -36,6 +36,15 @@ def outward_score(gaps: Gaps, gap: int, score: str, given: Given = ()) -> Tensor
     return torch.where(there, OUTWARD[score](gaps, gap, given), 0.0)
 
 
+def outward_least(gaps: Gaps, gap: int, score: str, given: Given = ()) -> Tensor:
+    """[N] float64: the least that a sequence's valid tokens have of `<score>_min`, 0 without one. Raises as above."""
+    values = outward_score(gaps, gap, score.removesuffix("_min"), given)
+    if gaps.valid is None:
+        return gaps.segments.min(values)
+    least = gaps.segments.min(torch.where(gaps.valid.select(0, gap), values, torch.inf))
+    return torch.where(gaps.filled.select(0, gap), least, 0.0)
+
+
 def _log_ratio(gaps: Gaps, gap: int, given: Given) -> Tensor:
     """|d|."""
     return gaps.columns.log_ratio_abs.select(0, gap)

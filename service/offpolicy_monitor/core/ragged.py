@@ -144,10 +144,9 @@ def totals(columns: Sequence[Tensor], squares: int = 0) -> Tensor:
     """
     if not columns:
         raise ValueError("there is no column")
-    plain, squared = columns[: len(columns) - squares], columns[len(columns) - squares :]
-    for some, dtypes in ((plain, NUMBERS), (squared, DOUBLE)):
-        for column in some:
-            check("column", column, *columns[0].shape, of=dtypes)
+    squared = columns[len(columns) - squares :]
+    for index, column in enumerate(columns, squares - len(columns)):
+        check("column", column, *columns[0].shape, of=DOUBLE if index >= 0 else NUMBERS)
     if device.is_host(columns[0].device):
         sums = [total(column) for column in columns]
         return torch.stack([*sums, *(torch.linalg.vecdot(column, column) for column in squared)])

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.divergences import k3_of
+from offpolicy_monitor.core.divergences import exponentials
 from offpolicy_monitor.core.gap import Extreme, Gaps
-from offpolicy_monitor.core.outward import OUTWARD, outward_score
+from offpolicy_monitor.core.outward import OUTWARD, outward_least, outward_score
 from offpolicy_monitor.methods.curve import Given
 
 
@@ -36,18 +36,9 @@ def sequence_scores(gaps: Gaps, wanted: Sequence[Score]) -> list[Tensor]:
 
     0 where a sequence has no valid token. KeyError for another name.
     """
-    outward = {score: _of_outward(gaps, score) for score in wanted if score.name.rpartition("_")[0] in OUTWARD}
+    outward = {score: outward_least(gaps, *score) for score in wanted if score.name.rpartition("_")[0] in OUTWARD}
     found = {name: _of_sequences(gaps, name) for name in {score.name for score in wanted if score not in outward}}
     return [outward[score] if score in outward else found[score.name].select(0, score.gap) for score in wanted]
-
-
-def _of_outward(gaps: Gaps, score: Score) -> Tensor:
-    """The least of a sequence's tokens."""
-    values = outward_score(gaps, score.gap, score.name.removesuffix("_min"), score.given)
-    if gaps.valid is None:
-        return gaps.segments.min(values)
-    least = gaps.segments.min(torch.where(gaps.valid.select(0, score.gap), values, torch.inf))
-    return torch.where(gaps.filled.select(0, score.gap), least, 0.0)
 
 
 OF_TOKENS: Final[Mapping[str, Callable[[Gaps], Tensor]]] = {
@@ -68,7 +59,7 @@ OF_SEQUENCES: Final[Mapping[str, Callable[[Gaps], Tensor]]] = {
     "k2_sum": lambda gaps: gaps.sums.log_ratio_square / 2,
     "k3_mean": lambda gaps: gaps.means.k3,
     "k3_sum": lambda gaps: gaps.sums.k3,
-    "k3_max": lambda gaps: torch.maximum(*(k3_of(end.log_ratio) for end in gaps.extremes)),
+    "k3_max": lambda gaps: torch.maximum(*(exponentials(end.log_ratio).k3 for end in gaps.extremes)),
     "growth_mean": lambda gaps: gaps.means.growth,
 }
 

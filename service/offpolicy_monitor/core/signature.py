@@ -5,6 +5,7 @@ here. Shapes: T tokens, `a` and `b` the log-probs of numerator and denominator, 
 None for all, and a value that is not valid is 0.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import torch
@@ -31,8 +32,7 @@ def regression_sums(d: Tensor, b: Tensor, valid: Tensor | None, lowest: float, h
     middling = (b > lowest) & (b < highest)
     if valid is not None:
         middling = middling & valid
-    columns = torch.stack([_one(d), b, d, d == 0]) * middling
-    return columns @ columns.T
+    return _products([b, d, d == 0], middling)
 
 
 def neighbour_sums(a: Tensor, b: Tensor, valid: Tensor | None, owners: Tensor) -> Tensor:
@@ -56,8 +56,7 @@ def neighbour_sums(a: Tensor, b: Tensor, valid: Tensor | None, owners: Tensor) -
         first = [side.index_select(0, there) for side in (a, b)]
         own = owners.index_select(0, there) == owners.narrow(0, 1, later)
         together = valid.narrow(0, 1, later) & (before >= 0) & own
-    columns = torch.stack([_one(second[0]), *first, *second]) * together
-    return columns @ columns.T
+    return _products([*first, *second], together)
 
 
 def grid_counts(values: Tensor, least: Tensor) -> Tensor:
@@ -76,9 +75,11 @@ def grid_counts(values: Tensor, least: Tensor) -> Tensor:
     return total(torch.cat([large[None], few[None], few & (steps == steps.round())]))
 
 
-def _one(values: Tensor) -> Tensor:
-    """[T] float64, which takes no memory: a 1 for each value, and columns stacked with it become float64."""
-    return constant(1.0, torch.float64, values.device).expand(len(values))
+def _products(columns: Sequence[Tensor], where: Tensor) -> Tensor:
+    """Sums of products of 1 and of K columns, each with each, where marked: [n] each, [n] bool -> [1 + K, 1 + K]."""
+    one = constant(1.0, torch.float64, where.device).expand(len(where))  # takes no memory, and makes all float64
+    kept = torch.stack([one, *columns]) * where
+    return kept @ kept.T
 
 
 def _check_pair(name: str, values: Tensor, other: str, others: Tensor, valid: Tensor | None) -> None:

@@ -174,7 +174,8 @@ class Block:
     def gaps(self) -> Gaps:
         """The batch's gaps over their valid tokens, and where some are not valid, over those valid for all."""
         batch, span = self.batch, self.token_range
-        pairs = [[batch.names.index(name) for name in GAP_LOGPROBS[gap]] for gap in batch.gaps]
+        names = [GAP_LOGPROBS[gap] for gap in batch.gaps]
+        pairs = [(batch.names.index(above), batch.names.index(below)) for above, below in names]
         valid = None
         if batch.finite is not None:
             finite = [mask[span] for mask in batch.finite]
@@ -184,8 +185,7 @@ class Block:
             valid = torch.stack(masks)
         segments = Segments(self.lengths, batch.device)
         policies = torch.stack([column[span] for column in batch.columns])
-        above, below = zip(*pairs, strict=True)
-        return Gaps(policies, above, below, segments, self._advantages(segments), valid)
+        return Gaps(policies, pairs, segments, self._advantages(segments), valid)
 
     def _advantages(self, segments: Segments) -> Advantages | None:
         values = self.batch.advantages
