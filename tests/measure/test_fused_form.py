@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -15,6 +16,7 @@ from offpolicy_monitor.measure.tables import MAKERS, Maker, Named
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.summary.stored import to_bytes
 from offpolicy_monitor.vocabulary import RESCORED, SUPPORTS
 
 from tests.fixtures.fused import cached_pass
@@ -42,6 +44,10 @@ def ready(cache: Path) -> Measurer:
     return measurer
 
 
+def without(batch: RaggedBatch, name: str) -> RaggedBatch:
+    return replace(batch, columns={key: column for key, column in batch.columns.items() if key != name})
+
+
 def with_experts(batch: RaggedBatch) -> RaggedBatch:
     random = np.random.default_rng(4)
     sent = {name: random.integers(0, 9, (batch.tokens, 3, 2)).astype(np.uint8) for name in ("experts", "old_experts")}
@@ -58,6 +64,18 @@ def test_it_measures_by_the_pass_once_that_is_loaded(ready: Measurer) -> None:
     assert after.arrays.scheme.spans.keys() == before.arrays.scheme.spans.keys() and after.batch == before.batch
     for name, method in before.methods.items():
         assert after.methods[name].sums["masked_tokens"] == method.sums["masked_tokens"], name
+
+
+def test_several_threads_measure_at_a_time_to_the_same_bits(ready: Measurer) -> None:
+    batches = [packed(random_sequences(seed, [seed + 1, 300, 5], 0.2)) for seed in range(12)]
+    batches += [without(batch, "advantages") for batch in batches[:4]] + [with_experts(batch) for batch in batches[:2]]
+    for batch in batches[4:8]:
+        batch.columns["logprobs"][::7] = np.nan
+    wanted = [to_bytes(ready.measure(batch, PRESETS, Origin(1, 0))) for batch in batches]
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(5):
+            found = threads.map(lambda batch: to_bytes(ready.measure(batch, PRESETS, Origin(1, 0))), batches)
+            assert list(found) == wanted
 
 
 def test_log_probs_that_are_in_no_gap_are_summed_beside_the_pass(ready: Measurer) -> None:

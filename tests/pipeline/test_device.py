@@ -1,9 +1,10 @@
-"""One thread measures: whoever leaves is not measured, nothing that was begun is left behind, the thread goes on."""
+"""One thread measures, or a few: whoever leaves is not measured, nothing that was begun is left behind, they go on."""
 
 import asyncio
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,8 +18,8 @@ from offpolicy_monitor.pipeline.workers import JobError
 class Measured:
     """A device that does not begin before it is let, and notes what it does."""
 
-    def __init__(self) -> None:
-        self.device = Device(Turns(("small",), 1e9, "OFFPOLICY_MAX_QUEUE_WAIT"))
+    def __init__(self, threads: int = 1) -> None:
+        self.device = Device(Turns(("small",), 1e9, "OFFPOLICY_MAX_QUEUE_WAIT"), threads)
         self.done: list[str] = []
         self.let, self.begun = threading.Event(), threading.Event()
 
@@ -45,9 +46,9 @@ class Held:
         """Nothing."""
 
 
-def run(scenario: Callable[[Measured], Coroutine[Any, Any, None]]) -> None:
+def run(scenario: Callable[[Measured], Coroutine[Any, Any, None]], threads: int = 1) -> None:
     async def made() -> None:
-        measured = Measured()
+        measured = Measured(threads)
         try:
             await asyncio.wait_for(scenario(measured), 20)
         finally:
@@ -238,3 +239,72 @@ def test_the_end_does_not_wait_for_a_thread_that_is_elsewhere() -> None:
         assert await first == "1"
 
     run(scenario)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_as_many_jobs_are_done_at_a_time_as_there_may_be_threads(threads: int) -> None:
+    async def scenario(measured: Measured) -> None:
+        begun, others = list[str](), threading.Barrier(threads + 1)
+
+        def work(name: str) -> str:
+            begun.append(name)
+            others.wait(10)
+            assert measured.let.wait(10)
+            return name
+
+        names = [str(number) for number in range(2 * threads)]
+        tasks = [asyncio.create_task(measured.device.run("small", 1, partial(work, name))) for name in names]
+        await asyncio.to_thread(others.wait, 10)
+        await asyncio.sleep(0.02)
+        assert sorted(begun) == names[:threads]
+        others.reset()
+        measured.let.set()
+        await asyncio.to_thread(others.wait, 10)
+        assert await asyncio.gather(*tasks) == names
+
+    run(scenario, threads)
+
+
+def test_threads_are_kept_for_the_jobs_that_come() -> None:
+    async def scenario(measured: Measured) -> None:
+        threads = list[threading.Thread]()
+        for _ in range(50):
+            await measured.device.run("small", 1, noting(threads))
+        assert len(set(threads)) <= 2
+
+    run(scenario, 2)
+
+
+def test_a_thread_that_comes_back_takes_its_place_among_a_few_again() -> None:
+    async def scenario(measured: Measured) -> None:
+        device, away, threads = measured.device, Elsewhere(measured.device), list[threading.Thread]()
+        measured.let.set()
+        first = asyncio.create_task(device.run("small", 1, measured.job("1"), then=away.then))
+        await asyncio.to_thread(away.begun.wait, 10)
+        await device.run("small", 1, noting(threads))
+        away.let.set()
+        await first
+        both = threading.Barrier(2)
+
+        def together() -> None:
+            both.wait(10)
+            threads.append(threading.current_thread())
+
+        await asyncio.gather(*(device.run("small", 1, together) for _ in range(2)))
+        assert away.thread in threads and len(set(threads)) == 2
+
+    run(scenario, 2)
+
+
+def test_the_end_waits_for_every_thread_and_for_all_that_came() -> None:
+    async def scenario(measured: Measured) -> None:
+        tasks = await measured.begin("1", "2", "3", "4")
+        end = asyncio.create_task(asyncio.to_thread(measured.device.close))
+        await asyncio.sleep(0.02)
+        assert not end.done()
+        measured.let.set()
+        await end
+        assert sorted(measured.done) == ["1", "2", "3", "4"]
+        await asyncio.gather(*tasks)
+
+    run(scenario, 2)

@@ -11,8 +11,8 @@ SETTING = "OFFPOLICY_MAX_QUEUE_WAIT"
 class Device:
     """Does jobs one after the other when it is told, each in the seconds that it is given; notes their names."""
 
-    def __init__(self, longest: float = 1e9) -> None:
-        self.turns: Turns[tuple[str, float]] = Turns(LANES, longest, SETTING, lambda: self.now)
+    def __init__(self, longest: float = 1e9, at_once: int = 1) -> None:
+        self.turns: Turns[tuple[str, float]] = Turns(LANES, longest, SETTING, lambda: self.now, at_once)
         self.done: list[str] = []
         self.now = 0.0
 
@@ -121,3 +121,16 @@ def test_one_that_leaves_gives_its_turn_to_the_next() -> None:
     device.do()
     assert device.done == ["1", "3"]
     assert not device.turns.leave(first)
+
+
+def test_where_two_jobs_are_done_at_a_time_the_wait_is_half_as_long() -> None:
+    alone, two = Device(longest=3.5), Device(longest=3.5, at_once=2)
+    taken = []
+    for device in (alone, two):
+        device.learn()
+        taken.append(0)
+        with pytest.raises(Unavailable):
+            while True:
+                device.enter("s")
+                taken[-1] += 1
+    assert taken == [4, 8]

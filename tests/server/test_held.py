@@ -50,7 +50,8 @@ def device() -> Waiting:
 
 @pytest.fixture
 def client(tmp_path: Path, migrated_copy: None, device: Waiting) -> Iterator[Client]:
-    with running(create_app(Settings(database_url=database(tmp_path)), lambda _: device)) as client:
+    settings = Settings(database_url=database(tmp_path), measure_threads=1)
+    with running(create_app(settings, lambda _: device)) as client:
         yield client
 
 
@@ -123,3 +124,28 @@ def test_a_small_frame_is_not_read_before_it_is_measured(client: Client, device:
         return waits, reserved, [answer.status_code for answer in await asyncio.gather(first, second)]
 
     assert client.run(scenario()) == (True, 0, [200, 400])
+
+
+class WaitingForLarge(Waiting):
+    """One that begins small batches at once."""
+
+    def measure(self, batch: RaggedBatch, *args: Any, **options: Any) -> StepSummary:
+        if batch.tokens == TOKENS:
+            return super().measure(batch, *args, **options)
+        return Measurer.measure(self, batch, *args, **options)
+
+
+def test_small_shards_are_stored_while_a_large_one_is_being_measured(tmp_path: Path, migrated_copy: None) -> None:
+    device = WaitingForLarge()
+
+    async def scenario(client: Client) -> tuple[list[int], bool, int]:
+        large = asyncio.create_task(client.http.post(URL, content=PLAIN, headers=SAFETENSORS))
+        await asyncio.to_thread(device.begun.wait, 30)
+        small = [await client.http.post("/v1/runs/r2/batches", content=good_frame(), headers=SAFETENSORS)]
+        small += [await client.http.post("/v1/runs/r3/batches", content=json_bytes(), headers=JSON)]
+        waits = not large.done()
+        device.let.set()
+        return [answer.status_code for answer in small], waits, (await large).status_code
+
+    with running(create_app(Settings(database_url=database(tmp_path)), lambda _: device)) as client:
+        assert client.run(scenario(client)) == ([200, 200], True, 200)

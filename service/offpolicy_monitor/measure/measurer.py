@@ -4,6 +4,7 @@ Where memory runs out it goes on in smaller blocks, and where the device fails i
 figures are the same, and each such step back is counted.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,7 +22,7 @@ from offpolicy_monitor.measure.fused import IN_PASS, Fused, fused_pass
 from offpolicy_monitor.measure.summarise import summarise, with_tables
 from offpolicy_monitor.measure.tables import MAKERS, OF_DATA, Maker
 from offpolicy_monitor.methods import PRESETS, MethodRow
-from offpolicy_monitor.slices import Slices, finished, in_one
+from offpolicy_monitor.slices import Slices, finished, in_one, one_at_a_time
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.evaluation import Detail, Evaluation
 from offpolicy_monitor.summary.step import StepSummary
@@ -40,7 +41,7 @@ CPU: Final = torch.device("cpu")
 
 
 class Measurer:
-    """Turns batches into summaries on one device. Not thread-safe: one thread calls it.
+    """Turns batches into summaries on one device, for any thread: by torch one at a time, by the pass several.
 
     `threads`: torch's intra-op threads of the whole process; None leaves them as they are, as a guest must.
     `pass_threads`: those that the fused pass shares a batch among.
@@ -54,6 +55,7 @@ class Measurer:
         if threads is not None:
             torch.set_num_threads(threads)
         self.device = choose_device(device)
+        self._by_torch_alone = threading.Lock()
         self.fallbacks = 0
         self.compilation_failed = False
         self._fused: Fused | None = None
@@ -75,7 +77,7 @@ class Measurer:
         batch = RaggedBatch.from_positions(lengths, columns, {"advantages": advantages})
         self.measure(batch, PRESETS)
         if self.device.type != "cpu":  # where the pass measures small batches, that was not asked
-            finished(self._with_fallback(in_one(lambda block_tokens: self._by_torch(batch, PRESETS, block_tokens))))
+            finished(self._with_fallback(in_one(partial(self._by_torch, batch, PRESETS))))
 
     @property
     def form(self) -> str:
@@ -123,15 +125,14 @@ class Measurer:
         With `worst`, also its worst sequences, the first `keep_worst` by each ranking with their log-probs.
         """
 
-        def run(block_tokens: int) -> StepSummary:
-            fused = self._pass_for(batch)
-            if fused is not None and {maker.name for maker in makers} >= IN_PASS:
-                found = self._by_pass(fused, batch, rows, origin, makers, worst)
-                if found is not None:
-                    return found
-            return self._by_torch(batch, rows, block_tokens, origin, makers, worst)
-
-        return finished(self._with_fallback(in_one(run)))
+        fused = self._pass_for(batch)
+        if fused is not None and {maker.name for maker in makers} >= IN_PASS:
+            found = self._by_pass(fused, batch, rows, origin, makers, worst)
+            if found is not None:
+                return found
+        return finished(
+            self._with_fallback(in_one(partial(self._by_torch, batch, rows, origin=origin, makers=makers, worst=worst)))
+        )
 
     def _by_torch(
         self,
@@ -194,19 +195,23 @@ class Measurer:
         """The same in slices, and with masks and figures of sequences in columns."""
 
         wanted = PRESETS if rows is None else rows
+        fused = self._pass_for(batch)
+        if fused is not None:
+            further = partial(self._with_others, batch=batch, rows=(), origin=origin, makers=OF_DATA)
+            found = fused.evaluation(batch, wanted, detail, origin, further)
+            if found is not None:
+                return (yield from found)
 
         def run(block_tokens: int) -> Slices[Evaluation]:
-            fused = self._pass_for(batch)
-            if fused is not None:
-                further = partial(self._with_others, batch=batch, rows=(), origin=origin, makers=OF_DATA)
-                found = fused.evaluation(batch, wanted, detail, origin, further)
-                if found is not None:
-                    return found
             return evaluation(DeviceBatch.load(batch, self.device), wanted, detail, origin, block_tokens)
 
-        return self._with_fallback(run)
+        return (yield from self._with_fallback(run))
 
     def _with_fallback(self, run: Callable[[int], Slices[Result]]) -> Slices[Result]:
+        """What `run` gives by torch, for blocks of so many tokens."""
+        return one_at_a_time(self._by_torch_alone, self._falling_back(run))
+
+    def _falling_back(self, run: Callable[[int], Slices[Result]]) -> Slices[Result]:
         block_tokens = self.block_tokens
         while True:
             try:

@@ -5,7 +5,7 @@ admission   bytes are admitted before they are read, first come first served
 buffers     reusable memory for bodies, so that arrays are views over what the socket delivered
 decoder     threads that decode, within a budget of memory
 remembered  what this process has stored itself, so that the store need not be asked
-device      the one thread that measures, and `turns`, which job it does next and which it cannot do in time
+device      the threads that measure, and `turns`, which job is next and which cannot be done in time
 writer      the one thread that writes to the database, many shards a transaction; or whoever brings one that is alone
 rollouts    first halves of the two-phase form, bounded in bytes and in time
 shards      the way of a shard: read, measured, stored

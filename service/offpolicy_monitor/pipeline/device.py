@@ -1,5 +1,5 @@
-"""Device: the one thread that measures. It takes the next job by itself, whoever's turn it is. Where it is to do
-something else with what a job gave, another thread takes its place as soon as there is a job to do.
+"""Device: the threads that measure, one or a few. Each takes the next job by itself, whoever's turn it is. Where one is
+to do something else with what a job gave, another takes its place as soon as there is a job to do.
 
 A job that was begun is always waited for, because it reads a pooled buffer that must not be reused under it; one that
 nobody waits for any more is not begun. Made and asked on one event loop; knows neither what is measured nor HTTP.
@@ -31,21 +31,22 @@ class _Job:
     then: Then
     ended: "asyncio.Future[None] | None" = None
     """Made by one who waits for nothing but the end."""
+    is_over: bool = False
 
 
 class Device:
-    """Runs from construction to `close`."""
+    """Runs from the first job to `close`, `threads` jobs at a time at most."""
 
-    def __init__(self, turns: "Turns[_Job]") -> None:
+    def __init__(self, turns: "Turns[_Job]", threads: int = 1) -> None:
         self.ages = Ages()
-        self._turns = turns
+        self._turns, self._most = turns, threads
         self._loop = asyncio.get_running_loop()
-        #: One entry for each job that came; False is the end.
+        #: One entry for each job that came; False is the end of a thread.
         self._came: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._running: _Job | None = None
-        self._elsewhere = False
-        self._begin()
+        #: Threads that are not elsewhere, and how many of them wait for a job.
+        self._here, self._idle = set[threading.Thread](), 0
+        self._closed = False
 
     async def run(
         self,
@@ -71,8 +72,7 @@ class Device:
         if gone is not None:
             gone.add_done_callback(left)
         self._came.put(True)
-        if self._elsewhere:
-            self._take_its_place()
+        self._see_to_jobs()
         try:
             return await job.done
         except asyncio.CancelledError:
@@ -85,10 +85,14 @@ class Device:
             del job, turn, left  # their future's error leads to this frame
 
     def close(self) -> None:
-        """Finish what came and end the thread; one that is elsewhere is left to itself."""
-        self._came.put(False)
-        self._take_its_place()
-        self._thread.join()
+        """Finish what came and end the threads; one that is elsewhere is left to itself."""
+        with self._lock:
+            self._closed = True
+        for _ in range(self._most):
+            self._came.put(False)
+        self._see_to_jobs()
+        for thread in tuple(self._here):
+            thread.join()
 
     @property
     def is_alone(self) -> bool:
@@ -98,31 +102,29 @@ class Device:
     @contextmanager
     def elsewhere(self) -> Iterator[None]:
         """For `then`: what is done inside is no work of the device, which goes on without this thread where it must."""
+        thread = threading.current_thread()
         with self._lock:
-            self._elsewhere = True
-        if not self._came.empty():
-            self._take_its_place()
+            self._here.remove(thread)
+        self._see_to_jobs()
         try:
             yield
         finally:
             with self._lock:
-                if self._is_its_thread():
-                    self._elsewhere = False
+                if len(self._here) < self._most and not self._closed:
+                    self._here.add(thread)
 
-    def _begin(self) -> None:
-        self._thread = threading.Thread(target=self._work, name="measure", daemon=True)
-        self._thread.start()
-
-    def _take_its_place(self) -> None:
-        """Have another thread do the jobs, if the one that did them is elsewhere."""
+    def _see_to_jobs(self) -> None:
+        """Have one more thread where a job waits that none is free for, as far as there may be more."""
         with self._lock:
-            if self._elsewhere:
-                self._elsewhere = False
-                self._begin()
-
-    def _is_its_thread(self) -> bool:
-        """Whether no other thread has taken this one's place."""
-        return self._thread is threading.current_thread()
+            if self._came.qsize() > self._idle and len(self._here) < self._most:
+                thread = threading.Thread(target=self._work, name="measure", daemon=True)
+                self._here.add(thread)
+                try:
+                    thread.start()
+                except RuntimeError:  # the system has no more: those that there are go on
+                    self._here.remove(thread)
+                    if not self._here:
+                        raise
 
     def _left(self, turn: Turn[_Job], _gone: Gone) -> None:
         """Nobody waits for the answer: the job is not begun."""
@@ -134,22 +136,34 @@ class Device:
         if self._turns.leave(turn):
             return
         with self._lock:
-            if self._running is not turn.job:
+            if turn.job.is_over:
                 return
             turn.job.ended = self._loop.create_future()
         await turn.job.ended
 
     def _work(self) -> None:
-        while self._is_its_thread() and self._came.get():
+        thread = threading.current_thread()
+        while thread in self._here and self._next_came():
             self._do_next()
+        with self._lock:
+            self._here.discard(thread)
+
+    def _next_came(self) -> bool:
+        """Wait for a job; False at the end."""
+        with self._lock:
+            self._idle += 1
+        came = self._came.get()
+        with self._lock:
+            self._idle -= 1
+        self._see_to_jobs()
+        return came
 
     def _do_next(self) -> None:
         """Nothing of a job is left when this returns."""
-        with self._lock:
-            turn = self._turns.next()
-            if turn is None:
-                return
-            job = self._running = turn.job
+        turn = self._turns.next()
+        if turn is None:
+            return
+        job = turn.job
         began = time.perf_counter()
         try:
             go_on = partial(job.then, guarded(job.work), job.done)
@@ -157,7 +171,7 @@ class Device:
             go_on = partial(self.give, error, job.done)
         self._turns.took(turn, time.perf_counter() - began)
         with self._lock:
-            self._running = None
+            job.is_over = True
             if job.ended is not None:
                 settle(self._loop, [(job.ended, None)])
         # Last: whoever goes on with it wakes at once, and would wait for the interpreter's lock meanwhile.

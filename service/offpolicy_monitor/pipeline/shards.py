@@ -15,10 +15,10 @@ an answer sends it anew. What a client no longer waits for is dropped until it i
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from offpolicy_monitor.batch import Origin
 from offpolicy_monitor.errors import Refusal, Unavailable
@@ -51,7 +51,9 @@ LookUp = Callable[[str, ShardRecord | None], Known]
 Read = tuple[Message | Reduced, bytes]
 #: Threads that ask the store, and the longest time of a question, its wait for a thread included.
 READERS, LOOK_UP_SECONDS = 4, 4.0
-#: Shards up to this size share the device in a lane of their own; a frame of such a size is read where it is measured.
+#: Which device measures a shard.
+Lane = Literal["small", "large"]
+#: Shards up to this size are measured beside all else; a frame of such a size is read where it is measured.
 SMALL_BYTES: Final = 512 * 1024
 #: A reduced shard is read where it is checked too, unless that may take more than so many bytes: of a million tokens it
 #: may take 11 MiB.
@@ -94,7 +96,7 @@ class Shards:
         self,
         settings: Settings,
         decoder: Decoder,
-        device: Device,
+        devices: Mapping[Lane, Device],
         measurer: Measurer,
         writer: Writer,
         merger: Merger,
@@ -106,7 +108,7 @@ class Shards:
         self.remembered = Remembered()
         self.fallbacks = Fallbacks(measurer, metrics)
         self.readers = Readers("look-up", READERS, LOOK_UP_SECONDS, whole=True)
-        self._settings, self._decoder, self._device, self._measurer = settings, decoder, device, measurer
+        self._settings, self._decoder, self._devices, self._measurer = settings, decoder, devices, measurer
         self._writer, self._merger, self.look_up = writer, merger, look_up
         self._metrics, self._counters = metrics, counters
         #: Where there are other workers: their half of a key, and what they are told of one that is kept here.
@@ -157,13 +159,14 @@ class Shards:
     async def _decoded_and_measured(self, work: Work) -> Measured:
         """What was measured. The message and what is reserved for it end here, before the shard waits for the store."""
         async with self._decoder.decoded(work.body, lambda plain: self._read(work, plain)) as (message, digest):
-            lane, job = "small" if message.nbytes <= SMALL_BYTES else "large", partial(self._measured, work, message)
-            measured: Measured = await self._device.run(lane, message.nbytes, partial(job, digest), work.body.gone)
+            lane: Lane = "small" if message.nbytes <= SMALL_BYTES else "large"
+            job = partial(self._measured, work, message, digest)
+            measured: Measured = await self._devices[lane].run(lane, message.nbytes, job, work.body.gone)
         return measured
 
     async def _at_once(self, work: Work) -> tuple[Measured, Receipt | None]:
         """The same of a small frame, without a stop at the event loop."""
-        found: list[Measured] = []
+        found, device = list[Measured](), self._devices["small"]
 
         def job() -> Measured:
             with self._metrics.timed("decode"):
@@ -173,14 +176,14 @@ class Shards:
         def store(measured: Measured, done: "asyncio.Future[Any]") -> None:
             found.append(measured)
             if measured.is_first_half:
-                self._device.give(None, done)
-            elif self._device.is_alone:
-                with self._device.elsewhere():
+                device.give(None, done)
+            elif device.is_alone:
+                with device.elsewhere():
                     self._writer.write(measured.record, done)
             else:
                 self._writer.put(measured.record, done)
 
-        receipt = await self._device.run("small", len(work.body.data), job, work.body.gone, then=store)
+        receipt = await device.run("small", len(work.body.data), job, work.body.gone, then=store)
         return found[0], receipt
 
     def _read(self, work: Work, plain: memoryview) -> Read:

@@ -1,14 +1,14 @@
 """Pipeline: the stages that bodies pass, each bounded and with its own threads, and what becomes of a body in them.
 
 It knows the wire, the measurer and the store through their interfaces, and nothing of HTTP. Shards have their own way
-(pipeline.shards). An evaluation is done in slices, each of which waits for its turn beside the shards, and is given up
-at the end.
+(pipeline.shards). An evaluation is done in slices, each of which waits for its turn beside the large shards, and is given
+up at the end.
 """
 
 import time
 from collections.abc import Generator, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from offpolicy_monitor.errors import Refusal, Unavailable
 from offpolicy_monitor.exposition.counters import RunCounters
@@ -24,7 +24,7 @@ from offpolicy_monitor.pipeline.kept import Keep, batch_of, kept
 from offpolicy_monitor.pipeline.lanes import BodyBudget
 from offpolicy_monitor.pipeline.merger import Merger
 from offpolicy_monitor.pipeline.rates import RunRates
-from offpolicy_monitor.pipeline.shards import LookUp, Shards, origin_of
+from offpolicy_monitor.pipeline.shards import Lane, LookUp, Shards, origin_of
 from offpolicy_monitor.pipeline.turns import Turns
 from offpolicy_monitor.pipeline.values import Body, Measurer
 from offpolicy_monitor.pipeline.writer import Writer
@@ -35,8 +35,10 @@ from offpolicy_monitor.wire.decode import decode_evaluation
 from offpolicy_monitor.wire.message import Message
 
 Result = TypeVar("Result")
-#: Who shares the device: small shards, larger ones, evaluations; and what happens once teaches nothing about those.
-LANES = ("small", "large", "evaluate", "warm-up")
+#: Who shares the device: large shards, evaluations; and what happens once teaches nothing about those.
+LANES: Final = ("large", "evaluate", "warm-up")
+#: Small shards have threads of their own, so many at most: more of them would wait for the interpreter's lock.
+SMALL_AT_ONCE: Final = 2
 #: What a slice of an evaluation is taken for; slices take about equally long.
 SLICE_BYTES = 1024 * 1024
 
@@ -68,8 +70,12 @@ class Pipeline:
         self.buffers = BufferPool(settings.inflight_bytes // 4)
         self.decoder = Decoder(settings, metrics)
         self.decoding = self.decoder.budget
-        self.device = Device(Turns(LANES, settings.max_queue_wait, settings.variable("max_queue_wait")))
-        self.shards = Shards(settings, self.decoder, self.device, measurer, writer, merger, look_up, metrics, counters)
+        longest = settings.max_queue_wait, settings.variable("max_queue_wait")
+        at_once = min(settings.measure_threads, SMALL_AT_ONCE)
+        self.device = Device(Turns(LANES, *longest))
+        self.small = Device(Turns(("small",), *longest, at_once=at_once), at_once)
+        devices: dict[Lane, Device] = {"small": self.small, "large": self.device}
+        self.shards = Shards(settings, self.decoder, devices, measurer, writer, merger, look_up, metrics, counters)
         self.ingest = self.shards.ingest
 
     async def evaluate(self, body: Body, detail: Detail, held: AsyncExitStack) -> Evaluation:
@@ -152,12 +158,13 @@ class Pipeline:
 
     def oldest_jobs(self) -> dict[str, float]:
         """Seconds since the oldest unfinished job of each stage came into it; may be asked from any thread."""
-        ages = {"decode": self.decoder.ages, "look-up": self.shards.readers.ages, "measure": self.device.ages}
+        ages = {"decode": self.decoder.ages, "look-up": self.shards.readers.ages}
         ages |= {"merge": self.merger.ages, "store": self.writer.ages}
-        return {stage: of_stage.oldest() for stage, of_stage in ages.items()}
+        found = {stage: of_stage.oldest() for stage, of_stage in ages.items()}
+        return found | {"measure": max(self.device.ages.oldest(), self.small.ages.oldest())}
 
     def close(self) -> None:
         """Finish every job that was begun; called after the last request is answered."""
-        for stage in (self.shards.readers, self.decoder, self.device, self.merger):
+        for stage in (self.shards.readers, self.decoder, self.small, self.device, self.merger):
             stage.close()
         self.writer.close()

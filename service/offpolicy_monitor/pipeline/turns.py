@@ -63,13 +63,20 @@ class _Lane(Generic[Job]):
 
 
 class Turns(Generic[Job]):
-    """`longest`: the longest expected wait in seconds, `setting` the variable that raises it."""
+    """`longest`: the longest expected wait in seconds, `setting` the variable that raises it; `at_once`: how many jobs
+    are done at a time.
+    """
 
     def __init__(
-        self, lanes: tuple[str, ...], longest: float, setting: str, clock: Callable[[], float] = time.monotonic
+        self,
+        lanes: tuple[str, ...],
+        longest: float,
+        setting: str,
+        clock: Callable[[], float] = time.monotonic,
+        at_once: int = 1,
     ) -> None:
         self._lanes: dict[str, _Lane[Job]] = {name: _Lane() for name in lanes}
-        self._longest, self._setting, self._clock = longest, setting, clock
+        self._longest, self._setting, self._clock, self._at_once = longest, setting, clock, at_once
         self._lock = threading.Lock()
 
     def enter(self, lane: str, size: int, job: Job, begun: bool = False) -> Turn[Job]:
@@ -119,8 +126,8 @@ class Turns(Generic[Job]):
             turn.lane.served += seconds - turn.estimate
 
     def _expected_wait(self, lane: _Lane[Job]) -> float:
-        """Seconds until a job that comes now would begin, of which the one that runs is no part."""
-        return sum(min(lane.queued, other.queued) for other in self._lanes.values())
+        """Seconds until a job that comes now would begin, of which those that run are no part."""
+        return sum(min(lane.queued, other.queued) for other in self._lanes.values()) / self._at_once
 
     def _busy(self) -> list[_Lane[Job]]:
         return [lane for lane in self._lanes.values() if lane.waiting]
@@ -138,5 +145,5 @@ class Turns(Generic[Job]):
         due = max(lane.promised, now + wait / 2)
         if due > now + LONGEST_AWAY:
             return round(random.uniform(LONGEST_AWAY / 2, LONGEST_AWAY))
-        lane.promised = due + estimate * len(self._busy())
+        lane.promised = due + estimate * len(self._busy()) / self._at_once
         return max(1, math.ceil(due - now))
