@@ -8,8 +8,9 @@ from offpolicy_monitor.summary import StepSummary
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.merge import merged
-from offpolicy_monitor.summary.rows import PART, Layout, Row, Table, count, magnitude, number
+from offpolicy_monitor.summary.rows import PART, SPARSE, Layout, Row, Table, count, magnitude, number
 from offpolicy_monitor.summary.scheme import COUNTS, Run, Scheme, runs, scheme_of, union
+from offpolicy_monitor.summary.stacked import Stacked
 from offpolicy_monitor.summary.stored import version_3
 from offpolicy_monitor.summary.stored.named import RecordError, arrays_of
 
@@ -70,9 +71,10 @@ def test_counts_that_are_told_by_where_they_are_not_zero_read_and_merge_as_all_o
     assert all(few.record(path) == dense.record(path) for path in dense.scheme.paths)
     for arrays in (few, dense):
         for path in dense.scheme.paths:
-            assert {row: arrays.number(path, row) for row in arrays.record(path)} == arrays.record(path)
-        assert arrays.number("cross", "none") == arrays.number("none", "tokens") == 0
-        assert arrays.lacking({"cross/tokens"}).number("cross", "tokens") == 0 < arrays.number("cross", "tokens")
+            columns = arrays.columns(path)
+            assert {row: columns[row].item() for row in arrays.record(path)} == arrays.record(path)
+        assert arrays.record("none") == {}
+        assert "tokens" in arrays.record("cross") and "tokens" not in arrays.lacking({"cross/tokens"}).record("cross")
     entries = np.arange(dense.scheme.sizes[COUNTS])[:, None]
     assert (few.counts_at(entries) == dense.counts[entries]).all()
     assert merged([few, few]) == merged([dense, dense]) and merged([Arrays(), few]) == dense
@@ -147,6 +149,27 @@ def test_a_sum_that_an_older_shard_lacks_is_absent_from_the_merge() -> None:
         assert both.get("steps/total/y") is None
         assert both.record("steps/total")["x"] >= 3.0
         assert both.record("steps/total")["most"] == 7.0
+
+
+def test_a_row_of_any_shape_that_an_older_shard_lacks_is_absent_from_the_merge() -> None:
+    by = Table("by", (count("tokens", "tokens", 3), number("x", "x")), "old")
+    rows = (count("later", "later", 3, since=4), Row("one", "number", "one", since=4), count("at", "at", SPARSE, since=4))
+    layout = Layout((replace(by, rows=(*by.rows, *rows)),))
+    at = np.array([7]), np.array([2])
+    new = Arrays.of(layout, {"by": {"tokens": [1, 2, 3], "x": 1.0, "later": [4, 5, 6], "one": 3.0, "at": at}})
+    before = StepSummary(Arrays.of(Layout((by,)), {"by": {"tokens": [1, 1, 1], "x": 2.0}}))
+    old = version_3.read(version_3.write(before), 3, layout).arrays
+    assert new.lists("by")["later"] == [4, 5, 6] and new.at("by/at")[0].tolist() == [7]
+    for both in (merged([new, old]), merged([old, new]), merged([merged([new, old]), new])):
+        assert both.lists("by").keys() == {"tokens"} and both.columns("by").keys() == {"tokens", "x"}
+        assert not len(both.at("by/at")[0]) and both.get("by/later") is None
+        with pytest.raises(KeyError):
+            both["by/later"]
+        again = version_3.read(version_3.write(StepSummary(both)), 4, layout).arrays
+        assert again == both and again.lists("by").keys() == {"tokens"} and not len(again.at("by/at")[0])
+        stacked = Stacked([new, both])
+        assert stacked.rows("by/later", (3,)).tolist() == [[4, 5, 6], [0, 0, 0]]
+        assert stacked.total("by/later", (3,)).tolist() == [4, 5, 6]
 
 
 def test_a_shard_that_counts_nothing_makes_no_sum_absent() -> None:

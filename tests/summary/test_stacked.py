@@ -38,7 +38,7 @@ def test_each_row_is_that_of_each_part_and_the_total_is_their_sum(parts: list[Ar
         path, _, row = name.rpartition("/")
         assert stacked.has(path).tolist() == [path in part for part in parts]
         if shape == ():
-            assert stacked.numbers(path, row).tolist() == [part.number(path, row) for part in parts]
+            assert stacked.numbers(path, row).tolist() == [part.record(path).get(row, 0) for part in parts]
     # What is kept stays as small as it was weighed.
     assert [part.is_written_out for part in parts] == written_out
 

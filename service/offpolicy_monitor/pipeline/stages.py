@@ -1,8 +1,8 @@
 """Pipeline: the stages that bodies pass, each bounded and with its own threads, and what becomes of a body in them.
 
 It knows the wire, the measurer and the store through their interfaces, and nothing of HTTP. Shards have their own way
-(pipeline.shards). An evaluation is done in slices, each of which waits for its turn beside the large shards, and is given
-up at the end.
+(pipeline.shards). An evaluation is done in slices, each of which waits for its turn beside the large shards, and is
+given up at the end.
 """
 
 import time

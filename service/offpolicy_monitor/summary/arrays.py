@@ -1,11 +1,11 @@
 """Arrays: the numbers of a summary by the names of their rows, in one buffer that merges by a few array operations.
 
-`Arrays()` has nothing. A row that an older stored version lacks is `absent` from every merge with it (summary.merge):
-what was not counted is never taken for zero.
+`Arrays()` has nothing. A row that an older stored version lacks is `absent` from every merge with it (summary.merge),
+whatever its shape: what was not counted is never taken for zero.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ Array = NDArray[Any]
 Sparse = tuple[NDArray[np.int64], NDArray[np.int64]]
 #: What is read of the tables at a path: by the names of their rows the single numbers, and rows that are several.
 OfTables = tuple[dict[str, float], dict[str, list[float]]]
+Number = TypeVar("Number")
 #: What a section holds before anything is counted.
 NOTHING: Final = (0, 0.0, np.inf, -np.inf)
 NOWHERE: Final[Sparse] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -220,9 +221,13 @@ class Arrays:
         return arrays
 
     def __getitem__(self, name: str) -> Array:
-        return self._at(self.scheme.spans[name])
+        """A row; KeyError where it is not there, or was not counted by all."""
+        if name in self.absent:
+            raise KeyError(name)
+        return self.stored_at(self.scheme.spans[name])
 
-    def _at(self, span: Span) -> Array:
+    def stored_at(self, span: Span) -> Array:
+        """What stands there, counted by all or not."""
         section, start, stop, shape = span
         found = self.counts_between(start, stop) if section == COUNTS else self.fractions[section - SUMS][start:stop]
         return found.reshape(shape)
@@ -232,8 +237,8 @@ class Arrays:
         return self[name] if name in self.scheme.spans and name not in self.absent else None
 
     def at(self, name: str) -> Sparse:
-        """A row of no fixed length: where it is not zero, and what it is there."""
-        return self.sparse.get(name, NOWHERE)
+        """A row of no fixed length: where it is not zero, and what it is there; nowhere if not counted by all."""
+        return NOWHERE if name in self.absent else self.sparse.get(name, NOWHERE)
 
     def __contains__(self, path: object) -> bool:
         """Whether there is a table at a path."""
@@ -266,28 +271,19 @@ class Arrays:
         found = {}
         for path, singles, lists in tables:
             single = self._counted(path, {row: numbers[index] for row, index in singles})
-            found[path] = single, {row: numbers[begin:end] for row, begin, end in lists}
+            found[path] = single, self._counted(path, {row: numbers[begin:end] for row, begin, end in lists})
         return found
 
-    def _counted(self, path: str, record: dict[str, float]) -> dict[str, float]:
-        """Those of its numbers that all have counted of what was merged."""
+    def _counted(self, path: str, rows: dict[str, Number]) -> dict[str, Number]:
+        """Those of its rows that all have counted of what was merged."""
         if not self.absent:
-            return record
-        return {row: number for row, number in record.items() if name_of(path, row) not in self.absent}
-
-    def number(self, path: str, row: str) -> float:
-        """One of these numbers, 0 where it is not there."""
-        name = name_of(path, row)
-        span = self.scheme.spans.get(name)
-        if span is None or name in self.absent:
-            return 0
-        section, start, *_ = span
-        return self.count_at(start) if section == COUNTS else self.fractions[section - SUMS].item(start)
+            return rows
+        return {row: numbers for row, numbers in rows.items() if name_of(path, row) not in self.absent}
 
     def columns(self, path: str) -> dict[str, Array]:
         """The rows of the tables at a path by their names."""
         rows = [row for table in self.scheme.paths[path] for row in self.scheme.rows(table.key)]
-        return {row: self._at(span) for row, _, span in rows if span is not None}
+        return self._counted(path, {row: self.stored_at(span) for row, _, span in rows if span is not None})
 
     def without(self, keys: Iterable[str]) -> "Arrays":
         """The same but for some tables."""
@@ -329,7 +325,8 @@ class Arrays:
         """Whether every row is the same in both."""
         if self.scheme is other.scheme:
             return all(np.array_equal(self.seen(section), other.seen(section)) for section in SECTIONS)
-        return all(np.array_equal(self[name], other[name]) for name in self.scheme.spans)
+        spans, others = self.scheme.spans, other.scheme.spans
+        return all(np.array_equal(self.stored_at(span), other.stored_at(others[name])) for name, span in spans.items())
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -32,15 +32,19 @@ class Stacked:
         return len(self.parts)
 
     def rows(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """[n, *shape] float64: a row of each, or of a shape that has as many entries; 0 where one has none."""
+        """[n, *shape] float64: a row of each, or of a shape that has as many entries; 0 where one counted none."""
         found = np.zeros((len(self.parts), int(np.prod(shape))))
         for group in self._groups:
             if name in group.scheme.spans:
                 group.write(name, found)
+        found[[name in part.absent for part in self.parts]] = 0
         return found.reshape(-1, *shape)
 
     def total(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """[*shape] float64: the sum of these rows."""
+        if any(name in part.absent for part in self.parts):
+            summed: NDArray[np.float64] = self.rows(name, shape).sum(0)
+            return summed
         found = np.zeros(int(np.prod(shape)))
         for group in self._groups:
             if name in group.scheme.spans:
@@ -48,11 +52,8 @@ class Stacked:
         return found.reshape(shape)
 
     def numbers(self, path: str, row: str) -> NDArray[np.float64]:
-        """[n] float64: one number of the table at a path, as `Arrays.number`."""
-        name = name_of(path, row)
-        found = self.rows(name, ())
-        found[[name in part.absent for part in self.parts]] = 0
-        return found
+        """[n] float64: one number of the table at a path."""
+        return self.rows(name_of(path, row), ())
 
     def has(self, path: str) -> NDArray[np.bool_]:
         """[n] bool: whether there is a table at a path."""

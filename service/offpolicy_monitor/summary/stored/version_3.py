@@ -182,7 +182,7 @@ def _later(old: Scheme, scheme: Scheme) -> Sequence[tuple[str, Sequence[str]]]:
 
 
 def _counts_at(arrays: Arrays, key: str) -> bool:
-    return any(arrays[name].any() for _, name, span in arrays.scheme.rows(key) if span is not None)
+    return any(arrays.stored_at(span).any() for _, _, span in arrays.scheme.rows(key) if span is not None)
 
 
 def _buffer(arrays: Arrays) -> Iterator[Array]:
