@@ -31,7 +31,7 @@ from offpolicy_monitor.core.outward import moves_outward
 from offpolicy_monitor.core.ragged import total, totals
 from offpolicy_monitor.core.rescored import difference, difference_sums
 from offpolicy_monitor.core.routing import rerouted, routing_sums
-from offpolicy_monitor.core.second_moment import beyond_second_moment
+from offpolicy_monitor.core.second_moment import Beyond, beyond_second_moment
 from offpolicy_monitor.core.signature import grid_counts, neighbour_sums, regression_sums
 from offpolicy_monitor.core.support import on_support, support_sums
 from offpolicy_monitor.methods.rule import Band, Drop
@@ -70,10 +70,17 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     ratio_and_excess: (ROW,),
     regression_sums: (ROW, ROW, MARKS, -1.0, 1.0),
     rerouted: (IDS, IDS),
-    routing_sums: (IDS, IDS),
+    routing_sums: (IDS, IDS, np.ones(2, np.bool_)),
     support_sums: (WIDE[None], WIDE[None], ROW[None], MARKS[None]),
     sums_by: ([Division(OWNERS, 2)], [ROW]),
     split_sums: (MARKS[None], ROW[None, None], [0]),
+    Beyond(torch.tensor(0.3), torch.tensor(1)).marks: (ROW.abs(),),
+    GAPS.segments.sum: (ROW,),
+    GAPS.segments.min: (ROW,),
+    GAPS.segments.max: (ROW,),
+    GAPS.segments.spread: (ROW[:2],),
+    GAPS.segments.before: (ROW,),
+    GAPS.segments.ascending: (ROW,),
     tallies: (Tally(OWNERS[None], 2, [None, ROW[None]]), Tally(OWNERS[None], 3)),
     tally: (OWNERS[None], 2, ROW[None]),
     token_columns: (ROW.expand(2, 1, -1), MARKS[None]),
@@ -103,7 +110,7 @@ def public() -> list[Callable[..., Any]]:
 
 
 def spoiled(value: Any, how: str) -> Any:
-    if isinstance(value, Tally):
+    if isinstance(value, Tally | Division):
         return value._replace(cells=spoiled(value.cells, how))
     if isinstance(value, list):
         return [spoiled(entry, how) for entry in value]
@@ -113,7 +120,7 @@ def spoiled(value: Any, how: str) -> Any:
 
 
 def takes_tensors(value: Any) -> bool:
-    return isinstance(value[0] if isinstance(value, list) else value, torch.Tensor | np.ndarray | Tally)
+    return isinstance(value[0] if isinstance(value, list) else value, torch.Tensor | np.ndarray | Tally | Division)
 
 
 @pytest.mark.parametrize("function", public(), ids=lambda function: function.__name__)
@@ -143,3 +150,18 @@ def test_a_tensor_of_another_rank_or_dtype_is_refused(
         wrong = spoiled(arguments[index], how)
         with pytest.raises(error):
             function(*arguments[:index], wrong, *arguments[index + 1 :])
+
+
+def test_expert_ids_of_other_lengths_are_refused_however_many_chunks_they_take() -> None:
+    ids = np.zeros((7, 3, 4), np.uint8)
+    for other in (ids[:5], ids[:0], ids[:, :2]):
+        with pytest.raises((ValueError, TypeError)):
+            routing_sums(ids, other)
+    with pytest.raises(ValueError, match="chosen"):
+        routing_sums(ids, ids, np.ones(5, np.bool_))
+
+
+def test_values_of_other_lengths_are_refused_by_sequences() -> None:
+    for reduce in (GAPS.segments.sum, GAPS.segments.spread, GAPS.segments.before, GAPS.segments.ascending):
+        with pytest.raises(ValueError, match="values has shape"):
+            reduce(torch.zeros(4))

@@ -47,7 +47,7 @@ def test_marks_are_counted() -> None:
 
 
 def test_values_of_another_number_of_tokens_are_refused() -> None:
-    with pytest.raises(ValueError, match="the sequences have 6"):
+    with pytest.raises(ValueError, match="values has shape"):
         segments(1, 3, 2).sum(torch.zeros(5))
 
 
@@ -58,5 +58,5 @@ def test_one_sequence_of_one_token() -> None:
 
 @pytest.mark.parametrize("lengths", [np.array([1, 0, 2]), np.array([1.0, 2.0]), np.array([[1, 2]])])
 def test_lengths_that_are_empty_or_of_another_kind_are_refused(lengths: np.ndarray) -> None:
-    with pytest.raises(ValueError, match=r"segments|lengths"):
+    with pytest.raises((ValueError, TypeError), match=r"segments|lengths"):
         Segments(lengths, CPU)

@@ -14,6 +14,7 @@ import torch
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure.blocks import DeviceBatch
 from offpolicy_monitor.measure.decide import applicable
+from offpolicy_monitor.measure.evaluate import Rows
 from offpolicy_monitor.measure.measurer import GPU_BLOCK_TOKENS
 from offpolicy_monitor.measure.summarise import Views, block_sums
 from offpolicy_monitor.measure.tables import OF_DATA, OF_INGESTED
@@ -94,6 +95,16 @@ def test_a_batch_of_any_form_never_waits_for_the_host(form: str) -> None:
     assert (whole.device, whole.dtype, whole.ndim) == (DEVICE, torch.float64, 1)
     gaps = 1 if FORMS[form].get("names") else 3
     assert len(cut) - len(whole) == FIGURES_OF_SEQUENCES * gaps * SEQUENCES
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_evaluation_without_detail_never_waits_for_the_host(form: str) -> None:
+    with fake_cuda():
+        loaded = DeviceBatch.load(batch(TOKENS, **FORMS[form]), DEVICE)
+        views, asked = Views(loaded, (), ORIGIN), Rows(loaded, applicable(ROWS, loaded), "none", TOKENS)
+        for view in views.of_blocks(TOKENS):
+            block_sums(view, OF_DATA, {})
+            assert len(list(asked.add(view.block))) >= 1
 
 
 def test_experts_are_compared_without_a_wait() -> None:

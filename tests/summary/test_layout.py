@@ -153,10 +153,11 @@ def test_a_sum_that_an_older_shard_lacks_is_absent_from_the_merge() -> None:
 
 def test_a_row_of_any_shape_that_an_older_shard_lacks_is_absent_from_the_merge() -> None:
     by = Table("by", (count("tokens", "tokens", 3), number("x", "x")), "old")
-    rows = (count("later", "later", 3, since=4), Row("one", "number", "one", since=4), count("at", "at", SPARSE, since=4))
-    layout = Layout((replace(by, rows=(*by.rows, *rows)),))
-    at = np.array([7]), np.array([2])
-    new = Arrays.of(layout, {"by": {"tokens": [1, 2, 3], "x": 1.0, "later": [4, 5, 6], "one": 3.0, "at": at}})
+    at = count("at", "at", SPARSE, since=4)
+    rows = (*by.rows, count("later", "later", 3, since=4), Row("one", "number", "one", since=4), at)
+    layout = Layout((replace(by, rows=rows),))
+    counted = {"tokens": [1, 2, 3], "x": 1.0, "later": [4, 5, 6], "one": 3.0, "at": (np.array([7]), np.array([2]))}
+    new = Arrays.of(layout, {"by": counted})
     before = StepSummary(Arrays.of(Layout((by,)), {"by": {"tokens": [1, 1, 1], "x": 2.0}}))
     old = version_3.read(version_3.write(before), 3, layout).arrays
     assert new.lists("by")["later"] == [4, 5, 6] and new.at("by/at")[0].tolist() == [7]

@@ -70,8 +70,11 @@ def sums_by(divisions: Sequence[Division], columns: Sequence[Tensor], copies: in
     Of many values a GPU adds neighbours to different `copies` of the cells: threads that add to one number wait for
     each other. Sums have no denominator. Raises ValueError for another rank or length, TypeError for another dtype.
     """
+    check("column", columns[0], -1)
     for column in columns:
-        check("column", column, len(divisions[0].cells))
+        check("column", column, len(columns[0]))
+    for division in divisions:
+        check("cells", division.cells, len(columns[0]), of=INTEGERS)
     number, device = len(columns[0]), columns[0].device
     values = torch.stack([constant(1.0, torch.float64, device).expand(number), *columns], -1)
     sizes, cells = [division.size for division in divisions], [division.cells for division in divisions]

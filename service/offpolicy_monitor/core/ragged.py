@@ -31,14 +31,18 @@ class Segments:
 
     lengths  [N] int64 on the host, each at least 1, with sum T
     device   where the token values live
+
+    Raises ValueError for lengths of another rank or below 1, TypeError for another dtype; so do its methods for values.
     """
 
     lengths: NDArray[np.int64]
     device: torch.device
 
     def __post_init__(self) -> None:
-        if self.lengths.dtype != np.int64 or self.lengths.ndim != 1:
-            raise ValueError(f"lengths must be [N] int64, got {self.lengths.dtype} of rank {self.lengths.ndim}")
+        if self.lengths.ndim != 1:
+            raise ValueError(f"lengths have shape {self.lengths.shape}, expected [N]")
+        if self.lengths.dtype != np.int64:
+            raise TypeError(f"lengths must be int64, are {self.lengths.dtype}")
         if len(self.lengths) and int(self.lengths.min()) < 1:
             raise ValueError("segments must not be empty")
 
@@ -97,22 +101,24 @@ class Segments:
 
     def spread(self, values: Tensor) -> Tensor:
         """Stand each sequence's value at each of its tokens: [..., N] -> [..., T], same dtype."""
+        check("values", values, *values.shape[:-1], self.sequences, of=NUMBERS)
         return values.index_select(-1, self.owners)
 
     def before(self, values: Tensor) -> Tensor:
         """Sum of what comes before each token in its sequence: [T] float -> [T] float64."""
+        check("values", values, self.tokens)
         wide = values.double()
         passed = wide.cumsum(0) - wide
         return passed - self.spread(passed.index_select(0, self.starts))
 
     def ascending(self, values: Tensor) -> Tensor:
         """Each sequence's values in their order: [T] float -> [T]."""
+        check("values", values, self.tokens)
         ordered = torch.argsort(values)
         return values.take(ordered.take(torch.argsort(self.owners.take(ordered), stable=True)))
 
     def _reduced(self, values: Tensor, kind: Kind) -> Tensor:
-        if values.shape[-1] != self.tokens:
-            raise ValueError(f"values of {values.shape[-1]} tokens, the sequences have {self.tokens}")
+        check("values", values, *values.shape[:-1], self.tokens, of=NUMBERS)
         if device.is_host(self.device):
             marks = values.dtype == torch.bool  # counted in integers, which is three times as fast
             dtype = (np.int32 if marks else np.float64) if kind == "sum" else None

@@ -42,8 +42,13 @@ def routing_sums(a: Ids, b: Ids, chosen: NDArray[np.bool_] | None = None) -> Rou
     Mean agreement is 1 - sum(missing) / (tokens * L * k), that of a layer 1 - missing / (tokens * k).
 
     a, b: [T, L, k] uint8 or uint16; chosen: [T] bool or None for all. Unit: experts, layers. Denominator: none, these
-    are sums. Raises what `rerouted` raises.
+    are sums. Raises ValueError for other shapes, TypeError for other dtypes.
     """
+    _check(a, b)
+    if chosen is not None and chosen.shape != a.shape[:1]:
+        raise ValueError(f"chosen has shape {chosen.shape}, expected {a.shape[:1]}")
+    if chosen is not None and chosen.dtype != np.bool_:
+        raise TypeError(f"chosen must be bool, is {chosen.dtype}")
     tokens, layers = a.shape[:2]
     missing, changed = np.zeros(layers, np.int64), np.zeros(tokens, np.int16)
     step = max(1, CHUNK_CELLS // max(layers, 1))
@@ -69,10 +74,7 @@ def rerouted(a: Ids, b: Ids) -> Rerouted:
     Raises ValueError for shapes that differ or are not of rank 3, TypeError for other dtypes.
     Source: rollout routing replay (R3), https://arxiv.org/abs/2510.11370, which counts the routers that differ.
     """
-    if a.ndim != 3 or a.shape != b.shape:
-        raise ValueError(f"expert ids must be [T, L, k] twice, got {a.shape} and {b.shape}")
-    if {a.dtype, b.dtype} - {np.dtype(np.uint8), np.dtype(np.uint16)}:
-        raise TypeError(f"expert ids must be uint8 or uint16, got {a.dtype} and {b.dtype}")
+    _check(a, b)
     layers, dtype = a.shape[1], np.result_type(a, b)
     if not a.size:
         return Rerouted(*(np.empty(0, np.int64) for _ in range(3)))
@@ -85,6 +87,13 @@ def rerouted(a: Ids, b: Ids) -> Rerouted:
     missing = _missing(*(np.ascontiguousarray(words[indices].view(dtype).T) for words in (words_a, words_b)))
     differ = missing > 0
     return Rerouted(*np.divmod(indices[differ], layers), missing[differ])
+
+
+def _check(a: Ids, b: Ids) -> None:
+    if a.ndim != 3 or a.shape != b.shape:
+        raise ValueError(f"expert ids must be [T, L, k] twice, got {a.shape} and {b.shape}")
+    if {a.dtype, b.dtype} - {np.dtype(np.uint8), np.dtype(np.uint16)}:
+        raise TypeError(f"expert ids must be uint8 or uint16, got {a.dtype} and {b.dtype}")
 
 
 def _words(ids: Ids, dtype: np.dtype[Any]) -> NDArray[Any]:

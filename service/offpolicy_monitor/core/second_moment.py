@@ -26,7 +26,11 @@ class Beyond(NamedTuple):
     last: Tensor
 
     def marks(self, magnitudes: Tensor, start: int = 0) -> Tensor:
-        """Which of some tokens go if they are valid: |d| [n] of those from token `start` on -> [n] bool."""
+        """Which of some tokens go if they are valid: |d| [n] float of those from token `start` on -> [n] bool.
+
+        Raises ValueError for another rank, TypeError for another dtype.
+        """
+        check("magnitudes", magnitudes, -1)
         tokens = torch.arange(start, start + len(magnitudes), device=magnitudes.device)
         return (magnitudes > self.least) | ((magnitudes == self.least) & (tokens <= self.last))
 

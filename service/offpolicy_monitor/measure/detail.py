@@ -1,6 +1,8 @@
 """Per-sequence figures and per-token masks of a batch, for /v1/evaluate, collected block by block.
 
-In the shape of what was sent: S sequences, and within each one entry a position, whatever the mask left out.
+In the shape of what was sent: S sequences, and within each one entry per position, whatever the mask left out. Masks
+and weights come to the host with each slice, since all of them may not fit the device: it is waited for then, as it is
+for no shard that is stored.
 """
 
 import numpy as np
