@@ -7,7 +7,7 @@ differently makes the outcome `doubtful`: the contract leaves it open then, and 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from tests.reference import Sequence, Token, clip, exp, k3, mean, quantile, std, valid_tokens
 
@@ -18,6 +18,59 @@ WEIGHED = {"truncate", "cispo", "seq_mis"}
 CLOSE = 1e-6
 #: A float32 subtraction rounds d by at most this, relatively.
 ROUNDING = 1.2e-7
+
+
+BOTH: Final = {"lower": 0.95, "upper": 1.05}
+RATIO_BOUNDS: Final = ({"lower": 0.9}, {"upper": 1.02}, BOTH, {"lower": 0.0, "upper": 0.0}, {"lower": 1e30})
+
+
+def sides(*pairs: tuple[float, float]) -> tuple[dict[str, float], ...]:
+    """Thresholds below and above."""
+    return tuple({"lower": low, "upper": high} for low, high in pairs)
+
+
+def each(name: str, *values: float) -> tuple[dict[str, float], ...]:
+    """One threshold at these values."""
+    return tuple({name: value} for value in values)
+
+
+class Case(NamedTuple):
+    """The gap of a method unless a row says another, and thresholds that drop nothing, everything, and a part; the
+    first of them have nothing but what is required.
+    """
+
+    gap: str
+    thresholds: tuple[dict[str, float], ...]
+
+
+CASES: Final[Mapping[str, Case]] = {
+    "truncate": Case("mismatch", RATIO_BOUNDS[:4]),
+    "mask": Case("mismatch", RATIO_BOUNDS),
+    "veto": Case("mismatch", RATIO_BOUNDS),
+    "opsm": Case("total", each("delta", 0.0, 1e-3, 0.02, 0.5)),
+    "ppo_clip": Case("staleness", sides((0.0, 0.0), (3e-4, 4e-4), (0.05, 0.3), (2.0, 9.0))),
+    "cispo": Case("staleness", sides((1.0, 4.0), (0.02, 0.03), (0.0, 0.0))),
+    "dppo": Case("total", sides((0.0, 0.0), (1e-4, 1e-3), (0.01, 0.02), (1.0, 1.0))),
+    "ipo": Case("total", each("threshold", 0.0, 0.02, 1.0)),
+    "m2po": Case("mismatch", each("threshold", 0.0, 1e-3, 0.04, 10.0)),
+    "trm": Case(
+        "total", tuple({"max": k2, "mean": k3} for k2, k3 in ((0.0, 9.0), (9.0, 1e-3), (0.01, 0.01), (9.0, 9.0)))
+    ),
+    "kpop": Case("total", each("phi", 0.0, 1e-3, 2.0)),
+    "seq_error": Case("mismatch", each("threshold", 0.0, 1.05, 9.0)),
+    "m2po_paper": Case("total", each("threshold", 0.0, 1e-3, 0.04, 10.0)),
+    "vaco": Case("total", each("threshold", 0.0, 0.02, 0.04, 9.0)),
+    "cppo": Case(
+        "total",
+        (
+            *each("delta", 0.0, 1e-3, 0.02, 1.0),
+            {"delta": 0.01, "budget": 1e-3},
+            {"delta": 0.01, "budget": 0.0, "budget_max": 1.0, "w_min": 0.0},
+            {"delta": 0.02, "budget": 2e-3, "budget_max": 2e-3, "w_min": 1.0},
+        ),
+    ),
+    "seq_mis": Case("total", RATIO_BOUNDS),
+}
 
 
 @dataclass

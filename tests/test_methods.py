@@ -18,6 +18,7 @@ from offpolicy_monitor.methods.curve import SEQUENCE_SCORES, TOKEN_SCORES, Budge
 from offpolicy_monitor.methods.rule import Band, Clip, Cut, Drop, weight_of
 
 from tests.core.gaps import gap_of
+from tests.reference_methods import CASES
 
 #: name -> (method, gap, level, parameters that were set)
 EXPECTED: dict[str, tuple[str, str, str, dict[str, Any]]] = {
@@ -52,25 +53,6 @@ EXPECTED: dict[str, tuple[str, str, str, dict[str, Any]]] = {
     "seq_error": ("seq_error", "mismatch", "sequence", {"threshold": 2.0}),
 }
 
-#: method -> (default gap, a row with nothing but what is required)
-DEFAULTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "truncate": ("mismatch", {"upper": 2}),
-    "mask": ("mismatch", {"lower": 0.5}),
-    "veto": ("mismatch", {"lower": 1e-4}),
-    "opsm": ("total", {"delta": 0}),
-    "ppo_clip": ("staleness", {"lower": 0.2, "upper": 0.2}),
-    "cispo": ("staleness", {"lower": 1, "upper": 4}),
-    "dppo": ("total", {"lower": 0.2, "upper": 0.2}),
-    "ipo": ("total", {"threshold": 0.1}),
-    "m2po": ("mismatch", {"threshold": 0.04}),
-    "trm": ("total", {"max": 0.05, "mean": 0.001}),
-    "kpop": ("total", {"phi": 2}),
-    "seq_error": ("mismatch", {"threshold": 2}),
-    "m2po_paper": ("total", {"threshold": 0.04}),
-    "vaco": ("total", {"threshold": 0.04}),
-    "cppo": ("total", {"delta": 0.2}),
-    "seq_mis": ("total", {"upper": 1.01}),
-}
 #: The same of rows that run where a run asks for them.
 ON_REQUEST_EXPECTED: dict[str, tuple[str, str, str, dict[str, Any]]] = {
     "m2po_paper": ("m2po_paper", "total", "token", {"threshold": 0.04}),
@@ -106,17 +88,17 @@ def test_a_preset_has_the_parameters_of_the_page(name: str) -> None:
 
 
 def test_every_method_of_the_page_is_there_with_its_default_gap() -> None:
-    assert list(METHODS) == list(DEFAULTS)
+    assert list(METHODS) == list(CASES)
     assert GAPS == ("mismatch", "staleness", "total")
-    for name, (gap, required) in DEFAULTS.items():
-        (row,) = parse_rows([{"method": name, **required}])
+    for name, (gap, (thresholds, *_)) in CASES.items():
+        (row,) = parse_rows([{"method": name, **thresholds}])
         assert (row.name, row.gap) == (name, gap)
 
 
 @pytest.mark.parametrize("gap", GAPS)
-@pytest.mark.parametrize("method", DEFAULTS)
+@pytest.mark.parametrize("method", CASES)
 def test_any_gap_may_be_asked_for(method: str, gap: str) -> None:
-    (row,) = parse_rows([{"method": method, "gap": gap, **DEFAULTS[method][1]}])
+    (row,) = parse_rows([{"method": method, "gap": gap, **CASES[method].thresholds[0]}])
     assert row.spec["gap"] == gap
 
 
@@ -192,9 +174,9 @@ def test_a_threshold_that_is_no_number_in_range_is_refused(value: object) -> Non
     assert refused_field({"method": "opsm", "delta": value}) == "methods[0].delta"
 
 
-@pytest.mark.parametrize("method", DEFAULTS)
+@pytest.mark.parametrize("method", CASES)
 def test_a_required_threshold_may_not_be_null(method: str) -> None:
-    required = DEFAULTS[method][1]
+    required = CASES[method].thresholds[0]
     for name in required:
         with pytest.raises(Refusal):
             parse_rows([{"method": method, **required, name: None}])
@@ -248,7 +230,7 @@ def test_k_statistics_have_no_sides() -> None:
 
 
 def test_a_row_is_restored_from_its_definition_as_it_was_and_its_definition_is_a_row() -> None:
-    rows = parse_rows([{"name": name, "method": name, **DEFAULTS[name][1]} for name in METHODS])
+    rows = parse_rows([{"name": name, "method": name, **CASES[name].thresholds[0]} for name in METHODS])
     presets = [replace(preset, source="") for preset in PRESETS]
     definitions = [row.definition for row in (*rows, *presets)]
     assert restored(json.loads(json.dumps(definitions))) == (*rows, *presets)

@@ -1,12 +1,12 @@
 """Every method on every gap at every level with every option is evaluated, and stored, as the oracle says.
 
-The rows are made from the catalogue, so that a new method without thresholds here fails. The batch has all there can
-be: an empty sequence, one outside the mask, holes, a NaN, advantages of every sign.
+The rows are made from the catalogue, so that a new method without thresholds in CASES fails. The batch has all there
+can be: an empty sequence, one outside the mask, holes, a NaN, advantages of every sign.
 """
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
@@ -19,45 +19,12 @@ from offpolicy_monitor.methods.model import Choice
 from tests.agreement import assert_method_agrees, largest_log_ratio
 from tests.fixtures.application import JSON, Client, started
 from tests.reference import COLUMNS, Sequence
-from tests.reference_methods import SIGNED, Outcome, outcome
+from tests.reference_methods import CASES, SIGNED, Outcome, outcome
 from tests.strategies import random_sequences
 
 Row = dict[str, Any]
 ROWS_PER_PATCH: Final = 300  # what one small body holds
-BOTH: Final = {"lower": 0.95, "upper": 1.05}
-RATIO_BOUNDS: Final = ({"lower": 0.9}, {"upper": 1.02}, BOTH, {"lower": 0.0, "upper": 0.0}, {"lower": 1e30})
 K_BOUNDS: Final = ({"upper": 1e-3}, {"lower": 1e-4, "upper": 2e-3}, {"lower": -0.02, "upper": 0.02})
-
-
-def sides(*pairs: tuple[float, float]) -> tuple[dict[str, float], ...]:
-    """Thresholds below and above."""
-    return tuple({"lower": low, "upper": high} for low, high in pairs)
-
-
-#: Thresholds that drop nothing, everything, and a part.
-THRESHOLDS: Final[Mapping[str, tuple[dict[str, float], ...]]] = {
-    "truncate": RATIO_BOUNDS[:4],
-    "mask": RATIO_BOUNDS,
-    "veto": RATIO_BOUNDS,
-    "opsm": tuple({"delta": delta} for delta in (0.0, 1e-3, 0.02, 0.5)),
-    "ppo_clip": sides((0.0, 0.0), (3e-4, 4e-4), (0.05, 0.3), (2.0, 9.0)),
-    "cispo": sides((1.0, 4.0), (0.02, 0.03), (0.0, 0.0)),
-    "dppo": sides((0.0, 0.0), (1e-4, 1e-3), (0.01, 0.02), (1.0, 1.0)),
-    "ipo": tuple({"threshold": threshold} for threshold in (0.0, 0.02, 1.0)),
-    "m2po": tuple({"threshold": threshold} for threshold in (0.0, 1e-3, 0.04, 10.0)),
-    "trm": tuple({"max": k2, "mean": k3} for k2, k3 in ((0.0, 9.0), (9.0, 1e-3), (0.01, 0.01), (9.0, 9.0))),
-    "kpop": tuple({"phi": phi} for phi in (0.0, 1e-3, 2.0)),
-    "seq_error": tuple({"threshold": threshold} for threshold in (0.0, 1.05, 9.0)),
-    "m2po_paper": tuple({"threshold": threshold} for threshold in (0.0, 1e-3, 0.04, 10.0)),
-    "vaco": tuple({"threshold": threshold} for threshold in (0.0, 0.02, 0.04, 9.0)),
-    "cppo": (
-        *({"delta": delta} for delta in (0.0, 1e-3, 0.02, 1.0)),
-        {"delta": 0.01, "budget": 1e-3},
-        {"delta": 0.01, "budget": 0.0, "budget_max": 1.0, "w_min": 0.0},
-        {"delta": 0.02, "budget": 2e-3, "budget_max": 2e-3, "w_min": 1.0},
-    ),
-    "seq_mis": RATIO_BOUNDS,
-}
 
 
 def options(name: str, level: str) -> Iterator[Row]:
@@ -81,7 +48,7 @@ def every_row() -> list[Row]:
         for gap, level in product(GAPS, method.levels):
             for chosen in options(name, level):
                 k_statistic = chosen.get("statistic", "ratio") != "ratio"
-                for thresholds in K_BOUNDS if k_statistic else THRESHOLDS[name]:
+                for thresholds in K_BOUNDS if k_statistic else CASES[name].thresholds:
                     more = {"kl_tau": 0.5} if chosen.get("statistic") == "k2" else {}
                     row = {"method": name, "gap": gap, "level": level, **chosen, **thresholds, **more}
                     rows.append({"name": f"row{len(rows)}", **row})
@@ -150,7 +117,7 @@ def evaluated(client: Client, sent: list[Sequence], names: tuple[str, ...] = COL
 
 
 def test_there_are_rows_of_every_method_gap_level_and_option() -> None:
-    assert set(THRESHOLDS) == set(METHODS)
+    assert set(CASES) == set(METHODS)
     seen = {(row["method"], row["gap"], row["level"]) for row in ROWS}
     assert seen == {(name, gap, level) for name, m in METHODS.items() for gap in GAPS for level in m.levels}
     statistics = {(row["level"], row["statistic"], row.get("reduce")) for row in ROWS if row["method"] == "mask"}
