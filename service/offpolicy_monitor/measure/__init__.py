@@ -1,4 +1,5 @@
-"""RaggedBatch -> StepSummary: the only place that knows both core and summary, and the owner of the device.
+"""RaggedBatch -> StepSummary: joins core and summary, and owns the device. Tables of some kinds measure themselves by
+core too, in functions that are called from here (summary.kind).
 
 blocks brings a batch to the device and settles validity; decide runs the rows on it; counts is what belongs to no gap;
 tables makes what kinds of tables declare; summarise turns sums into summaries; evaluate answers what is not stored, in

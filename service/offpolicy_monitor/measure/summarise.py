@@ -1,6 +1,6 @@
 """RaggedBatch -> StepSummary: arrays that blocks of a batch add up to, and from them the tables of a summary.
 
-The device is asked once, after the last block. This package is the only place that knows both core and summary.
+The device is asked once, after the last block.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
