@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from offpolicy_monitor.diagnosis import Evidence, Limits, collect, diagnose
 from offpolicy_monitor.diagnosis.hypotheses import HYPOTHESES
 from offpolicy_monitor.families import BY_NAME, RUN_GAUGES
 from offpolicy_monitor.figures import FIGURES, HEADLINE, from_headline, headline, is_headline, is_known, walk
-from offpolicy_monitor.figures.path import expression, names
+from offpolicy_monitor.figures.path import expression, matches, names, tree
 from offpolicy_monitor.summary.figure import Figure
 
 from tests.figures.everything import CORRECTION, ROWS, post, summary
@@ -79,6 +80,29 @@ def test_headline_figures_nest_as_the_figures_that_they_are_part_of(loaded: Clie
     found = dict(walk(from_headline({path: float(value) for path, value in headline(step, CORRECTION).items()})))
     assert found == expected and len(found) > 80
     assert {path: type(value) for path, value in found.items()} == {path: type(v) for path, v in expected.items()}
+
+
+def test_a_whole_number_that_is_kept_narrow_comes_back_as_one_whichever_figure_it_is(loaded: Client) -> None:
+    step = loaded.get("/v1/runs/all/steps/1").json()
+    for figure in FIGURES:
+        if "{index}" in figure.path or "{lag}" in figure.path or figure.path.startswith("correction."):
+            continue  # of a list, or of any number of lags: nothing of these is kept narrow
+        for path, value in matches(step, tree([figure.path])).items():
+            kept = dict(walk(from_headline({path: float(value)})))
+            assert kept == {path: value} and type(kept[path]) is type(value), path
+
+
+def test_a_figure_is_a_whole_number_where_its_unit_says_so(answered: dict[str, float]) -> None:
+    found = [(path, figure) for path in answered if (figure := figure_at(path)) is not None]
+    assert [path for path, figure in found if isinstance(answered[path], int) != figure.is_whole] == []
+
+
+def test_a_figure_of_the_correction_says_all_that_its_row_says_but_for_where_it_is_shown() -> None:
+    by_path = {figure.path: figure for figure in FIGURES}
+    for path, figure in by_path.items():
+        if path.startswith("correction."):
+            row = by_path[path.replace("correction", "methods.{method}", 1)]
+            assert figure == replace(row, path=path, headline=figure.headline, gauge=None)
 
 
 def test_every_figure_that_is_answered_can_be_plotted(loaded: Client, answered: dict[str, float]) -> None:

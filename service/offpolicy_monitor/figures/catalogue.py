@@ -30,10 +30,8 @@ FIGURES: Final[tuple[Figure, ...]] = (
 HEADLINE: Final = tuple(pattern for figure in FIGURES for pattern in figure.headlines)
 _HEADLINE_TREE: Final = tree(HEADLINE)
 _PATHS: Final = tuple(figure.path for figure in FIGURES)
-#: The last keys of headline figures that are counts.
-_COUNTS: Final = frozenset(
-    {"tokens", "sequences", "empty_sequences", "nonfinite", "positive", "zero_filled_tokens", "sequence_length_max"}
-)
+#: The last keys of whole numbers; no other figure that can be a headline ends with one of them.
+_WHOLE: Final = frozenset(figure.name for figure in FIGURES if figure.is_whole)
 
 
 def is_known(path: str) -> bool:
@@ -66,7 +64,7 @@ def from_headline(headlines: Mapping[str, float]) -> dict[str, Any]:
             node = figures
             for parent in parents:
                 node = node.setdefault(parent, {})
-            node[name] = int(value) if name in _COUNTS else value
+            node[name] = int(value) if name in _WHOLE else value
     return figures
 
 

@@ -6,6 +6,8 @@ from typing import Final
 
 #: The release that first answered what the first release answers.
 FIRST: Final = "0.1.0"
+#: Units of what is told in whole numbers. A mean of such counts has another: "tokens per sequence".
+WHOLE: Final = frozenset({"tokens", "sequences", "spans", "whole versions", "decimal places"})
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Figure:
     """One figure.
 
     path      a pattern (figures.path); of a kind of table below the name of its field
-    unit      nats, tokens, a ratio, a share of ... ; empty for a number without one
+    unit      nats, tokens, a ratio, a share of ... ; empty for a number without one; one of WHOLE says that it is whole
     meaning   its formula, or what it is, as docs/methods.md and docs/figures.md have it
     code      where it is computed
     source    the paper or framework that it comes from
@@ -48,6 +50,11 @@ class Figure:
     def name(self) -> str:
         """The last key of its path."""
         return self.path.rpartition(".")[2]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a whole number, such as a count."""
+        return self.unit in WHOLE
 
     @property
     def headlines(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ BATCH: Final = (
         "zero_filled_tokens", "tokens", "of those, the ones to which the trainer gives less than -0.7", headline=True
     ),
     Figure(
-        "sequence_length_mean", "tokens", "under the mask over non-empty sequences", _STEP,
+        "sequence_length_mean", "tokens per sequence", "under the mask over non-empty sequences", _STEP,
         headline=True, gauge=gauge("sequence_length_tokens_mean"),
     ),
     Figure("sequence_length_max", "tokens", "under the mask of the longest sequence", _LONGEST, headline=True),

@@ -76,7 +76,7 @@ _TOKENS: Final = (
         gauge=gauge("log_ratio_quantile_nats"),
     ),
     Figure(
-        "length_budget", "tokens",
+        "length_budget", "tokens per sequence",
         "`0.6 / k3`: tokens at which the ESS of product ratios, `exp(-2 k3 T)`, falls to 0.3", "`summary/gap.py`",
         gauge=gauge("length_budget_tokens"),
     ),

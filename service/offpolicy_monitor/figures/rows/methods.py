@@ -3,6 +3,7 @@
 The same figures of the row that the trainer says it really uses stand at `correction`, whatever its name, for rules.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from offpolicy_monitor.methods import METHODS
@@ -77,7 +78,6 @@ _OF_CORRECTION: Final = (
 )
 
 METHOD: Final = under("methods.{method}", _FIGURES)
-CORRECTION: Final = tuple(
-    Figure(f"correction.{figure.path}", figure.unit, figure.meaning, headline=figure.path in _OF_CORRECTION)
-    for figure in _FIGURES
+CORRECTION: Final = under(
+    "correction", (replace(figure, headline=figure.path in _OF_CORRECTION, gauge=None) for figure in _FIGURES)
 )

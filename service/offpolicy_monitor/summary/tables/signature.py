@@ -312,7 +312,7 @@ FIGURES: Final = (
     Figure("grid.step", "nats", "that they are multiples of"),
     Figure("grid.tokens", "tokens", "looked at"),
     Figure("decimals.share", "share of tokens", "with at most four decimal places, in the column where most have"),
-    Figure("decimals.places", "", "decimal places that they have"),
+    Figure("decimals.places", "decimal places", "that they have"),
     Figure("decimals.tokens", "tokens", "looked at: log-probs from -2 to -1"),
     Figure("uncertain.exact_fraction", "share of tokens", "equal to the bit, of 0.01 < mu < 0.9"),
     Figure("uncertain.tokens", "tokens", "with 0.01 < mu < 0.9"),

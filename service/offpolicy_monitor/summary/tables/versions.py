@@ -123,14 +123,14 @@ def _mean_lags(owners: Array, lags: Array, counts: Array) -> Array:
 
 FIGURES: Final = (
     Figure("spans", "spans", "runs of tokens of one known policy version"),
-    Figure("spans_per_sequence_mean", "spans", "over sequences with one"),
+    Figure("spans_per_sequence_mean", "spans per sequence", "over sequences with one"),
     Figure("sequence_lag.mean", "versions", "mean over sequences of their mean lag"),
-    Figure("sequence_lag.floor_max", "versions", "largest whole lag of a sequence"),
+    Figure("sequence_lag.floor_max", "whole versions", "largest lag of a sequence, rounded down"),
     Figure("sequence_lag.counts.{lag}", "sequences", "of that whole lag"),
     *under(
         "staleness_curve.{gap}",
         (
-            Figure("lag.{index}", "versions", "whole lag of a point"),
+            Figure("lag.{index}", "whole versions", "lag of a point"),
             Figure("k3.{index}", "nats", "mean k3 at that point"),
             Figure("tokens.{index}", "tokens", "at that point"),
             Figure("intercept", "nats", "of the line through the points: what is left at lag 0"),
