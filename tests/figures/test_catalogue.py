@@ -26,7 +26,6 @@ FACTS = {"step", "minibatch", "attempt", "received_shards", "shards", "policy_ve
 RUN_FACTS = {"step", "policy_version", "last_batch", "coverage", "step_seconds", "open_since", "finished"}
 #: Evidence that is no figure of a step: of several steps, of few sequences, of the run's rules.
 OF_NO_STEP = ("steps.", "few.", "limits.")
-PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 
 
 @pytest.fixture(scope="module")
@@ -192,58 +191,3 @@ def test_every_figure_that_a_diagnosis_asks_for_is_one() -> None:
     figures = {path for path in asked.paths if not path.startswith(OF_NO_STEP)}
     assert [path for path in sorted(figures) if not is_known(path)] == []
     assert len(figures) > 25 and figures - asked.keys() == set()
-
-
-def named_in(section: str) -> set[str]:
-    """What a section of docs/protocol.md has between backticks."""
-    text = PROTOCOL.read_text().split(f"### {section}")[1].split("\n## ")[0].split("\n### ")[0]
-    return set(re.findall(r"`([a-z][a-z0-9_]*)`", text))
-
-
-def keys_under(*prefixes: str) -> set[str]:
-    """The fixed keys of the figures below these patterns."""
-    rest = [
-        figure.path.removeprefix(prefix) for figure in FIGURES for prefix in prefixes if figure.path.startswith(prefix)
-    ]
-    return {key for path in rest for key in re.sub(r"\{\w+\}", "", path).split(".") if key}
-
-
-def test_protocol_page_names_every_field_of_a_gap_and_no_other() -> None:
-    assert named_in("Fields of a gap") - {"d", "log_geometric_ratio"} == keys_under("gaps.{gap}.")
-
-
-def test_protocol_page_names_every_field_of_routing_and_no_other() -> None:
-    assert named_in("Fields of routing") - {"routing"} == keys_under("routing.{gap}.")
-
-
-def test_protocol_page_names_every_field_of_the_noise_floor_and_no_other() -> None:
-    beside = {"d", "noise_floor", "excluded_tokens", "suspect_tokens"}
-    sent = {"sampling_logprobs", "old_logprobs", "engine_logprobs", "old_logprobs_repeat"}
-    assert named_in("Fields of the noise floor") - beside - sent == keys_under("noise_floor.")
-
-
-def test_protocol_page_names_every_field_of_the_support_and_no_other() -> None:
-    sent = {"sampling_logprobs", "old_logprobs", "old_support_logprobs", "support_logprobs"}
-    beside = {"d", "support", "mismatch", "total", "staleness", "gaps", "methods"}
-    assert named_in("Fields of the support") - beside - sent == keys_under("support.{gap}.")
-
-
-def test_protocol_page_names_every_field_of_the_mismatchs_lag_and_no_other() -> None:
-    beside = {"mismatch_lag", "lagged_mismatch", "pi_old", "policy_version", "intercept"}
-    assert named_in("Fields of the mismatch's lag") - beside == keys_under("mismatch_lag.")
-
-
-def test_protocol_page_names_every_field_of_a_method() -> None:
-    thresholds = {name for row in ROWS for name in row} | {"threshold", "phi", "delta", "mean"}
-    assert keys_under("methods.{method}.") - thresholds <= named_in("Fields of a method")
-
-
-def test_protocol_page_names_every_mark_of_the_signature() -> None:
-    table = PROTOCOL.read_text().split("| mark | fields |")[1].split("\n\n")[0]
-    assert keys_under("signature.") <= set(re.findall(r"`([a-z][a-z0-9_]*)`", table))
-
-
-def test_protocol_page_names_every_detail_of_a_step() -> None:
-    text = PROTOCOL.read_text().split("## Reading")[1]
-    wanted = keys_under("breakdowns.{dimension}.{bucket}.", "outliers.{gap}.") | {"versions"}
-    assert wanted <= set(re.findall(r'[`"]([a-z][a-z0-9_]*)[`"]', text))
