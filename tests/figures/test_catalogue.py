@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from offpolicy_monitor import pages, verdict
 from offpolicy_monitor.alerts import RULES, paths_of
+from offpolicy_monitor.answers.run import ROWS as SHOWN
 from offpolicy_monitor.diagnosis import Evidence, Limits, collect, diagnose
 from offpolicy_monitor.diagnosis.hypotheses import HYPOTHESES
 from offpolicy_monitor.families import BY_NAME, RUN_GAUGES
 from offpolicy_monitor.figures import FIGURES, HEADLINE, from_headline, headline, is_headline, is_known, walk
 from offpolicy_monitor.figures.path import expression, matches, names, tree
+from offpolicy_monitor.store.rows.step_columns import READERS
 from offpolicy_monitor.summary.figure import Figure
 
 from tests.figures.everything import CORRECTION, ROWS, post, summary
@@ -26,6 +29,7 @@ FACTS = {"step", "minibatch", "attempt", "received_shards", "shards", "policy_ve
 RUN_FACTS = {"step", "policy_version", "last_batch", "coverage", "step_seconds", "open_since", "finished"}
 #: Evidence that is no figure of a step: of several steps, of few sequences, of the run's rules.
 OF_NO_STEP = ("steps.", "few.", "limits.")
+STATIC = Path(pages.__file__).parent / "static"
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +171,37 @@ def test_every_path_of_a_rule_and_of_a_hypothesis_is_a_figure() -> None:
     assert [path for path in paths_of(RULES) if path != "policy_version" and not is_known(path)] == []
     shown = {path for hypothesis in HYPOTHESES for path in hypothesis.paths if not path.startswith(OF_NO_STEP)}
     assert [path for path in sorted(shown) if not is_known(path) and not path.endswith((".name", ".column"))] == []
+
+
+def script_paths(script: str, name: str, column: str) -> list[str]:
+    """The paths in a list of a page's script, where `column` finds them; those of any gap as of the total."""
+    [listed] = re.findall(rf"^const {name} = \[\n(.*?)^\];", (STATIC / script).read_text(), re.S | re.M)
+    return [path.replace("{gap}", "total") for path in re.findall(column, listed)]
+
+
+#: Lists of paths that others than rules and hypotheses keep: what a run's page, terminal and sentence look at.
+LISTS: dict[str, list[str]] = {
+    "run page": script_paths("pages/run/fields.js", "FIXED", r'"([^"]+)"'),
+    "step page": script_paths("pages/step/figures.js", "FIGURES", r'\["([^"]+)"'),
+    "compare page": script_paths("pages/compare.js", "PANELS", r'field: "([^"]+)"'),
+    "show": [row.field for row in SHOWN],
+    "verdict": list(verdict.PATHS),
+}
+
+
+@pytest.mark.parametrize("paths", LISTS.values(), ids=LISTS.keys())
+def test_every_path_that_a_page_or_a_sentence_shows_is_a_figure(paths: list[str]) -> None:
+    assert len(paths) > 6
+    assert [path for path in paths if not is_known(path) and path not in READERS] == []
+
+
+def test_every_path_between_quotes_in_a_script_is_a_figure() -> None:
+    fields = {figure.path.partition(".")[0] for figure in FIGURES if "." in figure.path}
+    quoted = re.compile(rf'"((?:{"|".join(sorted(fields))})\.[\w.{{}}]+)"')
+    scripts = [script.read_text() for script in STATIC.rglob("*.js") if "vendor" not in script.parts]
+    found = {path.replace("{gap}", "total") for script in scripts for path in quoted.findall(script)}
+    assert len(found) > 25
+    assert [path for path in sorted(found) if not is_known(path)] == []
 
 
 class Asked(Evidence):
