@@ -129,7 +129,7 @@ def platforms(processor: str) -> Iterator[str]:
 
 
 def hashes_of(lines: Sequence[str]) -> Mapping[str, list[str]]:
-    """Line -> the hashes of its wheels, one a processor or one for all."""
+    """Line -> the hashes of its wheels, one per processor or one for all."""
     found: dict[str, set[str]] = {line: set() for line in lines}
     for processor in PROCESSORS:
         of_image = [option for tag in platforms(processor) for option in ("--platform", tag)]

@@ -70,8 +70,24 @@ def test_rates_are_per_token_and_per_second() -> None:
     rate = re.compile(
         r"\b(ns|ms|bytes|tokens|shards|posts|batches|requests) an? (token|second|minute|hour|shard)\b(?! time)"
     )
-    texts = [*PAGES, *PACKAGE.rglob("*.py")]
-    assert not [(path.name, found[0]) for path in texts for found in rate.finditer(path.read_text())]
+    assert not found_in_texts(rate)
+
+
+def test_of_what_there_is_one_for_each_it_is_said_that_it_is_one_per() -> None:
+    thing = r"row|column|object|table|list|folder|challenge|lane|entry|dict|batch|shard|scale"
+    each = (
+        r"step|row|span|sequence|token|process|setting|scrape|line|measure|quantity|figure|start|turn|stage|target|"
+        r"prompt|sample|alert|channel|processor|worker|rank|gap|method|label|file"
+    )
+    counted = rf"(?:\b(?:(?:an?|one)\s(?:{thing})|one|once|rows|of text)|\])"
+    one = re.compile(rf"{counted}\s+an?\s+(?:(?:training|gradient|active|output) )?(?:{each})\b(?! is\b)", re.I)
+    assert not found_in_texts(one)
+
+
+def found_in_texts(said: re.Pattern[str]) -> list[tuple[str, str]]:
+    """Where a page, the package or what makes pages says so."""
+    texts = [*PAGES, *PACKAGE.rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]
+    return [(path.name, found[0]) for path in texts for found in said.finditer(path.read_text())]
 
 
 def test_modules_are_named_by_what_they_are() -> None:

@@ -88,7 +88,7 @@ GLANCE = (
     ),
     Question(
         6, "Which alerts are active now?",
-        "One row an active alert, with the figure that breached and for how many steps. Follow the alert's name to "
+        "One row per active alert, with the figure that breached and for how many steps. Follow the alert's name to "
         "what it means and what to try, in order.",
         (
             Query(f"{of_run('alert_breach_steps', by='run, alert, severity')} and "

@@ -94,7 +94,7 @@ _MADE_DEFAULTS: Final = {
 
 
 def settings_table() -> str:
-    """One row a setting: variable, default, meaning."""
+    """One row per setting: variable, default, meaning."""
     rows = []
     for name, field in Settings.model_fields.items():
         default = "none" if field.default in (None, ()) else f"`{field.default}`"

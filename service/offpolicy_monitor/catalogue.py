@@ -32,7 +32,7 @@ def _short(value: object) -> str:
 
 
 def setting_rows(settings: Settings) -> list[dict[str, Any]]:
-    """One row a setting: environment variable, value in force (secrets hidden), what it means."""
+    """One row per setting: environment variable, value in force (secrets hidden), what it means."""
     return [
         {
             "variable": Settings.variable(name),

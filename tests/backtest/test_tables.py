@@ -59,7 +59,7 @@ REFUSED = {
     "step,a\n1,2\n-1,2\n": "line 3: step is '-1', which is no step",
     "step,a\n1,2,3\n": "line 2: 3 cells under 2 columns",
     "step,a,a\n1,2,3\n": "line 1: column 'a' is there twice",
-    '{"steps": [1, 2], "figures": {"a": [1]}}': "figures.a: 2 values are expected, one a step, not 1",
+    '{"steps": [1, 2], "figures": {"a": [1]}}': "figures.a: 2 values are expected, one per step, not 1",
     '{"steps": 3, "figures": {"a": [1]}}': "`steps` is a list",
     '{"steps": [null], "figures": {"a": [1]}}': "steps[0]: there is no step",
     '{"step": 1, "a": 2}\n{"step": 2,': "line 2: no JSON",

@@ -32,7 +32,7 @@ def known(values: Column, end: int, most: int) -> list[float]:
 
 
 def ewma(values: Column, index: int, *spans: int) -> list[float]:
-    """Exponentially weighted means of all values so far, one a span, with weights (1 - 2 / (span + 1))^age.
+    """Exponentially weighted means of all values so far, one per span, with weights (1 - 2 / (span + 1))^age.
 
     The weights are divided by their sum, so that the first values do not count more than their age allows.
     """

@@ -42,7 +42,7 @@ def add_show(child: argparse.ArgumentParser) -> None:
     add_service(child)
     how = child.add_mutually_exclusive_group()
     _add_json(how)
-    how.add_argument("--csv", action="store_true", help="its history instead: a row a step, for backtest or a notebook")
+    how.add_argument("--csv", action="store_true", help="its history: a row per step, for backtest or a notebook")
 
 
 def add_alerts(child: argparse.ArgumentParser) -> None:

@@ -47,7 +47,7 @@ def history(service: Reader, run: str, fields: Sequence[str]) -> Columns:
 
 
 def as_csv(columns: Mapping[str, Mapping[int, float]]) -> str:
-    """A row a step, a column a figure that any step has."""
+    """A row per step, a column per figure that any step has."""
     known = {name: values for name, values in columns.items() if values}
     steps = sorted({step for values in known.values() for step in values})
     text = io.StringIO()

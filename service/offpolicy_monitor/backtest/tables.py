@@ -5,7 +5,7 @@
 | CSV, also with tabs or semicolons | a column of steps and one for each figure, as W&B and TensorBoard export |
 | CSV with `tag`, `step` and `value` | a row for each value: TensorBoard's data frames |
 | JSON | a list of objects, an object of lists, `steps` and `figures`, or TensorBoard's `[wall time, step, value]` |
-| JSON lines | an object a step |
+| JSON lines | an object per step |
 
 A step may come in several rows, as W&B writes it: later values win, also those of a run that began again.
 """
@@ -110,7 +110,7 @@ def _read_json(table: Table, text: str, path: Path) -> None:
 
 
 def _json_lines(text: str, path: Path, whole: json.JSONDecodeError) -> Iterator[Row]:
-    """One object a line; where not even the first is one, the error of the whole document tells more."""
+    """One object per line; where not even the first is one, the error of the whole document tells more."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
@@ -190,7 +190,7 @@ def _fill_columns(table: Table, steps: Any, figures: Any, path: Path, prefix: st
         if not isinstance(values, list) or len(values) != len(steps):
             told = len(values) if isinstance(values, list) else quoted(values)
             raise BadHistory(
-                f"{path}, {prefix}{quotable(name)}: {len(steps)} values are expected, one a step, not {told}"
+                f"{path}, {prefix}{quotable(name)}: {len(steps)} values are expected, one per step, not {told}"
             )
         for index, (step, value) in enumerate(zip(numbers, values, strict=True)):
             if step is not None:

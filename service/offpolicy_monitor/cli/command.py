@@ -21,7 +21,7 @@ EXIT_STATUSES: Final = (
 
 @dataclass(frozen=True)
 class Command:
-    """One subcommand: `examples` are what follows the program's name, one a line; `run` answers the exit status."""
+    """One subcommand: `examples` are what follows the program's name, one per line; `run` answers the exit status."""
 
     name: str
     summary: str

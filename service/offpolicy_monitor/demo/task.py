@@ -30,7 +30,7 @@ class Prompts:
     begun: int = 0
 
     def letters(self) -> list[list[int]]:
-        """The letters asked for, one list a prompt."""
+        """The letters asked for, one list per prompt."""
         rows = zip(self.tokens.tolist(), self.starts.tolist(), strict=True)
         return [row[start + self.begun : -1] for row, start in rows]
 

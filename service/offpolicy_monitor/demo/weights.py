@@ -1,4 +1,4 @@
-"""Weights as an inference engine holds them: bfloat16 throughout, or int8 with one scale an output channel.
+"""Weights as an inference engine holds them: bfloat16 throughout, or int8 with one scale per output channel.
 
 A converted layer is a function from activations to activations; what its numbers look like inside stays here.
 Converting copies: the trainer's later steps do not reach the engine until the next sync.

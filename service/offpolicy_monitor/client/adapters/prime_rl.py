@@ -47,14 +47,14 @@ def _made(of: str, settings: tuple[tuple[str, Any], ...]) -> Loss:
 
 
 def watched_loss(loss: Loss, monitor: Logs, *, first_step: int = 1, place: Place = of_process) -> Loss:
-    """A loss that is `loss(inputs, **kwargs)` and posts its inputs, one shard a training step and rank.
+    """A loss that is `loss(inputs, **kwargs)` and posts its inputs, one shard per training step and rank.
 
     first_step  prime-rl counts from 1; a resumed run goes on at another
     place       which rank posts; `in_groups_of(n)` under context parallelism of n, where n ranks hold the same tokens
 
     Sequences that have no token of the rl component are not given to the loss: a rank that has none in a step posts
     nothing under it and goes on with the next number. A step ends where prime-rl clears its gradients, which it does
-    once a step with every optimizer, those offloaded to the CPU among them, which never step or do so in parts.
+    once per step with every optimizer, those offloaded to the CPU among them, which never step or do so in parts.
     `policy_version` is the step before, as prime-rl numbers the weights that it broadcasts after every step.
     """
     collector = Collector(monitor, first_step=first_step, place=place, by_clearing=True)

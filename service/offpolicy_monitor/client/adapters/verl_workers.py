@@ -49,7 +49,7 @@ def watch(make: Callable[[], Logs], *, minibatches: int | None = None, bypass: b
                  whole gradient step
 
     A step is the one after that whose weights the engines got last, so that a resumed run goes on with its numbers;
-    `policy_version` is the number of that one. Call it once a process, before workers are given their loss.
+    `policy_version` is the number of that one. Call it once per process, before workers are given their loss.
     """
 
     def new(loss: Any, engine: Any) -> Watched:

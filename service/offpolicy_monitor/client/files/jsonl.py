@@ -1,4 +1,4 @@
-"""Our own JSONL: one batch a line, each line the JSON body of POST /v1/runs/{run}/batches.
+"""Our own JSONL: one batch per line, each line the JSON body of POST /v1/runs/{run}/batches.
 
 A file may grow while it is read. A last line without its end is taken where it is a whole JSON object, which half of
 one can never be; else it is waited for.

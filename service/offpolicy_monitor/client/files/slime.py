@@ -82,7 +82,7 @@ def _torch() -> Any:
 
 
 def _transposed(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Columns with one entry a sample as one dict a sample."""
+    """Columns with one entry per sample as one dict per sample."""
     count = len(columns["response_lengths"])
     whole = {name: column for name, column in columns.items() if isinstance(column, list) and len(column) == count}
     samples = [{name: column[index] for name, column in whole.items()} for index in range(count)]

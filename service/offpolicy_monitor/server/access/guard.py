@@ -23,7 +23,7 @@ from offpolicy_monitor.server.http.request_ids import ID_KEY
 
 #: In the scope of a request: its token, None where none is asked for.
 TOKEN_KEY: Final = "offpolicy_monitor.token"
-#: Each in a line of its own: browsers read one challenge a line.
+#: Each in a line of its own: browsers read one challenge per line.
 CHALLENGES: Final = ('Basic realm="offpolicy-monitor", charset="UTF-8"', 'Bearer realm="offpolicy-monitor"')
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 #: What a browser calls the site of a page that belongs to what it asks; "none" is a person.

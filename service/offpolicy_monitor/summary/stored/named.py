@@ -71,7 +71,7 @@ def summary_of(parts: Parts) -> StepSummary:
 
 
 def _histograms(gap: str, counts: Mapping[str, Any]) -> dict[str, Array]:
-    """[SIGNS, BINS] a quantity."""
+    """[SIGNS, BINS] per quantity."""
     found = {quantity: np.zeros((len(SIGNS), BINS), np.int64) for quantity in QUANTITIES}
     for name, of_sign in counts.items():
         check_histogram(gap, name)

@@ -51,7 +51,7 @@ def _rows(score: str) -> Iterator[Row]:
 #: The stored version that first had the scores of tokens that move outward.
 OUTWARD_SINCE: Final = 5
 
-#: A table a measure: gaps differ in the measures that their methods need of a score.
+#: A table per measure: gaps differ in the measures that their methods need of a score.
 TABLES: Final = tuple(
     Table(
         f"whatif/{{gap}}/{score}/{row.name}",

@@ -1,8 +1,8 @@
 """Optimizers: what a process hears of all of its optimizers, that they stepped and that they cleared their gradients.
 
-torch tells of steps to whoever registers; clearing is told by a wrapper around `Optimizer.zero_grad`, put there once a
-process, which changes nothing else. An optimizer that is not torch's own is heard through those of torch inside it, and
-one of Megatron by itself too (`megatron`). Imports torch when somebody listens.
+torch tells of steps to whoever registers; clearing is told by a wrapper around `Optimizer.zero_grad`, put there once
+per process, which changes nothing else. An optimizer that is not torch's own is heard through those of torch inside it,
+and one of Megatron by itself too (`megatron`). Imports torch when somebody listens.
 """
 
 import functools
