@@ -1,7 +1,10 @@
 """The pages in docs/ say what the code does: generated parts are current, names and fields are complete, links lead."""
 
+import io
 import re
+import tokenize
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -88,6 +91,32 @@ def found_in_texts(said: re.Pattern[str]) -> list[tuple[str, str]]:
     """Where a page, the package or what makes pages says so."""
     texts = [*PAGES, *PACKAGE.rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]
     return [(path.name, found[0]) for path in texts for found in said.finditer(path.read_text())]
+
+
+def test_docstrings_and_comments_name_modules_that_there_are() -> None:
+    rooms = "|".join(sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py")))
+    named = re.compile(rf"(?<![\w./`'\"{{])(?:{rooms})(?:\.(?!py\b)[a-z_]\w*)+")
+    texts = ((path.name, text) for path in PACKAGE.rglob("*.py") for text in prose(path))
+    said = [(name, found[0]) for name, text in texts for found in named.finditer(text)]
+    assert len(said) > 40
+    assert [(name, module) for name, module in said if not is_there(PACKAGE, module.split("."))] == []
+
+
+def prose(path: Path) -> Iterator[str]:
+    """The docstrings and comments of a source."""
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type == tokenize.COMMENT or token.string.startswith('"""'):
+            yield token.string.strip('"')
+
+
+def is_there(folder: Path, names: list[str]) -> bool:
+    """Whether names lead from a folder to a module, in which anything may be, or to what the folder has by itself."""
+    name, *rest = names
+    if (folder / f"{name}.py").exists():
+        return True
+    if (folder / name).is_dir():
+        return not rest or is_there(folder / name, rest)
+    return re.search(rf"\b{name}\b", (folder / "__init__.py").read_text()) is not None
 
 
 def test_modules_are_named_by_what_they_are() -> None:

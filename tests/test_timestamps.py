@@ -1,4 +1,4 @@
-"""A time is told in one form."""
+"""A time that programs may read is told in one form."""
 
 from offpolicy_monitor.timestamps import timestamp
 

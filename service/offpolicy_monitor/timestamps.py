@@ -1,4 +1,7 @@
-"""The one form in which a time is told to anybody: answers, pages, notifications, logs."""
+"""The one form in which a time is told where programs may read it: answers, notifications, logs.
+
+Sentences and the foot of a report are for people, and tell it shorter, to the minute: verdict.numbers, pages.report.
+"""
 
 from datetime import UTC, datetime
 

@@ -193,7 +193,7 @@ def bin_key(value: Any) -> Any:
 
 @njit(**INLINE)
 def mass_key(value: Any) -> Any:
-    """The key of summary.advantage of |value|."""
+    """The key of summary.tables.advantage of |value|."""
     return top_bits(lesser(greater(abs(value), _MASS_LEAST), _MASS_MOST), _MASS_SHIFT, _MASS_BASE)
 
 

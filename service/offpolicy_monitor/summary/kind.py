@@ -25,8 +25,10 @@ class Kind:
     of_shards  whether an answer about a shard has the field too, where it is neither None nor empty
     measured   the module that makes the tables; empty where a kind is read off the tables of others. It has
                `tables_of(arrays, view)`, the tables that a batch comes to, by the keys of the layout, and where tokens
-               are summed `sums_of(view)`, arrays of a block that add up over blocks, by names of their own; `view` is a
-               measure.view.BlockView. It is imported when a batch is measured, and not before, since most need torch
+               are summed `sums_of(view)`, arrays of a block that add up over blocks, by names of their own, and where
+               sequences are `terms_of(view)`, arrays whose last dimension is the block's sequences, over which they
+               are summed; `view` is a measure.view.BlockView. It is imported when a batch is measured, and not before,
+               since most need torch
     sent       arrays of which one must have been sent for there to be tables; empty for any batch
     gapless    whether there are tables without a gap too
     ingested   whether the tables are of ingested batches alone: /v1/evaluate, whose rows are many, answers none of them

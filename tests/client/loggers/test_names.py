@@ -20,6 +20,12 @@ def test_a_figure_is_called_by_its_path_where_no_framework_was_named() -> None:
     }
 
 
+def test_lists_texts_flags_and_what_is_absent_are_no_figures_of_a_logger() -> None:
+    routing = {"total": {"agreement": 0.75, "by_layer": [0.5, 1.0]}}
+    row = {"complete": True, "verdict": "warn", "attribution": None, "alerts": [], "routing": routing}
+    assert names.flat(row) == {"routing.total.agreement": 0.75}
+
+
 def test_a_framework_has_several_names_for_a_figure_and_the_sign_of_each() -> None:
     figures = {"gaps.mismatch.k1": 0.25, "gaps.mismatch.log_ratio_min": -3.0, "gaps.total.k1": 1.0}
     assert names.named(figures, None, names.of_framework("verl")) == {

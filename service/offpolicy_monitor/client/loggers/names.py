@@ -44,7 +44,7 @@ def of_framework(framework: str | None) -> Names:
 
 
 def flat(row: Mapping[str, Any]) -> dict[str, float]:
-    """The figures of a step by their paths; texts, flags and what is absent are left out."""
+    """The figures of a step by their paths; texts, flags, lists and what is absent are left out."""
     return {path: value for path, value in _leaves("", row) if path not in _PLACE}
 
 

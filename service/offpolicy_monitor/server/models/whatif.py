@@ -63,7 +63,9 @@ class Threshold(Shape):
     threshold: float
     low: float = Field(description="95 % of the thresholds that resampled steps give lie between low and high.")
     high: float
-    between: list[float] | None = Field(description="The histogram's edges next to the threshold; null for m2po.")
+    between: list[float] | None = Field(
+        description="The histogram's edges next to the threshold; null where the threshold is a mean of d^2."
+    )
     masked_token_fraction: float
     masked_token_fraction_at_double_length: float
     summary: str
