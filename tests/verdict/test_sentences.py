@@ -10,7 +10,7 @@ TOP_P = Cause(
     "top_p", "top-p renormalisation", 0.83,
     ("Sample with top_p = 1 and top_k off.", "Or apply the same nucleus mask to the trainer's logits.", "Third."),
 )  # fmt: skip
-MASKS = Masks("dppo_tv", 0.027, 0.31, 0.01, 0.41)
+MASKS = Masks("dppo_tv", 0.027, "OPSM", 0.31, 0.01, 0.41)
 
 
 def window(first: int, count: int, **figures: float | None) -> Window:

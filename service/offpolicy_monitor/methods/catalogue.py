@@ -106,6 +106,7 @@ METHODS: Final[Mapping[str, Method]] = {
             "opsm", "drops a sequence with A < 0 and -L > delta", "DeepSeek-V3.2, arXiv 2512.02556",
             "total", ("geometric",), {"delta": Threshold()},
             {("geometric", ""): Form(falls("delta", "log_geometric_ratio"))},
+            title="OPSM",
         ),
         Method(
             "ppo_clip", "drops where A > 0 and r > 1 + upper, or A < 0 and r < 1 - lower",

@@ -92,6 +92,7 @@ class Method:
     reweights   whether it multiplies with a weight and drops nothing
     check       what it asks of its parameters beside their ranges: RowError, or the parameters as they are to be
     kinds       level -> the kind of correction whose limits alerts apply (alerts.CORRECTIONS); by default the level's
+    title       what sentences call it, if not by its name
     asked       whether its thresholds are recommended, and its own scores kept for what-if, only where a row asks: they
                 may take another look at all tokens
     """
@@ -106,6 +107,7 @@ class Method:
     reweights: bool = False
     check: Callable[[Sent], Parameters] = lambda sent: sent.parameters
     kinds: Mapping[str, str] | None = None
+    title: str = ""
     asked: bool = False
 
     @property

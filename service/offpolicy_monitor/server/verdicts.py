@@ -186,7 +186,7 @@ class Verdicts:
 
 
 def masks(summaries: Sequence[StepSummary], correction: str | None) -> Masks:
-    """What the correction in use and OPSM have dropped of these steps, and where OPSM would drop 1 %."""
+    """What the correction in use and the standard method have dropped of these steps, and where that drops 1 %."""
     sample = Sample(summaries)
     rows = {row["name"]: row for row in preset_states(sample, (correction, TOLD.name))}
     used, told = rows.get(correction or ""), rows.get(TOLD.name)
@@ -196,8 +196,9 @@ def masks(summaries: Sequence[StepSummary], correction: str | None) -> Masks:
     return Masks(
         correction=correction,
         dropped=None if used is None else _dropped(used),
-        opsm=None if told is None else _dropped(told),
-        opsm_threshold=None if told is None else told[parameter],
+        standard=TOLD.title or TOLD.name,
+        standard_dropped=None if told is None else _dropped(told),
+        standard_threshold=None if told is None else told[parameter],
         one_percent=None if advice is None else advice["threshold"],
     )
 

@@ -74,13 +74,14 @@ class Cause:
 
 @dataclass(frozen=True)
 class Masks:
-    """Shares of the tokens: what the correction in use drops, and OPSM at its preset; `one_percent` is the threshold at
-    which OPSM would drop 1 %. None where it is not known."""
+    """Shares of the tokens: what the correction in use drops, and the standard method, as sentences name it, at its
+    preset's threshold; `one_percent` is the threshold at which that would drop 1 %. None where it is not known."""
 
     correction: str | None = None
     dropped: float | None = None
-    opsm: float | None = None
-    opsm_threshold: float | None = None
+    standard: str | None = None
+    standard_dropped: float | None = None
+    standard_threshold: float | None = None
     one_percent: float | None = None
 
 

@@ -33,12 +33,12 @@ def lag_in_mismatch(facts: Facts) -> str:
 
 
 def dropped(masks: Masks) -> str:
-    """What the correction in use drops, what OPSM at its preset would, and the threshold at which it drops 1 %."""
+    """What the correction in use drops, what the standard method at its preset would, and where that drops 1 %."""
     found = []
     if masks.correction is not None and masks.dropped is not None:
         found.append(f"{masks.correction}, the correction in use, masks {percent(masks.dropped)} of the tokens.")
-    if masks.opsm is not None and masks.opsm_threshold is not None:
-        words = f"OPSM at {number(masks.opsm_threshold)} would mask {percent(masks.opsm)}"
+    if masks.standard_dropped is not None and masks.standard_threshold is not None:
+        words = f"{masks.standard} at {number(masks.standard_threshold)} would mask {percent(masks.standard_dropped)}"
         more = "" if masks.one_percent is None else f"; at {number(masks.one_percent)} it masks 1%"
         found.append(f"{words}{more}.")
     return " ".join(found)

@@ -57,7 +57,8 @@ class Verdict(Summary):
     model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [VERDICT]})
 
     action: str = Field(
-        description="In the imperative; then what the correction in use masks, what OPSM would, and where it masks 1%."
+        description="In the imperative; then what the correction in use masks, what the standard method would, "
+        "and where it masks 1%."
     )
 
 
