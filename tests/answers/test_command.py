@@ -9,7 +9,6 @@ import pytest
 from offpolicy_monitor import Monitor
 from offpolicy_monitor.answers.advice import near
 from offpolicy_monitor.answers.arguments import LEVELS
-from offpolicy_monitor.answers.trial import OPTIONS
 from offpolicy_monitor.cli import main
 from offpolicy_monitor.methods import METHODS
 from offpolicy_monitor.verdict.numbers import percent
@@ -94,6 +93,16 @@ def test_whatif_tries_a_method_where_no_row_runs_it(capsys: Printed) -> None:
 
 def test_whatif_tries_the_row_of_the_run_where_nothing_is_named(capsys: Printed) -> None:
     assert lines(capsys, "whatif", "drifting")[0].startswith("opsm at total, geometric, delta 0.01 would act on ")
+
+
+def test_whatif_tries_any_threshold_of_a_row_by_its_name(capsys: Printed) -> None:
+    for bound, own in (("max", 0.05), ("mean", 0.001)):
+        found = document(capsys, "whatif", "drifting", "--method", "trm", "--bound", bound)
+        assert found["at"][bound]["threshold"][0] == own
+    assert lines(capsys, "whatif", "drifting", "--method", "trm")[0].startswith("trm at total, sequence, mean 0.001 ")
+    assert lines(capsys, "whatif", "drifting", "--method", "kpop")[0].startswith("kpop at total, token, phi 2 would ")
+    assert main(["whatif", "drifting", "--method", "trm", "--bound", "upper"]) == 1
+    assert "bound must be one of max, mean; got upper" in capsys.readouterr().err.replace(":", "")
 
 
 @pytest.mark.parametrize("run", ["drifting", "young"])
@@ -188,9 +197,8 @@ def test_every_command_names_the_request_that_went_wrong(
     assert words in capsys.readouterr().err
 
 
-def test_the_levels_and_options_that_are_asked_for_are_those_of_the_catalogue() -> None:
+def test_the_levels_that_are_asked_for_are_those_of_the_catalogue() -> None:
     assert set(LEVELS) == {level for method in METHODS.values() for level in method.levels}
-    assert set(OPTIONS) == {name for method in METHODS.values() for name in method.choices}
 
 
 def test_names_that_are_near_have_letters_in_common_or_lie_within() -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.verdict.numbers import number, percent
 from playwright.sync_api import Locator, Page, expect
 
@@ -13,6 +14,19 @@ from tests.fixtures.planted import ask
 SHARES = ("masked_token_fraction", "masked_sequence_fraction", "masked_advantage_mass")
 #: Milliseconds after the last change, and more.
 SETTLED = 250
+#: Whether a canvas has as many pixels of the advantage mass's colour as its line takes, and no mark alone.
+DRAWN = """canvas => {
+  const probe = document.createElement("canvas").getContext("2d");
+  probe.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--preset");
+  probe.fillRect(0, 0, 1, 1);
+  const colour = probe.getImageData(0, 0, 1, 1).data;
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  let found = 0;
+  for (let at = 0; at < data.length; at += 4) {
+    found += [0, 1, 2].every((part) => Math.abs(data[at + part] - colour[part]) < 30) ? 1 : 0;
+  }
+  return found > 300;
+}"""
 WIDE_BAND = {"method": "mask", "gap": "mismatch", "level": "geometric"}
 
 
@@ -91,3 +105,22 @@ def test_a_link_to_a_threshold_shows_that_threshold(show: Open, planted: Service
     with show("/runs/drifting/what-if?a=opsm&at=0.0345&b=geometric_mask_wide&bb=lower&bt=0.97") as page:
         shows(page, "a", curve(planted, method="opsm", threshold=0.0345, row="opsm"))
         shows(page, "b", curve(planted, **WIDE_BAND, threshold=0.97, row="geometric_mask_wide")["lower"])
+
+
+def test_every_preset_can_be_chosen_and_is_drawn_at_its_own_threshold(show: Open, planted: Service) -> None:
+    with show("/runs/drifting/what-if") as page:
+        select = card(page, "a").get_by_label("Method A", exact=True)
+        assert select.locator("option").evaluate_all("all => all.map((one) => one.value)") == [
+            row.name for row in PRESETS if row.whatif
+        ]
+        for row in PRESETS:
+            assert row.whatif is not None
+            bound = [name for name in row.whatif["thresholds"] if name in row.spec][-1]
+            select.select_option(row.name)
+            if len(row.whatif["thresholds"]) > 1:
+                card(page, "a").get_by_label("Bound", exact=True).select_option(bound)
+            at = row.spec[bound]
+            expect(slider(page, "a")).to_have_attribute("aria-valuetext", f"{bound} {number(at, 4)}")
+            answer = curve(planted, **row.whatif["query"], threshold=at, row=row.name)
+            shows(page, "a", answer if answer["parameter"] else answer[bound])
+            assert card(page, "a").locator(".plot canvas").evaluate(DRAWN), row.name

@@ -14,7 +14,7 @@ from tests.fixtures.chromium import Open, opened
 from tests.fixtures.planted import DRIFTING, LAST, MARKUP, ONSET, TWO, YOUNG, ask, serving_planted
 from tests.fixtures.service import free_port
 
-ABOUT = {"methods": [{"name": "icepop"}, {"name": "opsm"}, {"name": "mine"}], "correction": "mine"}
+ABOUT = {"compared": ["opsm", "icepop"], "correction": "mine"}
 
 
 def test_the_figures_are_those_that_the_script_of_the_page_lists() -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from offpolicy_monitor.addresses import LOCAL
 from offpolicy_monitor.client.read import TIMEOUT
 from offpolicy_monitor.commandline import natural, number, run_name, some_seconds
-from offpolicy_monitor.vocabulary import GAPS
+from offpolicy_monitor.vocabulary import GAPS, STANDARD_METHOD
 
 LEVELS: Final = ("token", "sequence", "geometric")
 
@@ -73,12 +73,12 @@ def add_whatif(child: argparse.ArgumentParser) -> None:
         "--method",
         action="append",
         metavar="NAME",
-        help="a method, or a row that runs (the correction in use, else opsm); several are compared",
+        help=f"a method, or a row that runs (the correction in use, else {STANDARD_METHOD}); several are compared",
     )
     child.add_argument("--level", choices=LEVELS, help="what is kept or dropped as one (the row's)")
     child.add_argument("--gap", choices=GAPS, help="which gap is looked at (the row's)")
     child.add_argument("--threshold", type=number, metavar="X", help="threshold to try (the row's)")
-    child.add_argument("--bound", choices=("lower", "upper"), help="side of a rule with two (upper)")
+    child.add_argument("--bound", metavar="NAME", help="threshold of a rule with several, as in lower (the last)")
     _add_printing(child)
 
 

@@ -1,17 +1,14 @@
 """One method tried on a run's recorded steps: which row is meant, its curve, and its curve at the threshold."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from offpolicy_monitor.client.read import Reader, path
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.vocabulary import STANDARD_METHOD
-
-#: What a row says besides its thresholds.
-OPTIONS: Final = ("statistic", "reduce", "divergence", "zero_advantage")
 
 Answer = Mapping[str, Any]
 
@@ -54,21 +51,27 @@ def trial(service: Reader, about: Answer, name: str | None, options: argparse.Na
     run: str = about["run"]
     row, query = _meant(about, name, {"gap": options.gap, "level": options.level})
     curve = _curve(service, run, query)
-    names = bounds(curve)
-    bound = options.bound if options.bound in names else names[-1]
+    bound = _bound(curve["parameters"], options.bound)
     threshold = _own_threshold(curve, bound, row) if options.threshold is None else options.threshold
     if threshold is None:
         return Trial(bound, curve, None)
     return Trial(bound, curve, _curve(service, run, {**query, "threshold": threshold, "row": row}))
 
 
-def bounds(curve: Answer) -> list[str]:
-    """What thresholds of the rule are called: one, or those of its two sides."""
-    return [curve["parameter"]] if "threshold" in curve else [one for one in ("lower", "upper") if curve.get(one)]
+def _bound(parameters: Sequence[str], asked: str | None) -> str:
+    """The threshold that is tried: the last one where nobody asks; Refusal for one that a rule with several lacks."""
+    if asked in parameters:
+        return str(asked)
+    if asked is not None and len(parameters) > 1:
+        raise Refusal.of_field(
+            422, "invalid-parameter", "bound", f"must be one of {', '.join(parameters)}; got {asked}"
+        )
+    return parameters[-1]
 
 
 def _of_bound(answer: Answer, bound: str) -> Answer:
-    found: Answer = answer if "threshold" in answer else answer[bound]
+    """A curve; that of the only threshold stands in the answer itself."""
+    found: Answer = answer if answer["parameter"] else answer[bound]
     return found
 
 
@@ -85,21 +88,14 @@ def _meant(about: Answer, name: str | None, asked: Mapping[str, str | None]) -> 
     """The row of that name, or of that method, and the query for its curve; a method without a row stands alone."""
     wanted = name or about["correction"] or STANDARD_METHOD
     given = {key: value for key, value in asked.items() if value is not None}
-    named = [row for row in about["methods"] if row["name"] == wanted]
-    like = [row for row in about["methods"] if row["method"] == wanted and given.items() <= row.items()]
-    row = next(iter(named + like), None)
-    if row is None:
-        return None, {"method": wanted, **given}
-    kept = {key: row[key] for key in ("method", "gap", "level", *OPTIONS) if key in row}
-    return row["name"], {**kept, **given}
+    queries = {row: kept["query"] for row, kept in about["whatif"].items()}
+    like = [row for row, query in queries.items() if query["method"] == wanted and given.items() <= query.items()]
+    row = wanted if wanted in queries else next(iter(like), None)
+    if row is None and any(one["name"] == wanted for one in about["methods"]):
+        message = f"what-if keeps no curve of {wanted}; it does of {', '.join(queries)}"
+        raise Refusal.of_field(422, "not-kept", "method", message)
+    return row, {**queries.get(row, {"method": wanted}), **given}
 
 
 def _curve(service: Reader, run: str, query: dict[str, Any]) -> Answer:
-    """What-if by those options that this method's curves know; the service names those that it does not."""
-    try:
-        return service.get(path(run, "whatif"), query)
-    except Refusal as error:
-        unknown = next((one.field for one in error.errors if one.field in OPTIONS and one.field in query), None)
-        if unknown is None:
-            raise
-        return _curve(service, run, {key: value for key, value in query.items() if key != unknown})
+    return service.get(path(run, "whatif"), query)

@@ -8,11 +8,12 @@ rows that a caller sent, selection those that a run shall have. Nothing is compu
 from offpolicy_monitor.methods.catalogue import METHODS
 from offpolicy_monitor.methods.model import Method, MethodRow
 from offpolicy_monitor.methods.parse import parse_row, parse_rows
-from offpolicy_monitor.methods.presets import ON_REQUEST, PRESETS
+from offpolicy_monitor.methods.presets import COMPARED, ON_REQUEST, PRESETS
 from offpolicy_monitor.methods.selection import parse_selection, restored
 from offpolicy_monitor.vocabulary import GAPS
 
 __all__ = [
+    "COMPARED",
     "GAPS",
     "METHODS",
     "ON_REQUEST",

@@ -59,12 +59,17 @@ class Budget(NamedTuple):
 class Scale:
     """How a threshold becomes a bound on the score, and back; what lies outside either's domain is infinite.
 
-    `ratio` is the bound that the threshold is on the importance ratio itself, where the score is its logarithm.
+    `ratio` is the bound that the threshold is on the importance ratio, where the score is its logarithm.
     """
 
     bound: Callable[[float], float]
     threshold: Callable[[float], float]
     ratio: Callable[[float], float] | None = None
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether the threshold is itself a bound on the importance ratio."""
+        return self.ratio is _same
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,10 @@ class Curve:
         return f"{self.score}_{'abs_min' if self.above is None else 'min' if self.above else 'max'}"
 
 
+def _same(value: float) -> float:
+    return value
+
+
 def _log(value: float) -> float:
     return math.log(value) if value > 0 else -math.inf
 
@@ -98,7 +107,7 @@ def _root(value: float) -> float:
     return math.sqrt(2 * value) if value >= 0 else -math.inf
 
 
-RATIO: Final = Scale(_log, math.exp, lambda t: t)
+RATIO: Final = Scale(_log, math.exp, _same)
 OVER_ONE: Final = Scale(lambda t: _log(1 + t), math.expm1, lambda t: 1 + t)
 UNDER_ONE: Final = Scale(lambda t: _log(1 - t), lambda x: -math.expm1(x), lambda t: max(0.0, 1 - t))
 NEGATED: Final = Scale(lambda t: -t, lambda x: -x)

@@ -126,13 +126,18 @@ class Method:
         """The parameters that name options."""
         return {name: parameter for name, parameter in self.parameters.items() if isinstance(parameter, Choice)}
 
+    @property
+    def whatif_choices(self) -> Mapping[str, Choice]:
+        """Those of them that what-if may be told."""
+        return {name: choice for name, choice in self.choices.items() if choice.text}
+
     def variant(self, options: Mapping[str, Any]) -> str:
         """The variant with these options; what is absent is by default."""
         return _joined(self.choices, options)
 
     def whatif_variant(self, options: Mapping[str, Any]) -> str:
         """The variant that what-if reads for these options."""
-        return _joined({name: choice for name, choice in self.choices.items() if choice.text}, options)
+        return _joined(self.whatif_choices, options)
 
     def variants(self, level: str) -> tuple[str, ...]:
         """The variants at a level that what-if keeps, the default one first."""
@@ -175,6 +180,18 @@ class MethodRow:
     def form(self) -> Form:
         """What it compares."""
         return self.method.forms[self.level, self.method.variant(self.parameters)]
+
+    @cached_property
+    def whatif(self) -> dict[str, Any] | None:
+        """What asks for its curves, and the thresholds that have one; None where what-if keeps none."""
+        variant = self.method.whatif_variant(self.spec)
+        if variant not in self.method.variants(self.level):
+            return None
+        asked = ("method", "gap", "level", *self.method.whatif_choices)
+        return {
+            "query": {name: self.spec[name] for name in asked if name in self.spec},
+            "thresholds": list(self.method.forms[self.level, variant].kept),
+        }
 
     @cached_property
     def rule(self) -> Rule:

@@ -1,11 +1,12 @@
-"""The rows that run on every batch by default, and those that run where they are chosen by name. Each is a row here,
-not code."""
+"""The rows that run on every batch by default, those that run where they are chosen by name, and which of them are
+compared. Each is a row here, not code."""
 
 from dataclasses import replace
 from typing import Any, Final
 
 from offpolicy_monitor.methods.model import MethodRow
 from offpolicy_monitor.methods.parse import parse_row
+from offpolicy_monitor.vocabulary import STANDARD_METHOD
 
 
 def _preset(name: str, source: str, method: str, **parameters: Any) -> MethodRow:
@@ -62,4 +63,10 @@ ON_REQUEST: Final = (
     _preset("cppo_dense", "CPPO for dense models", "cppo", delta=0.15),
     _preset("cppo_fixed", "CPPO for post-trained models", "cppo", delta=0.15, budget=0.015, budget_max=0.015),
     _preset("seq_mis", "prime-rl draft PR 3384, with the bounds of SkyRL", "seq_mis", lower=0.99, upper=1.01),
+)
+
+#: Rows that are shown beside the correction in use where a run has them, the first ones first.
+COMPARED: Final = (
+    STANDARD_METHOD,
+    *("geometric_mask_wide", "icepop", "mis_token", "mis_sequence", "geometric_mask", "gspo", "grpo", "dppo_tv", "ipo"),
 )

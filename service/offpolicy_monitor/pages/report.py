@@ -50,10 +50,8 @@ def call_of_series(run: str, about: Mapping[str, Any]) -> str:
 
 def fields_of(about: Mapping[str, Any]) -> list[str]:
     """The figures that the first screen of a run draws, as its script asks for them."""
-    fixed, compared = (_listed(name) for name in ("FIXED", "COMPARED"))
-    rows, used = [row["name"] for row in about["methods"]], about["correction"]
-    methods = [*([used] if used else []), *(name for name in compared if name in rows and name != used)]
-    return [*fixed, *(f"methods.{name}.masked_token_fraction" for name in methods)]
+    used = [about["correction"]] if about["correction"] else []
+    return [*_fixed(), *(f"methods.{name}.masked_token_fraction" for name in (*used, *about["compared"]))]
 
 
 def document(run: str, found: Mapping[str, Any], service_url: str, made: float) -> str:
@@ -90,9 +88,9 @@ def _newest(series: Mapping[str, Any]) -> int | None:
     return max((step for table in series["tables"] for step in table["step"]), default=None)
 
 
-def _listed(name: str) -> list[str]:
-    """A list of the script that names the figures of the first screen."""
-    [found] = re.findall(rf"^const {name} = \[(.*?)\];$", assets.text(_FIELDS), re.M | re.S)
+def _fixed() -> list[str]:
+    """The list of the script that names the figures of the first screen."""
+    [found] = re.findall(r"^const FIXED = \[(.*?)\];$", assets.text(_FIELDS), re.M | re.S)
     return re.findall(r'"([^"]+)"', found)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from offpolicy_monitor.methods import METHODS
 from offpolicy_monitor.pages import assets
 from offpolicy_monitor.pages.render import page
 from offpolicy_monitor.pages.report import POINTS, fields_of
@@ -17,13 +16,12 @@ from offpolicy_monitor.server.http.answers import render
 from offpolicy_monitor.server.routes.changes import with_methods_in_effect
 from offpolicy_monitor.server.routes.diagnosis import diagnosis
 from offpolicy_monitor.server.routes.recommendations import recommendations
-from offpolicy_monitor.server.routes.whatif import OPTIONS, Asked, curves
+from offpolicy_monitor.server.routes.whatif import Asked, curves
 from offpolicy_monitor.server.services import Services
-from offpolicy_monitor.server.verdicts import TOLD
 from offpolicy_monitor.store import MOST_RUNS
 
-#: The row that the page of what-if shows beside the one in use, which is TOLD where none is named.
-BESIDE: Final = "geometric_mask_wide"
+#: Rows that the page of what-if shows side by side.
+SIDE_BY_SIDE: Final = 2
 #: Runs whose pages are rehearsed, and seconds after which no other one is begun.
 MOST_REHEARSED: Final = 2
 LONGEST: Final = 1.0
@@ -53,10 +51,13 @@ def _about(services: Services, run: str) -> Iterator[object]:
     yield store.tables(run, fields_of(about), None, None, POINTS, "step")
     yield diagnosis(store, run)
     yield recommendations(store, run)
-    for row in (row for row in about["methods"] if row["name"] in (about["correction"] or TOLD.name, BESIDE)):
-        said = tuple((name, row[name]) for name in OPTIONS if row.get(name) is not None)
-        asked = Asked(row["method"], row["gap"], row["level"], said)
-        bounds = [row[name] for name in METHODS[row["method"]].parameters if isinstance(row.get(name), float)]
+    rows = {row["name"]: row for row in about["methods"]}
+    shown = [name for name in (about["correction"], *about["compared"]) if name in about["whatif"]]
+    for name in shown[:SIDE_BY_SIDE]:
+        kept = about["whatif"][name]
+        query = dict(kept["query"])
+        asked = Asked(query.pop("method"), query.pop("gap"), query.pop("level"), tuple(query.items()))
+        given = [rows[name][threshold] for threshold in kept["thresholds"] if threshold in rows[name]]
         yield curves(store, run, asked)
-        if bounds:
-            yield curves(store, run, replace(asked, thresholds=(bounds[-1],), row=row["name"]))
+        if given:
+            yield curves(store, run, replace(asked, thresholds=(given[-1],), row=name))

@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.vocabulary import STANDARD_METHOD
 
 from tests.fixtures.application import JSON, SAFETENSORS, Client, database, frame_bytes, running
 
@@ -102,6 +104,30 @@ def test_a_threshold_of_its_own_has_a_curve_of_its_own(client: Client) -> None:
     exact = evaluated(client, [3], {"method": "trm", "max": 0.05, "mean": 1e9})
     assert answer["max"]["masked_token_fraction"] == [pytest.approx(exact["masked_token_fraction"], abs=1e-12)]
     assert set(answer["mean"]) == set(answer["max"])
+
+
+def test_every_row_of_a_run_that_has_curves_is_answered_by_its_own_query(of_two_steps: Client) -> None:
+    about = of_two_steps.get("/v1/runs/a").json()
+    rows = {row["name"]: row for row in about["methods"]}
+    assert about["whatif"].keys() == rows.keys()
+    assert about["compared"][0] == STANDARD_METHOD
+    for name, kept in about["whatif"].items():
+        answer = whatif(of_two_steps, urlencode({**kept["query"], "row": name}))
+        assert answer["parameters"] == kept["thresholds"]
+        marked = {preset["parameter"]: preset["threshold"] for preset in answer["presets"] if preset["name"] == name}
+        assert marked == {each: rows[name][each] for each in kept["thresholds"] if each in rows[name]} != {}
+        for parameter in answer["parameters"]:
+            curve = answer if answer["parameter"] else answer[parameter]
+            is_ratio = rows[name]["method"] in ("truncate", "veto") or rows[name].get("statistic") == "ratio"
+            assert curve["ratio"] == is_ratio and curve["threshold"]
+
+
+def test_a_variant_is_named_as_recommendations_name_it(of_two_steps: Client) -> None:
+    advised = of_two_steps.get("/v1/runs/a/recommendations").json()["methods"]
+    of_k3 = whatif(of_two_steps, "method=mask&level=geometric&statistic=k3")
+    [found] = [row for row in advised if (row["method"], row.get("variant")) == ("mask", of_k3["variant"])]
+    assert (found["level"], found["parameter"]) == ("geometric", "upper")
+    assert "variant" not in whatif(of_two_steps, "method=mask&level=geometric&statistic=ratio")
 
 
 def test_a_gap_nobody_asked_the_method_for_is_refused_until_a_row_of_the_run_puts_it_there(client: Client) -> None:

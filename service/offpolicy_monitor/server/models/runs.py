@@ -78,12 +78,21 @@ class RunRow(Shape):
     summary: Summary = Field(description="A cause may be as it was up to 25 steps ago.")
 
 
+class RowCurves(Shape):
+    """What-if of a row."""
+
+    query: dict[str, str] = Field(description="What `whatif` is asked for its curves.")
+    thresholds: list[str] = Field(description="Its thresholds that have a curve, by their names in the row.")
+
+
 class Run(RunRow):
     """One run, with what runs on its batches."""
 
     methods: list[Figures] = Field(description="Rows in effect, as `methods` of PATCH takes them.")
     default_methods: bool = Field(description="Whether none were chosen, so that the default rows run.")
     correction: str | None = Field(description="The row that the trainer really uses, if it said so.")
+    compared: list[str] = Field(description="Rows that pages show beside the correction, the first ones first.")
+    whatif: dict[str, RowCurves] = Field(description="By the names of rows, those that have curves.")
     length_cap: int | None = Field(description="Tokens that an answer may have at most, if the trainer said so.")
     alerts: dict[str, Figures] = Field(description="The run's own thresholds, by rule.")
     median_step_seconds: float | None = Field(

@@ -10,7 +10,7 @@ from pydantic.config import JsonDict
 from offpolicy_monitor.access import AccessToken
 from offpolicy_monitor.alerts import RULES, SEVERITIES, WALL_CLOCK_RULES
 from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Refusal, quotable, quoted
-from offpolicy_monitor.methods import ON_REQUEST, PRESETS, parse_selection
+from offpolicy_monitor.methods import COMPARED, ON_REQUEST, PRESETS, parse_selection, restored
 from offpolicy_monitor.server.http.body import read_small
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.wire.schema import MAX_LABELS, WORDING, Text
@@ -142,10 +142,17 @@ def _check_rule(name: str, change: RuleChanges) -> None:
 
 
 def with_methods_in_effect(run: Mapping[str, Any]) -> dict[str, Any]:
-    """A run with all its method rows in full, and whether they are the default ones."""
+    """A run with all its method rows in full, whether they are the default ones, which of them are compared with the
+    correction in use, and what asks what-if of each."""
     default = run["methods"] is None
-    rows = [preset.definition for preset in PRESETS] if default else run["methods"]
-    return {**run, "methods": rows, "default_methods": default}
+    rows = {row.name: row for row in (PRESETS if default else restored(run["methods"]))}
+    return {
+        **run,
+        "methods": [row.definition for row in rows.values()],
+        "default_methods": default,
+        "compared": [name for name in COMPARED if name in rows and name != run["correction"]],
+        "whatif": {name: row.whatif for name, row in rows.items() if row.whatif is not None},
+    }
 
 
 def _definitions(entries: list[Any], settings: Settings) -> list[dict[str, Any]]:

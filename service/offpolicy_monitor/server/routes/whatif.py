@@ -46,7 +46,7 @@ router = store_router()
 
 #: What methods may be told beside thresholds, by name: each is a query parameter.
 OPTIONS: Final[Mapping[str, Choice]] = {
-    name: choice for method in METHODS.values() for name, choice in method.choices.items() if choice.text
+    name: choice for method in METHODS.values() for name, choice in method.whatif_choices.items()
 }
 
 
@@ -126,7 +126,10 @@ def _curves(store: Store, run: str, asked: Asked) -> dict[str, Any]:
     summaries = [summary for _, _, summary in read]
     _check_kept(summaries, found, asked.gap, form.kept)
     answers = {
-        name: whatif_curve(summaries, asked.gap, curve, asked.thresholds, found.reweights)
+        name: {
+            **whatif_curve(summaries, asked.gap, curve, asked.thresholds, found.reweights),
+            "ratio": curve.scale.is_ratio,
+        }
         for name, curve in form.kept.items()
     }
     rows = _rows_like(store.methods(run), found, asked.gap, asked.level, options)
@@ -135,12 +138,15 @@ def _curves(store: Store, run: str, asked: Asked) -> dict[str, Any]:
         base = {"method": asked.method, "gap": asked.gap, "level": asked.level, **options} | (kept.spec if kept else {})
         for name, answer in answers.items():
             answer["config"] = settings({**base, name: asked.thresholds[0]})
+    variant = found.whatif_variant(options)
     return {
         "method": asked.method,
         "gap": asked.gap,
         "level": asked.level,
         **options,
+        **({"variant": variant} if variant != found.variants(asked.level)[0] else {}),
         "parameter": found.only,
+        "parameters": list(answers),
         "presets": _presets(rows, form),
         "steps": [read[0][0], read[-1][0]] if read else [],
         "steps_read": len(read),

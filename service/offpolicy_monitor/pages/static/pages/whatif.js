@@ -26,8 +26,8 @@ async function begin() {
       note,
       element("p", { class: "controls" }, legend),
       element("div", { class: "two" }, slots));
-    const used = about.correction ?? "opsm";
-    const trials = slots.map((slot, index) => new Trial(slot, "ab"[index], about, advice, index ? "geometric_mask_wide" : used));
+    const shown = [about.correction, ...about.compared].filter((name) => Object.hasOwn(about.whatif, name));
+    const trials = slots.map((slot, index) => new Trial(slot, "ab"[index], about, advice, shown[index]));
     await Promise.all([advice.then((found) => note.replaceChildren(said(found))), ...trials.map((trial) => trial.choose())]);
   } catch (error) {
     fill(host, failed(error));

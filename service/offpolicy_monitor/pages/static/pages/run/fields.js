@@ -1,8 +1,5 @@
 /* The figures that the first screen draws, one request for all. */
 
-/** Methods whose masked share can be compared, besides the correction in use; the first is shown first. */
-const COMPARED = ["opsm", "icepop", "mis_token", "mis_sequence", "geometric_mask", "geometric_mask_wide", "gspo", "grpo", "dppo_tv", "ipo"];
-
 const FIXED = [
   "gaps.mismatch.k3", "gaps.staleness.k3", "gaps.total.k3",
   "attribution.mismatch", "attribution.staleness", "attribution.interaction",
@@ -18,14 +15,8 @@ const FIXED = [
 /** The path of the share of tokens that a method keeps out of the loss. */
 export const masked = (method) => `methods.${method}.masked_token_fraction`;
 
-/** Names of the rows that are compared, of those that the run has. */
-export function compared({ methods, correction }) {
-  const rows = methods.map(({ name }) => name);
-  return COMPARED.filter((name) => rows.includes(name) && name !== correction);
-}
-
 /** Every field of the first screen. */
 export function fieldsOf(about) {
-  const methods = [about.correction, ...compared(about)].filter(Boolean);
+  const methods = [about.correction, ...about.compared].filter(Boolean);
   return [...FIXED, ...methods.map(masked)];
 }

@@ -7,7 +7,7 @@ import { number, percent, times } from "../../lib/numbers.js";
 import { linearAxis, logAxis, maskAxis, shareAxis } from "../../charts/axes.js";
 import { isNarrow } from "../../charts/board.js";
 import { Plot } from "../../charts/plot.js";
-import { compared, masked } from "./fields.js";
+import { masked } from "./fields.js";
 import { panel, readout } from "./panel.js";
 
 /** Thresholds of a rule of this run, as lines: `text` names the value. Where the figure is critical by itself from a
@@ -103,7 +103,7 @@ export const masks = {
   id: "masks",
   shows({ values, rules, about }) {
     const used = about.correction && values[masked(about.correction)] ? about.correction : null;
-    const others = compared(about).filter((name) => values[masked(name)]);
+    const others = about.compared.filter((name) => values[masked(name)]);
     return used || others.length ? { key: [used, ...others].join(), used, others, rules, of: (name) => values[masked(name)] } : null;
   },
   draw(stack, board, first) {

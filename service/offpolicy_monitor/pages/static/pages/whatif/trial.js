@@ -15,9 +15,6 @@ const STOPS = 1000;
 const RESTED = 120;
 /** Frameworks whose settings are shown; one that cannot say a row is named so. */
 const FRAMEWORKS = ["verl", "TRL", "prime-rl", "slime"];
-/** What a row says besides its thresholds. */
-const OPTIONS = ["statistic", "reduce", "divergence", "zero_advantage"];
-const THRESHOLDS = ["delta", "threshold", "lower", "upper", "max", "mean", "length"];
 
 /** `coming` is the promise of what is recommended, which is asked for beside the first curves. */
 export class Trial {
@@ -34,7 +31,7 @@ export class Trial {
     this.config = element("div", { class: "config" });
     fill(host, element("div", { class: "field" }, element("b", {}, slot.toUpperCase()), this.select, this.bounds, this.json, this.said), this.plotHost, this.slider, this.outcome, this.config);
     this.plot = new CurvePlot(this.plotHost);
-    const rows = about.methods.filter((row) => THRESHOLDS.some((name) => row[name] != null));
+    const rows = about.methods.filter(({ name }) => Object.hasOwn(about.whatif, name));
     fill(this.select, rows.map((row) => element("option", { value: row.name }, `${row.name}: ${row.method}, ${row.level}, ${row.gap}`)));
     const asked = state()[slot];
     this.select.value = [asked, standard, rows[0]?.name].find((name) => rows.some((row) => row.name === name)) ?? "";
@@ -44,9 +41,9 @@ export class Trial {
   async choose(anew = false) {
     const row = this.about.methods.find(({ name }) => name === this.select.value);
     if (!row) return;
-    const options = Object.fromEntries(OPTIONS.filter((name) => row[name] != null).map((name) => [name, row[name]]));
-    this.query = { method: row.method, gap: row.gap, level: row.level, ...options };
-    const threshold = (!anew && Number(state()[`${this.slot}t`])) || THRESHOLDS.map((name) => row[name]).filter((value) => value != null).at(-1);
+    const { query, thresholds } = this.about.whatif[row.name];
+    this.query = query;
+    const threshold = (!anew && Number(state()[`${this.slot}t`])) || thresholds.map((name) => row[name]).filter((value) => value != null).at(-1);
     this.expected = { threshold, shares: null };
     let found;
     try {
@@ -57,39 +54,37 @@ export class Trial {
     }
     this.advice = await this.coming;
     this.json.href = root() + call(`v1/runs/${run()}/whatif`, this.query);
-    const names = found.threshold ? [found.parameter] : ["lower", "upper"].filter((name) => found[name]);
+    const names = found.parameters;
     const wanted = this.bounds.value || state()[`${this.slot}b`];
     fill(this.bounds, names.map((name) => element("option", { value: name }, name)));
     this.bounds.hidden = names.length < 2;
     this.bound = names.includes(wanted) ? wanted : names.at(-1);
     this.bounds.value = this.bound;
     this.row = row;
-    this.isRatio = ["truncate", "veto", "seq_mis"].includes(row.method) || (row.method === "mask" && (row.statistic ?? "ratio") === "ratio");
+    const curve = this.curveOf(found);
+    this.isRatio = curve.ratio;
     this.scale = scaleOf(this.isRatio, this.bound);
-    this.lay(found, found.threshold ? found : found[this.bound], anew);
+    this.lay(found, curve, anew);
   }
 
-  /** Only options that this method's curves know; the service names those that it does not. */
-  async read(more) {
-    try {
-      return await get(`v1/runs/${run()}/whatif`, { ...this.query, ...more });
-    } catch (error) {
-      const unknown = error.errors?.find(({ field }) => OPTIONS.includes(field) && field in this.query);
-      if (!unknown) throw error;
-      delete this.query[unknown.field];
-      return this.read(more);
-    }
+  read(more) {
+    return get(`v1/runs/${run()}/whatif`, { ...this.query, ...more });
+  }
+
+  /** The curve of the bound: that of the only threshold stands in the answer itself. */
+  curveOf(found) {
+    return found.parameter ? found : found[this.bound];
   }
 
   /** The curve over its axis, with every row of the kind on it. */
-  lay({ presets }, curve, anew) {
+  lay({ presets, variant }, curve, anew) {
     const order = curve.threshold.map((threshold, index) => [this.scale.place(threshold), index]).filter(([x]) => x > 0 && Number.isFinite(x)).sort((a, b) => a[0] - b[0]);
     const own = presets.filter(({ parameter }) => parameter === this.bound).map(({ name, threshold }) => ({ name, threshold, x: this.scale.place(threshold) })).filter(({ x }) => x > 0);
     if (!order.length) return void fill(this.outcome, element("p", { class: "quiet" }, "No step of this run has what this method looks at."));
     const ends = [...order.map(([x]) => x), ...own.map(({ x }) => x)];
     this.range = [Math.min(...ends) * 0.8, Math.max(...ends) * 1.25];
     const stretched = (values) => [values[order[0][1]], ...order.map(([, index]) => values[index]), values[order.at(-1)[1]]];
-    const wanted = this.advice.methods.find((row) => row.method === this.query.method && row.gap === this.query.gap && row.level === this.query.level && row.parameter === this.bound && !row.variant);
+    const wanted = this.advice.methods.find((row) => row.method === this.query.method && row.gap === this.query.gap && row.level === this.query.level && row.parameter === this.bound && row.variant === variant);
     this.wanted = wanted ?? null;
     const asked = anew ? null : Number(state()[`${this.slot}t`]) || null;
     const standard = own.find(({ name }) => name === this.row.name)?.x ?? Math.sqrt(this.range[0] * this.range[1]);
@@ -129,7 +124,7 @@ export class Trial {
     try {
       const ready = this.expected.threshold === threshold ? await this.expected.shares : null;
       const found = ready ?? await this.read({ threshold, row: this.row.name });
-      if (asked === this.asked) this.tell(found.threshold ? found : found[this.bound]);
+      if (asked === this.asked) this.tell(this.curveOf(found));
     } catch (error) {
       if (asked === this.asked) fill(this.outcome, failed(error));
     }
