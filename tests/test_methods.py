@@ -13,9 +13,20 @@ from offpolicy_monitor import methods
 from offpolicy_monitor.alerts import CORRECTIONS
 from offpolicy_monitor.core.scores import Score, sequence_scores, token_scores
 from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.methods import GAPS, METHODS, ON_REQUEST, PRESETS, parse_rows, parse_selection, restored
+from offpolicy_monitor.methods import (
+    COMPARED,
+    GAPS,
+    METHODS,
+    ON_REQUEST,
+    PRESETS,
+    parse_rows,
+    parse_selection,
+    restored,
+)
 from offpolicy_monitor.methods.curve import SEQUENCE_SCORES, TOKEN_SCORES, Budget
 from offpolicy_monitor.methods.rule import Band, Clip, Cut, Drop, weight_of
+from offpolicy_monitor.vocabulary import STANDARD_METHOD
+from offpolicy_monitor.wire import arrays
 
 from tests.core.gaps import gap_of
 from tests.reference_methods import CASES
@@ -301,27 +312,87 @@ def test_whether_a_row_needs_advantages_follows_from_its_rule() -> None:
     assert signed == {"opsm", "ppo_clip", "dppo", "m2po_paper", "vaco", "cppo"}
 
 
-#: Where a method's name stands in the source beside its row: examples of requests, and the one that stands for others.
+def test_a_row_says_what_asks_for_its_curves_and_which_of_its_thresholds_have_one() -> None:
+    found = {row.name: row.whatif for row in (*PRESETS, *ON_REQUEST)}
+    assert None not in found.values()
+    k3 = {"method": "mask", "gap": "mismatch", "level": "geometric", "statistic": "k3", "reduce": "mean"}
+    assert found["k3_sequence"] == {"query": k3, "thresholds": ["upper"]}
+    assert found["dppo_kl"] is not None and found["dppo_kl"]["query"]["divergence"] == "kl"
+    thresholds = {name: each["thresholds"] for name, each in found.items() if each is not None}
+    assert thresholds["ipo_kl"] == ["lower", "upper"]
+    assert (thresholds["trm"], thresholds["kpop"], thresholds["cppo"]) == (["max", "mean"], ["phi"], ["delta"])
+    unkept = [{"level": "sequence", "statistic": "k2", "reduce": "sum"}, {"statistic": "k3"}]
+    assert [row.whatif for row in parse_rows([{"method": "mask", "upper": 1, **row} for row in unkept])] == [None, None]
+
+
+def test_a_threshold_is_a_ratio_where_its_curve_says_so() -> None:
+    ratios = {row.method.name for row in (*PRESETS, *ON_REQUEST) for curve in row.form.curves.values()
+              if curve.scale.is_ratio}  # fmt: skip
+    assert ratios == {"truncate", "mask", "veto", "seq_mis"}
+    [k3] = [row for row in PRESETS if row.name == "k3_sequence"]
+    assert not any(curve.scale.is_ratio for curve in k3.form.curves.values())
+
+
+def test_rows_that_are_compared_are_presets_the_standard_method_first() -> None:
+    assert set(COMPARED) <= {row.name for row in PRESETS}
+    assert len(set(COMPARED)) == len(COMPARED)
+    assert COMPARED[0] == STANDARD_METHOD in METHODS
+
+
+#: The tables of methods, of the rows that run, and of the settings that frameworks write rows as.
+TABLES = {"methods/catalogue.py", "methods/presets.py", "methods/options.py"}
+#: Where a method's name stands in the source beside its row: examples of requests and commands, the one that stands for
+#: others, a framework's own name of its loss, and the rows that repeat a trainer's own loss.
 ELSEWHERE = {
-    "server/routes/changes.py": {"opsm"},
+    "cli/questions.py": {"opsm"},
+    "client/adapters/prime_rl.py": {"ipo"},
+    "client/loggers/names.py": {"cispo"},
     "server/openapi.py": {"opsm"},
+    "server/routes/changes.py": {"opsm"},
     "vocabulary.py": {"opsm"},
 }
+#: What is also the name of an array of a batch: of these the folders that read and send batches speak.
+ARRAYS = METHODS.keys() & arrays.ARRAYS.keys()
+OF_BATCHES = ("client/", "demo/", "wire/")
+#: Methods whose names are words of English: found where they are the whole of a text.
+WORDS = {"truncate", "mask", "veto"}
 
 
 def test_no_method_is_named_outside_the_catalogue() -> None:
     package = Path(methods.__file__).parents[1]
-    quoted = re.compile(rf"[\"'](?:{'|'.join(METHODS)})[\"']")
     found: dict[str, set[str]] = {}
-    for file in sorted(package.rglob("*.py")):
+    for file in sorted(file for pattern in ("*.py", "*.js", "*.html") for file in package.rglob(pattern)):
         name = file.relative_to(package).as_posix()
-        if name.startswith(("methods/", "client/", "demo/", "wire/")):
+        if name in TABLES or "/vendor/" in name:
             continue
-        source = file.read_text()
-        if not quoted.search(source):  # the rest need not be parsed
-            continue
-        texts = {node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
-        named = {text for text in texts if isinstance(text, str)} & METHODS.keys()
+        named = names_in(file) - (ARRAYS if name.startswith(OF_BATCHES) else set())
         if named:
             found[name] = named
     assert found == ELSEWHERE
+
+
+def names_in(file: Path) -> set[str]:
+    """Methods that a file names in its texts or by its own names, comments and docstrings left out."""
+    source = file.read_text()
+    quoted = set(re.findall(rf"[\"'`]({'|'.join(METHODS)})[\"'`]", source))
+    others = "|".join(METHODS.keys() - WORDS)
+    if file.suffix != ".py":
+        code = re.sub(r"/\*.*?\*/|(?<!:)//[^\n]*", "", source, flags=re.S)
+        return quoted | set(re.findall(rf"\b({others})\b", code))
+    if not quoted and not re.search(others, source):  # the rest need not be parsed
+        return set()
+    tree = ast.parse(source)
+    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in bare]
+    within = "\n".join(text for text in texts if isinstance(text, str))
+    own = "\n".join(name for node in ast.walk(tree) for name in identifiers(node))
+    return (
+        {text for text in texts if isinstance(text, str) and text in METHODS}
+        | set(re.findall(rf"\b({others})\b", within))
+        | set(re.findall(rf"(?<![a-zA-Z0-9])({others})(?![a-zA-Z0-9])", own))
+    )
+
+
+def identifiers(node: ast.AST) -> list[str]:
+    """The names that a node of a syntax tree has by itself."""
+    return [name for field in ("id", "attr", "arg", "name") if isinstance(name := getattr(node, field, None), str)]

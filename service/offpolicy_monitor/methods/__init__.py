@@ -1,8 +1,9 @@
 """The corrections that RL trainers use, as data: what each one drops, on which gap, with which thresholds.
 
 curve says what one threshold bounds, rule what a row compares; model what a method and a row of it are; catalogue holds
-the methods, checks what they ask of their parameters; presets the rows that run by default or on request; parse reads
-rows that a caller sent, selection those that a run shall have. Nothing is computed here, and nothing here needs torch.
+the methods, checks what they ask of their parameters; presets the rows that run by default or on request; options how
+frameworks write a row; parse reads rows that a caller sent, selection those that a run shall have. Nothing is computed
+here, and nothing here needs torch.
 """
 
 from offpolicy_monitor.methods.catalogue import METHODS

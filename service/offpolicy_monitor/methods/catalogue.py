@@ -1,11 +1,12 @@
-"""The catalogue of methods as data: one row per method, and nothing of it anywhere else.
+"""The catalogue of methods as data: one row per method, and nothing else tells methods apart.
 
+Two other tables name them: presets, the rows that run, and options, the settings that frameworks write a row as.
 A row's forms say what is compared, as curves (methods.curve): the rule that runs, its bands and its what-if all follow.
 Formulas of the scores, and what a row may not say: docs/methods.md.
 """
 
 from collections.abc import Collection, Mapping
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final
 
 from offpolicy_monitor.methods import checks
@@ -50,7 +51,7 @@ METHODS: Final[Mapping[str, Method]] = {
             "slime, TRL",
             "mismatch", ANY_LEVEL, {"lower": Threshold(None, WEIGHTS), "upper": _OPTIONAL},
             {(level, ""): Form(ratio_bounds(level)) for level in ANY_LEVEL},
-            reweights=True, check=partial(checks.bounds, "truncate"),
+            reweights=True, check=checks.bounds,
         ),
         Method(
             "mask",
@@ -100,7 +101,7 @@ METHODS: Final[Mapping[str, Method]] = {
                     }
                 )
             },
-            check=partial(checks.bounds, "veto"),
+            check=checks.bounds,
         ),
         Method(
             "opsm", "drops a sequence with A < 0 and -L > delta", "DeepSeek-V3.2, arXiv 2512.02556",
@@ -214,7 +215,7 @@ METHODS: Final[Mapping[str, Method]] = {
             "prime-rl",
             "total", ("geometric",), {"lower": _OPTIONAL, "upper": _OPTIONAL},
             {("geometric", ""): Form(ratio_bounds("geometric"), sides=True, weight="log_product_ratio")},
-            check=partial(checks.bounds, "seq_mis"), asked=True,
+            check=checks.bounds, asked=True,
         ),
     )
 }  # fmt: skip

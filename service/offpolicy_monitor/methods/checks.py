@@ -3,11 +3,11 @@
 from offpolicy_monitor.methods.model import Parameters, RowError, Sent
 
 
-def bounds(method: str, sent: Sent) -> Parameters:
+def bounds(sent: Sent) -> Parameters:
     """lower, upper or both, and not the one above the other."""
     lower, upper = sent.parameters["lower"], sent.parameters["upper"]
     if lower is None and upper is None:
-        raise RowError("upper", f"method {method} needs lower, upper or both")
+        raise RowError("upper", f"method {sent.row['method']} needs lower, upper or both")
     if lower is not None and upper is not None and lower > upper:
         raise RowError("lower", f"is above upper ({lower} > {upper})")
     return sent.parameters
@@ -23,7 +23,7 @@ def budget(sent: Sent) -> Parameters:
 
 def mask(sent: Sent) -> Parameters:
     """Ratios are never negative, and `reduce` means something for k-statistics of whole sequences alone."""
-    parameters = bounds("mask", sent)
+    parameters = bounds(sent)
     if parameters["statistic"] == "ratio":
         for key in ("lower", "upper"):
             if (parameters[key] or 0.0) < 0:
