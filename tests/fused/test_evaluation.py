@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.fused import evaluate, measured
 from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.methods import PRESETS, MethodRow
+from offpolicy_monitor.methods import PRESETS, MethodRow, parse_rows
 from offpolicy_monitor.slices import finished
 from offpolicy_monitor.summary.evaluation import Detail, Evaluation
 
@@ -114,3 +114,45 @@ def test_a_measurer_whose_pass_cannot_take_a_batch_evaluates_it_by_torch() -> No
     measurer.use(loaded_pass())
     wide = packed(random_sequences(2, [30, 5], 0.2), np.float64)
     assert measurer.evaluate(wide, PRESETS) == Measurer("cpu").evaluate(wide, PRESETS)
+
+
+def of(*sequences: tuple[list[float], list[float]], dtype: Any = np.float32) -> RaggedBatch:
+    """Log-probs of mu and of pi, with advantages of 1."""
+    lengths = np.array([len(mu) for mu, _ in sequences])
+    columns: dict[str, Any] = {
+        name: np.concatenate([sequence[side] for sequence in sequences]).astype(dtype)
+        for side, name in enumerate(("sampling_logprobs", "logprobs"))
+    }
+    return RaggedBatch.from_positions(lengths, columns, {"advantages": np.ones(len(lengths), np.float32)})
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("first", [-1.0, 20.0, 40.0, 70.0])
+def test_garbage_in_a_sequence_decides_nothing_in_another(first: float, dtype: Any) -> None:
+    healthy = [-0.7, -0.6, -0.9, -0.5], [-0.4, -0.3, -0.5, -0.1]
+    rows = parse_rows([{"method": "cppo", "delta": 0.5, "budget": 0.01}])
+    for found in by_both(of(([first], [-1.0]), healthy, dtype=dtype), rows, "token"):
+        assert found.details is not None and found.details[0].keep_tokens is not None
+        assert found.details[0].keep_tokens.tolist()[1:] == [1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(("mu", "pi"), [(90.0, 85.0), (1000.0, 85.0), (81.0, 80.5), (85.0, 90.0)])
+def test_probabilities_beyond_the_clamp_are_one(mu: float, pi: float) -> None:
+    rows = parse_rows([{"method": "ipo", "threshold": 0.1}, {"method": "dppo", "lower": 0.2, "upper": 0.2}])
+    for found in by_both(of(([mu, -1.0], [pi, -1.0])), rows, "none"):
+        gap = found.figures["gaps"]["total"]
+        assert (gap["probability_diff_max"], gap["probability_diff_mean"]) == (0.0, 0.0)
+        assert [method["masked_tokens"] for method in found.methods] == [0, 0]
+
+
+def test_a_trend_of_what_does_not_vary_but_by_rounding_is_in_neither_form() -> None:
+    source, tokens = np.random.default_rng(0), 200
+    old = (-np.round(source.exponential(0.7, tokens) * 8) / 8).astype(np.float32)
+    experts = np.stack([source.permutation(16)[:12].reshape(3, 4) for _ in range(tokens)]).astype(np.uint8)
+    others = np.where(source.random(experts.shape) < 0.1, (experts + 1) % 16, experts).astype(np.uint8)
+    for noise, is_there in ((0.0, False), (0.1, True)):
+        moved = (old + np.float32(0.01) + source.normal(0, noise, tokens)).astype(np.float32)
+        columns: dict[str, Any] = {"old_logprobs": old, "logprobs": moved, "old_experts": experts, "experts": others}
+        batch = RaggedBatch.from_positions(np.array([tokens]), columns, {})
+        for found in by_both(batch, (), "none"):
+            assert ("trend" in found.figures["routing"]["staleness"]) is is_there

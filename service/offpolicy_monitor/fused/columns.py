@@ -9,6 +9,7 @@ from offpolicy_monitor.fused.arrays import AWAY, DENOMINATOR, K3, LARGER, LOG_RA
 from offpolicy_monitor.fused.bits import greater, lesser
 from offpolicy_monitor.fused.token import (
     BIG,
+    CLAMPED,
     INLINE,
     ONE,
     STRICT,
@@ -58,13 +59,14 @@ def exponentials(block: Any, gap: Any, n: Any, a: Any, b: Any) -> None:
 
 @njit(**INLINE)
 def differences(block: Any, gap: Any, n: Any) -> None:
-    """exp|d| - 1, and p - q = max(p, q) (1 - exp(-|d|)) with the sign of d."""
+    """exp|d| - 1, and p - q = max(p, q) (1 - exp(-|d|)) with the sign of d; p - q where exponents are clamped."""
     d, difference = block.scores[LOG_RATIO, gap][:n], block.scores[PROBABILITY, gap]
     excess, inverse, growth = block.excess[gap], block.inverse, block.growth[gap]
     p, q = block.p[NUMERATOR[gap]], block.p[DENOMINATOR[gap]]
     for i in range(len(d)):
         growth[i] = greater(excess[i], inverse[i])
-        apart = greater(p[i], q[i]) * -lesser(excess[i], inverse[i])
+        larger = greater(p[i], q[i])
+        apart = larger * -lesser(excess[i], inverse[i]) if larger < CLAMPED else abs(p[i] - q[i])
         difference[i] = apart if d[i] >= ZERO else -apart
 
 

@@ -5,6 +5,7 @@ figure, to float32 rounding; where a difference of near numbers would lose its d
 Floating point is strict here but for the contraction of a product and a sum: only sums over tokens are reordered.
 """
 
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -43,6 +44,8 @@ SHORT: Final[dict[str, Any]] = {**WITHIN, **SHORT_ENTRY}
 ZERO, QUARTER, HALF, ONE, TWO, FOUR = f(0), f(0.25), f(0.5), f(1), f(2), f(4)
 #: The argument of an exponential is clamped to +- this.
 CLAMP = f(EXPONENT_CLAMP)
+#: Just below exp(CLAMP): a p as large is of an exponent that was clamped, or nearly so.
+CLAMPED = f(math.exp(EXPONENT_CLAMP) * (1 - 2.0**-20))
 #: Stands for a bound that is not there; no finite figure of a token comes near it.
 BIG = f(3e38)
 TINY = f(1e-37)

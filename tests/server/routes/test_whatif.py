@@ -166,6 +166,7 @@ def test_a_run_without_steps_in_the_range_answers_empty_curves(client: Client) -
         ("method=opsm&threshold=x", "threshold"),
         ("method=opsm&from=-1", "from"),
         ("method=opsm&thresholds=1", "thresholds"),
+        ("method=opsm&row=nope", "row"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_by_name(of_two_steps: Client, query: str, field: str) -> None:

@@ -132,7 +132,10 @@ def _curves(store: Store, run: str, asked: Asked) -> dict[str, Any]:
         }
         for name, curve in form.kept.items()
     }
-    rows = _rows_like(store.methods(run), found, asked.gap, asked.level, options)
+    running = _running(store.methods(run))
+    if asked.row is not None:
+        _one_of("row", asked.row, tuple(running))
+    rows = _rows_like(running, found, asked.gap, asked.level, options)
     if asked.thresholds is not None and len(asked.thresholds) == 1:
         kept = next((each for each in rows if asked.row in (None, each.name)), None)
         base = {"method": asked.method, "gap": asked.gap, "level": asked.level, **options} | (kept.spec if kept else {})
@@ -156,11 +159,15 @@ def _curves(store: Store, run: str, asked: Asked) -> dict[str, Any]:
     }
 
 
+def _running(chosen: Sequence[Mapping[str, Any]] | None) -> Mapping[str, MethodRow]:
+    """The presets, and the rows that run on a run, by their names."""
+    return {row.name: row for row in (*PRESETS, *(() if chosen is None else restored(chosen)))}
+
+
 def _rows_like(
-    chosen: Sequence[Mapping[str, Any]] | None, method: Method, gap: str, level: str, options: Mapping[str, str | None]
+    rows: Mapping[str, MethodRow], method: Method, gap: str, level: str, options: Mapping[str, str | None]
 ) -> list[MethodRow]:
-    """The rows that run on this run, and the presets, that differ from what is asked in their thresholds alone."""
-    rows = {row.name: row for row in (*PRESETS, *(() if chosen is None else restored(chosen)))}
+    """Those that differ from what is asked in their thresholds alone."""
     variant = method.whatif_variant(options)
     return [
         row

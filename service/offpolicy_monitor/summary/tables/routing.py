@@ -27,6 +27,8 @@ EXPERTS: Final[Mapping[str, tuple[str, str]]] = {
 PARTS: Final = ("agreeing", "changed")
 #: Sums over a part's tokens: k3, d^2, |d| and its square root.
 PART_KEYS: Final = ("k3", "square", "size", "root")
+#: What part of a sum of squares its spread must be to be more than rounding: |d| is summed in float32.
+ROUNDED: Final = 1e-6
 
 TABLES: Final = (
     schema.Table(
@@ -178,7 +180,8 @@ def _share(value: float, name: str, split: Mapping[str, Sums]) -> float | None:
 
 
 def _trend(sums: Sums, split: Mapping[str, Sums]) -> dict[str, float]:
-    """The least-squares line of d^2 on c, the layers of a token that differ; none where c does not vary.
+    """The least-squares line of d^2 on c, the layers of a token that differ; none where c does not vary, nor where |d|
+    varies by no more than sums of float32 do.
 
     `intercept` is what is left of d^2 where all layers agree, `slope` nats^2 per layer, `share` that of sum d^2 which
     grows with c: slope * mean c / mean d^2, within 0 and 1. `z` is that of the slope of sqrt|d|, whose tail is light.
@@ -188,7 +191,7 @@ def _trend(sums: Sums, split: Mapping[str, Sums]) -> dict[str, float]:
         return {}
     line = of_sums(tokens, sums["layers"], square, sums["layers_square"], sums["layers_moment"])
     roots = of_sums(tokens, sums["layers"], root, sums["layers_square"], sums["layers_root"], size)
-    if not (roots.xx > 0 and roots.yy > 0):
+    if not (roots.xx > 0 and roots.yy > ROUNDED * size):
         return {}
     return {
         "intercept": line.intercept,
