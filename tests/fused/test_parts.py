@@ -11,7 +11,7 @@ from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.fused import evaluate
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.moves import moves_of
-from offpolicy_monitor.fused.parts import Part, applicable, asked
+from offpolicy_monitor.fused.parts import SPARE, Part, applicable, asked
 from offpolicy_monitor.fused.summarise import in_slices, reading, summarise
 from offpolicy_monitor.measure.fused import Fused
 from offpolicy_monitor.methods import PRESETS, MethodRow, parse_rows
@@ -99,7 +99,7 @@ def test_what_a_part_did_not_see_it_did_not_count_and_its_room_is_left_full_of_z
         loaded = Batch(batch, Origin())
         own = applicable(asked(PRESETS), loaded.gaps, loaded.has_advantages)
         assert finished(in_slices(loaded, own, part_of, reading)).arrays == summarise(loaded, PRESETS).arrays
-        rooms = [room.flats for part in parts for room in part.spare]
+        rooms = [room.flats for part in parts if (room := SPARE.taken(part)) is not None]
         assert rooms and not any(flat.any() for room in rooms for flat in room)
 
 

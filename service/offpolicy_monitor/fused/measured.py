@@ -74,7 +74,7 @@ def measured(
     for own in free:
         if own is not room:
             _take_counts(room, own)
-            part.spare.append(own)
+            part.give_back(own)
     finish = totals.finish_short if batch.is_short else totals.finish
     present, seen = finish(tokens, room.held, part.sequence_plan(buckets), left, ranking)
     return Measured(part, Left(chosen, tokens, left), present, seen, room)

@@ -1,12 +1,12 @@
 """A part: the tokens of batches of one kind that are valid for the same gaps, and how they are measured.
 
 What depends on the rows that were asked for, and on which arrays were sent, is made once and kept; so is the room that
-the pass works in. Knows no batch.
+the pass works in, of the parts that were measured last (rooms). Knows no batch.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +20,7 @@ from offpolicy_monitor.fused.bits import STRIDE
 from offpolicy_monitor.fused.dimensions import LAG, LENGTH, POSITION, SIGN, TURN, Dimension, constant
 from offpolicy_monitor.fused.held import Held, hold
 from offpolicy_monitor.fused.results import WHOLE, Flats, Result, Size, flat_lengths, result_of
+from offpolicy_monitor.fused.rooms import Rooms
 from offpolicy_monitor.fused.sequences import NAMES, SequencePlan
 from offpolicy_monitor.fused.token import BIG
 from offpolicy_monitor.methods import MethodRow
@@ -30,10 +31,12 @@ from offpolicy_monitor.summary import cells, histogram
 from offpolicy_monitor.summary.evaluation import Detail
 from offpolicy_monitor.summary.tables.buckets import MU_BUCKETS
 
-#: Parts at hand, each with some megabytes of room: those of a run's shards come back with every step.
+#: Parts at hand: those of a run's shards come back with every step.
 REMEMBERED: Final = 16
 #: Sets of rows at hand.
 ASKED: Final = 16
+#: Bytes of room at hand that is not in use: a part of the presets takes some four million.
+MOST_SPARE: Final = 64 << 20
 
 _SPLITS: Final = np.minimum(histogram.splits(), BIG).astype(np.float32)
 _TOKEN_BINS: Final = cells.token_bins().astype(np.uint8)
@@ -168,6 +171,11 @@ class Workspace(NamedTuple):
         held = hold(plan, rows.tokens, rows.sequences, rows.ahead, arrays.block(), result)
         return cls(flats, result, held, filled)
 
+    @property
+    def nbytes(self) -> int:
+        """Most of what it takes."""
+        return sum(array.nbytes for array in (*self.flats, self.filled))
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -176,7 +184,6 @@ class Part:
 
     token_cells, sequence_cells   (gap, score) of each what-if cell
     measures                      what is kept of each score of a gap (methods.catalogue.kept_at)
-    spare                         room that is not in use
     """
 
     kind: Kind
@@ -184,7 +191,6 @@ class Part:
     gaps: tuple[str, ...]
     joint: bool
     alone: bool
-    spare: list[Workspace] = field(default_factory=list)
 
     @classmethod
     @lru_cache(REMEMBERED)
@@ -249,11 +255,16 @@ class Part:
         return _pairs(self.sequence_cells, NAMES)
 
     def workspace(self) -> Workspace:
-        """Room that is the caller's until it is put to `spare` again, with zeros."""
-        try:
-            return self.spare.pop()
-        except IndexError:
-            return Workspace.of(self.size, self.plan, self.rows)
+        """Room that is the caller's until it is given back, with zeros."""
+        return SPARE.taken(self) or Workspace.of(self.size, self.plan, self.rows)
+
+    def give_back(self, room: Workspace) -> None:
+        """Let the next batch of the part have it."""
+        SPARE.give(self, room, room.nbytes)
+
+
+#: Room of parts that nobody uses now.
+SPARE: Final[Rooms[Part, Workspace]] = Rooms(MOST_SPARE)
 
 
 def _pairs(pairs: Sequence[tuple[str, str]], scores: Sequence[str]) -> Integers:

@@ -118,7 +118,7 @@ class Reading:
             number = move(moves, *room.flats, values, seen, fractions, *room.filled)
             where, counts = room.filled[:, :number].copy()
             found.append((where, counts))
-            part.spare.append(room)
+            part.give_back(room)
         return Arrays.filled_at(scheme, found[0] if len(found) == 1 else _ascending(found), fractions)
 
 
