@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.summary.checks.faults import is_text
+from offpolicy_monitor.summary.faults import is_text
 from offpolicy_monitor.wire.arrays import ARRAYS
 from offpolicy_monitor.wire.schema import Envelope, EvaluateEnvelope, parse_envelope
 

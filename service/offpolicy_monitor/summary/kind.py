@@ -4,13 +4,27 @@ From its row follow the layout, the stored form, the checks, the fields of a ste
 and what makes its tables of a batch. Knows no kind by name.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.figure import Figure
 from offpolicy_monitor.summary.rows import Table
+from offpolicy_monitor.summary.scheme import Scheme
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.summary.checks.facts import Facts
+    from offpolicy_monitor.summary.checks.glance import Glance
+    from offpolicy_monitor.summary.checks.names import Beside
+
+#: Given the parts of a table's path, and the path as it is told.
+Check = Callable[["Facts", Sequence[str], str], None]
+#: What is checked of the table of a path, and the parts of the path.
+Looked = tuple[Check, Sequence[str]]
+#: Says what a glance sees of a table; False where it cannot.
+See = Callable[[Scheme, "Glance[Looked]", Looked], bool]
+Named = Callable[[Sequence[str], "Beside", str], None]
 
 
 @dataclass(frozen=True)
@@ -34,6 +48,10 @@ class Kind:
     ingested   whether the tables are of ingested batches alone: /v1/evaluate, whose rows are many, answers none of them
     marks      in place of `read` the field's parts by name, each made where somebody wants it; empty ones are left out
     looked_at  paths of tables that its headline figures are read off, whoever's they are
+    check      raises InvalidSummaryError where a table of its cannot stand beside the others; what rows say, and what
+               follows from a path with a gap or a method row in it, was checked before
+    see        the same of all tables at once; without it `check` is asked about each
+    named      raises InvalidSummaryError where names in the path of a table are not of this shard
     """
 
     name: str
@@ -48,3 +66,6 @@ class Kind:
     ingested: bool = False
     marks: Mapping[str, Callable[[Arrays], Any]] = field(default_factory=dict)
     looked_at: tuple[str, ...] = ()
+    check: Check | None = None
+    see: See | None = None
+    named: Named | None = None

@@ -97,6 +97,8 @@ class Table:
     part   tables of one path are one record: the part that has no name is always there, the others where it is said
     needs  what must have been sent
     since  the stored version that first had it, and with it every row that is not later still
+    required  whether there is one of every gap with a token
+    filled    whether its first row, one count, is never 0 where there is one
     of_shard  whether the path tells which shard it is of: there are as many as ranks, and they stand last in a buffer
     declared  of a table at a path: the key under which it is declared
     """
@@ -107,6 +109,8 @@ class Table:
     part: str = ""
     needs: str = ""
     since: int = NAMED
+    required: bool = False
+    filled: bool = False
     of_shard: bool = False
     declared: str = ""
 

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from offpolicy_monitor.summary.arrays import Array, Arrays
-from offpolicy_monitor.summary.checks.faults import about_at_most, need, printable
 from offpolicy_monitor.summary.checks.glance import Glance
+from offpolicy_monitor.summary.faults import about_at_most, need, printable
 from offpolicy_monitor.summary.remembered import remembering
 from offpolicy_monitor.summary.rows import NAMED, SPARSE, Row, Table, name_of
 from offpolicy_monitor.summary.scheme import COUNTS, MAXIMA, MINIMA, MOST_WEIGHT, SUMS, Scheme

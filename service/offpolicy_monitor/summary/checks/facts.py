@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from offpolicy_monitor.summary.arrays import Arrays
-from offpolicy_monitor.summary.checks.faults import need
 from offpolicy_monitor.summary.checks.shard import Shard
+from offpolicy_monitor.summary.faults import need
 from offpolicy_monitor.summary.step import StepSummary
 
 

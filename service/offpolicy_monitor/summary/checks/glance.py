@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offpolicy_monitor.summary.arrays import Array, Arrays
-from offpolicy_monitor.summary.checks.faults import ROUNDING, UNDERFLOW
+from offpolicy_monitor.summary.faults import ROUNDING, UNDERFLOW
 from offpolicy_monitor.summary.scheme import COUNTS, SUMS, Span
 
 #: What is looked at one by one.

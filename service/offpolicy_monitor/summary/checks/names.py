@@ -1,20 +1,23 @@
 """The names in the paths of a posted summary: rows that it has the specs of, and the dimensions of its own shard.
 
-What the layout declares is looked up before any array is made. Knows no number.
+What the layout declares is looked up before any array is made. Knows no number, and no kind by name.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache, partial
+from itertools import chain
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from offpolicy_monitor.summary.checks.faults import need, printable
 from offpolicy_monitor.summary.checks.shard import Shard
+from offpolicy_monitor.summary.faults import need, printable
+from offpolicy_monitor.summary.kind import Named
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.remembered import remembering
 from offpolicy_monitor.summary.rows import PART
 from offpolicy_monitor.summary.scheme import MOST_WEIGHT, OF_BASE
-from offpolicy_monitor.summary.tables import routing
-from offpolicy_monitor.summary.tables.buckets import BUCKETS, constant_buckets
+from offpolicy_monitor.summary.tables import KINDS
+from offpolicy_monitor.summary.tables.buckets import constant_buckets
 
 
 def check_names(keys: Collection[str], specs: Any, shard: Shard) -> None:
@@ -37,54 +40,34 @@ def _check_keys(
 ) -> None:
     """Of what has passed it is remembered that it has: most shards have the tables of those of the step before."""
     need(len(set(keys)) == len(keys), "tables", "repeat")
-    _check_shapes(keys)
-    beside = Beside(frozenset(methods), dict(constants), unknown)
+    beside = Beside(frozenset(methods), dict(constants), unknown, {})
     for key in keys:
         path, _, part = key.partition(PART)
-        declared = [table for table in LAYOUT.parts(path) if table.part == part]
+        declared = [table.declared for table in LAYOUT.parts(path) if table.part == part]
         need(bool(declared), printable(key), "is no name of a table")
-        parts = path.split("/")
-        _OF_KIND.get(parts[0], _nothing)(parts, beside, printable(key))
-
-
-def _check_shapes(keys: Collection[str]) -> None:
-    """The experts of a shard have one number of layers and one k: tables of others are refused before they are made."""
-    shapes: dict[str, Sequence[str]] = {}
-    for key in keys:
-        kind, *parts = key.split("/")
-        if kind == routing.PREFIX and len(parts) > len(("gap", "counts")):
-            gap, _, *shape = parts
-            need(shapes.setdefault(gap, shape) == shape, printable(key), "is of another shape of experts")
+        for check in chain.from_iterable(map(_checks, declared)):
+            check(path.split("/"), beside, printable(key))
 
 
 class Beside(NamedTuple):
-    """The methods, the bucket of each dimension of which the shard is one, and whether it has no version."""
+    """The methods, the bucket of each dimension of which the shard is one, and whether it has no version.
+
+    `said` is what kinds keep of the names before.
+    """
 
     methods: frozenset[str]
     constants: Mapping[str, str]
     has_no_version: bool
+    said: dict[Any, Any]
 
 
-def _row(parts: Sequence[str], beside: Beside, path: str) -> None:
-    need(unquote(parts[1]) in beside.methods, path, "is of no method of this summary")
+@cache
+def _checks(key: str) -> Sequence[Named]:
+    """What is checked of the names in the path of a table that is declared at this key."""
+    places = [place for place, part in enumerate(key.partition(PART)[0].split("/")) if part == "{row}"]
+    kinds = [kind.named for kind in KINDS if kind.named is not None and key in (table.key for table in kind.tables)]
+    return *(partial(_row, place) for place in places), *kinds
 
 
-def _dimension(parts: Sequence[str], beside: Beside, path: str) -> None:
-    _, dimension, *bucket, _ = parts
-    own = [beside.constants[dimension]] if dimension in beside.constants else []
-    need(not bucket or bucket == own or bucket[0] in BUCKETS.get(dimension, ()), path, "is no bucket of this shard")
-    need(dimension != "lag" or not beside.has_no_version, path, "needs a policy_version")
-
-
-def _nothing(parts: Sequence[str], beside: Beside, path: str) -> None:
-    """Nothing but the layout."""
-
-
-Check = Callable[[Sequence[str], Beside, str], None]
-#: Checks by the first part of a path.
-_OF_KIND: Final[Mapping[str, Check]] = {
-    "methods": _row,
-    "anchor": _row,
-    "masked": _row,
-    "breakdown": _dimension,
-}
+def _row(place: int, parts: Sequence[str], beside: Beside, path: str) -> None:
+    need(unquote(parts[place]) in beside.methods, path, "is of no method of this summary")

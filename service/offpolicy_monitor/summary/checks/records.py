@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from offpolicy_monitor.summary.arrays import Arrays
-from offpolicy_monitor.summary.checks.faults import ROUNDING, UNDERFLOW, about_at_most, need, printable
 from offpolicy_monitor.summary.checks.shard import Shard
+from offpolicy_monitor.summary.faults import ROUNDING, UNDERFLOW, about_at_most, need, printable
 from offpolicy_monitor.summary.gap import DEVIATION, GapSummary
 from offpolicy_monitor.summary.method import MethodSummary, path_of, paths_of
 from offpolicy_monitor.summary.records import Records

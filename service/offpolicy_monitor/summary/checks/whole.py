@@ -4,11 +4,11 @@ from typing import Final
 
 from offpolicy_monitor.summary.checks.bounds import check_bounds
 from offpolicy_monitor.summary.checks.facts import Facts
-from offpolicy_monitor.summary.checks.faults import InvalidSummaryError
 from offpolicy_monitor.summary.checks.records import check_records
 from offpolicy_monitor.summary.checks.shard import Shard
 from offpolicy_monitor.summary.checks.tables import check_tables
 from offpolicy_monitor.summary.checks.worst import check_worst
+from offpolicy_monitor.summary.faults import InvalidSummaryError
 from offpolicy_monitor.summary.records import Wanted
 from offpolicy_monitor.summary.remembered import remembered
 from offpolicy_monitor.summary.step import StepSummary

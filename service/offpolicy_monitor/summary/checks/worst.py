@@ -9,7 +9,7 @@ from typing import Final
 
 from offpolicy_monitor.summary.checks.bounds import LARGEST_NUMBER
 from offpolicy_monitor.summary.checks.facts import Facts
-from offpolicy_monitor.summary.checks.faults import InvalidSummaryError, about_at_most, is_text, join, need
+from offpolicy_monitor.summary.faults import InvalidSummaryError, about_at_most, is_text, join, need
 from offpolicy_monitor.summary.stored.worst_columns import MOST_TOKENS, StoredColumns, most_numbers
 from offpolicy_monitor.summary.tables.worst import (
     GAPS,

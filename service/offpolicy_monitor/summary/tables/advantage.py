@@ -5,16 +5,22 @@ weighs |A r|.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays
-from offpolicy_monitor.summary.kind import Kind
+from offpolicy_monitor.summary.faults import need
+from offpolicy_monitor.summary.kind import Kind, Looked
 from offpolicy_monitor.summary.records import Figures, Floats, Formulas, Wanted
+from offpolicy_monitor.summary.scheme import Scheme
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.summary.checks.facts import Facts
+    from offpolicy_monitor.summary.checks.glance import Glance
 
 #: The keys of |A r|: 2**MANTISSA_BITS equal parts of each power of two between these exponents, from 1 on.
 SMALLEST_EXPONENT: Final = -24
@@ -39,6 +45,7 @@ TABLES: Final = (
         ),
         "how the drift of sequences cancels",
         needs="two log-probs",
+        required=True,
     ),
     schema.Table(
         "advantage/{gap}",
@@ -70,6 +77,11 @@ TABLES: Final = (
         needs="advantages",
     ),
 )
+
+#: Tables that come together.
+_TOGETHER: Final = ("advantage", "gradient")
+#: Tables that count as many of a unit as their gap has.
+_AS_MANY: Final[Mapping[str, str]] = {"sequence": "sequences", "advantage": "tokens"}
 
 TOP_SHARE: Final = "gradient_mass_top1"
 
@@ -143,4 +155,26 @@ def middle(key: int) -> float:
     return math.ldexp(1 + (part + 0.5) / (1 << MANTISSA_BITS), power + SMALLEST_EXPONENT)
 
 
-KIND: Final = Kind("advantages", TABLES, measured="offpolicy_monitor.measure.advantages")
+def _check(facts: "Facts", parts: Sequence[str], path: str) -> None:
+    name, gap = parts
+    if unit := _AS_MANY.get(name):
+        whole = facts.count(gap, unit)
+        need(facts.arrays.record(path).get(unit, whole) == whole, f"{path}/{unit}", "are not those of the gap")
+    if name in _TOGETHER:
+        one, other = (f"{table}/{gap}" for table in _TOGETHER)
+        need(one in facts.arrays and other in facts.arrays, one, f"needs {other}, and the other way round")
+
+
+def _see(scheme: Scheme, glance: "Glance[Looked]", looked: Looked) -> bool:
+    _, (name, gap) = looked
+    if name in _TOGETHER and not all(f"{table}/{gap}" in scheme.paths for table in _TOGETHER):
+        return False
+    if unit := _AS_MANY.get(name):
+        part, whole = (scheme.spans.get(f"{table}/{gap}/{unit}") for table in (name, "gaps"))
+        if part is None or whole is None:
+            return False
+        glance.sum_of(looked, part, whole, equal=True)
+    return True
+
+
+KIND: Final = Kind("advantages", TABLES, measured="offpolicy_monitor.measure.advantages", check=_check, see=_see)

@@ -27,6 +27,7 @@ TABLES: Final = (
         ),
         "a method row with the other anchor",
         needs="three log-probs",
+        filled=True,
     ),
 )
 

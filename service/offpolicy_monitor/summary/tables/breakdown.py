@@ -9,16 +9,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.batch import CROSS_ROWS
+from offpolicy_monitor.summary.faults import need
 from offpolicy_monitor.summary.figure import Figure, under
-from offpolicy_monitor.summary.kind import Kind
+from offpolicy_monitor.summary.kind import Kind, Looked
 from offpolicy_monitor.summary.rows import Table, count, magnitude, number
+from offpolicy_monitor.summary.scheme import Scheme
 from offpolicy_monitor.summary.sums import Sums
 from offpolicy_monitor.summary.tables.buckets import BUCKETS, NEEDS
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.summary.checks.facts import Facts
+    from offpolicy_monitor.summary.checks.glance import Glance
+    from offpolicy_monitor.summary.checks.names import Beside
 
 CROSS: Final = "cross"
 
@@ -157,6 +164,44 @@ FIGURES: Final = under(
     ),
 )
 
+
+def _check(facts: "Facts", parts: Sequence[str], path: str) -> None:
+    sums = facts.arrays.columns("/".join(parts))
+    empty = sums["tokens"].reshape(-1) == 0
+    need(not any(column.reshape(-1)[empty].any() for column in sums.values()), path, "has sums of no token")
+    need(not _has_bucket(parts) or not empty.any(), f"{path}/tokens", "must not be 0")
+
+
+def _see(scheme: Scheme, glance: "Glance[Looked]", looked: Looked) -> bool:
+    path = "/".join(looked[1])
+    tokens = scheme.spans[f"{path}/tokens"]
+    if _has_bucket(looked[1]):
+        glance.positive(looked, tokens)
+        return True
+    for row in (row for table in scheme.paths[path] for row in table.rows if row.name != "tokens"):
+        glance.nothing_without(looked, tokens, scheme.spans[f"{path}/{row.name}"])
+    return True
+
+
+def _named(parts: Sequence[str], beside: "Beside", path: str) -> None:
+    _, dimension, *bucket, _ = parts
+    own = [beside.constants[dimension]] if dimension in beside.constants else []
+    need(not bucket or bucket == own or bucket[0] in BUCKETS.get(dimension, ()), path, "is no bucket of this shard")
+    need(dimension != "lag" or not beside.has_no_version, path, "needs a policy_version")
+
+
+def _has_bucket(parts: Sequence[str]) -> bool:
+    return len(parts) > len(("breakdown", "dimension", "part"))
+
+
 KIND: Final = Kind(
-    "breakdowns", TABLES, breakdowns, FIGURES, total=True, measured="offpolicy_monitor.measure.breakdowns"
+    "breakdowns",
+    TABLES,
+    breakdowns,
+    FIGURES,
+    total=True,
+    measured="offpolicy_monitor.measure.breakdowns",
+    check=_check,
+    see=_see,
+    named=_named,
 )

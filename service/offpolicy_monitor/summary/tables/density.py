@@ -38,6 +38,7 @@ TABLES: Final = tuple(
         "the gap's tokens by both of their probabilities",
         needs=gap,
         since=4,
+        required=True,
     )
     for gap in GAPS
 )

@@ -4,7 +4,7 @@ Lengths stand in bins of a quarter of a power of two. The unit is the sequence f
 token for the others: each unit is dropped or not, and has the length of its sequence.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, unquote
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from offpolicy_monitor.pairs import Pairs, correlations
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays
-from offpolicy_monitor.summary.kind import Kind
+from offpolicy_monitor.summary.faults import need
+from offpolicy_monitor.summary.kind import Kind, Looked
 from offpolicy_monitor.summary.records import ALL, Figures, Floats, Wanted
 from offpolicy_monitor.summary.scheme import REMEMBERED, Scheme
 
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from offpolicy_monitor.measure.view import BlockView
+    from offpolicy_monitor.summary.checks.facts import Facts
+    from offpolicy_monitor.summary.checks.glance import Glance
 
 Indices = NDArray[np.int64]
 
 BINS_PER_POWER: Final = 4
 BINS: Final = 64 * BINS_PER_POWER
+#: From which length on the sequences of a bin are, and to which.
+_EDGES: Final = np.array([2 ** (index / BINS_PER_POWER) for index in range(BINS + 1)])
 QUARTILE: Final = 0.25
 UNITS: Final = ("sequences", "tokens")
 
@@ -37,6 +42,7 @@ TABLES: Final = (
             f"length/{{gap}}/{unit}",
             (schema.count("", f"{unit} by length", BINS, total=f"gaps/{{gap}}/{unit}"),),
             "the gap's tokens by the length of their sequence",
+            required=True,
         )
         for unit in UNITS
     ),
@@ -185,4 +191,35 @@ def tables_of(arrays: Mapping[str, Array], view: "BlockView") -> Iterator[tuple[
             yield f"masked/{quote(row.name, safe='')}/{row.gap}/{unit}", {"": counts}
 
 
-KIND: Final = Kind("lengths", TABLES, measured=__name__, ingested=True)
+def _check(facts: "Facts", parts: Sequence[str], path: str) -> None:
+    *_, gap, unit = parts
+    if parts[0] == "length":
+        _check_lengths(facts, gap, unit, path)
+        return
+    units = facts.arrays[f"length/{gap}/{unit}"] if f"length/{gap}/{unit}" in facts.arrays else np.zeros(1)
+    fits = bool((facts.arrays["/".join(parts)] <= units).all())
+    need(fits, path, f"is more than all {unit} of a length")
+
+
+def _check_lengths(facts: "Facts", gap: str, unit: str, path: str) -> None:
+    if unit == "sequences" or f"length/{gap}/sequences" not in facts.arrays:
+        return
+    sequences, tokens = (facts.arrays[f"length/{gap}/{kind}"] for kind in ("sequences", "tokens"))
+    need(bool(((sequences != 0) == (tokens != 0)).all()), path, "has lengths of no sequence")
+    # A bin holds lengths from 2^(index / 4) on; rounding of the logarithm may move a length by one part in 10^6.
+    least, most = sequences * _EDGES[:-1], sequences * _EDGES[1:]
+    near = (np.floor(least * (1 - 1e-6)) <= tokens) & (tokens <= np.ceil(most * (1 + 1e-6)))
+    for index in np.flatnonzero(~near):
+        need(False, f"{path}.{index}", "does not fit the lengths of its sequences")
+
+
+def _see(scheme: Scheme, glance: "Glance[Looked]", looked: Looked) -> bool:
+    name, *_, gap, unit = looked[1]
+    whole = scheme.spans.get(f"length/{gap}/{unit}")
+    if name == "length" or whole is None:
+        return False
+    glance.each_of(looked, scheme.spans["/".join(looked[1])], whole)
+    return True
+
+
+KIND: Final = Kind("lengths", TABLES, measured=__name__, ingested=True, check=_check, see=_see)

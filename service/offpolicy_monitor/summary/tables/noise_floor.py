@@ -6,15 +6,20 @@ second pass of the trainer (`old_logprobs_repeat`) says what `trainer` differs f
 explains. Each part is over the tokens whose two log-probs are finite, so that some of the tokens may be rescored alone.
 """
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.attribution import split
+from offpolicy_monitor.summary.faults import about_at_most, need
 from offpolicy_monitor.summary.figure import Figure, gauge, under
 from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.sums import Sums
 from offpolicy_monitor.vocabulary import ENGINE, OLD, REPEAT, RESCORED, SAMPLING
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.summary.checks.facts import Facts
 
 NAME: Final = "noise_floor"
 #: part -> the two log-probs of its d = a - b.
@@ -44,6 +49,7 @@ TABLES: Final = (
             f"{above} less {below}",
             needs=f"{above}, {below}",
             since=7,
+            filled=True,
         )
         for part, (above, below) in PARTS.items()
     ),
@@ -58,6 +64,7 @@ TABLES: Final = (
         "what the mismatch is made of",
         needs="sampling_logprobs, engine_logprobs, old_logprobs",
         since=7,
+        filled=True,
     ),
     schema.Table(
         BESIDE,
@@ -69,6 +76,7 @@ TABLES: Final = (
         "the trainer's own noise beside the mismatch",
         needs="sampling_logprobs, old_logprobs, old_logprobs_repeat",
         since=7,
+        filled=True,
     ),
 )
 
@@ -131,6 +139,26 @@ FIGURES: Final = (
     Figure("attribution.interaction", _SHARE, "`2 E[i c]`"),
 )  # fmt: skip
 
+
+def _check(facts: "Facts", parts: Sequence[str], path: str) -> None:
+    if path == SPLIT:
+        sums = facts.arrays.record(path)
+        first, second = (sums[f"{part}_square"] for part in OF_MISMATCH)
+        product = abs(sums["_".join(OF_MISMATCH)])
+        need(about_at_most(product, (first + second) / 2), path, "has a product that is larger than its squares allow")
+    elif path != BESIDE:
+        check_differences(facts, parts, path)
+
+
+def check_differences(facts: "Facts", parts: Sequence[str], path: str) -> None:
+    """Of tables that sum d, |d| and d^2 over tokens."""
+    sums = facts.arrays.record(path)
+    total, square = sums["log_ratio_abs"], sums["log_ratio_square"]
+    need(about_at_most(abs(sums["log_ratio"]), total), f"{path}/log_ratio", "is larger than log_ratio_abs")
+    enough = about_at_most(total * total / sums["tokens"], square)
+    need(enough, f"{path}/log_ratio_square", "is less than log_ratio_abs squared over tokens")
+
+
 KIND: Final = Kind(
     NAME,
     TABLES,
@@ -139,4 +167,5 @@ KIND: Final = Kind(
     of_shards=True,
     measured="offpolicy_monitor.measure.noise_floor",
     sent=frozenset(RESCORED),
+    check=_check,
 )

@@ -4,18 +4,23 @@ Read off tables `routing/<gap>/...`, which `tables_of_gap` makes. Shards may dif
 apart, and every figure is a mean over the tokens of all of them. It knows no expert ids and no log-probs.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from offpolicy_monitor.pairs import of_sums
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays
+from offpolicy_monitor.summary.faults import about_at_most, need
 from offpolicy_monitor.summary.figure import Figure, gauge, under
 from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.sums import Sums, over
 from offpolicy_monitor.vocabulary import EXPERT_IDS, GAP_LOGPROBS, LOGPROBS
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.summary.checks.facts import Facts
+    from offpolicy_monitor.summary.checks.names import Beside
 
 PREFIX: Final = "routing"
 #: gap -> (experts of its numerator policy, experts of its denominator policy)
@@ -230,6 +235,44 @@ FIGURES: Final = under(
     ),
 )  # fmt: skip
 
+
+def _check(facts: "Facts", parts: Sequence[str], path: str) -> None:
+    _, gap, part, *shape = parts
+    prefix = f"{PREFIX}/{gap}"
+    found = [*facts.arrays.under(f"{prefix}/counts")]
+    need(len(found) == 1, path, "needs one table of counts")
+    counts, (layers, k) = facts.arrays.record(found[0]), map(int, found[0].split("/")[-2:])
+    if not shape:
+        _check_divided(facts, gap, part, path)
+        return
+    need(shape == [str(layers), str(k)], path, "is no name of a table")
+    whole = facts.count(gap) if gap in facts.summary.gaps else facts.whole["tokens"]
+    need(0 < counts["tokens"] == whole, f"{path}/tokens", f"must be {whole}")
+    few, many = counts["changed_tokens"], counts["changed_tokens"] * layers
+    need(few <= counts["changed_layers"] <= many, f"{path}/changed_layers", f"must be from {few} to {many}")
+    missing = facts.arrays.get(f"{prefix}/missing/{layers}/{k}")
+    inside = missing is None or bool((missing <= counts["tokens"] * k).all())
+    need(inside, path, "counts more experts than there are")
+
+
+def _check_divided(facts: "Facts", gap: str, part: str, path: str) -> None:
+    facts.check_gap(gap, path)
+    sums = facts.arrays.record(path)
+    found = [facts.arrays.record(f"{PREFIX}/{gap}/{name}").get("tokens", 0) for name in PARTS]
+    need(sum(found) == facts.count(gap), path, "does not divide the tokens of the gap")
+    if part == "trend":
+        need(bool(found[1]), path, "needs tokens whose routing changed")
+        need(about_at_most(sums["layers"], sums["layers_square"]), path, "has a square less than its sum")
+    else:
+        need(sums["tokens"] > 0, f"{path}/tokens", "must not be 0")
+
+
+def _named(parts: Sequence[str], beside: "Beside", path: str) -> None:
+    """The experts of a shard have one number of layers and one k: tables of others are refused before they are made."""
+    _, gap, _, *shape = parts
+    need(not shape or beside.said.setdefault((PREFIX, gap), shape) == shape, path, "is of another shape of experts")
+
+
 KIND: Final = Kind(
     "routing",
     TABLES,
@@ -239,4 +282,6 @@ KIND: Final = Kind(
     measured="offpolicy_monitor.measure.routing",
     sent=frozenset(name for pair in EXPERTS.values() for name in pair),
     gapless=True,
+    check=_check,
+    named=_named,
 )

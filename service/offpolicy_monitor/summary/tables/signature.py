@@ -53,7 +53,7 @@ _GRID: Final = (
 )
 GRID_KEYS: Final = tuple(row.name for row in _GRID)
 TABLES: Final = (
-    schema.Table(f"{PREFIX}/middle", _MIDDLE, "a regression of d on log mu", needs="mismatch"),
+    schema.Table(f"{PREFIX}/middle", _MIDDLE, "a regression of d on log mu", needs="mismatch", filled=True),
     schema.Table(
         f"{PREFIX}/middle",
         (schema.count("exact", "tokens whose two log-probs are equal", at_most="tokens"),),
@@ -61,7 +61,9 @@ TABLES: Final = (
         part="exact",
         needs="mismatch",
     ),
-    schema.Table(f"{PREFIX}/neighbours", _NEIGHBOURS, "products of neighbouring log-probs", needs="mismatch"),
+    schema.Table(
+        f"{PREFIX}/neighbours", _NEIGHBOURS, "products of neighbouring log-probs", needs="mismatch", filled=True
+    ),
     schema.Table(f"{PREFIX}/grid/{{column}}", _GRID, "values of a column on a grid", needs="mismatch in float32"),
 )
 #: Column -> the least |value| that shows whether it is rounded. A log-prob near 0 is the difference of two float32

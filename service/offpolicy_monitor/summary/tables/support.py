@@ -13,6 +13,7 @@ from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.figure import Figure, under
 from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.sums import Sums
+from offpolicy_monitor.summary.tables.noise_floor import check_differences
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS, GAPS, SUPPORTS
 
 NAME: Final = "support"
@@ -37,6 +38,7 @@ TABLES: Final = tuple(
         "the gap on what the sampler chose among",
         needs=f"{gap}, {', '.join(MASSES[gap])}",
         since=7,
+        filled=True,
     )
     for gap in GAPS
 )
@@ -88,4 +90,5 @@ KIND: Final = Kind(
     of_shards=True,
     measured="offpolicy_monitor.measure.support",
     sent=frozenset(SUPPORTS.values()),
+    check=check_differences,
 )

@@ -3,7 +3,7 @@
 Read off the tables `versions/...` and `breakdown/lag/...`. A lag is a number of policy versions.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -11,12 +11,14 @@ import numpy as np
 from offpolicy_monitor.pairs import of_points
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays
+from offpolicy_monitor.summary.faults import need
 from offpolicy_monitor.summary.figure import Figure, under
 from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.tables.breakdown import buckets
 
 if TYPE_CHECKING:
     from offpolicy_monitor.measure.view import BlockView
+    from offpolicy_monitor.summary.checks.facts import Facts
 
 CURVES: Final = ("total", "mismatch")
 
@@ -139,6 +141,22 @@ FIGURES: Final = (
     ),
 )
 
+
+def _check(facts: "Facts", parts: Sequence[str], path: str) -> None:
+    spans = facts.arrays.record("versions/spans")
+    need(bool(spans), path, "needs versions/spans")
+    need(0 < spans["sequences"] <= facts.whole["sequences"], "versions/spans/sequences", "are not those of the batch")
+    need("lag" not in spans or facts.shard.policy_version is not None, path, "needs a policy_version")
+    need(("lag" in spans) == ("versions/lag" in facts.arrays), "versions/spans", "has its lag without versions/lag")
+
+
 KIND: Final = Kind(
-    "versions", TABLES, versions, FIGURES, measured=__name__, sent=frozenset({"policy_versions"}), gapless=True
+    "versions",
+    TABLES,
+    versions,
+    FIGURES,
+    measured=__name__,
+    sent=frozenset({"policy_versions"}),
+    gapless=True,
+    check=_check,
 )
