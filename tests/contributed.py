@@ -6,6 +6,7 @@ Run by tests/test_contributing.py on a copy of the package: python -m tests.cont
 import json
 import logging
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,15 @@ import numpy as np
 import offpolicy_monitor
 from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.measure import Measurer
+from offpolicy_monitor.methods import parse_row
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store.migrate import upgrade
 from offpolicy_monitor.summary import from_bytes, to_bytes
+from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.checks import InvalidSummaryError, Shard, check_names, checked
+from offpolicy_monitor.summary.layout import LAYOUT
+from offpolicy_monitor.summary.merge import merged
 
 from tests.fixtures.application import JSON, SAFETENSORS, Client, database, frame_bytes, running
 
@@ -82,9 +88,31 @@ def sums() -> dict[str, float | None]:
     return {name: summary.batch.get("single_sequences") for name, summary in merges.items()}
 
 
+def outside() -> dict[str, str]:
+    """What is said of tables of a kind from outside, beside 50 tokens of the mismatch and none of other gaps."""
+    columns = {name: np.full(50, -1, np.float32) for name in ("sampling_logprobs", "old_logprobs", "logprobs")}
+    columns["logprobs"][:] = np.nan
+    batch = RaggedBatch.from_positions(np.array([50]), columns, {})
+    summary = Measurer("cpu").measure(batch, (parse_row({**ROW, "gap": "mismatch"}),))
+    found = {}
+    for asked in (
+        "mismatch 50", "mismatch 51", "mismatch 0", "total 0", "far/mismatch 50", "far/total 0", "shoes/mismatch 50"
+    ):  # fmt: skip
+        path, tokens = f"outside/{asked}".split()
+        beside = Arrays.of(LAYOUT, {path: {"tokens": int(tokens)}})
+        whole = replace(summary, arrays=merged((summary.arrays, beside)))
+        try:
+            check_names(whole.arrays.scheme.keys, whole.specs, Shard(0))
+            checked(whole, Shard(0))
+            found[f"outside/{asked}"] = "passes"
+        except InvalidSummaryError as error:
+            found[f"outside/{asked}"] = str(error)
+    return found
+
+
 if __name__ == "__main__":
     logging.disable()
     url = database(Path(sys.argv[1]))
     upgrade(url)
     with running(create_app(Settings(database_url=url, device="cpu", torch_compile=False))) as client:
-        print("\n" + json.dumps({**asked(client), "sums": sums()}))
+        print("\n" + json.dumps({**asked(client), "sums": sums(), "outside": outside()}))

@@ -28,6 +28,15 @@ MARKS: Final = {
     "summary/tables/__init__.py": "    whatif.KIND,\n",
     "alerts/rules.py": ")  # fmt: skip\n\n_BY_NAME",
 }
+#: A kind of table that declares its rows and nothing else: what is checked of them follows.
+OUTSIDE: Final = """
+from offpolicy_monitor.summary.kind import Kind
+from offpolicy_monitor.summary.rows import Table, count
+
+ROWS = (count("tokens", at_most="gaps/{gap}/tokens"),)
+TABLES = tuple(Table(path, ROWS, filled=True, since=8) for path in ("outside/{gap}", "outside/{row}/{gap}"))
+KIND = Kind("outside", TABLES)
+"""
 #: Run by a fork that has torch and all libraries: it imports the package anew, from the copy.
 ASK: Final = """
 import gc, runpy, sys
@@ -73,6 +82,12 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert text.count("\n\nfrom ") > 0 or not dots
         text = text.replace(mark, indent(rest, " " * DEPTHS.get(name, 4)) + mark)
         file.write_text(text.replace("\n\nfrom ", f"\n\n{imports}from ", 1))
+    tables = package / "summary" / "tables"
+    (tables / "outside.py").write_text(OUTSIDE)
+    text = (tables / "__init__.py").read_text().replace("    outliers,\n", "    outliers,\n    outside,\n", 1)
+    (tables / "__init__.py").write_text(
+        text.replace("    outliers.KIND,\n", "    outliers.KIND,\n    outside.KIND,\n", 1)
+    )
     return root
 
 
@@ -115,6 +130,18 @@ def test_a_table_that_is_declared_counted_and_read_is_stored_merged_and_plotted(
     assert answers["merged"]["rewards"] == {"negative_fraction": 5 / 12}
     assert answers["plotted"]["value"] == [None, 5 / 12]
     assert answers["lacking"]["rewards"] is None
+
+
+def test_of_a_kind_that_only_declares_rows_its_gap_and_its_method_row_are_checked(answers: dict[str, Any]) -> None:
+    assert answers["outside"] == {
+        "outside/mismatch 50": "passes",
+        "outside/mismatch 51": "outside/mismatch/tokens: is more than gaps/mismatch/tokens",
+        "outside/mismatch 0": "outside/mismatch/tokens: must not be 0",
+        "outside/total 0": "outside/total: is of a gap without tokens",
+        "outside/far/mismatch 50": "passes",
+        "outside/far/total 0": "outside/far/total: is not of its row's gap",
+        "outside/shoes/mismatch 50": "outside/shoes/mismatch: is of no method of this summary",
+    }
 
 
 def test_a_rule_on_it_is_judged(answers: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ class Kind:
                are summed; `view` is a measure.view.BlockView. It is imported when a batch is measured, and not before,
                since most need torch
     sent       arrays of which one must have been sent for there to be tables; empty for any batch
-    gapless    whether there are tables without a gap too
+    gapless    whether there are tables without a gap too, and of one without a token
     ingested   whether the tables are of ingested batches alone: /v1/evaluate, whose rows are many, answers none of them
     marks      in place of `read` the field's parts by name, each made where somebody wants it; empty ones are left out
     looked_at  paths of tables that its headline figures are read off, whoever's they are
