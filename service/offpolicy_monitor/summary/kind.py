@@ -34,10 +34,12 @@ class Kind:
     name       what it is called, and the field of a step that it answers, if it answers one
     tables     what is kept
     read       the value of that field; None where a kind's figures stand among those of gaps or methods
+    unnamed    whether its values are fields of a step themselves; they are answered whatever is wanted
     figures    the figures of that field, by their paths below it
     total      whether `read` can be made of any numbers that pass the checks of a summary
     of_shards  whether an answer about a shard has the field too, where it is neither None nor empty
-    measured   the module that makes the tables; empty where a kind is read off the tables of others. It has
+    measured   the module that makes the tables; empty where they are counted with the batch (measure.counts), or a kind
+               is read off the tables of others. It has
                `tables_of(arrays, view)`, the tables that a batch comes to, by the keys of the layout, and where tokens
                are summed `sums_of(view)`, arrays of a block that add up over blocks, by names of their own, and where
                sequences are `terms_of(view)`, arrays whose last dimension is the block's sequences, over which they
@@ -58,6 +60,7 @@ class Kind:
     tables: tuple[Table, ...] = ()
     read: Callable[[Arrays], Any] | None = None
     figures: tuple[Figure, ...] = ()
+    unnamed: bool = False
     total: bool = False
     of_shards: bool = False
     measured: str = ""

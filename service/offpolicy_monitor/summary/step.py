@@ -17,23 +17,20 @@ from offpolicy_monitor.summary.batch import BATCH
 from offpolicy_monitor.summary.form import Dump, Told
 from offpolicy_monitor.summary.gap import GapSummary, shown
 from offpolicy_monitor.summary.histogram import Histograms
+from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.merge import merged
 from offpolicy_monitor.summary.method import MethodSummary, Spec, method_keys
 from offpolicy_monitor.summary.records import ALL, Made, Wanted
 from offpolicy_monitor.summary.scheme import REMEMBERED, Scheme
 from offpolicy_monitor.summary.sums import Sums, fraction
 from offpolicy_monitor.summary.tables import KINDS
-from offpolicy_monitor.summary.tables.longest import longest
 from offpolicy_monitor.summary.tables.worst import Worst
 
-#: Fields that are read off tables: of a step, and of shards too.
+#: Fields that are read off tables of a step alone.
 DETAILS: Final[Mapping[str, Callable[[Arrays], Any]]] = {
     kind.name: kind.read for kind in KINDS if kind.read and not kind.of_shards
 }
 MARKS: Final = {kind.name: kind.marks for kind in KINDS if kind.marks}
-OF_SHARDS: Final[Mapping[str, Callable[[Arrays], Any]]] = {
-    kind.name: kind.read for kind in KINDS if kind.read and kind.of_shards
-}
 
 
 @dataclass(frozen=True)
@@ -163,7 +160,7 @@ class StepSummary:
             "suspect_tokens": {"positive": counts["positive_tokens"], "exact_zero": counts["exact_zero_tokens"]},
             "zero_filled_tokens": counts["zero_filled_tokens"],
             "attribution": finite(attribution(self.cross)),
-            **finite({**_batch_means(self.batch), **longest(self.arrays), **_of_shards(self.arrays, wanted)}),
+            **finite({**_batch_means(self.batch), **_of_shards(self.arrays, wanted)}),
         }
 
 
@@ -172,18 +169,21 @@ _BATCH_COUNTS: Final = tuple(row.name for row in BATCH.rows)
 
 def _of_shards(arrays: Arrays, wanted: Wanted) -> dict[str, Any]:
     """Left out where they have nothing to say, as a gap is that was not sent."""
-    found = {name: read(arrays) for name, read in _read_of_shards(arrays.scheme.base, wanted)}
-    return {name: value for name, value in found.items() if value}
+    found = dict[str, Any]()
+    for kind, read in _read_of_shards(arrays.scheme.base, wanted):
+        if value := read(arrays):
+            found |= value if kind.unnamed else {kind.name: value}
+    return found
 
 
 @lru_cache(REMEMBERED)
-def _read_of_shards(base: Scheme, wanted: Wanted) -> Sequence[tuple[str, Callable[[Arrays], Any]]]:
+def _read_of_shards(base: Scheme, wanted: Wanted) -> Sequence[tuple[Kind, Callable[[Arrays], Any]]]:
     """Those that are wanted and may have something to say: not of a kind that has tables, and none of them here."""
     here = {table.declared for table in base.tables.values()}
-    wanted_kinds = [kind for kind in KINDS if kind.name in OF_SHARDS and kind.name in wanted]
     return [
-        (kind.name, OF_SHARDS[kind.name])
-        for kind in wanted_kinds
+        (kind, kind.read)
+        for kind in KINDS
+        if kind.read and kind.of_shards and (kind.unnamed or kind.name in wanted)
         if not kind.tables or any(table.of_shard or table.key in here for table in kind.tables)
     ]
 

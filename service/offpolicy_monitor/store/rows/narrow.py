@@ -26,7 +26,7 @@ _CORRECTION: Final = "correction"
 #: Whose the correction is, a run says, and only when its step is stored.
 _WANTED: Final = wanted_at(tuple(path for path in HEADLINE if not path.startswith(_CORRECTION)))
 #: Tables that some of them are read off one by one.
-_TABLES: Final = ("batch", "cross", "longest", *(path for kind in KINDS for path in kind.looked_at))
+_TABLES: Final = ("batch", "cross", *(path for kind in KINDS for path in kind.looked_at))
 _OF_CORRECTION: Final = wanted_at(tuple(path for path in HEADLINE if path.startswith(_CORRECTION)))
 
 

@@ -1,4 +1,4 @@
-"""The kinds of table, one row each, in the order of the layout; what each is, its module says."""
+"""The kinds of table, one row each, in the order of the layout and of an answer; what each is, its module says."""
 
 from typing import Final
 
@@ -8,8 +8,10 @@ from offpolicy_monitor.summary.tables import (
     anchors,
     breakdown,
     calibration,
+    decimals,
     density,
     lengths,
+    longest,
     mismatch_lag,
     noise_floor,
     outliers,
@@ -21,12 +23,14 @@ from offpolicy_monitor.summary.tables import (
 )
 
 KINDS: Final[tuple[Kind, ...]] = (
+    longest.KIND,
     breakdown.KIND,
     outliers.KIND,
     versions.KIND,
     mismatch_lag.KIND,
     advantage.KIND,
     calibration.KIND,
+    decimals.KIND,
     noise_floor.KIND,
     support.KIND,
     signature.KIND,

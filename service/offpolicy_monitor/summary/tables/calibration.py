@@ -90,4 +90,4 @@ FIGURES: Final = (
     Figure("z", "", "of the excess, over sequences", headline=True),
 )
 
-KIND: Final = Kind(PART, (), calibration, FIGURES, of_shards=True)
+KIND: Final = Kind(PART, (TABLE,), calibration, FIGURES, of_shards=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array
+from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.sums import Sums
 
 PART: Final = "decimals"
@@ -89,3 +90,7 @@ def decimals(sums: Sums) -> dict[str, Any]:
             places = next(place for place in PLACES if sums[f"{column}_places_{place}"] >= 0.9 * most)
             best = {"column": column, "share": most / tokens, "places": places, "tokens": int(tokens)}
     return best
+
+
+#: Read as a mark of the signature.
+KIND: Final = Kind(PART, (TABLE,))

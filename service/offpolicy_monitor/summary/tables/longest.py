@@ -10,6 +10,7 @@ import numpy as np
 
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays, Sparse
+from offpolicy_monitor.summary.kind import Kind
 
 TABLE: Final = schema.Table(
     "longest",
@@ -48,3 +49,8 @@ def longest(arrays: Arrays) -> dict[str, float]:
     if not sequences or not len(lengths):
         return {}
     return {"sequence_length_max": int(lengths[-1]), "longest_fraction": int(numbers[-1]) / sequences}
+
+
+KIND: Final = Kind(
+    "longest", (TABLE, BY_LENGTH), longest, unnamed=True, total=True, of_shards=True, looked_at=(TABLE.path,)
+)
