@@ -6,7 +6,7 @@ Knows no SQL.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from fastapi import Query, Request, Response
 
@@ -19,7 +19,7 @@ from offpolicy_monitor.server.http.parameters import First, KnownRun, Last, Mini
 from offpolicy_monitor.server.http.threads import store_router
 from offpolicy_monitor.store import Store
 from offpolicy_monitor.store.rows.cursors import LARGEST_INTEGER
-from offpolicy_monitor.summary.tables.worst_figures import Ranked, Standing, first_of, standing_in
+from offpolicy_monitor.summary.tables.worst_figures import By, Ranked, Standing, first_of, standing_in
 from offpolicy_monitor.vocabulary import Gap
 
 #: Steps of a range that are looked at: all of a shorter one, else this many spread evenly over it.
@@ -30,10 +30,7 @@ MOST_METHODS: Final = 8
 Step = Annotated[int | None, Query(ge=0, le=LARGEST_INTEGER, description="Training step; the latest if not named.")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="Most sequences in the answer.")]
 OfGap = Annotated[Gap | None, Query(description="Rankings of this gap alone; else of all.")]
-By = Annotated[
-    Literal["abs_log_ratio_max", "log_geometric_ratio", "k3_share"] | None,
-    Query(description="Rankings by this figure alone; else by all three."),
-]
+ByFigure = Annotated[By | None, Query(description="Rankings by this figure alone; else by all three.")]
 
 MethodNames = Annotated[
     list[str] | None,
@@ -60,7 +57,7 @@ async def get_worst(
     last: Last = None,
     limit: Limit = 10,
     gap: OfGap = None,
-    by: By = None,
+    by: ByFigure = None,
     methods: MethodNames = None,
 ) -> Response:
     """Of one gradient step, the last one of its step if not named; the merge of what has arrived.

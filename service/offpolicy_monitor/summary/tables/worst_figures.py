@@ -5,7 +5,7 @@ against the sums of the step that a sequence is of. Knows no request.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from offpolicy_monitor.summary.step import StepSummary, finite
 from offpolicy_monitor.summary.sums import fraction
@@ -22,13 +22,9 @@ from offpolicy_monitor.summary.tables.worst import (
 )
 from offpolicy_monitor.vocabulary import LOGPROBS
 
-#: What the rankings are called in answers.
-NAMES: Final[Mapping[str, str]] = {
-    "abs_log_ratio_max": "abs_log_ratio_max",
-    "log_geometric_ratio": "log_geometric_ratio",
-    "k3_sum": "k3_share",
-}
-BY: Final = tuple(NAMES[by] for by in RANKED_BY)
+#: What RANKED_BY is called in answers: of the sum of k3 they have the share.
+By = Literal["abs_log_ratio_max", "log_geometric_ratio", "k3_share"]
+NAMES: Final[Mapping[str, By]] = dict(zip(RANKED_BY, get_args(By), strict=True))
 
 
 class Standing(NamedTuple):
@@ -78,7 +74,7 @@ def standing_in(step: int, minibatch: int, summary: StepSummary) -> list[Standin
 def first_of(found: Iterable[Standing], gap: str | None = None, by: str | None = None) -> list[Ranked]:
     """Those that stand in the rankings of a gap, of a figure, or of all, by their best rank.
 
-    Those of equal ranks stand in the order of GAPS and BY. Of several steps a ranking by k3 is by its sum, so that a
+    Those of equal ranks stand in the order of RANKINGS. Of several steps a ranking by k3 is by its sum, so that a
     quiet step, where much is the share of few, does not hide a loud one.
     """
     wanted = [r for r in RANKINGS if gap in (None, r[0]) and by in (None, NAMES[r[1]])]
