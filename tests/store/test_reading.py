@@ -297,7 +297,7 @@ def test_whole_steps_are_the_merge_of_all_their_gradient_steps(store: Store) -> 
     for step, summary in found:
         of_step = [record.summary for record in records if record.key.step == step]
         assert summary.batch == merge_all(of_step).batch
-        assert summary.gap_records.sums["k3"].tolist() == merge_all(of_step).gap_records.sums["k3"].tolist()
+        assert summary.gap_records["gaps"]["k3"].tolist() == merge_all(of_step).gap_records["gaps"]["k3"].tolist()
     assert store.whole_summaries("r1", first=6) == []
     [(_, last)] = store.whole_summaries("r1", most=1)
     assert last.batch == found[1][1].batch

@@ -6,7 +6,8 @@ have something to tell.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from itertools import chain
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,11 +16,11 @@ from offpolicy_monitor.summary.form import Form, Told, row, slots_of
 from offpolicy_monitor.summary.gap import OF_SEQUENCES, OF_TOKENS
 from offpolicy_monitor.summary.histogram import Histograms
 from offpolicy_monitor.summary.method import COUNTS, Spec, method_figures, method_needs, paths_of, shapes
-from offpolicy_monitor.summary.records import ALL, SILENT, Figures, Read, Records, Wanted
+from offpolicy_monitor.summary.records import ALL, SILENT, Figures, Floats, Read, Records, Wanted
 from offpolicy_monitor.summary.remembered import remembered
 from offpolicy_monitor.summary.scheme import REMEMBERED
 from offpolicy_monitor.summary.straight import Code, NotStraightError, texts_of
-from offpolicy_monitor.summary.tables.advantage import DRIFT, WEIGHED, gradient_mass
+from offpolicy_monitor.summary.tables import KINDS
 from offpolicy_monitor.summary.tables.anchors import anchor_disagreements
 from offpolicy_monitor.summary.tables.lengths import LENGTH_BIAS, Biased, length_biases
 from offpolicy_monitor.vocabulary import QUANTILES
@@ -33,17 +34,18 @@ QUANTILE_FIGURES: Final = "quantiles"
 Chosen = tuple[Iterable[int], Collection[int]]
 
 
-class OfGaps(NamedTuple):
-    """The records of gaps, side by side: their sums, those weighed by advantages, and how their sequences drift."""
+#: Figures of gaps, and of their sequences, that are formulas of tables `.../{gap}`: by the first part of their path.
+_TOKENS: Final = (("gaps", OF_TOKENS), *chain.from_iterable(kind.of_gaps.items() for kind in KINDS))
+_SEQUENCES: Final = (("gaps", OF_SEQUENCES), *chain.from_iterable(kind.of_sequences.items() for kind in KINDS))
+_PARTS: Final = tuple(dict.fromkeys(part for part, _ in (*_TOKENS, *_SEQUENCES)))
+_MADE: Final = [kind.made_of_gaps for kind in KINDS if kind.made_of_gaps is not None]
+#: The records of gaps, side by side, by the first part of their paths.
+OfGaps = Mapping[str, Records]
 
-    sums: Records
-    weighed: Records
-    drift: Records
 
-    @classmethod
-    def at(cls, arrays: Arrays, gaps: tuple[str, ...]) -> "OfGaps":
-        """Those of some gaps, read together."""
-        return cls(*Records.of_kinds(arrays, _paths(gaps)))
+def records_of(arrays: Arrays, gaps: tuple[str, ...]) -> OfGaps:
+    """Those of some gaps, read together."""
+    return dict(zip(_PARTS, Records.of_kinds(arrays, _paths(gaps)), strict=True))
 
 
 @SILENT
@@ -56,7 +58,7 @@ def gaps_told(
     """
     if not gaps:
         return NOTHING
-    sums, weighed, drift = records
+    sums = records["gaps"]
     tokens, sequences = _of_gaps(arrays, gaps, records, wanted)
     of_quantiles = _quantiles(shown(), sums) if QUANTILE_FIGURES in wanted else []
     kinds = [kind for kind in (tokens, sequences, *of_quantiles) if kind]
@@ -64,7 +66,10 @@ def gaps_told(
 
     def form() -> Form:
         shape: dict[str, Any] = {}
-        of_gaps, *further = slots_of(kinds, {**WEIGHED.needed(weighed, wanted), **DRIFT.needed(drift, wanted)})
+        needed = dict[str, Floats]()
+        for part, made in (*_TOKENS, *_SEQUENCES):
+            needed |= made.needed(records[part], wanted)
+        of_gaps, *further = slots_of(kinds, needed)
         of_sequences = further.pop(0) if sequences else [dict[str, Any]() for _ in gaps]
         for record, (gap, is_told) in enumerate(zip(gaps, has_tokens, strict=True)):
             of_d, of_l = ({QUANTILE_FIGURES: of_level[record]} for of_level in further) if further else ({}, {})
@@ -73,20 +78,19 @@ def gaps_told(
                 shape[gap] = {**dict.fromkeys(_COUNTED, 0), "sequence": {}}
         return Form(shape, range(len(_COUNTED) * len(gaps)))
 
-    key = ("gaps", gaps, wanted, weighed.lacks, drift.lacks, has_tokens.tobytes())
+    key = ("gaps", gaps, wanted, *(found.lacks for found in records.values()), has_tokens.tobytes())
     return Told(remembered(key, (), form), row(kinds))
 
 
 def _of_gaps(arrays: Arrays, gaps: tuple[str, ...], records: OfGaps, wanted: Wanted) -> tuple[Figures, Figures]:
     """Those over their tokens, counts first, and over their sequences."""
-    sums, weighed, drift = records
-    tokens = {
-        **{name: sums[name] for name in _COUNTED},
-        **OF_TOKENS.of(sums, wanted),
-        **WEIGHED.of(weighed, wanted),
-        **gradient_mass(arrays, gaps, wanted),
-    }
-    return tokens, {**OF_SEQUENCES.of(sums, wanted), **DRIFT.of(drift, wanted)}
+    tokens, sequences = {name: records["gaps"][name] for name in _COUNTED}, dict[str, Floats]()
+    for found, formulas in ((tokens, _TOKENS), (sequences, _SEQUENCES)):
+        for part, made in formulas:
+            found |= made.of(records[part], wanted)
+    for made_of in _MADE:
+        tokens |= made_of(arrays, gaps, wanted)
+    return tokens, sequences
 
 
 def _quantiles(shown: Histograms, sums: Records) -> list[Figures]:
@@ -136,7 +140,7 @@ def read_for(
     *of_gaps, sums = Records.written(arrays, kinds, code)
     if QUANTILE_FIGURES in wanted:
         raise NotStraightError(QUANTILE_FIGURES)
-    tokens, sequences = _of_gaps(arrays, gaps, OfGaps(*of_gaps), wanted)
+    tokens, sequences = _of_gaps(arrays, gaps, dict(zip(_PARTS, of_gaps, strict=True)), wanted)
     found, (_, anchors), (_, biases) = _of_methods(arrays, names, of_rows, sums, wanted)
     results = list[str]()
     for rows, (indices, whole) in zip(((tokens, sequences), (found, anchors, biases)), chosen, strict=True):
@@ -171,4 +175,4 @@ def rows_told(specs: Sequence[Spec], sums: Records) -> list[dict[str, Any]]:
 
 @lru_cache(REMEMBERED)
 def _paths(gaps: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(f"{kind}/{gap}" for gap in gaps) for kind in ("gaps", "advantage", "sequence"))
+    return tuple(tuple(f"{part}/{gap}" for gap in gaps) for part in _PARTS)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.figure import Figure
+from offpolicy_monitor.summary.records import Figures, Formulas, Wanted
 from offpolicy_monitor.summary.rows import Table
 from offpolicy_monitor.summary.scheme import Scheme
 
@@ -36,6 +37,9 @@ class Kind:
     read       the value of that field; None where a kind's figures stand among those of gaps or methods
     unnamed    whether its values are fields of a step themselves; they are answered whatever is wanted
     figures    the figures of that field, by their paths below it
+    of_gaps    figures of gaps, by the first part of the path of its tables `.../{gap}` that they are formulas of
+    of_sequences  the same of the sequences of gaps
+    made_of_gaps  further figures of gaps, of those that are wanted
     total      whether `read` can be made of any numbers that pass the checks of a summary
     of_shards  whether an answer about a shard has the field too, where it is neither None nor empty
     measured   the module that makes the tables; empty where they are counted with the batch (measure.counts), or a kind
@@ -61,6 +65,9 @@ class Kind:
     read: Callable[[Arrays], Any] | None = None
     figures: tuple[Figure, ...] = ()
     unnamed: bool = False
+    of_gaps: Mapping[str, Formulas] = field(default_factory=dict)
+    of_sequences: Mapping[str, Formulas] = field(default_factory=dict)
+    made_of_gaps: Callable[[Arrays, Sequence[str], Wanted], Figures] | None = None
     total: bool = False
     of_shards: bool = False
     measured: str = ""

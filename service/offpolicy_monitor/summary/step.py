@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, reduce
 from typing import Any, Final
 
-from offpolicy_monitor.summary.answer import OfGaps, gaps_told, methods_told
+from offpolicy_monitor.summary.answer import OfGaps, gaps_told, methods_told, records_of
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.attribution import attribution
 from offpolicy_monitor.summary.batch import BATCH
@@ -76,7 +76,7 @@ class StepSummary:
     @cached_property
     def gap_records(self) -> OfGaps:
         """What is kept of them in single numbers, side by side."""
-        return OfGaps.at(self.arrays, self.gap_names)
+        return records_of(self.arrays, self.gap_names)
 
     @cached_property
     def shown(self) -> Histograms:

@@ -177,4 +177,13 @@ def _see(scheme: Scheme, glance: "Glance[Looked]", looked: Looked) -> bool:
     return True
 
 
-KIND: Final = Kind("advantages", TABLES, measured="offpolicy_monitor.measure.advantages", check=_check, see=_see)
+KIND: Final = Kind(
+    "advantages",
+    TABLES,
+    of_gaps={"advantage": WEIGHED},
+    of_sequences={"sequence": DRIFT},
+    made_of_gaps=gradient_mass,
+    measured="offpolicy_monitor.measure.advantages",
+    check=_check,
+    see=_see,
+)
