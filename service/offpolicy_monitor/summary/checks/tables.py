@@ -76,8 +76,8 @@ def seen(scheme: Scheme) -> Seen:
 class _BeyondRows:
     """What is checked of the tables that are declared at a path.
 
-    gap     where in the path stands the gap that has tokens, if any
-    row     and a method row
+    gap     the index in the path of the gap that has tokens, if any
+    row     and that of a method row
     filled  the row that is never 0, if there is one
     kinds   what kinds check beside this, and see
     """
@@ -121,10 +121,10 @@ def _beyond_rows(key: str) -> _BeyondRows | None:
     tables = [table for kind in kinds for table in kind.tables if table.path == path]
     if not kinds:
         return None
-    places = {"{gap}" if part in GAPS else part: place for place, part in enumerate(path.split("/"))}
+    indices = {"{gap}" if part in GAPS else part: index for index, part in enumerate(path.split("/"))}
     return _BeyondRows(
-        None if any(kind.gapless for kind in kinds) else places.get("{gap}"),
-        places.get("{row}"),
+        None if any(kind.gapless for kind in kinds) else indices.get("{gap}"),
+        indices.get("{row}"),
         next((table.rows[0].name for table in tables if table.filled), None),
         [(kind.check, kind.see) for kind in kinds if kind.check is not None],
     )
