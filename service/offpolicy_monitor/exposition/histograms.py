@@ -17,6 +17,7 @@ from offpolicy_monitor.exposition import native
 from offpolicy_monitor.families import ABSOLUTE, SIGNED, Family
 from offpolicy_monitor.summary.gap import SHOWN, SIGNS, shown_from
 from offpolicy_monitor.summary.histogram import BINS, Counts, bin_edges
+from offpolicy_monitor.summary.remembered import remembering
 from offpolicy_monitor.summary.rows import name_of
 from offpolicy_monitor.summary.scheme import COUNTS, REMEMBERED, SUMS, Scheme
 from offpolicy_monitor.summary.step import StepSummary
@@ -85,6 +86,8 @@ class Exposed:
 
 #: By gap.
 Histograms = Mapping[str, Exposed]
+#: Bytes of arrays that are remembered of schemes, of some 0.4 MB each.
+MOST_BYTES: Final = 32 << 20
 _SUMMED: Final = ("log_ratio", "log_ratio_abs", "log_geometric")
 
 
@@ -123,7 +126,7 @@ def exposed(shards: Sequence[OfShard]) -> Histograms:
     }
 
 
-@lru_cache(REMEMBERED)
+@remembering(lambda made, scheme: made.nbytes, MOST_BYTES)
 def _into(scheme: Scheme) -> NDArray[np.int32]:
     """[counts of the scheme] the stretch that each is added to, over SHOWN and the gaps; past all others for none."""
     begins, stretches = shown_from(scheme), len(_stretches())
