@@ -83,14 +83,17 @@ def test_of_many_alerts_the_one_that_speaks_is_told_and_who_takes_its_place_once
 
 def test_a_service_that_does_not_say_which_alert_speaks_is_told_of_by_half_and_severity(tmp_path: Path) -> None:
     critical, warning, apart = ("MismatchKL", "critical"), ("ChiSquare", "warning"), ("LengthSurge", "warning")
-    breaches = {critical: 3, ("MismatchKL", "warning"): 3, warning: 3, apart: 3}
+    breaches = {critical: 3}
     with (
         webhook_receiver() as receiver,
         exposing(lambda: exposition(breaches, {})) as target,
         running_alertmanager(tmp_path, receiver.url) as alertmanager,
         running_prometheus(tmp_path, target, alertmanager),
     ):
-        wait_for(lambda: receiver.of("/page") and receiver.of("/chat"))
+        # Alertmanager holds back by what it has heard of: the critical one first, however busy the machine is.
+        wait_for(lambda: receiver.of("/page"))
+        breaches.update({("MismatchKL", "warning"): 3, warning: 3, apart: 3})
+        wait_for(lambda: receiver.of("/chat"))
         breaches.update({critical: 0, ("MismatchKL", "warning"): 0})
         wait_for(lambda: len(receiver.of("/chat")) == 2)
     assert firing(receiver, "/page")[0] == {critical}

@@ -79,9 +79,10 @@ def answer_to(connection: http.client.HTTPConnection) -> int:
 
 @contextmanager
 def slow_service(folder: Path, template: Path, measuring: float, queue_wait: float) -> Iterator[int]:
-    """The port of a service over an empty database; it notes what it measures in `measured`."""
+    """The port of a service over an empty database; it notes what it measures, one at a time, in `measured`."""
     shutil.copy(template, folder / "offpolicy.db")
     settings = {"OFFPOLICY_DATABASE_URL": database(folder), "OFFPOLICY_MAX_QUEUE_WAIT": str(queue_wait)}
+    settings["OFFPOLICY_MEASURE_THREADS"] = "1"
     command = [sys.executable, "-c", PROGRAM, str(measuring), str(folder / "measured")]
     with served(command, folder / "log", settings) as running:
         wait_until_ready(running.url, running.process)
