@@ -180,3 +180,10 @@ def test_a_mutated_body_decodes_or_is_refused(encoding: str, data: st.DataObject
 def test_gzip_of_another_window_size_is_read() -> None:
     compressor = zlib.compressobj(wbits=16 + 9)
     assert decompress(compressor.compress(b"abc") + compressor.flush(), "gzip", LIMITS) == b"abc"
+
+
+def test_what_follows_a_whole_body_is_what_is_told_of_and_not_its_end() -> None:
+    whole = gzip.compress(b"body")
+    for cut, message in ((whole[:-3], "ends before"), (whole + b"\x1f\x8b", "what follows its end mark")):
+        with pytest.raises(Refusal, match=message):
+            decompress(memoryview(cut), "gzip", LIMITS)

@@ -97,7 +97,8 @@ def _outputs(body: memoryview, encoding: Encoding, name: str) -> Iterator[bytes]
             yield member.decompress(piece)
             piece = member.unused_data if member.eof else b""
     if not member.eof:
-        raise _corrupt(name, "the data ends before its end mark")
+        cut = "the data ends before its end mark"
+        raise _corrupt(name, cut if members == 1 else "what follows its end mark is no whole frame or member")
 
 
 def _check(decoded: int, received: int, limits: Limits) -> None:
