@@ -1,4 +1,5 @@
-"""The oracle's other half: what every method of the catalogue keeps, weighs and counts, token by token.
+"""The oracle's other half: what every method of the catalogue keeps, weighs and counts, token by token; and CASES, the
+thresholds that it is tried at. A new method is added here, and nowhere else in the tests.
 
 Written from the design's methods page. A statistic so close to its threshold that float32 and float64 may decide
 differently makes the outcome `doubtful`: the contract leaves it open then, and tests do not compare it.

@@ -166,6 +166,13 @@ class Elsewhere:
         self.alone: list[bool] = []
         self.thread: threading.Thread | None = None
 
+    async def gone(self, measured: Measured) -> "asyncio.Task[str]":
+        """A job whose thread is elsewhere now."""
+        measured.let.set()
+        task = asyncio.create_task(self._device.run("small", 1, measured.job("1"), then=self.then))
+        await asyncio.to_thread(self.begun.wait, 10)
+        return task
+
     def then(self, given: str, done: "asyncio.Future[str]") -> None:
         self.alone.append(self._device.is_alone)
         self.thread = threading.current_thread()
@@ -183,9 +190,7 @@ def noting(threads: list[threading.Thread]) -> Callable[[], None]:
 def test_another_thread_goes_on_where_one_is_elsewhere_and_there_is_a_job() -> None:
     async def scenario(measured: Measured) -> None:
         device, away, threads = measured.device, Elsewhere(measured.device), list[threading.Thread]()
-        measured.let.set()
-        first = asyncio.create_task(device.run("small", 1, measured.job("1"), then=away.then))
-        await asyncio.to_thread(away.begun.wait, 10)
+        first = await away.gone(measured)
         await device.run("small", 1, noting(threads))
         await device.run("small", 1, noting(threads))
         assert not first.done()
@@ -231,9 +236,7 @@ def test_one_thread_does_all_where_no_job_comes_while_it_is_elsewhere() -> None:
 def test_the_end_does_not_wait_for_a_thread_that_is_elsewhere() -> None:
     async def scenario(measured: Measured) -> None:
         device, away = measured.device, Elsewhere(measured.device)
-        measured.let.set()
-        first = asyncio.create_task(device.run("small", 1, measured.job("1"), then=away.then))
-        await asyncio.to_thread(away.begun.wait, 10)
+        first = await away.gone(measured)
         await asyncio.wait_for(asyncio.to_thread(device.close), 10)
         away.let.set()
         assert await first == "1"
@@ -278,9 +281,7 @@ def test_threads_are_kept_for_the_jobs_that_come() -> None:
 def test_a_thread_that_comes_back_takes_its_place_among_a_few_again() -> None:
     async def scenario(measured: Measured) -> None:
         device, away, threads = measured.device, Elsewhere(measured.device), list[threading.Thread]()
-        measured.let.set()
-        first = asyncio.create_task(device.run("small", 1, measured.job("1"), then=away.then))
-        await asyncio.to_thread(away.begun.wait, 10)
+        first = await away.gone(measured)
         await device.run("small", 1, noting(threads))
         away.let.set()
         await first
