@@ -8,7 +8,6 @@ import signal
 import socket
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
@@ -78,6 +77,16 @@ class Workers(Served):
         self.clients.append(made)  # type: ignore[attr-defined]
         made.connection.connect()
         return made
+
+    def of_each(self, number: int, clients: int = 1) -> list[Client]:
+        """So many clients of each worker. Shares are not always even: a client that has just left may still count."""
+        found: dict[str, list[Client]] = {}
+        for _ in range(2 * number * clients):
+            client = self.client()
+            found.setdefault(client.reached(), []).append(client)
+            if sum(len(mine) >= clients for mine in found.values()) == number:
+                return [client for mine in found.values() for client in mine[:clients]]
+        raise AssertionError(f"not {clients} of each of {number} workers, but {sorted(map(len, found.values()))}")
 
     def scrape(self) -> str:
         """By a connection of its own."""
@@ -155,9 +164,7 @@ def test_figures_are_the_same_to_the_bit_with_one_two_and_four_workers(
             workers(tmp_path, url, number, f"of-{number}", **settings()) as running,
             ThreadPoolExecutor(SHARDS) as threads,
         ):
-            clients = [running.client() for _ in range(SHARDS)]
-            spread = Counter(client.reached() for client in clients)
-            assert [*spread.values()] == [SHARDS // number] * number
+            clients = running.of_each(number, SHARDS // number)
             for client in clients:
                 wait_for(lambda: json.loads(client.get("/readyz")[1]).get("measured_by") == form, COMPILED_WITHIN)  # noqa: B023
             for step in range(STEPS):
@@ -180,8 +187,7 @@ def test_figures_are_the_same_to_the_bit_with_one_two_and_four_workers(
 def test_whichever_worker_is_asked_the_service_answers_as_one(tmp_path: Path, postgres_url: str) -> None:
     settings = {"OFFPOLICY_RUN_REQUESTS_PER_SECOND": "0.01", "OFFPOLICY_RUN_BURST": "1100"}
     with workers(tmp_path, postgres_url, 2, **settings) as running:
-        one, other = running.client(), running.client()
-        assert one.reached() != other.reached()
+        one, other = running.of_each(2)
         listening = running.client().connection
         listening.request("GET", "/v1/events")
         events = listening.getresponse()
