@@ -155,6 +155,8 @@ def assert_method_agrees(got: Mapping[str, Any], expected: Outcome, widen: float
     """Every figure, mask and weight of a row is the oracle's, where no statistic is too close to its threshold."""
     for name in COUNTS:
         assert got[name] == expected.figures[name], name
+    if (largest := expected.figures.get("weight_max") or 0) > 0:
+        widen = max(widen, abs(math.log(largest)))  # a rule on the mean of d may weight by the product of ratios
     if expected.weights is not None and "weights" in got:
         for mine, theirs in zip(got["weights"], expected.weights, strict=True):
             for weight, wanted in zip(mine, theirs, strict=True):

@@ -1,4 +1,4 @@
-"""Asks a service about what the recipes of CONTRIBUTING.md add, and prints its answers as a line of JSON.
+"""Asks a service about what the recipes of CONTRIBUTING.md add, and writes its answers beside its database, as JSON.
 
 Run by tests/test_contributing.py on a copy of the package: python -m tests.contributed FOLDER.
 """
@@ -115,4 +115,5 @@ if __name__ == "__main__":
     url = database(Path(sys.argv[1]))
     upgrade(url)
     with running(create_app(Settings(database_url=url, device="cpu", torch_compile=False))) as client:
-        print("\n" + json.dumps({**asked(client), "sums": sums(), "outside": outside()}))
+        found = {**asked(client), "sums": sums(), "outside": outside()}
+    (Path(sys.argv[1]) / "answers.json").write_text(json.dumps(found))

@@ -2,20 +2,27 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pytest
+from offpolicy_monitor.wire.frame import MEDIA_TYPE
 
 from tests.fixtures.service import running_service
 from tests.older import trainer
 from tests.older.kept import F832F41, TRAINER, answers, assert_kept, unpack_client, unpack_database
+from tests.wire.bodies import frame_body
 
-#: Runs that the older service stored, and runs of the same data that begin now.
-STORED: Final = ("raw", "reduced:reduced:1")
+#: A run that the older service stored, and runs of the same data that begin now.
+STORED: Final = "raw"
 OLD: Final = ("old-raw", "old-reduced:reduced")
 NEW: Final = ("new-raw", "new-reduced:reduced")
 STEPS: Final = ("0?minibatch=0", "1?minibatch=0", "2?minibatch=0", "2?minibatch=1", "3?minibatch=0")
@@ -39,7 +46,7 @@ def old(url: str, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list
     folder = tmp_path_factory.mktemp("client")
     unpack_client(F832F41, folder)
     done = subprocess.run(
-        [sys.executable, str(TRAINER), url, *STORED, *OLD],
+        [sys.executable, str(TRAINER), url, STORED, *OLD],
         env=os.environ | {"PYTHONPATH": str(folder)},
         stdout=subprocess.PIPE,
         check=True,
@@ -67,12 +74,32 @@ def test_everything_that_an_older_client_logs_is_stored(old: Mapping[str, list[S
 
 
 def test_what_it_had_posted_before_the_service_was_upgraded_is_a_duplicate(old: Mapping[str, list[Stats]]) -> None:
-    for run, duplicates in zip(STORED, (5, 0), strict=True):
-        before, after = old[run]
-        # The step that was replayed is taken from its newest attempt alone.
-        assert before["errors_by"] == {"409": 1}
-        assert before["duplicates"] == duplicates
-        assert after["duplicates"] == after["logged"] == 1
+    before, after = old[STORED]
+    # The step that was replayed is taken from its newest attempt alone.
+    assert before["errors_by"] == {"409": 1}
+    assert before["duplicates"] == 5
+    assert after["duplicates"] == after["logged"] == 1
+
+
+def test_a_shard_that_it_had_reduced_and_posted_before_is_a_duplicate(url: str, tmp_path: Path) -> None:
+    """As the older service kept it, to the bit: what the client makes of the data today depends on the processor."""
+    unpack_database(F832F41, tmp_path / "older.db")
+    with closing(sqlite3.connect(tmp_path / "older.db")) as connection:
+        query = "SELECT summary FROM shards JOIN runs ON runs.id = run_id WHERE name = 'reduced' AND attempt = 1"
+        [(summary,)] = connection.execute(query)
+    envelope = {"step": 0, "minibatch": 0, "minibatches": 1, "shard": 0, "shards": 1, "policy_version": 4, "attempt": 1}
+    assert post(url, envelope, summary)["duplicate"]
+    with pytest.raises(urllib.error.HTTPError, match="409"):
+        post(url, envelope | {"policy_version": 5}, summary)
+
+
+def post(url: str, envelope: Mapping[str, Any], summary: bytes) -> Any:
+    """The answer to a reduced shard of the run."""
+    body = frame_body(envelope, summary=np.frombuffer(summary, np.uint8))
+    headers = {"Content-Type": MEDIA_TYPE}
+    request = urllib.request.Request(f"{url}/v1/runs/reduced/batches", body, headers, method="POST")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
 
 
 @pytest.mark.parametrize("step", STEPS)
