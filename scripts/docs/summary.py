@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.rows import SPARSE, Row, Table
+from offpolicy_monitor.summary.tables.worst import ROWS as WORST
 
 from scripts.docs.markdown import table
 
@@ -26,24 +27,44 @@ This page is generated from the modules that declare the tables (`service/offpol
 
 """
 
+OF_SEQUENCES = """
+## The worst sequences
+
+C sequences stand first in some ranking, K of them keep raw tokens; P positions have log-probs, V numbers were sent
+beside them. They merge by their rankings: who stands in none is left out, and raw tokens go with the rank for which
+they were kept.
+
+"""
+
 
 def summary_page() -> str:
-    """One row per row of a table."""
+    """One row per row of a table, and per column of the worst sequences."""
     rows = [line for declared in LAYOUT.tables for line in _lines(declared)]
-    return HEAD + table(("table", "row", "holds", "shape", "merges by", "since", "needs"), rows)
+    columns = [(f"`{row.name}`", row.meaning, _shape(row)) for row in WORST]
+    return "".join(
+        [
+            HEAD,
+            table(("table", "row", "holds", "shape", "merges by", "since", "needs"), rows),
+            OF_SEQUENCES,
+            table(("column", "holds", "shape"), columns),
+        ]
+    )
 
 
 def _lines(declared: Table) -> Iterator[tuple[str, ...]]:
     for row in declared.rows:
-        shape = " x ".join(map(_size, row.shape)) or "1"
         name = f"`{row.name}`" if row.name else ""
-        yield f"`{declared.key}`", name, _meaning(row), shape, row.merge, str(row.since), declared.needs
+        yield f"`{declared.key}`", name, _meaning(row), _shape(row), row.merge, str(row.since), declared.needs
 
 
 def _meaning(row: Row) -> str:
     """Counts and extremes say what they are, sums what is added up."""
     is_sum = row.kind != "count" and row.merge in ("sum", "deviation")
     return f"sum of {row.meaning}" if is_sum else row.meaning
+
+
+def _shape(row: Row) -> str:
+    return " x ".join(map(_size, row.shape)) or "1"
 
 
 def _size(size: int | str) -> str:

@@ -14,6 +14,7 @@ from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS, LOGPROBS
 
 from tests.summary.records import records_of
+from tests.summary.worst_one_by_one import one_by_one
 
 Record = Mapping[str, float]
 Doubles = NDArray[np.float64]
@@ -160,7 +161,7 @@ def _counted(summary: StepSummary) -> dict[str, Record]:
 
 def indices(summary: StepSummary) -> list[object]:
     """The worst sequences without their figures, which are float32."""
-    return [(found.order[:3], found.positions, found.columns, found.id) for found in summary.worst.sequences]
+    return [(one.shard, one.index, one.tokens, one.positions, one.columns, one.id) for one in one_by_one(summary.worst)]
 
 
 def assert_record(path: str, got: Record, expected: Record, whole: float = 0.0) -> None:

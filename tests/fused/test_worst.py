@@ -8,8 +8,7 @@ import pytest
 from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.fused import worst as compiled
 from offpolicy_monitor.measure import worst as defined
-from offpolicy_monitor.summary.stored.worst_columns import MOST_TOKENS, Ranked, Tokens
-from offpolicy_monitor.summary.tables.worst import MOST
+from offpolicy_monitor.summary.tables.worst import MOST, MOST_TOKENS, Ranked, Tokens
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS, LOGPROBS
 
 

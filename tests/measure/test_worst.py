@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.summary.stored.worst_columns import MOST_TOKENS
 from offpolicy_monitor.summary.tables.ranking import FEW, first_of_each
-from offpolicy_monitor.summary.tables.worst import GAPS, LOGPROBS, MOST, RANKED_BY, RANKINGS, Worst, ranked
-from offpolicy_monitor.vocabulary import GAP_LOGPROBS
+from offpolicy_monitor.summary.tables.worst import GAPS, MOST, MOST_TOKENS, RANKINGS, Worst
+from offpolicy_monitor.vocabulary import GAP_LOGPROBS, LOGPROBS
 
 from tests.measure.test_breakdowns import batch
+from tests.summary.worst_one_by_one import one_by_one, ranked, worst_of
+from tests.summary.worst_one_by_one import worst as in_columns
 
 
 def measured(data: RaggedBatch, shard: int = 0, block_tokens: int = 1 << 18, keep: int = 0) -> Worst:
@@ -40,7 +41,7 @@ class Expected:
     tokens: int
     abs_log_ratio_max: float
     log_geometric_ratio: float
-    k3_sum: float
+    k3_share: float
     worst: list[int]
 
 
@@ -77,10 +78,10 @@ def test_each_ranking_is_that_of_a_loop_over_the_sequences(seed: int, block_toke
     for gap, by in RANKINGS:
         wanted = expected(data, gap)
         order = sorted(wanted, key=lambda index: -abs(getattr(wanted[index], by)))[:MOST]
-        found = ranked(worst.sequences, (gap, by))
+        found = ranked(one_by_one(worst), (gap, by))
         assert [sequence.index for sequence in found] == order, (gap, by)
-    ranks = {s.index for ranking in RANKINGS for s in ranked(worst.sequences, ranking)}
-    assert [sequence.index for sequence in worst.sequences] == sorted(ranks)
+    ranks = {s.index for ranking in RANKINGS for s in ranked(one_by_one(worst), ranking)}
+    assert [sequence.index for sequence in one_by_one(worst)] == sorted(ranks)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -88,15 +89,16 @@ def test_each_sequence_has_its_figures_and_worst_tokens_of_every_gap(seed: int) 
     data = batch(seed, per_token=True)
     starts = np.concatenate([[0], np.cumsum(data.lengths)])
     wanted = {gap: expected(data, gap) for gap in GAPS}
-    for sequence in measured(data, shard=3).sequences:
+    for sequence in one_by_one(measured(data, shard=3)):
         assert sequence.shard == 3
         assert sequence.tokens == data.offsets[sequence.index + 1] - data.offsets[sequence.index]
         assert set(sequence.gaps) == {gap for gap in GAPS if sequence.index in wanted[gap]}
         for gap, figures in sequence.gaps.items():
             loop = wanted[gap][sequence.index]
             assert figures.tokens == loop.tokens
-            for name in RANKED_BY:
-                assert getattr(figures, name) == pytest.approx(getattr(loop, name), rel=1e-5, abs=1e-6), (gap, name)
+            assert figures.log_geometric_ratio == pytest.approx(loop.log_geometric_ratio, rel=1e-5, abs=1e-6), gap
+            assert figures.k3 == pytest.approx(loop.k3_share, rel=1e-5, abs=1e-6), gap
+            assert sequence.furthest(gap) == pytest.approx(loop.abs_log_ratio_max, rel=1e-5, abs=1e-6), gap
             assert any(position.position in loop.worst for position in sequence.positions)
         for position in sequence.positions:
             assert data.positions is not None
@@ -116,8 +118,8 @@ def test_shards_merge_in_any_order_to_the_worst_of_all_their_sequences(
     merged = reduce(Worst.merge, data.draw(st.permutations(shards)), Worst())
     once = measured(whole, keep=1)
     shard_of = [shard for shard, part in enumerate(parts) for _ in range(part.sequences)]
-    moved = [replace(s, shard=shard_of[s.index], index=s.index - edges[shard_of[s.index]]) for s in once.sequences]
-    assert merged.sequences == tuple(moved)
+    moved = [replace(s, shard=shard_of[s.index], index=s.index - edges[shard_of[s.index]]) for s in one_by_one(once)]
+    assert one_by_one(merged) == moved
 
 
 def cut(data: RaggedBatch, first: int, last: int) -> RaggedBatch:
@@ -139,19 +141,19 @@ def test_merging_is_associative_and_commutative_with_many_equal_values(moves: li
     zeros = [[-20.0, -20.0] for _ in moves]
     new = [[-20.0 + d for d in row] for row in rows]
     whole = measured(plain(zeros, new), keep=2)
-    spread = [replace(s, shard=shards[s.index]) for s in whole.sequences]
-    a, b, c = (Worst.of(s for s in spread if s.index % 3 == part) for part in range(3))
+    spread = [replace(s, shard=shards[s.index]) for s in one_by_one(whole)]
+    a, b, c = (in_columns(*worst_of(s for s in spread if s.index % 3 == part)) for part in range(3))
     assert a.merge(b).merge(c) == a.merge(b.merge(c)) == c.merge(b).merge(a)
 
 
 def test_of_equal_sequences_the_lower_shard_and_then_the_lower_index_come_first() -> None:
     data = plain([[-1.0, -2.0]] * 8, [[-1.5, -2.0]] * 8)
-    assert [s.index for s in measured(data).sequences] == list(range(MOST))
+    assert [s.index for s in one_by_one(measured(data))] == list(range(MOST))
     merged = measured(data, shard=2).merge(measured(data, shard=1))
-    assert [(s.shard, s.index) for s in merged.sequences] == [(1, index) for index in range(MOST)]
+    assert [(s.shard, s.index) for s in one_by_one(merged)] == [(1, index) for index in range(MOST)]
     some = plain([[-1.0, -2.0]] * 3, [[-1.5, -2.0]] * 3)
     merged = measured(data, shard=2).merge(measured(some, shard=1))
-    assert [(s.shard, s.index) for s in merged.sequences] == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1)]
+    assert [(s.shard, s.index) for s in one_by_one(merged)] == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1)]
 
 
 @pytest.mark.parametrize("more", [0, FEW])
@@ -175,41 +177,40 @@ def test_sequences_that_are_equal_empty_or_without_a_finite_token_are_in_no_rank
     nan = math.nan
     sampling = [[-1.0, -1.0], [], [nan, -2.0], [-1.0], [-0.5]]
     new = [[-1.0, -1.0], [], [-2.0, nan], [-2.0], [-math.inf]]
-    worst = measured(plain(sampling, new))
-    assert [(s.index, s.tokens) for s in worst.sequences] == [(3, 1)]
-    assert set(worst.sequences[0].gaps) == {"total"}
-    assert worst.sequences[0].positions[0].logprobs == (-1.0, None, -2.0)
+    [one] = one_by_one(measured(plain(sampling, new)))
+    assert (one.index, one.tokens, set(one.gaps)) == (3, 1, {"total"})
+    assert one.positions[0].logprobs == (-1.0, None, -2.0)
     assert measured(plain([[]], [[]])) == Worst() == measured(plain([[-1.0]], [[-1.0]]))
 
 
 def test_where_one_log_prob_is_not_finite_the_other_gap_still_has_its_figures() -> None:
-    [worst] = measured(plain([[-1.0, -1.0]], [[math.nan, -1.5]], [[-3.0, -1.5]])).sequences
+    [worst] = one_by_one(measured(plain([[-1.0, -1.0]], [[math.nan, -1.5]], [[-3.0, -1.5]])))
     assert {gap: figures.tokens for gap, figures in worst.gaps.items()} == {"mismatch": 1, "staleness": 1, "total": 2}
-    assert worst.gaps["total"].abs_log_ratio_max == 2.0
+    assert worst.furthest("total") == 2.0
     assert [p.position for p in worst.positions] == [0, 1]
     assert worst.positions[0].logprobs == (-1.0, None, -3.0)
 
 
 def test_float64_log_probs_are_kept_whole_and_figures_beyond_float32_at_its_end() -> None:
     fine = plain([[-1.0 - 1e-12]], [[-2.0]], dtype=np.float64)
-    assert measured(fine).sequences[0].positions[0].logprobs[0] == -1.0 - 1e-12
-    far = measured(plain([[-1.0]], [[-1e200]], dtype=np.float64)).sequences[0].gaps["total"]
-    assert far.abs_log_ratio_max == float(np.finfo(np.float32).max) == -far.log_geometric_ratio
+    assert one_by_one(measured(fine))[0].positions[0].logprobs[0] == -1.0 - 1e-12
+    [far] = one_by_one(measured(plain([[-1.0]], [[-1e200]], dtype=np.float64)))
+    assert far.furthest("total") == float(np.finfo(np.float32).max) == -far.gaps["total"].log_geometric_ratio
 
 
 def test_the_first_of_each_ranking_keep_their_raw_tokens_and_lose_them_with_their_places() -> None:
     data = plain([[-1.0, -1.0], [-1.0, math.nan], [-1.0, -1.0]], [[-2.0, -1.0], [-4.0, -1.0], [-3.0, -1.0]])
     worst = measured(data, keep=1)
-    assert [s.columns is not None for s in worst.sequences] == [False, True, False]
-    [kept] = [s.columns for s in worst.sequences if s.columns is not None]
+    assert [s.columns is not None for s in one_by_one(worst)] == [False, True, False]
+    [kept] = [s.columns for s in one_by_one(worst) if s.columns is not None]
     assert [(token.position, token.logprobs) for token in kept.tokens] == [
         (0, (-1.0, None, -4.0)),
         (1, (None, None, -1.0)),
     ]
     further = measured(plain([[-1.0, -1.0]], [[-9.0, -1.0]]), shard=1, keep=1)
     merged = worst.merge(further)
-    assert [(s.shard, s.columns is not None) for s in merged.sequences] == [(0, False)] * 3 + [(1, True)]
-    assert [s.columns for s in measured(data).sequences] == [None] * 3
+    assert [(s.shard, s.columns is not None) for s in one_by_one(merged)] == [(0, False)] * 3 + [(1, True)]
+    assert [s.columns for s in one_by_one(measured(data))] == [None] * 3
 
 
 def test_of_a_long_sequence_the_raw_tokens_around_its_worst_are_kept() -> None:
@@ -219,7 +220,7 @@ def test_of_a_long_sequence_the_raw_tokens_around_its_worst_are_kept() -> None:
         new[position] = -3.0
         columns = {"sampling_logprobs": sampling, "logprobs": new}
         data = RaggedBatch.from_positions(np.array([0, 10_000]), columns, {})
-        [sequence] = measured(data, keep=1).sequences
+        [sequence] = one_by_one(measured(data, keep=1))
         assert sequence.columns is not None
         assert [t.position for t in sequence.columns.tokens] == list(range(first, first + MOST_TOKENS))
         assert [p.position for p in sequence.positions] == [position]
@@ -228,8 +229,8 @@ def test_of_a_long_sequence_the_raw_tokens_around_its_worst_are_kept() -> None:
 def test_ids_travel_with_their_sequences() -> None:
     data = plain([[-1.0], [-1.0], [-1.0]], [[-1.0], [-4.0], [-3.0]])
     named = replace(data, sequence_ids=("p0", "p1", "p2"))
-    assert [(s.index, s.id) for s in measured(named).sequences] == [(1, "p1"), (2, "p2")]
-    assert {s.id for s in measured(data).sequences} == {None}
+    assert [(s.index, s.id) for s in one_by_one(measured(named))] == [(1, "p1"), (2, "p2")]
+    assert {s.id for s in one_by_one(measured(data))} == {None}
 
 
 def test_evaluation_looks_for_no_worst_sequences_and_gaps_are_those_of_the_measurer() -> None:

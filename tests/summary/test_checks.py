@@ -23,7 +23,7 @@ from offpolicy_monitor.summary.checks import (
 )
 from offpolicy_monitor.summary.checks.facts import Facts
 from offpolicy_monitor.summary.checks.records import check_records
-from offpolicy_monitor.summary.tables.worst import Worst
+from offpolicy_monitor.summary.tables.worst import ROWS, Sequences, Worst, together
 
 from tests import strategies
 from tests.summary.full import FULL, MEASURER, OTHER, SHARD, any_measurer, measured
@@ -94,11 +94,20 @@ def without(*keys: str) -> StepSummary:
     return replace(FULL, arrays=FULL.arrays.without(keys))
 
 
-def with_worst(**changes: Any) -> StepSummary:
-    """The first of the worst sequences changed."""
-    first, *others = FULL.worst.sequences
-    found = (replace(first, **changes), *others)
-    return replace(FULL, worst=Worst.later(lambda: found))
+FOUND = FULL.worst.sequences
+FIRST, KEPT = (f"worst.{FOUND.whole[row, 1]}" for row in (0, FOUND.kept[0, 0]))
+
+
+def with_worst(name: str, value: Any, *at: int) -> StepSummary:
+    """The worst sequences with another value at an index of a column of ROWS."""
+    changed = [column.copy() for column in FOUND.columns]
+    changed[[row.name for row in ROWS].index(name)][at] = value
+    return replace(FULL, worst=Worst.of(Sequences.of_columns(changed, FOUND.ids or [])))
+
+
+def with_ids(*ids: Any) -> StepSummary:
+    """The first of the worst sequences with other ids."""
+    return replace(FULL, worst=Worst.of(replace(FOUND, ids=[*ids, *(FOUND.ids or [])[len(ids) :]])))
 
 
 def with_spec(name: str, spec: Any) -> StepSummary:
@@ -176,13 +185,32 @@ REFUSED: list[tuple[StepSummary, str]] = [
     (with_spec("opsm", "x"), "specs.opsm"),
     (with_spec("shoes", {"gap": "total"}), "methods/shoes"),
     (with_spec("opsm", {"gap": "shoes"}), "methods/opsm"),
-    (with_worst(index=10**6), "worst.1000000"),
-    (with_worst(index=-1), "worst.-1"),
-    (with_worst(index=1.5), "worst.1.5"),
-    (with_worst(shard=4), f"worst.{FULL.worst.sequences[0].index}.shard"),
-    (with_worst(tokens=10**6), f"worst.{FULL.worst.sequences[0].index}.tokens"),
-    (with_worst(gaps={}), f"worst.{FULL.worst.sequences[0].index}.gaps"),
-    (replace(FULL, worst=Worst.later(lambda: FULL.worst.sequences * 9)), "worst"),
+    (with_worst("whole", 10**6, 0, 1), "worst.1000000"),
+    (with_worst("whole", -1, 0, 1), "worst.-1"),
+    (with_worst("whole", FOUND.whole[1, 1], 0, 1), "worst.index"),
+    (with_worst("whole", 4, 0, 0), f"{FIRST}.shard"),
+    (with_worst("whole", 10**6, 0, 2), f"{FIRST}.tokens"),
+    (with_worst("whole", 0, 0, 2), f"{FIRST}.tokens"),
+    (with_worst("gaps", NOTHING, 0), f"{FIRST}.gaps"),
+    (with_worst("gaps", 10**6, 0, 2, 0), f"{FIRST}.gaps.total.tokens"),
+    (with_worst("gaps", 1.5, 0, 2, 0), f"{FIRST}.gaps.total.tokens"),
+    (with_worst("gaps", NOTHING, 0, 2, 1), f"{FIRST}.gaps.total.log_geometric_ratio"),
+    (with_worst("gaps", 50.0, 0, 2, 1), f"{FIRST}.gaps.total.log_geometric_ratio"),
+    (with_worst("gaps", -1.0, 0, 2, 2), f"{FIRST}.gaps.total.k3_sum"),
+    (with_worst("gaps", 1e30, 0, 2, 2), f"{FIRST}.gaps.total.k3_sum"),
+    (with_worst("furthest/positions", -1, 0), f"{FIRST}.positions"),
+    (with_worst("furthest/positions", 10**6, 0), f"{FIRST}.positions"),
+    (with_worst("furthest/logprobs", float("inf"), 0, 0), f"{FIRST}.positions"),
+    (with_worst("kept", 9, 0, 1), f"{KEPT}.columns"),
+    (with_worst("kept", 0, 0, 1), f"{KEPT}.columns"),
+    (with_worst("raw/positions", 10**6, 0), f"{KEPT}.columns"),
+    (with_worst("raw/logprobs", float("inf"), 0, 1), f"{KEPT}.columns"),
+    (with_worst("rewards/values", float("inf"), 0), f"{KEPT}.columns.rewards"),
+    (with_ids(7), f"{FIRST}.id"),
+    (with_ids("y" * 300), f"{FIRST}.id"),
+    (with_ids("\ud800"), f"{FIRST}.id"),
+    (replace(FULL, worst=Worst.of(together([FOUND] * 9))), "worst"),
+    (replace(FULL, worst=Worst((lambda: FOUND,), 10**9)), "worst"),
 ]
 
 

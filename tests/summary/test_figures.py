@@ -16,8 +16,8 @@ from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.method import SUMS
 from offpolicy_monitor.summary.records import Records
 from offpolicy_monitor.summary.rows import Row
-from offpolicy_monitor.summary.step import finite
 from offpolicy_monitor.summary.stored.named import Parts, summary_of
+from offpolicy_monitor.summary.sums import finite
 from offpolicy_monitor.vocabulary import GAPS
 
 from tests.summary.full import FULL

@@ -3,8 +3,8 @@
 Read off the worst sequences of each step and the histogram of sequences' mean d; neither is needed for the other.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from offpolicy_monitor.summary.histogram import bin_edges
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.sums import Sums
 from offpolicy_monitor.summary.tables.breakdown import buckets
-from offpolicy_monitor.summary.tables.worst import WorstSequence, ranked
+from offpolicy_monitor.summary.tables.worst import GAP_INDEX, Sequences
 
 GAP: Final = "mismatch"
 #: A sequence stands out whose mean k3 is so many times that of all tokens of its step but those of its worst sequences,
@@ -40,8 +40,8 @@ def few(
     total, sequences = (_sums(merged).get(name, 0) for name in ("k3", "sequences"))
     if not total > 0:
         return {}, {}
-    found = [(step, one) for step, summary in zip(steps, summaries, strict=True) for one in _loud(summary)]
-    held = sum(one.gaps[GAP].k3_sum for _, one in found)
+    found = [one for step, summary in zip(steps, summaries, strict=True) for one in _loud(step, summary)]
+    held = sum(one.k3 for one in found)
     foreign, least = _foreign(merged)
     count = max(len(found), foreign)
     if not count:
@@ -49,8 +49,26 @@ def few(
     figures = {SHARE: min(1.0, max(held, least) / total), COUNT: float(count), PART: count / sequences}
     if not found:
         return figures, {}
-    step, worst = max(found, key=lambda row: row[1].gaps[GAP].k3_sum)
-    return figures | _beginning(merged, worst.gaps[GAP].tokens), {WORST: _name(step, worst)}
+    worst = max(found, key=lambda one: one.k3)
+    return figures | _beginning(merged, worst.tokens), {WORST: worst.name}
+
+
+class _Loud(NamedTuple):
+    """One of the worst sequences of a step, and its tokens of the gap and their k3."""
+
+    step: int
+    sequences: Sequences
+    row: int
+    tokens: int
+    k3: float
+
+    @property
+    def name(self) -> str:
+        """What leads to it."""
+        shard, index, _ = self.sequences.whole[self.row].tolist()
+        said = f"step {self.step}, shard {shard}, index {index}"
+        id_ = self.sequences.ids[self.row] if self.sequences.ids else None
+        return said if id_ is None else f"{said}, id {id_}"
 
 
 def _sums(summary: StepSummary) -> Sums:
@@ -58,16 +76,18 @@ def _sums(summary: StepSummary) -> Sums:
     return {} if gap is None else gap.sums
 
 
-def _loud(summary: StepSummary) -> list[WorstSequence]:
+def _loud(step: int, summary: StepSummary) -> list[_Loud]:
     """Of a step's worst sequences by their sum of k3 those that stand out from all that are not among them."""
-    sums = _sums(summary)
-    first = ranked((one for one in summary.worst.sequences if GAP in one.gaps), (GAP, "k3_sum"))
-    tokens = sums.get("tokens", 0) - sum(one.gaps[GAP].tokens for one in first)
-    usual = max(0.0, sums.get("k3", 0.0) - sum(one.gaps[GAP].k3_sum for one in first)) / tokens if tokens > 0 else 0.0
+    sums, found = _sums(summary), summary.worst.sequences
+    rows = found.first(GAP, "k3_share")
+    tokens, _, k3 = found.gaps[rows, GAP_INDEX[GAP]].astype(np.float64).T
+    others = sums.get("tokens", 0) - tokens.sum()
+    usual = max(0.0, sums.get("k3", 0.0) - k3.sum()) / others if others > 0 else 0.0
     if not usual > 0:
         return []
     least = max(LOUD, STANDS_OUT * usual)
-    return [one for one in first if one.gaps[GAP].k3_sum > least * one.gaps[GAP].tokens]
+    first = zip(rows.tolist(), tokens.tolist(), k3.tolist(), strict=True)
+    return [_Loud(step, found, row, int(own), sum) for row, own, sum in first if sum > least * own]
 
 
 def _foreign(merged: StepSummary) -> tuple[int, float]:
@@ -108,9 +128,3 @@ def _beginning(merged: StepSummary, tokens: int) -> dict[str, float]:
         return {EARLY: first["log_ratio_square"] / whole * share} if first else {}
     within = [row for name, row in rows.items() if name == "first" or (name.isdigit() and 2 * int(name) <= end)]
     return {EARLY: sum(row["log_ratio_square"] for row in within) / whole / (end / tokens)}
-
-
-def _name(step: int, one: WorstSequence) -> str:
-    where: Mapping[str, object] = {"step": step, "shard": one.shard, "index": one.index}
-    said = ", ".join(f"{name} {value}" for name, value in where.items())
-    return said if one.id is None else f"{said}, id {one.id}"

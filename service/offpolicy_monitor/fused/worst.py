@@ -15,8 +15,7 @@ from offpolicy_monitor.fused.arrays import Doubles, Floats, Integers, fitting
 from offpolicy_monitor.fused.batch import is_short
 from offpolicy_monitor.fused.bits import MAGNITUDE_BITS, pattern
 from offpolicy_monitor.fused.token import INNER, PASS, SHORT, STRICT, WITHIN
-from offpolicy_monitor.summary.stored.worst_columns import MOST_TOKENS, Positions, Ranked, Tokens
-from offpolicy_monitor.summary.tables.worst import GAPS, LARGEST, MOST
+from offpolicy_monitor.summary.tables.worst import GAPS, LARGEST, MOST, MOST_TOKENS, Positions, Ranked, Tokens
 
 #: Tokens that are looked at one by one where the largest of them may be the largest of all.
 _STRIP = 64

@@ -15,22 +15,26 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.measure.view import BlockView
-from offpolicy_monitor.summary.stored.worst_columns import (
+from offpolicy_monitor.summary.tables.ranking import first_of_each, marked
+from offpolicy_monitor.summary.tables.worst import (
+    BESIDE,
+    GAP_INDEX,
+    GAPS,
+    LARGEST,
+    MOST,
     MOST_TOKENS,
     NO_POSITIONS,
-    NO_SPANS,
     OF_TOKENS,
     Numbers,
     Positions,
     Ranked,
+    Sequences,
     Tokens,
-    WorstColumns,
+    Worst,
 )
-from offpolicy_monitor.summary.tables.ranking import first_of_each, marked
-from offpolicy_monitor.summary.tables.worst import BESIDE, GAPS, LARGEST, LOGPROBS, MOST, Worst
-from offpolicy_monitor.vocabulary import GAP_LOGPROBS
+from offpolicy_monitor.vocabulary import GAP_LOGPROBS, LOGPROBS
 
-GAP_INDEX: Final = {gap: index for index, gap in enumerate(GAPS)}
+NO_SPANS: Final = np.zeros((0, 2), np.int64)
 
 
 def figures_of_sequences(view: BlockView) -> Tensor:
@@ -57,15 +61,18 @@ def worst_of(source: RaggedBatch, ranked: Ranked, tokens: Tokens, shard: int | N
     columns, of_kept = np.empty((len(sequences), 3), np.int64), np.empty((len(kept), 2), np.int64)
     columns[:, 0], columns[:, 1], columns[:, 2] = shard or 0, sequences, ranked.sizes
     of_kept[:, 0], of_kept[:, 1] = kept, keep
-    return WorstColumns(
-        columns,
-        ranked.figures,
-        tokens.furthest,
-        of_kept,
-        tokens.raw,
-        None if source.sequence_ids is None else [source.sequence_ids[index] for index in sequences.tolist()],
-        _beside(source, sequences[kept], tokens.spans) if len(kept) else [],
-    ).worst
+    ids = source.sequence_ids
+    return Worst.of(
+        Sequences(
+            columns,
+            ranked.figures,
+            tokens.furthest,
+            of_kept,
+            tokens.raw,
+            _beside(source, sequences[kept], tokens.spans) if len(kept) else (),
+            None if ids is None else [ids[index] for index in sequences.tolist()],
+        )
+    )
 
 
 def ranked_by(source: RaggedBatch, gaps: Sequence[str], figures: Array, keep: int) -> Ranked:

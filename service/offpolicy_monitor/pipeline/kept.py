@@ -5,8 +5,9 @@ cuts over all tokens of a request, a row on whole sequences where some tokens we
 sequence lacks. Knows no store.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from offpolicy_monitor.methods.rule import Cut, Drop
 from offpolicy_monitor.pipeline.values import Measurer
 from offpolicy_monitor.slices import Slices
 from offpolicy_monitor.summary.evaluation import Evaluation
-from offpolicy_monitor.summary.tables.worst import WorstSequence
+from offpolicy_monitor.summary.tables.worst import BESIDE, GAPS, Sequences
 from offpolicy_monitor.vocabulary import LOGPROBS
 
 #: By the name of a row: 1 or 0 for each kept position, None where it cannot be told.
@@ -25,30 +26,31 @@ Keep = Mapping[str, list[int] | None]
 FEWEST: Final = 2
 
 
-def batch_of(sequences: Sequence[WorstSequence]) -> RaggedBatch | None:
+def batch_of(found: Sequences) -> RaggedBatch | None:
     """The kept tokens of sequences in their order, none of those without; None where they make no gap."""
-    lengths = np.array([len(_tokens(sequence)) for sequence in sequences], np.int64)
-    logprobs = [position.logprobs for sequence in sequences for position in _tokens(sequence)]
-    values = _narrow(np.array(logprobs, np.float64).reshape(-1, len(LOGPROBS)))
+    values = _narrow(found.raw.logprobs.astype(np.float64))
     sent = {name: values[:, k].copy() for k, name in enumerate(LOGPROBS) if np.isfinite(values[:, k]).any()}
     if len(sent) < FEWEST:
         return None
-    if any(_advantages(sequence) for sequence in sequences):
+    advantages = _advantages(found)
+    if any(own is not None for own in advantages):
         # One number for a whole sequence decides as the same number at each of its tokens does.
-        own = [_advantages(s) or [0.0] * size for s, size in zip(sequences, lengths.tolist(), strict=True)]
-        sent["advantages"] = _narrow(np.concatenate([np.array(values, np.float64) for values in own]))
+        sizes = zip(advantages, found.raw.numbers.tolist(), strict=True)
+        sent["advantages"] = _narrow(np.concatenate([np.zeros(size) if own is None else own for own, size in sizes]))
+    lengths = np.zeros(len(found), np.int64)
+    lengths[found.kept[:, 0]] = found.raw.numbers
     return RaggedBatch.from_positions(lengths, sent, {})
 
 
 def kept(
-    measurer: Measurer, sequences: Sequence[WorstSequence], rows: Sequence[MethodRow], batch: RaggedBatch | None
+    measurer: Measurer, sequences: Sequences, rows: Sequence[MethodRow], batch: RaggedBatch | None
 ) -> Slices[list[Keep]]:
     """What each row keeps of each sequence, of whose tokens `batch` is the batch."""
     found = None if batch is None else (yield from measurer.evaluation(batch, rows, "token"))
     masks = {} if found is None else _masks(found)
     return [
-        {row.name: masks[row.name][number] if _is_told(row, sequence) and row.name in masks else None for row in rows}
-        for number, sequence in enumerate(sequences)
+        {row.name: masks[row.name][number] if decides(row) and row.name in masks else None for row in rows}
+        for number, decides in enumerate(_deciding(sequences))
     ]
 
 
@@ -62,27 +64,32 @@ def _masks(found: Evaluation) -> dict[str, list[list[int]]]:
     }
 
 
-def _is_told(row: MethodRow, sequence: WorstSequence) -> bool:
+def _deciding(found: Sequences) -> list[Callable[[MethodRow], bool]]:
+    """Of each sequence, which rows its kept tokens decide."""
+    gaps = [{gap for gap, is_there in zip(GAPS, there, strict=True) if is_there} for there in found.has_gaps.tolist()]
+    whole, advantages = [False] * len(found), [False] * len(found)
+    of_kept = zip(found.kept[:, 0].tolist(), found.raw.numbers.tolist(), _advantages(found), strict=True)
+    for row, size, own in of_kept:
+        whole[row], advantages[row] = size == int(found.whole[row, 2]), own is not None
+    return [partial(_decides, *of_sequence) for of_sequence in zip(gaps, whole, advantages, strict=True)]
+
+
+def _decides(gaps: Container[str], is_whole: bool, has_advantages: bool, row: MethodRow) -> bool:
     """Whether what was kept of a sequence decides a row."""
-    if isinstance(row.rule, Cut) or row.gap not in sequence.gaps:
-        return False
-    if row.needs_advantages and not _advantages(sequence):
+    if isinstance(row.rule, Cut) or row.gap not in gaps or (row.needs_advantages and not has_advantages):
         return False
     by_token = not isinstance(row.rule, Drop) or row.rule.of_each_token
-    return by_token or len(_tokens(sequence)) == sequence.tokens
+    return by_token or is_whole
 
 
-def _tokens(sequence: WorstSequence) -> Sequence[Any]:
-    return () if sequence.columns is None else sequence.columns.tokens
-
-
-def _advantages(sequence: WorstSequence) -> list[float]:
-    """Of each kept token; nothing where they were not sent."""
-    tokens = _tokens(sequence)
-    found = () if sequence.columns is None else sequence.columns.beside.get("advantages", ())
-    values = found if isinstance(found, tuple) else (found,) * len(tokens)
-    known = [value for value in values if value is not None]
-    return known if len(known) == len(tokens) else []
+def _advantages(found: Sequences) -> list[Array | None]:
+    """Of each kept sequence those of its tokens; None where they were not sent, or not all of them are finite."""
+    if not found.beside:
+        return [None] * len(found.kept)
+    own = found.beside[BESIDE.index("advantages")]
+    parts = np.split(own.values.astype(np.float64), np.cumsum(own.sizes)[:-1])
+    sizes = zip(parts, found.raw.numbers.tolist(), strict=True)
+    return [np.broadcast_to(part, size) if len(part) and np.isfinite(part).all() else None for part, size in sizes]
 
 
 def _narrow(values: Array) -> Array:

@@ -30,7 +30,7 @@ from offpolicy_monitor.pipeline.values import Body, Measurer
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.summary.evaluation import Detail, Evaluation
-from offpolicy_monitor.summary.tables.worst import WorstSequence
+from offpolicy_monitor.summary.tables.worst import Sequences
 from offpolicy_monitor.wire.decode import decode_evaluation
 from offpolicy_monitor.wire.message import Message
 
@@ -99,7 +99,7 @@ class Pipeline:
                 self.measurer.evaluation(message.batch, rows, detail, origin_of(message)), body.gone
             )
 
-    async def keep(self, sequences: Sequence[WorstSequence], rows: Sequence[MethodRow]) -> list[Keep]:
+    async def keep(self, sequences: Sequences, rows: Sequence[MethodRow]) -> list[Keep]:
         """What rows would keep of sequences whose raw tokens were stored. Raises as `evaluate` does."""
         batch = await self.decoder.run(lambda: batch_of(sequences))
         return await self._in_slices(kept(self.measurer, sequences, rows, batch), None)

@@ -1,10 +1,13 @@
 """How a fault in a summary is named: the path to the part at fault, as `gaps.mismatch.sums.tokens`, and what is wrong.
 
-Also the two comparisons that every check is made of. Knows no part of a summary.
+Also the comparisons that every check is made of. Knows no part of a summary.
 """
 
 import re
 from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from offpolicy_monitor.errors import OffpolicyMonitorError
 from offpolicy_monitor.vocabulary import TEXT
@@ -40,6 +43,12 @@ def about_at_most(low: float, high: float, scale: float = 0.0) -> bool:
     if isinstance(low, int) and isinstance(high, int):
         return low <= high
     return low <= high + ROUNDING * max(abs(low), abs(high), scale) + UNDERFLOW
+
+
+def each_about_at_most(low: NDArray[np.float64], high: NDArray[np.float64] | float) -> NDArray[np.bool_]:
+    """The same of each of several numbers; False where one is NaN."""
+    found: NDArray[np.bool_] = low <= high + ROUNDING * np.maximum(np.abs(low), np.abs(high)) + UNDERFLOW
+    return found
 
 
 def join(path: str, name: object) -> str:

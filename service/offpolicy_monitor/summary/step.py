@@ -4,7 +4,6 @@ A monoid: `StepSummary()` is the identity, `merge` is associative and commutativ
 (counts exactly), and the figures are a function of the value. It knows neither torch nor the database.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, reduce
@@ -22,7 +21,7 @@ from offpolicy_monitor.summary.merge import merged
 from offpolicy_monitor.summary.method import MethodSummary, Spec, method_keys
 from offpolicy_monitor.summary.records import ALL, Made, Wanted
 from offpolicy_monitor.summary.scheme import REMEMBERED, Scheme
-from offpolicy_monitor.summary.sums import Sums, fraction
+from offpolicy_monitor.summary.sums import Sums, finite, fraction
 from offpolicy_monitor.summary.tables import KINDS
 from offpolicy_monitor.summary.tables.worst import Worst
 
@@ -220,15 +219,3 @@ def _batch_means(batch: Sums) -> dict[str, Any]:
     if batch.get("reward_sequences"):
         figures["reward_mean"] = batch["reward"] / batch["reward_sequences"]
     return {name: value for name, value in figures.items() if value is not None}
-
-
-def finite(value: Any) -> Any:
-    """The same JSON value with None for every number that JSON cannot hold."""
-    if isinstance(value, dict):
-        # Most are numbers: a call for each would take longer than the rest.
-        return {
-            key: item if type(item) is float and item - item == 0.0 else finite(item) for key, item in value.items()
-        }
-    if isinstance(value, list):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,6 +1,6 @@
 """GET /v1/runs/{run}/worst: the sequences of one gradient step, or of many, that stand first by some figure.
 
-Joins the store's summaries with summary.tables.worst_figures, and has what rows would keep measured by the pipeline.
+Joins the store's summaries with summary.tables.worst, and has what rows would keep measured by the pipeline.
 Knows no SQL.
 """
 
@@ -19,7 +19,7 @@ from offpolicy_monitor.server.http.parameters import First, KnownRun, Last, Mini
 from offpolicy_monitor.server.http.threads import store_router
 from offpolicy_monitor.store import Store
 from offpolicy_monitor.store.rows.cursors import LARGEST_INTEGER
-from offpolicy_monitor.summary.tables.worst_figures import By, Ranked, Standing, first_of, standing_in
+from offpolicy_monitor.summary.tables.worst import By, OfStep, Standing, first_of, still_first, together
 from offpolicy_monitor.vocabulary import Gap
 
 #: Steps of a range that are looked at: all of a shorter one, else this many spread evenly over it.
@@ -71,17 +71,16 @@ async def get_worst(
         raise Refusal.of_field(422, "unknown-value", field, "does not go with from and to")
     standing = asked or partial(_of_step, step=step, minibatch=minibatch)
 
-    def read() -> tuple[list[Ranked], list[MethodRow]]:
+    def read() -> tuple[list[Standing], list[MethodRow]]:
         rows = _rows(parts.store, run, methods or ())
         return first_of(standing(parts.store, run, gap, by), gap, by)[:limit], rows
 
     found, rows = await parts.readers.run(read)
-    sequences = [one.standing.sequence for one in found]
-    keep = await parts.pipeline.keep(sequences, rows) if rows else None
+    keep = await parts.pipeline.keep(together([one.sequence for one in found]), rows) if rows else None
     return await parts.readers.run(lambda: json_response(_answer(found, keep)))
 
 
-def _answer(found: Sequence[Ranked], keep: Sequence[Keep] | None) -> dict[str, Any]:
+def _answer(found: Sequence[Standing], keep: Sequence[Keep] | None) -> dict[str, Any]:
     """What is kept goes with raw tokens alone."""
     answers = [one.answer() for one in found]
     for answer, of_rows in zip(answers, keep or (), strict=keep is not None):
@@ -92,22 +91,22 @@ def _answer(found: Sequence[Ranked], keep: Sequence[Keep] | None) -> dict[str, A
 
 def _of_step(
     store: Store, run: str, gap: str | None, by: str | None, step: int | None, minibatch: int | None
-) -> list[Standing]:
-    return standing_in(*store.summary(run, step, minibatch))
+) -> list[OfStep]:
+    return [OfStep.of(*store.summary(run, step, minibatch))]
 
 
 def _of_range(
     store: Store, run: str, gap: str | None, by: str | None, first: int | None, last: int | None
-) -> list[Standing]:
+) -> list[OfStep]:
     """The worst of all; of one step after the other, since raw tokens of hundreds would be large."""
-    found: list[Standing] = []
+    found: list[OfStep] = []
     for step, minibatch in store.own_summaries(run, first, last, MOST_STEPS):
         try:
-            found += standing_in(*store.summary(run, step, minibatch))
+            found.append(OfStep.of(*store.summary(run, step, minibatch)))
         except Refusal as refusal:
             if refusal.kind != "step-merged":  # meanwhile
                 raise
-        found = [one.standing for one in first_of(found, gap, by)]
+        found = still_first(found, gap, by)
     return found
 
 

@@ -13,11 +13,8 @@ from offpolicy_monitor.summary.faults import about_at_most, need, printable
 from offpolicy_monitor.summary.remembered import remembering
 from offpolicy_monitor.summary.rows import NAMED, SPARSE, Row, Table, name_of
 from offpolicy_monitor.summary.scheme import COUNTS, MAXIMA, MINIMA, MOST_WEIGHT, SUMS, Scheme
-from offpolicy_monitor.summary.sums import LARGEST_COUNT, LARGEST_SUM
+from offpolicy_monitor.summary.sums import LARGEST_COUNT, LARGEST_NUMBER, LARGEST_SUM
 
-#: Beyond the sums of any batch that is taken, and small enough to be squared; for sums of products, which are not
-#: squared again, LARGEST_SUM.
-LARGEST_NUMBER: Final = 1e150
 PRODUCTS: Final = (
     *("square", "deviation", "mismatch_staleness", "engine_internal_cross_engine"),
     *("forward", "backward", "layers_moment"),

@@ -1,108 +1,140 @@
 """The worst sequences of a summary: as many as rankings hold, each one of the batch, with figures that fit its gaps.
 
-Knows summary.tables.worst.
+Knows summary.tables.worst. Shapes as there; rows are those of its columns.
 """
 
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from offpolicy_monitor.summary.checks.bounds import LARGEST_NUMBER
+import numpy as np
+
+from offpolicy_monitor.summary.arrays import Array
 from offpolicy_monitor.summary.checks.facts import Facts
-from offpolicy_monitor.summary.faults import InvalidSummaryError, about_at_most, is_text, join, need
-from offpolicy_monitor.summary.stored.worst_columns import MOST_TOKENS, StoredColumns, most_numbers
+from offpolicy_monitor.summary.faults import each_about_at_most, is_text, need
+from offpolicy_monitor.summary.records import SILENT
+from offpolicy_monitor.summary.sums import LARGEST_NUMBER
 from offpolicy_monitor.summary.tables.worst import (
+    BESIDE,
     GAPS,
     LARGEST,
     MOST,
+    MOST_TOKENS,
+    OF_TOKENS,
     RANKINGS,
-    GapFigures,
-    Position,
-    Value,
+    Positions,
+    Sequences,
     Worst,
-    WorstSequence,
 )
-from offpolicy_monitor.vocabulary import TEXT_MUST
+from offpolicy_monitor.vocabulary import LOGPROBS, TEXT_MUST
 
 MOST_SEQUENCES: Final = MOST * len(RANKINGS)
 
 
+@SILENT  # a signalling NaN
 def check_worst(worst: Worst, facts: Facts) -> None:
     """Raise InvalidSummaryError where a sequence cannot be one of this shard's."""
-    most = most_numbers(MOST_SEQUENCES, facts.shard.keep_worst * len(RANKINGS))
-    for source in worst.sources:
-        found = source.numbers if isinstance(source, StoredColumns) else 0
-        need(found <= most, "worst", f"must be {most} numbers at most, and has {found}")
-    need(len(worst.sequences) <= MOST_SEQUENCES, "worst", f"must be {MOST_SEQUENCES} sequences at most")
-    indices = [sequence.index for sequence in worst.sequences]
-    need(len(set(indices)) == len(indices), "worst.index", "repeats")
-    for sequence in worst.sequences:
-        try:
-            _check_sequence(sequence, facts)
-        except InvalidSummaryError as error:
-            raise error.inside(f"worst.{sequence.index}") from error
+    most = _most_numbers(MOST_SEQUENCES, facts.shard.keep_worst * len(RANKINGS))
+    need(worst.numbers <= most, "worst", f"must be {most} numbers at most, and has {worst.numbers}")
+    found = worst.sequences
+    need(len(found) <= MOST_SEQUENCES, "worst", f"must be {MOST_SEQUENCES} sequences at most")
+    whole = found.whole.astype(np.int64)
+    shards, indices, tokens = whole.T
+    need((indices[1:] > indices[:-1]).all() or len(np.unique(indices)) == len(indices), "worst.index", "repeats")
+    each = _Each(indices)
+    each.need((whole >= 0).all(1), "", "must be whole numbers from 0 on")
+    each.need(shards == facts.shard.number, "shard", f"must be {facts.shard.number}")
+    each.need(indices < facts.summary.batch["sequences"], "", "is not among the sequences of the batch")
+    each.need((tokens > 0) & (tokens <= facts.whole["tokens"]), "tokens", "are not those of a sequence")
+    _check_ids(found, each, facts)
+    _check_gaps(found, tokens, each, facts)
+    each.need(found.furthest.numbers <= len(GAPS), "positions", f"are more than {len(GAPS)}")
+    _check_positions(found.furthest, each, facts, "positions")
+    if len(found.kept):
+        _check_raw(found, tokens, each, facts)
 
 
-# Paths are those below the sequence, or below its gap: whole ones would be put together for every number that is right.
-def _check_sequence(sequence: WorstSequence, facts: Facts) -> None:
-    shard = facts.shard
-    whole = all([type(value) is int for value in (sequence.shard, sequence.index, sequence.tokens)])
-    need(whole and sequence.index >= 0, "", "must be whole numbers from 0 on")
-    need(sequence.shard == shard.number, "shard", f"must be {shard.number}")
-    need(sequence.index < facts.summary.batch["sequences"], "", "is not among the sequences of the batch")
-    need(0 < sequence.tokens <= facts.whole["tokens"], "tokens", "are not those of a sequence")
-    _check_id(sequence, facts)
-    need(bool(sequence.gaps), "gaps", "required")
-    for gap, figures in sequence.gaps.items():
-        try:
-            _check_gap(gap, figures, sequence.tokens, facts)
-        except InvalidSummaryError as error:
-            raise error.inside(join("gaps", gap)) from error
-    need(len(sequence.positions) <= len(GAPS), "positions", f"are more than {len(GAPS)}")
-    _check_tokens(sequence.positions, facts, "positions")
-    if sequence.columns is not None:
-        ranks, tokens, beside = sequence.columns
-        need(1 <= ranks <= shard.keep_worst, "columns", "are not kept here: OFFPOLICY_KEEP_WORST")
-        need(len(tokens) <= min(MOST_TOKENS, sequence.tokens), "columns", "are too many tokens")
-        _check_tokens(tokens, facts, "columns")
-        for name, numbers in beside.items():
-            _check_beside(numbers, len(tokens), f"columns.{name}")
+class _Each(NamedTuple):
+    """Says of which sequence something does not hold: by the index in the shard of each that is looked at."""
+
+    indices: Array
+
+    def at(self, rows: Array) -> "_Each":
+        """The same of what is looked at of these rows."""
+        return _Each(self.indices[rows])
+
+    def need(self, holds: Any, path: str, message: str) -> None:
+        """Raise InvalidSummaryError where something does not hold, of sequences or of each of their gaps."""
+        if not holds.all():
+            row, *number = np.argwhere(~holds)[0].tolist()
+            path = path.format(gap=list(GAPS)[number[0]] if number else "")
+            need(False, f"worst.{self.indices[row]}.{path}" if path else f"worst.{self.indices[row]}", message)
 
 
-def _check_gap(gap: str, figures: GapFigures, tokens: int, facts: Facts) -> None:
-    facts.check_gap(gap, "")
-    most = min(tokens, facts.count(gap))
-    need(0 < figures.tokens <= most, "tokens", f"must be from 1 to {most}")
-    need(_is_number(figures.log_geometric_ratio), "log_geometric_ratio", "must be a finite fraction")
-    need(0 <= figures.k3_sum <= LARGEST, "k3_sum", "is negative or beyond float32")
-    inside = about_at_most(abs(figures.log_geometric_ratio), figures.abs_log_ratio_max)
-    need(inside, "log_geometric_ratio", "is beyond its largest log-ratio")
-    need(about_at_most(figures.k3_sum, facts.summary.gaps[gap].sums["k3"]), "k3_sum", "is too large")
+def _check_gaps(found: Sequences, tokens: Array, each: _Each, facts: Facts) -> None:
+    """The figures of gaps that they have."""
+    sums = [facts.summary.gaps[gap].sums if facts.count(gap) else {} for gap in GAPS]
+    counts, k3s = (np.array([own.get(name, 0.0) for own in sums]) for name in ("tokens", "k3"))
+    there, figures = found.has_gaps, found.gaps.astype(np.float64)
+    each.need(there.any(1), "gaps", "required")
+    each.need(~there | (counts > 0), "gaps.{gap}", "is of a gap without tokens")
+    figures[~there] = 0.0
+    own, mean, k3 = figures.transpose(2, 0, 1)
+    whole = (own >= there) & (own <= np.minimum(tokens[:, None], counts)) & (own == np.floor(own))
+    each.need(whole, "gaps.{gap}.tokens", "must be from 1 to the tokens of the sequence and of the gap")
+    size, path = np.abs(mean), "gaps.{gap}.log_geometric_ratio"
+    each.need(size <= LARGEST_NUMBER, path, "must be a finite fraction")
+    each.need((k3 >= 0) & (k3 <= LARGEST), "gaps.{gap}.k3_sum", "is negative or beyond float32")
+    furthest = found.furthest_of_gaps.astype(np.float64)
+    each.need(each_about_at_most(size, furthest), path, "is beyond its largest log-ratio")
+    each.need(each_about_at_most(k3, k3s), "gaps.{gap}.k3_sum", "is too large")
 
 
-def _check_id(sequence: WorstSequence, facts: Facts) -> None:
+def _check_raw(found: Sequences, tokens: Array, each: _Each, facts: Facts) -> None:
+    """The raw tokens of those that are kept, and what was sent beside them."""
+    rows, ranks = found.kept.astype(np.int64).T
+    each = each.at(rows)
+    each.need((ranks >= 1) & (ranks <= facts.shard.keep_worst), "columns", "are not kept here: OFFPOLICY_KEEP_WORST")
+    each.need(found.raw.numbers <= np.minimum(tokens[rows], MOST_TOKENS), "columns", "are too many tokens")
+    _check_positions(found.raw, each, facts, "columns")
+    for name, own in zip(BESIDE, found.beside, strict=False):
+        fits = (own.counts < OF_TOKENS) | (own.sizes == found.raw.numbers)
+        each.need(fits, f"columns.{name}", "must be as many numbers as tokens, or one")
+        of_values = each.at(np.repeat(np.arange(len(rows)), own.sizes))
+        of_values.need(_are_numbers(own.values), f"columns.{name}", "must be a finite fraction")
+
+
+def _check_ids(found: Sequences, each: _Each, facts: Facts) -> None:
     ids, longest = facts.shard.sequence_ids, facts.shard.longest_id
-    need(sequence.id is None or is_text(sequence.id), "id", f"must be a string; it {TEXT_MUST}")
-    need(len(sequence.id or "") <= longest, "id", f"is over {longest} characters (OFFPOLICY_MAX_SEQUENCE_ID_LENGTH)")
-    need(ids is None or ids[sequence.index] == sequence.id, "id", "is not that of sequence_ids")
+    if found.ids is None and ids is None:
+        return
+    for id_, index in zip(found.ids or [None] * len(found), each.indices.tolist(), strict=True):
+        path = f"worst.{index}.id"
+        need(id_ is None or is_text(id_), path, f"must be a string; it {TEXT_MUST}")
+        need(len(id_ or "") <= longest, path, f"is over {longest} characters (OFFPOLICY_MAX_SEQUENCE_ID_LENGTH)")
+        need(ids is None or ids[index] == id_, path, "is not that of sequence_ids")
 
 
-def _check_tokens(tokens: Sequence[Position], facts: Facts, path: str) -> None:
-    positions = [token.position for token in tokens]
-    need(all(position >= 0 for position in positions), path, "must be from 0 on")
-    need(all(before < after for before, after in pairwise(positions)), path, "must ascend")
-    need(not positions or positions[-1] < facts.shard.longest_sequence, path, "are beyond the longest sequence")
-    for token in tokens:
-        for value in token.logprobs:
-            if value is not None:
-                need(_is_number(value), path, "must be a finite fraction")
+def _check_positions(found: Positions, each: _Each, facts: Facts, path: str) -> None:
+    """Positions of groups, each of which is of a sequence."""
+    positions, groups = found.positions.astype(np.int64), found.groups
+    each = each.at(groups)
+    each.need(positions >= 0, path, "must be from 0 on")
+    new = np.append(True, groups[1:] != groups[:-1])[: len(groups)]
+    new[1:] |= positions[1:] > positions[:-1]
+    each.need(new, path, "must ascend")
+    each.need(positions < facts.shard.longest_sequence, path, "are beyond the longest sequence")
+    each.need(_are_numbers(found.logprobs).all(1), path, "must be a finite fraction")
 
 
-def _check_beside(numbers: Value | tuple[Value, ...], tokens: int, path: str) -> None:
-    need(not isinstance(numbers, tuple) or len(numbers) == tokens, path, f"must be {tokens} numbers, or one")
-    for value in numbers if isinstance(numbers, tuple) else (numbers,):
-        need(value is None or _is_number(value), path, "must be a finite fraction")
+def _are_numbers(values: Array) -> Array:
+    """Of each whether it is a number that can be one, or None."""
+    magnitudes = np.abs(values.astype(np.float64))
+    found: Array = (magnitudes <= LARGEST_NUMBER) | (magnitudes != magnitudes)
+    return found
 
 
-def _is_number(value: float) -> bool:
-    return abs(value) <= LARGEST_NUMBER
+def _most_numbers(sequences: int, kept: int) -> int:
+    """Numbers that the columns of so many sequences have at most, `kept` of which keep their raw tokens."""
+    position = 1 + len(LOGPROBS)
+    of_sequence = 3 + len(GAPS) * 3 + 1 + len(GAPS) * position
+    of_kept = 2 + 1 + MOST_TOKENS * position + len(BESIDE) * (1 + MOST_TOKENS)
+    return sequences * of_sequence + kept * of_kept

@@ -42,9 +42,11 @@ def steps(where: Array) -> Array:
 
 
 def fractions(values: Array) -> Array:
-    """Fractions and NaN in float32 where it holds all of them exactly."""
+    """Fractions and NaN in float32 where it holds all of them exactly; whole numbers, of either sign, as they are."""
     if values.dtype == np.float32:
         return values
+    if values.dtype.kind in "iu":
+        return values.astype("<i8")
     with np.errstate(over="ignore"):
         singles = values.astype("<f4")
     return singles if ((singles == values) | (values != values)).all() else values

@@ -10,8 +10,10 @@ import numpy as np
 
 from offpolicy_monitor.summary.histogram import BINS, Counts
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.summary.stored import packed_tree, worst_tree
+from offpolicy_monitor.summary.stored import packed_tree
 from offpolicy_monitor.summary.stored.named import Parts, check_histogram, summary_of
+from offpolicy_monitor.summary.tables.worst import GAPS, Positions, Sequences, Worst
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 
 def read(stored: bytes) -> StepSummary:
@@ -31,7 +33,7 @@ def from_tree(tree: Mapping[str, Any], texts: Mapping[str, Any]) -> StepSummary:
             {name: texts["specs"][name] for name in tree["methods"]},
             tree["cross"],
             tree["tables"],
-            worst_tree.from_tree(tree.get("worst", {}), texts.get("worst", [])),
+            worst(tree.get("worst", {}), texts.get("worst", [])),
         )
     )
 
@@ -57,3 +59,32 @@ def histogram(stored: Sequence[int]) -> Counts:
         chosen[above[:, 0], 1] = above[:, 1]
         chosen[:, 0] -= chosen[:, 1]
     return counts.ravel()
+
+
+def worst(tree: Mapping[str, Any], ids: Sequence[str | None]) -> Worst:
+    """The worst sequences of a tree of columns, numbered by the index of what they tell of, and of their ids."""
+    if not tree:
+        return Worst()
+    tokens, gaps = tree["tokens"], np.full((len(tree["tokens"]), len(GAPS), 3), np.nan)
+    for number, found in enumerate(map(tree["gaps"].get, GAPS)):
+        for index in (index for index in range(len(tokens)) if found and str(index) in found["k3_sum"]):
+            key = str(index)
+            own = found.get("tokens", {}).get(key, tokens[index])
+            gaps[index, number] = own, found["log_geometric_ratio"][key], found["k3_sum"][key]
+    kept = tree.get("columns", {"sequence": [], "places": [], "tokens": {"number": [], "position": []}})
+    columns = (
+        np.array([tree["shard"], tree["index"], tokens], np.int64).T,
+        gaps,
+        *_positions(tree["positions"]),
+        np.array([kept["sequence"], kept["places"]], np.int64).T,
+        *_positions(kept["tokens"]),
+    )
+    return Worst.of(Sequences.of_columns(columns, ids))
+
+
+def _positions(tree: Mapping[str, Any]) -> Positions:
+    logprobs = np.full((len(tree["position"]), len(LOGPROBS)), np.nan)
+    for k, name in enumerate(LOGPROBS):
+        for row in range(len(logprobs)):
+            logprobs[row, k] = tree.get(name, {}).get(str(row), np.nan)
+    return Positions(np.array(tree["number"], np.int64), np.array(tree["position"], np.int64), logprobs)

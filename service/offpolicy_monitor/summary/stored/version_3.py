@@ -33,9 +33,7 @@ from offpolicy_monitor.summary.scheme import (
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.stored import columns
 from offpolicy_monitor.summary.stored.packed_tree import TooLargeError
-from offpolicy_monitor.summary.stored.worst_columns import StoredColumns
-from offpolicy_monitor.summary.stored.worst_merge import columns_of
-from offpolicy_monitor.summary.tables.worst import Worst
+from offpolicy_monitor.summary.tables.worst import ROWS, Sequences, Worst
 
 #: Columns of a buffer: steps and values of counts, the same of sums, extremes.
 OF_BUFFER: Final = 5
@@ -67,10 +65,10 @@ _AT_HAND: Final = _AtHand()
 def write(summary: StepSummary) -> bytes:
     """The bytes of a summary but for the version. ValueError for NaN and infinity."""
     arrays = summary.arrays
-    worst, ids = columns_of(summary.worst)
-    found = [*_buffer(arrays), *_sparse(arrays), *worst]
+    worst = summary.worst.sequences
+    found = [*_buffer(arrays), *_sparse(arrays), *(_worst(worst) if len(worst) else ())]
     sizes = ",".join(map(columns.size_of, found))
-    texts = [_shape_of(summary), b"".join([b'{"ids":', _json(ids), b',"columns":[', sizes.encode(), b"]}"])]
+    texts = [_shape_of(summary), b"".join([b'{"ids":', _json(worst.told_ids), b',"columns":[', sizes.encode(), b"]}"])]
     return _AT_HAND.compressor.compress(
         b"".join([_LENGTHS.pack(*map(len, texts)), *texts, *map(columns.written, found)])
     )
@@ -129,7 +127,7 @@ def parsed(found: bytes, version: int, layout: Layout = LAYOUT, check: Check = l
     arrays = _arrays(scheme, numbers)
     arrays.absent = absent
     numbers_of_worst = sum(number for _, number in sizes[ahead:])
-    worst = Worst.later(StoredColumns(lambda: list(columns.read(rest, sizes[ahead:])), header["ids"], numbers_of_worst))
+    worst = Worst((lambda: _sequences(list(columns.read(rest, sizes[ahead:])), header["ids"]),), numbers_of_worst)
     return StepSummary(newest(arrays), specs, worst if rest else Worst())
 
 
@@ -237,6 +235,20 @@ def _sparse(arrays: Arrays) -> Iterator[Array]:
         numbers, counts = arrays.at(name)
         yield numbers
         yield columns.whole(counts)
+
+
+def _worst(found: Sequences) -> Iterator[Array]:
+    for row, values in zip(ROWS, found.columns, strict=False):
+        yield columns.whole(values.ravel()) if row.kind == "count" else columns.fractions(values.ravel())
+
+
+def _sequences(found: Sequence[Array], ids: Sequence[str | None]) -> Sequences:
+    """Of more columns than are known here, those are left out."""
+    read = []
+    for row, column in zip(ROWS, found, strict=False):
+        sizes = map(int, row.shape[1:])
+        read.append((_whole(column) if row.kind == "count" else column).reshape(-1, *sizes))
+    return Sequences.of_columns(read, ids)
 
 
 def _finite(values: Array) -> Array:
