@@ -15,14 +15,13 @@ from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.form import Form, Told, row, slots_of
 from offpolicy_monitor.summary.gap import OF_SEQUENCES, OF_TOKENS
 from offpolicy_monitor.summary.histogram import Histograms
+from offpolicy_monitor.summary.kind import OfMethods
 from offpolicy_monitor.summary.method import COUNTS, Spec, method_figures, method_needs, paths_of, shapes
 from offpolicy_monitor.summary.records import ALL, SILENT, Figures, Floats, Read, Records, Wanted
 from offpolicy_monitor.summary.remembered import remembered
 from offpolicy_monitor.summary.scheme import REMEMBERED
 from offpolicy_monitor.summary.straight import Code, NotStraightError, texts_of
 from offpolicy_monitor.summary.tables import KINDS
-from offpolicy_monitor.summary.tables.anchors import anchor_disagreements
-from offpolicy_monitor.summary.tables.lengths import LENGTH_BIAS, Biased, length_biases
 from offpolicy_monitor.vocabulary import QUANTILES
 
 NOTHING: Final = Told(Form({}, ()), np.zeros(0))
@@ -39,6 +38,7 @@ _TOKENS: Final = (("gaps", OF_TOKENS), *chain.from_iterable(kind.of_gaps.items()
 _SEQUENCES: Final = (("gaps", OF_SEQUENCES), *chain.from_iterable(kind.of_sequences.items() for kind in KINDS))
 _PARTS: Final = tuple(dict.fromkeys(part for part, _ in (*_TOKENS, *_SEQUENCES)))
 _MADE: Final = [kind.made_of_gaps for kind in KINDS if kind.made_of_gaps is not None]
+_OF_METHODS: Final = [kind.of_methods for kind in KINDS if kind.of_methods is not None]
 #: The records of gaps, side by side, by the first part of their paths.
 OfGaps = Mapping[str, Records]
 
@@ -108,22 +108,22 @@ def methods_told(arrays: Arrays, specs: Mapping[str, Spec | None], wanted: Wante
         return NOTHING
     names, of_rows = tuple(known), tuple(known.values())
     sums = Records.at(arrays, paths_of(names))
-    found, (anchored, anchors), (biased, biases) = _of_methods(arrays, names, of_rows, sums, wanted)
-    has_tokens = sums["tokens"] > 0
-    ran = biased.ran(dict(zip(names, sums["tokens"].tolist(), strict=True))) if biased.rows else []
+    found, further = method_figures(of_rows, sums, wanted), _further(arrays, names, wanted)
+    kinds = (found, *(of_kind.figures for of_kind in further))
+    tokens = dict(zip(names, sums["tokens"].tolist(), strict=True))
+    are_told = [tuple(of_kind.told(tokens)) for of_kind in further]
 
     def form() -> Form:
-        of_methods, *further = slots_of(kinds, method_needs(of_rows, sums))
-        shape = dict(zip(names, shapes(of_rows, of_methods, sums["tokens"].tolist()), strict=True))
-        for name, figures in zip(anchored, further.pop(0) if anchors else (), strict=True):
-            shape.get(name, {}).update(figures)
-        for (name, _, unit), figures, is_told in zip(biased.rows, further.pop(0) if biases else (), ran, strict=True):
-            if is_told:
-                shape[name][LENGTH_BIAS] = {"unit": unit, **figures}
+        of_methods, *slots = slots_of(kinds, method_needs(of_rows, sums))
+        shape = dict(zip(names, shapes(of_rows, of_methods, [*tokens.values()]), strict=True))
+        for of_kind, records, told in zip(further, slots, are_told, strict=True):
+            for number, (name, is_told) in enumerate(zip(of_kind.names, told, strict=True)):
+                if is_told:
+                    shape[name].update(of_kind.members(number, records[number]))
         return Form(shape, range(sum(name in COUNTS for name in found) * len(names)))
 
-    kinds = [kind for kind in (found, anchors, biases) if kind]
-    key = ("methods", names, wanted, sums.lacks, anchored, biased.rows, has_tokens.tobytes(), *ran)
+    has_tokens = (sums["tokens"] > 0).tobytes()
+    key = ("methods", names, wanted, sums.lacks, has_tokens, *(of_kind.key for of_kind in further), *are_told)
     return Told(remembered(key, of_rows, form), row(kinds))
 
 
@@ -141,24 +141,20 @@ def read_for(
     if QUANTILE_FIGURES in wanted:
         raise NotStraightError(QUANTILE_FIGURES)
     tokens, sequences = _of_gaps(arrays, gaps, dict(zip(_PARTS, of_gaps, strict=True)), wanted)
-    found, (_, anchors), (_, biases) = _of_methods(arrays, names, of_rows, sums, wanted)
+    further = (of_kind.figures for of_kind in _further(arrays, names, wanted))
+    of_methods = (method_figures(of_rows, sums, wanted), *further)
     results = list[str]()
-    for rows, (indices, whole) in zip(((tokens, sequences), (found, anchors, biases)), chosen, strict=True):
+    for rows, (indices, whole) in zip(((tokens, sequences), of_methods), chosen, strict=True):
         numbers = texts_of(row(rows))
         results += [f"int({numbers[index]})" if index in whole else numbers[index] for index in indices]
     positive = [*texts_of(of_gaps[0]["tokens"]), *texts_of(sums["tokens"])]
     return Read.of(arrays, kinds, *code.function(results, positive))
 
 
-def _of_methods(
-    arrays: Arrays, names: tuple[str, ...], of_rows: Sequence[Spec], sums: Records, wanted: Wanted
-) -> tuple[Figures, tuple[tuple[str, ...], Figures], tuple[Biased, Figures]]:
-    """Those of rows, and of which of them what else is known."""
-    return (
-        method_figures(of_rows, sums, wanted),
-        anchor_disagreements(arrays, wanted),
-        length_biases(arrays, names, wanted),
-    )
+def _further(arrays: Arrays, names: tuple[str, ...], wanted: Wanted) -> list[OfMethods]:
+    """What kinds of tables tell of rows."""
+    found = (of_methods(arrays, names, wanted) for of_methods in _OF_METHODS)
+    return [of_kind for of_kind in found if of_kind.figures]
 
 
 @SILENT

@@ -4,9 +4,9 @@ From its row follow the layout, the stored form, the checks, the fields of a ste
 and what makes its tables of a batch. Knows no kind by name.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.figure import Figure
@@ -28,6 +28,23 @@ See = Callable[[Scheme, "Glance[Looked]", Looked], bool]
 Named = Callable[[Sequence[str], "Beside", str], None]
 
 
+class OfMethods(NamedTuple):
+    """What a kind tells of method rows: of R records, each of one row.
+
+    names    the row of each
+    figures  [R] each, by name
+    told     of which of them it is told, by the tokens that each row had
+    members  what a record is for its row's answer, by its number and its figures
+    key      equal where `members` makes the same
+    """
+
+    names: tuple[str, ...]
+    figures: Figures
+    told: Callable[[Mapping[str, float]], Sequence[bool]]
+    members: Callable[[int, Mapping[str, Any]], Mapping[str, Any]]
+    key: Hashable
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of table.
@@ -40,6 +57,7 @@ class Kind:
     of_gaps    figures of gaps, by the first part of the path of its tables `.../{gap}` that they are formulas of
     of_sequences  the same of the sequences of gaps
     made_of_gaps  further figures of gaps, of those that are wanted
+    of_methods  figures of method rows of these names, of those that are wanted
     total      whether `read` can be made of any numbers that pass the checks of a summary
     of_shards  whether an answer about a shard has the field too, where it is neither None nor empty
     measured   the module that makes the tables; empty where they are counted with the batch (measure.counts), or a kind
@@ -68,6 +86,7 @@ class Kind:
     of_gaps: Mapping[str, Formulas] = field(default_factory=dict)
     of_sequences: Mapping[str, Formulas] = field(default_factory=dict)
     made_of_gaps: Callable[[Arrays, Sequence[str], Wanted], Figures] | None = None
+    of_methods: Callable[[Arrays, tuple[str, ...], Wanted], OfMethods] | None = None
     total: bool = False
     of_shards: bool = False
     measured: str = ""

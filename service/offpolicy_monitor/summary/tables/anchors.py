@@ -11,8 +11,8 @@ from urllib.parse import quote, unquote
 
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays
-from offpolicy_monitor.summary.kind import Kind
-from offpolicy_monitor.summary.records import ALL, Figures, Formulas, Records, Wanted
+from offpolicy_monitor.summary.kind import Kind, OfMethods
+from offpolicy_monitor.summary.records import Formulas, Records, Wanted
 from offpolicy_monitor.summary.scheme import REMEMBERED
 
 if TYPE_CHECKING:
@@ -35,17 +35,24 @@ TABLES: Final = (
 _DISAGREEMENT: Final = Formulas({"anchor_disagreement": ("differing", "tokens")}, {})
 
 
-def anchor_disagreements(arrays: Arrays, wanted: Wanted = ALL) -> tuple[tuple[str, ...], Figures]:
-    """Names of rows, and `anchor_disagreement`: a share of tokens, among those valid for all log-probs.
+def anchor_disagreements(arrays: Arrays, names: tuple[str, ...], wanted: Wanted) -> OfMethods:
+    """`anchor_disagreement`: a share of tokens, among those valid for all log-probs.
 
     Those whose decision differs when the rule is anchored on mu instead of pi_old, or the other way round.
     """
     paths = tuple(arrays.under("anchor")) if _DISAGREEMENT.any(wanted) else ()
-    return names_of(paths), _DISAGREEMENT.of(Records.at(arrays, paths)) if paths else {}
+    rows = _rows_of(paths)
+    return OfMethods(
+        rows,
+        _DISAGREEMENT.of(Records.at(arrays, paths)) if paths else {},
+        lambda tokens: [row in tokens for row in rows],
+        lambda number, figures: figures,
+        rows,
+    )
 
 
 @lru_cache(REMEMBERED)
-def names_of(paths: tuple[str, ...]) -> tuple[str, ...]:
+def _rows_of(paths: tuple[str, ...]) -> tuple[str, ...]:
     """The rows that these tables are of."""
     return tuple(unquote(path.split("/")[1]) for path in paths)
 
@@ -63,4 +70,4 @@ def tables_of(arrays: Mapping[str, Array], view: "BlockView") -> Iterator[tuple[
             yield f"anchor/{name}", {"tokens": arrays["cross/tokens"], "differing": differing}
 
 
-KIND: Final = Kind("anchors", TABLES, measured=__name__, ingested=True)
+KIND: Final = Kind("anchors", TABLES, measured=__name__, ingested=True, of_methods=anchor_disagreements)

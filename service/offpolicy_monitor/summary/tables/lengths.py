@@ -16,8 +16,8 @@ from offpolicy_monitor.pairs import Pairs, correlations
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.faults import need
-from offpolicy_monitor.summary.kind import Kind, Looked
-from offpolicy_monitor.summary.records import ALL, Figures, Floats, Wanted
+from offpolicy_monitor.summary.kind import Kind, Looked, OfMethods
+from offpolicy_monitor.summary.records import Figures, Floats, Wanted
 from offpolicy_monitor.summary.scheme import REMEMBERED, Scheme
 
 if TYPE_CHECKING:
@@ -71,23 +71,12 @@ class _Rows(NamedTuple):
     tokens: Mapping[str, int]
 
 
-class Biased(NamedTuple):
-    """Rows of which a length bias is known: name, gap and unit; and what there is of tokens of each gap."""
-
-    rows: tuple[tuple[str, str, str], ...]
-    whole: Mapping[str, int]
-
-    def ran(self, tokens: Mapping[str, float]) -> list[bool]:
-        """Which of them ran on all tokens of their gap, having had so many."""
-        return [tokens.get(row) == self.whole[gap] for row, gap, _ in self.rows]
-
-
 #: The field of a method row.
 LENGTH_BIAS: Final = "length_bias"
-NOTHING: Final[tuple[Biased, Figures]] = Biased((), {}), {}
+NOTHING: Final = OfMethods((), {}, lambda tokens: [], lambda number, figures: figures, ())
 
 
-def length_biases(arrays: Arrays, names: tuple[str, ...], wanted: Wanted = ALL) -> tuple[Biased, Figures]:
+def length_biases(arrays: Arrays, names: tuple[str, ...], wanted: Wanted) -> OfMethods:
     """Those of these rows that drop, and their `spearman`, `slope`, `shortest`, `longest`, `ratio` and `difference`.
 
     `spearman` is the rank correlation of dropped (0/1) with length, equal lengths within a bin; `slope` the
@@ -104,8 +93,13 @@ def length_biases(arrays: Arrays, names: tuple[str, ...], wanted: Wanted = ALL) 
         return NOTHING
     whole = {gap: int(arrays.counts_between(begin, begin + BINS).sum()) for gap, begin in known.tokens.items()}
     bins = np.flatnonzero(arrays.counts_at(known.units[:, None] + np.arange(BINS)).any(0))
-    figures = _biases(bins, *arrays.counts_at(known.begins[:, :, None] + bins).astype(np.float64))
-    return Biased(known.rows, whole), figures
+    return OfMethods(
+        tuple(row for row, _, _ in known.rows),
+        _biases(bins, *arrays.counts_at(known.begins[:, :, None] + bins).astype(np.float64)),
+        lambda tokens: [tokens.get(row) == whole[gap] for row, gap, _ in known.rows],
+        lambda number, figures: {LENGTH_BIAS: {"unit": known.rows[number][2], **figures}},
+        known.rows,
+    )
 
 
 @lru_cache(REMEMBERED)
@@ -222,4 +216,6 @@ def _see(scheme: Scheme, glance: "Glance[Looked]", looked: Looked) -> bool:
     return True
 
 
-KIND: Final = Kind("lengths", TABLES, measured=__name__, ingested=True, check=_check, see=_see)
+KIND: Final = Kind(
+    "lengths", TABLES, measured=__name__, ingested=True, check=_check, see=_see, of_methods=length_biases
+)
