@@ -176,6 +176,7 @@ def curve(thresholds: list[float], tokens: list[float | None]) -> dict[str, Any]
         **shares,
         "error": [0.002] * len(tokens),
         "config": [{"framework": "TRL", "lines": ["a=1", "b=2"], "differs": "above alone"}],
+        "no_option": ["verl", "prime-rl", "slime"],
     }
 
 
@@ -198,10 +199,10 @@ def test_whatif_says_the_share_then_few_rows_then_the_settings() -> None:
         "       5    0.1%          –            0.1%  0.2%  icepop",
         "",
         "the setting",
-        "  verl      has no option for it",
         "  TRL       a=1",
         "            b=2",
         "            (above alone)",
+        "  verl      has no option for it",
         "  prime-rl  has no option for it",
         "  slime     has no option for it",
     ]

@@ -16,8 +16,6 @@ SHARES: Final = {
 }
 #: Thresholds that are shown of a curve, besides those of rows and the one under trial.
 SHOWN: Final = 8
-#: Frameworks whose setting is shown; one without an option for it is named so.
-FRAMEWORKS: Final = ("verl", "TRL", "prime-rl", "slime")
 #: Digits of a threshold: 0.999 and 1.001 are two.
 DIGITS: Final = 5
 #: Where lines of a setting begin, after the name of its framework.
@@ -42,9 +40,9 @@ def _alone(trial: Trial, style: Style) -> list[str]:
         return [f"No step of this run has what {trial.curve['method']} looks at."]
     lines = [style.paint(line, "bold") for line in style.wrapped(_sentence(trial))]
     lines += ["", *_rows(trial, style), "", style.paint("the setting", "quiet")]
-    for framework in FRAMEWORKS:
-        lines += _setting(framework, trial.tried["config"], style)
-    return lines
+    for found in trial.tried["config"]:
+        lines += _setting(found, style)
+    return lines + [f"  {framework:<9} has no option for it" for framework in trial.tried["no_option"]]
 
 
 def _side_by_side(trials: Sequence[Trial], style: Style) -> list[str]:
@@ -107,11 +105,8 @@ def _share(value: float | None) -> str:
     return figure(None) if value is None else percent(value)
 
 
-def _setting(framework: str, config: Sequence[Mapping[str, Any]], style: Style) -> list[str]:
+def _setting(found: Mapping[str, Any], style: Style) -> list[str]:
     """Lines to paste are left whole; what is said of them is wrapped."""
-    found = next((one for one in config if one["framework"] == framework), None)
-    if found is None:
-        return [f"  {framework:<9} has no option for it"]
     first, *more = map(clean, found["lines"])
-    lines = [f"  {framework:<9} {first}", *(f"{INDENT}{line}" for line in more)]
+    lines = [f"  {found['framework']:<9} {first}", *(f"{INDENT}{line}" for line in more)]
     return lines + (style.wrapped(f"({found['differs']})", INDENT) if found["differs"] else [])

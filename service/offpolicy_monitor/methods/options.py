@@ -181,19 +181,21 @@ OPTIONS: Final = (
 )  # fmt: skip
 
 
-def settings(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """[{framework, lines, differs}] of a row, in the order of FRAMEWORKS, without those that cannot say it."""
-    return list(_settings(row))
+def settings(row: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    """[{framework, lines, differs}] of a row, and the frameworks that cannot say it; both in the order of FRAMEWORKS.
 
-
-def _settings(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Of each framework the option that leaves the fewest thresholds unsaid, the first of them."""
+    Of each it is the option that leaves the fewest thresholds unsaid, the first of them.
+    """
+    found, lacking = [], []
     for framework in FRAMEWORKS:
         fitting = [(option, option.of(row)) for option in OPTIONS if option.framework == framework]
         said = [(option, lines) for option, lines in fitting if lines is not None]
-        if said:
-            option, lines = min(said, key=lambda found: len(found[0].unsaid(row)))
-            yield {"framework": framework, "lines": list(lines), "differs": "; ".join(_differing(option, row))}
+        if not said:
+            lacking.append(framework)
+            continue
+        option, lines = min(said, key=lambda found: len(found[0].unsaid(row)))
+        found.append({"framework": framework, "lines": list(lines), "differs": "; ".join(_differing(option, row))})
+    return found, lacking
 
 
 def _differing(option: Option, row: Mapping[str, Any]) -> Iterator[str]:

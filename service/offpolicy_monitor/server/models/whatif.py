@@ -33,6 +33,9 @@ class Curve(Shape):
         description="Share of the rule's own unit, tokens or sequences, within quarters of the sequences by length."
     )
     config: list[Setting] | None = Field(None, description="Where one threshold was asked for: the setting to paste.")
+    no_option: list[str] | None = Field(
+        None, description="Frameworks that have no option for it, where one was asked for."
+    )
 
 
 class Preset(Shape):

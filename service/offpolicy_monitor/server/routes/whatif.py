@@ -140,7 +140,7 @@ def _curves(store: Store, run: str, asked: Asked) -> dict[str, Any]:
         kept = next((each for each in rows if asked.row in (None, each.name)), None)
         base = {"method": asked.method, "gap": asked.gap, "level": asked.level, **options} | (kept.spec if kept else {})
         for name, answer in answers.items():
-            answer["config"] = settings({**base, name: asked.thresholds[0]})
+            answer["config"], answer["no_option"] = settings({**base, name: asked.thresholds[0]})
     variant = found.whatif_variant(options)
     return {
         "method": asked.method,

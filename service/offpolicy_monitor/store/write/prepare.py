@@ -81,8 +81,8 @@ def _overflow(arrays: Arrays) -> Refusal | None:
 
 
 def _within(values: Array, limit: float) -> bool:
-    """Whether no number is beyond the limit, nor NaN."""
-    return bool(np.abs(values).max(initial=0) <= limit)
+    """Whether no number is beyond the limit, nor NaN, which both ends of the numbers would be."""
+    return bool(values.min(initial=0) >= -limit and values.max(initial=0) <= limit)
 
 
 def _too_large(path: str, limit: float) -> Refusal:

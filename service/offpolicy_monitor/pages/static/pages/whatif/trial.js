@@ -13,8 +13,6 @@ import { CurvePlot, SHARES, scaleOf } from "./curve.js";
 /** Stops of the slider, and milliseconds that it rests before the service is asked for the exact shares. */
 const STOPS = 1000;
 const RESTED = 120;
-/** Frameworks whose settings are shown; one that cannot say a row is named so. */
-const FRAMEWORKS = ["verl", "TRL", "prime-rl", "slime"];
 
 /** `coming` is the promise of what is recommended, which is asked for beside the first curves. */
 export class Trial {
@@ -139,7 +137,7 @@ export class Trial {
       Object.entries(SHARES).map(([key, { words, kind, means }]) => element("div", {}, element("b", {}, percent(curve[key][0])),
         element("span", {}, swatch(kind), " ", defined(`of ${words}`, { text: means, call: address }), key === "masked_token_fraction" ? `, ± ${percent(curve.error[0])}` : ""))),
       element("div", {}, element("b", {}, shortest > 0 ? times(longest / shortest) : "–"), element("span", {}, defined("longest against shortest quarter", { text: "Share of the tokens that is kept out in the longest quarter of the sequences over that in the shortest.", call: address }), `: ${percent(longest)}, ${percent(shortest)}`)));
-    fill(this.config, FRAMEWORKS.map((framework) => setting(framework, curve.config.find((one) => one.framework === framework))), this.wanted ? this.advised() : null);
+    fill(this.config, curve.config.map(setting), curve.no_option.map(lacking), this.wanted ? this.advised() : null);
   }
 
   advised() {
@@ -149,13 +147,16 @@ export class Trial {
   }
 }
 
-function setting(framework, found) {
-  if (!found) return [element("span", {}, framework), element("span", { class: "none" }, "has no option for it")];
-  const text = found.lines.join("\n");
+function lacking(framework) {
+  return [element("span", {}, framework), element("span", { class: "none" }, "has no option for it")];
+}
+
+function setting({ framework, lines, differs }) {
+  const text = lines.join("\n");
   const button = element("button", { class: "tool", on: { click: async () => {
     await navigator.clipboard?.writeText(text);
     button.textContent = "Copied";
   } } }, "Copy");
   button.setAttribute("aria-label", `Copy the setting for ${framework}`);
-  return [element("span", {}, framework), element("code", {}, text, found.differs ? element("span", { class: "quiet" }, `\n${found.differs}`) : null), button];
+  return [element("span", {}, framework), element("code", {}, text, differs ? element("span", { class: "quiet" }, `\n${differs}`) : null), button];
 }
