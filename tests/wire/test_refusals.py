@@ -283,3 +283,16 @@ def test_the_envelope_of_a_frame_is_as_strict_as_that_of_json() -> None:
     ):
         refused = refusal(frame_body(envelope, **TENSORS), SAFETENSORS)
         assert (refused.status, refused.errors[0].field) == (422, field)
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ([[-1, -2, -3]], "has 1 rows where the log-probs have 2"),
+        ([[-1, -2], [-3, -4]], "row 1 has 2 positions where the log-probs have 1"),
+        ([[-1], [-2, -3]], "row 0 has 1 positions where the log-probs have 2"),
+    ],
+)
+def test_rows_that_are_not_those_of_the_log_probs_are_told_apart(sent: list[Any], said: str) -> None:
+    found = refusal(json_body(**changed(ROWS, logprobs=sent)), JSON)
+    assert [(error.field, error.message) for error in found.errors] == [("logprobs", said)]

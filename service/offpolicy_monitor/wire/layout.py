@@ -89,14 +89,23 @@ class Layout:
             return True
         if (widths is None) != (self.widths is None):
             raise invalid(name, "must come in the same form as the log-probs: packed, padded or lists of lists")
-        same_widths = widths is None or self.widths is None or np.array_equal(widths, self.widths)
-        if entries != self.sent or not same_widths:
+        if widths is not None and self.widths is not None and not np.array_equal(widths, self.widths):
+            raise invalid(name, _apart(widths, self.widths))
+        if entries != self.sent:
             raise invalid(name, f"its {entries} positions do not fit the {self.sent} of the log-probs")
         return False
 
     def cut(self, values: Array) -> Array:
         """The values [sent, ...] of the positions within the lengths: [P, ...], a view where nothing is cut."""
         return values if self.kept is None else values[self.kept]
+
+
+def _apart(widths: Array, expected: Array) -> str:
+    """In what rows of these widths differ from those of the log-probs."""
+    if len(widths) != len(expected):
+        return f"has {len(widths)} rows where the log-probs have {len(expected)}"
+    row = int((widths != expected).argmax())
+    return f"row {row} has {widths[row]} positions where the log-probs have {expected[row]}"
 
 
 def read_lengths(arrays: Mapping[str, SentArray], limits: Limits) -> Array | None:
