@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.rows import SPARSE, Row, Table
-from offpolicy_monitor.summary.tables.worst import ROWS as WORST
+from offpolicy_monitor.summary.tables.worst import COLUMNS, Column
 
 from scripts.docs.markdown import table
 
@@ -40,7 +40,7 @@ they were kept.
 def summary_page() -> str:
     """One row per row of a table, and per column of the worst sequences."""
     rows = [line for declared in LAYOUT.tables for line in _lines(declared)]
-    columns = [(f"`{row.name}`", row.meaning, _shape(row)) for row in WORST]
+    columns = [(f"`{column.name}`", column.holds, _shape(column)) for column in COLUMNS]
     return "".join(
         [
             HEAD,
@@ -63,7 +63,7 @@ def _meaning(row: Row) -> str:
     return f"sum of {row.meaning}" if is_sum else row.meaning
 
 
-def _shape(row: Row) -> str:
+def _shape(row: Row | Column) -> str:
     return " x ".join(map(_size, row.shape)) or "1"
 
 

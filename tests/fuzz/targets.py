@@ -35,6 +35,7 @@ from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store.rows.cursors import decode_cursor
 from offpolicy_monitor.summary import from_bytes, to_bytes
 from offpolicy_monitor.summary.stored import StoredSummaryError
+from offpolicy_monitor.summary.tables.worst import OfStep, first_of
 from offpolicy_monitor.wire.decode import decode_batch, decode_evaluation
 from offpolicy_monitor.wire.digest import content_digest
 from offpolicy_monitor.wire.encoding import decompress
@@ -102,6 +103,11 @@ def _figures(stored: bytes) -> None:
     """What is accepted merges, can be stored and has figures that JSON holds."""
     summary = from_bytes(stored)
     json.dumps(summary.merge(summary).figures(), allow_nan=False)
+    answers = [one.answer() for one in first_of([OfStep.of(1, 0, summary)])]
+    json.dumps(answers, allow_nan=False)
+    again = from_bytes(to_bytes(summary))
+    assert again.worst == summary.worst
+    assert [one.answer() for one in first_of([OfStep.of(1, 0, again)])] == answers
 
 
 def _cursor(data: bytes) -> None:

@@ -14,13 +14,14 @@ from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.summary import StepSummary, from_bytes, to_bytes
 from offpolicy_monitor.summary.stored.named import Parts, summary_of
 from offpolicy_monitor.summary.tables.worst import (
+    COLUMNS,
     GAPS,
     LARGEST,
     MOST,
     NO_SEQUENCES,
     RANKINGS,
-    ROWS,
     By,
+    Column,
     OfStep,
     Sequences,
     Worst,
@@ -120,12 +121,12 @@ def test_chosen_sequences_go_with_all_that_is_kept_of_them(found: list[One], ran
 
 
 def forged(found: Sequences, **changes: Any) -> Sequence[np.ndarray]:
-    """The columns of ROWS, some of them changed."""
-    columns = dict(zip((row.name for row in ROWS), found.columns, strict=False))
+    """The columns of COLUMNS, some of them changed."""
+    columns = dict(zip((column.name for column in COLUMNS), found.columns, strict=False))
     return list((columns | {name: change(columns[name]) for name, change in changes.items()}).values())
 
 
-@pytest.mark.parametrize("name", [row.name for row in ROWS])
+@pytest.mark.parametrize("name", [column.name for column in COLUMNS])
 def test_columns_that_do_not_fit_each_other_are_none(name: str) -> None:
     tokens = (Position(0, (-1.0, None, -0.5)), Position(3, (-1.0, None, -3.0)))
     beside = {"advantages": (0.5, 1.0), "policy_versions": 3, "rewards": 1.0}
@@ -147,6 +148,24 @@ def test_raw_tokens_of_no_sequence_or_twice_of_one_are_refused() -> None:
             Sequences.of_columns(forged(found, kept=lambda kept, rows=rows: np.column_stack([rows, kept[:, 1]])), [])
     with pytest.raises(ValueError, match="8 columns"):
         Sequences.of_columns(forged(found)[:8], [])
+
+
+@pytest.mark.parametrize("ids", [{"a": 0, "b": 1}, "ab", None, 2])
+def test_ids_that_are_no_list_are_refused(ids: Any) -> None:
+    found = in_columns([One(0, n, 5, {"total": Figures(4, -0.5, 3.0)}) for n in (0, 1)])
+    with pytest.raises(ValueError, match="with ids"):
+        Sequences.of_columns(found.columns, ids)
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=[column.name for column in COLUMNS])
+def test_numbers_of_another_kind_than_their_column_s_are_refused(column: Column) -> None:
+    tokens = (Position(0, (-1.0, None, -0.5)), Position(3, (-1.0, None, -3.0)))
+    beside = {"advantages": (0.5, 1.0), "policy_versions": 3, "rewards": 1.0}
+    found = in_columns([One(0, 2, 5, {"total": Figures(4, -0.5, 3.0)}, tokens, "p0", Columns(1, tokens, beside))])
+    wrong = [lambda v: v - 9, lambda v: v.astype(np.float64)] if column.is_whole else []
+    for change in (*wrong, lambda v: np.full(v.shape, 2**64 - 1, np.uint64)):
+        with pytest.raises(ValueError, match=column.name):
+            Sequences.of_columns(forged(found, **{column.name: change}), ["p0"])
 
 
 def batch(sequences: int, ids: bool) -> RaggedBatch:

@@ -7,12 +7,12 @@ from offpolicy_monitor.summary.checks.facts import Facts
 from offpolicy_monitor.summary.checks.records import check_records
 from offpolicy_monitor.summary.checks.shard import Shard
 from offpolicy_monitor.summary.checks.tables import check_tables
-from offpolicy_monitor.summary.checks.worst import check_worst
 from offpolicy_monitor.summary.faults import InvalidSummaryError
 from offpolicy_monitor.summary.records import Wanted
 from offpolicy_monitor.summary.remembered import remembered
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables import KINDS
+from offpolicy_monitor.summary.tables.worst import check_worst
 
 
 def checked(summary: StepSummary, shard: Shard) -> StepSummary:

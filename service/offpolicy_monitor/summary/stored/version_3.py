@@ -33,7 +33,7 @@ from offpolicy_monitor.summary.scheme import (
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.stored import columns
 from offpolicy_monitor.summary.stored.packed_tree import TooLargeError
-from offpolicy_monitor.summary.tables.worst import ROWS, Sequences, Worst
+from offpolicy_monitor.summary.tables.worst import COLUMNS, Sequences, Worst
 
 #: Columns of a buffer: steps and values of counts, the same of sums, extremes.
 OF_BUFFER: Final = 5
@@ -127,8 +127,12 @@ def parsed(found: bytes, version: int, layout: Layout = LAYOUT, check: Check = l
     arrays = _arrays(scheme, numbers)
     arrays.absent = absent
     numbers_of_worst = sum(number for _, number in sizes[ahead:])
-    worst = Worst((lambda: _sequences(list(columns.read(rest, sizes[ahead:])), header["ids"]),), numbers_of_worst)
-    return StepSummary(newest(arrays), specs, worst if rest else Worst())
+
+    def read() -> Sequences:
+        """Of more columns than are known here, those are left out."""
+        return Sequences.of_columns([*columns.read(rest, sizes[ahead:])][: len(COLUMNS)], header["ids"])
+
+    return StepSummary(newest(arrays), specs, Worst((read,), numbers_of_worst) if rest else Worst())
 
 
 def headers_of(found: bytes) -> tuple[bytes, bytes]:
@@ -238,17 +242,8 @@ def _sparse(arrays: Arrays) -> Iterator[Array]:
 
 
 def _worst(found: Sequences) -> Iterator[Array]:
-    for row, values in zip(ROWS, found.columns, strict=False):
-        yield columns.whole(values.ravel()) if row.kind == "count" else columns.fractions(values.ravel())
-
-
-def _sequences(found: Sequence[Array], ids: Sequence[str | None]) -> Sequences:
-    """Of more columns than are known here, those are left out."""
-    read = []
-    for row, column in zip(ROWS, found, strict=False):
-        sizes = map(int, row.shape[1:])
-        read.append((_whole(column) if row.kind == "count" else column).reshape(-1, *sizes))
-    return Sequences.of_columns(read, ids)
+    for column, values in zip(COLUMNS, found.columns, strict=False):
+        yield columns.whole(values.ravel()) if column.is_whole else columns.fractions(values.ravel())
 
 
 def _finite(values: Array) -> Array:

@@ -1,18 +1,16 @@
-"""The worst sequences of a summary: as many as rankings hold, each one of the batch, with figures that fit its gaps.
-
-Knows summary.tables.worst. Shapes as there; rows are those of its columns.
+"""What must hold of the worst sequences that a trainer reduced: as many as rankings hold, each one of the batch, with
+figures that fit its gaps.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from offpolicy_monitor.summary.arrays import Array
-from offpolicy_monitor.summary.checks.facts import Facts
 from offpolicy_monitor.summary.faults import each_about_at_most, is_text, need
 from offpolicy_monitor.summary.records import SILENT
 from offpolicy_monitor.summary.sums import LARGEST_NUMBER
-from offpolicy_monitor.summary.tables.worst import (
+from offpolicy_monitor.summary.tables.worst.columns import (
     BESIDE,
     GAPS,
     LARGEST,
@@ -22,25 +20,26 @@ from offpolicy_monitor.summary.tables.worst import (
     RANKINGS,
     Positions,
     Sequences,
-    Worst,
 )
+from offpolicy_monitor.summary.tables.worst.merge import Worst
 from offpolicy_monitor.vocabulary import LOGPROBS, TEXT_MUST
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.summary.checks.facts import Facts
 
 MOST_SEQUENCES: Final = MOST * len(RANKINGS)
 
 
 @SILENT  # a signalling NaN
-def check_worst(worst: Worst, facts: Facts) -> None:
+def check_worst(worst: Worst, facts: "Facts") -> None:
     """Raise InvalidSummaryError where a sequence cannot be one of this shard's."""
     most = _most_numbers(MOST_SEQUENCES, facts.shard.keep_worst * len(RANKINGS))
     need(worst.numbers <= most, "worst", f"must be {most} numbers at most, and has {worst.numbers}")
     found = worst.sequences
     need(len(found) <= MOST_SEQUENCES, "worst", f"must be {MOST_SEQUENCES} sequences at most")
-    whole = found.whole.astype(np.int64)
-    shards, indices, tokens = whole.T
+    shards, indices, tokens = found.whole.T
     need((indices[1:] > indices[:-1]).all() or len(np.unique(indices)) == len(indices), "worst.index", "repeats")
     each = _Each(indices)
-    each.need((whole >= 0).all(1), "", "must be whole numbers from 0 on")
     each.need(shards == facts.shard.number, "shard", f"must be {facts.shard.number}")
     each.need(indices < facts.summary.batch["sequences"], "", "is not among the sequences of the batch")
     each.need((tokens > 0) & (tokens <= facts.whole["tokens"]), "tokens", "are not those of a sequence")
@@ -69,7 +68,7 @@ class _Each(NamedTuple):
             need(False, f"worst.{self.indices[row]}.{path}" if path else f"worst.{self.indices[row]}", message)
 
 
-def _check_gaps(found: Sequences, tokens: Array, each: _Each, facts: Facts) -> None:
+def _check_gaps(found: Sequences, tokens: Array, each: _Each, facts: "Facts") -> None:
     """The figures of gaps that they have."""
     sums = [facts.summary.gaps[gap].sums if facts.count(gap) else {} for gap in GAPS]
     counts, k3s = (np.array([own.get(name, 0.0) for own in sums]) for name in ("tokens", "k3"))
@@ -88,9 +87,9 @@ def _check_gaps(found: Sequences, tokens: Array, each: _Each, facts: Facts) -> N
     each.need(each_about_at_most(k3, k3s), "gaps.{gap}.k3_sum", "is too large")
 
 
-def _check_raw(found: Sequences, tokens: Array, each: _Each, facts: Facts) -> None:
+def _check_raw(found: Sequences, tokens: Array, each: _Each, facts: "Facts") -> None:
     """The raw tokens of those that are kept, and what was sent beside them."""
-    rows, ranks = found.kept.astype(np.int64).T
+    rows, ranks = found.kept.T
     each = each.at(rows)
     each.need((ranks >= 1) & (ranks <= facts.shard.keep_worst), "columns", "are not kept here: OFFPOLICY_KEEP_WORST")
     each.need(found.raw.numbers <= np.minimum(tokens[rows], MOST_TOKENS), "columns", "are too many tokens")
@@ -102,7 +101,7 @@ def _check_raw(found: Sequences, tokens: Array, each: _Each, facts: Facts) -> No
         of_values.need(_are_numbers(own.values), f"columns.{name}", "must be a finite fraction")
 
 
-def _check_ids(found: Sequences, each: _Each, facts: Facts) -> None:
+def _check_ids(found: Sequences, each: _Each, facts: "Facts") -> None:
     ids, longest = facts.shard.sequence_ids, facts.shard.longest_id
     if found.ids is None and ids is None:
         return
@@ -113,11 +112,10 @@ def _check_ids(found: Sequences, each: _Each, facts: Facts) -> None:
         need(ids is None or ids[index] == id_, path, "is not that of sequence_ids")
 
 
-def _check_positions(found: Positions, each: _Each, facts: Facts, path: str) -> None:
+def _check_positions(found: Positions, each: _Each, facts: "Facts", path: str) -> None:
     """Positions of groups, each of which is of a sequence."""
-    positions, groups = found.positions.astype(np.int64), found.groups
+    positions, groups = found.positions, found.groups
     each = each.at(groups)
-    each.need(positions >= 0, path, "must be from 0 on")
     new = np.append(True, groups[1:] != groups[:-1])[: len(groups)]
     new[1:] |= positions[1:] > positions[:-1]
     each.need(new, path, "must ascend")
