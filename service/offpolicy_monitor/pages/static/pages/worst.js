@@ -15,7 +15,6 @@ const RANKINGS = { abs_log_ratio_max: "largest |d|", log_geometric_ratio: "geome
 /** A step, or a first and a last one. */
 const STEPS = /\s*(?:(\d+)\s*(?:(?:-|–)\s*(\d+)\s*)?)?/;
 const CALL = `/v1/runs/${run()}/worst`;
-const STANDARD = ["icepop", "geometric_mask_wide"];
 
 const host = find("#page");
 const selects = {};
@@ -30,7 +29,7 @@ async function begin() {
   if (!about) return void fill(host, noSteps(run()));
   const asked = state();
   const names = about.methods.map(({ name }) => name);
-  const standard = [about.correction ?? STANDARD[0], STANDARD[1]];
+  const standard = [about.correction, ...about.compared].filter(Boolean);
   const choice = (id, options, wanted, label) => {
     const select = (selects[id] = element("select", { on: { change: show } }, options.map((option) => element("option", { value: option }, option))));
     select.value = options.includes(wanted) ? wanted : options[0] ?? "";
