@@ -70,6 +70,7 @@ class Kind:
     sent       arrays of which one must have been sent for there to be tables; empty for any batch
     gapless    whether there are tables without a gap too, and of one without a token
     ingested   whether the tables are of ingested batches alone: /v1/evaluate, whose rows are many, answers none of them
+    lost       whether a step that shares its summary answers the field empty: it is not among what is kept of each step
     marks      in place of `read` the field's parts by name, each made where somebody wants it; empty ones are left out
     looked_at  paths of tables that its headline figures are read off, whoever's they are
     check      raises InvalidSummaryError where a table of its cannot stand beside the others; what rows say, and what
@@ -93,6 +94,7 @@ class Kind:
     sent: frozenset[str] = frozenset()
     gapless: bool = False
     ingested: bool = False
+    lost: bool = False
     marks: Mapping[str, Callable[[Arrays], Any]] = field(default_factory=dict)
     looked_at: tuple[str, ...] = ()
     check: Check | None = None

@@ -19,6 +19,7 @@ from offpolicy_monitor.store.rows.held import hold_ids
 from offpolicy_monitor.store.rows.tables import ALONE, UNSETTLED, blocks, shards, steps
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import merge_all
+from offpolicy_monitor.summary.tables import KINDS
 from offpolicy_monitor.summary.tables.worst import Worst
 
 #: Shards whose summaries go in one transaction.
@@ -28,7 +29,7 @@ KEPT: Final = 50
 #: Blocks of one run that are made from one look at it.
 BLOCKS: Final = 20
 #: What the figures of a step lose with its summary; `GET .../steps/{step}` answers them empty.
-LOST: Final = ("breakdowns", "signature")
+LOST: Final = frozenset(kind.name for kind in KINDS if kind.lost)
 LEVEL: Final = 12
 _PLACE: Final = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
 _SHARD_PLACE: Final = (shards.c.run_id, shards.c.step, shards.c.minibatch, shards.c.attempt)

@@ -200,6 +200,7 @@ KIND: Final = Kind(
     breakdowns,
     FIGURES,
     total=True,
+    lost=True,
     measured="offpolicy_monitor.measure.breakdowns",
     check=_check,
     see=_see,

@@ -353,6 +353,7 @@ KIND: Final = Kind(
     "signature",
     TABLES,
     figures=FIGURES,
+    lost=True,
     measured="offpolicy_monitor.measure.signature",
     marks=MARKS,
     looked_at=tuple(f"breakdown/{dimension}/mismatch" for dimension in ("mu_probability", "advantage_sign", "lag")),
