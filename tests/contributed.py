@@ -59,6 +59,7 @@ def asked(client: Client) -> dict[str, Any]:
         "recommended": [row for row in recommended if (row["method"], row["gap"]) == ("far", "total")],
         "series": {path: client.get(f"{of_run}/series?field={path}&from=2").json()["value"] for path in plotted},
         "rules": client.get(f"{of_run}/rules").json()["rules"],
+        "described": client.get("/openapi.json").json()["components"]["schemas"]["Step"]["properties"],
         **with_rewards(client, sent),
     }
 

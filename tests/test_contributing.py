@@ -132,6 +132,12 @@ def test_a_table_that_is_declared_counted_and_read_is_stored_merged_and_plotted(
     assert answers["lacking"]["rewards"] is None
 
 
+def test_what_is_new_of_a_step_is_described_in_the_document_of_the_api(answers: dict[str, Any]) -> None:
+    rewards, gaps = answers["described"]["rewards"], answers["described"]["gaps"]
+    assert rewards["properties"]["negative_fraction"]["description"] == "with a reward below 0 (share of sequences)"
+    assert "changed_fraction" in gaps["additionalProperties"]["properties"]
+
+
 def test_of_a_kind_that_only_declares_rows_its_gap_and_its_method_row_are_checked(answers: dict[str, Any]) -> None:
     assert answers["outside"] == {
         "outside/mismatch 50": "passes",

@@ -1,33 +1,61 @@
-"""JSON schemas of figures for the OpenAPI document, made of the rows of the catalogue: meanings and units."""
+"""JSON schemas of the fields that hold figures, for the OpenAPI document: they follow from the catalogue and the kinds.
 
-from typing import Any
+The rows of the catalogue say what a figure means, the kinds of tables which answers have a field, and when.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from offpolicy_monitor.figures import FIGURES, Figure
+from offpolicy_monitor.figures.rows.methods import CORRECTION
+from offpolicy_monitor.summary.step import DETAILS, MARKS
+from offpolicy_monitor.summary.tables import KINDS
 
 Schema = dict[str, Any]
+_WHEN: Final = {kind.name: kind.when for kind in KINDS if kind.when}
 
 
-def figures_below(prefix: str) -> Schema:
-    """The schema of the figures below a pattern: `gaps` is an object by gap of what each gap has."""
+def _fields(figures: Iterable[Figure]) -> dict[str, Schema]:
+    """The schema of each field by its name: `gaps` is an object by gap of what each gap has."""
     tree: dict[str, Any] = {}
-    for figure in FIGURES:
-        if figure.path.startswith(f"{prefix}."):
-            *above, last = figure.path.removeprefix(f"{prefix}.").split(".")
-            node = tree
-            for key in above:
-                node = node.setdefault(key, {})
-            node[last] = figure
-    return _schema(tree)
+    for figure in figures:
+        *above, last = figure.path.split(".")
+        node = tree
+        for key in above:
+            node = node.setdefault(key, {})
+        node[last] = figure
+    return {
+        name: _schema(node) | ({"description": _WHEN[name]} if name in _WHEN else {}) for name, node in tree.items()
+    }
 
 
 def _schema(node: Any) -> Schema:
     """What has a name for a key is a list where that is an index, else an object by it."""
     if isinstance(node, Figure):
         unit = f" ({node.unit})" if node.unit else ""
-        return {"type": ["number", "null"], "description": f"{node.meaning}{unit}"}
+        return {"type": "integer" if node.is_whole else "number", "description": f"{node.meaning}{unit}"}
     key, below = next(iter(node.items()))
     if key == "{index}":
-        return {"type": "array", "items": _schema(below)}
+        return {"type": "array", "items": _below(below)}
     if key.startswith("{"):
-        return {"type": "object", "additionalProperties": _schema(below)}
-    return {"type": "object", "properties": {name: _schema(one) for name, one in node.items()}}
+        return {"type": "object", "additionalProperties": _below(below)}
+    return {"type": "object", "properties": {name: _below(one) for name, one in node.items()}}
+
+
+def _below(node: Any) -> Schema:
+    """Of what a field holds: any figure may be null."""
+    return or_null(_schema(node)) if isinstance(node, Figure) else _schema(node)
+
+
+def or_null(schema: Schema) -> Schema:
+    """The same or null."""
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+#: The fields of a merged step that hold figures; `correction` is none, but another name of a method row.
+OF_A_STEP: Final[Mapping[str, Schema]] = _fields(figure for figure in FIGURES if figure not in CORRECTION)
+#: Those that an answer about a shard alone has too.
+OF_A_SHARD: Final[Mapping[str, Schema]] = {
+    name: schema for name, schema in OF_A_STEP.items() if name not in (*DETAILS, *MARKS)
+}
+OF_A_METHOD: Final[Schema] = OF_A_STEP["methods"]["additionalProperties"]

@@ -1,7 +1,7 @@
 """Kind: all that there is to say of a kind of table. The catalogue of kinds is `summary.tables.KINDS`.
 
-From its row follow the layout, the stored form, the checks, the fields of a step, the rows of the catalogue of figures,
-and what makes its tables of a batch. Knows no kind by name.
+From its row follow the layout, the stored form, the checks, the fields of a step and what the API's docs say of them,
+the rows of the catalogue of figures, and what makes its tables of a batch. Knows no kind by name.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -54,6 +54,7 @@ class Kind:
     read       the value of that field; None where a kind's figures stand among those of gaps or methods
     unnamed    whether its values are fields of a step themselves; they are answered whatever is wanted
     figures    the figures of that field, by their paths below it
+    when       in which answers that field is, in a sentence of the API's docs; empty where there is nothing to add
     of_gaps    figures of gaps, by the first part of the path of its tables `.../{gap}` that they are formulas of
     of_sequences  the same of the sequences of gaps
     made_of_gaps  further figures of gaps, of those that are wanted
@@ -83,6 +84,7 @@ class Kind:
     tables: tuple[Table, ...] = ()
     read: Callable[[Arrays], Any] | None = None
     figures: tuple[Figure, ...] = ()
+    when: str = ""
     unnamed: bool = False
     of_gaps: Mapping[str, Formulas] = field(default_factory=dict)
     of_sequences: Mapping[str, Formulas] = field(default_factory=dict)

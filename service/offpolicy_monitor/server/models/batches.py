@@ -2,8 +2,9 @@
 
 from pydantic import Field
 
+from offpolicy_monitor.server.figure_shapes import OF_A_SHARD
 from offpolicy_monitor.server.models.alerts import Alert
-from offpolicy_monitor.server.models.figures import Figures, Gaps, Methods, MismatchLag, NoiseFloor, Routing, Support
+from offpolicy_monitor.server.models.figures import ALWAYS_OF_A_SHARD, Figures, MethodFigures, with_figures
 from offpolicy_monitor.server.models.shape import Shape
 
 
@@ -26,30 +27,16 @@ class BatchReceipt(Shape):
 class BatchAnswer(BatchReceipt):
     """The same, and the figures of this shard alone."""
 
-    tokens: int
-    sequences: int
-    empty_sequences: int
-    excluded_tokens: dict[str, int]
-    suspect_tokens: dict[str, int]
-    gaps: Gaps
-    methods: Methods
-    routing: Routing = Field({})
-    noise_floor: NoiseFloor = Field({})
-    support: Support = Field({})
-    mismatch_lag: MismatchLag = Field({})
+    model_config = with_figures(OF_A_SHARD, ALWAYS_OF_A_SHARD)
 
 
 class EvaluateAnswer(Shape):
     """Figures of the batch; `methods` in the order asked."""
 
-    tokens: int
-    sequences: int = Field(description="How many, at every level of detail.")
-    gaps: Gaps
-    methods: list[Figures] = Field(
+    model_config = with_figures(OF_A_SHARD, ALWAYS_OF_A_SHARD)
+
+    methods: list[MethodFigures] = Field(
         description="In the order asked. With detail sequence or token also `keep_sequences`; with token also "
         "`keep_tokens`, and `weights` of a method that gives any."
     )
-    routing: Routing = Field({})
-    noise_floor: NoiseFloor = Field({})
-    support: Support = Field({})
     per_sequence: list[Figures] = Field([], description="One object per sequence, with detail sequence or token alone.")

@@ -1,62 +1,36 @@
 """Figures by the names of their tables, and the catalogue of what each means."""
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
-from pydantic import Field, WithJsonSchema
+from pydantic import ConfigDict, Field, WithJsonSchema
 
-from offpolicy_monitor.server.figure_shapes import figures_below
+from offpolicy_monitor.server.figure_shapes import OF_A_METHOD, Schema, or_null
 from offpolicy_monitor.server.models.shape import Shape
 
 Figures = dict[str, Any]
+MethodFigures = Annotated[Figures, WithJsonSchema(OF_A_METHOD)]
+
+#: Fields that every merged step has, and every answer about a shard; any other may be absent or null.
+ALWAYS_OF_A_STEP: Final = ("gaps", "methods")
+ALWAYS_OF_A_SHARD: Final = (
+    *("tokens", "sequences", "empty_sequences", "excluded_tokens", "suspect_tokens", "zero_filled_tokens"),
+    *ALWAYS_OF_A_STEP,
+)
 
 
-Gaps = Annotated[dict[str, Figures], WithJsonSchema(figures_below("gaps"))]
+def with_figures(fields: Mapping[str, Schema], always: tuple[str, ...]) -> ConfigDict:
+    """The configuration of a shape that has these fields, some of them always, beside those that it declares itself."""
 
+    def add(schema: dict[str, Any]) -> None:
+        declared, required = schema["properties"], schema.get("required", [])
+        further = {
+            name: field if name in always else or_null(field) for name, field in fields.items() if name not in declared
+        }
+        schema["properties"] = declared | further
+        schema["required"] = required + [name for name in always if name in further]
 
-Methods = Annotated[dict[str, Figures], WithJsonSchema(figures_below("methods"))]
-
-
-Routing = Annotated[
-    dict[str, Figures],
-    WithJsonSchema(figures_below("routing")),
-    Field(description="Only where two of the expert arrays were sent, by gap."),
-]
-
-
-NoiseFloor = Annotated[
-    Figures,
-    WithJsonSchema(figures_below("noise_floor")),
-    Field(description="Only where log-probs that were computed once more were sent."),
-]
-
-
-Support = Annotated[
-    dict[str, Figures],
-    WithJsonSchema(figures_below("support")),
-    Field(description="Only where the mass of the sampler's support was sent, by gap."),
-]
-
-
-MismatchLag = Annotated[
-    Figures,
-    WithJsonSchema(figures_below("mismatch_lag")),
-    Field(description="Only where older weights sampled tokens of the mismatch."),
-]
-
-
-Attribution = Annotated[Figures, WithJsonSchema(figures_below("attribution"))]
-
-
-Breakdowns = Annotated[Figures, WithJsonSchema(figures_below("breakdowns"))]
-
-
-Outliers = Annotated[Figures, WithJsonSchema(figures_below("outliers"))]
-
-
-Versions = Annotated[Figures, WithJsonSchema(figures_below("versions"))]
-
-
-Signature = Annotated[Figures, WithJsonSchema(figures_below("signature"))]
+    return ConfigDict(extra="allow", json_schema_extra=add)
 
 
 class CataloguedFigure(Shape):

@@ -2,20 +2,8 @@
 
 from pydantic import Field
 
-from offpolicy_monitor.server.models.figures import (
-    Attribution,
-    Breakdowns,
-    Figures,
-    Gaps,
-    Methods,
-    MismatchLag,
-    NoiseFloor,
-    Outliers,
-    Routing,
-    Signature,
-    Support,
-    Versions,
-)
+from offpolicy_monitor.server.figure_shapes import OF_A_STEP
+from offpolicy_monitor.server.models.figures import ALWAYS_OF_A_STEP, Figures, with_figures
 from offpolicy_monitor.server.models.shape import Shape
 
 
@@ -27,24 +15,15 @@ class StepAlert(Shape):
 
 
 class Step(Shape):
-    """One merged gradient step."""
+    """One merged gradient step, with its figures."""
+
+    model_config = with_figures(OF_A_STEP, ALWAYS_OF_A_STEP)
 
     step: int
     minibatch: int
     received_at: str = Field(description="When its newest shard came.")
     verdict: str | None = Field(description="accept, warn or skip, of the training step; null before it is judged.")
     alerts: list[StepAlert] | None = Field(description="Warnings and worse that were active at it.")
-    gaps: Gaps
-    methods: Methods
-    routing: Routing = Field({})
-    noise_floor: NoiseFloor = Field({})
-    support: Support = Field({})
-    mismatch_lag: MismatchLag = Field({})
-    attribution: Attribution | None = None
-    outliers: Outliers = Field({})
-    versions: Versions | None = None
-    signature: Signature = Field({})
-    breakdowns: Breakdowns = Field({}, description="In the answer to one step alone.")
 
 
 class Steps(Shape):

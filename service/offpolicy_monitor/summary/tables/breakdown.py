@@ -199,6 +199,7 @@ KIND: Final = Kind(
     TABLES,
     breakdowns,
     FIGURES,
+    "In the answer to one step alone.",
     total=True,
     lost=True,
     measured="offpolicy_monitor.measure.breakdowns",

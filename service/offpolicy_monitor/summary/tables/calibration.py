@@ -90,4 +90,6 @@ FIGURES: Final = (
     Figure("z", "", "of the excess, over sequences", headline=True),
 )
 
-KIND: Final = Kind(PART, (TABLE,), calibration, FIGURES, of_shards=True)
+KIND: Final = Kind(
+    PART, (TABLE,), calibration, FIGURES, "Only where `sampling_logprobs` and `entropy` were sent.", of_shards=True
+)

@@ -41,4 +41,11 @@ FIGURES: Final = (
     Figure("k3_current", "nats", "of the tokens that are not older: without lag", headline=True),
 )  # fmt: skip
 
-KIND: Final = Kind("mismatch_lag", (), mismatch_lag, FIGURES, of_shards=True)
+KIND: Final = Kind(
+    "mismatch_lag",
+    (),
+    mismatch_lag,
+    FIGURES,
+    "Only where older weights sampled tokens of the mismatch.",
+    of_shards=True,
+)

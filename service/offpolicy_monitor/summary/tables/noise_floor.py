@@ -164,6 +164,7 @@ KIND: Final = Kind(
     TABLES,
     noise_floor,
     FIGURES,
+    "Only where log-probs that were computed once more were sent.",
     of_shards=True,
     measured="offpolicy_monitor.measure.noise_floor",
     sent=frozenset(RESCORED),

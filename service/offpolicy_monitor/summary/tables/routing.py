@@ -278,6 +278,7 @@ KIND: Final = Kind(
     TABLES,
     routing,
     FIGURES,
+    "Only where two of the expert arrays were sent, by gap.",
     of_shards=True,
     measured="offpolicy_monitor.measure.routing",
     sent=frozenset(name for pair in EXPERTS.values() for name in pair),

@@ -87,6 +87,7 @@ KIND: Final = Kind(
     TABLES,
     support,
     FIGURES,
+    "Only where the mass of the sampler's support was sent, by gap.",
     of_shards=True,
     measured="offpolicy_monitor.measure.support",
     sent=frozenset(SUPPORTS.values()),

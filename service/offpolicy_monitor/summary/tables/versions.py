@@ -155,6 +155,7 @@ KIND: Final = Kind(
     TABLES,
     versions,
     FIGURES,
+    "Only where `policy_versions` were sent.",
     measured=__name__,
     sent=frozenset({"policy_versions"}),
     gapless=True,
