@@ -16,6 +16,7 @@ from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.corrections import Decided, Group, Placed
 from offpolicy_monitor.core.decision import drop_terms, split_sums
 from offpolicy_monitor.core.density import joint_counts
+from offpolicy_monitor.core.device import where
 from offpolicy_monitor.core.divergences import (
     bernoulli,
     binary_kls,
@@ -87,6 +88,7 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     token_sums: (GAPS, WIDE[:1]),
     total: (ROW,),
     totals: ([WIDE], 1),
+    where: (MARKS, ROW, 0.0),
 }
 #: Those that take no tensor beside gaps and decisions, which are checked where they are made.
 WITHOUT_TENSORS = {

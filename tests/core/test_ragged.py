@@ -70,3 +70,9 @@ def test_what_comes_before_a_token_is_of_its_own_sequence_alone(first: float) ->
     wanted = np.concatenate([np.cumsum(own) - own for own in values])
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
     assert found[[0, 1, 1001, 1004, 1005]].tolist() == [0.0] * 5
+
+
+def test_what_comes_before_is_found_of_several_rows_as_of_each() -> None:
+    rows = torch.from_numpy(np.random.default_rng(0).random((2, 9)))
+    parts = segments(1, 5, 3)
+    assert torch.equal(parts.before(rows), torch.stack([parts.before(row) for row in rows]))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.checks import MARKS, check
-from offpolicy_monitor.core.device import constant
+from offpolicy_monitor.core.device import constant, where
 from offpolicy_monitor.core.divergences import exponentials, js_terms, probability
 from offpolicy_monitor.core.ragged import totals
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
@@ -56,7 +56,7 @@ def token_columns(sides: Tensor, valid: Tensor | None = None) -> TokenColumns:
     difference_abs = difference.abs()
     weight = ratio.clamp(math.exp(-WEIGHT_CLAMP), math.exp(WEIGHT_CLAMP))
     if valid is not None:
-        ratio, weight, p, q = torch.where(valid, torch.stack([ratio, weight, p, q]), 0.0).unbind()
+        ratio, weight, p, q = where(valid, torch.stack([ratio, weight, p, q]), 0.0).unbind()
     tail, changed, clamped = magnitude > constant([LN2, 0.0, EXPONENT_CLAMP], d.dtype, d.device)[:, None, None]
     weight_excess = excess.clamp(math.expm1(-WEIGHT_CLAMP), math.expm1(WEIGHT_CLAMP))
     squared = {

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from offpolicy_monitor.core.checks import DOUBLE, MARKS, check
 from offpolicy_monitor.core.corrections import Anchor, Decided, Group, clip_weights, gaps_of
-from offpolicy_monitor.core.device import constant
+from offpolicy_monitor.core.device import constant, where
 from offpolicy_monitor.core.gap import Gaps, chosen
 from offpolicy_monitor.core.ragged import total
 
@@ -88,7 +88,7 @@ def weight_sums(gaps: Gaps, group: Group) -> tuple[dict[str, Tensor], Tensor]:
     weights = clip_weights(gaps, group)
     truncated = group.marked.narrow(0, len(group.drops), len(indices))
     if gaps.valid is not None:
-        weights = torch.where(chosen(gaps.filled if group.whole else gaps.valid, indices), weights, 0.0)
+        weights = where(chosen(gaps.filled if group.whole else gaps.valid, indices), weights, 0.0)
     if group.whole:
         counts = gaps.counts_of(indices)
         counted = weights * counts

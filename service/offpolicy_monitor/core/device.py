@@ -1,14 +1,33 @@
 """What follows from the device that tensors are on: how numbers get there, and whether numpy can take what is there."""
 
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from offpolicy_monitor.core.checks import MARKS, NUMBERS, check
+
 
 def constant(values: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Nested lists of numbers as a tensor. `torch.tensor(..., device=)` would wait for all that a GPU has to do."""
     return torch.tensor(values, dtype=dtype).to(device, non_blocking=True)
+
+
+def where(marks: Tensor, values: Tensor, other: float) -> Tensor:
+    """The values that are marked, and a number for the others: [..., n] bool, [..., n] -> [..., n] of their dtype.
+
+    The number is brought to the device once; `torch.where` makes it anew, by an operation, each time. Raises ValueError
+    for a single value, TypeError for another dtype.
+    """
+    check("marks", marks, of=MARKS)
+    check("values", values, of=NUMBERS)
+    return torch.where(marks, values, _number(other, values.dtype, values.device))
+
+
+@cache
+def _number(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.full((), value, dtype=dtype, device=device)
 
 
 def is_host(device: torch.device) -> bool:

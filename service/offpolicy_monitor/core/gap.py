@@ -17,6 +17,7 @@ from torch import Tensor
 from offpolicy_monitor.core.advantages import Advantages
 from offpolicy_monitor.core.checks import MARKS, NUMBERS, check
 from offpolicy_monitor.core.columns import TokenColumns, token_columns
+from offpolicy_monitor.core.device import where
 from offpolicy_monitor.core.divergences import bernoulli, binary_kls
 from offpolicy_monitor.core.ragged import Segments
 
@@ -100,7 +101,7 @@ class Gaps:
 
     def kept(self, values: Tensor) -> Tensor:
         """The values [..., G, T] of valid tokens, 0 for the others, whatever stands there."""
-        return values if self.valid is None else torch.where(self.valid, values, 0.0)
+        return values if self.valid is None else where(self.valid, values, 0.0)
 
     @cached_property
     def counts(self) -> Tensor:
@@ -120,7 +121,7 @@ class Gaps:
 
     def of_filled(self, values: Tensor) -> Tensor:
         """The values [..., G, N] of sequences with a valid token, 0 for the others, whatever stands there."""
-        return values if self.valid is None else torch.where(self.filled, values, 0.0)
+        return values if self.valid is None else where(self.filled, values, 0.0)
 
     @cached_property
     def _sums(self) -> Tensor:
@@ -143,7 +144,7 @@ class Gaps:
         """Those of K columns, 0 where there is no valid token: [G, T] each -> [K, G, N] float64 each."""
         low = high = torch.stack(list(columns))
         if self.valid is not None:
-            low, high = (torch.where(self.valid, low, end) for end in (torch.inf, -torch.inf))
+            low, high = (where(self.valid, low, end) for end in (torch.inf, -torch.inf))
         return Ends(self.of_filled(self.segments.min(low)), self.of_filled(self.segments.max(high)))
 
     @cached_property

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.checks import DOUBLE, check
-from offpolicy_monitor.core.device import constant
+from offpolicy_monitor.core.device import constant, where
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
 
@@ -79,7 +79,7 @@ def extremes(gaps: Gaps) -> dict[str, dict[str, Tensor]]:
     (least, most), mean, product = gaps.extremes, gaps.means.log_ratio, gaps.sums.log_ratio
     low = high = torch.stack([least.log_ratio, mean, product, most.log_ratio, most.probability_difference_abs])
     if gaps.valid is not None:
-        low, high = torch.where(gaps.filled, low, torch.inf), torch.where(gaps.filled, high, -torch.inf)
+        low, high = where(gaps.filled, low, torch.inf), where(gaps.filled, high, -torch.inf)
     low, high = low.amin(-1), high.amax(-1)
     difference = high[4] if gaps.valid is None else high[4].clamp(min=0.0)
     found = {"log_ratio_max": high[3], "log_geometric_max": high[1], "log_product_max": high[2]}

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from offpolicy_monitor.core.advantages import Advantages
 from offpolicy_monitor.core.checks import check
+from offpolicy_monitor.core.device import where
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.methods.curve import OUTWARD_SCORES, Budget, Given
 from offpolicy_monitor.vocabulary import DRIFT_QUANTILE, NEGATIVE, POSITIVE
@@ -33,7 +34,7 @@ def moves_outward(log_ratio: Tensor, advantages: Advantages | None) -> Tensor:
 def outward_score(gaps: Gaps, gap: int, score: str, given: Given = ()) -> Tensor:
     """[T] float: a score of OUTWARD of one gap. KeyError for another name, ValueError without advantages."""
     there = moves_outward(gaps.columns.log_ratio.select(0, gap), gaps.advantages)
-    return torch.where(there, OUTWARD[score](gaps, gap, given), 0.0)
+    return where(there, OUTWARD[score](gaps, gap, given), 0.0)
 
 
 def outward_least(gaps: Gaps, gap: int, score: str, given: Given = ()) -> Tensor:
@@ -41,8 +42,8 @@ def outward_least(gaps: Gaps, gap: int, score: str, given: Given = ()) -> Tensor
     values = outward_score(gaps, gap, score.removesuffix("_min"), given)
     if gaps.valid is None:
         return gaps.segments.min(values)
-    least = gaps.segments.min(torch.where(gaps.valid.select(0, gap), values, torch.inf))
-    return torch.where(gaps.filled.select(0, gap), least, 0.0)
+    least = gaps.segments.min(where(gaps.valid.select(0, gap), values, torch.inf))
+    return where(gaps.filled.select(0, gap), least, 0.0)
 
 
 def _log_ratio(gaps: Gaps, gap: int, given: Given) -> Tensor:
@@ -70,17 +71,18 @@ def _drift(gaps: Gaps, gap: int, given: Given) -> Tensor:
     weight = one * (1 - (1 - budget.last_weight) * share)
     spent = weight * moved
     allowed = segments.spread(_quantile(gaps, moved, valid, counts).clamp(budget.least, budget.most))
-    return torch.maximum(spent, spent + segments.before(spent) - allowed * segments.before(weight))
+    spent_before, weight_before = segments.before(torch.stack([spent, weight])).unbind()
+    return torch.maximum(spent, spent + spent_before - allowed * weight_before)
 
 
 def _quantile(gaps: Gaps, values: Tensor, valid: Tensor | None, counts: Tensor) -> Tensor:
     """[N]: of each sequence's valid values, interpolated between the two next to it; 0 where there is none."""
-    ordered = gaps.segments.ascending(values if valid is None else torch.where(valid, values, torch.inf))
+    ordered = gaps.segments.ascending(values if valid is None else where(valid, values, torch.inf))
     rank = DRIFT_QUANTILE * (counts - 1).clamp(min=0.0)
     below, last = rank.floor(), (counts - 1).clamp(min=0.0)
     low, high = (ordered.take(gaps.segments.starts + index.long()) for index in (below, torch.minimum(below + 1, last)))
     found = low + (high - low) * (rank - below)
-    return torch.where(counts > 0, found, 0.0)
+    return where(counts > 0, found, 0.0)
 
 
 OUTWARD: Final[Mapping[str, Callable[[Gaps, int, Given], Tensor]]] = dict(

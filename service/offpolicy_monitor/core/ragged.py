@@ -105,12 +105,12 @@ class Segments:
         return values.index_select(-1, self.owners)
 
     def before(self, values: Tensor) -> Tensor:
-        """Sum of what comes before each token in its sequence: [T] float -> [T] float64.
+        """Sum of what comes before each token in its sequence: [..., T] float -> [..., T] float64.
 
         With each round, of which the longest sequence says how many, a sum reaches twice as far: what is in one
         sequence takes no digits from another, as a difference of sums over all tokens would.
         """
-        check("values", values, self.tokens)
+        check("values", values, *values.shape[:-1], self.tokens)
         indices = torch.arange(self.tokens, device=self.device) - self.spread(self.starts)
         found, reach = _later(values.double(), 1, indices), 1
         while reach < int(self.lengths.max(initial=0)):
@@ -141,8 +141,8 @@ class Segments:
 
 def _later(values: Tensor, by: int, indices: Tensor) -> Tensor:
     """Values moved on by so many tokens, 0 where that is out of their sequence; indices [T] of tokens in their own."""
-    moved = torch.nn.functional.pad(values, (by, 0)).narrow(0, 0, len(values))
-    return torch.where(indices >= by, moved, 0.0)
+    moved = torch.nn.functional.pad(values, (by, 0)).narrow(-1, 0, len(indices))
+    return device.where(indices >= by, moved, 0.0)
 
 
 def total(values: Tensor) -> Tensor:

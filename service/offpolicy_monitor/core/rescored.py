@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.checks import DOUBLE, MARKS, check
+from offpolicy_monitor.core.device import where
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP
 
 #: What `difference_sums` adds up, in its order.
@@ -25,7 +26,7 @@ def difference(above: Tensor, below: Tensor, valid: Tensor | None = None) -> Ten
     check("below", below, len(above))
     check("valid", valid, len(above), of=MARKS)
     d = above.double() - below
-    return d if valid is None else torch.where(valid, d, 0.0)
+    return d if valid is None else where(valid, d, 0.0)
 
 
 def difference_sums(d: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ def beyond_second_moment(magnitudes: Tensor, valid: Tensor | None = None) -> Cal
     check("magnitudes", magnitudes, -1)
     check("valid", valid, len(magnitudes), of=MARKS)
     if valid is not None:
-        magnitudes = torch.where(valid, magnitudes, torch.inf)
+        magnitudes = device.where(valid, magnitudes, torch.inf)
     ordered = torch.nn.functional.pad(_ascending(magnitudes), (0, 1), value=torch.inf)
     number = torch.arange(1, len(ordered) + 1, device=ordered.device)
     means = torch.cumsum(ordered.square(), 0, dtype=torch.float64) / number

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.checks import MARKS, check
-from offpolicy_monitor.core.device import constant
+from offpolicy_monitor.core.device import constant, where
 from offpolicy_monitor.core.ragged import total
 
 #: Grids are steps of 2^-k for these k.
@@ -51,7 +51,7 @@ def neighbour_sums(a: Tensor, b: Tensor, valid: Tensor | None, owners: Tensor) -
         together = owners.narrow(0, 1, later) == owners.narrow(0, 0, later)
     else:
         indices = torch.arange(len(a), device=a.device)
-        before = torch.cummax(torch.where(valid, indices, -1), 0).values.narrow(0, 0, later)
+        before = torch.cummax(where(valid, indices, -1), 0).values.narrow(0, 0, later)
         there = before.clamp(min=0)
         first = [side.index_select(0, there) for side in (a, b)]
         own = owners.index_select(0, there) == owners.narrow(0, 1, later)

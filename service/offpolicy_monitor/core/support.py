@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.checks import DOUBLE, MARKS, check
+from offpolicy_monitor.core.device import where
 from offpolicy_monitor.core.divergences import probability
 from offpolicy_monitor.core.rescored import difference_sums
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP
@@ -45,6 +46,6 @@ def support_sums(above: Tensor, below: Tensor, log_mass: Tensor, valid: Tensor |
     d, mass, outside = above - below, probability(log_mass), above > ROUNDING
     ratio = torch.exp(d.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP))
     if valid is not None:
-        d, ratio, mass = torch.where(valid, torch.stack([d, ratio, mass]), 0.0)
+        d, ratio, mass = where(valid, torch.stack([d, ratio, mass]), 0.0)
         outside = outside & valid
     return torch.cat([difference_sums(d)[:4], torch.stack([ratio.sum(1), mass.sum(1), outside.sum(1)])])

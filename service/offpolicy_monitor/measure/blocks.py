@@ -18,6 +18,7 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.core.advantages import Advantages
+from offpolicy_monitor.core.device import where
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.core.ragged import Segments
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS, LOGPROBS, RESCORED, SUPPORTS
@@ -143,7 +144,7 @@ class DeviceBatch:
         if self.finite is None:
             return d, None
         valid = self.finite[above] & self.finite[below]
-        return torch.where(valid, d, 0.0), valid
+        return where(valid, d, 0.0), valid
 
 
 @dataclass(frozen=True, eq=False)

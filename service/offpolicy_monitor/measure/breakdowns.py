@@ -12,6 +12,7 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.cells import Division, sums_by
+from offpolicy_monitor.core.gap import chosen
 from offpolicy_monitor.measure.dimensions import dimensions
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.breakdown import CROSS_KEYS, GAP_KEYS
@@ -51,7 +52,7 @@ def _columns(view: BlockView) -> tuple[list[Tensor], list[Tensor]]:
         of_sequences += [square[mismatch], square[staleness], view.cross_of_sequences]
     indices = [*range(number), *([joint["mismatch"]] if joint else ())]
     if gaps.valid is not None:
-        of_tokens += [gaps.valid[index].to(columns.k3.dtype) for index in indices]
+        of_tokens += chosen(gaps.valid, indices).double().unbind()
     return of_tokens, [*of_sequences, *(gaps.counts[index] for index in indices)]
 
 

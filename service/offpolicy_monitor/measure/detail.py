@@ -11,6 +11,7 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.core.corrections import Decided, Group, clip_weights
+from offpolicy_monitor.core.device import where
 from offpolicy_monitor.core.gap import Gaps, chosen
 from offpolicy_monitor.measure.blocks import Block, DeviceBatch
 from offpolicy_monitor.measure.view import BlockView
@@ -24,7 +25,7 @@ def sequence_figures(view: BlockView) -> Tensor:
     gaps = view.gaps
     mean = gaps.means.log_ratio
     figures = (mean, gaps.sums.log_ratio, gaps.extremes.max.log_ratio_abs, -mean, gaps.means.k3)
-    return torch.stack([view.own(torch.where(gaps.filled, figure, torch.nan)) for figure in figures])
+    return torch.stack([view.own(where(gaps.filled, figure, torch.nan)) for figure in figures])
 
 
 def sequence_columns(loaded: DeviceBatch, figures: Array | None) -> SequenceColumns:
@@ -94,7 +95,7 @@ def _weights(gaps: Gaps, group: Group) -> Tensor:
     weights = clip_weights(gaps, group)[0]
     weights = gaps.segments.spread(weights) if group.whole else weights.to(gaps.policies.dtype)
     indices = [placed.gap for placed in group.clips]
-    return weights if gaps.valid is None else torch.where(chosen(gaps.valid, indices), weights, 0.0)
+    return weights if gaps.valid is None else where(chosen(gaps.valid, indices), weights, 0.0)
 
 
 def _positions(block: Block) -> Array | slice:

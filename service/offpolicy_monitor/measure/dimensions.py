@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array, Origin
-from offpolicy_monitor.core.device import constant
+from offpolicy_monitor.core.device import constant, where
 from offpolicy_monitor.measure.blocks import Block
 from offpolicy_monitor.summary.tables.buckets import BUCKETS, LAG_BUCKETS, LAGS, MU_BUCKETS, TURNS
 
@@ -92,4 +92,4 @@ def _mu_indices(block: Block) -> Tensor:
     indices = torch.bucketize(log_mu, edges, out_int32=True, right=True)
     if batch.finite is None:
         return indices
-    return torch.where(batch.finite[index][block.token_range], indices, len(MU_BUCKETS))
+    return where(batch.finite[index][block.token_range], indices, len(MU_BUCKETS))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array
+from offpolicy_monitor.core.device import where
 from offpolicy_monitor.core.rescored import SUMMED, difference, difference_sums
 from offpolicy_monitor.measure.beside import Sent, both, number, sent_of
 from offpolicy_monitor.measure.view import BlockView
@@ -54,7 +55,7 @@ def _apart(sent: Mapping[str, Sent], above: str, below: str, valid: Tensor | Non
 def _squares(first: Tensor, second: Tensor, valid: Tensor | None) -> Tensor:
     """[4] float64: how many tokens are valid for both differences, and their sums of x^2, y^2 and x y."""
     if valid is not None:
-        first, second = torch.where(valid, first, 0.0), torch.where(valid, second, 0.0)
+        first, second = where(valid, first, 0.0), where(valid, second, 0.0)
     pair = torch.stack([first, second])
     squares = torch.linalg.vecdot(pair, pair)
     return torch.cat([number(valid, first)[None], squares, torch.linalg.vecdot(first, second)[None]])

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.cells import Tally, tallies
-from offpolicy_monitor.core.device import constant
+from offpolicy_monitor.core.device import constant, where
 from offpolicy_monitor.core.gap import chosen
 from offpolicy_monitor.core.scores import Score, sequence_scores, token_scores
 from offpolicy_monitor.measure.bins import histogram_bins
@@ -154,7 +154,7 @@ class _Units:
         if not advantages.per_token:
             return advantages.groups.expand(self.view.number, -1)
         whole = self.part_weights[:, 0] == self.view.own(gaps.counts)[:, None]
-        return torch.where(whole.any(1), whole.int().argmax(1), MIXED)
+        return where(whole.any(1), whole.int().argmax(1), MIXED)
 
     @cached_property
     def groups(self) -> Tensor:
