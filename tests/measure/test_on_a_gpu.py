@@ -4,9 +4,8 @@ FakeTensorMode runs every line of the torch form on tensors of device cuda that 
 is asked in test_device.py.
 """
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -30,28 +29,36 @@ from tests.reference import COLUMNS
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a real GPU is here, and test_device.py asks that")
 MAKERS = (*OF_DATA, *OF_INGESTED)
 ORIGIN = Origin(4, 0, {"engine": "vllm"})
-#: Of the whole of a batch with every preset and every table.
-MOST_OPERATIONS = 300
-#: More where all log-probs that are in no gap were sent.
-MOST_BESIDE = 90
 BESIDE = (*RESCORED, *SUPPORTS.values())
 #: A batch of TOKENS in SEQUENCES is a block. What is done to its shapes is known where they come again, in all tests.
 TOKENS, SEQUENCES = 400, 20
 #: Of each gap.
 FIGURES_OF_SEQUENCES = 4
-#: Per token of a block, with its log-probs: what memory it takes.
-MOST_BYTES = 890
-FORMS: dict[str, dict[str, Any]] = {
-    "finite, advantages of sequences": {},
-    "finite, advantages of tokens": {"per_token": True},
-    "some not finite, advantages of sequences": {"holes": True},
-    "some not finite, advantages of tokens": {"holes": True, "per_token": True},
-    "no advantages": {"advantages": False},
-    "two log-probs": {"names": COLUMNS[:2]},
-    "float64": {"dtype": np.float64},
-    "beside the gaps": {"beside": BESIDE},
-    "beside the gaps, some not finite": {"beside": BESIDE, "holes": True},
+
+
+class Form(NamedTuple):
+    """What a batch has, and with every preset and every table the operations that it may take, and the bytes of memory
+    per token of a block, with its log-probs."""
+
+    batch: dict[str, Any]
+    operations: int
+    bytes: int
+
+
+FORMS = {
+    "finite, advantages of sequences": Form({}, 300, 890),
+    "finite, advantages of tokens": Form({"per_token": True}, 319, 890),
+    "some not finite, advantages of sequences": Form({"holes": True}, 364, 1740),
+    "some not finite, advantages of tokens": Form({"holes": True, "per_token": True}, 385, 1740),
+    "no advantages": Form({"advantages": False}, 265, 890),
+    "two log-probs": Form({"names": COLUMNS[:2]}, 272, 370),
+    "float64": Form({"dtype": np.float64}, 297, 950),
+    "beside the gaps": Form({"beside": BESIDE}, 384, 890),
+    "beside the gaps, some not finite": Form({"beside": BESIDE, "holes": True}, 477, 1740),
+    "all of it": Form({"beside": BESIDE, "holes": True, "per_token": True}, 498, 1740),
 }
+#: With presets and a row of CPPO, whose longest sequence has 17 to 32 tokens; and more for each doubling of that.
+MOST_OF_CPPO, MOST_OF_A_ROUND = 605, 24
 
 
 def batch(
@@ -91,16 +98,16 @@ def measured(
 @pytest.mark.parametrize("form", FORMS)
 def test_a_batch_of_any_form_never_waits_for_the_host(form: str) -> None:
     """Nor with another block, of which there comes no more than the figures of its sequences."""
-    (whole, cut), _ = measured(batch(2 * TOKENS, sequences=2 * SEQUENCES, **FORMS[form]), ROWS, TOKENS)
+    (whole, cut), _ = measured(batch(2 * TOKENS, sequences=2 * SEQUENCES, **FORMS[form].batch), ROWS, TOKENS)
     assert (whole.device, whole.dtype, whole.ndim) == (DEVICE, torch.float64, 1)
-    gaps = 1 if FORMS[form].get("names") else 3
+    gaps = 1 if FORMS[form].batch.get("names") else 3
     assert len(cut) - len(whole) == FIGURES_OF_SEQUENCES * gaps * SEQUENCES
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_an_evaluation_without_detail_never_waits_for_the_host(form: str) -> None:
     with fake_cuda():
-        loaded = DeviceBatch.load(batch(TOKENS, **FORMS[form]), DEVICE)
+        loaded = DeviceBatch.load(batch(TOKENS, **FORMS[form].batch), DEVICE)
         views, asked = Views(loaded, (), ORIGIN), Rows(loaded, applicable(ROWS, loaded), "none", TOKENS)
         for view in views.of_blocks(TOKENS):
             block_sums(view, OF_DATA, {})
@@ -116,26 +123,25 @@ def test_experts_are_compared_without_a_wait() -> None:
     assert measured(with_experts, PRESETS, GPU_BLOCK_TOKENS)[0][0].device == DEVICE
 
 
-@pytest.fixture(scope="module")
-def started() -> Callable[..., Operations]:
-    """What is started for so many tokens and these log-probs beside the gaps."""
-    measured(batch(TOKENS, beside=BESIDE), PRESETS, GPU_BLOCK_TOKENS)  # constants are brought to a device once
-    return cache(lambda tokens, *beside: measured(batch(tokens, beside=beside), PRESETS, GPU_BLOCK_TOKENS)[1])
+def started(rows: Sequence[MethodRow], tokens: int, **sent: Any) -> Operations:
+    return measured(batch(tokens, **sent), tuple(rows), GPU_BLOCK_TOKENS)[1]
 
 
-def test_operations_are_bounded_and_do_not_grow_with_the_tokens_and_memory_is_bounded(
-    started: Callable[..., Operations],
-) -> None:
-    small, large = started(TOKENS), started(1_000_000)
-    assert small.number == large.number <= MOST_OPERATIONS
-    assert large.peak_bytes <= MOST_BYTES * 1_000_000
+@pytest.mark.parametrize("form", FORMS)
+def test_operations_and_memory_are_bounded_by_the_form_of_a_batch_whatever_its_tokens(form: str) -> None:
+    sent, most_operations, most_bytes = FORMS[form]
+    started(PRESETS, TOKENS, **sent)  # constants are brought to a device once
+    small, large = started(PRESETS, TOKENS, **sent), started(PRESETS, 1_000_000, **sent)
+    assert small.number == large.number <= most_operations
+    assert large.peak_bytes <= most_bytes * 1_000_000
 
 
-def test_log_probs_beside_the_gaps_take_few_operations_more_whatever_the_tokens(
-    started: Callable[..., Operations],
-) -> None:
-    without, small, large = started(TOKENS), started(TOKENS, *BESIDE), started(1_000_000, *BESIDE)
-    assert small.number == large.number <= without.number + MOST_BESIDE
+def test_a_rule_on_what_came_before_takes_more_operations_for_a_longer_sequence_and_not_for_more_of_them() -> None:
+    rows = (*PRESETS, next(row for row in ROWS if row.method.name == "cppo"))
+    started(rows, TOKENS)
+    few = started(rows, TOKENS).number
+    assert few == started(rows, 1_000_000, sequences=50_000).number <= MOST_OF_CPPO
+    assert started(rows, 2 * TOKENS).number <= few + MOST_OF_A_ROUND
 
 
 def test_a_look_at_a_value_and_a_shape_that_depends_on_data_would_be_seen() -> None:

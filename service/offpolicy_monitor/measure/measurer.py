@@ -29,8 +29,8 @@ from offpolicy_monitor.summary.step import StepSummary
 
 Result = TypeVar("Result")
 
-#: Tokens per block: fewer fit a CPU's caches better, and take less of a GPU's memory (900 bytes per token of a block);
-#: more share the cost of 300 operations per block.
+#: Tokens per block: fewer fit a CPU's caches better, and take less of a GPU's memory (900 bytes per token of a block,
+#: 1,740 where some log-probs are not finite); more share the cost of some 300 operations per block.
 CPU_BLOCK_TOKENS: Final = 1 << 17
 GPU_BLOCK_TOKENS: Final = 1 << 20
 SMALLEST_BLOCK_TOKENS: Final = 1 << 14
