@@ -65,17 +65,20 @@ class Division(NamedTuple):
 
 
 def sums_by(divisions: Sequence[Division], columns: Sequence[Tensor], copies: int = 1) -> list[Tensor]:
-    """Counts and sums of K columns by the cells of each division: [n] float each -> [size, 1 + K] float64 each.
+    """Counts and sums of K columns by the cells of each division, of which there is one at least.
+
+    [n] float each -> [size, 1 + K] float64 each.
 
     Of many values a GPU adds neighbours to different `copies` of the cells: threads that add to one number wait for
     each other. Sums have no denominator. Raises ValueError for another rank or length, TypeError for another dtype.
     """
-    check("column", columns[0], -1)
+    first = divisions[0].cells
+    check("cells", first, -1, of=INTEGERS)
+    number, device = len(first), first.device
+    for division in divisions[1:]:
+        check("cells", division.cells, number, of=INTEGERS)
     for column in columns:
-        check("column", column, len(columns[0]))
-    for division in divisions:
-        check("cells", division.cells, len(columns[0]), of=INTEGERS)
-    number, device = len(columns[0]), columns[0].device
+        check("column", column, number)
     values = torch.stack([constant(1.0, torch.float64, device).expand(number), *columns], -1)
     sizes, cells = [division.size for division in divisions], [division.cells for division in divisions]
     sums = torch.zeros((copies, sum(sizes), values.shape[1]), dtype=torch.float64, device=device)
