@@ -18,9 +18,13 @@ SUPPORTS: Final[Mapping[str, str]] = {OLD: "old_support_logprobs", CURRENT: "sup
 #: Expert ids that the routers of the same three policies chose, in their order.
 EXPERT_IDS: Final = ("sampling_experts", "old_experts", "experts")
 
-#: mismatch = log pi_old - log mu; staleness = log pi - log pi_old; total = log pi - log mu.
-Gap = Literal["mismatch", "staleness", "total"]
+#: mismatch = log pi_old - log mu; staleness = log pi - log pi_old; total, the sum of both halves, = log pi - log mu.
+Half = Literal["mismatch", "staleness"]
+Gap = Literal[Half, "total"]
+HALVES: Final[tuple[str, ...]] = get_args(Half)
 GAPS: Final[tuple[str, ...]] = get_args(Gap)
+#: What a rule of alerts looks at: one gap, or the data itself.
+Judged = Literal[Gap, "data"]
 #: gap -> the two log-probs of its d = a - b: numerator and denominator of the ratio exp(d).
 GAP_LOGPROBS: Final[Mapping[str, tuple[str, str]]] = dict(
     zip(GAPS, ((OLD, SAMPLING), (CURRENT, OLD), (CURRENT, SAMPLING)), strict=True)

@@ -11,10 +11,9 @@ from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
 
 from offpolicy_monitor.alerts.history import IN_TOTAL, History
+from offpolicy_monitor.vocabulary import Judged
 
 Severity = Literal["info", "warning", "critical"]
-#: What a rule looks at: one half of the gap, both together as one, or the data itself.
-Half = Literal["mismatch", "staleness", "total", "data"]
 #: From mild to worst.
 SEVERITIES: Final[tuple[Severity, ...]] = ("info", "warning", "critical")
 PROFILES: Final = ("dense_bf16", "moe_bf16", "fp8", "fp4", "bitwise")
@@ -160,7 +159,7 @@ class Rule:
     steps: Mapping[Severity, int]
     source: str
     above: bool = True
-    half: Half | None = None
+    half: Judged | None = None
     change: bool = False
     follows: tuple[str, ...] = ()
     baseline: str = ""

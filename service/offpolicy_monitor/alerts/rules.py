@@ -35,6 +35,7 @@ from offpolicy_monitor.alerts.comparisons import (
 )
 from offpolicy_monitor.alerts.engine import LAG
 from offpolicy_monitor.alerts.rule import Rule, Severity, Threshold
+from offpolicy_monitor.vocabulary import GAPS, HALVES
 
 K3: Final = "gaps.mismatch.k3"
 TOTAL_K3: Final = "gaps.total.k3"
@@ -59,10 +60,6 @@ FILLED: Final = "zero_filled_tokens"
 RATIO: Final = "gaps.mismatch.ratio_mean"
 TAILS: Final = "gaps.mismatch.tail_fraction"
 LONGEST, SHORTEST = "correction.length_bias.longest", "correction.length_bias.shortest"
-
-#: What the total gap is made of, and what moves with any gap.
-HALVES: Final = ("mismatch", "staleness")
-GAPS: Final = (*HALVES, "total")
 
 #: Profile -> a k3 above those of published runs that trained well, and one above three times all of them.
 LARGE: Final = {"dense_bf16": 1e-2, "moe_bf16": 1.5e-2, "fp8": 1.2e-2, "fp4": 3e-2, "bitwise": 0.0}

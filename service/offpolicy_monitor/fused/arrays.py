@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from offpolicy_monitor.summary import cells, histogram
 from offpolicy_monitor.summary.evaluation import Detail
 from offpolicy_monitor.summary.tables import density
+from offpolicy_monitor.vocabulary import GAP_LOGPROBS, GAPS, LOGPROBS, ZERO
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -22,11 +23,10 @@ Marks = NDArray[np.uint8]
 #: Indices of bins: without a sign, an index needs no look at whether it counts from the end.
 Shorts = NDArray[np.uint16]
 
-GAPS: Final = ("mismatch", "staleness", "total")
-MISMATCH, STALENESS, TOTAL = range(3)
+MISMATCH, STALENESS, TOTAL = range(len(GAPS))
 #: Columns of log-probs: numerator and denominator of each gap.
-NUMERATOR: Final = (1, 2, 2)
-DENOMINATOR: Final = (0, 1, 0)
+NUMERATOR: Final = tuple(LOGPROBS.index(above) for above, _ in GAP_LOGPROBS.values())
+DENOMINATOR: Final = tuple(LOGPROBS.index(below) for _, below in GAP_LOGPROBS.values())
 
 #: Tokens of a block: its columns fit a second-level cache, and those of one stage a first-level one.
 BLOCK: Final = 512
@@ -43,8 +43,8 @@ DROPS, WEIGHS, BOTH = range(3)
 DENSE: Final = tuple(map(GAPS.index, density.GAPS))
 DENSITY: Final = density.BINS**2
 
-#: Signs of an advantage, as groups of counts: negative, zero (or unknown), positive; of sequences also mixed.
-NEGATIVE, NEUTRAL, POSITIVE, MIXED = range(4)
+#: The sign, as a group of counts, of an advantage that is zero or unknown.
+NEUTRAL: Final = ZERO
 BINS: Final = histogram.BINS
 LENGTHS: Final = cells.LENGTHS
 #: What a part saw, in bits: signs of A, and from OF_LENGTHS on groups of lengths. What it did not see has no counts.

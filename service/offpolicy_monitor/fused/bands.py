@@ -7,12 +7,12 @@ from typing import Any, Final
 import numpy as np
 
 from offpolicy_monitor.fused import ahead
-from offpolicy_monitor.fused.arrays import BOTH, DROPS, GAPS, WEIGHS, Bounds
+from offpolicy_monitor.fused.arrays import BOTH, DROPS, WEIGHS, Bounds
 from offpolicy_monitor.fused.sequences import NAMES
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.methods.curve import OUTWARD_SCORES, TOKEN_SCORES, Budget, Given
 from offpolicy_monitor.methods.rule import DROPPED_SIGNS, Band, Clip, Cut, Rule, looks_ahead
-from offpolicy_monitor.vocabulary import POSITIVE
+from offpolicy_monitor.vocabulary import GAPS, POSITIVE
 
 _LARGEST: Final = float(np.finfo(np.float32).max)
 

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.fused import runs
-from offpolicy_monitor.fused.arrays import DENOMINATOR, GAPS, NUMERATOR, Floats, Integers, Tokens, fitting
+from offpolicy_monitor.fused.arrays import Floats, Integers, Tokens, fitting
 from offpolicy_monitor.fused.chunk import Sent
 from offpolicy_monitor.fused.inspection import Inspected, inspect, inspect_short
 from offpolicy_monitor.fused.parts import Kind
-from offpolicy_monitor.vocabulary import LOGPROBS
+from offpolicy_monitor.vocabulary import GAP_LOGPROBS, GAPS, LOGPROBS
 
 Array = NDArray[Any]
 
@@ -156,10 +156,7 @@ class Batch:
         return _NONE if self._owner(name) != of else fitting(self.source.columns[name], np.int64)
 
 
-_PAIRS: Final[Mapping[str, frozenset[str]]] = {
-    gap: frozenset((LOGPROBS[above], LOGPROBS[below]))
-    for gap, above, below in zip(GAPS, NUMERATOR, DENOMINATOR, strict=True)
-}
+_PAIRS: Final[Mapping[str, frozenset[str]]] = {gap: frozenset(pair) for gap, pair in GAP_LOGPROBS.items()}
 
 
 @cache

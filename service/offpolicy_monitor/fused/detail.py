@@ -11,12 +11,9 @@ from numpy.typing import NDArray
 
 from offpolicy_monitor.fused.arrays import (
     DENOMINATOR,
-    GAPS,
-    NEGATIVE,
     NEGATIVES,
     NEUTRAL,
     NUMERATOR,
-    POSITIVE,
     POSITIVES,
     SUM,
 )
@@ -25,7 +22,7 @@ from offpolicy_monitor.fused.measured import Left
 from offpolicy_monitor.fused.parts import Rows
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.evaluation import SEQUENCE_FIGURES, RowDetail, SequenceColumns
-from offpolicy_monitor.vocabulary import EXPONENT_CLAMP
+from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, GAPS, NEGATIVE, POSITIVE
 
 Array = NDArray[Any]
 

@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from offpolicy_monitor.fused.ahead import OUTWARD, fill
-from offpolicy_monitor.fused.arrays import GAPS, LENGTHS, MIXED, Tokens
+from offpolicy_monitor.fused.arrays import LENGTHS, Tokens
 from offpolicy_monitor.fused.bands import given_numbers
 from offpolicy_monitor.fused.counts import length_group, sign_of
 from offpolicy_monitor.fused.parts import Part
@@ -21,7 +21,7 @@ from offpolicy_monitor.fused.totals import rounded
 from offpolicy_monitor.methods.catalogue import GIVEN
 from offpolicy_monitor.methods.curve import OUTWARD_SCORES
 from offpolicy_monitor.summary import cells
-from offpolicy_monitor.vocabulary import SIGNS
+from offpolicy_monitor.vocabulary import GAPS, MIXED, SIGNS
 
 _FOLDS: Final = cells.folded(cells.TOKEN_BINS)
 _MAGNITUDES: Final = np.ascontiguousarray(cells.SEQUENCE_BINS.magnitudes)

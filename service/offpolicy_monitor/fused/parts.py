@@ -14,7 +14,7 @@ import numpy as np
 
 from offpolicy_monitor.fused import arrays
 from offpolicy_monitor.fused.ahead import COLUMNS
-from offpolicy_monitor.fused.arrays import GAPS, Bounds, Doubles, Integers, Plan
+from offpolicy_monitor.fused.arrays import Bounds, Doubles, Integers, Plan
 from offpolicy_monitor.fused.bands import ahead_of, sequence_bounds, token_bounds
 from offpolicy_monitor.fused.bits import STRIDE
 from offpolicy_monitor.fused.dimensions import LAG, LENGTH, POSITION, SIGN, TURN, Dimension, constant
@@ -30,6 +30,7 @@ from offpolicy_monitor.methods.rule import looks_ahead
 from offpolicy_monitor.summary import cells, histogram
 from offpolicy_monitor.summary.evaluation import Detail
 from offpolicy_monitor.summary.tables.buckets import MU_BUCKETS
+from offpolicy_monitor.vocabulary import GAPS
 
 #: Parts at hand: those of a run's shards come back with every step.
 REMEMBERED: Final = 16

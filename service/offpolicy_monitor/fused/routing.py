@@ -12,12 +12,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from offpolicy_monitor.fused.arrays import DENOMINATOR, GAPS, NUMERATOR, Doubles, Floats, Integers, Marks, fitting
+from offpolicy_monitor.fused.arrays import DENOMINATOR, NUMERATOR, Doubles, Floats, Integers, Marks, fitting
 from offpolicy_monitor.fused.bits import finite, octet, pair, word
 from offpolicy_monitor.fused.threads import ALONE, Threads
 from offpolicy_monitor.fused.token import ONE, PASS, WITHIN, far, near
 from offpolicy_monitor.slices import finished
 from offpolicy_monitor.summary.tables.routing import PART_KEYS, tables_of_gap
+from offpolicy_monitor.vocabulary import GAPS
 
 Array = NDArray[Any]
 

@@ -23,9 +23,7 @@ from offpolicy_monitor.fused.arrays import (
     LEAST,
     LEAST_ABS,
     MISMATCH,
-    MIXED,
     MOST,
-    NEGATIVE,
     NEGATIVE_MASS,
     NEGATIVES,
     NEUTRAL,
@@ -34,7 +32,6 @@ from offpolicy_monitor.fused.arrays import (
     PD_LEAST,
     PD_LEAST_ABS,
     PD_MOST,
-    POSITIVE,
     POSITIVE_MASS,
     POSITIVES,
     PRODUCT,
@@ -52,7 +49,7 @@ from offpolicy_monitor.fused.token import INNER, STAGES, bin_key
 from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.tables import lengths
 from offpolicy_monitor.summary.tables.lengths import BINS_PER_POWER
-from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
+from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, MIXED, NEGATIVE, POSITIVE, WEIGHT_CLAMP
 
 #: Scores of sequences, per gap: what rules compare, and what what-if keeps cells of.
 NAMES: Final = (

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offpolicy_monitor.fused import outward, routing, runs
-from offpolicy_monitor.fused.arrays import GAPS
 from offpolicy_monitor.fused.batch import Batch
 from offpolicy_monitor.fused.dimensions import CONSTANT
 from offpolicy_monitor.fused.measured import Left, measured
@@ -30,7 +29,7 @@ from offpolicy_monitor.summary.remembered import remembering
 from offpolicy_monitor.summary.scheme import MOST_WEIGHT, Scheme, scheme_of
 from offpolicy_monitor.summary.tables import calibration, decimals
 from offpolicy_monitor.summary.tables.buckets import constant_buckets
-from offpolicy_monitor.vocabulary import EXPERT_IDS
+from offpolicy_monitor.vocabulary import EXPERT_IDS, GAPS
 
 Array = NDArray[Any]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offpolicy_monitor.fused import arrays, dimensions
-from offpolicy_monitor.fused.arrays import DENSE, GAPS, MISMATCH, STALENESS, TOTAL
+from offpolicy_monitor.fused.arrays import DENSE, MISMATCH, STALENESS, TOTAL
 from offpolicy_monitor.fused.dimensions import Dimension
 from offpolicy_monitor.fused.parts import Part
 from offpolicy_monitor.fused.results import SENT_PARTS, Result
@@ -26,6 +26,7 @@ from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.tables.breakdown import GAP_KEYS
 from offpolicy_monitor.summary.tables.density import BINS as BINS_OF_DENSITY
 from offpolicy_monitor.summary.tables.signature import GRID_KEYS, MIDDLE_KEYS, NEIGHBOUR_KEYS, PREFIX
+from offpolicy_monitor.vocabulary import GAPS
 from offpolicy_monitor.vocabulary import SIGNS as CELL_SIGNS
 
 Array = NDArray[Any]

@@ -26,6 +26,7 @@ from offpolicy_monitor.slices import Slices, finished, in_one, one_at_a_time
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.evaluation import Detail, Evaluation
 from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 Result = TypeVar("Result")
 
@@ -70,8 +71,7 @@ class Measurer:
     def warm_up(self) -> None:
         """Measure a small batch, on a GPU too, so that the first real one pays for no initialisation."""
         values = np.linspace(-2.0, -0.1, 64, dtype=np.float32)
-        names = ("sampling_logprobs", "old_logprobs", "logprobs")
-        columns = {name: values - np.float32(0.01 * index) for index, name in enumerate(names)}
+        columns = {name: values - np.float32(0.01 * index) for index, name in enumerate(LOGPROBS)}
         lengths = np.full(4, 16, np.int64)
         advantages = np.array([-1.0, 0.0, 1.0, 2.0], np.float32)
         batch = RaggedBatch.from_positions(lengths, columns, {"advantages": advantages})

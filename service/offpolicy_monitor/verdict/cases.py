@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from offpolicy_monitor.verdict.facts import K3, NOW, Breach, Cause, Facts, Half, onset
+from offpolicy_monitor.verdict.facts import K3, NOW, Breach, Cause, Facts, onset
 from offpolicy_monitor.verdict.numbers import clock, duration, number, percent, ratio
 from offpolicy_monitor.verdict.parts import dropped, joined, lag_in_mismatch, mismatch_now
+from offpolicy_monitor.vocabulary import Half
 
 #: Training steps from which on a run is judged.
 FIRST_JUDGED = 5

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final, Literal
 
+from offpolicy_monitor.vocabulary import GAPS, Judged
+
 State = Literal["live", "silent", "finished"]
-Half = Literal["mismatch", "staleness"]
-#: What a rule looks at: one half of the gap, both together, or the data itself; None: anything else.
-Judged = Literal["mismatch", "staleness", "total", "data"]
 
 #: Figures of windows.
 PATHS: Final = (
@@ -17,7 +16,7 @@ PATHS: Final = (
     *("tokens", "excluded_tokens.nonfinite", "policy_lag.max"),
     *("mismatch_lag.token_fraction", "mismatch_lag.k3", "mismatch_lag.k3_current"),
 )
-K3: Final[Mapping[str, str]] = {gap: f"gaps.{gap}.k3" for gap in ("mismatch", "staleness", "total")}
+K3: Final[Mapping[str, str]] = {gap: f"gaps.{gap}.k3" for gap in GAPS}
 #: Steps that "now" is the median of.
 NOW: Final = 10
 #: Times the k3 of tokens that the newest weights sampled from which that of the others has version lag in it.
@@ -51,7 +50,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Breach:
-    """An alert on steps that is active, or was when the run finished: `judged` is what its rule looks at."""
+    """An alert on steps that is active, or was when the run finished.
+
+    `judged` is what its rule looks at; None: anything but a gap or the data.
+    """
 
     alert: str
     severity: Literal["warning", "critical"]
