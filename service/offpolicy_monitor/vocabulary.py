@@ -45,6 +45,9 @@ CERTAIN_LOGPROB: Final = -0.7
 #: The method that is shown, tried and told of where a run names no correction.
 STANDARD_METHOD: Final = "opsm"
 
+#: The score from which a cause of the mismatch is believed, and named: from there it beats plain noise.
+BELIEVED: Final = 0.5
+
 #: The quantiles that are answered of log-ratios.
 QUANTILES: Final = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 

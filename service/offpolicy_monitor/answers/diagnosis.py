@@ -5,9 +5,8 @@ from typing import Any, Final
 
 from offpolicy_monitor.answers.style import Style, clean
 from offpolicy_monitor.verdict.numbers import number
+from offpolicy_monitor.vocabulary import BELIEVED
 
-#: A score from which a cause is believed.
-BELIEVED: Final = 0.5
 #: Block characters of a score of 1.
 METER: Final = 10
 

@@ -5,6 +5,6 @@ is the table of what can be named; rank puts them in order.
 """
 
 from offpolicy_monitor.diagnosis.evidence import Evidence, Limits, collect
-from offpolicy_monitor.diagnosis.rank import BELIEVED, diagnose
+from offpolicy_monitor.diagnosis.rank import diagnose
 
-__all__ = ["BELIEVED", "Evidence", "Limits", "collect", "diagnose"]
+__all__ = ["Evidence", "Limits", "collect", "diagnose"]

@@ -5,11 +5,10 @@ from typing import Any, Final
 from offpolicy_monitor.diagnosis.evidence import Evidence
 from offpolicy_monitor.diagnosis.hypotheses import HYPOTHESES, Hypothesis
 from offpolicy_monitor.diagnosis.over_steps import JUMP, JUMPED_AT, LEAST_JUMP
+from offpolicy_monitor.vocabulary import BELIEVED
 
 #: Below this score a hypothesis is not worth showing.
 LEAST_SCORE: Final = 0.01
-#: From this score on a hypothesis is believed.
-BELIEVED: Final = 0.5
 
 
 def diagnose(evidence: Evidence, bitwise: bool = False) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final, Literal
 
-from offpolicy_monitor.vocabulary import GAPS, Judged
+from offpolicy_monitor.vocabulary import BELIEVED, GAPS, Judged
 
 State = Literal["live", "silent", "finished"]
 
@@ -21,8 +21,6 @@ K3: Final[Mapping[str, str]] = {gap: f"gaps.{gap}.k3" for gap in GAPS}
 NOW: Final = 10
 #: Times the k3 of tokens that the newest weights sampled from which that of the others has version lag in it.
 LAGS: Final = 2.0
-#: Score from which on a cause is named: from there it beats plain noise.
-NAMED: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class Facts:
     @property
     def named(self) -> Cause | None:
         """The cause, where it is sure enough to be named."""
-        sure = self.cause is not None and self.cause.name != "noise" and self.cause.score >= NAMED
+        sure = self.cause is not None and self.cause.name != "noise" and self.cause.score >= BELIEVED
         return self.cause if sure else None
 
 

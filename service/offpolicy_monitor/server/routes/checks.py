@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from fastapi import Request
 
-from offpolicy_monitor.diagnosis import BELIEVED, collect, diagnose
+from offpolicy_monitor.diagnosis import collect, diagnose
 from offpolicy_monitor.doctor import Arrival, Posted, look
 from offpolicy_monitor.server import models, openapi, services
 from offpolicy_monitor.server.http.parameters import KnownRun
@@ -16,6 +16,7 @@ from offpolicy_monitor.server.http.threads import store_router
 from offpolicy_monitor.server.limits import mismatch_limits
 from offpolicy_monitor.store import Store
 from offpolicy_monitor.summary.step import StepSummary, merge_all
+from offpolicy_monitor.vocabulary import BELIEVED
 
 #: The newest gradient steps whose arrival is looked at, and the newest steps that count whose figures are.
 MOST_ARRIVALS: Final = 200
