@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from offpolicy_monitor.alerts import RULES, Rule, Severity
-from offpolicy_monitor.alerts.rule import PROFILES
+from offpolicy_monitor.vocabulary import PROFILES
 
 from scripts.dashboards.model import of_run
 

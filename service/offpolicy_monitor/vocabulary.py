@@ -45,6 +45,13 @@ CERTAIN_LOGPROB: Final = -0.7
 #: The method that is shown, tried and told of where a run names no correction.
 STANDARD_METHOD: Final = "opsm"
 
+#: What is normal for a run: alerts have thresholds for each. The first one holds where a run has named none.
+Profile = Literal["dense_bf16", "moe_bf16", "fp8", "fp4", "bitwise"]
+PROFILES: Final[tuple[Profile, ...]] = get_args(Profile)
+
+#: The advice to a trainer on an update, from the best to the worst.
+VERDICTS: Final = ("accept", "warn", "skip")
+
 #: The score from which a cause of the mismatch is believed, and named: from there it beats plain noise.
 BELIEVED: Final = 0.5
 

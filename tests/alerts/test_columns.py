@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from offpolicy_monitor.alerts import PROFILES, RULES, History, Terms, evaluate, paths_of
+from offpolicy_monitor.alerts import RULES, History, Terms, evaluate, paths_of
 from offpolicy_monitor.alerts.episodes import Episode, Key, follow, may_go_on
 from offpolicy_monitor.alerts.judge import judge_steps, shown
 from offpolicy_monitor.alerts.roots import roots_of
 from offpolicy_monitor.server.states import all_shown
+from offpolicy_monitor.vocabulary import PROFILES
 
 from tests.alerts.columns import Column, said
 from tests.alerts.test_rules import BREACHES, HEALTHY

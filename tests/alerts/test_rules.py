@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from offpolicy_monitor.alerts import PROFILES, RULES, SEVERITIES, History, Rule, RuleState, Terms, evaluate, paths_of
+from offpolicy_monitor.alerts import RULES, SEVERITIES, History, Rule, RuleState, Terms, evaluate, paths_of
 from offpolicy_monitor.alerts.rule import LONG, SPARE
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.figures import is_known
+from offpolicy_monitor.vocabulary import PROFILES
 
 from tests.detection.judged import row_of, summary_of
 from tests.detection.pool import pool

@@ -9,13 +9,12 @@ run. Pure functions of figures: no database, no clock, no HTTP, and who is told 
 from offpolicy_monitor.alerts.engine import RuleState, evaluate
 from offpolicy_monitor.alerts.episodes import Episode
 from offpolicy_monitor.alerts.history import History
-from offpolicy_monitor.alerts.rule import CORRECTIONS, PROFILES, SEVERITIES, Rule, Severity, Terms
+from offpolicy_monitor.alerts.rule import CORRECTIONS, SEVERITIES, Rule, Severity, Terms
 from offpolicy_monitor.alerts.rules import RULES, of_all, paths_of
 from offpolicy_monitor.alerts.wall_clock import WALL_CLOCK_RULES, Timing, WallClockRule
 
 __all__ = [
     "CORRECTIONS",
-    "PROFILES",
     "RULES",
     "SEVERITIES",
     "WALL_CLOCK_RULES",

@@ -11,12 +11,11 @@ from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
 
 from offpolicy_monitor.alerts.history import IN_TOTAL, History
-from offpolicy_monitor.vocabulary import Judged
+from offpolicy_monitor.vocabulary import PROFILES, Judged
 
 Severity = Literal["info", "warning", "critical"]
 #: From mild to worst.
 SEVERITIES: Final[tuple[Severity, ...]] = ("info", "warning", "critical")
-PROFILES: Final = ("dense_bf16", "moe_bf16", "fp8", "fp4", "bitwise")
 #: Kinds of the method in use, which decide how much it may mask: by its level, or GSPO and GRPO by themselves.
 CORRECTIONS: Final = ("token", "sequence", "gspo", "grpo")
 

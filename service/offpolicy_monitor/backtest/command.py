@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from offpolicy_monitor.alerts import CORRECTIONS, PROFILES, RULES, Terms, paths_of
+from offpolicy_monitor.alerts import CORRECTIONS, RULES, Terms, paths_of
 from offpolicy_monitor.answers.advice import with_advice
 from offpolicy_monitor.answers.arguments import add_service
 from offpolicy_monitor.answers.command import reader
@@ -30,6 +30,7 @@ from offpolicy_monitor.commandline import DONE, NO, run_name
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.server.judge import correction_kind
 from offpolicy_monitor.server.routes.changes import read_overrides
+from offpolicy_monitor.vocabulary import PROFILES
 
 #: Steps after which progress is told for the first time: a short history is judged at once.
 LONG = 2_000

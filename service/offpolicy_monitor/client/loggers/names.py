@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from offpolicy_monitor import peers
 from offpolicy_monitor.errors import ConfigurationError
+from offpolicy_monitor.vocabulary import VERDICTS
 
 #: What stands before a path, and before what is no figure: the step, and the verdict as a number.
 PREFIX: Final = peers.OURS
 STEP: Final = f"{PREFIX}step"
 VERDICT: Final = f"{PREFIX}verdict"
-#: The verdict as a number, for a plot.
-VERDICTS: Final[Mapping[str, float]] = {"accept": 0.0, "warn": 1.0, "skip": 2.0}
 #: Where a row stands, which is no figure of it.
 _PLACE: Final = frozenset({"step", "minibatch", "attempt", "received_shards", "shards"})
 _OF_THE_LOSS: Final = ("gaps.staleness.", "methods.grpo.", "methods.gspo.", "methods.dapo.", "methods.cispo.")
@@ -51,13 +50,13 @@ def flat(row: Mapping[str, Any]) -> dict[str, float]:
 def named(figures: Mapping[str, float], verdict: str | None, names: Names) -> dict[str, float]:
     """Figures by what a logger calls them: by the framework's names where it has any, else by PREFIX and their path.
 
-    The verdict as a number stands among them, where there is one.
+    The verdict stands among them as a number, for a plot, where there is one: its index among VERDICTS.
     """
     found: dict[str, float] = {}
     for path, value in figures.items():
         for name, sign in names.get(path, [(PREFIX + path, 1)]):
             found[name] = sign * value
-    return {**found, VERDICT: VERDICTS[verdict]} if verdict is not None and verdict in VERDICTS else found
+    return {**found, VERDICT: float(VERDICTS.index(verdict))} if verdict in VERDICTS else found
 
 
 def _is_ours(metric: peers.Metric) -> bool:

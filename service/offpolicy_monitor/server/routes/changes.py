@@ -1,7 +1,7 @@
 """What PATCH may change of a run, and how its small JSON body is read."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
@@ -13,10 +13,10 @@ from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Refusal, quotable, 
 from offpolicy_monitor.methods import COMPARED, ON_REQUEST, PRESETS, parse_selection, restored
 from offpolicy_monitor.server.http.body import read_small
 from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.vocabulary import PROFILES, Profile
 from offpolicy_monitor.wire.schema import MAX_LABELS, WORDING, Text
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Profile = Literal["dense_bf16", "moe_bf16", "fp8", "fp4", "bitwise"]
 EXAMPLE: Final[JsonDict] = {"methods": ["opsm", "tis_token", {"name": "tight", "method": "opsm", "delta": 0.001}]}
 
 #: What a trainer says of its own run: a token with scope ingest is enough.
@@ -59,7 +59,7 @@ class RunChanges(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [EXAMPLE]})
 
-    profile: Profile = Field("dense_bf16", description="What is normal for this run: the thresholds follow from it.")
+    profile: Profile = Field(PROFILES[0], description="What is normal for this run: the thresholds follow from it.")
     labels: Annotated[dict[Text, Text], Field(max_length=MAX_LABELS)] = Field({}, description="At most 8 pairs.")
     methods: list[MethodEntry] | None = Field(
         None, description="What runs on every batch from now on: names of presets, and rows; null for the default ones."

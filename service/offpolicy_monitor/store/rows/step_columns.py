@@ -15,8 +15,8 @@ from sqlalchemy import Connection, func, select
 from offpolicy_monitor.store.rows.codec import unpack
 from offpolicy_monitor.store.rows.step_index import ABSENT, StepIndex
 from offpolicy_monitor.store.rows.tables import ACTIVE, OPEN, UNMERGED, alerts, judgements, steps
-from offpolicy_monitor.store.rows.verdicts import VERDICTS
 from offpolicy_monitor.timestamps import timestamp
+from offpolicy_monitor.vocabulary import VERDICTS
 
 #: [n] of steps.
 Numbers = NDArray[Any]

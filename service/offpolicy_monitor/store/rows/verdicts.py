@@ -9,8 +9,6 @@ from typing import Any, Final
 from offpolicy_monitor.store.rows.alerts import evidence_of, inhibited
 from offpolicy_monitor.store.rows.tables import ACTIVE, RESOLVED
 
-#: From the best advice to the worst.
-VERDICTS: Final = ("accept", "warn", "skip")
 _WORST_FIRST: Final = {"critical": 0, "warning": 1, "info": 2}
 
 
