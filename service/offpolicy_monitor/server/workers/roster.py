@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from offpolicy_monitor.retry import doubled
+
 #: A worker that has not taken a connection for so many seconds stands still: others get the next ones.
 STANDS_STILL: Final = 1.0
 #: Seconds between two looks at those who leave a connection waiting, and looks at which a worker has to stand still
@@ -84,4 +86,4 @@ class Waits:
         if lived >= LONG_LIFE:
             self.deaths = 0
         self.deaths += 1
-        return 0.0 if self.deaths == 1 else min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** (self.deaths - 2))
+        return 0.0 if self.deaths == 1 else doubled(self.deaths - 1, FIRST_WAIT, LONGEST_WAIT, chance=1)
