@@ -25,6 +25,7 @@ pytest_plugins = [
     "tests.fixtures.application",
     "tests.fixtures.chromium",
     "tests.fixtures.faults",
+    "tests.fixtures.service",  # before planted, which imports it: what is imported is no plugin any more
     "tests.fixtures.planted",
     "tests.fixtures.postgres",
     "tests.fixtures.processes",

@@ -4,7 +4,6 @@ import json
 import pickle
 import re
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,6 @@ from offpolicy_monitor.errors import ConfigurationError, Refusal
 
 from tests.client.batches import batch
 from tests.fixtures.service import running_service
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_service(tmp_path_factory.mktemp("service")) as address:
-        yield address
 
 
 def logged(url: str, run: str, *calls: dict[str, Any], **options: Any) -> dict[str, Any]:

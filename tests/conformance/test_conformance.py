@@ -1,22 +1,13 @@
 """The real service answers every conformance case, in both formats, as the peers' functions and the definitions do."""
 
 import importlib.util
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from tests.fixtures.service import running_service
-
 VECTORS = Path(__file__).with_name("vectors")
 CASES = sorted(path.stem for path in (VECTORS / "expected").glob("*.json"))
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_service(tmp_path_factory.mktemp("service")) as url:
-        yield url
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +26,7 @@ def test_all_thirty_cases_are_in_the_repository() -> None:
 
 @pytest.mark.parametrize("form", ["json", "safetensors"])
 @pytest.mark.parametrize("case", CASES)
-def test_the_service_gives_the_expected_figures(service: str, checker: ModuleType, case: str, form: str) -> None:
-    passed, failures = checker.run_case(VECTORS / "expected" / f"{case}.json", VECTORS, form, service, None)
+def test_the_service_gives_the_expected_figures(url: str, checker: ModuleType, case: str, form: str) -> None:
+    passed, failures = checker.run_case(VECTORS / "expected" / f"{case}.json", VECTORS, form, url, None)
     assert failures == []
     assert passed > 0

@@ -1,6 +1,5 @@
 """A backup is the database of one moment, whatever is written meanwhile; a restored one goes on where it was."""
 
-import os
 import re
 import shutil
 import sqlite3
@@ -25,6 +24,7 @@ from tests.fixtures.postgres import Cluster
 from tests.fixtures.service import clean_environment
 from tests.fixtures.shards import make_record
 from tests.fixtures.tools import require_tool
+from tests.store.spoilt import cut, flipped, newer
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "backup.md"
 POST = "/v1/runs/r1/batches"
@@ -206,25 +206,10 @@ def test_neither_a_backup_nor_a_database_is_ever_overwritten(
     )
 
 
-def flipped(file: Path) -> None:
-    pages = bytearray(file.read_bytes())
-    pages[20 * 4096 : 30 * 4096] = bytes(10 * 4096)
-    file.write_bytes(pages)
-
-
-def newer(file: Path) -> None:
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-
-
 def of_another_program(file: Path) -> None:
     file.unlink()
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("CREATE TABLE alembic_versions (a)")
-
-
-def cut(file: Path) -> None:
-    os.truncate(file, file.stat().st_size // 2)
 
 
 REFUSED: list[tuple[Callable[[Path], object], str]] = [

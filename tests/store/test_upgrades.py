@@ -2,7 +2,6 @@
 
 import os
 import random
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from tests.fixtures.forks import ended
 from tests.fixtures.revisions import downgrade
 from tests.fixtures.shards import make_record
 from tests.fixtures.stores import Place
+from tests.store.spoilt import cut, flipped, newer
 
 UPGRADING: Final = "import sys; from tests.store.upgrading import main; main(sys.argv[1], int(sys.argv[2]))"
 REVISIONS: Final = sorted(script.revision for script in ScriptDirectory(resources.path("migrations")).walk_revisions())
@@ -158,23 +158,12 @@ def test_an_upgrade_waits_for_the_locks_of_others_only_so_long_and_leaves_nothin
     assert migrate.check(url) == []
 
 
-def flipped(file: Path) -> None:
-    pages = bytearray(file.read_bytes())
-    pages[20 * 4096 : 30 * 4096] = bytes(10 * 4096)
-    file.write_bytes(pages)
-
-
-def of_the_future(file: Path) -> None:
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-
-
 SPOILT: list[tuple[Callable[[Path], object], str]] = [
     (flipped, "is damaged: "),
-    (lambda file: os.truncate(file, file.stat().st_size // 2), "is damaged: "),
+    (cut, "is damaged: "),
     (lambda file: file.write_bytes(b"no database " * 999), "is damaged: file is not a database"),
     (lambda file: file.write_bytes(b""), "is empty, and no database is: restore a backup"),
-    (of_the_future, "revision 9999, which this version does not know: it was made by a newer one, so install that"),
+    (newer, "revision 9999, which this version does not know: it was made by a newer one, so install that"),
 ]
 COMMANDS = (["db", "upgrade"], ["serve", "--port", "0"])
 

@@ -7,15 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from offpolicy_monitor.batch import UNKNOWN_ORIGIN, RaggedBatch
-from offpolicy_monitor.measure import Measurer
-from offpolicy_monitor.measure.tables import MAKERS
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
 from tests.reference import exp, k3, mean
 from tests.strategies import LOGPROBS, ODD_VALUES
+from tests.summary.columns import Columns, measured
 
-Columns = dict[str, list[float]]
 NAMES = ("sampling_logprobs", "old_logprobs", "logprobs", "old_support_logprobs", "support_logprobs")
 #: gap -> log-prob and mass of its numerator, the same of its denominator.
 NEEDED = {
@@ -23,16 +20,6 @@ NEEDED = {
     "staleness": ("logprobs", "support_logprobs", "old_logprobs", "old_support_logprobs"),
     "total": ("logprobs", "support_logprobs", "sampling_logprobs"),
 }
-MEASURER = Measurer("cpu")
-MEASURER.block_tokens = 3
-
-
-def measured(columns: Columns, *makers: str) -> StepSummary:
-    """Its summary: with the tables of some makers, or with all."""
-    tokens = {name: np.array(values, np.float32) for name, values in columns.items()}
-    batch = RaggedBatch.from_positions(np.array([len(columns["logprobs"])]), tokens, {})
-    chosen = [maker for maker in MAKERS if not makers or maker.name in makers]
-    return MEASURER.measure(batch, (), UNKNOWN_ORIGIN, chosen)
 
 
 def on_support(summary: StepSummary) -> dict[str, Any]:

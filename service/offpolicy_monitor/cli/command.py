@@ -105,5 +105,10 @@ def needed(module: str, extra: str = "server") -> Any:
         raise ConfigurationError(message) from error
 
 
+def add_json(child: argparse.ArgumentParser) -> None:
+    """The argument that asks for JSON."""
+    child.add_argument("--json", action="store_true", help="one JSON document, for scripts")
+
+
 def no_arguments(child: argparse.ArgumentParser) -> None:
     """None."""

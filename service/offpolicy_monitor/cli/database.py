@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from offpolicy_monitor.cli.command import Command, group_of, needed
-from offpolicy_monitor.cli.environment import add_database, read_settings, without_password
+from offpolicy_monitor.cli.environment import add_database, database_url, without_password
 from offpolicy_monitor.commandline import DONE, NO
 
 
@@ -15,25 +15,21 @@ def _add_vacuum(child: argparse.ArgumentParser) -> None:
     child.add_argument("--full", action="store_true", help="on PostgreSQL: write the tables anew, which locks each")
 
 
-def _url(options: argparse.Namespace) -> str:
-    return read_settings(database_url=options.database_url).database_url
-
-
 def _upgrade(options: argparse.Namespace) -> int:
-    url = _url(options)
+    url = database_url(options)
     revision = needed("store.migrate").upgrade(url)
     sys.stdout.write(f"{without_password(url)} is at revision {revision}\n")
     return DONE
 
 
 def _check(options: argparse.Namespace) -> int:
-    problems = needed("store.migrate").check(_url(options))
+    problems = needed("store.migrate").check(database_url(options))
     sys.stdout.writelines(f"{problem}\n" for problem in problems or ["the database is right"])
     return NO if problems else DONE
 
 
 def _vacuum(options: argparse.Namespace) -> int:
-    url = _url(options)
+    url = database_url(options)
     size = needed("store.space").vacuum(url, options.full)
     sys.stdout.write(f"{without_password(url)} takes {size / 1e6:,.1f} MB\n")
     return DONE
@@ -45,7 +41,7 @@ def _add_backup(child: argparse.ArgumentParser) -> None:
 
 
 def _backup(options: argparse.Namespace) -> int:
-    revision = needed("store.backup").back_up(_url(options), options.file.absolute())
+    revision = needed("store.backup").back_up(database_url(options), options.file.absolute())
     size = options.file.stat().st_size
     sys.stdout.write(f"{options.file}: {size / 1e6:,.1f} MB at revision {revision}, read through and whole\n")
     return DONE
@@ -57,7 +53,7 @@ def _add_restore(child: argparse.ArgumentParser) -> None:
 
 
 def _restore(options: argparse.Namespace) -> int:
-    url = _url(options)
+    url = database_url(options)
     revision = needed("store.backup").restore(url, options.file.absolute())
     sys.stdout.write(f"{without_password(url)} is restored, at revision {revision}\n")
     if advice := needed("store.migrate").outdated(url, "; serve does so too"):

@@ -28,6 +28,11 @@ def read_settings(**overrides: object) -> "Settings":
     return settings
 
 
+def database_url(options: argparse.Namespace) -> str:
+    """The database that was named, or that of the environment."""
+    return read_settings(database_url=options.database_url).database_url
+
+
 def without_password(url: str) -> str:
     """The address of a database, fit to be shown."""
     return str(needed("catalogue").without_password(url))

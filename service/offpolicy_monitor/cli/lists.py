@@ -10,16 +10,12 @@ from typing import Any, Final
 from offpolicy_monitor._version import __version__
 from offpolicy_monitor.answers.style import style_of
 from offpolicy_monitor.answers.table import Column, table
-from offpolicy_monitor.cli.command import Command, needed, no_arguments
+from offpolicy_monitor.cli.command import Command, add_json, needed, no_arguments
 from offpolicy_monitor.cli.environment import read_settings
 from offpolicy_monitor.commandline import DONE
 
 #: Columns that may be cut on a narrow terminal, and to how much.
 CUT: Final[Mapping[str, int]] = {"thresholds": 12, "summary": 16, "source": 10, "value": 16, "meaning": 24}
-
-
-def _add_json(child: argparse.ArgumentParser) -> None:
-    child.add_argument("--json", action="store_true", help="one JSON document, for scripts")
 
 
 def _methods(options: argparse.Namespace) -> int:
@@ -48,14 +44,14 @@ LISTS: Final = (
         "methods",
         "list the corrections that every batch is tried on, with their thresholds",
         ("$ methods", "$ methods --json"),
-        _add_json,
+        add_json,
         _methods,
     ),
     Command(
         "settings",
         "list every setting: environment variable, value in force, meaning",
         ("$ settings", "OFFPOLICY_PORT=9000 $ settings --json"),
-        _add_json,
+        add_json,
         _settings,
     ),
     Command("version", "print the version", ("$ version",), no_arguments, _version),

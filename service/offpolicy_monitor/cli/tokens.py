@@ -15,8 +15,8 @@ from typing import Any, Final
 from offpolicy_monitor.access import ANY_RUN, LONGEST_NOTE, MEANING, RUNS, SCOPES, AccessToken, id_in, made, proves
 from offpolicy_monitor.answers.style import style_of
 from offpolicy_monitor.answers.table import Column, table
-from offpolicy_monitor.cli.command import Command, group_of, needed
-from offpolicy_monitor.cli.environment import add_database, read_settings
+from offpolicy_monitor.cli.command import Command, add_json, group_of, needed
+from offpolicy_monitor.cli.environment import add_database, database_url, read_settings
 from offpolicy_monitor.commandline import DONE, NO
 from offpolicy_monitor.errors import ConfigurationError
 from offpolicy_monitor.timestamps import timestamp
@@ -51,12 +51,12 @@ def _add_create(child: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write it to FILE, for its owner alone; where FILE has a valid token of these scopes, no other is made",
     )
-    _add_json(child)
+    add_json(child)
 
 
 def _add_list(child: argparse.ArgumentParser) -> None:
     add_database(child)
-    _add_json(child)
+    add_json(child)
 
 
 def _add_revoke(child: argparse.ArgumentParser) -> None:
@@ -64,12 +64,8 @@ def _add_revoke(child: argparse.ArgumentParser) -> None:
     child.add_argument("ids", nargs="+", type=_id, metavar="ID", help="from the list; a whole token is taken too")
 
 
-def _add_json(child: argparse.ArgumentParser) -> None:
-    child.add_argument("--json", action="store_true", help="one JSON document, for scripts")
-
-
 def _create(options: argparse.Namespace) -> int:
-    url, now, store = _url(options), time.time(), needed("store.access")
+    url, now, store = database_url(options), time.time(), needed("store.access")
     kept = _kept(options.file, store.read_all(url) if options.file else [], options.scope, now)
     if kept is not None:
         sys.stdout.write(f"{options.file} has {kept.id}, which is valid\n")
@@ -91,7 +87,7 @@ def _create(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     now = time.time()
-    rows = [_row(token, now) for token in needed("store.access").read_all(_url(options))]
+    rows = [_row(token, now) for token in needed("store.access").read_all(database_url(options))]
     names = [name for name in (rows[0] if rows else ()) if name != "revoked_at"]
     columns = [Column(name, [_cell(row[name]) for row in rows], cut=CUT.get(name, 0)) for name in names]
     lines = [json.dumps(rows, indent=2)] if options.json else table(columns, style_of(sys.stdout, os.environ))
@@ -100,7 +96,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _revoke(options: argparse.Namespace) -> int:
-    found = needed("store.access").revoke(_url(options), options.ids, time.time())
+    found = needed("store.access").revoke(database_url(options), options.ids, time.time())
     for name in found:
         _audit("token revoked", token=name)
         sys.stdout.write(f"{name} is revoked\n")
@@ -152,10 +148,6 @@ def _audit(event: str, **fields: str) -> None:
     settings = read_settings()
     needed("logs").configure(settings.log_level, settings.log_format)
     needed("audit").log().info(event, **fields)
-
-
-def _url(options: argparse.Namespace) -> str:
-    return read_settings(database_url=options.database_url).database_url
 
 
 def _runs(text: str) -> str:

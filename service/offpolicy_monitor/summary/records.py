@@ -7,12 +7,13 @@ Formulas divide as they stand: what has no denominator comes out as NaN or infin
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from offpolicy_monitor.summary.arrays import Arrays
+from offpolicy_monitor.summary.remembered import Once
 from offpolicy_monitor.summary.rows import name_of
 from offpolicy_monitor.summary.scheme import REMEMBERED, SUMS, Scheme
 from offpolicy_monitor.summary.straight import ABSENT, Code, Straight, Written
@@ -24,7 +25,6 @@ Figures = Mapping[str, Floats]
 SILENT: Final = np.errstate(divide="ignore", invalid="ignore", over="ignore")
 #: Kinds of records that are read side by side of each scheme.
 KINDS: Final = 8
-Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Wanted:
 ALL: Final = Wanted()
 
 
-class Records:
+class Records(Once):
     """The numbers [names, R] float64 of R records; NaN where a record lacks one, or some of what was merged did."""
 
     __slots__ = ("_made", "_numbers", "_plan")
@@ -105,13 +105,6 @@ class Records:
     def lack(self, name: str) -> bool:
         """Whether some of them lack a number."""
         return self._plan.lacking is not None and bool(self._plan.lacking[self._plan.row_of[name]].any())
-
-    def once(self, make: "Callable[[Records], Made]") -> Made:
-        """What several figures share."""
-        if make not in self._made:
-            self._made[make] = make(self)
-        made: Made = self._made[make]
-        return made
 
     @property
     def lacks(self) -> bytes:

@@ -8,8 +8,8 @@ as are usual, few of what is large. Safe to share between threads.
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from functools import update_wrapper
-from typing import Any, Final, Generic, TypeVar
+from functools import cached_property, update_wrapper
+from typing import Any, Final, Generic, Self, TypeVar
 
 #: As many as a run has shards per step, a few times over.
 MOST: Final = 1024
@@ -28,6 +28,23 @@ def remembered(key: tuple[Hashable, ...], same: Iterable[object], make: Callable
         found = _MADE[whole] = make(), tuple(same)
     made: Made = found[0]
     return made
+
+
+class Once:
+    """Keeps what is made of it, which several figures share."""
+
+    __slots__ = ()
+
+    def once(self, make: Callable[[Self], Made]) -> Made:
+        """What `make` makes of it, now or before."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: Made = self._made[make]
+        return made
+
+    @cached_property
+    def _made(self) -> dict[Any, Any]:
+        return {}
 
 
 class Remembering(Generic[Made]):

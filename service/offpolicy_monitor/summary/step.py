@@ -19,7 +19,8 @@ from offpolicy_monitor.summary.histogram import Histograms
 from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.merge import merged
 from offpolicy_monitor.summary.method import MethodSummary, Spec, method_keys
-from offpolicy_monitor.summary.records import ALL, Made, Wanted
+from offpolicy_monitor.summary.records import ALL, Wanted
+from offpolicy_monitor.summary.remembered import Once
 from offpolicy_monitor.summary.scheme import REMEMBERED, Scheme
 from offpolicy_monitor.summary.sums import Sums, finite, fraction
 from offpolicy_monitor.summary.tables import KINDS
@@ -33,7 +34,7 @@ MARKS: Final = {kind.name: kind.marks for kind in KINDS if kind.marks}
 
 
 @dataclass(frozen=True)
-class StepSummary:
+class StepSummary(Once):
     """The numbers that are kept (summary.layout says which), the specs of method rows by name, the worst sequences.
 
     A spec is None once rows of one name but different thresholds were merged: such figures would be of neither.
@@ -119,13 +120,6 @@ class StepSummary:
         """Whether the figures of gaps and of method rows were made, of any that are wanted."""
         return bool(self._rows)
 
-    def once(self, make: "Callable[[StepSummary], Made]") -> Made:
-        """What is made of it once."""
-        if make not in self._made:
-            self._made[make] = make(self)
-        made: Made = self._made[make]
-        return made
-
     def in_dicts(self, wanted: Wanted) -> dict[str, Any]:
         """The figures of a merged step that are of neither gaps nor methods; made once for each of `wanted`."""
         if wanted not in self._dicts:
@@ -137,10 +131,6 @@ class StepSummary:
     def _marks(self, marks: Mapping[str, Callable[[Arrays], Any]], wanted: Wanted) -> dict[str, Any]:
         found = {name: finite(read(self.arrays)) for name, read in marks.items() if name in wanted}
         return {name: figures for name, figures in found.items() if figures}
-
-    @cached_property
-    def _made(self) -> dict[Any, Any]:
-        return {}
 
     @cached_property
     def _rows(self) -> dict[Wanted, Mapping[str, Told]]:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
@@ -19,15 +18,9 @@ from typing import IO, Any
 import pytest
 
 from tests.client.files import dumps, traces
-from tests.fixtures.service import COMMAND, Process, clean_environment, free_port, running_service, started
+from tests.fixtures.service import COMMAND, Process, clean_environment, free_port, started
 
 TOKENS = sum(dumps.LENGTHS)
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_service(tmp_path_factory.mktemp("service")) as url:
-        yield url
 
 
 def environment(url: str) -> dict[str, str]:
@@ -88,54 +81,54 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("form", WRITERS)
-def test_a_replayed_dump_gives_the_figures_of_posting_by_hand(service: str, tmp_path: Path, form: str) -> None:
+def test_a_replayed_dump_gives_the_figures_of_posting_by_hand(url: str, tmp_path: Path, form: str) -> None:
     for step in (3, 4):
         WRITERS[form](tmp_path, step)
-    status, said = run(service, "replay", tmp_path, "--format", form, "--run", f"replay-{form}")
+    status, said = run(url, "replay", tmp_path, "--format", form, "--run", f"replay-{form}")
     assert (status, said.strip().splitlines()[-1]) == (0, "2 batches stored")
     current = "logprobs" if form == "prime-rl" else "old_logprobs"
     for step in (3, 4):
-        posted_by_hand(service, f"hand-{form}", dumps.body(step, current))
-        found, wanted = figures(service, f"replay-{form}", step), figures(service, f"hand-{form}", step)
+        posted_by_hand(url, f"hand-{form}", dumps.body(step, current))
+        found, wanted = figures(url, f"replay-{form}", step), figures(url, f"hand-{form}", step)
         assert found == wanted
         assert found["tokens"] == TOKENS and found["complete"]
         assert list(found["gaps"]) == ["total" if form == "prime-rl" else "mismatch"]
 
 
-def test_traces_of_prime_rl_are_tailed_once_and_known_to_a_replay(service: str, tmp_path: Path) -> None:
+def test_traces_of_prime_rl_are_tailed_once_and_known_to_a_replay(url: str, tmp_path: Path) -> None:
     for step in (3, 4):
         traces.write(tmp_path / "monitors" / "file" / "traces", step)
     given = ("--format", "prime-rl", "--run", "traced")
-    status, said = run(service, "tail", tmp_path, *given, "--once", "--settle", "0.1")
+    status, said = run(url, "tail", tmp_path, *given, "--once", "--settle", "0.1")
     assert (status, said.strip().splitlines()[-1]) == (0, "2 batches stored")
-    status, said = run(service, "replay", tmp_path, *given)
+    status, said = run(url, "replay", tmp_path, *given)
     assert (status, said.strip().splitlines()[-1]) == (0, "0 batches stored, 2 known before")
-    found = figures(service, "traced", 4)
+    found = figures(url, "traced", 4)
     assert (found["tokens"], found["complete"], list(found["gaps"])) == (TOKENS, True, ["total"])
 
 
-def test_replaying_again_counts_nothing_twice(service: str, tmp_path: Path) -> None:
+def test_replaying_again_counts_nothing_twice(url: str, tmp_path: Path) -> None:
     path = dumps.write_nemo_rl(tmp_path, 1)
-    assert run(service, "replay", path, "--run", "again")[0] == 0
-    status, said = run(service, "replay", path, "--run", "again")
+    assert run(url, "replay", path, "--run", "again")[0] == 0
+    status, said = run(url, "replay", path, "--run", "again")
     assert (status, said.strip().splitlines()[-1]) == (0, "0 batches stored, 1 known before")
-    assert counted(service, "offpolicy_tokens_total", "again") == TOKENS
+    assert counted(url, "offpolicy_tokens_total", "again") == TOKENS
 
 
-def test_tail_follows_growing_lines_and_resumes_where_it_stopped(service: str, tmp_path: Path) -> None:
+def test_tail_follows_growing_lines_and_resumes_where_it_stopped(url: str, tmp_path: Path) -> None:
     path = dumps.write_jsonl(tmp_path / "a.jsonl", [0])
     log = (tmp_path / "said").open("w+b")
-    process = begun(service, log, "tail", tmp_path, "--format", "jsonl", "--run", "grow", "--poll", "0.05")
+    process = begun(url, log, "tail", tmp_path, "--format", "jsonl", "--run", "grow", "--poll", "0.05")
     try:
-        until(lambda: counted(service, "offpolicy_tokens_total", "grow") == TOKENS)
+        until(lambda: counted(url, "offpolicy_tokens_total", "grow") == TOKENS)
         line = json.dumps(dumps.body(1)) + "\n"
         with path.open("a") as file:
             file.write(line[:50])
             file.flush()
             time.sleep(0.3)
-            assert counted(service, "offpolicy_tokens_total", "grow") == TOKENS
+            assert counted(url, "offpolicy_tokens_total", "grow") == TOKENS
             file.write(line[50:])
-        until(lambda: counted(service, "offpolicy_tokens_total", "grow") == 2 * TOKENS)
+        until(lambda: counted(url, "offpolicy_tokens_total", "grow") == 2 * TOKENS)
         time.sleep(0.5)  # it is counted before the answer has come
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0 and said_in(log).splitlines()[-1] == "2 batches stored"
@@ -143,7 +136,7 @@ def test_tail_follows_growing_lines_and_resumes_where_it_stopped(service: str, t
         process.kill()
         log.close()
     dumps.write_jsonl(path, [2])
-    status, said = run(service, "tail", tmp_path, "--format", "jsonl", "--run", "grow", "--once")
+    status, said = run(url, "tail", tmp_path, "--format", "jsonl", "--run", "grow", "--once")
     assert (status, said.strip().splitlines()[-1]) == (0, "1 batch stored")
 
 
@@ -155,53 +148,53 @@ def until(condition: Any, seconds: float = 30.0) -> None:
 
 
 @pytest.mark.parametrize("form", ["jsonl", "nemo-rl"])
-def test_killed_at_any_point_nothing_is_lost_and_nothing_counted_twice(service: str, tmp_path: Path, form: str) -> None:
+def test_killed_at_any_point_nothing_is_lost_and_nothing_counted_twice(url: str, tmp_path: Path, form: str) -> None:
     steps, name, source = 40, f"killed-{form}", random.Random(7)
     for step in range(steps):
         WRITERS[form](tmp_path, step)
     arguments = ("tail", tmp_path, "--format", form, "--run", name, "--once", "--settle", "0")
     midway = 0
     for attempt in range(12):
-        before = counted(service, "offpolicy_tokens_total", name)
+        before = counted(url, "offpolicy_tokens_total", name)
         with TemporaryFile() as log:
-            process = begun(service, log, *arguments)
+            process = begun(url, log, *arguments)
         # By turns soon after it began, and just after it has posted, however long either takes here.
-        while attempt % 2 and process.poll() is None and counted(service, "offpolicy_tokens_total", name) == before:
+        while attempt % 2 and process.poll() is None and counted(url, "offpolicy_tokens_total", name) == before:
             time.sleep(0.01)
         time.sleep(source.random() * (0.05 if attempt % 2 else 0.2))
         if process.poll() is not None:
             break
         process.kill()
         process.wait(20)
-        midway += 0 < counted(service, "offpolicy_tokens_total", name) < steps * TOKENS
+        midway += 0 < counted(url, "offpolicy_tokens_total", name) < steps * TOKENS
     assert midway >= 1
-    assert run(service, *arguments)[0] == 0
-    rows = asked(service, f"/v1/runs/{name}/steps?limit=500")["steps"]
+    assert run(url, *arguments)[0] == 0
+    rows = asked(url, f"/v1/runs/{name}/steps?limit=500")["steps"]
     assert [row["step"] for row in rows] == list(range(steps))
-    assert counted(service, "offpolicy_tokens_total", name) == steps * TOKENS
+    assert counted(url, "offpolicy_tokens_total", name) == steps * TOKENS
     assert not list(tmp_path.glob("*.jsonl.tmp"))
 
 
-def test_a_malformed_line_ends_replay_with_its_place_and_reason(service: str, tmp_path: Path) -> None:
+def test_a_malformed_line_ends_replay_with_its_place_and_reason(url: str, tmp_path: Path) -> None:
     path = dumps.write_jsonl(tmp_path / "a.jsonl", [0])
     path.write_text(path.read_text() + '{"step": 1}\n[]\n')
     dumps.write_jsonl(path, [2])
-    status, said = run(service, "replay", path, "--run", "bad")
+    status, said = run(url, "replay", path, "--run", "bad")
     assert status == 1
     assert f"{path}:2: refused: 422" in said
-    status, said = run(service, "replay", path, "--run", "bad", "--skip-bad")
+    status, said = run(url, "replay", path, "--run", "bad", "--skip-bad")
     assert status == 1
     assert f"skipped {path}:3: is not a JSON object" in said
     assert said.strip().splitlines()[-1] == "1 batch stored, 1 known before, 2 bad, skipped"
 
 
-def test_other_content_under_a_known_key_asks_for_a_higher_attempt(service: str, tmp_path: Path) -> None:
+def test_other_content_under_a_known_key_asks_for_a_higher_attempt(url: str, tmp_path: Path) -> None:
     path = dumps.write_jsonl(tmp_path / "a.jsonl", [0])
-    assert run(service, "replay", path, "--run", "conflict")[0] == 0
+    assert run(url, "replay", path, "--run", "conflict")[0] == 0
     path.write_text(json.dumps(dumps.body(5) | {"step": 0}) + "\n")
-    status, said = run(service, "replay", path, "--run", "conflict")
+    status, said = run(url, "replay", path, "--run", "conflict")
     assert status == 1 and "409" in said and "need a higher --attempt" in said
-    assert run(service, "replay", path, "--run", "conflict", "--attempt", 1)[0] == 0
+    assert run(url, "replay", path, "--run", "conflict", "--attempt", 1)[0] == 0
 
 
 def test_a_dry_run_says_what_would_be_posted_and_posts_nothing(tmp_path: Path) -> None:
@@ -233,17 +226,17 @@ def base_install(url: str, *arguments: object) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_the_base_install_reads_and_posts_all_but_torch_files(service: str, tmp_path: Path) -> None:
+def test_the_base_install_reads_and_posts_all_but_torch_files(url: str, tmp_path: Path) -> None:
     for form in ("jsonl", "safetensors", "nemo-rl", "prime-rl"):
         (tmp_path / form).mkdir()
         WRITERS[form](tmp_path / form, 1)
     for form in ("jsonl", "safetensors", "nemo-rl"):
         arguments = ("--format", form, "--run", f"base-{form}")
-        assert base_install(service, "tail", tmp_path / form, "--once", "--settle", "0", *arguments)[0] == 0
-    assert base_install(service, "replay", tmp_path / "prime-rl", "--run", "base-prime-rl")[0] == 0
+        assert base_install(url, "tail", tmp_path / form, "--once", "--settle", "0", *arguments)[0] == 0
+    assert base_install(url, "replay", tmp_path / "prime-rl", "--run", "base-prime-rl")[0] == 0
     for form in ("jsonl", "safetensors", "nemo-rl", "prime-rl"):
-        assert counted(service, "offpolicy_tokens_total", f"base-{form}") == TOKENS
-    status, said = base_install(service, "replay", dumps.write_slime(tmp_path, 1), "--run", "r")
+        assert counted(url, "offpolicy_tokens_total", f"base-{form}") == TOKENS
+    status, said = base_install(url, "replay", dumps.write_slime(tmp_path, 1), "--run", "r")
     assert status == 3
     assert "torch is not installed: pip install 'offpolicy-monitor[server]'" in said
 
@@ -288,12 +281,12 @@ def test_what_cannot_be_started_says_what_to_change(tmp_path: Path) -> None:
         assert status == 3 and reason in said, said
 
 
-def test_a_terminal_gets_a_bar_that_ends_full(service: str, tmp_path: Path) -> None:
+def test_a_terminal_gets_a_bar_that_ends_full(url: str, tmp_path: Path) -> None:
     dumps.write_jsonl(tmp_path / "a.jsonl", range(40))
     mine, its = pty.openpty()
     arguments = [*COMMAND, "replay", str(tmp_path / "a.jsonl"), "--run", "bar"]
     size = {"COLUMNS": "120"}
-    process = subprocess.Popen(arguments, env=environment(service) | size, stdout=its, stderr=its)
+    process = subprocess.Popen(arguments, env=environment(url) | size, stdout=its, stderr=its)
     os.close(its)
     seen = b""
     try:

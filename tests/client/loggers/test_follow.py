@@ -4,7 +4,7 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 from offpolicy_monitor import Monitor
@@ -16,7 +16,6 @@ from offpolicy_monitor.errors import ConfigurationError
 from tests.client.batches import batch
 from tests.client.loggers.steps import Steps, knowing, row
 from tests.fixtures.answering import Said
-from tests.fixtures.service import running_service
 
 Seen = list[tuple[int, str | None]]
 
@@ -33,16 +32,10 @@ class Keeps:
         self.figures.append(figures)
 
 
-@pytest.fixture(scope="module")
-def service_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_service(tmp_path_factory.mktemp("service")) as url:
-        yield url
-
-
-def test_a_real_service_gives_each_step_once_in_order_with_the_figures_of_its_merge(service_url: str) -> None:
+def test_a_real_service_gives_each_step_once_in_order_with_the_figures_of_its_merge(url: str) -> None:
     """Two ranks, each given a function: the one that posts shard 0 alone logs, whichever closes a step."""
     mine, others = Keeps(), Keeps()
-    ranks = [Monitor(service_url, "ranks", log_to=seen) for seen in (mine, others)]
+    ranks = [Monitor(url, "ranks", log_to=seen) for seen in (mine, others)]
     for step in range(3):
         for shard in (1, 0) if step % 2 else (0, 1):
             ranks[shard].log(step=step, shard=shard, shards=2, **batch(seed=shard))
@@ -58,12 +51,12 @@ def test_a_real_service_gives_each_step_once_in_order_with_the_figures_of_its_me
     )
 
 
-def test_a_driver_whose_workers_post_logs_what_the_run_gets_from_now_on(service_url: str) -> None:
+def test_a_driver_whose_workers_post_logs_what_the_run_gets_from_now_on(url: str) -> None:
     seen = Keeps()
-    with Monitor(service_url, "driven") as worker:
+    with Monitor(url, "driven") as worker:
         worker.log(step=0, **batch())
         assert worker.flush()
-        with Monitor(service_url, "driven", log_to=seen, for_run=True) as driver:
+        with Monitor(url, "driven", log_to=seen, for_run=True) as driver:
             while driver._follower is not None and driver._follower._next is None:
                 time.sleep(0.01)
             for step in (1, 2):
@@ -72,9 +65,9 @@ def test_a_driver_whose_workers_post_logs_what_the_run_gets_from_now_on(service_
     assert [step for step, _ in seen.steps] == [1, 2]
 
 
-def test_figures_have_the_names_that_a_framework_gives_them_whether_they_are_headlines_or_not(service_url: str) -> None:
+def test_figures_have_the_names_that_a_framework_gives_them_whether_they_are_headlines_or_not(url: str) -> None:
     seen = Keeps()
-    with Monitor(service_url, "verl", log_to=seen, log_as="verl") as monitor:
+    with Monitor(url, "verl", log_to=seen, log_as="verl") as monitor:
         monitor.log(step=0, minibatches=1, **batch())
     paths = ["gaps.mismatch.k1", "gaps.mismatch.sequence.perplexity_ratio", "gaps.mismatch.log_ratio_max"]
     ours = monitor.series(paths)

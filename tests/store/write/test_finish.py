@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store import GradientStep, Receipt, ShardRecord, Store
 from offpolicy_monitor.store.rows.merged_steps import Merged, Part, merge_parts
 from offpolicy_monitor.store.write import finish
@@ -15,16 +14,10 @@ from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.merge import merged
 from offpolicy_monitor.summary.step import merge_all
 
-from tests.fixtures.shards import make_record
+from tests.fixtures.shards import ingest, make_record
 
 #: Too many shards to be merged by the transaction that stores the last of them.
 MANY = 60
-
-
-def ingest(store: Store, *records: ShardRecord) -> list[Receipt]:
-    answers = store.ingest(records)
-    assert not any(isinstance(answer, Refusal) for answer in answers)
-    return [answer for answer in answers if isinstance(answer, Receipt)]
 
 
 def stored_one_by_one(store: Store, records: list[ShardRecord]) -> Receipt:

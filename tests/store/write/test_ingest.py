@@ -14,15 +14,8 @@ from offpolicy_monitor.summary.step import StepSummary, merge_all
 from offpolicy_monitor.summary.stored.named import Parts, summary_of
 from sqlalchemy import Table, func, select
 
-from tests.fixtures.shards import make_record
+from tests.fixtures.shards import ingest, make_record
 from tests.fixtures.stores import Clock
-
-
-def ingest(store: Store, *records: ShardRecord) -> list[Receipt]:
-    answers = store.ingest(records)
-    receipts = [answer for answer in answers if isinstance(answer, Receipt)]
-    assert len(receipts) == len(records), answers
-    return receipts
 
 
 def refusal(store: Store, record: ShardRecord) -> tuple[int, str, list[str]]:

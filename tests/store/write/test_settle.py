@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from offpolicy_monitor.errors import Refusal
-from offpolicy_monitor.store import Known, Receipt, ShardRecord, Store
+from offpolicy_monitor.store import Known, ShardRecord, Store
 from offpolicy_monitor.store.rows.tables import blocks, shards, steps
 from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.store.write import settle
@@ -16,16 +16,10 @@ from offpolicy_monitor.summary.merge import merged
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 from sqlalchemy import func, select
 
-from tests.fixtures.shards import make_record
+from tests.fixtures.shards import ingest, make_record
 from tests.fixtures.stores import Clock
 
 DAY = 86_400.0
-
-
-def ingest(store: Store, *records: ShardRecord) -> list[Receipt]:
-    answers = store.ingest(records)
-    assert not any(isinstance(answer, Refusal) for answer in answers)
-    return [answer for answer in answers if isinstance(answer, Receipt)]
 
 
 def sizes(url: str) -> tuple[int, int, int]:
