@@ -107,7 +107,7 @@ $(APART:%=frameworks-%): frameworks-%: $(FRAMEWORKS)/apart/%/.installed
 engines: $(ENGINES)/.installed $(VENV)/.installed-dev ## let a real vLLM and CTranslate2 sample for the demo, with planted faults (ARGS="-k vllm", ARGS=--write)
 	@$(BIN)/python -m tests.engines $(ARGS)
 
-fuzz: $(FUZZ)/.installed ## let atheris and schemathesis look for input that is read wrong; findings go to tests/fuzz/corpus (SECONDS=60 a target, ARGS="json api")
+fuzz: $(FUZZ)/.installed ## let atheris and schemathesis look for input that is read wrong; findings go to tests/fuzz/corpus (SECONDS=60 per target, ARGS="json api")
 	@PYTHONPATH=service:. $(FUZZ)/bin/python -m tests.fuzz --seconds $(SECONDS) $(ARGS)
 
 build: $(VENV)/.installed-dev ## sdist and wheel in dist/

@@ -70,20 +70,20 @@ def test_architecture_page_names_every_room() -> None:
 
 
 def test_rates_are_per_token_and_per_second() -> None:
-    rate = re.compile(
-        r"\b(ns|ms|bytes|tokens|shards|posts|batches|requests) an? (token|second|minute|hour|shard)\b(?! time)"
-    )
+    unit = "ns|ms|bytes|[KM]i?B|nats|tokens|shards|posts|batches|requests"
+    rate = re.compile(rf"\b({unit}) an? (token|step|second|minute|hour|shard|request)\b(?! time)")
     assert not found_in_texts(rate)
 
 
 def test_of_what_there_is_one_for_each_it_is_said_that_it_is_one_per() -> None:
-    thing = r"row|column|object|table|list|folder|challenge|lane|entry|dict|batch|shard|scale"
+    thing = r"row|column|object|table|list|folder|challenge|lane|entry|dict|batch|shard|scale|measurer"
     each = (
         r"step|row|span|sequence|token|process|setting|scrape|line|measure|quantity|figure|start|turn|stage|target|"
-        r"prompt|sample|alert|channel|processor|worker|rank|gap|method|label|file"
+        r"prompt|sample|alert|channel|processor|worker|rank|gap|method|label|file|device|minute"
     )
     counted = rf"(?:\b(?:(?:an?|one)\s(?:{thing})|one|once|rows|of text)|\])"
-    one = re.compile(rf"{counted}\s+an?\s+(?:(?:training|gradient|active|output) )?(?:{each})\b(?! is\b)", re.I)
+    kind = "training|gradient|active|output|data-parallel"
+    one = re.compile(rf"{counted}\s+an?\s+(?:(?:{kind}) )?(?:{each})\b(?! is\b)", re.I)
     assert not found_in_texts(one)
 
 

@@ -67,7 +67,7 @@ _AS_IN_ITS_STEP = sa.text(
 
 
 def _pack_metrics() -> None:
-    """From a row a figure to a row a step."""
+    """From a row per figure to a row per step."""
     connection = op.get_bind()
     _set_aside("metrics_by_name")
     names = op.create_table(

@@ -294,7 +294,7 @@ def drawn_otherwise(excess: float, z: float, **figures: float) -> dict[str, floa
 
 
 def test_tokens_that_are_more_probable_than_their_entropy_warn_as_soon_as_ten_steps_together_are_no_chance() -> None:
-    """At a z of 4 a step, n of ten steps of which the others have none are n 4 / sqrt(10) together."""
+    """At a z of 4 per step, n of ten steps of which the others have none are n 4 / sqrt(10) together."""
     calm, hot = (drawn_otherwise(x, x / 0.05, **{"calibration.tokens": 2e3}) for x in (1e-9, -0.2))
     assert state("SamplingNotCalibrated", [*[calm] * 40, *[hot] * 3]).state == "quiet"
     found = state("SamplingNotCalibrated", [*[calm] * 40, *[hot] * 4])

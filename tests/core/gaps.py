@@ -19,7 +19,7 @@ def gap_of(
     advantages: list[float] | list[list[float]] | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Gaps:
-    """One list a sequence; advantages one per sequence (a list) or one per token (a list of lists)."""
+    """One list per sequence; advantages one per sequence (a list) or one per token (a list of lists)."""
     parts = segments(*(len(sequence) for sequence in numerator))
     a, b = (torch.tensor([x for s in side for x in s], dtype=dtype) for side in (numerator, denominator))
     own = None

@@ -61,7 +61,7 @@ def clean_share(row: Counter[str]) -> float:
 
 
 def report(sizes: Sequence[str], seeds: range) -> Iterator[str]:
-    """Markdown, a table at a time as it is measured: one a size and strength, with the clean batches under medium."""
+    """Markdown, a table at a time as it is measured: one per size and strength, with the clean batches under medium."""
     for size in sizes:
         planted, clean = BATCHES[size]
         for strength in STRENGTHS:

@@ -35,7 +35,7 @@ BEFORE, LASTED = 2, 3
 #: Growth beyond what is tolerated that is looked for, as logarithms: to twice and to four times.
 SHIFTS: Final = (math.log(2), math.log(4))
 #: What a healthy run may grow by: published ones did by 1.41 in 24 steps (verl pull request 7519) and by 1.8 in 120
-#: (verl with TensorRT-LLM); nats a step, at least, and at most.
+#: (verl with TensorRT-LLM); nats per step, at least, and at most.
 RATE, LEAST, MOST = math.log(1.41) / 24, 0.1, math.log(2)
 #: Steps whose median is what k3 has grown to.
 LATELY: Final = 7

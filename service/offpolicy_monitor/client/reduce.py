@@ -131,7 +131,7 @@ def _rows(methods: Sequence[Mapping[str, Any]] | None) -> "Sequence[MethodRow]":
 
 @cache
 def _measurer(device: str) -> "Measurer":
-    """One measurer a device."""
+    """One measurer per device."""
     _torch()
     from offpolicy_monitor.measure import Measurer
 

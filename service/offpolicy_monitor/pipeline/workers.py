@@ -121,7 +121,7 @@ def _alone(error: BaseException) -> BaseException:
     """An error; one that is expected without the frames that raised it, which nobody looks at.
 
     They lead to the request and its future, and that to the error: all of it would wait for the collector of garbage,
-    some hundred KiB a request, while a database is away.
+    some hundred KiB per request, while a database is away.
     """
     if isinstance(error, (Refusal, Unavailable)):
         error.__cause__ = error.__context__ = None

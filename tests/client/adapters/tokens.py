@@ -24,7 +24,7 @@ def of(name: str, tokens: Sequence[int]) -> list[float]:
 
 
 def told(call: Mapping[str, Any], name: str) -> list[list[float]]:
-    """What was posted under the mask, one list a sequence that has anything there."""
+    """What was posted under the mask, one list per sequence that has anything there."""
     pairs = zip(call[name], call["mask"], strict=True)
     found = [torch.as_tensor(row)[torch.as_tensor(mask) != 0].tolist() for row, mask in pairs]
     return [row for row in found if row]

@@ -64,10 +64,10 @@ class Beside(NamedTuple):
 @cache
 def _checks(key: str) -> Sequence[Named]:
     """What is checked of the names in the path of a table that is declared at this key."""
-    places = [place for place, part in enumerate(key.partition(PART)[0].split("/")) if part == "{row}"]
+    indices = [index for index, part in enumerate(key.partition(PART)[0].split("/")) if part == "{row}"]
     kinds = [kind.named for kind in KINDS if kind.named is not None and key in (table.key for table in kind.tables)]
-    return *(partial(_row, place) for place in places), *kinds
+    return *(partial(_row, index) for index in indices), *kinds
 
 
-def _row(place: int, parts: Sequence[str], beside: Beside, path: str) -> None:
-    need(unquote(parts[place]) in beside.methods, path, "is of no method of this summary")
+def _row(index: int, parts: Sequence[str], beside: Beside, path: str) -> None:
+    need(unquote(parts[index]) in beside.methods, path, "is of no method of this summary")
