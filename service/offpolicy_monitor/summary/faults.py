@@ -1,4 +1,4 @@
-"""How a fault in a summary is named: the path to the part at fault, as `gaps.mismatch.sums.tokens`, and what is wrong.
+"""How a fault in a summary is named: the path to the part at fault, as `gaps/mismatch/tokens`, and what is wrong.
 
 Also the comparisons that every check is made of. Knows no part of a summary.
 """

@@ -19,7 +19,7 @@ class GradientStep:
     """One row of `steps`: a gradient step under one attempt. `id` is None until it is stored.
 
     `merged`: how many of its shards the merge that is kept is of, None where none is. `state` says what that merge is:
-    OPEN none, CLOSED of some shards, COMPLETE of all. `block`: not None once no more shards are taken (tables.steps).
+    OPEN none, CLOSED of some shards, COMPLETE of all. `block`: set once it takes no more shards (rows.tables.steps).
     """
 
     run: str

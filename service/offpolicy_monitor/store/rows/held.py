@@ -23,7 +23,7 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class HeldRun:
-    """A run whose row this transaction holds, with what its rules are judged by: see tables.runs."""
+    """A run whose row this transaction holds, with what its rules are judged by: see rows.tables.runs."""
 
     id: int
     name: str

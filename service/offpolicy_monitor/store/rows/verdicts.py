@@ -1,6 +1,6 @@
 """What a run's open alerts come to: one alert per rule, and the advice to its trainer.
 
-Rows are those of tables.alerts as mappings.
+Rows are those of rows.tables.alerts as mappings.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Version 2 of the stored form: numbers by name as stored.packing packs them, and JSON beside them.
+"""Version 2 of the stored form: numbers by name as stored.packed_tree reads them, and JSON beside them.
 
 Clients of release 0.1 that reduce their shards post it; what they post is checked by summary.checks.
 """
