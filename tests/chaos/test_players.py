@@ -45,7 +45,7 @@ def descendants(pid: int) -> dict[int, str]:
 def test_a_runner_that_is_killed_leaves_no_service_behind(runner: "subprocess.Popen[bytes]") -> None:
     deadline = time.monotonic() + WITHIN
     below = dict[int, str]()
-    while not any("leaking serve" in command for command in below.values()):
+    while not any("chaos.leak serve" in command for command in below.values()):
         below = descendants(runner.pid)
         assert runner.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)

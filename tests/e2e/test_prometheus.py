@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.drifting import DRIFTED, HEALTHY, RUN, post, send
+from tests.e2e.drift import DRIFTED, HEALTHY, RUN, post, send
 from tests.fixtures.prometheus import (
     exposing,
     query,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.drifting import send
+from tests.e2e.drift import send
 from tests.fixtures.answering import Asked, Said, answering
 from tests.fixtures.prometheus import wait_for
 from tests.fixtures.service import running_service

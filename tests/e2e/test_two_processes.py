@@ -11,7 +11,7 @@ from pathlib import Path
 
 from offpolicy_monitor.alerts.episodes import CALM
 
-from tests.e2e.drifting import DRIFTED, HEALTHY, RUN, post
+from tests.e2e.drift import DRIFTED, HEALTHY, RUN, post
 from tests.fixtures.prometheus import wait_for
 from tests.fixtures.service import Served, service
 from tests.notify.receiver import Receiver, receiving

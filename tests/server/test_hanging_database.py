@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import URL, NullPool, create_engine, text
 
+from tests.fixtures.database_proxy import Proxy
 from tests.fixtures.posters import Posters
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.service import Served, service, wait_until_ready
-from tests.fixtures.swallowing import Proxy
 
 POST_WITHIN, READY_WITHIN, SCRAPE_WITHIN, END_WITHIN = 15.0, 2.0, 5.0, 20.0
 #: What a busy machine may add to a promise: seconds, and so many times what it takes for an answer while all is well.

@@ -13,9 +13,9 @@ from sqlalchemy import select
 
 from tests.fixtures.forks import started
 from tests.fixtures.shards import make_record
-from tests.store.writing import SHARDS
+from tests.store.writer import SHARDS
 
-WRITER = "import sys; from tests.store.writing import main; main(sys.argv[1], int(sys.argv[2]))"
+WRITER = "import sys; from tests.store.writer import main; main(sys.argv[1], int(sys.argv[2]))"
 #: Of every shard, unix seconds.
 RECEIVED_AT = 1000.0
 

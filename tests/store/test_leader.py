@@ -9,9 +9,9 @@ from offpolicy_monitor.store.leader import BEAT, LEASE, SILENCE, Alone, Elected,
 from offpolicy_monitor.store.session import parse_url
 from sqlalchemy import URL, NullPool, create_engine, text
 
+from tests.fixtures.database_proxy import Proxy
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.prometheus import wait_for
-from tests.fixtures.swallowing import Proxy
 
 #: Seconds that a busy machine may add to what is promised.
 BUSY = 10.0

@@ -25,7 +25,7 @@ from tests.fixtures.shards import make_record
 from tests.fixtures.stores import Place
 from tests.store.spoilt import cut, flipped, newer
 
-UPGRADING: Final = "import sys; from tests.store.upgrading import main; main(sys.argv[1], int(sys.argv[2]))"
+UPGRADER: Final = "import sys; from tests.store.upgrader import main; main(sys.argv[1], int(sys.argv[2]))"
 REVISIONS: Final = sorted(script.revision for script in ScriptDirectory(resources.path("migrations")).walk_revisions())
 #: The first one with alerts.
 ALERTS: Final = "0003"
@@ -109,14 +109,14 @@ def test_an_upgrade_killed_in_any_migration_has_changed_nothing_and_completes_wh
 ) -> None:
     before, source = contents(oldest), random.Random(15)
     whole, url = place.copy(oldest), place.copy(oldest)
-    status, said = ended(["-c", UPGRADING, whole, "0"], os.environ)
+    status, said = ended(["-c", UPGRADER, whole, "0"], os.environ)
     assert status == 0, said
     lasts = [int(word) for word in said.split()]
     assert len(lasts) == len(REVISIONS) - 1
     starts = [1, *(last + 1 for last in lasts)]
     chosen = [source.randint(*ends) for ends in zip(starts, lasts, strict=False) for _ in range(TRIALS)]
     for number in (*chosen, AT_COMMIT):
-        assert ended(["-c", UPGRADING, url, str(number)], os.environ) == (-9, "")
+        assert ended(["-c", UPGRADER, url, str(number)], os.environ) == (-9, "")
         assert contents(url) == before, number
     assert migrate.upgrade(url) == REVISIONS[-1]
     assert contents(url) == contents(whole)

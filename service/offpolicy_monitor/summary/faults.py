@@ -27,10 +27,6 @@ class InvalidSummaryError(OffpolicyMonitorError):
         self.path = path
         self.message = message
 
-    def inside(self, path: str) -> "InvalidSummaryError":
-        """The same fault where what is at fault stands at a path."""
-        return InvalidSummaryError(f"{path}.{self.path}" if self.path else path, self.message)
-
 
 def need(holds: bool, path: str, message: str) -> None:
     """Raise InvalidSummaryError where something does not hold."""
@@ -49,12 +45,6 @@ def each_about_at_most(low: NDArray[np.float64], high: NDArray[np.float64] | flo
     """The same of each of several numbers; False where one is NaN."""
     found: NDArray[np.bool_] = low <= high + ROUNDING * np.maximum(np.abs(low), np.abs(high)) + UNDERFLOW
     return found
-
-
-def join(path: str, name: object) -> str:
-    """The path of a part; what came from outside is cut and made printable."""
-    part = printable(str(name))
-    return f"{path}.{part}" if path else part
 
 
 def printable(text: str) -> str:

@@ -44,7 +44,7 @@ with sqlite3.connect(sys.argv[1], timeout=30, isolation_level=None) as connectio
 #: Seconds that a service which leaks has for its shards.
 LEAKING_AT_LEAST, LEAKING_AT_MOST = 12.0, 120.0
 #: The program of a service that leaks.
-LEAKING: Final = (sys.executable, "-m", "tests.chaos.leaking")
+LEAKING: Final = (sys.executable, "-m", "tests.chaos.leak")
 
 
 class Faults:

@@ -1,4 +1,4 @@
-"""A service that leaks, to prove that it is found: `python -m tests.chaos.leaking serve --port PORT`.
+"""A service that leaks, to prove that it is found: `python -m tests.chaos.leak serve --port PORT`.
 
 Each shard that it measures leaves memory behind, every fifth a descriptor and a thread.
 """
