@@ -57,7 +57,19 @@ def test_a_fall_is_the_exit_status_and_named(
     assert ("cost: 13, it was 10 (goal <= 20)" in capsys.readouterr().out) == bool(status)
 
 
-def test_the_committed_figures_have_ratios_to_compare() -> None:
-    report = json.loads(check.COMMITTED.read_text())
-    assert report["machine"]["commit"] and report["machine"]["processor"]
+def test_figures_of_a_processor_of_which_none_are_committed_are_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = tmp_path / "now.json"
+    now.write_text(json.dumps({"machine": {"processor": "Z80 (8-bit)"}, "rows": COMMITTED}))
+    monkeypatch.setattr("sys.argv", ["check", str(now)])
+    assert check.main() == 2
+    assert "committed/z80-8-bit.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", sorted(check.COMMITTED.iterdir()), ids=lambda file: file.stem)
+def test_the_committed_figures_have_ratios_to_compare(file: Path) -> None:
+    report = json.loads(file.read_text())
+    assert report["machine"]["commit"]
+    assert check.committed_of(report["machine"]["processor"]) == file
     assert sum(row["ratio"] is not None and row["goal"] is not None for row in report["rows"]) >= 10

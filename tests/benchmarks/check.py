@@ -1,6 +1,7 @@
 """`make bench-check`: whether a ratio has fallen by more than a fifth since the figures that are committed.
 
-Absolute figures are of one machine and are not compared. A ratio that has a goal is the better the further it is on
+Ratios are compared with those of the same processor: vectors of another width serve numpy and torch more than what is
+stored, judged and answered. Absolute figures are of one machine and are not compared. A ratio that has a goal is the better the further it is on
 that goal's side; one without a goal has no better side and is not compared, nor is the growth of a curve, whose goal
 says all. Other work on the machine makes a ratio worse and none better, so that the parts of what fell are measured
 again, AGAIN times at most, and the better counts.
@@ -8,6 +9,7 @@ again, AGAIN times at most, and the better counts.
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,7 +18,8 @@ from typing import Any, Final
 
 from offpolicy_monitor.server.memory import set_up_malloc
 
-COMMITTED: Final = Path(__file__).with_name("committed.json")
+#: A run of each processor, by its name.
+COMMITTED: Final = Path(__file__).with_name("committed")
 #: Least share of a committed ratio that must be reached again; the inverse where less is better.
 LEAST: Final = 0.8
 AGAIN: Final = 2
@@ -29,14 +32,25 @@ Measure = Callable[[Sequence[str]], Rows]
 def main() -> int:
     """Say which ratios fell; 1 where any did."""
     options = _arguments().parse_args()
-    committed, report = (json.loads(path.read_text()) for path in (options.committed, options.found))
-    committed, found = committed["rows"], report["rows"]
+    report = json.loads(options.found.read_text())
+    file = options.committed or committed_of(report["machine"]["processor"])
+    if not file.is_file():
+        sys.stderr.write(
+            f"no run of this processor is committed: copy {options.found} to {file}, or name one to compare\n"
+        )
+        return 2
+    committed, found = json.loads(file.read_text())["rows"], report["rows"]
     found = at_its_best(committed, found, partial(_measured, report.get("scale", "full")))
     fallen = falls(committed, found).values()
     compared = len(_ratios(committed).keys() & _ratios(found).keys())
     sys.stdout.write("".join(f"{line}\n" for line in fallen))
     sys.stdout.write(f"{compared} ratios compared, {len(fallen)} fell by more than {1 - LEAST:.0%}\n")
     return 1 if fallen or not compared else 0
+
+
+def committed_of(processor: str) -> Path:
+    """The file of a processor's figures, which may not be there."""
+    return COMMITTED / f"{'-'.join(re.findall('[a-z0-9]+', processor.lower()))}.json"
 
 
 def at_its_best(committed: Rows, found: Rows, measure: Measure) -> Rows:
@@ -89,7 +103,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.benchmarks.check", description="Compare ratios of two runs.")
     data = Path(__file__).resolve().parents[2] / ".data" / "bench.json"
     parser.add_argument("found", type=Path, nargs="?", default=data, help="JSON of `make bench` (default: the last)")
-    parser.add_argument("--committed", type=Path, default=COMMITTED, help="JSON to compare with")
+    parser.add_argument("--committed", type=Path, help="JSON to compare with (default: that of this processor)")
     return parser
 
 
