@@ -1,10 +1,10 @@
 """`make bench-check`: whether a ratio has fallen by more than a fifth since the figures that are committed.
 
 Ratios are compared with those of the same processor: vectors of another width serve numpy and torch more than what is
-stored, judged and answered. Absolute figures are of one machine and are not compared. A ratio that has a goal is the better the further it is on
-that goal's side; one without a goal has no better side and is not compared, nor is the growth of a curve, whose goal
-says all. Other work on the machine makes a ratio worse and none better, so that the parts of what fell are measured
-again, AGAIN times at most, and the better counts.
+stored, judged and answered. Absolute figures are of one machine and are not compared. A ratio that has a goal is the
+better the further it is on that goal's side; one without a goal has no better side and is not compared, nor is the
+growth of a curve, whose goal says all. Other work on the machine makes a ratio worse and none better, so that the parts
+of what fell are measured again, AGAIN times at most, and the better counts.
 """
 
 import argparse
