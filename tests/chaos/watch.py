@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 MEBIBYTE: Final = 1 << 20
-#: Growth over all that was watched up to which each is flat.
-BOUNDS: Final = {"memory": 24 * MEBIBYTE, "descriptors": 12.0, "threads": 3.0}
+#: Growth over all that was watched up to which each is flat; threads that measure and read begin when they are needed.
+BOUNDS: Final = {"memory": 24 * MEBIBYTE, "descriptors": 12.0, "threads": 5.0}
 #: Looks at a settled life below which it says nothing.
 LEAST_SEEN: Final = 10
 
