@@ -33,12 +33,6 @@ def _root(square: str, count: str = "tokens") -> Callable[[Record], float]:
     return lambda record: math.sqrt(record[square] * record[count])
 
 
-def _weighed(name: str) -> Callable[[Record], float]:
-    """A weight is the exponential of a sum, which is as exact as its magnitude, at most that of all that is kept."""
-    kept = _root("log_ratio_square_kept")
-    return lambda record: record[name] * (record["log_ratio_abs"] if "log_ratio_abs" in record else kept(record))
-
-
 #: Sums of terms of both signs -> the sum of their magnitudes, or a bound on it. A mean over a sequence is a sum, too.
 MAGNITUDES: Mapping[str, Callable[[Record], float]] = {
     "log_ratio": lambda record: record["log_ratio_abs"],
@@ -49,20 +43,9 @@ MAGNITUDES: Mapping[str, Callable[[Record], float]] = {
     "log_product_min": lambda record: record["log_ratio_abs"],
     "log_product_max": lambda record: record["log_ratio_abs"],
     "ratio_excess": lambda record: record["multiplicative_excess"],
-    "weight": _weighed("weight"),
-    "weight_square": _weighed("weight_square"),
-    "weight_excess_square": _weighed("weight_excess_square"),
-    "weight_max": _weighed("weight_max"),
-    "weight_excess": lambda record: _root("weight_excess_square")(record) + _weighed("weight")(record),
-    "geometric_excess": lambda record: record["log_ratio_abs"] * (1 + record["geometric"]),
-    "geometric_excess_square": lambda record: record["log_ratio_abs"] * (1 + record["geometric_square"]),
-    "geometric_square": lambda record: record["log_ratio_abs"] * record["geometric_square"],
-    "geometric": lambda record: record["log_ratio_abs"] * record["geometric"],
-    "inverse_geometric": lambda record: record["log_ratio_abs"] * record["inverse_geometric"],
-    "product": lambda record: record["log_ratio_abs"] * record["product"],
-    "product_square": lambda record: record["log_ratio_abs"] * record["product_square"],
-    "product_excess": lambda record: record["log_ratio_abs"] * (1 + record["product"]),
-    "product_excess_square": lambda record: record["log_ratio_abs"] * (1 + record["product_square"]),
+    "weight_excess": _root("weight_excess_square"),
+    "geometric_excess": _root("geometric_excess_square", "sequences"),
+    "product_excess": _root("product_excess_square", "sequences"),
     "log_ratio_deviation": lambda record: record["log_ratio_square"],
     "mismatch_staleness": lambda record: math.sqrt(record["mismatch_square"] * record["staleness_square"]),
     "advantage_excess": lambda record: math.sqrt(record["mass_square"]) * 10 + record["advantage_abs"],

@@ -1,5 +1,6 @@
 """The fused pass makes the summary that torch makes, of every kind of batch that a trainer may send."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from offpolicy_monitor.batch import UNKNOWN_ORIGIN, Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.measure.fused import Fused
+from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.summary.step import StepSummary
 
 from tests.fixtures.fused import loaded_pass
@@ -69,6 +71,26 @@ def test_log_probs_that_are_equal_and_those_that_are_almost() -> None:
 def test_long_sequences(noise: float, names: tuple[str, ...]) -> None:
     sent = random_sequences(7, [1, 700, 2, 40, 1300, 0, 511, 512, 513], noise, names=names)
     assert_same(*both(packed(sent), UNKNOWN_ORIGIN))
+
+
+@pytest.mark.parametrize("beyond", [-2e-6, 2e-6])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_long_sequence_close_to_a_threshold_is_decided_by_the_exact_sum_of_its_differences(
+    seed: int, beyond: float
+) -> None:
+    random, tokens, wanted = np.random.default_rng(seed), 16_000, math.log(2) + beyond
+    sampling = -1 - random.standard_exponential(tokens, np.float32)
+    old = sampling + random.standard_normal(tokens, np.float32)
+    finest = int(np.argmin(np.abs(old) + np.abs(sampling)))
+    for _ in range(40):
+        off = math.fsum((old - sampling).tolist()) - wanted  # differences are float32 in either form
+        old[slice(None) if abs(off) > 1 else finest] -= np.float32(off / tokens if abs(off) > 1 else off)
+    assert abs(math.fsum((old - sampling).tolist()) - wanted) < 1e-6
+    batch = RaggedBatch.from_positions(np.array([tokens]), {"sampling_logprobs": sampling, "old_logprobs": old}, {})
+    got = loaded_pass()(batch, PRESETS, UNKNOWN_ORIGIN, None)
+    assert got is not None
+    for summary in (got, Measurer("cpu").measure(batch, PRESETS)):
+        assert summary.methods["mis_sequence"].sums["masked_tokens"] == (tokens if beyond > 0 else 0)
 
 
 def test_holes_in_one_array_leave_the_gap_of_the_others_whole() -> None:

@@ -162,12 +162,12 @@ def join(out: Any, n: Any, mean: Any, square: Any) -> None:
 @njit(**FAST)
 def run_sums(d: Any, k3: Any, growth: Any, out: Any) -> None:
     """[8]: sum of d, |d|, d^2, k3, exp|d| - 1; least and most d, least |d|."""
-    total, size, square, divergence, grown = ZERO, ZERO, ZERO, ZERO, ZERO
+    total, size, square, divergence, grown = 0.0, ZERO, ZERO, ZERO, ZERO
     least, most, nearest = BIG, -BIG, BIG
     for i in range(len(d)):
         x = d[i]
         magnitude = abs(x)
-        total += x
+        total += np.float64(x)
         size += magnitude
         square += x * x
         divergence += k3[i]

@@ -69,7 +69,7 @@ def measure(unrun: Any, sent: Any, held: Any, first: Any, last: Any, out: Any, i
     while sequence < last and offsets[sequence + 1] <= begin:
         sequence += 1
     local = np.zeros((len(plan.cells), 4, _COARSE_BINS), np.int32)
-    pieces = np.zeros((3, 8), np.float32)
+    pieces = np.zeros((3, 8))
     whole = np.zeros((3, 3))
     bounds_seen = np.zeros((SCORES, 3, 2), np.float32)
     while begin < end:
