@@ -26,6 +26,16 @@ def test_a_ratio_that_is_a_fifth_worse_is_a_fall(speed: float, cost: float, fall
     assert list(check.falls(COMMITTED, found)) == fallen
 
 
+def test_a_growth_that_misses_its_goal_is_a_fall_until_it_is_measured_again() -> None:
+    def curve(power: float) -> list[dict[str, Any]]:
+        last = {**row("growth", power, "<= 1.1"), "at": 100, "met": power <= 1.1, "part": "linear"}
+        return [{**row("growth", None, None), "at": 10, "met": None, "part": "linear"}, last]
+
+    assert list(check.falls(curve(1.0), curve(1.9))) == ["growth"]
+    assert check.falls(curve(1.9), curve(1.0)) == {}
+    assert check.falls(COMMITTED, check.at_its_best(COMMITTED, curve(1.9), lambda parts: curve(1.05))) == {}
+
+
 def test_what_was_not_measured_now_has_not_fallen() -> None:
     assert check.falls(COMMITTED, [row("speed", None, ">= 8"), row("another", 1.0, ">= 8")]) == {}
 

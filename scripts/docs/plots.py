@@ -63,8 +63,8 @@ PLOTS: Final = (
         "history.svg", "What a long run costs, by its steps", "steps stored before",
         {
             "storing and judging a step, by the steps before it": "a step, stored and judged",
-            "the series of a figure, by its steps": "the series of a figure",
-            "a page of steps, by all steps": "a page of 100 steps",
+            "the series of a figure after a step, by all steps": "the series of a figure",
+            "a page of steps after a step, by all steps": "a page of 100 steps",
         },
     ),
 )  # fmt: skip

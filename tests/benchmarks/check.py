@@ -2,9 +2,9 @@
 
 Ratios are compared with those of the same processor: vectors of another width serve numpy and torch more than what is
 stored, judged and answered. Absolute figures are of one machine and are not compared. A ratio that has a goal is the
-better the further it is on that goal's side; one without a goal has no better side and is not compared, nor is the
-growth of a curve, whose goal says all. Other work on the machine makes a ratio worse and none better, so that the parts
-of what fell are measured again, AGAIN times at most, and the better counts.
+better the further it is on that goal's side; one without a goal has no better side and is not compared. Of the growth
+of a curve its goal says all, and it has fallen where that is missed. Other work on the machine makes a ratio worse and
+none better, so that the parts of what fell are measured again, AGAIN times at most, and the better counts.
 """
 
 import argparse
@@ -65,14 +65,21 @@ def at_its_best(committed: Rows, found: Rows, measure: Measure) -> Rows:
         now = _ratios(again := measure(parts))
         before = _ratios(found)
         better = {what for what in now if what in before and _share(before[what][0], *now[what]) > 1}
+        better |= {row["what"] for row in again if row.get("at") is not None and row.get("met")}
         found = [*(row for row in found if row["what"] not in better), *(row for row in again if row["what"] in better)]
     return found
 
 
 def falls(committed: Rows, found: Rows) -> dict[str, str]:
-    """A line for each ratio of both runs that is more than a fifth worse than it was, by what was measured."""
+    """A line for each ratio of both runs that is more than a fifth worse than it was, by what was measured.
+
+    And for each growth of the later one that misses its goal.
+    """
     before, now = _ratios(committed), _ratios(found)
+    grown = {row["what"]: row for row in found if row.get("at") is not None and row.get("met") is False}
     return {
+        what: f"{what}: grows by the power {row['ratio']:.3g} (goal {row['goal']})" for what, row in grown.items()
+    } | {
         what: f"{what}: {now[what][0]:.3g}, it was {ratio:.3g} (goal {goal})"
         for what, (ratio, goal) in before.items()
         if what in now and _share(ratio, now[what][0], goal) < LEAST

@@ -7,16 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from offpolicy_monitor.summary.arrays import Array
 from offpolicy_monitor.summary.tables.ranking import first_of_each
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS, LOGPROBS
-
-if TYPE_CHECKING:
-    pass
 
 #: Sequences of a ranking. More are of less use than the bytes they take: nine rankings of five are some thirty.
 MOST: Final = 5

@@ -132,7 +132,7 @@ def _largest(position: Mapping[str, Any]) -> float:
 
 
 def _columns(one: Sequences) -> dict[str, Any]:
-    """One list a log-prob, None where it was not finite, and the tokens' positions; without what was not sent.
+    """One list per log-prob, None where it was not finite, and the tokens' positions; without what was not sent.
 
     Beside them lists, or the sequence's one number.
     """
