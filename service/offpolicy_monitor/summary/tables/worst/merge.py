@@ -1,7 +1,7 @@
 """The worst of several shards: a monoid like everything kept, commutative and associative exactly.
 
-Equal values are ordered by shard and index, and merging compares no sums. Of sequences that are the same in these and in
-all figures, which only steps that are merged can have, the first stands.
+Equal values are ordered by shard and index, and merging compares no sums. Of sequences that are the same in these and
+in all figures, which only steps that are merged can have, the first stands.
 """
 
 from collections.abc import Callable
