@@ -58,6 +58,9 @@ BELIEVED: Final = 0.5
 #: The quantiles that are answered of log-ratios.
 QUANTILES: Final = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 
+#: The largest version of a policy: versions and their differences fit 64 bits.
+LARGEST_VERSION: Final = 1 << 62
+
 #: What a run may be called, as a regular expression that fits the whole name.
 RUN_NAME: Final = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 

@@ -90,6 +90,13 @@ def with_rows(rows: Mapping[str, Any]) -> StepSummary:
     return replace(FULL, arrays=replaced(rows))
 
 
+def with_sparse(name: str, numbers: list[int]) -> StepSummary:
+    """All that a row of no fixed length counts at the first of these numbers, and at no other."""
+    arrays = FULL.arrays.copy()
+    arrays.sparse[name] = np.array(numbers), np.array([arrays.at(name)[1].sum()])
+    return replace(FULL, arrays=arrays)
+
+
 def without(*keys: str) -> StepSummary:
     return replace(FULL, arrays=FULL.arrays.without(keys))
 
@@ -168,6 +175,9 @@ REFUSED: list[tuple[StepSummary, str]] = [
         "noise_floor/engine_internal/log_ratio_square",
     ),
     (with_rows({"noise_floor/split/engine_internal_cross_engine": 1e9}), "noise_floor/split"),
+    (with_sparse("longest/at", [0]), "longest/at"),
+    (with_sparse("longest/at", [601]), "longest/at"),
+    (with_sparse("versions/lag", [2**62]), "versions/lag"),
     (with_rows({"noise_floor/beside/tokens": 0}), "noise_floor/beside/tokens"),
     (without("noise_floor/cross_engine"), "noise_floor/split/tokens"),
     (with_rows({"support/total/tokens": 10**6}), "support/total/tokens"),
@@ -185,7 +195,9 @@ REFUSED: list[tuple[StepSummary, str]] = [
     (with_spec("opsm", "x"), "specs.opsm"),
     (with_spec("shoes", {"gap": "total"}), "methods/shoes"),
     (with_spec("opsm", {"gap": "shoes"}), "methods/opsm"),
-    (with_worst("whole", 10**6, 0, 1), "worst.1000000"),
+    (with_worst("whole", 10**6, -1, 1), "worst.1000000"),
+    (with_worst("whole", 9, 0, 1), "worst.index"),
+    (with_worst("whole", 500, 0, 2), "worst.tokens"),
     (with_worst("whole", FOUND.whole[1, 1], 0, 1), "worst.index"),
     (with_worst("whole", 4, 0, 0), f"{FIRST}.shard"),
     (with_worst("whole", 10**6, 0, 2), f"{FIRST}.tokens"),

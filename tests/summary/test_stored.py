@@ -1,6 +1,7 @@
 """The stored form: bit for bit back and forth, old versions read for ever, anything else refused."""
 
 import json
+import struct
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from offpolicy_monitor.summary.scheme import scheme_of
 from offpolicy_monitor.summary.stored import version_2, version_3
 from offpolicy_monitor.summary.stored.named import Parts, summary_of
 from offpolicy_monitor.summary.tables.worst import Worst
+from zstandard import ZstdCompressor
 
 from tests.summary.full import FULL
 from tests.summary.summaries import SUMMARIES
@@ -197,3 +199,18 @@ def test_what_is_not_finite_is_not_stored() -> None:
 def test_a_stored_shard_of_every_preset_stays_small() -> None:
     # Some 13,600 bytes, 330 of densities and 130 of calibration and decimals; floats differ from machine to machine.
     assert len(to_bytes(replace(FULL, worst=Worst()))) < 14_400
+
+
+def test_whole_numbers_that_were_stored_without_a_sign_merge_and_are_stored_again() -> None:
+    content = version_3.content(to_bytes(FULL)[1:])
+    shape, own = version_3.headers_of(content)
+    unsigned = own.replace(b'["<i8",', b'["<u8",')
+    assert unsigned != own
+    stored = to_bytes(FULL)[:1] + ZstdCompressor().compress(
+        struct.pack("<2I", len(shape), len(unsigned)) + shape + unsigned + content[8 + len(shape) + len(own) :]
+    )
+    odd = replace(from_bytes(stored), worst=Worst())
+    assert odd == replace(FULL, worst=Worst())
+    again = from_bytes(to_bytes(odd.merge(odd)))
+    assert again == odd.merge(odd)
+    assert again.figures() == odd.merge(odd).figures()

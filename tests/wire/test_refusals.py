@@ -288,9 +288,9 @@ def test_the_envelope_of_a_frame_is_as_strict_as_that_of_json() -> None:
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
-        ([[-1, -2, -3]], "has 1 rows where the log-probs have 2"),
-        ([[-1, -2], [-3, -4]], "row 1 has 2 positions where the log-probs have 1"),
-        ([[-1], [-2, -3]], "row 0 has 1 positions where the log-probs have 2"),
+        ([[-1, -2, -3]], "its rows are 1 where those of the log-probs are 2"),
+        ([[-1, -2], [-3, -4]], "row 1 is 2 long where that of the log-probs is 1"),
+        ([[-1], [-2, -3]], "row 0 is 1 long where that of the log-probs is 2"),
     ],
 )
 def test_rows_that_are_not_those_of_the_log_probs_are_told_apart(sent: list[Any], said: str) -> None:

@@ -43,8 +43,8 @@ def _schema(node: Any) -> Schema:
 
 
 def _below(node: Any) -> Schema:
-    """Of what a field holds: any figure may be null."""
-    return or_null(_schema(node)) if isinstance(node, Figure) else _schema(node)
+    """Of what a field holds: any figure may be null, and what is there only where something has all three log-probs."""
+    return or_null(_schema(node))
 
 
 def or_null(schema: Schema) -> Schema:

@@ -11,13 +11,12 @@ from typing import Literal
 import numpy as np
 
 from offpolicy_monitor.errors import MAX_ERRORS, FieldError, Refusal, quotable
+from offpolicy_monitor.vocabulary import LARGEST_VERSION
 
 MAX_LAYERS = 1024
 MAX_TOP_K = 256
 #: Larger entries are refused: their squares, times any ratio, still add up over every token to what float64 holds.
 LARGEST_FLOAT = 1e100
-#: Policy versions and their differences fit 64 bits.
-LARGEST_VERSION = 1 << 62
 #: The array that stands instead of all others where a trainer has reduced its shard itself.
 SUMMARY = "summary"
 

@@ -103,9 +103,9 @@ class Layout:
 def _apart(widths: Array, expected: Array) -> str:
     """In what rows of these widths differ from those of the log-probs."""
     if len(widths) != len(expected):
-        return f"has {len(widths)} rows where the log-probs have {len(expected)}"
+        return f"its rows are {len(widths)} where those of the log-probs are {len(expected)}"
     row = int((widths != expected).argmax())
-    return f"row {row} has {widths[row]} positions where the log-probs have {expected[row]}"
+    return f"row {row} is {widths[row]} long where that of the log-probs is {expected[row]}"
 
 
 def read_lengths(arrays: Mapping[str, SentArray], limits: Limits) -> Array | None:

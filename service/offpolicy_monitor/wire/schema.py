@@ -12,8 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic_core import PydanticCustomError
 
 from offpolicy_monitor.errors import MAX_ERRORS, FieldError, quotable
-from offpolicy_monitor.vocabulary import TEXT, TEXT_MUST
-from offpolicy_monitor.wire.arrays import LARGEST_VERSION, all_invalid
+from offpolicy_monitor.vocabulary import LARGEST_VERSION, TEXT, TEXT_MUST
+from offpolicy_monitor.wire.arrays import all_invalid
 from offpolicy_monitor.wire.limits import Limits
 
 MAX_INTEGER = (1 << 63) - 1  # the database's widest integer is signed, 64 bits

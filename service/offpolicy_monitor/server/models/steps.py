@@ -21,6 +21,11 @@ class Step(Shape):
 
     step: int
     minibatch: int
+    attempt: int
+    shards: int = Field(description="Shards that it has when it is whole.")
+    received_shards: int = Field(description="Of these, those in its figures.")
+    complete: bool
+    policy_version: int | None = Field(description="The newest that a shard told; null where none did.")
     received_at: str = Field(description="When its newest shard came.")
     verdict: str | None = Field(description="accept, warn or skip, of the training step; null before it is judged.")
     alerts: list[StepAlert] | None = Field(description="Warnings and worse that were active at it.")

@@ -217,10 +217,11 @@ def _arrays(scheme: Scheme, numbers: Iterator[Array]) -> Arrays:
 
 
 def _whole(column: Array) -> Array:
-    """A column of whole numbers; ValueError for one of fractions."""
-    if column.dtype.kind not in "iu":
-        raise ValueError("fractions where whole numbers are")
-    return column
+    """A column of whole numbers as int64; ValueError for one of fractions, or beyond that."""
+    whole = column.astype(np.int64)
+    if column.dtype.kind not in "iu" or (column.dtype.kind == "u" and whole.min(initial=0) < 0):
+        raise ValueError("fractions, or what no count can be, where whole numbers are")
+    return whole
 
 
 def _ascending(steps: Array, size: int) -> Array:

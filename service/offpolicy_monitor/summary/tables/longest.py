@@ -4,13 +4,18 @@ A shard counts those of its own longest length. Of a merge the largest of these 
 a shard whose longest sequence is shorter has none of them.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Array, Arrays, Sparse
+from offpolicy_monitor.summary.faults import need
 from offpolicy_monitor.summary.kind import Kind
+
+if TYPE_CHECKING:
+    from offpolicy_monitor.summary.checks.facts import Facts
 
 TABLE: Final = schema.Table(
     "longest",
@@ -51,6 +56,19 @@ def longest(arrays: Arrays) -> dict[str, float]:
     return {"sequence_length_max": int(lengths[-1]), "longest_fraction": int(numbers[-1]) / sequences}
 
 
+def _check(facts: "Facts", parts: Sequence[str], path: str) -> None:
+    if path == BY_LENGTH.path:
+        lengths, most = facts.arrays.at(path)[0], min(facts.whole["tokens"], facts.shard.longest_sequence)
+        need(bool(((lengths > 0) & (lengths <= most)).all()), path, f"must be of lengths from 1 to {most}")
+
+
 KIND: Final = Kind(
-    "longest", (TABLE, BY_LENGTH), longest, unnamed=True, total=True, of_shards=True, looked_at=(TABLE.path,)
+    "longest",
+    (TABLE, BY_LENGTH),
+    longest,
+    unnamed=True,
+    total=True,
+    of_shards=True,
+    looked_at=(TABLE.path,),
+    check=_check,
 )

@@ -148,6 +148,8 @@ def _check(facts: "Facts", parts: Sequence[str], path: str) -> None:
     need(0 < spans["sequences"] <= facts.whole["sequences"], "versions/spans/sequences", "are not those of the batch")
     need("lag" not in spans or facts.shard.policy_version is not None, path, "needs a policy_version")
     need(("lag" in spans) == ("versions/lag" in facts.arrays), "versions/spans", "has its lag without versions/lag")
+    lags, most = facts.arrays.at("versions/lag")[0], facts.summary.batch.get("lag_max", 0)
+    need(bool((lags <= most).all()), "versions/lag", "is of sequences that lag more than any of their tokens")
 
 
 KIND: Final = Kind(

@@ -2,12 +2,13 @@
 figures that fit its gaps.
 """
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from offpolicy_monitor.summary.arrays import Array
-from offpolicy_monitor.summary.faults import each_about_at_most, is_text, need
+from offpolicy_monitor.summary.faults import about_at_most, each_about_at_most, is_text, need
 from offpolicy_monitor.summary.records import SILENT
 from offpolicy_monitor.summary.sums import LARGEST_NUMBER
 from offpolicy_monitor.summary.tables.worst.columns import (
@@ -22,7 +23,7 @@ from offpolicy_monitor.summary.tables.worst.columns import (
     Sequences,
 )
 from offpolicy_monitor.summary.tables.worst.merge import Worst
-from offpolicy_monitor.vocabulary import LOGPROBS, TEXT_MUST
+from offpolicy_monitor.vocabulary import LARGEST_VERSION, LOGPROBS, TEXT_MUST
 
 if TYPE_CHECKING:
     from offpolicy_monitor.summary.checks.facts import Facts
@@ -38,11 +39,12 @@ def check_worst(worst: Worst, facts: "Facts") -> None:
     found = worst.sequences
     need(len(found) <= MOST_SEQUENCES, "worst", f"must be {MOST_SEQUENCES} sequences at most")
     shards, indices, tokens = found.whole.T
-    need((indices[1:] > indices[:-1]).all() or len(np.unique(indices)) == len(indices), "worst.index", "repeats")
+    need(bool((indices[1:] > indices[:-1]).all()), "worst.index", "must ascend")
     each = _Each(indices)
     each.need(shards == facts.shard.number, "shard", f"must be {facts.shard.number}")
     each.need(indices < facts.summary.batch["sequences"], "", "is not among the sequences of the batch")
     each.need((tokens > 0) & (tokens <= facts.whole["tokens"]), "tokens", "are not those of a sequence")
+    need(bool(tokens.sum() <= facts.whole["tokens"]), "worst.tokens", "are more than those of the batch")
     _check_ids(found, each, facts)
     _check_gaps(found, tokens, each, facts)
     each.need(found.furthest.numbers <= len(GAPS), "positions", f"are more than {len(GAPS)}")
@@ -85,6 +87,8 @@ def _check_gaps(found: Sequences, tokens: Array, each: _Each, facts: "Facts") ->
     furthest = found.furthest_of_gaps.astype(np.float64)
     each.need(each_about_at_most(size, furthest), path, "is beyond its largest log-ratio")
     each.need(each_about_at_most(k3, k3s), "gaps.{gap}.k3_sum", "is too large")
+    for gap, held, whole in zip(GAPS, k3.sum(0).tolist(), k3s.tolist(), strict=True):
+        need(about_at_most(held, whole), f"worst.gaps.{gap}.k3_sum", "is more in all of them than in the batch")
 
 
 def _check_raw(found: Sequences, tokens: Array, each: _Each, facts: "Facts") -> None:
@@ -92,13 +96,14 @@ def _check_raw(found: Sequences, tokens: Array, each: _Each, facts: "Facts") -> 
     rows, ranks = found.kept.T
     each = each.at(rows)
     each.need((ranks >= 1) & (ranks <= facts.shard.keep_worst), "columns", "are not kept here: OFFPOLICY_KEEP_WORST")
-    each.need(found.raw.numbers <= np.minimum(tokens[rows], MOST_TOKENS), "columns", "are too many tokens")
+    fits = (found.raw.numbers > 0) & (found.raw.numbers <= np.minimum(tokens[rows], MOST_TOKENS))
+    each.need(fits, "columns", "are no token, or too many")
     _check_positions(found.raw, each, facts, "columns")
     for name, own in zip(BESIDE, found.beside, strict=False):
-        fits = (own.counts < OF_TOKENS) | (own.sizes == found.raw.numbers)
+        fits = (own.counts < OF_TOKENS) | ((own.sizes == found.raw.numbers) & (name != "rewards"))
         each.need(fits, f"columns.{name}", "must be as many numbers as tokens, or one")
         of_values = each.at(np.repeat(np.arange(len(rows)), own.sizes))
-        of_values.need(_are_numbers(own.values), f"columns.{name}", "must be a finite fraction")
+        of_values.need(_BESIDE[name](own.values), f"columns.{name}", "must be as they are sent")
 
 
 def _check_ids(found: Sequences, each: _Each, facts: "Facts") -> None:
@@ -128,6 +133,18 @@ def _are_numbers(values: Array) -> Array:
     magnitudes = np.abs(values.astype(np.float64))
     found: Array = (magnitudes <= LARGEST_NUMBER) | (magnitudes != magnitudes)
     return found
+
+
+def _are_versions(values: Array) -> Array:
+    return (values >= -1) & (values <= LARGEST_VERSION) & (values.dtype.kind in "iu")
+
+
+#: What may stand beside raw tokens: of rewards those that are not finite are None.
+_BESIDE: Final[Mapping[str, Callable[[Array], Array]]] = {
+    "advantages": lambda values: np.abs(values.astype(np.float64)) <= LARGEST_NUMBER,
+    "policy_versions": _are_versions,
+    "rewards": _are_numbers,
+}
 
 
 def _most_numbers(sequences: int, kept: int) -> int:
