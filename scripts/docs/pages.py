@@ -90,6 +90,7 @@ def _with_tables(page: str, tables: Mapping[str, str]) -> dict[Path, str]:
 _MADE_DEFAULTS: Final = {
     "database_url": "a SQLite file in the user's data directory",
     "measure_threads": "one for each core, at most 8",
+    "measure_processes": "2; 0 on one core, or without Linux",
 }
 
 

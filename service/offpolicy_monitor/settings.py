@@ -6,6 +6,7 @@ Refusals name the variable that raises a limit; `Settings.variable` makes that n
 
 import os
 import re
+import sys
 from base64 import b64encode
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -18,6 +19,8 @@ from offpolicy_monitor.addresses import LOCAL, parts_of
 MEBIBYTE = 1 << 20
 #: A batch is an eighth of it at a time for each.
 MOST_MEASURE_THREADS = 8
+#: One thread stores what they measure, and has no time for more.
+MEASURE_PROCESSES = 2
 
 
 def user_data_dir() -> Path:
@@ -31,10 +34,19 @@ def default_database_url() -> str:
     return f"sqlite:///{user_data_dir() / 'offpolicy.db'}"
 
 
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def default_measure_threads() -> int:
-    """One for each core that this process may use, as far as more of them help."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, MOST_MEASURE_THREADS)
+    """One for each core, as far as more of them help."""
+    return min(cores(), MOST_MEASURE_THREADS)
+
+
+def default_measure_processes() -> int:
+    """As many as pay where there is a second core."""
+    return MEASURE_PROCESSES if cores() > 1 and sys.platform == "linux" else 0
 
 
 def http_url(text: str) -> str:
@@ -96,6 +108,13 @@ class Settings(BaseSettings):
         ge=1,
         description="Threads among which the compiled pass on the CPU shares a batch, and of which two measure small "
         "shards side by side; figures do not depend on it.",
+    )
+    measure_processes: int = Field(
+        default_factory=default_measure_processes,
+        ge=0,
+        le=64,
+        description="Processes beside the service that measure small shards by the compiled pass, while many come side "
+        "by side; several workers, and replicas of Ray, have none.",
     )
     torch_compile: bool = Field(
         True,

@@ -13,7 +13,7 @@ from pathlib import Path
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.pipeline.decoder import limits_of
-from offpolicy_monitor.pipeline.shards import origin_of
+from offpolicy_monitor.pipeline.record import origin_of
 from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import Receipt, ShardKey, ShardRecord, Store, prepared

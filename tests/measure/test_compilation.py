@@ -31,7 +31,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fill(cache: Path) -> Path:
-    """Put the pass of a warm cache, the one of this installation, into a directory of this test."""
+    """Put the pass of a warm cache into a directory of this test."""
     found = library.find_pass(cached_pass() / cache.name)
     assert found is not None
     return shutil.copytree(found, cache / found.name)
@@ -239,10 +239,8 @@ def test_a_relative_cache_directory_is_the_users_own(monkeypatch: pytest.MonkeyP
     assert library.folder() == tmp_path / ".cache" / "offpolicy-monitor"
 
 
-def test_a_pass_takes_the_place_of_what_its_own_installation_had(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of others as many stay as are said to, the newest: checkouts that are made and deleted fill no disk."""
+def test_a_pass_takes_the_place_of_one_of_the_same_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of others as many stay as are said to, the newest: versions that come and go fill no disk."""
     passes = tmp_path / "passes"
     passes.mkdir(mode=0o700)
 
@@ -254,10 +252,10 @@ def test_a_pass_takes_the_place_of_what_its_own_installation_had(
         library.publish_pass(built, passes)
 
     publish("first", 0)
-    others = [f"of installation {index}" for index in range(library.OTHERS_KEPT + 1)]
+    others = [f"of sources {index}" for index in range(library.OTHERS_KEPT + 1)]
     for index, other in enumerate(others):
         (tmp_path / other).mkdir()
-        (tmp_path / other / "vocabulary.py").touch()
+        (tmp_path / other / "vocabulary.py").write_text(other)
         with monkeypatch.context() as patched:
             patched.setattr(library, "ROOT", tmp_path / other)
             publish(other, 9 - index)

@@ -1,6 +1,10 @@
 """A measurer uses the fused pass once it has it; what lies in the cache is trusted with care."""
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -138,7 +142,7 @@ def test_nothing_at_all_has_a_summary_of_zeros(ready: Measurer) -> None:
 
 
 def files(cache: Path) -> list[Path]:
-    """Those of this installation's pass: others may have theirs beside it."""
+    """Those of the pass: there may be others beside it."""
     found = library.find_pass(cache)
     assert found is not None
     return [path for path in found.rglob("*") if path.is_file()]
@@ -170,9 +174,20 @@ def test_a_pass_of_other_sources_is_not_loaded(cache: Path, monkeypatch: pytest.
     assert library.find_pass(cache) is None
 
 
-def test_a_pass_of_another_installation_of_the_same_sources_is_not_loaded(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    other = shutil.copytree(library.ROOT, tmp_path / "offpolicy_monitor")
-    monkeypatch.setattr(library, "ROOT", other)
-    assert library.find_pass(cache) is None
+def test_one_pass_serves_every_installation_of_the_same_sources(cache: Path, tmp_path: Path) -> None:
+    """It is loaded where the package lies elsewhere, and nothing is compiled: that takes a minute."""
+    shutil.copytree(library.ROOT, tmp_path / "offpolicy_monitor", ignore=shutil.ignore_patterns("__pycache__"))
+    text = (
+        "import json, offpolicy_monitor; from offpolicy_monitor.fused import compiled; "
+        "from offpolicy_monitor.measure import library; from offpolicy_monitor.measure.fused import fused_pass; "
+        "assert fused_pass(1)(library.folder()) is not None; found = [entry.stats for entry in compiled.ENTRIES]; "
+        "print(json.dumps([offpolicy_monitor.__file__, sum(sum(own.cache_hits.values()) for own in found), "
+        "sum(sum(own.cache_misses.values()) for own in found)]))"
+    )
+    own = {"PYTHONPATH": str(tmp_path), "XDG_CACHE_HOME": str(cache.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=os.environ | own, capture_output=True, text=True, check=True
+    )
+    lies, hits, misses = json.loads(done.stdout)
+    assert Path(lies).is_relative_to(tmp_path)
+    assert hits > 0 and misses == 0

@@ -18,7 +18,6 @@ from offpolicy_monitor.measure.measurer import GPU_BLOCK_TOKENS
 from offpolicy_monitor.measure.summarise import Views, block_sums
 from offpolicy_monitor.measure.tables import OF_DATA, OF_INGESTED
 from offpolicy_monitor.measure.totals import Totals
-from offpolicy_monitor.measure.worst import figures_of_sequences
 from offpolicy_monitor.methods import PRESETS, MethodRow
 from offpolicy_monitor.vocabulary import RESCORED, SUPPORTS
 
@@ -90,7 +89,7 @@ def measured(
         loaded = DeviceBatch.load(data, DEVICE)
         views, totals, found = Views(loaded, applicable(rows, loaded), ORIGIN), Totals(), []
         for view in views.of_blocks(block_tokens):
-            totals.add(block_sums(view, MAKERS, {"figures": figures_of_sequences(view)}))
+            totals.add(block_sums(view, MAKERS, {"figures": view.figures_of_sequences()}))
             found.append(totals.buffer())
         return found, operations
 

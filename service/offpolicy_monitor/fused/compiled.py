@@ -10,6 +10,7 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 import numba
 import numpy as np
+from numba.core.caching import UserProvidedCacheLocator
 
 from offpolicy_monitor.batch import Origin, RaggedBatch
 from offpolicy_monitor.fused import held, inspection, moves, outward, routing, runs, tokens, totals, worst
@@ -42,15 +43,29 @@ _TOKENS: Final = (64, 2 * MOST_SHORT)
 _ONE: Final = Size(1, 1, 1, 1, 1, 1)
 
 
+class ByModule(UserProvidedCacheLocator):
+    """Where numba looks for a function in a folder: by its module, wherever this package is installed."""
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        """The folder in that folder."""
+        return Path(py_file).parent.name
+
+    def get_source_stamp(self) -> str:
+        """One for all: of which sources a folder is, who chooses the folder has to know."""
+        return ""
+
+
 def keep_in(folder: Path) -> None:
     """From now on what is compiled is kept in the folder, and what is there is loaded instead; called once, first."""
     config: Any = numba.config
-    config.CACHE_DIR, before = str(folder), config.CACHE_DIR
+    before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
+    config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = str(folder), f"{ByModule.__module__}.{ByModule.__name__}"
     try:
         for entry in ENTRIES:
             entry.enable_caching()
     finally:
-        config.CACHE_DIR = before
+        config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = before
 
 
 def allow_many_columns() -> None:

@@ -17,6 +17,7 @@ from offpolicy_monitor.slices import Slices
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.evaluation import Detail, Evaluation
 from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.summary.tables import KINDS
 from offpolicy_monitor.summary.tables.worst import Worst
 from offpolicy_monitor.vocabulary import LOGPROBS
 
@@ -24,7 +25,10 @@ from offpolicy_monitor.vocabulary import LOGPROBS
 IN_PASS: Final = frozenset(
     {"breakdowns", "versions", "advantages", "signature", "routing", "anchors", "lengths", "whatif", "densities"}
 )
-
+#: Arrays of which torch makes tables beside the pass.
+BESIDE_PASS: Final[frozenset[str]] = frozenset().union(
+    *(kind.sent for kind in KINDS if kind.measured and kind.name not in IN_PASS)
+)
 
 #: Adds to the arrays of a batch the tables that the pass does not make.
 Further = Callable[[Arrays], Arrays]

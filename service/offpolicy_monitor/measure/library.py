@@ -1,7 +1,8 @@
 """Where the compiled pass lies on disk, and when it is trusted.
 
 It is code: loaded only where nobody but its user can have written it, and only for the libraries, the processor and the
-sources that it was made of. Its name says all of that, and the digest of its content.
+sources that it was made of. Its name says all of that, and the digest of its content; one serves every installation of
+them.
 """
 
 import hashlib
@@ -14,14 +15,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-import offpolicy_monitor
-
-ROOT: Final = Path(offpolicy_monitor.__file__).parent
+#: The package.
+ROOT: Final = Path(__file__).parents[1]
 FUSED: Final = "fused"
 #: The folders of ROOT that the pass is written in: numba does not see that a constant or a function changed that one
 #: imports from another module.
 SOURCES: Final = ("fused", "summary", "methods")
-#: Passes of other installations that stay when one is published: the newest ones. Each takes 3 MiB.
+#: Passes of other sources, libraries or processors that stay when one is published: the newest ones. Each takes 3 MiB.
 OTHERS_KEPT: Final = 3
 #: Enough of /proc/cpuinfo for the first processor, which has the flags that a native compiler goes by.
 CPUINFO_BYTES: Final = 1 << 13
@@ -51,14 +51,11 @@ def find_pass(cache: Path) -> Path | None:
 
 
 def publish_pass(built: Path, cache: Path) -> None:
-    """Put a built pass where `find_pass` looks, all at once, in place of what this installation had there.
-
-    The `OTHERS_KEPT` newest ones of other installations stay.
-    """
+    """Put a built pass where `find_pass` looks, all at once. Of others the `OTHERS_KEPT` newest stay."""
     for path in built.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)
     folder = cache / f"{_pass_name()}-{_digest_of_all(built)}"
-    own = set(cache.glob(f"{_installation()}-*"))
+    own = set(cache.glob(f"{_pass_name()}-*"))
     others = sorted(set(cache.glob(f"{FUSED}-*")) - own, key=lambda other: other.stat().st_mtime, reverse=True)
     for old in (*own, *others[OTHERS_KEPT:]):
         shutil.rmtree(old, ignore_errors=True)
@@ -80,13 +77,7 @@ def check_owned(path: Path) -> None:
 def _pass_name() -> str:
     made_of = (*(version(name) for name in ("numba", "llvmlite", "numpy")), platform.python_version(), *_flags())
     sources = [path for folder in SOURCES for path in sorted((ROOT / folder).rglob("*.py"))]
-    return f"{_installation()}-{_known(made_of, [*sources, ROOT / 'vocabulary.py'])}"
-
-
-def _installation() -> str:
-    """What the passes of this installation are called: numba knows functions by their files, and would compile those of
-    another one anew."""
-    return f"{FUSED}-{_known([str(ROOT)], ())}"
+    return f"{FUSED}-{_known(made_of, [*sources, ROOT / 'vocabulary.py'])}"
 
 
 def _known(made_of: Iterable[str], sources: Iterable[Path]) -> str:

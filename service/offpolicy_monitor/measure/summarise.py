@@ -21,7 +21,7 @@ from offpolicy_monitor.measure.routing import compared
 from offpolicy_monitor.measure.tables import Maker, Named
 from offpolicy_monitor.measure.totals import Sums, Totals
 from offpolicy_monitor.measure.view import BlockView
-from offpolicy_monitor.measure.worst import figures_of_sequences, worst
+from offpolicy_monitor.measure.worst import worst
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.batch import CROSS
@@ -52,7 +52,7 @@ def summarise(
     """
     views, totals = Views(loaded, applicable(rows, loaded), origin), Totals()
     for view in views.of_blocks(block_tokens):
-        each = {} if keep_worst is None else {"figures": figures_of_sequences(view)}
+        each = {} if keep_worst is None else {"figures": view.figures_of_sequences()}
         totals.add(block_sums(view, makers, each))
     return summary_of(views, *brought(views, totals), makers, keep_worst)
 

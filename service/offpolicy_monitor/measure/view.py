@@ -63,6 +63,13 @@ class BlockView:
         """The batch's gaps of all that are stacked: [G', ...] -> [G, ...]."""
         return stacked if len(stacked) == self.number else stacked[: self.number]
 
+    def figures_of_sequences(self) -> Tensor:
+        """[figures, G, N] float64, by which sequences are ranked (measure.worst): valid tokens, max |d|, mean d and the
+        sum of k3."""
+        gaps = self.gaps
+        figures = (gaps.counts, gaps.extremes.max.log_ratio_abs, gaps.means.log_ratio, gaps.sums.k3)
+        return torch.stack([self.own(figure) for figure in figures])
+
     @cached_property
     def valid(self) -> Tensor | None:
         """[G, T] float64: 1 for valid tokens; None where all are."""

@@ -1,7 +1,7 @@
 """The worst sequences of a batch: those that stand first in some ranking of summary.tables.worst.
 
 Rankings are cut by figures of sequences, which are there already; only of the few that are left are tokens looked at,
-on the host, where the batch came from. Both forms of measuring end here.
+on the host, where the batch came from. Both forms of measuring end here; no torch.
 
 Shapes: N sequences of the batch that have a token, C of them chosen, K of these with raw tokens; G gaps.
 """
@@ -10,11 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
-from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.ranking import first_of_each, marked
 from offpolicy_monitor.summary.tables.worst import (
     BESIDE,
@@ -37,15 +34,8 @@ from offpolicy_monitor.vocabulary import GAP_LOGPROBS, LOGPROBS
 NO_SPANS: Final = np.zeros((0, 2), np.int64)
 
 
-def figures_of_sequences(view: BlockView) -> Tensor:
-    """[figures, G, N] of a block: valid tokens, max |d|, mean d and the sum of k3 of each sequence."""
-    gaps = view.gaps
-    figures = (gaps.counts, gaps.extremes.max.log_ratio_abs, gaps.means.log_ratio, gaps.sums.k3)
-    return torch.stack([view.own(figure) for figure in figures])
-
-
 def worst(source: RaggedBatch, gaps: Sequence[str], figures: Array, shard: int | None, keep: int) -> Worst:
-    """The worst sequences of a batch by `figures_of_sequences` of all of it.
+    """The worst sequences of a batch by `BlockView.figures_of_sequences` of all of it.
 
     The first `keep` of each ranking keep their raw tokens.
     """
@@ -76,7 +66,7 @@ def worst_of(source: RaggedBatch, ranked: Ranked, tokens: Tokens, shard: int | N
 
 
 def ranked_by(source: RaggedBatch, gaps: Sequence[str], figures: Array, keep: int) -> Ranked:
-    """The first of each ranking by `figures_of_sequences`; the first `keep` of each keep their raw tokens."""
+    """The first of each ranking by `BlockView.figures_of_sequences`; the first `keep` of each keep their raw tokens."""
     values = _single(figures[1:])
     ranked, there = first_of_each(np.abs(np.concatenate(values)), MOST)
     chosen, most = (marked(ranked[:, :number][there[:, :number]], values.shape[-1]) for number in (MOST, keep))

@@ -65,6 +65,11 @@ class Remembered:
         known = (step.attempt, step.shards) != (key.attempt, shards) or (key.minibatch, key.shard) in step.here
         return None if known else run.rows
 
+    def rows_of(self, run: str) -> Rows | None:
+        """The rows that a run had when it was last asked about; None where it was not."""
+        known = self._runs.get(run)
+        return None if known is None else known.rows
+
     def asked(self, key: ShardKey, rows: Rows) -> None:
         """The store was asked about this shard, and said which rows run."""
         run = self._runs.setdefault(key.run, _Run(rows, key.step))

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
 
-from offpolicy_monitor.batch import Origin
 from offpolicy_monitor.errors import Refusal, Unavailable
 from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.process import ProcessMetrics
@@ -28,18 +27,20 @@ from offpolicy_monitor.pipeline.decoder import Decoder
 from offpolicy_monitor.pipeline.device import Device
 from offpolicy_monitor.pipeline.expansion import bytes_to_read_summary, large_header
 from offpolicy_monitor.pipeline.fallbacks import Fallbacks
+from offpolicy_monitor.pipeline.helpers.parcel import Asked
+from offpolicy_monitor.pipeline.helpers.pool import Helpers
 from offpolicy_monitor.pipeline.merger import Merger
 from offpolicy_monitor.pipeline.readers import Readers
+from offpolicy_monitor.pipeline.record import digest_of, dtypes_of, key_of, origin_of, record_of, small
 from offpolicy_monitor.pipeline.reduced import METHODS_CHANGED, accepted
 from offpolicy_monitor.pipeline.remembered import Remembered, Rows
 from offpolicy_monitor.pipeline.rollouts import Key, RolloutCache, RolloutGone
 from offpolicy_monitor.pipeline.values import Body, Measured, Measurer, Outcome, Tell
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.settings import Settings
-from offpolicy_monitor.store import Known, Outdated, Receipt, ShardKey, ShardRecord, prepared
+from offpolicy_monitor.store import Known, Outdated, Receipt, ShardRecord, prepared
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.wire.decode import decode_batch
-from offpolicy_monitor.wire.digest import content_digest, reduced_digest
 from offpolicy_monitor.wire.frame import MEDIA_TYPE
 from offpolicy_monitor.wire.halves import join
 from offpolicy_monitor.wire.message import LaterHalf, Message, Reduced
@@ -58,8 +59,6 @@ SMALL_BYTES: Final = 512 * 1024
 #: A reduced shard is read where it is checked too, unless that may take more than so many bytes: of a million tokens it
 #: may take 11 MiB.
 SMALL_SUMMARY: Final = 16 << 20
-#: The summary of a shard that is still to be measured.
-UNMEASURED: Final = StepSummary.empty()
 #: How often a shard is measured whose rows change meanwhile.
 ATTEMPTS: Final = 5
 
@@ -107,6 +106,7 @@ class Shards:
         self.halves: RolloutCache[Message] = RolloutCache(settings.rollout_bytes, settings.rollout_ttl)
         self.remembered = Remembered()
         self.fallbacks = Fallbacks(measurer, metrics)
+        self.helpers = Helpers(settings.measure_processes, decoder.limits)
         self.readers = Readers("look-up", READERS, LOOK_UP_SECONDS, whole=True)
         self._settings, self._decoder, self._devices, self._measurer = settings, decoder, devices, measurer
         self._writer, self._merger, self.look_up = writer, merger, look_up
@@ -169,6 +169,9 @@ class Shards:
         found, device = list[Measured](), self._devices["small"]
 
         def job() -> Measured:
+            measured = None if device.is_alone else self._helped(work)
+            if measured is not None:
+                return measured
             with self._metrics.timed("decode"):
                 message, digest = self._read(work, work.body.data)
             return self._measured(work, message, digest)
@@ -186,38 +189,53 @@ class Shards:
         receipt = await device.run("small", len(work.body.data), job, work.body.gone, then=store)
         return found[0], receipt
 
+    def _helped(self, work: Work) -> Measured | None:
+        """The same as `_read` and `_measured` by a process beside this one; None where none does it."""
+        rows = self.remembered.rows_of(work.run) if work.known is None else Rows.of(work.known.methods)
+        if rows is None or not self.helpers.any_idle:
+            return None
+        asked = Asked.of(work.run, work.body.data, rows, work.received_at)
+        parcel = self.helpers.ask(asked)
+        if parcel is None:
+            return None
+        for stage, seconds in zip(("decode", "measure"), parcel.seconds, strict=True):
+            self._metrics.stage(stage, seconds)
+        if self._rows(work, parcel.envelope, False) != rows:
+            raise Unclear(parcel.claim(asked), parcel.envelope, False)
+        return _finished(work, parcel.envelope, parcel.record(asked, rows), False)
+
     def _read(self, work: Work, plain: memoryview) -> Read:
         """The whole message, as sent or joined with the half that was sent before; a first half is kept for later."""
         sent = decode_batch(plain, work.body.media_type, self._decoder.limits)
         if isinstance(sent, Reduced):
-            return sent, reduced_digest(sent)
+            return sent, digest_of(sent)
         key = (work.run, sent.envelope.rollout or "", sent.envelope.shard)
         if isinstance(sent, LaterHalf):
             sent = join(self.halves.find(key), sent, self._decoder.limits)
         elif sent.is_first_half:
             self.halves.keep(key, sent.owned(), sent.nbytes)
             self.kept_here(key)
-        return sent, content_digest(sent)
+        return sent, digest_of(sent)
 
     def _measured(self, work: Work, message: Message | Reduced, digest: bytes) -> Measured:
         """Everything that is stored, told or counted; raises Unclear where the store is to be asked before."""
-        envelope = _small(message.envelope)
-        rows = self._rows(work, envelope, message.is_first_half)
+        envelope = small(message.envelope)
+        rows, of_shard = self._rows(work, envelope, message.is_first_half), (envelope, digest, dtypes_of(message))
         if rows is None:
-            raise Unclear(_claim(work, message, digest), envelope, message.is_first_half)
+            raise Unclear(record_of(work.run, work.received_at, *of_shard), envelope, message.is_first_half)
         if isinstance(message, Reduced):
             summary = accepted(message, rows.run)
         else:
             with self._metrics.timed("measure"):
                 summary = self._summary(message, rows)
-        record = _record(work, message, digest, summary, rows)
+        record = record_of(work.run, work.received_at, *of_shard, summary, rows)
         return _finished(work, envelope, record, message.is_first_half)
 
     def _rows(self, work: Work, envelope: Envelope, is_first_half: bool) -> Rows | None:
         """The rows to measure by; None where the store is to be asked, as for a half, of which it is not told."""
         if work.known is not None:
             return Rows.of(work.known.methods)
-        return None if is_first_half else self.remembered.rows(_key(work, envelope), envelope.shards)
+        return None if is_first_half else self.remembered.rows(key_of(work.run, envelope), envelope.shards)
 
     def _summary(self, message: Message, rows: Rows) -> StepSummary:
         try:
@@ -280,51 +298,12 @@ class Shards:
             return receipt
 
 
-def origin_of(message: Message) -> Origin:
-    """Where a message says that its batch comes from."""
-    envelope = message.envelope
-    return Origin(envelope.policy_version, envelope.shard, dict(envelope.labels))
-
-
-def _small(envelope: Envelope) -> Envelope:
-    """The envelope without its sequence ids."""
-    return envelope if envelope.sequence_ids is None else envelope.model_copy(update={"sequence_ids": None})
-
-
-def _key(work: Work, envelope: Envelope) -> ShardKey:
-    return ShardKey(work.run, envelope.attempt, envelope.step, envelope.minibatch, envelope.shard)
-
-
-def _claim(work: Work, message: Message | Reduced, digest: bytes) -> ShardRecord:
-    """The record of a shard that is still to be measured: its summary is empty."""
-    return _record(work, message, digest, UNMEASURED, None)
-
-
-def _record(
-    work: Work, message: Message | Reduced, digest: bytes, summary: StepSummary, rows: Rows | None
-) -> ShardRecord:
-    """The record of a shard that was measured by these rows (None: by none)."""
-    envelope = message.envelope
-    return ShardRecord(
-        key=_key(work, envelope),
-        shards=envelope.shards,
-        digest=digest,
-        summary=summary,
-        minibatches=envelope.minibatches,
-        policy_version=envelope.policy_version,
-        labels=dict(envelope.labels),
-        dtypes={} if isinstance(message, Reduced) else dict(message.batch.dtypes),
-        received_at=work.received_at,
-        methods="any" if rows is None else rows.stored,
-    )
-
-
 def _finished(work: Work, envelope: Envelope, record: ShardRecord, is_first_half: bool) -> Measured:
     """What is stored and told is made here and not on the writer's thread, which serves every shard.
 
     Told first: headline figures, which are prepared, are read off all figures where these were made.
     """
     told = work.tell(record.summary)
-    if not is_first_half:
+    if not is_first_half and record.blob is None:
         record = prepared(record)
     return Measured(envelope, is_first_half, record, told, time.perf_counter())

@@ -24,7 +24,8 @@ from offpolicy_monitor.pipeline.kept import Keep, batch_of, kept
 from offpolicy_monitor.pipeline.lanes import BodyBudget
 from offpolicy_monitor.pipeline.merger import Merger
 from offpolicy_monitor.pipeline.rates import RunRates
-from offpolicy_monitor.pipeline.shards import Lane, LookUp, Shards, origin_of
+from offpolicy_monitor.pipeline.record import origin_of
+from offpolicy_monitor.pipeline.shards import Lane, LookUp, Shards
 from offpolicy_monitor.pipeline.turns import Turns
 from offpolicy_monitor.pipeline.values import Body, Measurer
 from offpolicy_monitor.pipeline.writer import Writer
@@ -37,7 +38,8 @@ from offpolicy_monitor.wire.message import Message
 Result = TypeVar("Result")
 #: Who shares the device: large shards, evaluations; and what happens once teaches nothing about those.
 LANES: Final = ("large", "evaluate", "warm-up")
-#: Small shards have threads of their own, so many at most: more of them would wait for the interpreter's lock.
+#: Small shards have threads of their own, so many at most, or as many as there may be helpers: more would wait for the
+#: interpreter's lock.
 SMALL_AT_ONCE: Final = 2
 #: What a slice of an evaluation is taken for; slices take about equally long.
 SLICE_BYTES = 1024 * 1024
@@ -71,7 +73,7 @@ class Pipeline:
         self.decoder = Decoder(settings, metrics)
         self.decoding = self.decoder.budget
         longest = settings.max_queue_wait, settings.variable("max_queue_wait")
-        at_once = min(settings.measure_threads, SMALL_AT_ONCE)
+        at_once = min(settings.measure_threads, max(SMALL_AT_ONCE, settings.measure_processes))
         self.device = Device(Turns(LANES, *longest))
         self.small = Device(Turns(("small",), *longest, at_once=at_once), at_once)
         devices: dict[Lane, Device] = {"small": self.small, "large": self.device}
@@ -167,4 +169,5 @@ class Pipeline:
         """Finish every job that was begun; called after the last request is answered."""
         for stage in (self.shards.readers, self.decoder, self.small, self.device, self.merger):
             stage.close()
+        self.shards.helpers.close()
         self.writer.close()

@@ -39,8 +39,10 @@ class Monitor:
 
     def __init__(self, host: str) -> None:
         settings = Settings(host=host)
+        chosen: dict[str, int] = {"measure_processes": 0}  # other replicas are what the cores are for
         if "measure_threads" not in settings.model_fields_set:
-            settings = settings.model_copy(update={"measure_threads": assigned_cores(settings.measure_threads)})
+            chosen["measure_threads"] = assigned_cores(settings.measure_threads)
+        settings = settings.model_copy(update=chosen)
         self._settings = settings
         self._replicas: DeploymentHandle | None = None
 

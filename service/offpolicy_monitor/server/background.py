@@ -43,6 +43,8 @@ NOTE: Final = Chore("noting the use of access tokens", "use of access tokens not
 PUBLISH: Final = Chore("writing counts", "counts written", "files", "debug")
 #: Ask once what pages ask.
 REHEARSE: Final = Chore("reading what pages ask", "answers read", "answers", "debug")
+#: Have as many processes beside the service as small shards want that come side by side.
+HELP: Final = Chore("starting processes", "processes measure small shards beside the service", "started")
 #: Give back what the process has grown by and does not use.
 GIVE_BACK: Final = Chore("memory", "unused memory given back", "bytes", "debug")
 #: Make answers about runs that somebody looks at again, after each step.

@@ -35,6 +35,7 @@ from offpolicy_monitor.server.background import (
     COLUMNS,
     FRESH,
     GIVE_BACK,
+    HELP,
     LEARN,
     NOTE,
     PUBLISH,
@@ -70,8 +71,8 @@ from offpolicy_monitor.store import MOST_RUNS, GradientStep, Leader, NewRuns, St
 log = structlog.get_logger("offpolicy_monitor.server")
 SWEEPS_PER_TIMEOUT = 10
 #: Threads for what runs beside the requests: one each for sweep, watch, purge, tidy, columns, for reading tokens and
-#: noting their use, and for answers that are made again.
-BESIDE = 8
+#: noting their use, for answers that are made again, and for the start of processes.
+BESIDE = 9
 #: Threads for the routes that ask the store, and how long such a request waits for one, seconds. They compute with what
 #: they read, in Python: with sixteen at it shards waited for up to 18 s for the interpreter, and no more was read.
 READERS = 4
@@ -86,6 +87,8 @@ PURGE_SECONDS = 2.0
 TIDY_SECONDS = 60.0
 #: How often steps are looked for whose figures are to be in columns, and are not.
 COLUMNS_SECONDS = 10.0
+#: How often it is looked whether there are as many processes that measure as are wanted.
+HELP_SECONDS = 1.0
 #: How often memory that a peak has left is given back.
 GIVE_BACK_SECONDS = 10.0
 CANNOT_MEASURE = "the device cannot measure ({}): the log has the traceback; OFFPOLICY_DEVICE=cpu does without it"
@@ -246,6 +249,12 @@ def _beside(
     yield keep(PURGE, led(lambda: upkeep.purge(turn)), PURGE_SECONDS)
     yield keep(TIDY, led(tidy), TIDY_SECONDS)
     yield keep(COLUMNS, led(lambda: upkeep.put_into_columns(turn=turn)), COLUMNS_SECONDS)
+    helpers = pipeline.shards.helpers
+
+    async def help() -> int:
+        return await loop.run_in_executor(threads, helpers.keep_up) if pipeline.measurer.form != "torch" else 0
+
+    yield keep(HELP, help, HELP_SECONDS)
     fresh = Fresh(services.store, services.verdicts.read)
     yield keep(FRESH, lambda: rested(lambda: loop.run_in_executor(threads, fresh.make)), EVERY)
     yield keep(GIVE_BACK, partial(asyncio.to_thread, Idle().give_back), GIVE_BACK_SECONDS)

@@ -14,7 +14,7 @@ from offpolicy_monitor.store.space import room
 from offpolicy_monitor.store.store import Store
 from offpolicy_monitor.store.upkeep import Turn
 from offpolicy_monitor.store.write.known import Known, NewRuns
-from offpolicy_monitor.store.write.prepare import prepared
+from offpolicy_monitor.store.write.prepare import headline_of, prepared, prepared_elsewhere
 
 __all__ = [
     "MOST_RUNS",
@@ -33,7 +33,9 @@ __all__ = [
     "Store",
     "Table",
     "Turn",
+    "headline_of",
     "leader_of",
     "prepared",
+    "prepared_elsewhere",
     "room",
 ]

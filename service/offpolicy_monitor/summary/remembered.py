@@ -42,6 +42,10 @@ class Once:
         made: Made = self._made[make]
         return made
 
+    def take(self, make: Callable[[Self], Made], made: Made) -> None:
+        """Keep what `make` made of an equal one elsewhere."""
+        self._made[make] = made
+
     @cached_property
     def _made(self) -> dict[Any, Any]:
         return {}

@@ -44,7 +44,7 @@ from offpolicy_monitor.settings import Settings
 
 log = structlog.get_logger("offpolicy_monitor.server")
 #: What every worker needs, and would load by itself: loaded before, it is in memory once.
-LOADED_BEFORE: Final = ("offpolicy_monitor.measure",)
+LOADED_BEFORE: Final = ("offpolicy_monitor.measure.measurer",)
 #: Seconds for which the supervisor waits longer than a worker may take to end.
 GRACE: Final = 0.5
 

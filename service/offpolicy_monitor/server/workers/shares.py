@@ -24,8 +24,10 @@ SHARED: Final = (
 
 
 def share_of(settings: Settings) -> Settings:
-    """The settings of one worker; none of its shares is nothing where the whole is something."""
+    """The settings of one worker; none of its shares is nothing where the whole is something.
+
+    It has no process beside it: the other workers are what the processors are for.
+    """
     whole = {name: getattr(settings, name) for name in SHARED}
-    return settings.model_copy(
-        update={name: max(min(1, of_all), of_all // settings.workers) for name, of_all in whole.items()}
-    )
+    shares = {name: max(min(1, of_all), of_all // settings.workers) for name, of_all in whole.items()}
+    return settings.model_copy(update={**shares, "measure_processes": 0})

@@ -4,7 +4,7 @@ Which they are follows from the catalogue; where they stand in what is read off 
 summaries of a kind. They are the same numbers as those among all figures.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -30,9 +30,14 @@ _TABLES: Final = ("batch", "cross", *(path for kind in KINDS for path in kind.lo
 _OF_CORRECTION: Final = wanted_at(tuple(path for path in HEADLINE if path.startswith(_CORRECTION)))
 
 
-def ready(summary: StepSummary) -> None:
-    """Let the summary have its headline figures made, whatever the correction of its run."""
-    summary.once(_headline)
+def ready(summary: StepSummary) -> Mapping[str, float]:
+    """Let the summary have its headline figures made, whatever the correction of its run; not to be changed."""
+    return summary.once(_headline)
+
+
+def take(summary: StepSummary, made: Mapping[str, float]) -> None:
+    """Let it have those that were made of an equal summary."""
+    summary.take(_headline, dict(made))
 
 
 def headline_of(summary: StepSummary, correction: str | None) -> dict[str, float]:

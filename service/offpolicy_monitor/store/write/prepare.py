@@ -65,6 +65,18 @@ def prepared(record: ShardRecord) -> ShardRecord:
     return replace(record, blob=blob)
 
 
+def headline_of(record: ShardRecord) -> Mapping[str, float] | None:
+    """The headline figures that `prepared` made, None where it made none."""
+    return narrow.ready(record.summary) if record.shards == 1 else None
+
+
+def prepared_elsewhere(record: ShardRecord, blob: bytes, headline: Mapping[str, float] | None) -> ShardRecord:
+    """What `prepared` gives, of what another process made of an equal record."""
+    if headline is not None:
+        narrow.take(record.summary, headline)
+    return replace(record, blob=blob)
+
+
 def _overflow(arrays: Arrays) -> Refusal | None:
     """Refusal 422 for the first count or sum that is too large to be merged with others, if any. NaN is too large."""
     where, filled = arrays.filled

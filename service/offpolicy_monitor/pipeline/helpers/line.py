@@ -1,0 +1,82 @@
+"""A line between two processes of one service: pickled values over a socket, each whole in one call of the system.
+
+Each call lets go of the interpreter's lock, and has to get it back from whoever has it by then: that takes longer than
+the call.
+"""
+
+import pickle
+import socket
+import struct
+from contextlib import closing
+from typing import Any, Final, Self
+
+_LENGTH: Final = struct.Struct("<Q")
+
+
+class Line:
+    """One end. `patience`: seconds until sending or receiving begins, None for ever; TimeoutError then.
+
+    Raises EOFError where the other end is closed, or a value is cut off; OSError where the system cannot.
+    """
+
+    def __init__(self, end: socket.socket, patience: float | None = None) -> None:
+        self._end = end
+        self.wait_at_most(patience)
+
+    @classmethod
+    def pair(cls) -> tuple[Self, socket.socket]:
+        """This process's end, and the other one as it is sent or inherited."""
+        own, its = socket.socketpair()
+        return cls(own), its
+
+    @classmethod
+    def inherited(cls, handle: int) -> Self:
+        """The end with this handle."""
+        return cls(socket.socket(fileno=handle))
+
+    def wait_at_most(self, patience: float | None) -> None:
+        """Have another patience."""
+        # By the system: a timeout of Python's makes two calls of each.
+        seconds = struct.pack("ll", *divmod(int((patience or 0.0) * 1e6), 1_000_000))
+        for way in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            self._end.setsockopt(socket.SOL_SOCKET, way, seconds)
+
+    def send(self, value: Any) -> None:
+        """Send a value."""
+        text = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        self._whole(self._end.sendmsg, _LENGTH.size + len(text), [_LENGTH.pack(len(text)), text])
+
+    def receive(self) -> Any:
+        """The next value."""
+        (length,) = _LENGTH.unpack(self._received(_LENGTH.size))
+        return pickle.loads(self._received(length))
+
+    def send_line(self, end: socket.socket) -> None:
+        """Send an end of another line, which is closed here."""
+        with closing(end):
+            socket.send_fds(self._end, [b"L"], [end.fileno()])
+
+    def receive_line(self) -> Self:
+        """The end that is sent next."""
+        said, handles, *_ = socket.recv_fds(self._end, 1, 1)
+        if not said:
+            raise EOFError
+        return self.inherited(handles[0])
+
+    def close(self) -> None:
+        """Close this end."""
+        self._end.close()
+
+    def _received(self, length: int) -> bytearray:
+        found = bytearray(length)
+        self._whole(self._end.recv_into, length, found, length, socket.MSG_WAITALL)
+        return found
+
+    @staticmethod
+    def _whole(call: Any, length: int, *given: Any) -> None:
+        try:
+            done = call(*given)
+        except BlockingIOError as error:
+            raise TimeoutError from error
+        if done < length:
+            raise EOFError("cut off" if done else "")
