@@ -7,13 +7,23 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from offpolicy_monitor.pipeline.helpers import pool
 from offpolicy_monitor.pipeline.helpers.parcel import Asked, Parcel
 from offpolicy_monitor.pipeline.helpers.pool import Helpers
 from sqlalchemy import create_engine, text
 
-from tests.fixtures.application import SAFETENSORS, Application, Client, database, good_frame, started
+from tests.fixtures.application import (
+    BATCH,
+    SAFETENSORS,
+    Application,
+    Client,
+    database,
+    frame_bytes,
+    good_frame,
+    started,
+)
 from tests.fixtures.fused import cached_pass, loaded_pass
 from tests.fixtures.reduced import arrays_of, envelope_of, raw_body, summary_body
 
@@ -148,6 +158,21 @@ def test_shards_are_measured_by_the_rows_that_the_run_has_by_then(client: Client
     assert client.request("PATCH", "/v1/runs/r", json=rows).status_code == 200
     answers = posted(client, [("r", good_frame(step=step)) for step in range(2, 10)])
     assert {(status, *members["methods"]) for status, members in answers} == {(200, "own")}
+
+
+def test_halves_of_shards_are_no_work_of_helpers(client: Client, counted: Counted) -> None:
+    posted(client, [("r", good_frame(step=1))])
+    counted.start()
+    halves = [half(step, name) for name in ("sampling_logprobs", "logprobs") for step in range(2, 6)]
+    answers = [*posted(client, halves[:4]), *posted(client, halves[4:])]
+    assert [status for status, _ in answers] == [200] * 8
+    assert not counted.seen
+
+
+def half(step: int, logprobs: str) -> tuple[str, bytes]:
+    """The half of a shard that has these log-probs."""
+    arrays = {"lengths": np.array([3, 2]), logprobs: np.array(BATCH[logprobs], np.float32)}
+    return "r", frame_bytes({"step": step, "rollout": f"p{step}"}, arrays)
 
 
 def test_a_helper_that_dies_loses_no_shard(client: Client, counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:

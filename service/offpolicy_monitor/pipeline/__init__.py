@@ -6,6 +6,8 @@ buffers     reusable memory for bodies, so that arrays are views over what the s
 decoder     threads that decode, within a budget of memory
 remembered  what this process has stored itself, so that the store need not be asked
 device      the threads that measure, and `turns`, which job is next and which cannot be done in time
+helpers     the processes that measure small shards for these threads, while many come side by side
+record      what is kept of a message, in the service and in a helper alike
 writer      the one thread that writes to the database, many shards a transaction; or whoever brings one that is alone
 rollouts    first halves of the two-phase form, bounded in bytes and in time
 shards      the way of a shard: read, measured, stored

@@ -53,11 +53,16 @@ def bytes_to_open(body: Body, limits: Limits) -> int:
     return int(parsed or bytes_to_read_summary(body.data, limits) > 0)
 
 
-def large_header(frame: memoryview) -> memoryview:
-    """The header of a plain frame, empty for a small one and for one that is not all there."""
+def header(frame: memoryview) -> memoryview:
+    """The header of a plain frame, empty for one that is not all there."""
     length = int.from_bytes(frame[:LENGTH_BYTES], "little")
-    is_large = SMALL_HEADER < length <= len(frame) - LENGTH_BYTES
-    return frame[LENGTH_BYTES : LENGTH_BYTES + length] if is_large else frame[:0]
+    return frame[LENGTH_BYTES : LENGTH_BYTES + length] if length <= len(frame) - LENGTH_BYTES else frame[:0]
+
+
+def large_header(frame: memoryview) -> memoryview:
+    """The same where it is large, empty for a small one."""
+    found = header(frame)
+    return found if len(found) > SMALL_HEADER else frame[:0]
 
 
 def bytes_to_read_summary(frame: memoryview, limits: Limits) -> int:

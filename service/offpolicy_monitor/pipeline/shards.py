@@ -1,8 +1,9 @@
 """Shards: the way of a shard, from its body to a receipt. Of what is kept of it nothing is a view of the body.
 
 A small frame takes three hops: the device's thread reads and measures it and hands it to the writer's, whose receipt
-the event loop gets. One that is alone takes two: the thread that measured it writes it as well. Any other body is
-decoded first, by threads of their own, within a budget of memory.
+the event loop gets. One that is alone takes two: the thread that measured it writes it as well. One that comes beside
+others is read and measured by a helper, if there is one, while the device's thread waits. Any other body is decoded
+first, by threads of their own, within a budget of memory.
 
 Which method rows run, and whether a shard is stored already or would be refused, is asked of the store only where this
 process does not know the shard to be new (pipeline.remembered). The transaction that stores it decides, and refuses
@@ -25,7 +26,7 @@ from offpolicy_monitor.exposition.counters import RunCounters
 from offpolicy_monitor.exposition.process import ProcessMetrics
 from offpolicy_monitor.pipeline.decoder import Decoder
 from offpolicy_monitor.pipeline.device import Device
-from offpolicy_monitor.pipeline.expansion import bytes_to_read_summary, large_header
+from offpolicy_monitor.pipeline.expansion import bytes_to_read_summary, header, large_header
 from offpolicy_monitor.pipeline.fallbacks import Fallbacks
 from offpolicy_monitor.pipeline.helpers.parcel import Asked
 from offpolicy_monitor.pipeline.helpers.pool import Helpers
@@ -78,6 +79,11 @@ class Work:
         """Whether reading it takes no memory to speak of, and less time than a hop."""
         plain = self.body.encoding == "identity" and self.body.media_type == MEDIA_TYPE
         return plain and len(self.body.data) <= SMALL_BYTES and not large_header(self.body.data)
+
+    @property
+    def speaks_of_a_rollout(self) -> bool:
+        """Whether a small frame may be one half of a shard: the other one, or this one, is kept by the service."""
+        return b"rollout" in bytes(header(self.body.data))
 
 
 class Unclear(Exception):
@@ -192,7 +198,7 @@ class Shards:
     def _helped(self, work: Work) -> Measured | None:
         """The same as `_read` and `_measured` by a process beside this one; None where none does it."""
         rows = self.remembered.rows_of(work.run) if work.known is None else Rows.of(work.known.methods)
-        if rows is None or not self.helpers.any_idle:
+        if rows is None or work.speaks_of_a_rollout or not self.helpers.any_idle:
             return None
         asked = Asked.of(work.run, work.body.data, rows, work.received_at)
         parcel = self.helpers.ask(asked)
