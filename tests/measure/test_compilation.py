@@ -12,7 +12,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
-from offpolicy_monitor.measure import library
+from offpolicy_monitor.measure import compilation, library
 from offpolicy_monitor.measure.compilation import COMPILER, FIRST_TO_END, LOWEST_NICE, Compilation
 from offpolicy_monitor.measure.fused import Fused, fused_pass
 
@@ -86,6 +86,28 @@ def test_what_compiles_has_the_lowest_priority(begun: Compilation, cache: Path) 
     wait_for(lambda: os.getpriority(os.PRIO_PROCESS, process) == LOWEST_NICE)
     wait_for(lambda: os.sched_getscheduler(process) == SCHED_IDLE == os.SCHED_IDLE)
     assert Path(f"/proc/{process}/oom_score_adj").read_text().strip() == str(FIRST_TO_END)
+
+
+def test_how_far_it_is_is_told_until_it_ends(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that is done with one function, then with two, and then fails."""
+    text = (
+        "import pathlib, sys, time; build = pathlib.Path(sys.argv[1])\n"
+        "for name in 'ab': (build / f'{name}.nbi').touch(); time.sleep(0.5)\n"
+        "sys.exit(1)"
+    )
+
+    class Slow(Compilation):
+        def _started(self, cache: Path, build: Path, lock: int) -> "subprocess.Popen[bytes]":
+            (build / "reason").write_text("it cannot")
+            (build / "log").touch()
+            self._child = subprocess.Popen([sys.executable, "-c", text, str(build)], process_group=0)
+            return self._child
+
+    monkeypatch.setattr(compilation, "TELL", 0.05)
+    told, outcomes = list[int](), SimpleQueue[Fused | Exception]()
+    Slow(fused_pass(1), outcomes.put, told.append)
+    assert str(outcomes.get(timeout=WITHIN)) == "it cannot"
+    assert told == sorted(told) and {*told} == {0, 1, 2}
 
 
 def test_stopping_ends_every_process_that_compiles_and_leaves_nothing_behind(begun: Compilation, cache: Path) -> None:

@@ -43,7 +43,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def ready(cache: Path) -> Measurer:
     measurer, outcomes = Measurer("cpu", keep_worst=1), SimpleQueue[Exception | None]()
-    measurer.compile_in_background(outcomes.put, lambda: outcomes.put(AssertionError("it is there already")))
+    measurer.compile_in_background(outcomes.put, lambda _: outcomes.put(AssertionError("it is there already")))
     assert outcomes.get(timeout=120) is None
     return measurer
 

@@ -24,6 +24,8 @@ COMPILER: Final = "offpolicy_monitor.measure.compiler"
 LONGEST: Final = 3600.0
 #: Seconds between two looks at whether another process still compiles.
 LOOK: Final = 0.5
+#: Seconds after which it is told how far the compiler is.
+TELL = 30.0
 LOWEST_NICE: Final = 19
 #: The largest value of Linux's oom_score_adj.
 FIRST_TO_END: Final = 1000
@@ -39,16 +41,16 @@ class Compilation:
     """A daemon thread that gets the compiled pass; it calls `ready` with it, or with the reason why there is none.
 
     `load` reads it from the folder, None if it is not there. `ready` is called once, or not at all after `stop`;
-    `begun` before a compiler is started.
+    `progress` with the number of functions that are compiled: 0 before a compiler is started, then every TELL seconds.
     """
 
     def __init__(
         self,
         load: Callable[[Path], Fused | None],
         ready: Callable[[Fused | Exception], None],
-        begun: Callable[[], None] = lambda: None,
+        progress: Callable[[int], None] = lambda functions: None,
     ) -> None:
-        self._load, self._ready, self._begun = load, ready, begun
+        self._load, self._ready, self._progress = load, ready, progress
         self._stopped, self._lock = threading.Event(), threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._work, name="compilation", daemon=True)
@@ -114,10 +116,9 @@ class Compilation:
         build = cache / "build"
         shutil.rmtree(build, ignore_errors=True)  # of one that was killed
         build.mkdir(mode=0o700)
-        self._begun()
+        self._progress(0)
         try:
-            child = self._started(cache, build, lock)
-            status = child.wait(LONGEST)
+            status = self._status(self._started(cache, build, lock), build)
             if self._stopped.is_set():
                 raise Stopped
             if status:
@@ -127,6 +128,14 @@ class Compilation:
             with self._lock:
                 self._kill()
             shutil.rmtree(build, ignore_errors=True)
+
+    def _status(self, child: "subprocess.Popen[bytes]", build: Path) -> int:
+        """The exit status of the compiler; TimeoutExpired after LONGEST."""
+        for _ in range(int(LONGEST / TELL)):
+            with suppress(subprocess.TimeoutExpired):
+                return child.wait(TELL)
+            self._progress(len([*build.rglob("*.nbi")]))
+        raise subprocess.TimeoutExpired(COMPILER, LONGEST)
 
     def _started(self, cache: Path, build: Path, lock: int) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-P", "-m", COMPILER, str(cache), str(build)]

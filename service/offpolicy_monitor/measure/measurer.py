@@ -91,12 +91,12 @@ class Measurer:
         self._fused = fused
 
     def compile_in_background(
-        self, done: Callable[[Exception | None], None], begun: Callable[[], None] = lambda: None
+        self, done: Callable[[Exception | None], None], progress: Callable[[int], None] = lambda functions: None
     ) -> None:
         """Get the fused pass, from disk or from a process that compiles it, and use it from then on.
 
-        `begun` is called where there is none on disk. `done` is called once, on another thread: with None, or with the
-        reason why torch goes on serving.
+        `progress` is called where there is none on disk, with the number of functions that are compiled, 0 at first.
+        `done` is called once, on another thread: with None, or with the reason why torch goes on serving.
         """
 
         def ready(outcome: Fused | Exception) -> None:
@@ -105,7 +105,7 @@ class Measurer:
                 self.use(outcome)
             done(outcome if isinstance(outcome, Exception) else None)
 
-        self._compiling = Compilation(fused_pass(self._pass_threads), ready, begun)
+        self._compiling = Compilation(fused_pass(self._pass_threads), ready, progress)
 
     def close(self) -> None:
         """End what was begun in the background."""

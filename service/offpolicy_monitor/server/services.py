@@ -347,8 +347,13 @@ def torch_measurer(settings: Settings) -> Measurer:
     return measurer
 
 
-def _compiling() -> None:
-    log.info("compiling the pass over the tokens, by a process of the lowest priority; torch serves until it is ready")
+def _compiling(functions: int) -> None:
+    if functions:
+        log.info("compiling the pass over the tokens", functions=functions)
+    else:
+        log.info(
+            "compiling the pass over the tokens, by a process of the lowest priority; torch serves until it is ready"
+        )
 
 
 def _compiled(problem: Exception | None, form: str) -> None:
