@@ -106,8 +106,8 @@ class Settings(BaseSettings):
     measure_threads: int = Field(
         default_factory=default_measure_threads,
         ge=1,
-        description="Threads among which the compiled pass on the CPU shares a batch, and of which two measure small "
-        "shards side by side; figures do not depend on it.",
+        description="Threads among which the compiled pass on the CPU shares a batch, and of which two, or one for "
+        "each process beside the service, see to small shards; figures do not depend on it.",
     )
     measure_processes: int = Field(
         default_factory=default_measure_processes,

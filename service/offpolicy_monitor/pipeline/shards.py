@@ -10,8 +10,9 @@ process does not know the shard to be new (pipeline.remembered). The transaction
 what was measured by other rows than the run has by then, whichever process changed them: that is measured again. So a
 batch posted after a change was answered is stored with the new rows, and nothing waits for the store but writes.
 
-A shard that its trainer reduced is not measured again, nor is one that is known to be stored: a client that gave up on
-an answer sends it anew. What a client no longer waits for is dropped until it is being measured; then it is stored too.
+A shard that its trainer reduced is not measured again, nor, but by a helper, which measures what it reads, is one
+that is known to be stored: a client that gave up on an answer sends it anew. What a client no longer waits for is
+dropped until it is being measured; then it is stored too.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ from offpolicy_monitor.pipeline.decoder import Decoder
 from offpolicy_monitor.pipeline.device import Device
 from offpolicy_monitor.pipeline.expansion import bytes_to_read_summary, header, large_header
 from offpolicy_monitor.pipeline.fallbacks import Fallbacks
+from offpolicy_monitor.pipeline.helpers.helper import may_take
 from offpolicy_monitor.pipeline.helpers.parcel import Asked
 from offpolicy_monitor.pipeline.helpers.pool import Helpers
 from offpolicy_monitor.pipeline.merger import Merger
@@ -80,11 +82,6 @@ class Work:
         plain = self.body.encoding == "identity" and self.body.media_type == MEDIA_TYPE
         return plain and len(self.body.data) <= SMALL_BYTES and not large_header(self.body.data)
 
-    @property
-    def speaks_of_a_rollout(self) -> bool:
-        """Whether a small frame may be one half of a shard: the other one, or this one, is kept by the service."""
-        return b"rollout" in bytes(header(self.body.data))
-
 
 class Unclear(Exception):
     """Only the store can tell whether a shard is new. `claim` is its record, whose summary is empty."""
@@ -112,7 +109,7 @@ class Shards:
         self.halves: RolloutCache[Message] = RolloutCache(settings.rollout_bytes, settings.rollout_ttl)
         self.remembered = Remembered()
         self.fallbacks = Fallbacks(measurer, metrics)
-        self.helpers = Helpers(settings.measure_processes, decoder.limits)
+        self.helpers = Helpers(min(settings.measure_processes, settings.measure_threads), decoder.limits)
         self.readers = Readers("look-up", READERS, LOOK_UP_SECONDS, whole=True)
         self._settings, self._decoder, self._devices, self._measurer = settings, decoder, devices, measurer
         self._writer, self._merger, self.look_up = writer, merger, look_up
@@ -198,7 +195,7 @@ class Shards:
     def _helped(self, work: Work) -> Measured | None:
         """The same as `_read` and `_measured` by a process beside this one; None where none does it."""
         rows = self.remembered.rows_of(work.run) if work.known is None else Rows.of(work.known.methods)
-        if rows is None or work.speaks_of_a_rollout or not self.helpers.any_idle:
+        if rows is None or not may_take(bytes(header(work.body.data))) or not self.helpers.any_idle:
             return None
         asked = Asked.of(work.run, work.body.data, rows, work.received_at)
         parcel = self.helpers.ask(asked)

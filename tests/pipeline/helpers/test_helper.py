@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.pipeline.decoder import limits_of
-from offpolicy_monitor.pipeline.helpers.helper import Helper, rows_of
+from offpolicy_monitor.pipeline.expansion import header
+from offpolicy_monitor.pipeline.helpers.helper import Helper, may_take, rows_of
 from offpolicy_monitor.pipeline.helpers.parcel import Asked, Parcel
 from offpolicy_monitor.pipeline.record import digest_of, dtypes_of, origin_of, record_of, small
 from offpolicy_monitor.pipeline.remembered import Rows
@@ -111,6 +112,12 @@ def left_to_the_service() -> dict[str, bytes]:
         ),
         "float64": frame_bytes({"step": 1}, {**pair, "logprobs": np.array([-1.5, -2.5])}),
     }
+
+
+def test_most_of_that_is_told_by_its_header() -> None:
+    told = {name for name, frame in left_to_the_service().items() if not may_take(bytes(header(memoryview(frame))))}
+    assert told == {"first half", "later half", "tables that torch makes", "float64"}
+    assert may_take(bytes(header(memoryview(many_tokens()))))
 
 
 @pytest.mark.parametrize("name", left_to_the_service())

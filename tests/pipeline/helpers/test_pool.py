@@ -1,12 +1,14 @@
 """Helpers are there while they are wanted; one that dies or stands still costs nothing but time, and none outlives."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ import structlog
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.pipeline.decoder import limits_of
 from offpolicy_monitor.pipeline.helpers import pool
+from offpolicy_monitor.pipeline.helpers.line import Line
 from offpolicy_monitor.pipeline.helpers.parcel import Asked
 from offpolicy_monitor.pipeline.helpers.pool import Helpers
 from offpolicy_monitor.pipeline.remembered import Rows
@@ -70,6 +73,14 @@ def there(known: frozenset[int] = frozenset()) -> list[int]:
     return [child for own in nurseries for child in processes(own) if child not in known and is_alive(child)]
 
 
+def parent(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def unpicklable(line: Line) -> None:
+    raise pickle.UnpicklingError("no pickle")
+
+
 def command(process: int) -> bytes:
     return Path(f"/proc/{process}/cmdline").read_bytes()
 
@@ -104,13 +115,22 @@ def test_one_that_is_killed_is_replaced(found: Helpers) -> None:
 
 
 def test_one_that_stands_still_is_ended_and_replaced(found: Helpers) -> None:
-    stopped = found._idle[-1]
-    stopped.line.wait_at_most(0.2)
-    os.kill(stopped.process, signal.SIGSTOP)
-    with structlog.testing.capture_logs() as said:
+    for asked in (ASKED, ASKED._replace(frame=bytes(400_000))):  # one that a line holds, and one that it does not
+        stopped = found._idle[-1]
+        stopped.line.wait_at_most(0.2)
+        os.kill(stopped.process, signal.SIGSTOP)
+        with structlog.testing.capture_logs() as said:
+            assert found.ask(asked) is None
+        assert said[0]["reason"] == "no answer in time"
+        wait_for(partial(lambda process: not is_alive(process), stopped.process))
+        assert kept_up(found) == 1
+        assert len(there()) == 2
+
+
+def test_whatever_goes_wrong_with_one_it_is_replaced(found: Helpers, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Line, "receive", unpicklable)
         assert found.ask(ASKED) is None
-    assert said[0]["reason"] == "no answer within 5 s"
-    wait_for(lambda: not is_alive(stopped.process))
     assert kept_up(found) == 1
     assert len(there()) == 2
 
@@ -143,9 +163,7 @@ def test_a_nursery_that_is_killed_is_started_again(monkeypatch: pytest.MonkeyPat
         nursery, (helper,) = found._nursery, there(before)
         assert nursery is not None
         nursery._process.kill()
-        nursery._process.wait()
-        assert found.ask(ASKED) is not None  # it needs no nursery any more
-        os.kill(helper, signal.SIGKILL)
+        wait_for(lambda: not is_alive(helper))  # its helpers end with it
         assert found.ask(ASKED) is None
         assert kept_up(found) == 0
         assert kept_up(found) == 1
@@ -189,5 +207,9 @@ def test_they_end_with_the_service_however_it_ends() -> None:
                 os.kill(process, signalled)
         time.sleep(0.1)
         assert all(map(is_alive, left))
+        nursery = parent(left[0])
+        for process in (left[0], nursery):  # also where they stand still
+            os.kill(process, signal.SIGSTOP)
         service.kill()
+    left.append(nursery)
     wait_for(lambda: not any(map(is_alive, left)))

@@ -8,6 +8,7 @@ import pickle
 import time
 from contextlib import suppress
 from functools import lru_cache
+from typing import Final
 
 from offpolicy_monitor.measure.fused import BESIDE_PASS, Fused
 from offpolicy_monitor.pipeline.helpers.line import Line
@@ -24,6 +25,14 @@ from offpolicy_monitor.wire.message import LaterHalf, Message, Reduced
 
 #: Sets of rows that are remembered: one of each run that has its own.
 ROWS_REMEMBERED = 64
+#: What stands in the header of a frame that is no work of helpers: the half of a rollout's shard, whose other half the
+#: service keeps; what torch measures.
+_NO_WORK: Final = (b"rollout", b"F64", *(name.encode() for name in BESIDE_PASS))
+
+
+def may_take(header: bytes) -> bool:
+    """Whether a helper can measure the frame with this header, as far as that tells."""
+    return not any(said in header for said in _NO_WORK)
 
 
 class Helper:

@@ -7,16 +7,19 @@ the call.
 import pickle
 import socket
 import struct
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any, Final, Self
 
 _LENGTH: Final = struct.Struct("<Q")
+LATE: Final = "no answer in time"
+ENDED: Final = "it has ended"
 
 
 class Line:
-    """One end. `patience`: seconds until sending or receiving begins, None for ever; TimeoutError then.
+    """One end. `patience`: seconds for which sending and receiving stand still, None for ever; TimeoutError then.
 
-    Raises EOFError where the other end is closed, or a value is cut off; OSError where the system cannot.
+    Raises EOFError where the other end is closed, or what came is cut off; OSError where the system cannot.
     """
 
     def __init__(self, end: socket.socket, patience: float | None = None) -> None:
@@ -44,7 +47,9 @@ class Line:
     def send(self, value: Any) -> None:
         """Send a value."""
         text = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-        self._whole(self._end.sendmsg, _LENGTH.size + len(text), [_LENGTH.pack(len(text)), text])
+        sent = _in_time(self._end.sendmsg, [_LENGTH.pack(len(text)), text])
+        if sent < _LENGTH.size + len(text):  # an end that is closed is an error
+            raise TimeoutError(LATE)
 
     def receive(self) -> Any:
         """The next value."""
@@ -60,7 +65,7 @@ class Line:
         """The end that is sent next."""
         said, handles, *_ = socket.recv_fds(self._end, 1, 1)
         if not said:
-            raise EOFError
+            raise EOFError(ENDED)
         return self.inherited(handles[0])
 
     def close(self) -> None:
@@ -69,14 +74,16 @@ class Line:
 
     def _received(self, length: int) -> bytearray:
         found = bytearray(length)
-        self._whole(self._end.recv_into, length, found, length, socket.MSG_WAITALL)
+        came = _in_time(self._end.recv_into, found, length, socket.MSG_WAITALL)
+        if came < length:
+            raise EOFError("cut off" if came else ENDED)
         return found
 
-    @staticmethod
-    def _whole(call: Any, length: int, *given: Any) -> None:
-        try:
-            done = call(*given)
-        except BlockingIOError as error:
-            raise TimeoutError from error
-        if done < length:
-            raise EOFError("cut off" if done else "")
+
+def _in_time(call: Callable[..., int], *given: Any) -> int:
+    try:
+        return call(*given)
+    except BlockingIOError as error:
+        raise TimeoutError(LATE) from error
+    except (BrokenPipeError, ConnectionResetError) as error:
+        raise EOFError(ENDED) from error

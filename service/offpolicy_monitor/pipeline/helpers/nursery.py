@@ -2,15 +2,17 @@
 
 It loads the pass, once for all of them, and then has no thread and nothing to do but to fork: what it holds is in
 memory once. HANDLE is a line to the service, which sends the limits of a body, then for each helper the end of a line.
-It ends, and its helpers do, when the service has closed its ends, however that comes about.
+It ends when the service has closed its end, or has ended, and its helpers with it, also while they stand still.
 """
 
+import ctypes
 import gc
 import os
 import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from offpolicy_monitor.measure import library
 from offpolicy_monitor.measure.compilation import FIRST_TO_END
@@ -18,10 +20,14 @@ from offpolicy_monitor.measure.fused import Fused, fused_pass
 from offpolicy_monitor.pipeline.helpers.helper import Helper
 from offpolicy_monitor.pipeline.helpers.line import Line
 
+#: Of Linux's prctl.h.
+PR_SET_PDEATHSIG: Final = 1
+
 
 def main(handle: str) -> int:
     """The exit status."""
     service = Line.inherited(int(handle))
+    end_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # sent to all processes of a service, which ends in its own time
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a helper
@@ -43,11 +49,17 @@ def fork_for(service: Line, helper: Helper) -> None:
     while True:
         own = service.receive_line()
         if os.fork() == 0:
+            end_with_parent()
             service.close()
             own.send(os.getpid())
             helper.serve(own)
             os._exit(0)
         own.close()
+
+
+def end_with_parent() -> None:
+    """Have the system end this process when the one that started it has ended, or the thread of it that did."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _loaded() -> Fused:

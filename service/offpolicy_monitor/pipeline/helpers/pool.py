@@ -41,15 +41,25 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class _Helper:
+    """`handle`: a descriptor of the process, which stands for no other one when that has ended."""
+
     process: int
+    handle: int
     line: Line
+
+    def end(self) -> None:
+        """End it, also where it stands still; it holds nothing."""
+        self.line.close()
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.handle, signal.SIGKILL)
+        os.close(self.handle)
 
 
 class Helpers:
-    """At most `most` of them, 0 for none at all. `limits`: those of a body."""
+    """At most `most` of them, 0 for none at all, as where there is no Linux. `limits`: those of a body."""
 
     def __init__(self, most: int, limits: Limits) -> None:
-        self._most, self._limits = most, limits
+        self._most, self._limits = most if sys.platform == "linux" else 0, limits
         self._idle: deque[_Helper] = deque()
         self._there, self._wanted, self._busy_at = 0, 0, 0.0
         self._nursery: _Nursery | None = None
@@ -71,7 +81,7 @@ class Helpers:
         try:
             helper.line.send(asked)
             parcel: Parcel | None = helper.line.receive()
-        except (EOFError, OSError) as error:
+        except Exception as error:  # also of what it sent: the service measures by itself
             self._lose(helper, error)
             return None
         self._idle.append(helper)
@@ -119,7 +129,7 @@ class Helpers:
         helper = self._nursery.helper()
         with self._lock:
             if self._closed:
-                helper.line.close()
+                helper.end()
                 return
             self._there += 1
             self._idle.append(helper)
@@ -128,25 +138,19 @@ class Helpers:
         self._failures += 1
         seconds = doubled(self._failures, FIRST_AGAIN, LAST_AGAIN, chance=1.0)
         self._not_before = time.monotonic() + seconds
-        reason = str(error) or "it ended at once"
-        log.warning("no process to measure small shards can be started", reason=reason, again_after=seconds)
+        log.warning("no process to measure small shards can be started", reason=str(error), again_after=seconds)
 
     def _lose(self, helper: _Helper, error: Exception) -> None:
-        helper.line.close()
-        hangs = isinstance(error, TimeoutError)  # so it is there, and its number is no other's
-        if hangs:
-            with suppress(ProcessLookupError):
-                os.kill(helper.process, signal.SIGKILL)
+        helper.end()
         with self._lock:
             self._there -= 1
-        reason = f"no answer within {ANSWER_SECONDS:g} s" if hangs else "it has ended"
-        log.warning("a process that measures small shards is lost", process=helper.process, reason=reason)
+        log.warning("a process that measures small shards is lost", process=helper.process, reason=str(error))
 
     def _end(self) -> None:
         """End those that have nothing to do, and the nursery."""
         with suppress(IndexError):
             while True:
-                self._idle.pop().line.close()
+                self._idle.pop().end()
                 with self._lock:
                     self._there -= 1
         self._end_nursery()
@@ -184,13 +188,14 @@ class _Nursery:
         try:
             own.wait_at_most(ANSWER_SECONDS)
             self._line.send_line(its)
-            return _Helper(own.receive(), own)
+            process: int = own.receive()
+            return _Helper(process, os.pidfd_open(process), own)
         except BaseException:
             own.close()
             raise
 
     def end(self) -> None:
-        """End it; its helpers end with their lines."""
+        """End it; its helpers end with it."""
         self._process.kill()
         self._process.wait()
         self._line.close()
