@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.beside import beside_rows
 from tests.benchmarks.catalogue import catalogue_rows
 from tests.benchmarks.client import client_rows
 from tests.benchmarks.compute import compute_rows, grid_rows
@@ -39,6 +40,7 @@ PARTS: dict[str, Part] = {
     "grid": lambda scale, progress, folder: grid_rows(scale, progress),
     "ingest": ingest_rows,
     "path": path_rows,
+    "beside": beside_rows,
     "stages": stage_rows,
     "start": start_rows,
     "summaries": lambda scale, progress, folder: summary_rows(scale, progress),

@@ -42,7 +42,7 @@ def main() -> int:
     report["fleet"] = [vars(kind) for kind in FLEET]
     report["workers"] = []
     for workers in options.workers or (1, 2, 4):
-        found = measured(workers, options.warm, options.seconds)
+        found = measured(workers, options.helpers, options.warm, options.seconds)
         report["workers"].append(found)
         sys.stdout.write(json.dumps(found) + "\n")
         sys.stdout.flush()
@@ -54,13 +54,14 @@ def main() -> int:
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.benchmarks.fleet", description="Load workers as a fleet does.")
     parser.add_argument("--workers", type=int, action="append", help="so many (may be repeated; 1, 2 and 4)")
+    parser.add_argument("--helpers", type=int, default=2, help="processes beside one worker alone (2)")
     parser.add_argument("--warm", type=float, default=20.0, help="seconds before anything is counted")
     parser.add_argument("--seconds", type=float, default=60.0, help="for which posts are counted")
     parser.add_argument("--json", type=Path, default=DATA / "fleet.json", help="where to write the figures")
     return parser
 
 
-def measured(workers: int, warm: float, seconds: float) -> dict[str, Any]:
+def measured(workers: int, helpers: int, warm: float, seconds: float) -> dict[str, Any]:
     """A server and a service of so many workers, both new, under the load of the fleet."""
     folder = Path(tempfile.mkdtemp(prefix="offpolicy-fleet-"))
     folder.chmod(0o755)
@@ -70,7 +71,7 @@ def measured(workers: int, warm: float, seconds: float) -> dict[str, Any]:
         cluster.administer("CREATE DATABASE fleet")
         url = cluster.url("fleet")
         command = [*COMMAND, "serve", "--migrate", *(["--workers", str(workers)] if workers > 1 else []), "--port"]
-        settings = {"DATABASE_URL": url, "DEVICE": "cpu", "LOG_LEVEL": "warning"}
+        settings = {"DATABASE_URL": url, "DEVICE": "cpu", "LOG_LEVEL": "warning", "MEASURE_PROCESSES": str(helpers)}
         with served(command, folder / "service.log", {f"OFFPOLICY_{k}": v for k, v in settings.items()}) as running:
             wait_until_ready(running.url, running.process)
             target = Served(running.port, running.process, running.log)
