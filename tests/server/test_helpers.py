@@ -49,7 +49,7 @@ class Counted:
 
     def start(self) -> None:
         for _ in range(pool.MANY):
-            assert not self.helpers.any_idle
+            assert not self.helpers.want()
         assert self.helpers.keep_up() == 2
 
 

@@ -195,7 +195,7 @@ class Shards:
     def _helped(self, work: Work) -> Measured | None:
         """The same as `_read` and `_measured` by a process beside this one; None where none does it."""
         rows = self.remembered.rows_of(work.run) if work.known is None else Rows.of(work.known.methods)
-        if rows is None or not may_take(bytes(header(work.body.data))) or not self.helpers.any_idle:
+        if rows is None or not may_take(bytes(header(work.body.data))) or not self.helpers.want():
             return None
         asked = Asked.of(work.run, work.body.data, rows, work.received_at)
         parcel = self.helpers.ask(asked)

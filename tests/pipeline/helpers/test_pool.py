@@ -63,7 +63,7 @@ def found(shared: Helpers) -> Helpers:
 def kept_up(found: Helpers, wanted: int = pool.MANY) -> int:
     """How many are started after so many shards that came beside others."""
     for _ in range(wanted):
-        assert isinstance(found.any_idle, bool)
+        assert isinstance(found.want(), bool)
     return found.keep_up()
 
 
@@ -88,7 +88,7 @@ def command(process: int) -> bytes:
 def test_they_answer_side_by_side_and_a_third_shard_is_left_to_the_service(found: Helpers) -> None:
     assert [found.ask(ASKED) is not None for _ in range(4)] == [True] * 4
     first, second = found._idle.pop(), found._idle.pop()
-    assert not found.any_idle
+    assert not found.want()
     assert found.ask(ASKED) is None
     found._idle.extend((first, second))
 
@@ -151,7 +151,7 @@ def test_there_are_none_until_many_shards_come_side_by_side(monkeypatch: pytest.
         monkeypatch.setattr(pool, "REST_SECONDS", 0.0)
         assert kept_up(found, 1) == 0
         wait_for(lambda: not any(map(is_alive, own)))
-        assert not found.any_idle
+        assert not found.want()
         assert found.ask(ASKED) is None
 
 

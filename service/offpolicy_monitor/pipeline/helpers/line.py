@@ -1,4 +1,5 @@
-"""A line between two processes of one service: pickled values over a socket, each whole in one call of the system.
+"""A line between two processes of one service: pickled values over a socket, sent by one call of the system, received
+by two.
 
 Each call lets go of the interpreter's lock, and has to get it back from whoever has it by then: that takes longer than
 the call.

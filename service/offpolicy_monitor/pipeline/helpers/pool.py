@@ -66,9 +66,8 @@ class Helpers:
         self._failures, self._not_before = 0, 0.0
         self._lock, self._closed = threading.Lock(), False
 
-    @property
-    def any_idle(self) -> bool:
-        """Whether one is there for a shard that came beside another; that it came is noted."""
+    def want(self) -> bool:
+        """A shard came beside another one: whether a helper is there for it. That it came is noted."""
         self._wanted += 1
         return bool(self._idle)
 
