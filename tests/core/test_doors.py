@@ -28,6 +28,7 @@ from offpolicy_monitor.core.divergences import (
 from offpolicy_monitor.core.gap import chosen
 from offpolicy_monitor.core.gap_sums import cross_terms, token_sums
 from offpolicy_monitor.core.histogram import Layout, bin_numbers
+from offpolicy_monitor.core.order import ascending, sums_before
 from offpolicy_monitor.core.outward import moves_outward
 from offpolicy_monitor.core.ragged import total, totals
 from offpolicy_monitor.core.rescored import difference, difference_sums
@@ -51,6 +52,7 @@ IDS = np.zeros((2, 3, 4), np.uint8)
 
 #: Arguments that each function takes; tensors among them are spoiled one at a time.
 CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
+    ascending: (ROW, GAPS.segments),
     bernoulli: (ROW,),
     beyond_second_moment: (ROW.abs(), MARKS),
     bin_numbers: (ROW, LAYOUT),
@@ -72,6 +74,7 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     regression_sums: (ROW, ROW, MARKS, -1.0, 1.0),
     rerouted: (IDS, IDS),
     routing_sums: (IDS, IDS, np.ones(2, np.bool_)),
+    sums_before: (ROW, GAPS.segments),
     support_sums: (WIDE[None], WIDE[None], ROW[None], MARKS[None]),
     sums_by: ([Division(OWNERS, 2)], [ROW]),
     split_sums: (MARKS[None], ROW[None, None], [0]),
@@ -80,8 +83,6 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     GAPS.segments.min: (ROW,),
     GAPS.segments.max: (ROW,),
     GAPS.segments.spread: (ROW[:2],),
-    GAPS.segments.before: (ROW,),
-    GAPS.segments.ascending: (ROW,),
     tallies: (Tally(OWNERS[None], 2, [None, ROW[None]]), Tally(OWNERS[None], 3)),
     tally: (OWNERS[None], 2, ROW[None]),
     token_columns: (ROW.expand(2, 1, -1), MARKS[None]),
@@ -164,6 +165,9 @@ def test_expert_ids_of_other_lengths_are_refused_however_many_chunks_they_take()
 
 
 def test_values_of_other_lengths_are_refused_by_sequences() -> None:
-    for reduce in (GAPS.segments.sum, GAPS.segments.spread, GAPS.segments.before, GAPS.segments.ascending):
+    for reduce in (GAPS.segments.sum, GAPS.segments.spread):
         with pytest.raises(ValueError, match="values has shape"):
             reduce(torch.zeros(4))
+    for found in (ascending, sums_before):
+        with pytest.raises(ValueError, match="values has shape"):
+            found(torch.zeros(4), GAPS.segments)

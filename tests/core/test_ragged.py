@@ -60,19 +60,3 @@ def test_one_sequence_of_one_token() -> None:
 def test_lengths_that_are_empty_or_of_another_kind_are_refused(lengths: np.ndarray) -> None:
     with pytest.raises((ValueError, TypeError), match=r"segments|lengths"):
         Segments(lengths, CPU)
-
-
-@pytest.mark.parametrize("first", [1.0, 1e17, 1e34])
-def test_what_comes_before_a_token_is_of_its_own_sequence_alone(first: float) -> None:
-    lengths = [1, 1000, 3, 1, 77]
-    values = [np.array([first])] + [np.random.default_rng(size).random(size) for size in lengths[1:]]
-    found = segments(*lengths).before(torch.from_numpy(np.concatenate(values))).numpy()
-    wanted = np.concatenate([np.cumsum(own) - own for own in values])
-    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
-    assert found[[0, 1, 1001, 1004, 1005]].tolist() == [0.0] * 5
-
-
-def test_what_comes_before_is_found_of_several_rows_as_of_each() -> None:
-    rows = torch.from_numpy(np.random.default_rng(0).random((2, 9)))
-    parts = segments(1, 5, 3)
-    assert torch.equal(parts.before(rows), torch.stack([parts.before(row) for row in rows]))

@@ -7,7 +7,6 @@ reweight, whose marks say where r was changed, and after both come rules by anot
 compared. Which scores rules compare: core.scores. Sources of the rules: docs/methods.md.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -197,10 +196,8 @@ def _cut(gaps: Gaps, placed: Placed, start: int) -> Tensor:
 
 
 def _limits(scores: Tensor, bounds: Sequence[tuple[float, ...]]) -> tuple[Tensor, ...]:
-    """Bounds of R scores, [R, 1] each, within what their dtype can hold: beyond it each comparison comes out alike."""
-    largest = torch.finfo(scores.dtype).max
-    held = [[bound if math.isinf(bound) else max(-largest, min(largest, bound)) for bound in row] for row in bounds]
-    return constant(held, scores.dtype, scores.device)[:, :, None].unbind(1)
+    """Bounds of R scores, [R, 1] each; infinite beyond what their dtype can hold, where no score lies either."""
+    return constant(bounds, scores.dtype, scores.device)[:, :, None].unbind(1)
 
 
 def clip_weights(gaps: Gaps, group: Group) -> Tensor:

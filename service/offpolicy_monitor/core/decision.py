@@ -30,13 +30,12 @@ DROP_SUMS: Final = {
 
 def dropped_in_sequences(gaps: Gaps, decided: Decided) -> Tensor:
     """Tokens of each sequence that rules drop, and of them those below the bounds: [2, R, N] float64, R >= 1."""
-    parts = []
-    for group in decided.groups:
-        if group.drops:
-            marks = group.marks.narrow(1, 0, len(group.drops))
-            sums = marks * gaps.counts_of(gaps_of(group.drops)) if group.whole else gaps.segments.sum(marks)
-            parts.append(sums)
-    return torch.cat(parts, 1)
+
+    def dropped(group: Group) -> Tensor:
+        marks = group.marks.narrow(1, 0, len(group.drops))
+        return marks * gaps.counts_of(gaps_of(group.drops)) if group.whole else gaps.segments.sum(marks)
+
+    return torch.cat([dropped(group) for group in decided.groups if group.drops], 1)
 
 
 def drop_terms(gaps: Gaps, decided: Decided, dropped: Tensor) -> dict[str, Tensor]:

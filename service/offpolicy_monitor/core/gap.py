@@ -6,10 +6,10 @@ all gaps at a time, and only when asked for. No sums over the batch here (core.g
 (core.corrections). The notation is that of core.columns; over a sequence, D is the sum and L the mean of d.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,25 +43,11 @@ class PerSequence(NamedTuple):
     denominator: Tensor  # b
 
 
-Of = TypeVar("Of")
+class Ends(NamedTuple):
+    """The smallest and the largest value that each sequence's valid tokens have: [G, N] float64, 0 without one."""
 
-
-class Ends(NamedTuple, Generic[Of]):
-    """The smallest and the largest value that each sequence's valid tokens have."""
-
-    min: Of
-    max: Of
-
-
-class Extreme(NamedTuple):
-    """One end of some columns: [G, N] float64 each, 0 without a valid token."""
-
-    log_ratio: Tensor
-    log_ratio_abs: Tensor
-    probability_difference: Tensor
-    probability_difference_abs: Tensor
-    kl_away: Tensor
-    kl_larger: Tensor
+    min: Tensor
+    max: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,20 +126,20 @@ class Gaps:
         """The same over the number of valid tokens; 0 where there are none."""
         return PerSequence(*self._sums / (self.counts if self.valid is None else self.counts.clamp(min=1.0)))
 
-    def ends(self, columns: Sequence[Tensor]) -> Ends[Tensor]:
-        """Those of K columns, 0 where there is no valid token: [G, T] each -> [K, G, N] float64 each."""
-        low = high = torch.stack(list(columns))
+    def ends(self, columns: Mapping[str, Tensor]) -> Mapping[str, Ends]:
+        """Those of some columns, [G, T] each, by their names."""
+        low = high = torch.stack(list(columns.values()))
         if self.valid is not None:
             low, high = (where(self.valid, low, end) for end in (torch.inf, -torch.inf))
-        return Ends(self.of_filled(self.segments.min(low)), self.of_filled(self.segments.max(high)))
+        found = self.of_filled(self.segments.min(low)), self.of_filled(self.segments.max(high))
+        return dict(zip(columns, map(Ends, *found), strict=True))
 
     @cached_property
-    def extremes(self) -> Ends[Extreme]:
-        """Those of the columns that Extreme names."""
-        columns = self.columns
-        differences = columns.probability_difference, columns.probability_difference_abs
-        found = self.ends((columns.log_ratio, columns.log_ratio_abs, *differences, *self.binary_kls))
-        return Ends(Extreme(*found.min), Extreme(*found.max))
+    def extremes(self) -> Mapping[str, Ends]:
+        """Those of log-ratios, of differences of probabilities, and of binary KLs, which are found together."""
+        names = ("log_ratio", "log_ratio_abs", "probability_difference", "probability_difference_abs")
+        columns = {name: getattr(self.columns, name) for name in names}
+        return self.ends(columns | dict(zip(("kl_away", "kl_larger"), self.binary_kls, strict=True)))
 
     @cached_property
     def binary_kls(self) -> tuple[Tensor, Tensor]:

@@ -76,8 +76,8 @@ def extremes(gaps: Gaps) -> dict[str, dict[str, Tensor]]:
     """{"min": {name: [G]}, "max": {name: [G]}}: over sequences with a valid token. Where there are none these are
     infinite, and |p - q| is 0.
     """
-    (least, most), mean, product = gaps.extremes, gaps.means.log_ratio, gaps.sums.log_ratio
-    low = high = torch.stack([least.log_ratio, mean, product, most.log_ratio, most.probability_difference_abs])
+    ends, mean, product = gaps.extremes["log_ratio"], gaps.means.log_ratio, gaps.sums.log_ratio
+    low = high = torch.stack([ends.min, mean, product, ends.max, gaps.extremes["probability_difference_abs"].max])
     if gaps.valid is not None:
         low, high = where(gaps.filled, low, torch.inf), where(gaps.filled, high, -torch.inf)
     low, high = low.amin(-1), high.amax(-1)

@@ -15,6 +15,7 @@ from offpolicy_monitor.core.advantages import Advantages
 from offpolicy_monitor.core.checks import check
 from offpolicy_monitor.core.device import where
 from offpolicy_monitor.core.gap import Gaps
+from offpolicy_monitor.core.order import ascending, sums_before
 from offpolicy_monitor.methods.curve import OUTWARD_SCORES, Budget, Given
 from offpolicy_monitor.vocabulary import DRIFT_QUANTILE, NEGATIVE, POSITIVE
 
@@ -67,17 +68,17 @@ def _drift(gaps: Gaps, gap: int, given: Given) -> Tensor:
     budget = Budget.of(given)
     moved, counts = gaps.columns.probability_difference_abs.select(0, gap), gaps.counts.select(0, gap)
     one = torch.ones_like(moved) if valid is None else valid.double()
-    share = segments.before(one) / segments.spread((counts - 1).clamp(min=1.0))
+    share = sums_before(one, segments) / segments.spread((counts - 1).clamp(min=1.0))
     weight = one * (1 - (1 - budget.last_weight) * share)
     spent = weight * moved
     allowed = segments.spread(_quantile(gaps, moved, valid, counts).clamp(budget.least, budget.most))
-    spent_before, weight_before = segments.before(torch.stack([spent, weight])).unbind()
+    spent_before, weight_before = sums_before(torch.stack([spent, weight]), segments).unbind()
     return torch.maximum(spent, spent + spent_before - allowed * weight_before)
 
 
 def _quantile(gaps: Gaps, values: Tensor, valid: Tensor | None, counts: Tensor) -> Tensor:
     """[N]: of each sequence's valid values, interpolated between the two next to it; 0 where there is none."""
-    ordered = gaps.segments.ascending(values if valid is None else where(valid, values, torch.inf))
+    ordered = ascending(values if valid is None else where(valid, values, torch.inf), gaps.segments)
     rank = DRIFT_QUANTILE * (counts - 1).clamp(min=0.0)
     below, last = rank.floor(), (counts - 1).clamp(min=0.0)
     low, high = (ordered.take(gaps.segments.starts + index.long()) for index in (below, torch.minimum(below + 1, last)))

@@ -104,25 +104,6 @@ class Segments:
         check("values", values, *values.shape[:-1], self.sequences, of=NUMBERS)
         return values.index_select(-1, self.owners)
 
-    def before(self, values: Tensor) -> Tensor:
-        """Sum of what comes before each token in its sequence: [..., T] float -> [..., T] float64.
-
-        With each round, of which the longest sequence says how many, a sum reaches twice as far: what is in one
-        sequence takes no digits from another, as a difference of sums over all tokens would.
-        """
-        check("values", values, *values.shape[:-1], self.tokens)
-        indices = torch.arange(self.tokens, device=self.device) - self.spread(self.starts)
-        found, reach = _later(values.double(), 1, indices), 1
-        while reach < int(self.lengths.max(initial=0)):
-            found, reach = found + _later(found, reach, indices), 2 * reach
-        return found
-
-    def ascending(self, values: Tensor) -> Tensor:
-        """Each sequence's values in their order: [T] float -> [T]."""
-        check("values", values, self.tokens)
-        ordered = torch.argsort(values)
-        return values.take(ordered.take(torch.argsort(self.owners.take(ordered), stable=True)))
-
     def _reduced(self, values: Tensor, kind: Kind) -> Tensor:
         check("values", values, *values.shape[:-1], self.tokens, of=NUMBERS)
         if device.is_host(self.device):
@@ -137,12 +118,6 @@ class Segments:
 
     def _brought(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self.device, non_blocking=True)
-
-
-def _later(values: Tensor, by: int, indices: Tensor) -> Tensor:
-    """Values moved on by so many tokens, 0 where that is out of their sequence; indices [T] of tokens in their own."""
-    moved = torch.nn.functional.pad(values, (by, 0)).narrow(-1, 0, len(indices))
-    return device.where(indices >= by, moved, 0.0)
 
 
 def total(values: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.divergences import exponentials
-from offpolicy_monitor.core.gap import Extreme, Gaps
+from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.core.outward import OUTWARD, outward_least, outward_score
 from offpolicy_monitor.methods.curve import Given
 
@@ -59,7 +59,7 @@ OF_SEQUENCES: Final[Mapping[str, Callable[[Gaps], Tensor]]] = {
     "k2_sum": lambda gaps: gaps.sums.log_ratio_square / 2,
     "k3_mean": lambda gaps: gaps.means.k3,
     "k3_sum": lambda gaps: gaps.sums.k3,
-    "k3_max": lambda gaps: torch.maximum(*(exponentials(end.log_ratio).k3 for end in gaps.extremes)),
+    "k3_max": lambda gaps: torch.maximum(*(exponentials(end).k3 for end in gaps.extremes["log_ratio"])),
     "growth_mean": lambda gaps: gaps.means.growth,
 }
 
@@ -68,9 +68,8 @@ def _of_sequences(gaps: Gaps, name: str) -> Tensor:
     if name in OF_SEQUENCES:
         return OF_SEQUENCES[name](gaps)
     score, _, end = name.rpartition("_")
-    if score in Extreme._fields:
-        found: Tensor = getattr(getattr(gaps.extremes, end), score)
-        return found
-    values = OF_TOKENS[score.removesuffix("_abs")](gaps)
-    ends = gaps.ends([values.abs() if score.endswith("_abs") else values])
-    return (ends.min if end == "min" else ends.max).select(0, 0)
+    ends = gaps.extremes
+    if score not in ends:
+        values = OF_TOKENS[score.removesuffix("_abs")](gaps)
+        ends = gaps.ends({score: values.abs() if score.endswith("_abs") else values})
+    return ends[score].min if end == "min" else ends[score].max

@@ -53,7 +53,7 @@ def terms_of(view: BlockView) -> dict[str, Tensor]:
     magnitude, product = view.own(gaps.sums.log_ratio_abs), view.own(gaps.sums.log_ratio)
     moving, tiny = magnitude > 0, torch.finfo(torch.float64).tiny
     cancelled = ((magnitude - product.abs()) / magnitude.clamp(min=tiny)).clamp_(min=0)
-    extreme = view.own(gaps.extremes.max.probability_difference_abs) > EXTREME_DIFFERENCE
+    extreme = view.own(gaps.extremes["probability_difference_abs"].max) > EXTREME_DIFFERENCE
     found = (moving, cancelled, product < math.log(VANISHING_RATIO), extreme)
     return {f"sequence/{name}": values for name, values in zip(_OF_SEQUENCES, found, strict=True)}
 

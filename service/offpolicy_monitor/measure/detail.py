@@ -24,7 +24,7 @@ def sequence_figures(view: BlockView) -> Tensor:
     """[SEQUENCE_FIGURES, G, N] of a block, NaN where a sequence has no valid token."""
     gaps = view.gaps
     mean = gaps.means.log_ratio
-    figures = (mean, gaps.sums.log_ratio, gaps.extremes.max.log_ratio_abs, -mean, gaps.means.k3)
+    figures = (mean, gaps.sums.log_ratio, gaps.extremes["log_ratio_abs"].max, -mean, gaps.means.k3)
     return torch.stack([view.own(where(gaps.filled, figure, torch.nan)) for figure in figures])
 
 

@@ -67,7 +67,7 @@ class BlockView:
         """[figures, G, N] float64, by which sequences are ranked (measure.worst): valid tokens, max |d|, mean d and the
         sum of k3."""
         gaps = self.gaps
-        figures = (gaps.counts, gaps.extremes.max.log_ratio_abs, gaps.means.log_ratio, gaps.sums.k3)
+        figures = (gaps.counts, gaps.extremes["log_ratio_abs"].max, gaps.means.log_ratio, gaps.sums.k3)
         return torch.stack([self.own(figure) for figure in figures])
 
     @cached_property
