@@ -30,7 +30,7 @@ from offpolicy_monitor.core.gap_sums import cross_terms, token_sums
 from offpolicy_monitor.core.histogram import Layout, bin_numbers
 from offpolicy_monitor.core.order import ascending, sums_before
 from offpolicy_monitor.core.outward import moves_outward
-from offpolicy_monitor.core.ragged import total, totals
+from offpolicy_monitor.core.ragged import total
 from offpolicy_monitor.core.rescored import difference, difference_sums
 from offpolicy_monitor.core.routing import rerouted, routing_sums
 from offpolicy_monitor.core.second_moment import Beyond, beyond_second_moment
@@ -88,7 +88,6 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     token_columns: (ROW.expand(2, 1, -1), MARKS[None]),
     token_sums: (GAPS, WIDE[:1]),
     total: (ROW,),
-    totals: ([WIDE], 1),
     where: (MARKS, ROW, 0.0),
 }
 #: Those that take no tensor beside gaps and decisions, which are checked where they are made.

@@ -47,14 +47,14 @@ class Form(NamedTuple):
 FORMS = {
     "finite, advantages of sequences": Form({}, 300, 890),
     "finite, advantages of tokens": Form({"per_token": True}, 319, 890),
-    "some not finite, advantages of sequences": Form({"holes": True}, 364, 1740),
-    "some not finite, advantages of tokens": Form({"holes": True, "per_token": True}, 385, 1740),
+    "some not finite, advantages of sequences": Form({"holes": True}, 364, 1760),
+    "some not finite, advantages of tokens": Form({"holes": True, "per_token": True}, 385, 1760),
     "no advantages": Form({"advantages": False}, 265, 890),
     "two log-probs": Form({"names": COLUMNS[:2]}, 272, 370),
-    "float64": Form({"dtype": np.float64}, 297, 950),
+    "float64": Form({"dtype": np.float64}, 297, 970),
     "beside the gaps": Form({"beside": BESIDE}, 384, 890),
-    "beside the gaps, some not finite": Form({"beside": BESIDE, "holes": True}, 477, 1740),
-    "all of it": Form({"beside": BESIDE, "holes": True, "per_token": True}, 498, 1740),
+    "beside the gaps, some not finite": Form({"beside": BESIDE, "holes": True}, 477, 1760),
+    "all of it": Form({"beside": BESIDE, "holes": True, "per_token": True}, 498, 1760),
 }
 #: With presets and a row of CPPO, whose longest sequence has 17 to 32 tokens; and more for each doubling of that.
 MOST_OF_CPPO, MOST_OF_A_ROUND = 605, 24

@@ -15,7 +15,7 @@ from torch import Tensor
 from offpolicy_monitor.core.checks import MARKS, check
 from offpolicy_monitor.core.device import constant, where
 from offpolicy_monitor.core.divergences import exponentials, js_terms, probability
-from offpolicy_monitor.core.ragged import totals
+from offpolicy_monitor.core.ragged import total
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
 
 LN2: Final = 0.6931471805599453
@@ -66,6 +66,8 @@ def token_columns(sides: Tensor, valid: Tensor | None = None) -> TokenColumns:
         "k3_reverse": k3_reverse, "js": js_terms(magnitude, shrink), "ratio": ratio, "ratio_excess": excess,
         "tail_tokens": tail, "changed_tokens": changed, "clamped_tokens": clamped, "p_q": p * q, **squared,
     }  # fmt: skip
-    names = (*summed, *(f"{name}_square" for name in squared))
-    sums = dict(zip(names, totals(list(summed.values()), len(squared)), strict=True))
+    stacked = torch.stack(list(summed.values()))
+    squares = stacked.narrow(0, len(summed) - len(squared), len(squared)).square()
+    sums = dict(zip(summed, total(stacked), strict=True))
+    sums |= {f"{name}_square": added for name, added in zip(squared, total(squares), strict=True)}
     return TokenColumns(d, magnitude, d.square(), ratio, excess, growth, k3, difference, difference_abs, sums)

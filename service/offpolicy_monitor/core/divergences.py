@@ -31,10 +31,7 @@ def ratio_and_excess(log_ratio: Tensor) -> Tensor:
     """
     check("log_ratio", log_ratio)
     clipped = log_ratio.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)
-    found = torch.empty((2, *clipped.shape), dtype=clipped.dtype, device=clipped.device)
-    torch.exp(clipped, out=found[0])
-    torch.expm1(clipped, out=found[1])
-    return found
+    return torch.stack([torch.exp(clipped), torch.expm1(clipped)])
 
 
 def exponentials(log_ratio: Tensor) -> Exponentials:

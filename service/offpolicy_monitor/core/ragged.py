@@ -6,7 +6,6 @@ all rows at once, first of short runs of tokens and then of these, since it give
 at a value, nor at a length on the device.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from offpolicy_monitor.core import device
-from offpolicy_monitor.core.checks import DOUBLE, NUMBERS, check
+from offpolicy_monitor.core.checks import NUMBERS, check
 
 Kind = Literal["sum", "min", "max"]
 _UFUNCS: Final = {"sum": np.add, "min": np.minimum, "max": np.maximum}
@@ -127,24 +126,3 @@ def total(values: Tensor) -> Tensor:
     """
     check("values", values, of=NUMBERS)
     return values.sum(-1, dtype=torch.float64)
-
-
-def totals(columns: Sequence[Tensor], squares: int = 0) -> Tensor:
-    """`total` of K columns, then the sums of squares of the last few: [..., n] each -> [K + squares, ...] float64.
-
-    Columns are of any dtypes and one shape, those to be squared float64. Raises ValueError without a column or for
-    unequal shapes, TypeError for another dtype. On the CPU each is added up where it is: a stack of them costs more.
-    """
-    if not columns:
-        raise ValueError("there is no column")
-    squared = columns[len(columns) - squares :]
-    for index, column in enumerate(columns, squares - len(columns)):
-        check("column", column, *columns[0].shape, of=DOUBLE if index >= 0 else NUMBERS)
-    if device.is_host(columns[0].device):
-        sums = [total(column) for column in columns]
-        return torch.stack([*sums, *(torch.linalg.vecdot(column, column) for column in squared)])
-    stacked = torch.stack(list(columns))
-    if not squares:
-        return total(stacked)
-    last = stacked.narrow(0, len(columns) - squares, squares)
-    return torch.cat([total(stacked), torch.linalg.vecdot(last, last)])

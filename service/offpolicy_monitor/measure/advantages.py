@@ -16,7 +16,7 @@ from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.advantages import Advantages
 from offpolicy_monitor.core.cells import tally
 from offpolicy_monitor.core.histogram import Layout, bin_numbers
-from offpolicy_monitor.core.ragged import totals
+from offpolicy_monitor.core.ragged import total
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.advantage import (
     GRADIENT_BINS,
@@ -81,7 +81,7 @@ def _updates(view: BlockView, advantages: Advantages, gap: int) -> Tensor:
     columns, values = view.gaps.columns, advantages.of_tokens
     bad = (columns.probability_difference[gap] < -EXTREME_DIFFERENCE) & (values < 0)
     outward = columns.log_ratio[gap] * values > 0
-    return totals([bad, outward, columns.log_ratio_square[gap] * outward])
+    return total(torch.stack([bad, outward, columns.log_ratio_square[gap] * outward]))
 
 
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
