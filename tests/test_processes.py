@@ -65,8 +65,10 @@ def command(*arguments: str) -> list[str]:
 
 def ran(folder: Path, *arguments: str) -> tuple[int, str]:
     """The exit status and what was said."""
-    run = subprocess.run(command(*arguments), cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False)
-    return run.returncode, run.stdout + run.stderr
+    said = folder / "said.txt"  # and no pipe, whose end comes when all that a test has left behind have ended
+    with said.open("w") as file:
+        run = subprocess.run(command(*arguments), cwd=folder, env=ENVIRONMENT, stdout=file, stderr=file, check=False)
+    return run.returncode, said.read_text()
 
 
 def written(folder: Path, **files: str) -> Path:
@@ -98,6 +100,36 @@ def test_a_test_that_ends_its_process_fails_and_the_others_of_its_file_are_run(t
     status, said = ran(written(tmp_path, dies=DIES, other=OTHER), "--processes=2")
     assert status == pytest.ExitCode.TESTS_FAILED and "1 failed, 22 passed" in said
     assert "the process ended with status 7 while it ran this test" in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import time\ndef test_stands(): time.sleep(600)\ndef test_after(): ...\n",
+        "import pytest, time\n@pytest.fixture(scope='session')\ndef stands():\n    yield\n    time.sleep(600)\n"
+        "def test_before(stands): ...\n",
+    ],
+    ids=["in a test", "in what the session has set up"],
+)
+def test_a_process_of_which_nothing_is_heard_is_ended_and_says_where_it_stood(tmp_path: Path, text: str) -> None:
+    began = time.monotonic()
+    status, said = ran(written(tmp_path, stands=text), "--processes=1", "--process-timeout=2")
+    assert status in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERNAL_ERROR)
+    assert "nothing was heard of it for too long" in said and "test_stands.py" in said
+    assert time.monotonic() - began < END_WITHIN
+
+
+def test_what_a_test_leaves_behind_keeps_nobody_waiting(tmp_path: Path) -> None:
+    text = (
+        "import os, pathlib, time\ndef test_leaves():\n    pid = os.fork()\n    if not pid:\n        time.sleep(600)\n"
+    )
+    folder = written(tmp_path, leaves=text + "    pathlib.Path(f'{pid}.pid').touch()\n", other=OTHER)
+    began = time.monotonic()
+    status, said = ran(folder, "--processes=2")
+    [left] = folder.glob("*.pid")
+    os.kill(int(left.stem), signal.SIGKILL)
+    assert status == pytest.ExitCode.OK and "21 passed" in said
+    assert time.monotonic() - began < END_WITHIN
 
 
 def test_files_that_are_marked_as_one_are_run_by_one_process(tmp_path: Path) -> None:
