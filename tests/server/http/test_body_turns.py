@@ -7,6 +7,7 @@ import pytest
 import uvicorn
 from offpolicy_monitor.server.http import connection
 from offpolicy_monitor.server.http.connection import PIECE, TOLD_BYTES, TOLD_SECONDS, BoundedProtocol
+from offpolicy_monitor.server.http.deadlines import Deadline, Deadlines, deadlines_of
 from offpolicy_monitor.settings import Settings
 from uvicorn.server import ServerState
 
@@ -136,25 +137,25 @@ def test_a_body_that_is_all_there_is_parsed_and_told_of_once(size: int, monkeypa
     assert len(parsed) <= 4, "the rest of a body, beside what came with its head, is one piece"
 
 
-def timers(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds of each timer that is set on the loop from now on."""
-    found, call_later = list[float](), loop.call_later
+def timers(deadlines: Deadlines, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds of each deadline that begins from now on."""
+    found, call_later = list[float](), deadlines.call_later
 
-    def noted(seconds: float, *call: Any) -> asyncio.TimerHandle:
+    def noted(seconds: float, *call: Any) -> Deadline:
         found.append(seconds)
         return call_later(seconds, *call)
 
-    monkeypatch.setattr(loop, "call_later", noted)
+    monkeypatch.setattr(deadlines, "call_later", noted)
     return found
 
 
 def test_only_a_head_or_a_body_that_is_still_to_come_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> list[list[float]]:
-        loop, told = asyncio.get_running_loop(), list[list[float]]()
+        deadlines, told = deadlines_of(asyncio.get_running_loop()), list[list[float]]()
         reader = Reader()
         protocol = connected(reader)
         for packets in ([HEAD % 1 + b"x"], [HEAD[:9], HEAD[9:] % 1 + b"x"], [HEAD % 2 + b"x", b"x"]):
-            set_here = timers(loop, monkeypatch)
+            set_here = timers(deadlines, monkeypatch)
             reader.complete.clear()
             await arrive(protocol, *packets)
             await reader.complete.wait()

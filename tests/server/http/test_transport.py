@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from offpolicy_monitor.server.http.deadlines import deadlines_of
 from offpolicy_monitor.server.http.transport import SHORT, BoundedTransport
 
 
@@ -35,7 +36,7 @@ def written(scenario: Callable[[BoundedTransport], None]) -> list[bytes]:
 
     async def turns() -> list[bytes]:
         socket = Socket()
-        transport = BoundedTransport(socket, asyncio.get_running_loop(), 1.0, lambda: False)
+        transport = BoundedTransport(socket, deadlines_of(asyncio.get_running_loop()), 1.0, lambda: False)
         scenario(transport)
         await asyncio.sleep(0)
         transport.forget()

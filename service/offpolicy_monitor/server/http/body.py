@@ -17,6 +17,7 @@ from offpolicy_monitor.pipeline.gone import Gone
 from offpolicy_monitor.pipeline.pace import Pace
 from offpolicy_monitor.pipeline.stages import Pipeline
 from offpolicy_monitor.pipeline.values import Body
+from offpolicy_monitor.server.http.deadlines import Begun, deadlines_of
 from offpolicy_monitor.server.http.problems import FAULT_KEY
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.wire.decode import MEDIA_TYPES
@@ -81,7 +82,7 @@ class _Departure:
         self._watching: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Gone:
-        self._begins = self._loop.call_later(LOOKED_FOR_AFTER, self._begin)
+        self._begins = deadlines_of(self._loop).call_later(LOOKED_FOR_AFTER, self._begin)
         return self._gone
 
     def __exit__(self, *raised: object) -> None:
@@ -180,12 +181,15 @@ class _Arrival:
         return piece
 
     async def _message(self) -> Message:
+        message = Begun(self._request.receive())
+        if message.is_there:
+            return await message
         idle, left = self._settings.body_idle_timeout, self._settings.body_timeout - self.pace.waited
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(min(idle, left)) as deadline:
                 with self.pace.waiting(lambda: deadline.reschedule(loop.time())):
-                    return await self._request.receive()
+                    return await message
         except TimeoutError:
             raise self._late("body_idle_timeout" if idle < left else "body_timeout") from None
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from offpolicy_monitor.errors import Problem, Refusal, Unavailable
+from offpolicy_monitor.server.http.deadlines import Deadline, deadlines_of
 from offpolicy_monitor.server.http.pieces import Answering
 from offpolicy_monitor.server.http.problems import FAULT_KEY, response_to
 from offpolicy_monitor.server.http.room import TAKER_KEY, Taker
@@ -72,6 +73,7 @@ class BoundedProtocol(HttpToolsProtocol):
         **named: Any,
     ) -> None:
         super().__init__(*arguments, **named)
+        self.loop: Any = deadlines_of(self.loop)
         self._settings, self._write_timeout, self._on_refused = settings, settings.write_timeout, refused
         self._shedding = shedding
         self._idle_since = self.loop.time()
@@ -82,9 +84,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._idle_bytes = 0
         #: Bytes of the body that are still to come; None where its head does not say how many it has.
         self._left: int | None = 0
-        self._head_deadline: asyncio.TimerHandle | None = None
-        self._write_deadline: asyncio.TimerHandle | None = None
-        self._telling: asyncio.TimerHandle | None = None
+        self._head_deadline: Deadline | None = None
+        self._write_deadline: Deadline | None = None
+        self._telling: Deadline | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first head."""

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
+from offpolicy_monitor.server.http.deadlines import Deadline, Deadlines
+
 #: A client whose request was cut short may go on sending for so long, and so much, while it reads why; nothing is kept.
 LINGER_SECONDS: Final = 2.0
 LINGER_BYTES: Final = 4 << 20
@@ -29,7 +31,7 @@ class BoundedTransport(asyncio.Transport):
     """
 
     def __init__(
-        self, inner: asyncio.Transport, loop: asyncio.AbstractEventLoop, timeout: float, cut_short: Callable[[], bool]
+        self, inner: asyncio.Transport, loop: Deadlines, timeout: float, cut_short: Callable[[], bool]
     ) -> None:
         super().__init__()
         self._inner, self._loop, self._timeout, self._cut_short = inner, loop, timeout, cut_short
@@ -37,7 +39,7 @@ class BoundedTransport(asyncio.Transport):
         if self._encrypted:
             inner.set_write_buffer_limits(WRITE_AHEAD)
         self._closing = False
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline: Deadline | None = None
         self._dropped = 0
         self._short = b""
 
