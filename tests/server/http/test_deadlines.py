@@ -1,6 +1,8 @@
 """Deadlines end in their order on one timer of the loop, and what is at hand is awaited without one."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -81,6 +83,32 @@ def test_a_call_that_fails_or_sets_another_deadline_stops_no_other() -> None:
         return told
 
     assert run(scenario, uvloop.new_event_loop) == ["beside it", "set by another"]
+
+
+class Waits:
+    """Has the deadline that it waits for."""
+
+    def __init__(self, deadlines: Deadlines, seconds: float) -> None:
+        self.deadline = deadlines.call_later(seconds, self.late)
+
+    def late(self) -> None: ...
+
+
+def test_who_has_a_deadline_that_is_over_is_no_work_for_the_collector_of_garbage() -> None:
+    async def scenario() -> list[bool]:
+        deadlines = deadlines_of(asyncio.get_running_loop())
+        cancelled, over = Waits(deadlines, 60.0), Waits(deadlines, 0.01)
+        found = weakref.ref(cancelled), weakref.ref(over)
+        cancelled.deadline.cancel()
+        await asyncio.sleep(0.05)
+        del cancelled, over
+        return [reference() is None for reference in found]
+
+    gc.disable()
+    try:
+        assert run(scenario, uvloop.new_event_loop) == [True, True]
+    finally:
+        gc.enable()
 
 
 def test_each_loop_has_its_own() -> None:

@@ -18,22 +18,26 @@ EARLY: Final = 0.001
 
 
 class Deadline:
-    """What is called when its time has come, unless it is cancelled before."""
+    """What is called when its time has come, unless it is cancelled before; then it holds on to nothing."""
 
     __slots__ = ("_among", "_call", "when")
 
     def __init__(self, when: float, call: Callable[[], object], among: "dict[Deadline, None]") -> None:
-        self.when, self._call, self._among = when, call, among
+        self.when, self._among = when, among
+        self._call: Callable[[], object] | None = call
         among[self] = None
 
     def cancel(self) -> None:
         """Nothing where its time has come."""
         self._among.pop(self, None)
+        # Who is to be called has this deadline most of the time, and would wait for the collector of garbage.
+        self._call = None
 
     def comes(self, loop: asyncio.AbstractEventLoop) -> None:
         """Its time has come."""
-        self.cancel()
+        assert self._call is not None
         loop.call_soon(self._call)
+        self.cancel()
 
 
 class Deadlines:
