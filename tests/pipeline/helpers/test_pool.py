@@ -56,7 +56,7 @@ def shared() -> Iterator[Helpers]:
 def found(shared: Helpers) -> Helpers:
     """The same with two helpers."""
     kept_up(shared)
-    assert len(there()) == 2
+    wait_for(lambda: len(there()) == 2)
     return shared
 
 
@@ -111,7 +111,7 @@ def test_one_that_is_killed_is_replaced(found: Helpers) -> None:
     ]
     assert found.ask(ASKED) is not None  # by the other one
     assert kept_up(found) == 1
-    assert len(there()) == 2
+    wait_for(lambda: len(there()) == 2)
 
 
 def test_one_that_stands_still_is_ended_and_replaced(found: Helpers) -> None:
@@ -124,7 +124,7 @@ def test_one_that_stands_still_is_ended_and_replaced(found: Helpers) -> None:
         assert said[0]["reason"] == "no answer in time"
         wait_for(partial(lambda process: not is_alive(process), stopped.process))
         assert kept_up(found) == 1
-        assert len(there()) == 2
+        wait_for(lambda: len(there()) == 2)
 
 
 def test_whatever_goes_wrong_with_one_it_is_replaced(found: Helpers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ def test_whatever_goes_wrong_with_one_it_is_replaced(found: Helpers, monkeypatch
         patched.setattr(Line, "receive", unpicklable)
         assert found.ask(ASKED) is None
     assert kept_up(found) == 1
-    assert len(there()) == 2
+    wait_for(lambda: len(there()) == 2)
 
 
 def test_there_are_none_until_many_shards_come_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
