@@ -85,6 +85,18 @@ def test_a_call_that_fails_or_sets_another_deadline_stops_no_other() -> None:
     assert run(scenario, uvloop.new_event_loop) == ["beside it", "set by another"]
 
 
+def test_one_whose_time_has_come_may_still_be_cancelled_by_one_that_is_called_before() -> None:
+    async def scenario() -> list[str]:
+        loop, told = asyncio.get_running_loop(), list[str]()
+        deadlines = deadlines_of(loop)
+        deadlines.call_later(0.01, lambda: late.cancel())
+        late = deadlines.call_later(0.01, told.append, "late")
+        await asyncio.sleep(0.05)
+        return told
+
+    assert run(scenario, uvloop.new_event_loop) == []
+
+
 class Waits:
     """Has the deadline that it waits for."""
 

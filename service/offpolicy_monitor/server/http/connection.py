@@ -73,7 +73,7 @@ class BoundedProtocol(HttpToolsProtocol):
         **named: Any,
     ) -> None:
         super().__init__(*arguments, **named)
-        self.loop: Any = deadlines_of(self.loop)
+        self.loop: Any = deadlines_of(self.loop)  # of uvicorn too, whose deadline is that of an idle connection
         self._settings, self._write_timeout, self._on_refused = settings, settings.write_timeout, refused
         self._shedding = shedding
         self._idle_since = self.loop.time()

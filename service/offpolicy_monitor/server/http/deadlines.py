@@ -28,16 +28,20 @@ class Deadline:
         among[self] = None
 
     def cancel(self) -> None:
-        """Nothing where its time has come."""
+        """Nothing once it was called."""
         self._among.pop(self, None)
         # Who is to be called has this deadline most of the time, and would wait for the collector of garbage.
         self._call = None
 
     def comes(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Its time has come."""
-        assert self._call is not None
-        loop.call_soon(self._call)
-        self.cancel()
+        """Its time has come: it is called next, unless one that is called before cancels it."""
+        del self._among[self]
+        loop.call_soon(self._end)
+
+    def _end(self) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call()
 
 
 class Deadlines:
