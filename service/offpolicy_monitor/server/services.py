@@ -252,7 +252,8 @@ def _beside(
     helpers = pipeline.shards.helpers
 
     async def help() -> int:
-        return await loop.run_in_executor(threads, helpers.keep_up) if pipeline.measurer.form != "torch" else 0
+        # They measure by the pass, so that there are none where it does not measure here.
+        return await loop.run_in_executor(threads, helpers.keep_up) if "fused" in pipeline.measurer.form else 0
 
     yield keep(HELP, help, HELP_SECONDS)
     fresh = Fresh(services.store, services.verdicts.read)
