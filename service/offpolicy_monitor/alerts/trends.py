@@ -38,10 +38,12 @@ def ewma(values: Column, index: int, *spans: int) -> list[float]:
     """
     if math.isnan(values[index]):
         return [math.nan] * len(spans)
-    so_far = np.asarray(values[: index + 1])
+    lately = np.asarray(values[max(0, index + 1 - OLDEST) : index + 1])
     # One value that is not there makes the sum of squares NaN.
-    there = so_far if so_far @ so_far >= 0 else so_far[so_far == so_far]
-    newest_first = there[: -OLDEST - 1 : -1]
+    if not lately @ lately >= 0:
+        lately = np.asarray(values[: index + 1])
+        lately = lately[lately == lately][-OLDEST:]
+    newest_first = lately[::-1]
     ages = len(newest_first)
     return [float(newest_first @ weights[:ages] / sums[ages - 1]) for weights, sums in map(_weights, spans)]
 

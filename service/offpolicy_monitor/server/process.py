@@ -30,6 +30,7 @@ from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.server.http.connection import SHEDS_NONE, BoundedProtocol, Shedding
 from offpolicy_monitor.server.http.handshakes import Accepting, Handshakes
 from offpolicy_monitor.server.http.tls import LOOK_SECONDS, Certificate, certificate
+from offpolicy_monitor.server.large_pages import put_on_large_pages
 from offpolicy_monitor.server.memory import set_apart, set_up_malloc, uncollected
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import access
@@ -73,7 +74,7 @@ class Server(uvicorn.Server):
         self._app, self._on_started, self._certificate = app, started, shown
         self._last_resort = threading.Timer(END_WITHIN, _end_at_once)
         self._last_resort.daemon = True
-        self._loaded: object = None
+        self._loaded: tuple[str | None, str] | None = None
         self.told: int | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
@@ -117,6 +118,9 @@ class Server(uvicorn.Server):
         if loaded != self._loaded:  # the first measurement loads much, and so does what is compiled
             self._loaded = loaded
             set_apart()
+            reason, form = loaded
+            if reason is None and "fused" in form:  # nothing more is to come
+                asyncio.get_running_loop().run_in_executor(None, put_on_large_pages)
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -1,0 +1,81 @@
+"""What a start has loaded is on large pages afterwards, where the system has them, and nothing else is."""
+
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from offpolicy_monitor.server import large_pages
+from offpolicy_monitor.server.large_pages import LARGE, anonymous
+
+from tests.fixtures.fused import cached_pass
+from tests.fixtures.prometheus import wait_for
+from tests.fixtures.service import service
+
+MAPS = """\
+555555554000-555555a00000 r-xp 00002000 fe:00 1234                       /usr/bin/python3.11
+555555a00000-555555e00000 rw-p 00000000 fe:00 1234                       /usr/bin/python3.11
+555556001000-555557000000 rw-p 00000000 00:00 0                          [heap]
+7f0000000000-7f0000400000 rw-p 00000000 00:00 0
+7f0000400000-7f0000401000 ---p 00000000 00:00 0
+7f0000401000-7f0000600000 rw-p 00000000 00:00 0
+7f0000800000-7f0000c00000 rw-s 00000000 00:01 77                         /dev/zero (deleted)
+7f0001000000-7f0001400000 r-xp 00000000 00:00 0
+7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0                          [stack]
+"""
+
+LOADED = """
+import os
+from offpolicy_monitor.server.large_pages import put_on_large_pages
+from tests.server.test_large_pages import on_large_pages
+
+loaded = [(index, str(index)) for index in range(400_000)]
+before, moved = on_large_pages(os.getpid()), put_on_large_pages()
+assert loaded == [(index, str(index)) for index in range(400_000)]
+print(moved, on_large_pages(os.getpid()) - before)
+"""
+
+
+def on_large_pages(process: int) -> int:
+    """Bytes of it, as the system counts them."""
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("AnonHugePages"))
+
+
+def moved_here() -> tuple[int, int]:
+    """Bytes that a process with some 60 MiB of objects says it has moved, and by how much the system counts more."""
+    printed = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True).stdout
+    moved, grown = map(int, printed.split())
+    return moved, grown
+
+
+def test_what_is_moved_is_the_memory_of_no_file_in_whole_large_pages() -> None:
+    found = [(hex(first), (last - first) / LARGE) for first, last in anonymous(MAPS)]
+    assert found == [("0x555556200000", 7.0), ("0x7f0000000000", 2.0)]
+
+
+def test_objects_are_the_same_on_large_pages_which_the_system_counts() -> None:
+    moved, grown = moved_here()
+    assert 0 <= moved - grown <= 4 * LARGE
+    assert moved == 0 or moved > 20 << 20
+
+
+@pytest.mark.parametrize("said", ["always madvise [never]\n", None])
+def test_nothing_is_moved_where_nobody_wants_or_has_large_pages(
+    said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enabled = tmp_path / "enabled"
+    if said is not None:
+        enabled.write_text(said)
+    monkeypatch.setattr(large_pages, "ENABLED", enabled)
+    assert large_pages.put_on_large_pages() == 0
+
+
+def test_a_service_is_on_large_pages_once_it_has_all_that_it_measures_by(tmp_path: Path) -> None:
+    moved, _ = moved_here()
+    settings = {"OFFPOLICY_TORCH_COMPILE": "true", "XDG_CACHE_HOME": str(cached_pass())}
+    with service(tmp_path, **settings) as running:
+        if moved:
+            wait_for(lambda: on_large_pages(running.process.pid) > 50 << 20)
+        assert urllib.request.urlopen(f"{running.url}/readyz", timeout=10).status == 200
