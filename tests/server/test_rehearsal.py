@@ -53,6 +53,7 @@ def test_a_service_without_runs_and_one_that_cannot_answer_are_ready(
     with application() as client:
         ready(client)
         assert rehearsal.of_pages(client.app.state.services) == 0
-    monkeypatch.setattr(rehearsal, "of_pages", forbidden)
-    with application() as client:
-        ready(client)
+    for part, name in ((rehearsal, "of_pages"), (Store, "view_runs"), (Store, "exported")):
+        monkeypatch.setattr(part, name, forbidden)
+        with application() as client:
+            ready(client)

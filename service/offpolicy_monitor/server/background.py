@@ -41,8 +41,8 @@ LEARN: Final = Chore("reading access tokens", "access tokens read", "tokens", "d
 NOTE: Final = Chore("noting the use of access tokens", "use of access tokens noted", "tokens", "debug")
 #: Write down what was counted, which a worker that dies leaves to who takes its place.
 PUBLISH: Final = Chore("writing counts", "counts written", "files", "debug")
-#: Ask once what pages ask.
-REHEARSE: Final = Chore("reading what pages ask", "answers read", "answers", "debug")
+#: Ask once what scrapes and pages ask.
+REHEARSE: Final = Chore("reading what scrapes and pages ask", "answers read", "answers", "debug")
 #: Have as many processes beside the service as small shards want that come side by side.
 HELP: Final = Chore("starting processes", "processes measure small shards beside the service", "started")
 #: Give back what the process has grown by and does not use.

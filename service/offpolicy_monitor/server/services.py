@@ -262,19 +262,27 @@ def _beside(
 
 
 async def _first_work(services: Services, rehearse: Callable[[Services], int]) -> None:
-    """What takes longest the first time, so that nobody waits for it: measuring, the list of runs, a scrape, a page."""
-    await asyncio.gather(services.pipeline.warm_up(), asyncio.to_thread(_read_list, services.store))
-    for format in (OPENMETRICS, TEXT):
-        await services.scrapes.get(format)
-    await once(REHEARSE, partial(asyncio.to_thread, rehearse, services))
+    """What takes longest the first time, so that nobody waits for it: measuring, the list of runs, a scrape, a page.
+
+    Only measuring may fail: a service that cannot read all that was stored stores new shards all the same.
+    """
+
+    async def scrape() -> int:
+        return len([await services.scrapes.get(format) for format in (OPENMETRICS, TEXT)])
+
+    read_list = once(REHEARSE, partial(asyncio.to_thread, _read_list, services.store))
+    await asyncio.gather(services.pipeline.warm_up(), read_list)
+    for read in (scrape, partial(asyncio.to_thread, rehearse, services)):
+        await once(REHEARSE, read)
 
 
-def _read_list(store: Store) -> None:
-    """Read what a list of runs shows. Where the database does not answer in time, what was read of it is kept."""
+def _read_list(store: Store) -> int:
+    """Read what a list of runs shows: how many these are. Where the database does not answer in time, what was read of
+    it is kept."""
     for _ in range(LIST_READS):
         with suppress(Unavailable):
-            store.view_runs(LISTED, order="worst")
-            break
+            return len(store.view_runs(LISTED, order="worst")[0])
+    return 0
 
 
 def _looking_after(keys: Keys, services: Services, threads: Executor) -> Iterator[Coroutine[Any, Any, None]]:

@@ -62,7 +62,7 @@ def test_a_figure_alone_is_that_of_all_figures(summary: StepSummary) -> None:
     chosen = sorted(dict(walk(whole)))[::23]
     assert len(chosen) > 50
     wanted = [at(whole, path) for path in chosen]
-    assert [figures.at_each([path])[0] for path in chosen] == figures.at_each(chosen) == wanted
+    assert [figures.at_each([path], 1)[0] for path in chosen] == figures.at_each(chosen, 1) == wanted
 
 
 def test_headline_figures_need_no_breakdowns(summary: StepSummary) -> None:
@@ -77,4 +77,4 @@ def test_what_a_reader_changes_is_its_own(summary: StepSummary) -> None:
 
 
 def test_a_step_without_a_merge_has_no_figures() -> None:
-    assert Figures(None, None).read() == {} and Figures(None, None).at_each(["tokens"])[0] is None
+    assert Figures(None, None).read() == {} and Figures(None, None).at_each(["tokens"], 1)[0] is None

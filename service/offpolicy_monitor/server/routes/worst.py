@@ -104,7 +104,7 @@ def _of_range(
         try:
             found.append(OfStep.of(*store.summary(run, step, minibatch)))
         except Refusal as refusal:
-            if refusal.kind != "step-merged":  # meanwhile
+            if refusal.status != 410:  # meanwhile it was merged, or it cannot be read
                 raise
         found = still_first(found, gap, by)
     return found

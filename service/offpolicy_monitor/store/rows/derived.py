@@ -16,6 +16,7 @@ from sqlalchemy import Connection, case
 from offpolicy_monitor.figures import at, from_headline
 from offpolicy_monitor.store.rows import headlines
 from offpolicy_monitor.store.rows.codec import pack, unpack
+from offpolicy_monitor.store.rows.readable import readable
 from offpolicy_monitor.store.rows.tables import steps
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.records import Wanted
@@ -40,20 +41,28 @@ class Figures:
     derived_from: bytes | None
 
     def read(self) -> dict[str, Any]:
-        """All of them, the caller's own; empty where there are none."""
+        """All of them, the caller's own; empty where there are none. StoredSummaryError where they cannot be read."""
         if self.figures is not None:
             return unpack(self.figures)
         found: dict[str, Any] = {} if self.derived_from is None else orjson.loads(_derived(self.derived_from))
         return found
 
-    def at_each(self, paths: Sequence[str]) -> list[float | None]:
-        """Those at the paths, None where the step lacks one; of a summary no more is read than they take."""
+    def shown(self, step: int | None) -> dict[str, Any]:
+        """The same, empty also where they cannot be read; `step` is its number."""
+        if self.figures is not None or self.derived_from is None:
+            return self.read()
+        found = readable(_derived, self.derived_from, step)
+        return {} if found is None else orjson.loads(found)
+
+    def at_each(self, paths: Sequence[str], step: int) -> list[float | None]:
+        """Those of `shown` at the paths, None where the step lacks one; of a summary no more is read than they take."""
         if self.figures is not None:
             found = unpack(self.figures)
-        elif self.derived_from is not None:
-            found = figures_for(needed(stored.from_bytes(self.derived_from), paths), paths)
-        else:
+            return [at(found, path) for path in paths]
+        summary = None if self.derived_from is None else readable(stored.from_bytes, self.derived_from, step)
+        if summary is None:
             return [None] * len(paths)
+        found = figures_for(needed(summary, paths), paths)
         return [at(found, path) for path in paths]
 
 

@@ -42,8 +42,8 @@ class ExportedRun:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """The merged figures of the step; empty where none counts yet."""
-        return self.stored_figures.read()
+        """The merged figures of the step; empty where none counts yet, and where they cannot be read."""
+        return self.stored_figures.shown(self.step)
 
     @property
     def states(self) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from offpolicy_monitor.figures import at_each, with_correction
 from offpolicy_monitor.store.rows import narrow
 from offpolicy_monitor.store.rows.derived import figures_for
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
+from offpolicy_monitor.store.rows.readable import readable
 from offpolicy_monitor.store.rows.recent import Recent, Shards
 from offpolicy_monitor.store.rows.records import ShardRecord, StepKey
 from offpolicy_monitor.store.rows.statement import Statement
@@ -99,9 +100,11 @@ def shards_of(connection: Connection, key: StepKey) -> Shards:
     return [(shard, (digest, received_at)) for shard, digest, received_at in rows]
 
 
-def merge_stored(connection: Connection, run_id: int, step: int, minibatch: int, attempt: int) -> StepSummary:
-    """The merge of every shard stored of one gradient step, in shard order."""
-    return merge_all(map(stored.from_bytes, read_blobs(connection, (run_id, step, minibatch, attempt))))
+def merge_stored(connection: Connection, run_id: int, step: int, minibatch: int, attempt: int) -> StepSummary | None:
+    """The merge of every shard stored of one gradient step that can be read, in shard order; None where none can."""
+    blobs = read_blobs(connection, (run_id, step, minibatch, attempt))
+    parts = [part for blob in blobs if (part := readable(stored.from_bytes, blob, step)) is not None]
+    return merge_all(parts) if parts else None
 
 
 def read_blobs(connection: Connection, key: StepKey) -> Sequence[bytes]:

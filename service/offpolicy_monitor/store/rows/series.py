@@ -194,7 +194,7 @@ def _read_apart(connection: Connection, asked: Range, fields: Sequence[str], poi
     chosen = tuple_(*_ORDER).in_(spread(there, MOST_READ))
     query = select(*_ORDER, *derived.COLUMNS).where(steps.c.run_id == asked.run, ~steps.c.superseded, chosen)
     rows = connection.execute(query.order_by(*_ORDER)).all()
-    read = [Figures(row.figures, row.derived_from).at_each(list(paths.values())) for row in rows]
+    read = [Figures(row.figures, row.derived_from).at_each(list(paths.values()), row.step) for row in rows]
     values = {name: [of_step[index] for of_step in read] for index, name in enumerate(paths)}
     for name in fields:
         if not is_known(name) and all(value is None for value in values[name]):

@@ -136,9 +136,10 @@ def _row(
         "received_at": timestamp(row.last_received_at),
         "verdict": None if active is None else verdict_of(active),
         "alerts": alerts,
-        **(_merged_now(connection, row) if row.merged is None else figures.read()),
+        **(_merged_now(connection, row) if row.merged is None else figures.shown(row.step)),
     }
 
 
 def _merged_now(connection: Connection, row: Any) -> dict[str, Any]:
-    return merge_stored(connection, row.run_id, row.step, row.minibatch, row.attempt).step_figures()
+    found = merge_stored(connection, row.run_id, row.step, row.minibatch, row.attempt)
+    return {} if found is None else found.step_figures()

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Select, func, select
 from offpolicy_monitor.errors import Refusal
 from offpolicy_monitor.store.rows.lately import Lately
 from offpolicy_monitor.store.rows.merged_steps import merge_stored
+from offpolicy_monitor.store.rows.readable import readable
 from offpolicy_monitor.store.rows.runs import run_id
 from offpolicy_monitor.store.rows.settled import Settled
 from offpolicy_monitor.store.rows.steps import find, in_range, is_last_minibatch, spread
@@ -51,7 +52,7 @@ class Summaries:
         """(step, minibatch, summary) of one gradient step, the latest one, or the last of `step`, if not named.
 
         The merge of what has arrived; Refusal 404 where there is none, 410 where an old step has none of its own any
-        more.
+        more, or what is stored of it cannot be read.
         """
         columns = (steps.c.run_id, steps.c.step, steps.c.minibatch, steps.c.attempt)
         row_id = find(connection, run, step, minibatch)
@@ -60,7 +61,13 @@ class Summaries:
         if block:
             message = f"step {key[1]} shares its summary with others; OFFPOLICY_BLOCK_STEPS says how many steps do"
             raise Refusal(410, "step-merged", message)
-        return key[1], key[2], merge_stored(connection, *key) if kept is None else self._decoded(kept)
+        found = merge_stored(connection, *key) if kept is None else readable(self._decoded, kept, key[1])
+        if found is None:
+            message = (
+                f"what is stored of step {key[1]} cannot be read: it is damaged, or a newer release has written it"
+            )
+            raise Refusal(410, "step-unreadable", message)
+        return key[1], key[2], found
 
     def newest(
         self, connection: Connection, run: str, first: int | None, last: int | None, most: int
@@ -86,7 +93,7 @@ class Summaries:
         )
         for step, summary in connection.execute(earlier):
             if step in found:
-                found[step].insert(0, self._decoded(summary))
+                found[step][:0] = self._read(step, summary)
         return [(step, merge_all(summaries)) for step, summaries in found.items()]
 
     def spread(self, connection: Connection, run: str, first: int | None, last: int | None, most: int) -> Spread:
@@ -124,7 +131,12 @@ class Summaries:
         query = select(blocks.c.id, blocks.c.summary).where(blocks.c.id.in_(shared))
         of_block = {block: summary for block, summary in connection.execute(query)}
         kept = [(row.step, row.minibatch, of_block.get(row.block) or row.summary) for row in last.values()]
-        return [(step, minibatch, self._decoded(summary)) for step, minibatch, summary in kept]
+        return [(step, minibatch, found) for step, minibatch, summary in kept for found in self._read(step, summary)]
+
+    def _read(self, step: int, summary: bytes) -> Sequence[StepSummary]:
+        """It, or nothing where it cannot be read."""
+        found = readable(self._decoded, summary, step)
+        return () if found is None else (found,)
 
 
 def own_steps(

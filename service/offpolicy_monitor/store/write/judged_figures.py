@@ -14,6 +14,7 @@ from offpolicy_monitor.store.rows.derived import figures_for, needed
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.rows.merged_steps import Merged, merge_stored
+from offpolicy_monitor.store.rows.readable import readable
 from offpolicy_monitor.store.rows.tables import steps
 from offpolicy_monitor.store.rows.training_step import TrainingStep
 from offpolicy_monitor.summary import stored
@@ -53,21 +54,25 @@ def _figures(
         return merges[step.id].at_each(paths, run.correction)
     rows = connection.execute(select(*derived.COLUMNS).where(steps.c.id == step.id)).all()
     [figures] = derived.of_rows(connection, rows)
-    return at_each(with_correction(figures.read(), run.correction), paths)
+    return at_each(with_correction(figures.shown(step.step), run.correction), paths)
 
 
 def _merged(
     connection: Connection, run: HeldRun, gradient_steps: Sequence[GradientStep], merges: Merges, paths: Collection[str]
 ) -> dict[str, float]:
     """The same of the merge of all, in the order of their minibatches."""
-    whole = merge_all(_summary(connection, run, step, merges) for step in gradient_steps)
+    parts = [found for step in gradient_steps if (found := _summary(connection, run, step, merges)) is not None]
+    if not parts:
+        return {}
+    whole = merge_all(parts)
     return at_each(with_correction(figures_for(needed(whole, paths), paths), run.correction), paths)
 
 
-def _summary(connection: Connection, run: HeldRun, step: GradientStep, merges: Merges) -> StepSummary:
+def _summary(connection: Connection, run: HeldRun, step: GradientStep, merges: Merges) -> StepSummary | None:
+    """None where what is stored of it cannot be read."""
     if step.id in merges:
         return merges[step.id].merge
     blob = connection.execute(select(steps.c.summary).where(steps.c.id == step.id)).scalar_one()
     if blob is None:
         return merge_stored(connection, run.id, step.step, step.minibatch, step.attempt)
-    return stored.from_bytes(blob)
+    return readable(stored.from_bytes, blob, step.step)
