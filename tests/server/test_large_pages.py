@@ -57,8 +57,8 @@ def test_what_is_moved_is_the_memory_of_no_file_in_whole_large_pages() -> None:
 
 def test_objects_are_the_same_on_large_pages_which_the_system_counts() -> None:
     moved, grown = moved_here()
-    assert 0 <= moved - grown <= 4 * LARGE
-    assert moved == 0 or moved > 20 << 20
+    assert grown >= moved - 4 * LARGE
+    assert moved == 0 or grown > 20 << 20
 
 
 @pytest.mark.parametrize("said", ["always madvise [never]\n", None])

@@ -44,6 +44,11 @@ class Measurer(Protocol):
     ) -> Generator[None, None, Evaluation]: ...
 
 
+def has_pass(measurer: Measurer) -> bool:
+    """Whether it measures by the compiled pass, be it small batches alone."""
+    return "fused" in measurer.form
+
+
 @dataclass(frozen=True)
 class Body:
     """A request body, complete: bytes as received, media type, content encoding.

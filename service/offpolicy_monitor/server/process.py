@@ -26,6 +26,7 @@ from fastapi import FastAPI
 
 from offpolicy_monitor.addresses import is_loopback
 from offpolicy_monitor.errors import ConfigurationError
+from offpolicy_monitor.pipeline.values import has_pass
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.server.http.connection import SHEDS_NONE, BoundedProtocol, Shedding
 from offpolicy_monitor.server.http.handshakes import Accepting, Handshakes
@@ -74,7 +75,7 @@ class Server(uvicorn.Server):
         self._app, self._on_started, self._certificate = app, started, shown
         self._last_resort = threading.Timer(END_WITHIN, _end_at_once)
         self._last_resort.daemon = True
-        self._loaded: tuple[str | None, str] | None = None
+        self._loaded: object = None
         self.told: int | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
@@ -118,8 +119,7 @@ class Server(uvicorn.Server):
         if loaded != self._loaded:  # the first measurement loads much, and so does what is compiled
             self._loaded = loaded
             set_apart()
-            reason, form = loaded
-            if reason is None and "fused" in form:  # nothing more is to come
+            if parts.readiness.device is None and has_pass(parts.pipeline.measurer):  # nothing more is to come
                 asyncio.get_running_loop().run_in_executor(None, put_on_large_pages)
         return await super().on_tick(counter)
 

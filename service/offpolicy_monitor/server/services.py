@@ -28,7 +28,7 @@ from offpolicy_monitor.pipeline.admission import ByteBudget
 from offpolicy_monitor.pipeline.merger import Merger
 from offpolicy_monitor.pipeline.readers import Readers
 from offpolicy_monitor.pipeline.stages import Pipeline
-from offpolicy_monitor.pipeline.values import Measurer
+from offpolicy_monitor.pipeline.values import Measurer, has_pass
 from offpolicy_monitor.pipeline.writer import Writer
 from offpolicy_monitor.server.access.keys import NOTE_SECONDS, REFRESH_SECONDS, Keys
 from offpolicy_monitor.server.background import (
@@ -252,8 +252,7 @@ def _beside(
     helpers = pipeline.shards.helpers
 
     async def help() -> int:
-        # They measure by the pass, so that there are none where it does not measure here.
-        return await loop.run_in_executor(threads, helpers.keep_up) if "fused" in pipeline.measurer.form else 0
+        return await loop.run_in_executor(threads, helpers.keep_up) if has_pass(pipeline.measurer) else 0
 
     yield keep(HELP, help, HELP_SECONDS)
     fresh = Fresh(services.store, services.verdicts.read)
@@ -264,7 +263,7 @@ def _beside(
 async def _first_work(services: Services, rehearse: Callable[[Services], int]) -> None:
     """What takes longest the first time, so that nobody waits for it: measuring, the list of runs, a scrape, a page.
 
-    Only measuring may fail: a service that cannot read all that was stored stores new shards all the same.
+    Raises what measuring does. One that cannot read all that is stored takes new shards all the same.
     """
 
     async def scrape() -> int:

@@ -58,11 +58,9 @@ class Figures:
         """Those of `shown` at the paths, None where the step lacks one; of a summary no more is read than they take."""
         if self.figures is not None:
             found = unpack(self.figures)
-            return [at(found, path) for path in paths]
-        summary = None if self.derived_from is None else readable(stored.from_bytes, self.derived_from, step)
-        if summary is None:
-            return [None] * len(paths)
-        found = figures_for(needed(summary, paths), paths)
+        else:
+            summary = None if self.derived_from is None else readable(stored.from_bytes, self.derived_from, step)
+            found = {} if summary is None else figures_for(needed(summary, paths), paths)
         return [at(found, path) for path in paths]
 
 

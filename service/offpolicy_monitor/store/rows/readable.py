@@ -1,7 +1,7 @@
-"""What is stored of steps, for who shows it: what this release cannot read is passed over, and the log says so once.
+"""Summaries of steps for who shows or judges them: one that cannot be read is passed over, and the log says so once.
 
-A newer release may have written it, or it is damaged; the rest of its run and all other runs are there all the same. It
-is for reading alone: what would be kept in another form is read by summary.stored itself, which raises.
+A newer release may have written it, or it is damaged; the rest of its run and all other runs are there all the same. A
+summary that is to go into another is read by summary.stored itself, which raises: it would be lost by that.
 """
 
 import hashlib

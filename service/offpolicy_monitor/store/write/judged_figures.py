@@ -60,7 +60,7 @@ def _figures(
 def _merged(
     connection: Connection, run: HeldRun, gradient_steps: Sequence[GradientStep], merges: Merges, paths: Collection[str]
 ) -> dict[str, float]:
-    """The same of the merge of all, in the order of their minibatches."""
+    """The same of the merge of all that can be read, in the order of their minibatches."""
     parts = [found for step in gradient_steps if (found := _summary(connection, run, step, merges)) is not None]
     if not parts:
         return {}
