@@ -36,8 +36,8 @@ def answer(served: Served, path: str) -> Any:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A service that is started over a database in which some summaries are of no known version.
 
-    Of run `a` those of two steps, of `c` that of the first of a step's two gradient steps, of `d` that of the only shard
-    that has come of two.
+    Of run `a` those of two steps, of `c` that of the first of a step's two gradient steps, of `d` that of the only
+    shard that has come of two.
     """
     folder = tmp_path_factory.mktemp("unreadable")
     with service(folder, name="before") as running:
