@@ -1,9 +1,11 @@
 """One thread measures, or a few: whoever leaves is not measured, nothing that was begun is left behind, they go on."""
 
 import asyncio
+import sys
 import threading
+import time
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any
 
@@ -266,6 +268,47 @@ def test_as_many_jobs_are_done_at_a_time_as_there_may_be_threads(threads: int) -
         assert await asyncio.gather(*tasks) == names
 
     run(scenario, threads)
+
+
+@pytest.fixture
+def hasty() -> Iterator[None]:
+    """Threads give way to each other at nearly every step, so that what can come between two steps soon does."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_every_thread_meets_the_end_whatever_comes_between() -> None:
+    """Of 32 threads one was left waiting for ever in one close of 40, where one that ended had another begin."""
+
+    async def scenario(measured: Measured) -> None:
+        together = threading.Barrier(32)
+        await asyncio.gather(*(measured.device.run("small", 1, partial(together.wait, 10)) for _ in range(32)))
+        await asyncio.wait_for(asyncio.to_thread(measured.device.close), 10)
+
+    for _ in range(150):
+        run(scenario, 32)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_closing_waits_for_what_is_done_by_threads_that_begin_meanwhile() -> None:
+    async def scenario(measured: Measured) -> None:
+        done = list[int]()
+
+        def work(number: int) -> None:
+            time.sleep(0.002)
+            done.append(number)
+
+        tasks = [asyncio.create_task(measured.device.run("small", 1, partial(work, number))) for number in range(24)]
+        await asyncio.sleep(0)
+        await asyncio.to_thread(measured.device.close)
+        assert sorted(done) == list(range(24))
+        await asyncio.gather(*tasks)
+
+    for _ in range(20):
+        run(scenario, 8)
 
 
 def test_threads_are_kept_for_the_jobs_that_come() -> None:

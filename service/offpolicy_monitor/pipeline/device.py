@@ -41,7 +41,7 @@ class Device:
         self.ages = Ages()
         self._turns, self._most = turns, threads
         self._loop = asyncio.get_running_loop()
-        #: One entry for each job that came; False is the end of a thread.
+        #: One entry for each job that came, and behind them all the end (False), which whoever meets it leaves there.
         self._came: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._lock = threading.Lock()
         #: Threads that are not elsewhere, and how many of them wait for a job.
@@ -88,11 +88,11 @@ class Device:
         """Finish what came and end the threads; one that is elsewhere is left to itself."""
         with self._lock:
             self._closed = True
-        for _ in range(self._most):
-            self._came.put(False)
+        self._came.put(False)
         self._see_to_jobs()
-        for thread in tuple(self._here):
-            thread.join()
+        while threads := self._all_here():
+            for thread in threads:
+                thread.join()
 
     @property
     def is_alone(self) -> bool:
@@ -112,6 +112,10 @@ class Device:
             with self._lock:
                 if len(self._here) < self._most and not self._closed:
                     self._here.add(thread)
+
+    def _all_here(self) -> list[threading.Thread]:
+        with self._lock:
+            return list(self._here)
 
     def _see_to_jobs(self) -> None:
         """Have one more thread where a job waits that none is free for, as far as there may be more."""
@@ -155,7 +159,10 @@ class Device:
         came = self._came.get()
         with self._lock:
             self._idle -= 1
-        self._see_to_jobs()
+        if came:
+            self._see_to_jobs()
+        else:
+            self._came.put(False)
         return came
 
     def _do_next(self) -> None:
