@@ -135,7 +135,12 @@ def test_every_figure_is_described_with_its_meaning_where_it_is_answered(client:
 
 
 @pytest.mark.parametrize(
-    ("path", "shape"), [("/v1/runs/described/batches?detail=full", "BatchAnswer"), ("/v1/evaluate", "EvaluateAnswer")]
+    ("path", "shape"),
+    [
+        ("/v1/runs/described/batches?detail=full", "BatchAnswer"),
+        ("/v1/evaluate", "EvaluateAnswer"),
+        ("/v1/evaluate?detail=token", "EvaluateAnswer"),
+    ],
 )
 def test_every_number_of_an_answer_about_a_batch_is_described(client: Client, path: str, shape: str) -> None:
     schema = client.get("/openapi.json").json()["components"]["schemas"][shape]

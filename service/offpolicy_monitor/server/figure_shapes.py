@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from offpolicy_monitor.figures import FIGURES, Figure
 from offpolicy_monitor.figures.rows.methods import CORRECTION
+from offpolicy_monitor.summary.evaluation import OF_A_SEQUENCE
+from offpolicy_monitor.summary.figure import under
 from offpolicy_monitor.summary.step import DETAILS, MARKS
 from offpolicy_monitor.summary.tables import KINDS
 
@@ -59,3 +61,36 @@ OF_A_SHARD: Final[Mapping[str, Schema]] = {
     name: schema for name, schema in OF_A_STEP.items() if name not in (*DETAILS, *MARKS)
 }
 OF_A_METHOD: Final[Schema] = OF_A_STEP["methods"]["additionalProperties"]
+
+
+def _per_sequence(of_each: Schema, description: str) -> Schema:
+    return {"type": "array", "items": of_each, "description": description}
+
+
+def _per_position(of_each: Schema, description: str) -> Schema:
+    return _per_sequence(
+        {"type": "array", "items": of_each}, f"{description}; a list per sequence, one entry per position"
+    )
+
+
+_KEPT: Final[Schema] = {"type": "integer", "enum": [0, 1]}
+#: The same of an evaluation, with what a row decides.
+OF_AN_EVALUATED_METHOD: Final[Schema] = OF_A_METHOD | {
+    "properties": OF_A_METHOD["properties"]
+    | {
+        "keep_sequences": _per_sequence(_KEPT, "1 where some valid token is kept; with detail sequence or token"),
+        "keep_tokens": _per_position(_KEPT, "1 where the token is kept, 0 where it is invalid; with detail token"),
+        "weights": _per_position(
+            {"type": "number"}, "0 where the token is invalid; with detail token, of a method that gives any"
+        ),
+    }
+}
+#: What an evaluation says of one sequence.
+OF_ONE_SEQUENCE: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "description": "as sent in `sequence_ids`"},
+        **_fields((Figure("tokens", "tokens", "under the mask"), *under("gaps.{gap}", OF_A_SEQUENCE))),
+    },
+    "required": ["tokens", "gaps"],
+}

@@ -12,11 +12,20 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from offpolicy_monitor.summary.figure import Figure
+
 Array = NDArray[Any]
 #: What is answered beside figures: nothing, what rows decide about sequences, and about each token too.
 Detail = Literal["none", "sequence", "token"]
-#: What is said of each sequence, of each gap.
-SEQUENCE_FIGURES: Final = ("log_geometric_ratio", "log_product_ratio", "abs_log_ratio_max", "k1", "k3")
+#: What is said of each sequence, of each gap, over its valid tokens; d = log a - log b.
+OF_A_SEQUENCE: Final = (
+    Figure("log_geometric_ratio", "nats", "mean of `d`"),
+    Figure("log_product_ratio", "nats", "sum of `d`"),
+    Figure("abs_log_ratio_max", "nats", "largest `abs d`"),
+    Figure("k1", "nats", "mean of `-d`"),
+    Figure("k3", "nats", "mean of `expm1(d) - d`"),
+)
+SEQUENCE_FIGURES: Final = tuple(figure.path for figure in OF_A_SEQUENCE)
 #: Writes a value, which may be a numpy column, as JSON.
 Dump = Callable[[Any], bytes]
 #: Positions, and sequences, that one piece of text holds at most, unless one sequence is longer.

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from offpolicy_monitor.server.figure_shapes import OF_A_SHARD
 from offpolicy_monitor.server.models.alerts import Alert
-from offpolicy_monitor.server.models.figures import ALWAYS_OF_A_SHARD, Figures, MethodFigures, with_figures
+from offpolicy_monitor.server.models.figures import ALWAYS_OF_A_SHARD, MethodFigures, SequenceFigures, with_figures
 from offpolicy_monitor.server.models.shape import Shape
 
 
@@ -35,8 +35,5 @@ class EvaluateAnswer(Shape):
 
     model_config = with_figures(OF_A_SHARD, ALWAYS_OF_A_SHARD)
 
-    methods: list[MethodFigures] = Field(
-        description="In the order asked. With detail sequence or token also `keep_sequences`; with token also "
-        "`keep_tokens`, and `weights` of a method that gives any."
-    )
-    per_sequence: list[Figures] = Field([], description="One object per sequence, with detail sequence or token alone.")
+    methods: list[MethodFigures] = Field(description="In the order asked.")
+    per_sequence: list[SequenceFigures] = Field([], description="With detail sequence or token alone.")

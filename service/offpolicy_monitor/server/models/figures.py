@@ -5,11 +5,12 @@ from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
-from offpolicy_monitor.server.figure_shapes import OF_A_METHOD, Schema, or_null
+from offpolicy_monitor.server.figure_shapes import OF_AN_EVALUATED_METHOD, OF_ONE_SEQUENCE, Schema, or_null
 from offpolicy_monitor.server.models.shape import Shape
 
 Figures = dict[str, Any]
-MethodFigures = Annotated[Figures, WithJsonSchema(OF_A_METHOD)]
+MethodFigures = Annotated[Figures, WithJsonSchema(OF_AN_EVALUATED_METHOD)]
+SequenceFigures = Annotated[Figures, WithJsonSchema(OF_ONE_SEQUENCE)]
 
 #: Fields that every merged step has, and every answer about a shard; any other may be absent or null.
 ALWAYS_OF_A_STEP: Final = ("gaps", "methods")
