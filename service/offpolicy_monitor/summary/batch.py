@@ -27,6 +27,7 @@ LAG: Final = Table(
     "how old it is",
     part="lag",
     needs="policy_versions, policy_version",
+    summed_from="policy_versions",
 )
 ENTROPY: Final = Table(
     "batch",
@@ -34,6 +35,7 @@ ENTROPY: Final = Table(
     "entropy",
     part="entropy",
     needs="entropy",
+    summed_from="entropy",
 )
 REWARD: Final = Table(
     "batch",
@@ -44,6 +46,7 @@ REWARD: Final = Table(
     "reward",
     part="reward",
     needs="rewards",
+    summed_from="rewards",
 )
 
 #: m is mismatch and s is staleness.

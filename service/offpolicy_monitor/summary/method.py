@@ -54,6 +54,7 @@ MASS: Final = Table(
     "the same in |A|",
     part="mass",
     needs="advantages",
+    summed_from="advantages",
 )
 WEIGHTS: Final = Table(
     METHOD.path,

@@ -99,6 +99,7 @@ class Table:
     since  the stored version that first had it, and with it every row that is not later still
     required  whether there is one of every gap with a token
     filled    whether its first row, one count, is never 0 where there is one
+    summed_from  the array that a sum of it which is too large comes from
     of_shard  whether the path tells which shard it is of: there are as many as ranks, and they stand last in a buffer
     declared  of a table at a path: the key under which it is declared
     """
@@ -111,6 +112,7 @@ class Table:
     since: int = NAMED
     required: bool = False
     filled: bool = False
+    summed_from: str = "logprobs"
     of_shard: bool = False
     declared: str = ""
 

@@ -1,12 +1,11 @@
 """Judges a shard before any transaction: its integers must fit the database, its sums must stay finite when merged.
 
-Knows what the tables and the stored form can hold, and which array to blame for a sum. A shard that passes cannot fail
-the transaction that it shares with others, nor the merge of its step.
+Knows what the tables and the stored form can hold. A shard that passes cannot fail the transaction that it shares with
+others, nor the merge of its step.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
@@ -16,27 +15,10 @@ from offpolicy_monitor.store.rows.cursors import LARGEST_INTEGER
 from offpolicy_monitor.store.rows.records import ShardRecord
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.arrays import NOTHING, Array, Arrays
-from offpolicy_monitor.summary.scheme import COUNTS
+from offpolicy_monitor.summary.scheme import COUNTS, Scheme
 from offpolicy_monitor.summary.sums import LARGEST_COUNT, LARGEST_SUM
 
 INTEGERS = ("attempt", "step", "minibatch", "shard")
-#: The array that a figure was summed from, where that is not the log-probs of the current policy.
-SUMMED_FROM: Final[Mapping[str, str]] = {
-    "reward": "rewards",
-    "entropy": "entropy",
-    "lag": "policy_versions",
-    "lag_max": "policy_versions",
-    "advantage_mass": "advantages",
-    "masked_advantage_mass": "advantages",
-}
-#: The same for all of a table, by the first or the last part of a row's name.
-KINDS_FROM: Final[Mapping[str, str]] = {
-    "versions": "policy_versions",
-    "advantage": "advantages",
-    "gradient": "advantages",
-    "mass": "advantages",
-    "routing": "experts",
-}
 
 
 def prepare(record: ShardRecord) -> bytes | Refusal:
@@ -88,7 +70,7 @@ def _overflow(arrays: Arrays) -> Refusal | None:
         too_large = np.flatnonzero(~(np.abs(values) <= limit) & (values != NOTHING[section]))
         if len(too_large):
             first = int((where[too_large] if section == COUNTS else too_large)[0])
-            return _too_large(arrays.scheme.name_at(section, first), limit)
+            return _too_large(arrays.scheme, arrays.scheme.name_at(section, first), limit)
     return None
 
 
@@ -97,8 +79,8 @@ def _within(values: Array, limit: float) -> bool:
     return bool(values.min(initial=0) >= -limit and values.max(initial=0) <= limit)
 
 
-def _too_large(path: str, limit: float) -> Refusal:
-    kind, _, name = path.partition("/")[0], *path.rpartition("/")[1:]
-    field = SUMMED_FROM.get(name) or KINDS_FROM.get(kind) or KINDS_FROM.get(name, "logprobs")
-    message = f"the sum {path[:64]!r} over this batch is beyond {limit:g}, too large to be merged with others"
-    return Refusal.of_field(422, "figures-overflow", field, message)
+def _too_large(scheme: Scheme, name: str, limit: float) -> Refusal:
+    key = scheme.key_of(name)
+    assert key is not None
+    message = f"the sum {name[:64]!r} over this batch is beyond {limit:g}, too large to be merged with others"
+    return Refusal.of_field(422, "figures-overflow", scheme.tables[key].summed_from, message)

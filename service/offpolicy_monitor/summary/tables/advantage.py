@@ -57,6 +57,7 @@ TABLES: Final = (
         ),
         "sums weighed by advantages",
         needs="advantages",
+        summed_from="advantages",
     ),
     schema.Table(
         "advantage/{gap}",
@@ -69,12 +70,14 @@ TABLES: Final = (
         "updates at risk, of the total gap",
         part="updates",
         needs="advantages",
+        summed_from="advantages",
     ),
     schema.Table(
         "gradient/{gap}",
         (schema.count("", "tokens by |A r|", GRADIENT_BINS, total="gaps/{gap}/tokens"),),
         "the mass of the gradient",
         needs="advantages",
+        summed_from="advantages",
     ),
 )
 

@@ -48,6 +48,7 @@ TABLES: Final = (
             ),
             f"{above} less {below}",
             needs=f"{above}, {below}",
+            summed_from=REPEAT if REPEAT in (above, below) else ENGINE,
             since=7,
             filled=True,
         )
@@ -63,6 +64,7 @@ TABLES: Final = (
         ),
         "what the mismatch is made of",
         needs="sampling_logprobs, engine_logprobs, old_logprobs",
+        summed_from=ENGINE,
         since=7,
         filled=True,
     ),
@@ -75,6 +77,7 @@ TABLES: Final = (
         ),
         "the trainer's own noise beside the mismatch",
         needs="sampling_logprobs, old_logprobs, old_logprobs_repeat",
+        summed_from=REPEAT,
         since=7,
         filled=True,
     ),

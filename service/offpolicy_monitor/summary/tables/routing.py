@@ -45,12 +45,14 @@ TABLES: Final = (
         ),
         "how often the experts of two policies differ",
         needs="two expert arrays",
+        summed_from="experts",
     ),
     schema.Table(
         "routing/{gap}/missing/{layers}/{k}",
         (schema.count("", "experts of one policy that the other did not choose, by layer", "layers"),),
         "the same by layer",
         needs="two expert arrays",
+        summed_from="experts",
     ),
     *(
         schema.Table(
@@ -64,6 +66,7 @@ TABLES: Final = (
             ),
             f"tokens whose routing is {part}",
             needs="two expert arrays, two log-probs",
+            summed_from="experts",
         )
         for part in PARTS
     ),
@@ -77,6 +80,7 @@ TABLES: Final = (
         ),
         "what a line of d^2 on c needs",
         needs="two expert arrays, two log-probs",
+        summed_from="experts",
     ),
 )
 

@@ -37,6 +37,7 @@ TABLES: Final = tuple(
         ),
         "the gap on what the sampler chose among",
         needs=f"{gap}, {', '.join(MASSES[gap])}",
+        summed_from=MASSES[gap][0],
         since=7,
         filled=True,
     )

@@ -31,6 +31,7 @@ TABLES: Final = (
         ),
         "spans of policy versions",
         needs="policy_versions",
+        summed_from="policy_versions",
     ),
     schema.Table(
         "versions/spans",
@@ -38,12 +39,14 @@ TABLES: Final = (
         "the lag of sequences",
         part="lag",
         needs="policy_versions, policy_version",
+        summed_from="policy_versions",
     ),
     schema.Table(
         "versions/lag",
         (schema.count("", "sequences by whole lag", schema.SPARSE, total="versions/spans/sequences"),),
         "the lag of sequences, rounded down",
         needs="policy_versions, policy_version",
+        summed_from="policy_versions",
     ),
 )
 

@@ -58,6 +58,7 @@ TABLES: Final = tuple(
         (replace(row, name=""),),
         "what rules look at",
         needs="advantages" if row.name == "mass" else "",
+        summed_from="advantages" if row.name == "mass" else "logprobs",
         since=OUTWARD_SINCE if score.startswith(OUTWARD_SCORES) else NAMED,
     )
     for score in MEASURES
