@@ -26,7 +26,7 @@ from offpolicy_monitor.summary.merge import merged
 
 from tests.fixtures.application import JSON, SAFETENSORS, Client, database, frame_bytes, running
 
-ROW = {"name": "far", "method": "far", "gap": "total", "threshold": 0.05}
+ROW = {"name": "off_band", "method": "off_band", "gap": "total", "threshold": 0.05}
 
 
 def asked(client: Client) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def asked(client: Client) -> dict[str, Any]:
     assert client.request("PATCH", "/v1/runs/a", content=rows, headers=JSON).status_code == 200
     batch = post("/v1/runs/a/batches", step=2, minibatches=1).json()
     refused = post("/v1/evaluate", methods=[{**ROW, "threshold": -1}])
-    plotted = ("methods.far.masked_token_fraction", "gaps.total.changed_fraction")
+    plotted = ("methods.off_band.masked_token_fraction", "gaps.total.changed_fraction")
     of_run = "/v1/runs/a"
     recommended = client.get(f"{of_run}/recommendations?target=0.1").json()["methods"]
     return {
@@ -53,10 +53,10 @@ def asked(client: Client) -> dict[str, Any]:
         "share_beyond": float((np.abs(pi - mu) > 0.05).mean()),
         "evaluated": post("/v1/evaluate", methods=[ROW]).json()["methods"][0],
         "refused": [refused.status_code, [error["field"] for error in refused.json()["errors"]]],
-        "ingested": batch["methods"]["far"],
+        "ingested": batch["methods"]["off_band"],
         "gap": batch["gaps"]["total"],
-        "whatif": client.get(f"{of_run}/whatif?method=far&gap=total&threshold=0.05&from=2").json(),
-        "recommended": [row for row in recommended if (row["method"], row["gap"]) == ("far", "total")],
+        "whatif": client.get(f"{of_run}/whatif?method=off_band&gap=total&threshold=0.05&from=2").json(),
+        "recommended": [row for row in recommended if (row["method"], row["gap"]) == ("off_band", "total")],
         "series": {path: client.get(f"{of_run}/series?field={path}&from=2").json()["value"] for path in plotted},
         "rules": client.get(f"{of_run}/rules").json()["rules"],
         "described": client.get("/openapi.json").json()["components"]["schemas"]["Step"]["properties"],
@@ -97,7 +97,8 @@ def outside() -> dict[str, str]:
     summary = Measurer("cpu").measure(batch, (parse_row({**ROW, "gap": "mismatch"}),))
     found = {}
     for asked in (
-        "mismatch 50", "mismatch 51", "mismatch 0", "total 0", "far/mismatch 50", "far/total 0", "shoes/mismatch 50"
+        "mismatch 50", "mismatch 51", "mismatch 0", "total 0", "off_band/mismatch 50", "off_band/total 0",
+        "shoes/mismatch 50",
     ):  # fmt: skip
         path, tokens = f"outside/{asked}".split()
         beside = Arrays.of(LAYOUT, {path: {"tokens": int(tokens)}})

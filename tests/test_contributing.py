@@ -116,7 +116,7 @@ def test_a_method_that_is_one_row_is_evaluated_kept_and_asked_what_if(answers: d
     assert answers["evaluated"]["masked_token_fraction"] == share
     assert answers["ingested"]["masked_token_fraction"] == share
     assert answers["whatif"]["masked_token_fraction"] == [pytest.approx(share, abs=answers["whatif"]["max_error"])]
-    assert answers["series"]["methods.far.masked_token_fraction"] == [share]
+    assert answers["series"]["methods.off_band.masked_token_fraction"] == [share]
     assert [row["parameter"] for row in answers["recommended"]] == ["threshold"]
     assert answers["refused"] == [422, ["methods[0].threshold"]]
 
@@ -144,8 +144,8 @@ def test_of_a_kind_that_only_declares_rows_its_gap_and_its_method_row_are_checke
         "outside/mismatch 51": "outside/mismatch/tokens: is more than gaps/mismatch/tokens",
         "outside/mismatch 0": "outside/mismatch/tokens: must not be 0",
         "outside/total 0": "outside/total: is of a gap without tokens",
-        "outside/far/mismatch 50": "passes",
-        "outside/far/total 0": "outside/far/total: is not of its row's gap",
+        "outside/off_band/mismatch 50": "passes",
+        "outside/off_band/total 0": "outside/off_band/total: is not of its row's gap",
         "outside/shoes/mismatch 50": "outside/shoes/mismatch: is of no method of this summary",
     }
 

@@ -23,8 +23,8 @@ from offpolicy_monitor.methods import (
     parse_selection,
     restored,
 )
-from offpolicy_monitor.methods.curve import SEQUENCE_SCORES, TOKEN_SCORES, Budget
-from offpolicy_monitor.methods.rule import Band, Clip, Cut, Drop, weight_of
+from offpolicy_monitor.methods.curve import SEQUENCE_SCORES, TOKEN_SCORES, Budget, ratio_bounds
+from offpolicy_monitor.methods.rule import Band, Clip, Cut, Drop, rule_of, weight_of
 from offpolicy_monitor.vocabulary import STANDARD_METHOD
 from offpolicy_monitor.wire import arrays
 
@@ -282,6 +282,16 @@ def test_the_rule_of_a_row_is_bands_at_its_thresholds() -> None:
     assert weight_of(weighed) == Clip(Band("log_product_ratio"), within=within)
     (negative,) = parse_rows([{"method": "dppo", "lower": 0.1, "upper": 0.2, "zero_advantage": "negative"}])
     assert negative.rule == Drop((Band("probability_difference", -0.1, 0.2),), "apart_zero_low", sides=True)
+
+
+def test_what_clips_a_weight_is_what_its_curves_say_whatever_their_names() -> None:
+    curves = ratio_bounds("token")
+    assert rule_of({"cap": curves["upper"]}, {"cap": 5.0}, True, False) == Clip(
+        Band("log_ratio", upper=math.log(5)), upper=5.0
+    )
+    assert rule_of({"floor": curves["lower"]}, {"floor": 0.5}, True, False) == Clip(
+        Band("log_ratio", lower=math.log(0.5)), lower=0.5
+    )
 
 
 @pytest.mark.parametrize("scores", [(), ("log_ratio", "k3", "kl_away"), ("log_ratio", "k3_mean")])

@@ -33,9 +33,10 @@ BLOCK: Final = 512
 #: Tokens that share a decision on which formula they need.
 STRIP: Final = 32
 
-#: Scores of tokens, in the order of methods.curve.LOCAL_SCORES.
-LOG_RATIO, MAGNITUDE, K3, PROBABILITY, AWAY, LARGER = range(6)
-SCORES: Final = 6
+#: Scores of tokens by themselves: what rules compare, and what what-if keeps cells of.
+NAMES: Final = ("log_ratio", "log_ratio_abs", "k3", "probability_difference", "kl_away", "kl_larger")
+SCORES: Final = len(NAMES)
+LOG_RATIO, MAGNITUDE, K3, PROBABILITY, AWAY, LARGER = range(SCORES)
 #: Forms of a rule: it drops, or weighs, or of sequences drops some and weighs the others.
 DROPS, WEIGHS, BOTH = range(3)
 

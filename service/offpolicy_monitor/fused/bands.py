@@ -6,11 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from offpolicy_monitor.fused import ahead
+from offpolicy_monitor.fused import ahead, arrays, sequences
 from offpolicy_monitor.fused.arrays import BOTH, DROPS, WEIGHS, Bounds
-from offpolicy_monitor.fused.sequences import NAMES
 from offpolicy_monitor.methods import MethodRow
-from offpolicy_monitor.methods.curve import OUTWARD_SCORES, TOKEN_SCORES, Budget, Given
+from offpolicy_monitor.methods.curve import OUTWARD_SCORES, Budget, Given
 from offpolicy_monitor.methods.rule import DROPPED_SIGNS, Band, Clip, Cut, Rule, looks_ahead
 from offpolicy_monitor.vocabulary import GAPS, POSITIVE
 
@@ -49,12 +48,24 @@ def bounds_of(rows: Sequence[MethodRow], scores: Sequence[str], single: bool, an
 
 def token_bounds(rows: Sequence[MethodRow], anchors: bool) -> Bounds:
     """Rows on tokens."""
-    return bounds_of(rows, TOKEN_SCORES, True, anchors)
+    return bounds_of(rows, arrays.NAMES, True, anchors)
 
 
 def sequence_bounds(rows: Sequence[MethodRow], anchors: bool) -> Bounds:
     """Rows on sequences."""
-    return bounds_of(rows, NAMES, False, anchors)
+    return bounds_of(rows, sequences.NAMES, False, anchors)
+
+
+def compares(row: MethodRow) -> bool:
+    """Whether the pass has all that a row compares, and weighs with."""
+    rule = row.rule
+    if isinstance(rule, Cut):
+        return rule.score in (arrays.NAMES[arrays.LOG_RATIO], *OUTWARD_SCORES)
+    if looks_ahead(rule):
+        return len(rule.bands) == 1
+    weights = () if row.weight is None else (row.weight.band.score,)
+    known = arrays.NAMES if rule.of_tokens else sequences.NAMES
+    return {*(band.score for band in rule.bands), *weights} <= {*known}
 
 
 def ahead_of(rule: Rule) -> tuple[float, ...]:

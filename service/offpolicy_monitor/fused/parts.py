@@ -5,27 +5,27 @@ the pass works in, of the parts that were measured last (rooms). Knows no batch.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from offpolicy_monitor.fused import arrays
+from offpolicy_monitor.fused import arrays, sequences
 from offpolicy_monitor.fused.ahead import COLUMNS
 from offpolicy_monitor.fused.arrays import Bounds, Doubles, Integers, Plan
-from offpolicy_monitor.fused.bands import ahead_of, sequence_bounds, token_bounds
+from offpolicy_monitor.fused.bands import ahead_of, compares, sequence_bounds, token_bounds
 from offpolicy_monitor.fused.bits import STRIDE
 from offpolicy_monitor.fused.dimensions import LAG, LENGTH, POSITION, SIGN, TURN, Dimension, constant
 from offpolicy_monitor.fused.held import Held, hold
 from offpolicy_monitor.fused.results import WHOLE, Flats, Result, Size, flat_lengths, result_of
 from offpolicy_monitor.fused.rooms import Rooms
-from offpolicy_monitor.fused.sequences import NAMES, SequencePlan
+from offpolicy_monitor.fused.sequences import SequencePlan
 from offpolicy_monitor.fused.token import BIG
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.methods.catalogue import kept_at
-from offpolicy_monitor.methods.curve import LOCAL_SCORES, OUTWARD_SCORES
+from offpolicy_monitor.methods.curve import OUTWARD_SCORES
 from offpolicy_monitor.methods.rule import looks_ahead
 from offpolicy_monitor.summary import cells, histogram
 from offpolicy_monitor.summary.evaluation import Detail
@@ -148,6 +148,18 @@ asked = Known(ASKED).find
 
 
 @lru_cache(ASKED)
+def are_known(of: Asked, gaps: tuple[str, ...]) -> bool:
+    """Whether the pass has every score that these rows compare, and that what-if keeps of these gaps beside them."""
+    known = {*arrays.NAMES, *sequences.NAMES, *OUTWARD_SCORES, *(f"{score}_min" for score in OUTWARD_SCORES)}
+    return all(compares(row) for row in of.rows) and all(_kept_of(of.rows, gap, gaps).keys() <= known for gap in gaps)
+
+
+def _kept_of(rows: Sequence[MethodRow], gap: str, sent: Collection[str]) -> Mapping[str, frozenset[str]]:
+    """By score, what what-if keeps of a gap where these were sent."""
+    return kept_at(gap, sent, {row.method.name for row in rows if row.gap == gap})
+
+
+@lru_cache(ASKED)
 def applicable(of: Asked, gaps: tuple[str, ...], advantages: bool) -> Rows:
     """The rows whose inputs were sent."""
     return Rows.of([row for row in of.rows if row.applies(gaps, advantages)])
@@ -205,8 +217,7 @@ class Part:
         return {gap: self._kept(gap) for gap in self.gaps} if self.rows.whatif and not self.alone else {}
 
     def _kept(self, gap: str) -> Mapping[str, frozenset[str]]:
-        asked = {row.method.name for row in self.rows.rows if row.gap == gap}
-        return kept_at(gap, self.kind.gaps, asked)
+        return _kept_of(self.rows.rows, gap, self.kind.gaps)
 
     @cached_property
     def outward(self) -> Sequence[tuple[str, str]]:
@@ -215,13 +226,13 @@ class Part:
 
     @cached_property
     def token_cells(self) -> Sequence[tuple[str, str]]:
-        """By LOCAL_SCORES."""
-        return [(gap, name) for gap, kept in self.measures.items() for name in LOCAL_SCORES if name in kept]
+        """By arrays.NAMES."""
+        return [(gap, name) for gap, kept in self.measures.items() for name in arrays.NAMES if name in kept]
 
     @cached_property
     def sequence_cells(self) -> Sequence[tuple[str, str]]:
         """By sequences.NAMES."""
-        return [(gap, name) for gap, kept in self.measures.items() for name in kept if name in NAMES]
+        return [(gap, name) for gap, kept in self.measures.items() for name in kept if name in sequences.NAMES]
 
     @cached_property
     def size(self) -> Size:
@@ -241,7 +252,7 @@ class Part:
         flags = np.array([gap in self.gaps for gap in GAPS])
         divergences = np.array([gap in looked_at for gap in range(len(GAPS))])
         return Plan(
-            flags, divergences & flags, _pairs(self.token_cells, LOCAL_SCORES), self.joint, self.alone,
+            flags, divergences & flags, _pairs(self.token_cells, arrays.NAMES), self.joint, self.alone,
             bool(kind.advantages), kind.advantages == "token", kind.grids,
             bool((bounds.score == arrays.MAGNITUDE).any()), kind.positive, self.rows.whatif, _SPLITS, _TOKEN_BINS,
             _MU_EDGES,
@@ -253,7 +264,7 @@ class Part:
 
     @cached_property
     def _sequence_pairs(self) -> Integers:
-        return _pairs(self.sequence_cells, NAMES)
+        return _pairs(self.sequence_cells, sequences.NAMES)
 
     def workspace(self) -> Workspace:
         """Room that is the caller's until it is given back, with zeros."""

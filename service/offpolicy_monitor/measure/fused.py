@@ -42,13 +42,13 @@ class Fused(Protocol):
     ) -> StepSummary | None:
         """The summary of a batch, of tables those IN_PASS; with its worst sequences unless `keep_worst` is None.
 
-        None where the batch is none for it.
+        None where the batch is none for it, or a row compares a score that it does not have.
         """
 
     def evaluation(
         self, batch: RaggedBatch, rows: Sequence[MethodRow], detail: Detail, origin: Origin, further: Further
     ) -> Slices[Evaluation] | None:
-        """The answer of /v1/evaluate; None where the batch is none for the pass."""
+        """The answer of /v1/evaluate; None where the batch, or a row, is none for the pass."""
 
 
 def fused_pass(threads: int) -> Callable[[Path], Fused | None]:
@@ -69,8 +69,10 @@ def fused_pass(threads: int) -> Callable[[Path], Fused | None]:
 
 def fused(threads: int = 1) -> Fused:
     """The pass as it is: what is not compiled yet is compiled when it is first called."""
+    from offpolicy_monitor.fused.bands import compares
     from offpolicy_monitor.fused.batch import Batch
     from offpolicy_monitor.fused.evaluate import evaluation
+    from offpolicy_monitor.fused.parts import are_known, asked
     from offpolicy_monitor.fused.summarise import summarise
     from offpolicy_monitor.fused.threads import Threads
     from offpolicy_monitor.fused.worst import worst
@@ -86,6 +88,8 @@ def fused(threads: int = 1) -> Fused:
         ) -> StepSummary | None:
             if not single(batch) or not (loaded := Batch(batch, origin)).fits:
                 return None
+            if not are_known(asked(rows), loaded.gaps):
+                return None
             found = summarise(loaded, rows, self._threads)
             if keep_worst is None:
                 return StepSummary(found.arrays, found.specs)
@@ -96,7 +100,7 @@ def fused(threads: int = 1) -> Fused:
         def evaluation(
             self, batch: RaggedBatch, rows: Sequence[MethodRow], detail: Detail, origin: Origin, further: Further
         ) -> Slices[Evaluation] | None:
-            if not single(batch) or not (loaded := Batch(batch, origin)).fits:
+            if not single(batch) or not (loaded := Batch(batch, origin)).fits or not all(map(compares, rows)):
                 return None
             return evaluation(loaded, rows, detail, further)
 

@@ -141,8 +141,8 @@ def rule_of(
         bands[curve.score] = _bounded(bands.get(curve.score, unbounded), curve, thresholds[name])
     if reweights:
         (band,) = bands.values()
-        lower, upper = (_on_ratio(given.get(name), thresholds[name]) for name in ("lower", "upper"))
-        return Clip(band, -math.inf if lower is None else lower, math.inf if upper is None else upper)
+        clips = {curve.above: curve.scale.ratio(thresholds[name]) for name, curve in given.items() if curve.scale.ratio}
+        return Clip(band, clips.get(False, -math.inf), clips.get(True, math.inf))
     return Drop(tuple(bands.values()), _signs(curves), sides, weight)
 
 
@@ -152,12 +152,6 @@ def _bounded(band: Band, curve: Curve, threshold: float) -> Band:
         # A magnitude is never below 0: a bound below it is left by all, on one side.
         return Band(band.score, -bound if bound >= 0 else -math.inf, bound)
     return replace(band, upper=bound) if curve.above else replace(band, lower=bound)
-
-
-def _on_ratio(curve: Curve | None, threshold: float | None) -> float | None:
-    if curve is None or threshold is None or curve.scale.ratio is None:
-        return None
-    return curve.scale.ratio(threshold)
 
 
 def _signs(curves: Mapping[str, Curve]) -> Signs:

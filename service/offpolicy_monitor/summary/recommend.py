@@ -12,6 +12,7 @@ from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from offpolicy_monitor.methods.catalogue import METHODS
 from offpolicy_monitor.methods.curve import OUTWARD_SCORES, SECOND_MOMENT, SEQUENCE_SCORES, Curve
@@ -20,7 +21,7 @@ from offpolicy_monitor.summary.method import path_of
 from offpolicy_monitor.summary.second_moment import counts_by_magnitude, threshold_for
 from offpolicy_monitor.summary.stacked import Stacked
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.summary.tables.whatif import beyond, is_kept
+from offpolicy_monitor.summary.tables.whatif import are_kept, beyond
 from offpolicy_monitor.vocabulary import SIGNS, UNKNOWN
 
 RESAMPLES: Final = 200
@@ -34,6 +35,14 @@ class Sample:
         self.summaries = summaries
         self.tables: Final = Stacked([summary.arrays for summary in summaries])
         self._drawn: dict[tuple[str, str, tuple[int, ...] | None], Drawn] = {}
+        self._kept: dict[tuple[str, str], NDArray[np.bool_]] = {}
+
+    def kept(self, gap: str, curve: Curve) -> NDArray[np.bool_]:
+        """[steps]: which of them have the curve's tables."""
+        key = gap, curve.score
+        if key not in self._kept:
+            self._kept[key] = are_kept(self.tables, gap, curve)
+        return self._kept[key]
 
     def drawn(self, gap: str, curve: Curve) -> "Drawn":
         """What the rule looks at, of the steps that have the curve's tables."""
@@ -44,7 +53,7 @@ class Sample:
 
     def _draw(self, gap: str, curve: Curve) -> "Drawn":
         path = f"whatif/{gap}/{curve.score}/tokens"
-        counts = self.tables.rows(path, (len(SIGNS), _bins(curve).number))[self.tables.has(path)]
+        counts = self.tables.rows(path, (len(SIGNS), _bins(curve).number))[self.kept(gap, curve)]
         known = counts if curve.signs is None else counts[:, :UNKNOWN]
         looked_at = counts[:, list(curve.signs) if curve.signs else slice(None)].sum(1)
         weights = _weights(len(counts))
@@ -70,7 +79,7 @@ def recommend(sample: Sample, gap: str, curve: Curve, target: float) -> dict[str
     centre and varies 1 / sqrt(2) as much, a sum doubles its centre and varies sqrt(2) as much, an extreme has two
     tries; a rule on tokens drops the same share.
     """
-    steps = [summary for summary in sample.summaries if is_kept(summary, gap, curve)]
+    steps = [summary for summary, kept in zip(sample.summaries, sample.kept(gap, curve), strict=True) if kept]
     if not steps:
         return None
     between: list[float] | None = None

@@ -80,14 +80,16 @@ def count(
     return Row(name, "count", meaning, shape, since=since, at_most=at_most, total=total)
 
 
-def number(name: str, meaning: str = "", *shape: int | str, merge: Merge = "sum") -> Row:
+def number(name: str, meaning: str = "", *shape: int | str, merge: Merge = "sum", since: int = NAMED) -> Row:
     """A sum, or an extreme, of either sign."""
-    return Row(name, "number", meaning, shape, merge)
+    return Row(name, "number", meaning, shape, merge, since)
 
 
-def magnitude(name: str, meaning: str = "", *shape: int | str, merge: Merge = "sum", at_most: str = "") -> Row:
+def magnitude(
+    name: str, meaning: str = "", *shape: int | str, merge: Merge = "sum", at_most: str = "", since: int = NAMED
+) -> Row:
     """A sum, or an extreme, that is never negative."""
-    return Row(name, "magnitude", meaning, shape, merge, at_most=at_most)
+    return Row(name, "magnitude", meaning, shape, merge, since, at_most=at_most)
 
 
 @dataclass(frozen=True)

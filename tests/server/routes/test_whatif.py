@@ -252,3 +252,24 @@ def test_a_method_on_request_is_kept_where_a_row_of_the_run_has_it(
         assert error < 0.2
         for name, value in evaluated(client, [31], {"method": method, parameter: threshold}).items():
             assert curve[name] == [pytest.approx(value, abs=error + 1e-9)], (threshold, name)
+
+
+def test_a_step_that_only_some_of_its_shards_tell_of_is_not_told_by_them(client: Client) -> None:
+    post(client, 0, seed=32, shard=0, shards=2)
+    rows = json.dumps({"methods": ["opsm", "vaco"]}).encode()
+    assert client.request("PATCH", "/v1/runs/a", content=rows, headers=JSON).status_code == 200
+    post(client, 0, seed=33, shard=1, shards=2)
+    asked = "method=vaco&threshold=0.0625"
+    refused = client.get(f"/v1/runs/a/whatif?{asked}")
+    assert (refused.status_code, refused.json()["type"].rpartition(":")[2]) == (422, "not-kept")
+    assert not [row for row in recommendations(client) if row["method"] == "vaco"]
+    post(client, 1, seed=34)
+    answer, alone = (whatif(client, f"{asked}&from={first}") for first in (0, 1))
+    assert answer["steps_read"] == 2
+    assert answer["masked_token_fraction"] == alone["masked_token_fraction"] != [0.0]
+    assert [row for row in recommendations(client) if row["method"] == "vaco"]
+
+
+def recommendations(client: Client) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.get("/v1/runs/a/recommendations?target=0.1").json()["methods"]
+    return found

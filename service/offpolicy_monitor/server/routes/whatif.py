@@ -22,8 +22,9 @@ from offpolicy_monitor.server.http.parameters import First, KnownRun, Last
 from offpolicy_monitor.server.http.threads import store_router
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import Store
+from offpolicy_monitor.summary.stacked import Stacked
 from offpolicy_monitor.summary.step import StepSummary
-from offpolicy_monitor.summary.tables.whatif import is_kept, whatif_curve
+from offpolicy_monitor.summary.tables.whatif import are_kept, whatif_curve
 
 #: Steps that are read: all of a shorter range, else this many spread evenly over it.
 MOST_STEPS: Final = 200
@@ -223,7 +224,8 @@ def _check_points(steps: int, thresholds: int, settings: Settings) -> None:
 
 def _check_kept(summaries: Sequence[StepSummary], method: Method, gap: str, curves: Mapping[str, Curve]) -> None:
     """Refuse where the gap was measured, but nobody asked for this method there."""
-    if any(is_kept(summary, gap, curve) for summary in summaries for curve in curves.values()):
+    tables = Stacked([summary.arrays for summary in summaries])
+    if any(are_kept(tables, gap, curve).any() for curve in curves.values()):
         return
     if any(summary.gaps[gap].sums.get("tokens") for summary in summaries if gap in summary.gaps):
         where = (

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from offpolicy_monitor.methods.catalogue import MEASURES
 from offpolicy_monitor.methods.curve import OUTWARD_SCORES, SECOND_MOMENT, TOKEN_SCORES, Curve
@@ -118,7 +119,7 @@ class Drops:
 def whatif_curve(
     summaries: Sequence["StepSummary"], gap: str, curve: Curve, thresholds: Sequence[float] | None, weights: bool
 ) -> dict[str, Any]:
-    """One curve over the merge of the steps, at these thresholds or, if None, where the tables have edges.
+    """One curve over the merge of the steps that keep it, at these thresholds or, if None, where tables have edges.
 
     `threshold` [m]; `masked_token_fraction`, `masked_sequence_fraction`, `masked_advantage_mass` [m], each a share of
     all valid tokens, non-empty sequences, and the sum of |A|, null without any; `error` [m], the most by which any of
@@ -127,6 +128,10 @@ def whatif_curve(
     Rules that reweight mask nothing; theirs are called `truncated_`.
     """
     tables = Stacked([summary.arrays for summary in summaries])
+    kept = are_kept(tables, gap, curve)
+    if kept.any() and not kept.all():
+        summaries = [summary for summary, is_kept in zip(summaries, kept, strict=True) if is_kept]
+        tables = Stacked([summary.arrays for summary in summaries])
     if thresholds is None:
         thresholds = _default_thresholds(tables, gap, curve)
     drops = _drops_at(summaries, tables, gap, curve, np.asarray(thresholds, np.float64))
@@ -146,9 +151,14 @@ def whatif_curve(
     }
 
 
-def is_kept(summary: "StepSummary", gap: str, curve: Curve) -> bool:
-    """Whether the tables of a step have what the curve counts."""
-    return f"whatif/{gap}/{curve.score}/tokens" in summary.arrays
+def are_kept(tables: Stacked, gap: str, curve: Curve) -> NDArray[np.bool_]:
+    """[n]: of which steps the tables have what the curve counts, of all tokens: a shard that was measured before there
+    was such a table, or a row that asked for it, has none, and its step would be told by its other shards."""
+    path, bins = f"whatif/{gap}/{curve.score}/tokens", TOKEN_BINS if curve.whole else SEQUENCE_BINS
+    found = tables.has(path)
+    if found.any():
+        found &= tables.rows(path, (len(SIGNS), bins.number)).sum((1, 2)) == tables.numbers(f"gaps/{gap}", "tokens")
+    return found
 
 
 def _drops_at(summaries: Sequence["StepSummary"], tables: Stacked, gap: str, curve: Curve, thresholds: Floats) -> Drops:
