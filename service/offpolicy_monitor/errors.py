@@ -37,7 +37,7 @@ MAX_ERRORS = 32
 
 
 class OffpolicyMonitorError(Exception):
-    """Base of all errors of this project."""
+    """Base of the errors that pass from one part of this project to another."""
 
 
 class ConfigurationError(OffpolicyMonitorError):

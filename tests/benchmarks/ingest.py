@@ -27,7 +27,7 @@ TURNS = 3  # times as many over the sink as elsewhere, of which the quickest cou
 SINK_POSTS = 8  # posts to the sink for each to the service: it is so much faster that a round would be too short
 SUMMARIES = 16  # posts of a summary for each of its tokens
 SMALL_TOKENS = 256
-#: Tokens a batch -> the least part of the sink's speed.
+#: Tokens per batch -> the least part of the sink's speed.
 GOALS = {MILLION: at_least(0.22), 131_072: at_least(0.2), 16_384: at_least(0.12)}
 STEPS = itertools.count()  # a step of its own for each body: the same shard again would only be a duplicate
 

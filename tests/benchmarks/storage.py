@@ -24,7 +24,7 @@ SMALL_TOKENS = 256
 
 
 def commit_rows(scale: Scale, progress: Progress, folder: Path) -> list[Row]:
-    """Shards a second that the store commits fifty at a time, over one at a time."""
+    """Shards per second that the store commits fifty at a time, over one at a time."""
     url = f"sqlite:///{folder / 'commits.db'}"
     upgrade(url)
     summary = Measurer("cpu", threads=1).measure(Synthetic(SMALL_TOKENS).batch(), PRESETS)

@@ -1,4 +1,5 @@
-"""Timing by turns: every candidate once a round, so that what else the machine does falls on all alike; medians count.
+"""Timing by turns: every candidate once per round, so that what else the machine does falls on all alike. Medians
+count.
 
 Progress goes to standard error: one line that is rewritten on a terminal, one line per part elsewhere.
 """

@@ -170,3 +170,16 @@ def test_values_of_other_lengths_are_refused_by_sequences() -> None:
     for found in (ascending, sums_before):
         with pytest.raises(ValueError, match="values has shape"):
             found(torch.zeros(4), GAPS.segments)
+
+
+def test_marks_that_are_not_of_these_rules_and_splits_that_are_not_of_these_bins_are_refused() -> None:
+    rules = (Placed(Drop((Band("log_ratio"),)), 0),)
+    for shape in ((3,), (1, 1, 3), (2, 2, 3)):
+        with pytest.raises(ValueError, match="marks has shape"):
+            Group(rules, torch.zeros(shape, dtype=torch.bool), False)
+    with pytest.raises(TypeError, match="marks must be"):
+        Group(rules, torch.full((2, 1, 3), 0.5), False)
+    with pytest.raises(ValueError, match="splits has shape"):
+        Layout(-24, 8, 5, torch.zeros(7))
+    with pytest.raises(TypeError, match="splits must be"):
+        Layout(-24, 8, 5, torch.zeros(2 * LAYOUT.largest_key + 1, dtype=D64))

@@ -227,6 +227,33 @@ def test_a_pass_that_is_not_whole_is_compiled_anew(cache: Path) -> None:
     compiling.stop()
 
 
+def test_a_pass_that_was_compiled_under_other_settings_of_numba_is_not_found(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numba would not find its functions there, and compile them where it serves."""
+    fill(cache)
+    assert library.find_pass(cache)
+    with monkeypatch.context() as patched:
+        patched.setenv("NUMBA_CPU_NAME", "generic")
+        assert library.find_pass(cache) is None
+    assert library.find_pass(cache)
+
+
+def test_a_pass_that_goes_while_it_is_read_is_looked_for_once_more(cache: Path) -> None:
+    fill(cache)
+    load, gone = fused_pass(1), [FileNotFoundError(2, "it was just removed")]
+
+    def going(folder: Path) -> Fused | None:
+        if gone:
+            raise gone.pop()
+        return load(folder)
+
+    outcomes = SimpleQueue[Fused | Exception]()
+    Compilation(going, outcomes.put)
+    assert callable(outcomes.get(timeout=WITHIN))
+    assert not compilers(cache)
+
+
 def test_what_others_can_write_is_not_loaded_and_nothing_is_compiled(cache: Path) -> None:
     filled = fill(cache)
     for path, mode in ((filled, 0o620), (filled, 0o602), (cache, 0o770), (cache, 0o707)):

@@ -19,7 +19,7 @@ from offpolicy_monitor.measure.summarise import Views, block_sums
 from offpolicy_monitor.measure.tables import OF_DATA, OF_INGESTED
 from offpolicy_monitor.measure.totals import Totals
 from offpolicy_monitor.methods import PRESETS, MethodRow
-from offpolicy_monitor.vocabulary import RESCORED, SUPPORTS
+from offpolicy_monitor.vocabulary import EXPERT_IDS, RESCORED, SUPPORTS
 
 from tests.fixtures.fake_cuda import DEVICE, Operations, fake_cuda
 from tests.measure.rows import ROWS
@@ -54,7 +54,11 @@ FORMS = {
     "float64": Form({"dtype": np.float64}, 297, 970),
     "beside the gaps": Form({"beside": BESIDE}, 384, 890),
     "beside the gaps, some not finite": Form({"beside": BESIDE, "holes": True}, 477, 1760),
-    "all of it": Form({"beside": BESIDE, "holes": True, "per_token": True}, 498, 1760),
+    "beside the gaps, some not finite, advantages of tokens": Form(
+        {"beside": BESIDE, "holes": True, "per_token": True}, 498, 1760
+    ),
+    "experts": Form({"experts": True}, 315, 890),
+    "all of it": Form({"beside": BESIDE, "holes": True, "per_token": True, "experts": True}, 513, 1760),
 }
 #: With presets and a row of CPPO, whose longest sequence has 17 to 32 tokens; and more for each doubling of that.
 MOST_OF_CPPO, MOST_OF_A_ROUND = 605, 24
@@ -68,6 +72,7 @@ def batch(
     names: tuple[str, ...] = COLUMNS,
     dtype: Any = np.float32,
     beside: tuple[str, ...] = (),
+    experts: bool = False,
     sequences: int = SEQUENCES,
 ) -> RaggedBatch:
     lengths = np.full(sequences, tokens // sequences, np.int64)
@@ -77,6 +82,8 @@ def batch(
         columns[names[0]][:3] = np.nan
         columns[sent[-1]][2:5] = np.nan
     columns["policy_versions"], columns["turns"] = np.ones(tokens, np.int64), np.zeros(tokens, np.int64)
+    if experts:
+        columns |= {name: np.zeros((tokens, 2, 4), np.uint8) for name in EXPERT_IDS}
     own = {"advantages": np.ones(tokens if per_token else sequences, dtype)} if advantages else {}
     return RaggedBatch.from_positions(lengths, columns | (own if per_token else {}), {} if per_token else own)
 
@@ -111,15 +118,6 @@ def test_an_evaluation_without_detail_never_waits_for_the_host(form: str) -> Non
         for view in views.of_blocks(TOKENS):
             block_sums(view, OF_DATA, {})
             assert len(list(asked.add(view.block))) >= 1
-
-
-def test_experts_are_compared_without_a_wait() -> None:
-    data = batch(TOKENS)
-    experts = {f"{name}experts": np.zeros((TOKENS, 2, 4), np.uint8) for name in ("sampling_", "old_", "")}
-    with_experts = RaggedBatch(
-        data.offsets, {**data.columns, **experts}, data.lengths, None, data.per_token | set(experts)
-    )
-    assert measured(with_experts, PRESETS, GPU_BLOCK_TOKENS)[0][0].device == DEVICE
 
 
 def started(rows: Sequence[MethodRow], tokens: int, **sent: Any) -> Operations:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
+from offpolicy_monitor.core.checks import MARKS, check
 from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.divergences import ratio_and_excess
 from offpolicy_monitor.core.gap import Gaps, chosen
@@ -70,6 +71,8 @@ def gaps_of(rules: Sequence[Placed]) -> list[int]:
 class Group:
     """Marks of R rules: [2, R, n] bool, what is out of bounds, and of that what is below a lower one.
 
+    Raises ValueError for marks of another shape, TypeError for another dtype.
+
     rules   those that drop, those that reweight, those by another anchor
     whole   whether they decide about whole sequences
     """
@@ -77,6 +80,9 @@ class Group:
     rules: tuple[Placed, ...]
     marks: Tensor
     whole: bool
+
+    def __post_init__(self) -> None:
+        check("marks", self.marks, 2, len(self.rules), -1, of=MARKS)
 
     @property
     def marked(self) -> Tensor:

@@ -18,7 +18,7 @@ def where(marks: Tensor, values: Tensor, other: float) -> Tensor:
     """The values that are marked, and a number for the others: [..., n] bool, [..., n] -> [..., n] of their dtype.
 
     The number is brought to the device once; `torch.where` makes it anew, by an operation, each time. Raises ValueError
-    for a single value, TypeError for another dtype.
+    for a single value, TypeError for another dtype, RuntimeError for shapes that do not go together.
     """
     check("marks", marks, of=MARKS)
     check("values", values, of=NUMBERS)

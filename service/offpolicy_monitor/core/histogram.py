@@ -16,9 +16,11 @@ from offpolicy_monitor.core.checks import check
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Magnitudes 2**smallest .. 2**largest in 2**mantissa_bits parts a power; `splits` [2K+1] float32 cuts bins in two.
+    """Magnitudes 2**smallest .. 2**largest in 2**mantissa_bits parts per power of two; `splits` [2K+1] float32 cuts
+    bins in two.
 
-    No bin is cut where `splits` is empty. Its device is that of the values.
+    No bin is cut where `splits` is empty. Its device is that of the values. Raises ValueError for splits of another
+    shape, TypeError for another dtype.
     K is the largest key, 1 + (largest - smallest) * 2**mantissa_bits. Bin 2 * (K + signed key), plus 1 above the split.
     """
 
@@ -26,6 +28,9 @@ class Layout:
     largest_exponent: int
     mantissa_bits: int
     splits: Tensor
+
+    def __post_init__(self) -> None:
+        check("splits", self.splits, 2 * self.largest_key + 1 if len(self.splits) else 0, of=(torch.float32,))
 
     @property
     def largest_key(self) -> int:

@@ -87,7 +87,7 @@ class Segments:
         return both[: len(lengths)], both[len(lengths) :]
 
     def sum(self, values: Tensor) -> Tensor:
-        """Sum of each sequence: [..., T] of any dtype -> [..., N] float64, accumulated in float64."""
+        """Sum of each sequence: [..., T] of any dtype in checks.NUMBERS -> [..., N] float64, accumulated in float64."""
         return self._reduced(values, "sum")
 
     def min(self, values: Tensor) -> Tensor:

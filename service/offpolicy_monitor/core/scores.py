@@ -3,6 +3,9 @@
 Shapes: G gaps, R scores of one of them each, T tokens, N sequences. Notation of core.columns and core.gap: d, D, L, p,
 q; KL is the binary KL of divergences.binary_kls. A sequence's score of a rule on tokens is the least (or largest) of
 its tokens'.
+
+Sources: k2 and k3, Schulman, http://joschu.net/blog/kl-approx.html; the binary KL, DPPO,
+https://arxiv.org/abs/2602.04879; exp|d| - 1, NeMo-RL's multiplicative error, https://github.com/NVIDIA-NeMo/RL
 """
 
 from collections.abc import Callable, Mapping, Sequence

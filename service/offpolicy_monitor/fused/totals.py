@@ -223,7 +223,7 @@ def _cells(sums: Any, counts: Any, of: Any, out: Any, seen: Any) -> None:
 
 @njit(**WITHIN)
 def rounded(masses: Any) -> None:
-    """|A| in MASS_BITS bits a cell, ties to even."""
+    """|A| in MASS_BITS bits per cell, ties to even."""
     bits = masses.view(np.int64)
     for i in range(len(bits)):
         odd = (bits[i] >> _DROPPED_BITS) & 1

@@ -91,8 +91,8 @@ class Compilation:
         return found
 
     def _loaded(self, cache: Path) -> Fused | None:
-        """The compiled pass on disk; None where there is none, or what is there is no such thing."""
-        with suppress(RuntimeError, ValueError):
+        """The compiled pass on disk; None where there is none, what is there is no such thing, or goes just now."""
+        with suppress(RuntimeError, ValueError, FileNotFoundError):
             return self._load(cache)
         return None
 

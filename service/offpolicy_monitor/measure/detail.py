@@ -48,10 +48,15 @@ class Decisions:
         self._keep = np.zeros(positions, np.uint8) if by_token else None
         self._weights = np.zeros(positions, np.float32) if by_token and row.weight is not None else None
 
-    def add(self, block: Block, positions: Array | slice, keep: Array, keep_sequences: Array) -> None:
+    @property
+    def by_token(self) -> bool:
+        """Whether it is asked about each token too."""
+        return self._keep is not None
+
+    def add(self, block: Block, positions: Array | slice, keep: Array | None, keep_sequences: Array) -> None:
         """What is kept of a block's tokens, which are at these positions, and whether any is of each sequence."""
         self._keep_sequences[block.sequences] = keep_sequences
-        if self._keep is not None:
+        if self._keep is not None and keep is not None:
             self._keep[positions] = keep
 
     def weigh(self, positions: Array | slice, weights: Array) -> None:
@@ -73,7 +78,8 @@ def add_decisions(block: Block, decided: Decided, decisions: list[Decisions]) ->
     for group in decided.groups:
         keep = _kept(block.gaps, group)
         any_kept = block.gaps.segments.max(keep) > 0
-        for placed, kept, sequences in zip(group.rules, keep.cpu().numpy(), any_kept.cpu().numpy(), strict=True):
+        of_tokens = keep.cpu().numpy() if any(one.by_token for one in decisions) else [None] * len(group.rules)
+        for placed, kept, sequences in zip(group.rules, of_tokens, any_kept.cpu().numpy(), strict=True):
             if not (isinstance(placed.rule, Clip) and placed.rule.within):  # what its row keeps, another rule says
                 decisions[placed.row].add(block, positions, kept, sequences)
         if group.clips:

@@ -1,8 +1,8 @@
 """Where the compiled pass lies on disk, and when it is trusted.
 
-It is code: loaded only where nobody but its user can have written it, and only for the libraries, the processor and the
-sources that it was made of. Its name says all of that, and the digest of its content; one serves every installation of
-them.
+It is code: loaded only where nobody but its user can have written it, and only for the libraries, the processor, the
+settings of numba and the sources that it was made of. Its name says all of that, and the digest of its content; one
+serves every installation of them.
 """
 
 import hashlib
@@ -75,7 +75,8 @@ def check_owned(path: Path) -> None:
 
 
 def _pass_name() -> str:
-    made_of = (*(version(name) for name in ("numba", "llvmlite", "numpy")), platform.python_version(), *_flags())
+    libraries = (version(name) for name in ("numba", "llvmlite", "numpy"))
+    made_of = (*libraries, platform.python_version(), *_flags(), *_settings())
     sources = [path for folder in SOURCES for path in sorted((ROOT / folder).rglob("*.py"))]
     return f"{FUSED}-{_known(made_of, [*sources, ROOT / 'vocabulary.py'])}"
 
@@ -97,6 +98,11 @@ def _flags() -> list[str]:
     except OSError:
         return [platform.processor()]
     return [line for line in lines if line.startswith(("flags", "Features", "model name", "CPU part"))]
+
+
+def _settings() -> list[str]:
+    """What the environment tells numba: some of it changes what code is compiled to, and which code numba loads."""
+    return [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith("NUMBA_")]
 
 
 def _digest_of_all(folder: Path) -> str:

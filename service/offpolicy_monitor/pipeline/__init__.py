@@ -8,7 +8,7 @@ remembered  what this process has stored itself, so that the store need not be a
 device      the threads that measure, and `turns`, which job is next and which cannot be done in time
 helpers     the processes that measure small shards for these threads, while many come side by side
 record      what is kept of a message, in the service and in a helper alike
-writer      the one thread that writes to the database, many shards a transaction; or whoever brings one that is alone
+writer      the one thread that writes to the database, many shards per transaction; or whoever brings one that is alone
 rollouts    first halves of the two-phase form, bounded in bytes and in time
 shards      the way of a shard: read, measured, stored
 stages      all of these together, and evaluations between the shards

@@ -1,5 +1,5 @@
-"""Writer: the one thread that writes to the database, as many shards a transaction as are waiting. A shard that comes
-alone may be written by the thread that brings it, which saves waking another one.
+"""Writer: the one thread that writes to the database, as many shards per transaction as are waiting. A shard that
+comes alone may be written by the thread that brings it, which saves waking another one.
 
 A commit costs an fsync whatever it holds, so shards that arrive during one commit share the next (group commit).
 What nobody waits for gives way to shards, but not for longer than PATIENCE seconds per turn. It knows the store's

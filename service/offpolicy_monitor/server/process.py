@@ -245,7 +245,7 @@ def bound(host: str, port: int) -> socket.socket:
 def taking_many(listener: socket.socket) -> list[socket.socket]:
     """A socket to listen on, as often as connections are to be taken of it in a turn of the event loop.
 
-    libuv takes one of each socket a turn, and beside requests a turn takes some milliseconds: of five hundred clients
+    libuv takes one of each socket per turn, and beside requests a turn takes some milliseconds: of five hundred clients
     that come at once the last would wait for seconds, and so would whoever comes after them.
     """
     return [listener, *(listener.dup() for _ in range(TAKEN_AT_ONCE - 1))]

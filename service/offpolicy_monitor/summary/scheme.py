@@ -1,7 +1,7 @@
 """Scheme: where the rows of some tables stand in one buffer, and how the buffer of one scheme is put into another's.
 
 The buffer is int64 and float64 one after the other: sums of whole numbers, sums of fractions, minima, maxima. So a
-merge of two buffers of one scheme is an array operation a section. Knows no table by name, and no values.
+merge of two buffers of one scheme is an array operation per section. Knows no table by name, and no values.
 """
 
 import math

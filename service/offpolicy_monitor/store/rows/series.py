@@ -204,11 +204,12 @@ def _read_apart(connection: Connection, asked: Range, fields: Sequence[str], poi
 
 
 def _paths(connection: Connection, run: int, fields: Sequence[str]) -> Mapping[str, str]:
-    """The path of each field: a figure of `correction` is that of the row which the run names now."""
+    """The path of each field: a figure of `correction` is that of the row which the run names now, if any."""
     correction = None
     if any(name.startswith("correction.") for name in fields):
         correction = connection.execute(select(runs.c.correction).where(runs.c.id == run)).scalar_one()
+    of_row = "correction." if correction is None else f"methods.{correction}."
     return {
-        name: f"methods.{correction}.{name.removeprefix('correction.')}" if name.startswith("correction.") else name
+        name: f"{of_row}{name.removeprefix('correction.')}" if name.startswith("correction.") else name
         for name in fields
     }

@@ -1,7 +1,7 @@
 """Carried: a collector for a loss function that a framework pickles into its workers, once or before every step.
 
 A copy that arrives in a process finds the collector that an earlier copy left there, so that gradient steps are
-counted on and one monitor is made a process. Knows no framework, and no tensors.
+counted on and one monitor is made per process. Knows no framework, and no tensors.
 """
 
 import uuid
