@@ -67,6 +67,18 @@ def test_chosen_presets_and_rows_run_on_the_next_batch_and_no_others(client: Cli
     assert (tight["masked_tokens"], tight["masked_token_fraction"], tight["tokens"]) == (2, 0.4, 5)
 
 
+def test_a_run_that_names_no_correction_has_no_figure_of_one_whatever_its_rows_are_called(client: Client) -> None:
+    post(client, step=1)
+    choose(client, [{**TIGHT, "name": "None"}])
+    post(client, step=2)
+    asked = "/v1/runs/a/series?field=correction.k3_kept"
+    assert client.get(asked).json()["value"] == [None, None]
+    body = json.dumps({"correction": "None"}).encode()
+    assert client.request("PATCH", "/v1/runs/a", content=body, headers=JSON).status_code == 200
+    before, now = client.get(asked).json()["value"]
+    assert before is None and now > 0
+
+
 def test_a_row_of_ones_own_is_in_the_step_the_series_and_the_metrics(client: Client) -> None:
     post(client, step=1)
     choose(client, [{**TIGHT, "name": "Tight-0_9"}, {"name": "tis", "method": "truncate", "upper": 1.05}])

@@ -51,9 +51,9 @@ REWARD: Final = Table(
 
 #: m is mismatch and s is staleness.
 CROSS_ROWS: Final[tuple[Row, ...]] = (
-    magnitude("mismatch_square", "m^2"),
-    magnitude("staleness_square", "s^2"),
-    number("mismatch_staleness", "m s"),
+    magnitude("mismatch_square", "m^2", product=True),
+    magnitude("staleness_square", "s^2", product=True),
+    number("mismatch_staleness", "m s", product=True),
 )
 CROSS: Final = Table(
     "cross",

@@ -30,8 +30,8 @@ METHOD: Final = Table(
         count("touched_sequences", "sequences of which something is dropped", at_most="sequences"),
         magnitude("k3_kept", "k3 of kept tokens"),
         magnitude("k3_masked", "k3 of dropped tokens"),
-        magnitude("log_ratio_square_kept", "d^2 of kept tokens"),
-        magnitude("log_ratio_square_masked", "d^2 of dropped tokens"),
+        magnitude("log_ratio_square_kept", "d^2 of kept tokens", product=True),
+        magnitude("log_ratio_square_masked", "d^2 of dropped tokens", product=True),
     ),
     "what a method row would drop",
 )
@@ -60,9 +60,9 @@ WEIGHTS: Final = Table(
     METHOD.path,
     (
         magnitude("weight", "w"),
-        magnitude("weight_square", "w^2"),
+        magnitude("weight_square", "w^2", product=True),
         number("weight_excess", "w - 1"),
-        magnitude("weight_excess_square", "(w - 1)^2"),
+        magnitude("weight_excess_square", "(w - 1)^2", product=True),
         magnitude("weight_max", "the largest w", merge="max"),
         count("truncated_tokens", "tokens whose weight is cut"),
     ),

@@ -51,6 +51,7 @@ class Row:
     of       what the declared merge needs beside the row itself: the rows of a count and of a sum in the same table
     at_most  a row of the same table, or of the one at a whole path, of which this counts a part
     total    the row (at a whole path) that the entries of this one add up to
+    product  whether it is a sum of squares or products, of which none is squared again: it may be as much larger
     """
 
     name: str
@@ -62,6 +63,7 @@ class Row:
     of: tuple[str, ...] = ()
     at_most: str = ""
     total: str = ""
+    product: bool = False
 
     def at(self, sizes: Mapping[str, str]) -> "Row":
         """This row where the names of its table's path stand for these."""
@@ -80,16 +82,24 @@ def count(
     return Row(name, "count", meaning, shape, since=since, at_most=at_most, total=total)
 
 
-def number(name: str, meaning: str = "", *shape: int | str, merge: Merge = "sum", since: int = NAMED) -> Row:
+def number(
+    name: str, meaning: str = "", *shape: int | str, merge: Merge = "sum", since: int = NAMED, product: bool = False
+) -> Row:
     """A sum, or an extreme, of either sign."""
-    return Row(name, "number", meaning, shape, merge, since)
+    return Row(name, "number", meaning, shape, merge, since, product=product)
 
 
 def magnitude(
-    name: str, meaning: str = "", *shape: int | str, merge: Merge = "sum", at_most: str = "", since: int = NAMED
+    name: str,
+    meaning: str = "",
+    *shape: int | str,
+    merge: Merge = "sum",
+    at_most: str = "",
+    since: int = NAMED,
+    product: bool = False,
 ) -> Row:
     """A sum, or an extreme, that is never negative."""
-    return Row(name, "magnitude", meaning, shape, merge, since, at_most=at_most)
+    return Row(name, "magnitude", meaning, shape, merge, since, at_most=at_most, product=product)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,6 @@
 Knows no table by name. The fault is named by the row: `gaps/total/k3`.
 """
 
-from typing import Final
-
 import numpy as np
 
 from offpolicy_monitor.summary.arrays import Array, Arrays
@@ -14,11 +12,6 @@ from offpolicy_monitor.summary.remembered import remembering
 from offpolicy_monitor.summary.rows import NAMED, SPARSE, Row, Table, name_of
 from offpolicy_monitor.summary.scheme import COUNTS, MAXIMA, MINIMA, MOST_WEIGHT, SUMS, Scheme
 from offpolicy_monitor.summary.sums import LARGEST_COUNT, LARGEST_NUMBER, LARGEST_SUM
-
-PRODUCTS: Final = (
-    *("square", "deviation", "mismatch_staleness", "engine_internal_cross_engine"),
-    *("forward", "backward", "layers_moment"),
-)
 
 
 def check_bounds(arrays: Arrays) -> None:
@@ -103,7 +96,7 @@ def _limits(scheme: Scheme) -> tuple[int, Array, Array]:
         for row in table.rows:
             span = scheme.spans.get(name_of(table.path, row.name))
             if span is not None and span.section == SUMS:
-                largest = LARGEST_SUM if row.name.endswith(PRODUCTS) else LARGEST_NUMBER
+                largest = LARGEST_SUM if row.product else LARGEST_NUMBER
                 low[span.start - begin : span.stop - begin] = 0 if row.kind == "magnitude" else -largest
                 high[span.start - begin : span.stop - begin] = largest
     return begin, low, high

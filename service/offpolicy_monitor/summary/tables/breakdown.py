@@ -33,7 +33,7 @@ CROSS: Final = "cross"
 _GAP_ROWS: Final = (
     number("log_ratio", "d"),
     magnitude("log_ratio_abs", "|d|"),
-    magnitude("log_ratio_square", "d^2"),
+    magnitude("log_ratio_square", "d^2", product=True),
     magnitude("k3", "k3"),
 )
 GAP_KEYS: Final = tuple(row.name for row in _GAP_ROWS)

@@ -60,7 +60,7 @@ TABLES: Final = (
             (
                 schema.count("tokens", "tokens", at_most="gaps/{gap}/tokens"),
                 schema.magnitude("k3", "k3"),
-                schema.magnitude("square", "d^2"),
+                schema.magnitude("square", "d^2", product=True),
                 schema.magnitude("size", "|d|"),
                 schema.magnitude("root", "sqrt(|d|)"),
             ),
@@ -75,7 +75,7 @@ TABLES: Final = (
         (
             schema.count("layers", "c, the layers of a token that differ"),
             schema.count("layers_square", "c^2"),
-            schema.magnitude("layers_moment", "c d^2"),
+            schema.magnitude("layers_moment", "c d^2", product=True),
             schema.magnitude("layers_root", "c sqrt(|d|)"),
         ),
         "what a line of d^2 on c needs",

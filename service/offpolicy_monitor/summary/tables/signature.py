@@ -29,20 +29,20 @@ _MIDDLE: Final = (
     schema.count("tokens", "tokens of middling mu", at_most="gaps/mismatch/tokens"),
     schema.number("b", "log mu"),
     schema.number("d", "d"),
-    schema.magnitude("b_square", "(log mu)^2"),
+    schema.magnitude("b_square", "(log mu)^2", product=True),
     schema.number("b_d", "d log mu"),
-    schema.magnitude("d_square", "d^2"),
+    schema.magnitude("d_square", "d^2", product=True),
 )
 MIDDLE_KEYS: Final = tuple(row.name for row in _MIDDLE)
 _SIDES: Final = tuple(f"{policy}_{token}" for token in ("first", "second") for policy in ("a", "b"))
 _NEIGHBOURS: Final = (
     schema.count("pairs", "neighbouring tokens", at_most="gaps/mismatch/tokens"),
     *(schema.number(name, f"log-probs {name[0]} of the {name[2:]} of two") for name in _SIDES[:2]),
-    *(schema.magnitude(f"{name}_square", "their squares") for name in _SIDES[:2]),
+    *(schema.magnitude(f"{name}_square", "their squares", product=True) for name in _SIDES[:2]),
     *(schema.number(name, f"log-probs {name[0]} of the {name[2:]} of two") for name in _SIDES[2:]),
-    *(schema.magnitude(f"{name}_square", "their squares") for name in _SIDES[2:]),
-    schema.number("forward", "a of the first, b of the second"),
-    schema.number("backward", "a of the second, b of the first"),
+    *(schema.magnitude(f"{name}_square", "their squares", product=True) for name in _SIDES[2:]),
+    schema.number("forward", "a of the first, b of the second", product=True),
+    schema.number("backward", "a of the second, b of the first", product=True),
 )
 NEIGHBOUR_KEYS: Final = tuple(row.name for row in _NEIGHBOURS)
 GRID_EXPONENTS: Final = (3, 4, 5, 6, 7, 8)

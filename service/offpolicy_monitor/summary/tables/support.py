@@ -29,7 +29,7 @@ TABLES: Final = tuple(
             schema.count("tokens", "tokens with all that is needed", at_most=f"gaps/{gap}/tokens"),
             schema.number("log_ratio", "d on the support"),
             schema.magnitude("log_ratio_abs", "|d|"),
-            schema.magnitude("log_ratio_square", "d^2"),
+            schema.magnitude("log_ratio_square", "d^2", product=True),
             schema.magnitude("k3", "exp(d) - 1 - d"),
             schema.magnitude("ratio", "exp(d)"),
             schema.magnitude("mass", "the mass that the numerator's policy gives to the support"),
