@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from offpolicy_monitor.client.adapters.areal import by_token, sources, watch
-from offpolicy_monitor.client.adapters.stages import head_of_last, in_stages
+from offpolicy_monitor.client.adapters.shared.stages import head_of_last, in_stages
 
 from tests.client.adapters.recorder import Poster, Recorder
 from tests.client.adapters.tokens import of, told

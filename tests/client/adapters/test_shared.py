@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.place import in_groups_of, of_process
 from offpolicy_monitor.client.adapters.shared.ends import AtEnd
 from offpolicy_monitor.client.adapters.shared.layouts import detached, lengths, rows, split
 from offpolicy_monitor.client.adapters.shared.made import made
+from offpolicy_monitor.client.adapters.shared.place import in_groups_of, of_process
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from offpolicy_monitor.client.adapters.shared.temperature import Scaling
 from torch.testing._internal.distributed.fake_pg import FakeStore

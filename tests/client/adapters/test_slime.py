@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from offpolicy_monitor.client.adapters import slime
-from offpolicy_monitor.client.adapters.slime_hooks import BEFORE_TEMPERATURE, steps_of
+from offpolicy_monitor.client.adapters.shared.slime_hooks import BEFORE_TEMPERATURE, steps_of
 from torch.utils.checkpoint import checkpoint
 
 from tests.client.adapters.modules import stand_in

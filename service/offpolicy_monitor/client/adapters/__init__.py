@@ -4,9 +4,8 @@ None of them imports its framework when it is imported itself, and none of them 
 they post to is anything with `log` and `finish`, so that they know nothing of queues or HTTP.
 
     <framework>   the objects of one framework
-    place         which shard a process posts, for trainers to say
-    stages        the same under pipeline parallelism
-    shared        what adapters share
+    shared        what adapters share; `place`, and under pipeline parallelism `stages`, are for trainers too, to say
+                  which shard a process posts
 """
 
 from typing import Any, Protocol

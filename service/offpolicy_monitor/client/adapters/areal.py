@@ -16,9 +16,9 @@ from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.shared.gathered import Gathered
 from offpolicy_monitor.client.adapters.shared.layouts import lengths, split
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.stages import head_of_last
 from offpolicy_monitor.client.adapters.shared.temperature import Scaling
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
-from offpolicy_monitor.client.adapters.stages import head_of_last
 
 Engine = TypeVar("Engine")
 

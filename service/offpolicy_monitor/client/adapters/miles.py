@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from offpolicy_monitor.client.adapters.slime_hooks import Gather, Hooks
+from offpolicy_monitor.client.adapters.shared.slime_hooks import Gather, Hooks
 
 PARALLEL = "miles.backends.training_utils.parallel"
 GATHER = "miles.backends.training_utils.cp_utils"

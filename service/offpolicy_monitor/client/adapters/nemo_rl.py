@@ -9,12 +9,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.carried import Carried
 from offpolicy_monitor.client.adapters.shared.collector import Collector
 from offpolicy_monitor.client.adapters.shared.in_place import InPlaceOf
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows
 from offpolicy_monitor.client.adapters.shared.made import Nowhere
+from offpolicy_monitor.client.adapters.shared.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from offpolicy_monitor.client.adapters.shared.temperature import VLLM, Scaling
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.place import of_process
 from offpolicy_monitor.client.adapters.shared.called import called
 from offpolicy_monitor.client.adapters.shared.collector import before
 from offpolicy_monitor.client.adapters.shared.gathered import Gathered
 from offpolicy_monitor.client.adapters.shared.layouts import detached
+from offpolicy_monitor.client.adapters.shared.place import of_process
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.collector import Collector
 from offpolicy_monitor.client.adapters.shared.layouts import detached
+from offpolicy_monitor.client.adapters.shared.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 
 Loss = Callable[..., Any]

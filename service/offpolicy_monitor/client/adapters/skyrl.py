@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.carried import Carried
 from offpolicy_monitor.client.adapters.shared.collector import before
 from offpolicy_monitor.client.adapters.shared.ends import AtEnd
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows, detached
+from offpolicy_monitor.client.adapters.shared.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from offpolicy_monitor.client.adapters.shared.temperature import VLLM, Scaling
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen

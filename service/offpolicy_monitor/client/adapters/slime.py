@@ -12,8 +12,8 @@ from typing import Any
 
 from offpolicy_monitor.client.adapters import Logs
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
+from offpolicy_monitor.client.adapters.shared.slime_hooks import ROWS, Gather, Hooks, counting
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
-from offpolicy_monitor.client.adapters.slime_hooks import ROWS, Gather, Hooks, counting
 
 PARALLEL = "megatron.core.parallel_state"
 GATHER = "slime.backends.megatron_utils.cp_utils"

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.collector import Collector, before
 from offpolicy_monitor.client.adapters.shared.layouts import all_rows, detached
+from offpolicy_monitor.client.adapters.shared.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.place import Place
 from offpolicy_monitor.client.adapters.shared.collector import Collector
 from offpolicy_monitor.client.adapters.shared.made import made
+from offpolicy_monitor.client.adapters.shared.place import Place
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 from offpolicy_monitor.client.counters import LOGGER
 

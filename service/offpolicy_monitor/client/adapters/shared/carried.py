@@ -8,9 +8,9 @@ import uuid
 from collections.abc import Callable
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.place import Place
 from offpolicy_monitor.client.adapters.shared.collector import Collector
 from offpolicy_monitor.client.adapters.shared.made import made
+from offpolicy_monitor.client.adapters.shared.place import Place
 
 _here: dict[str, Collector] = {}
 

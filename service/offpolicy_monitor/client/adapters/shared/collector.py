@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.ends import before_end
 from offpolicy_monitor.client.adapters.shared.optimizers import at_rest, listen
+from offpolicy_monitor.client.adapters.shared.place import Place, of_process
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
 from offpolicy_monitor.client.counters import LOGGER

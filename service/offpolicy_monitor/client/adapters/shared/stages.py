@@ -6,7 +6,7 @@ numbers of ranks, and no framework.
 
 from collections.abc import Sequence
 
-from offpolicy_monitor.client.adapters.place import Place, of_process
+from offpolicy_monitor.client.adapters.shared.place import Place, of_process
 
 
 def in_stages(size: int, stages: int, process: Place = of_process) -> Place:

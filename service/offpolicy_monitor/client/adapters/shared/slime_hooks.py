@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from offpolicy_monitor.client.adapters import Logs
-from offpolicy_monitor.client.adapters.place import Place
 from offpolicy_monitor.client.adapters.shared.by_path import ByPath, Counting
 from offpolicy_monitor.client.adapters.shared.calls import in_backward, results_of
 from offpolicy_monitor.client.adapters.shared.layouts import detached
+from offpolicy_monitor.client.adapters.shared.place import Place
 from offpolicy_monitor.client.adapters.shared.quiet import quiet
 from offpolicy_monitor.client.adapters.shared.temperature import Scaling
 from offpolicy_monitor.client.adapters.shared.unseen import Unseen
