@@ -17,10 +17,10 @@ from offpolicy_monitor.summary.batch import CROSS_ROWS
 from offpolicy_monitor.summary.faults import need
 from offpolicy_monitor.summary.figure import Figure, under
 from offpolicy_monitor.summary.kind import Kind, Looked
-from offpolicy_monitor.summary.rows import Table, count, magnitude, number
+from offpolicy_monitor.summary.rows import NAMED, Table, count, magnitude, number
 from offpolicy_monitor.summary.scheme import Scheme
 from offpolicy_monitor.summary.sums import Sums
-from offpolicy_monitor.summary.tables.buckets import BUCKETS, NEEDS
+from offpolicy_monitor.summary.tables.buckets import BUCKETS, DIMENSIONS
 
 if TYPE_CHECKING:
     from offpolicy_monitor.summary.checks.facts import Facts
@@ -40,18 +40,18 @@ GAP_KEYS: Final = tuple(row.name for row in _GAP_ROWS)
 CROSS_KEYS: Final = tuple(row.name for row in CROSS_ROWS)
 
 
-def _tables(dimension: str, needs: str = "", *buckets: int) -> Iterator[Table]:
+def _tables(dimension: str, since: int = NAMED, needs: str = "", *buckets: int) -> Iterator[Table]:
     """The tables of a dimension: rows over its buckets, or one number each where the bucket is in the path."""
     for part, rows, of in (("{gap}", _GAP_ROWS, "gaps/{gap}/tokens"), (CROSS, CROSS_ROWS, "cross/tokens")):
         sums = (replace(row, shape=buckets) for row in rows)
         tokens = count("tokens", "valid tokens", *buckets, at_most=of)
         path = f"breakdown/{dimension}/{part}"
-        yield Table(path, (tokens, *sums), "a dimension's buckets", needs=needs, of_shard=not buckets)
+        yield Table(path, (tokens, *sums), "a dimension's buckets", needs=needs, since=since, of_shard=not buckets)
 
 
 #: Dimensions of the same buckets in every shard, and those in which a whole shard is one.
 TABLES: Final = (
-    *chain.from_iterable(_tables(name, NEEDS.get(name, ""), len(names)) for name, names in BUCKETS.items()),
+    *chain.from_iterable(_tables(name, own.since, own.needs, len(own.buckets)) for name, own in DIMENSIONS.items()),
     *_tables("{dimension}/{bucket}"),
 )
 

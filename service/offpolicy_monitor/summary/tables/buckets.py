@@ -4,9 +4,10 @@ Shared by the maker of breakdowns and by the checks of summaries that come from 
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from offpolicy_monitor.summary.rows import NAMED
 from offpolicy_monitor.vocabulary import TOKEN_SIGNS
 
 #: A bucket's name is its lower edge.
@@ -19,23 +20,28 @@ SIGN_BUCKETS: Final = TOKEN_SIGNS
 #: Powers of two, of positions and of lengths.
 POWER_BUCKETS: Final = tuple(str(1 << power) for power in range(63))
 
-#: The dimensions whose buckets are the same for every shard.
-BUCKETS: Final[Mapping[str, tuple[str, ...]]] = {
-    "position": ("first", *POWER_BUCKETS, "last"),
-    "length": POWER_BUCKETS,
-    "mu_probability": MU_BUCKETS,
-    "lag": LAG_BUCKETS,
-    "turn": TURN_BUCKETS,
-    "advantage_sign": SIGN_BUCKETS,
-}
 
-#: The array that a dimension needs beside log-probs.
-NEEDS: Final[Mapping[str, str]] = {
-    "mu_probability": "sampling_logprobs",
-    "lag": "policy_versions, policy_version",
-    "turn": "turns",
-    "advantage_sign": "advantages",
+class Dimension(NamedTuple):
+    """A dimension whose buckets are the same for every shard.
+
+    since   the stored version that first had it: a merge with an older shard lacks it
+    needs   the array that it needs beside log-probs
+    """
+
+    buckets: tuple[str, ...]
+    since: int
+    needs: str = ""
+
+
+DIMENSIONS: Final[Mapping[str, Dimension]] = {
+    "position": Dimension(("first", *POWER_BUCKETS, "last"), NAMED),
+    "length": Dimension(POWER_BUCKETS, NAMED),
+    "mu_probability": Dimension(MU_BUCKETS, NAMED, "sampling_logprobs"),
+    "lag": Dimension(LAG_BUCKETS, NAMED, "policy_versions, policy_version"),
+    "turn": Dimension(TURN_BUCKETS, NAMED, "turns"),
+    "advantage_sign": Dimension(SIGN_BUCKETS, NAMED, "advantages"),
 }
+BUCKETS: Final[Mapping[str, tuple[str, ...]]] = {name: dimension.buckets for name, dimension in DIMENSIONS.items()}
 
 
 def constant_buckets(shard: int | None, labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
