@@ -63,6 +63,11 @@ def test_the_document_is_made_once_for_all_who_ask(application: Application) -> 
     assert json.loads(made[0]) == app.openapi()
 
 
+def test_the_document_is_no_page_and_takes_no_query(client: Client) -> None:
+    refused = client.get("/openapi.json?run=a")
+    assert (refused.status_code, refused.json()["type"].rpartition(":")[2]) == (422, "unknown-parameter")
+
+
 def test_every_operation_documents_its_problems(client: Client) -> None:
     document = client.get("/openapi.json").json()
     for path, methods in document["paths"].items():

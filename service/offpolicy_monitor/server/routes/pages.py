@@ -18,6 +18,7 @@ from offpolicy_monitor.pages import assets
 from offpolicy_monitor.pages.render import page
 from offpolicy_monitor.server import services
 from offpolicy_monitor.server.access.guard import token_of
+from offpolicy_monitor.server.http.queries import CHECKED
 from offpolicy_monitor.vocabulary import RUN_NAME
 
 HEADERS: Final = {
@@ -114,7 +115,7 @@ def docs(request: Request) -> HTMLResponse:
     return HTMLResponse(shown, headers=HEADERS | {"Content-Security-Policy": policy})
 
 
-@router.get("/openapi.json")
+@router.get("/openapi.json", dependencies=CHECKED)
 def openapi_document(request: Request) -> Response:
     """The document that /docs shows, for tools."""
     return Response(request.app.openapi_text(), media_type="application/json")
