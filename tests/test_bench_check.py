@@ -1,5 +1,6 @@
 """What `make bench-check` calls a fall: a ratio more than a fifth worse than the committed one."""
 
+import ast
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,29 @@ COMMITTED = [row("speed", 10.0, ">= 8"), row("cost", 10.0, "<= 20"), row("plain"
 def test_a_ratio_that_is_a_fifth_worse_is_a_fall(speed: float, cost: float, fallen: list[str]) -> None:
     found = [row("speed", speed, ">= 8"), row("cost", cost, "<= 20"), row("plain", 0.1, None)]
     assert list(check.falls(COMMITTED, found)) == fallen
+
+
+def test_a_ratio_without_a_goal_has_a_side_that_is_better() -> None:
+    before = [row("gain", 10.0, None), row("overhead", 1.1, None)]
+    now = [{**row("gain", 7.0, None), "better": "more"}, {**row("overhead", 1.5, None), "better": "less"}]
+    assert list(check.falls(before, now)) == ["gain", "overhead"]
+    assert (
+        check.falls(before, [{**one, "better": {"more": "less", "less": "more"}[one["better"]]} for one in now]) == {}
+    )
+
+
+def test_what_a_part_measured_before_and_does_not_now_is_missing() -> None:
+    before = [{**row("speed", 10.0, ">= 8"), "part": "a"}, {**row("cost", 9.0, "<= 20"), "part": "b"}]
+    assert check.missing(before, [{**row("another", 1.0, None), "part": "a"}]).keys() == {"speed"}
+    assert check.missing(before, [{**row("speed", None, ">= 8"), "part": "a"}]) == {}
+
+
+def test_every_ratio_of_the_bench_has_a_side_that_is_better() -> None:
+    """Of rows that are made where they stand: a ratio is given as the fourth, with a goal or a side."""
+    for file in sorted(Path(check.__file__).parent.glob("*.py")):
+        for call in ast.walk(ast.parse(file.read_text())):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Row" and len(call.args) == 4:
+                assert {"goal", "better"} & {keyword.arg for keyword in call.keywords}, f"{file.name}:{call.lineno}"
 
 
 def test_a_growth_that_misses_its_goal_is_a_fall_until_it_is_measured_again() -> None:

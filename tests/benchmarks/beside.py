@@ -5,6 +5,7 @@ import time
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from tests.benchmarks.batches import Synthetic
 from tests.benchmarks.ingest import connected
@@ -55,6 +56,8 @@ def bring_about(target: Served, helpers: int, source: Synthetic, many: Load) -> 
 
 def _row(what: str, medians: dict[str, float]) -> Row:
     value, before = medians[f"{what}, {WITH}"], medians[f"{what}, {WITHOUT}"]
-    scale, unit = (1e3, "ms") if what.endswith("post") else (1.0, "shards/s")
+    is_post = what.endswith("post")
+    scale, unit = (1e3, "ms") if is_post else (1.0, "shards/s")
     note = f"median of the turns; without helpers {before * scale:.3g} {unit}"
-    return Row(f"{what}, with helpers over without", value * scale, unit, value / before, note=note)
+    better: Literal["more", "less"] = "less" if is_post else "more"
+    return Row(f"{what}, with helpers over without", value * scale, unit, value / before, note=note, better=better)

@@ -43,8 +43,14 @@ def catalogue_rows(scale: Scale, progress: Progress) -> list[Row]:
     size = f"{source.tokens:,} tokens in {len(source.lengths)} sequences"
     return [
         Row("13 sums of one gap (the core's core)", sums, unit, note=size),
-        Row("three gaps and presets without tables, over 13 sums", ns["core"], unit, ns["core"] / sums),
-        Row("the full set: gaps, presets and every table, over 13 sums", ns["full"], unit, ns["full"] / sums),
+        Row("three gaps and presets without tables, over 13 sums", ns["core"], unit, ns["core"] / sums, better="less"),
+        Row(
+            "the full set: gaps, presets and every table, over 13 sums",
+            ns["full"],
+            unit,
+            ns["full"] / sums,
+            better="less",
+        ),
         *(
             Row(f"... of it {name}", ns[name] - ns["core"], unit, note="more than without tables")
             for name in (*(maker.name for maker in makers), "worst")

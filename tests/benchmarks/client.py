@@ -52,7 +52,14 @@ def _rows(name: str, url: str, steps: int) -> list[Row]:
     stats, said = monitor.stats, f"ratio of all but {FIXED * 1e3:g} ms over one copy of {copy * 1e3:.2f} ms"
     fate = ", ".join(f"{stats[count]} {count}" for count in ("logged", "sent", "dropped", "errors", "retries"))
     return [
-        Row(f"{name}: a step with the monitor", step * 1e3, "ms", step / wait, note=f"without: {wait * 1e3:.1f} ms"),
+        Row(
+            f"{name}: a step with the monitor",
+            step * 1e3,
+            "ms",
+            step / wait,
+            note=f"without: {wait * 1e3:.1f} ms",
+            better="less",
+        ),
         Row(f"{name}: log()", log * 1e3, "ms", (log - FIXED) / copy, at_most(MOST_OVER_COPY), f"{said}; {fate}"),
     ]
 

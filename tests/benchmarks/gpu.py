@@ -90,7 +90,14 @@ def host_row(tokens: int, gpu: Measurer, pass_of_cpu: Measurer, scale: Scale, pr
         for name, seconds in seconds_by_turns(works, scale.repeats, progress).items()
     }
     what = f"{tokens:,} tokens of the host measured on the GPU: times as fast as by {pass_of_cpu.form} on a CPU's core"
-    return Row(what, ns["gpu"], "ns per token", ns["pass"] / ns["gpu"], note=f"there {ns['pass']:.3g} ns per token")
+    return Row(
+        what,
+        ns["gpu"],
+        "ns per token",
+        ns["pass"] / ns["gpu"],
+        note=f"there {ns['pass']:.3g} ns per token",
+        better="more",
+    )
 
 
 def event_seconds(work: Callable[[], object], flush: torch.Tensor) -> Callable[[], float]:

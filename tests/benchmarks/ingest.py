@@ -61,7 +61,9 @@ def over_sink(source: Synthetic, posts: int, target: Served, sink: Served, scale
     note = f"the sink takes {rates['sink'] / 1e6:,.0f} million tokens per second; {IN_FLIGHT} requests in flight"
     goal = None if source.holes else GOALS[source.tokens]
     what += " (one in 20 masked)" if source.holes else ""
-    return Row(what, rates["service"] / 1e6, "million tokens/s", rates["service"] / rates["sink"], goal, note)
+    return Row(
+        what, rates["service"] / 1e6, "million tokens/s", rates["service"] / rates["sink"], goal, note, better="more"
+    )
 
 
 def reduced_over_sink(scale: Scale, target: Served, sink: Served, progress: Progress) -> Row:
@@ -100,6 +102,7 @@ def over_naive(target: Served, naive: Served, scale: Scale, progress: Progress) 
             rates["service"] / rates[name],
             at_least(100) if name == "padded" else None,
             f"{source.tokens:,} tokens, {same[0].nbytes / 1e6:,.0f} MB of JSON",
+            better="more",
         )
         for name, same in bodies.items()
     ]
@@ -113,7 +116,7 @@ def over_one_client(target: Served, scale: Scale, progress: Progress) -> Row:
         rates = by_turns({"one": rate(source, posts, one), "many": rate(source, posts, many)}, scale.rounds, progress)
     per_batch = {name: figure / SMALL_TOKENS for name, figure in rates.items()}
     what = f"{SMALL_TOKENS}-token batches, {CLIENTS} clients over one"
-    return Row(what, per_batch["many"], "batches/s", per_batch["many"] / per_batch["one"])
+    return Row(what, per_batch["many"], "batches/s", per_batch["many"] / per_batch["one"], better="more")
 
 
 def rate(source: Synthetic, posts: int, load: Load) -> Callable[[], float]:

@@ -31,4 +31,6 @@ def primitive_rows(scale: Scale, progress: Progress) -> list[Row]:
     works = {f"{name}/{side}": work for name, pair in pairs.items() for side, work in enumerate(pair)}
     seconds = seconds_by_turns(works, 5 * scale.repeats, progress)
     ns = {name: value / TOKENS * NANOSECONDS for name, value in seconds.items()}
-    return [Row(name, ns[f"{name}/0"], "ns per token", ns[f"{name}/1"] / ns[f"{name}/0"]) for name in pairs]
+    return [
+        Row(name, ns[f"{name}/0"], "ns per token", ns[f"{name}/1"] / ns[f"{name}/0"], better="more") for name in pairs
+    ]

@@ -28,7 +28,9 @@ def reduce_rows(scale: Scale, progress: Progress) -> list[Row]:
         raw, size = source.body(0).nbytes, summary_bytes(source)
         what = f"summary of {tokens:,} tokens"
         note = f"{len(source.lengths)} sequences; raw {raw / KIBIBYTE:,.0f} KiB"
-        rows.append(Row(f"{what}, bytes over the raw body", size / KIBIBYTE, "KiB", size / raw, note=note))
+        rows.append(
+            Row(f"{what}, bytes over the raw body", size / KIBIBYTE, "KiB", size / raw, note=note, better="less")
+        )
         rows.append(Row(f"{what}, time to reduce", seconds[str(tokens)] * MILLISECONDS, "ms"))
     return rows
 

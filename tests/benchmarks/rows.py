@@ -5,6 +5,7 @@ Plain values and their text; knows nothing of what was measured.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 HEADINGS = ("what", "this machine", "ratio", "goal", "met")
 
@@ -35,7 +36,8 @@ def at_most(bound: float) -> Goal:
 class Row:
     """One line. `value` is None where nothing could be measured, and `note` then says why; else it says how.
 
-    Rows of one `what` are a curve: each is `at` a size.
+    Rows of one `what` are a curve: each is `at` a size. `better` is the side of a ratio that has no goal: `more` of it,
+    or `less`.
     """
 
     what: str
@@ -45,6 +47,7 @@ class Row:
     goal: Goal | None = None
     note: str = ""
     at: int | None = None
+    better: Literal["more", "less"] | None = None
 
     @property
     def met(self) -> bool | None:
@@ -67,6 +70,7 @@ class Row:
             "unit": self.unit,
             "ratio": self.ratio,
             "goal": goal,
+            "better": self.better,
             "met": self.met,
             "note": self.note,
         }

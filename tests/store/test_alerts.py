@@ -12,12 +12,14 @@ from offpolicy_monitor.alerts.episodes import CALM
 from offpolicy_monitor.alerts.roots import with_roots
 from offpolicy_monitor.server.judge import FIELDS, RulesJudge
 from offpolicy_monitor.store import Receipt, Store
+from offpolicy_monitor.store.rows import alerts
 from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.rows.histories import RunHistory
 from offpolicy_monitor.store.session import Database, parse_url
+from offpolicy_monitor.store.write import judge
 from offpolicy_monitor.store.write.finish import MOST
 from offpolicy_monitor.store.write.judge import Judge
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from tests.fixtures import shards
 from tests.fixtures.stores import Clock
@@ -359,3 +361,27 @@ def test_a_late_shard_of_a_step_whose_other_summaries_are_gone_leaves_what_was_s
     assert isinstance(receipt, Receipt) and receipt.complete
     assert script.seen is seen
     assert states(store) == [("warning", "active", 5, 5)]
+
+
+def test_what_is_remembered_of_alerts_is_what_is_stored_and_is_asked_only_where_some_are_new(
+    open_store: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[list[dict[str, Any]] | None] = []
+
+    def saved(connection: Connection, run: int, *episodes: Any) -> list[dict[str, Any]] | None:
+        found = alerts.save(connection, run, *episodes)
+        said.append(found)
+        assert found in (None, alerts.open_alerts(connection, [run])[run])
+        return found
+
+    monkeypatch.setattr(judge, "save", saved)
+    both, one = ("warning", "critical"), ("warning",)
+    store, _ = judged(open_store, {1: both, 2: both, 3: one, 4: both, 5: both, 7: one})
+    worst = {**{step: ["critical"] for step in (1, 2, 4, 5)}, 3: ["warning"], 7: ["warning"]}
+    for step in range(9):
+        clock.now = 1000.0 + step
+        [receipt] = store.ingest([make_record(step)])
+        assert isinstance(receipt, Receipt)
+        assert [row["severity"] for row in receipt.alerts] == worst.get(step, [])
+    assert [found is None for found in said] == [step in (1, 4, 7) for step in range(9)]
+    assert states(store)[0] == ("warning", "resolved", 7, 7)

@@ -22,6 +22,8 @@ EPISODE: Final = (
 #: When it became active, and when it was resolved, unix seconds.
 TIMES: Final = ("active_at", "resolved_at")
 Episode = Mapping[str, Any]
+#: States of what is not over.
+OPEN: Final = (PENDING, ACTIVE)
 
 
 def open_alerts(connection: Connection, run_ids: Iterable[int]) -> dict[int, list[dict[str, Any]]]:
@@ -40,11 +42,11 @@ def open_alerts_of(connection: Connection, run: str) -> list[dict[str, Any]]:
 
 
 def save(
-    connection: Connection, run: int, before: Iterable[Mapping[str, Any]], after: Iterable[Episode], now: float
-) -> bool:
+    connection: Connection, run: int, before: Sequence[Mapping[str, Any]], after: Iterable[Episode], now: float
+) -> list[dict[str, Any]] | None:
     """Bring a run's alerts from `before`, as of open_alerts, to `after`; what `after` lacks came to nothing and goes.
 
-    Answers whether anything has changed.
+    Answers what open_alerts would answer now; None where some are new, and it must be asked.
     """
     known = {(row["alert"], row["severity"]): row for row in before}
     wanted = {(episode["alert"], episode["severity"]): episode for episode in after}
@@ -61,7 +63,11 @@ def save(
     ]
     if changed:
         _UPDATE.run(connection, *changed)
-    return bool(gone or new or changed)
+    if new:
+        return None
+    values = {of.pop("key"): of for of in changed}
+    rows = [{**row, **values.get(row["id"], {})} for key, row in known.items() if key in wanted]
+    return [row for row in rows if row["state"] in OPEN or row["quiet_since"] is not None]
 
 
 def end_all(connection: Connection, run: int, now: float) -> None:
@@ -153,7 +159,7 @@ _OPEN: Final = (
     _rows()
     .where(
         alerts.c.run_id.in_(bindparam("wanted", expanding=True)),
-        alerts.c.state.in_((PENDING, ACTIVE)) | alerts.c.quiet_since.is_not(None),
+        alerts.c.state.in_(OPEN) | alerts.c.quiet_since.is_not(None),
     )
     .order_by(alerts.c.id)
 )

@@ -84,9 +84,9 @@ class RunMemory:
             self._alerts = open_alerts(connection, [self.run])[self.run]
         return self._alerts
 
-    def alerts_changed(self) -> None:
-        """They are to be read again."""
-        self._alerts = None
+    def alerts_are(self, rows: list[dict[str, Any]] | None) -> None:
+        """What they are now; None where they are to be read again."""
+        self._alerts = rows
 
     def waiting(self, connection: Connection) -> dict[int, training_steps.Waiting]:
         """Training steps that are waited for."""

@@ -125,11 +125,10 @@ class Judging:
             if history.steps:
                 before = memory.alerts(connection)
                 states, episodes = self.judge.steps(run, history, before)
-                if save(connection, run.id, before, episodes, now):
-                    memory.alerts_changed()
+                memory.alerts_are(save(connection, run.id, before, episodes, now))
                 if run.finished_at is not None:
                     end_all(connection, run.id, now)
-                    memory.alerts_changed()
+                    memory.alerts_are(None)
                 seconds = median_step_seconds(memory.begun(connection), now)
                 kept = {"step": history.steps[-1], "step_seconds": seconds, "states": pack({"states": states})}
                 _KEEP.run(connection, {"run_id": run.id, **kept})
