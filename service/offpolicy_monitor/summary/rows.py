@@ -51,7 +51,8 @@ class Row:
     of       what the declared merge needs beside the row itself: the rows of a count and of a sum in the same table
     at_most  a row of the same table, or of the one at a whole path, of which this counts a part
     total    the row (at a whole path) that the entries of this one add up to
-    product  whether it is a sum of squares or products, of which none is squared again: it may be as much larger
+    product  whether it is a sum of squares or of products, which no figure squares again: its limit is LARGEST_SUM,
+             that of other sums LARGEST_NUMBER (summary.sums)
     """
 
     name: str
