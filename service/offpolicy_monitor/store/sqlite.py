@@ -5,7 +5,6 @@ with the process. A new connection would even begin another log beside the old o
 connection is made and after each commit, before anybody is told that something is stored.
 """
 
-import os
 import sqlite3
 import threading
 from contextlib import suppress
@@ -17,6 +16,7 @@ from sqlalchemy import Connection, Engine, Pool, create_engine, event
 
 from offpolicy_monitor.errors import Unavailable
 from offpolicy_monitor.store.failures import driven
+from offpolicy_monitor.store.identity import Identity, identity
 
 BUSY_SECONDS: Final = 5.0
 #: Of a file that has no page yet: it would change nothing else until the next VACUUM, and wait for whoever writes.
@@ -33,9 +33,6 @@ BEGIN_WRITING: Final = "BEGIN IMMEDIATE"
 #: The database, its write-ahead log, and the index of that. They stay the same while any connection is open.
 SUFFIXES: Final = ("", "-wal", "-shm")
 MEND: Final = "stop the service, put the file right, start it again"
-
-#: Device and inode; None where there is no file.
-Identity = tuple[int, int] | None
 
 
 class Moved(Unavailable):
@@ -68,7 +65,7 @@ class SqliteFile:
         with self._lock:
             if self._kept is None:
                 self._kept = _connected(self.file, BUSY_SECONDS)
-                self._known = [_identity(path) for path in self._paths]
+                self._known = [identity(path) for path in self._paths]
         self.check()
         return _connected(self.file, busy_seconds)
 
@@ -85,7 +82,7 @@ class SqliteFile:
         """Raises Moved where a file is no longer the one that is open."""
         self._moved = True
         for path, known in zip(self._paths, self._known, strict=False):
-            found = _identity(path)
+            found = identity(path)
             if found != known:
                 if path != self._paths[0]:
                     self._keep_what_the_log_holds()
@@ -128,11 +125,3 @@ def _begun(connection: Connection) -> None:
     driver: Any = connection.connection.driver_connection
     if not driver.in_transaction and not connection.get_execution_options().get("offpolicy_plain", False):
         driven(connection, "BEGIN")
-
-
-def _identity(path: str) -> Identity:
-    try:
-        status = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return status.st_dev, status.st_ino
