@@ -2,14 +2,21 @@
 
 A breach that must last goes on over single steps that do not breach, as Limit says. Steps without a value are passed
 over. What a rule compares at a step is noted in the history and measured once, and only where somebody asks: most rules
-are quiet, and nobody looks at their past.
+are quiet, and nobody looks at their past. Whether a step breaches is a byte, so that one search finds the next step
+that does not, however long the breach.
 """
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
-from offpolicy_monitor.alerts.history import History, Notes
+from offpolicy_monitor.alerts.history import UNMARKED, History, Marks, Notes
 from offpolicy_monitor.alerts.rule import LONG, SPARE, Compared, Limit, Plan, Rule, Terms
+
+#: What a step is to a severity of a rule: it does not breach, it does, it has no value.
+BETTER, BREACHES, SILENT = range(3)
+#: What is noted of a step that is grave enough for a critical alert.
+GRAVE: Final = "{} is grave"
 
 
 def value_at(rule: Rule, history: History, terms: Terms, index: int) -> float:
@@ -23,12 +30,31 @@ def value_at(rule: Rule, history: History, terms: Terms, index: int) -> float:
 
 def breaches(rule: Rule, limit: Limit, history: History, terms: Terms, index: int) -> bool:
     """Whether a step is beyond a threshold, and grave enough for it."""
-    if not rule.beyond(value_at(rule, history, terms, index), limit.threshold):
-        return False
+    return _marked(_marks(rule, limit, history), rule, limit, history, terms, index) == BREACHES
+
+
+def _marks(rule: Rule, limit: Limit, history: History) -> Marks:
+    return history.marks(f"{rule.name} {limit.severity}")
+
+
+def _marked(marks: Marks, rule: Rule, limit: Limit, history: History, terms: Terms, index: int) -> int:
+    """What a step is to this severity, and marked as from now on."""
+    if marks[index] == UNMARKED:
+        value = value_at(rule, history, terms, index)
+        if value != value:
+            marks[index] = SILENT
+        elif rule.beyond(value, limit.threshold) and _is_grave(rule, limit, history, terms, index):
+            marks[index] = BREACHES
+        else:
+            marks[index] = BETTER
+    return marks[index]
+
+
+def _is_grave(rule: Rule, limit: Limit, history: History, terms: Terms, index: int) -> bool:
     grave = _grave(rule, limit)
     if grave is None:
         return True
-    notes = history.notes(f"{rule.name} is grave")
+    notes = history.notes(GRAVE.format(rule.name))
     found = notes[index]
     if found is None:
         found = notes[index] = grave(history, terms, index)
@@ -73,27 +99,26 @@ def breach(
     """How many steps have breached the threshold, up to this one, and the index of the first.
 
     It goes back until more than `limit.spare` of `limit.within` steps do not breach. 0 where this step has no value.
-    No more than `most` are counted.
+    No more than `most` are counted, and steps before these are not measured.
     """
-    count, first, seen, better = 0, index, 0, list[int]()
-    values, threshold, must_be_grave = history.notes(rule.name), limit.threshold, _grave(rule, limit) is not None
-    for number in range(index, -1, -1):
-        value = values[number]
-        if value is None:
-            value = value_at(rule, history, terms, number)
-        if value != value and seen:
-            continue
-        if count == most or value != value:
-            break
-        beyond = value > threshold if rule.above else value < threshold
-        if beyond and (not must_be_grave or breaches(rule, limit, history, terms, number)):
-            count, first = count + 1, number
-        else:
-            better.append(seen)
-            if len(better) > limit.spare and seen - better[-1 - limit.spare] < limit.within:
+    marks = _marks(rule, limit, history)
+    if _marked(marks, rule, limit, history, terms, index) == SILENT:
+        return 0, index
+    begin, end, better = 0, index + 1, list[int]()
+    while (at := max(marks.rfind(BETTER, 0, end), marks.rfind(UNMARKED, 0, end))) >= 0:
+        if marks[at] == UNMARKED:
+            if most is not None and marks.count(BREACHES, at, index + 1) >= most:
+                begin = at + 1
                 break
-        seen += 1
-    return count, first
+            _marked(marks, rule, limit, history, terms, at)
+            continue
+        end = at
+        better.append(index - at - marks.count(SILENT, at, index))
+        if len(better) > limit.spare and better[-1] - better[-1 - limit.spare] < limit.within:
+            begin = at + 1
+            break
+    count = marks.count(BREACHES, begin, index + 1)
+    return (count if most is None else min(count, most)), marks.find(BREACHES, begin) if count else index
 
 
 def active(rules: Sequence[Rule], history: History, terms: Terms, steps: range) -> bool:

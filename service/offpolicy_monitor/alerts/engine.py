@@ -4,7 +4,8 @@ A function of the history and the terms alone, so that a restart forgets nothing
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from typing import Final, Literal, NamedTuple
 
 from offpolicy_monitor.alerts.breaches import breach, breaches, lately, may_breach, may_stand, value_at
@@ -122,13 +123,15 @@ def _judged(outlook: Outlook, history: History, terms: Terms) -> Judged:
     if said is not None and not warns_at_most and not may_breach(plan, values, index):
         return outlook, said, None
     before = lately(rule, values, index) if plan.spare else math.nan
+    # What is said of a breach is the same of both severities.
+    explain = None if rule.explain is None else cache(partial(rule.explain, history, terms, index))
     for severity, limit in plan.severities:
         if limit is None:
             states.append(_quiet(rule, severity, limit, said))
         elif warns_at_most and severity == "critical":
             states.append(_silent(rule, severity, limit, missing))
         elif (rule.beyond(value, limit.threshold) or may_stand(rule, limit, before)) and (
-            found := _breach(rule, limit, history, terms, index)
+            found := _breach(rule, limit, history, terms, index, explain)
         ):
             states.append(found)
         else:
@@ -177,7 +180,9 @@ def _last(rule: Rule, values: Notes, history: History, terms: Terms) -> tuple[in
     return -1, math.nan
 
 
-def _breach(rule: Rule, limit: Limit, history: History, terms: Terms, index: int) -> RuleState | None:
+def _breach(
+    rule: Rule, limit: Limit, history: History, terms: Terms, index: int, explain: Callable[[], str] | None
+) -> RuleState | None:
     """A breach that goes on at a step; one that has lasted does so over a better step, a young one does not."""
     count, first = breach(rule, limit, history, terms, index)
     if count < limit.steps and not breaches(rule, limit, history, terms, index):
@@ -186,7 +191,7 @@ def _breach(rule: Rule, limit: Limit, history: History, terms: Terms, index: int
     seen = history.notes(rule.name)[max(first, index + 1 - UNSEEN) : index + 1]
     peak = rule.worst([value for value in seen if value is not None and value == value])
     since, value = history.steps[first], value_at(rule, history, terms, index)
-    said = rule.explain(history, terms, index) if rule.explain else told(rule, limit, value, since)
+    said = told(rule, limit, value, since) if explain is None else explain()
     message = f"{said} {INCLUDED}" if history.stands_in else said
     numbers = value, limit.threshold, limit.steps, count, since
     return RuleState(rule, limit.severity, state, *numbers, peak=peak, message=message)

@@ -5,7 +5,7 @@ Which of its gradient steps a figure of a training step is of is told by rules.O
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -15,6 +15,9 @@ from offpolicy_monitor.figures import at
 Column = Sequence[float]
 #: [n] what was noted of each step; None where nothing was yet.
 Notes = list[float | None]
+#: [n] the same as one byte per step; UNMARKED where nothing was yet.
+Marks = bytearray
+UNMARKED: Final = 255
 
 #: What the paths of figures of mismatch begin with, and those of the same figures of the total gap.
 IN_TOTAL: Final = {"gaps.mismatch.": "gaps.total.", "outliers.mismatch.": "outliers.total."}
@@ -26,15 +29,15 @@ MISMATCH: Final = next(iter(IN_TOTAL))
 class History:
     """steps [n], ascending; columns: path of a figure (`gaps.mismatch.k3`) -> [n] float64.
 
-    noted: by name, what was computed of a step and its past under one set of terms. Whoever keeps it drops what stands
-    at a step that changes, and at all later ones.
+    noted: by name, what was computed of a step and its past under one set of terms, Notes or Marks. Whoever keeps it
+    drops what stands at a step that changes, and at all later ones.
 
     stands_in: the total gap is here under the paths of mismatch, for runs that have no pi_old.
     """
 
     steps: Sequence[int]
     columns: Mapping[str, Column]
-    noted: dict[str, Notes] = field(default_factory=dict, repr=False)
+    noted: dict[str, Any] = field(default_factory=dict, repr=False)
     stands_in: bool = False
 
     @classmethod
@@ -80,11 +83,22 @@ class History:
 
     def notes(self, name: str) -> Notes:
         """[n] what was noted by this name, to be read and filled."""
+        found: Notes = self._noted(name, list)
+        if lacking := len(self.steps) - len(found):
+            found += [None] * lacking
+        return found
+
+    def marks(self, name: str) -> Marks:
+        """[n] what was marked by this name, to be read and filled; of no name that notes have."""
+        found: Marks = self._noted(name, bytearray)
+        if lacking := len(self.steps) - len(found):
+            found += bytes([UNMARKED]) * lacking
+        return found
+
+    def _noted(self, name: str, make: Callable[[], Any]) -> Any:
         if self.stands_in:
             name = f"{name} in total"
         found = self.noted.get(name)
         if found is None:
-            found = self.noted[name] = []
-        if lacking := len(self.steps) - len(found):
-            found += [None] * lacking
+            found = self.noted[name] = make()
         return found

@@ -33,9 +33,10 @@ class _Found(ctypes.Structure):
 def identity(path: str) -> Identity:
     """The file that is there now; OSError where that cannot be told."""
     found = _Found()
-    if _STATX is not None and _STATX(AT_FDCWD, os.fsencode(path), 0, STATX_INO, ctypes.byref(found)) == 0:
-        if found.mask & STATX_INO:
-            return os.makedev(found.major, found.minor), found.inode
+    if _STATX is not None:
+        _STATX(AT_FDCWD, os.fsencode(path), 0, STATX_INO, ctypes.byref(found))
+    if found.mask & STATX_INO:
+        return os.makedev(found.major, found.minor), found.inode
     # No Linux, an old one, one that forbids it, or no file.
     try:
         status = os.stat(path)

@@ -41,7 +41,7 @@ class RunHistory:
 
     versions: list[Version]
     columns: dict[str, "array[float]"]
-    noted: dict[str, list[float | None]] = field(default_factory=dict)
+    noted: dict[str, MutableSequence[Any]] = field(default_factory=dict)
     terms: Any = None
 
     def __post_init__(self) -> None:
