@@ -102,7 +102,7 @@ def judging(rules: Sequence[Rule], of: History) -> Callable[[], float]:
 
     def seconds() -> float:
         for notes in of.noted.values():
-            notes[STEPS - 1 :] = [None] * len(notes[STEPS - 1 :])
+            del notes[STEPS - 1 :]
         return on_the_thread(lambda: evaluate(rules, of, terms))()
 
     return seconds
