@@ -6,7 +6,6 @@ nobody waits for any more is not begun. Made and asked on one event loop; knows 
 """
 
 import asyncio
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 
 from offpolicy_monitor.pipeline.gone import Gone, client_gone, is_gone
 from offpolicy_monitor.pipeline.turns import Turn, Turns
+from offpolicy_monitor.pipeline.waiting import Waiting
 from offpolicy_monitor.pipeline.workers import Ages, guarded, settle
 
 Result = TypeVar("Result")
@@ -41,11 +41,10 @@ class Device:
         self.ages = Ages()
         self._turns, self._most = turns, threads
         self._loop = asyncio.get_running_loop()
-        #: One entry for each job that came, and behind them all the end (False), which whoever meets it leaves there.
-        self._came: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._waiting = Waiting()
         self._lock = threading.Lock()
-        #: Threads that are not elsewhere, and how many of them wait for a job.
-        self._here, self._idle = set[threading.Thread](), 0
+        #: Threads that are not elsewhere.
+        self._here = set[threading.Thread]()
         self._closed = False
 
     async def run(
@@ -71,7 +70,7 @@ class Device:
         left = partial(self._left, turn)
         if gone is not None:
             gone.add_done_callback(left)
-        self._came.put(True)
+        self._waiting.came()
         self._see_to_jobs()
         try:
             return await job.done
@@ -88,7 +87,7 @@ class Device:
         """Finish what came and end the threads; one that is elsewhere is left to itself."""
         with self._lock:
             self._closed = True
-        self._came.put(False)
+        self._waiting.end()
         self._see_to_jobs()
         while threads := self._all_here():
             for thread in threads:
@@ -120,7 +119,7 @@ class Device:
     def _see_to_jobs(self) -> None:
         """Have one more thread where a job waits that none is free for, as far as there may be more."""
         with self._lock:
-            if self._came.qsize() > self._idle and len(self._here) < self._most:
+            if self._waiting.untaken and len(self._here) < self._most:
                 thread = threading.Thread(target=self._work, name="measure", daemon=True)
                 self._here.add(thread)
                 try:
@@ -147,23 +146,11 @@ class Device:
 
     def _work(self) -> None:
         thread = threading.current_thread()
-        while thread in self._here and self._next_came():
+        while thread in self._here and self._waiting.next_came():
+            self._see_to_jobs()
             self._do_next()
         with self._lock:
             self._here.discard(thread)
-
-    def _next_came(self) -> bool:
-        """Wait for a job; False at the end."""
-        with self._lock:
-            self._idle += 1
-        came = self._came.get()
-        with self._lock:
-            self._idle -= 1
-        if came:
-            self._see_to_jobs()
-        else:
-            self._came.put(False)
-        return came
 
     def _do_next(self) -> None:
         """Nothing of a job is left when this returns."""
