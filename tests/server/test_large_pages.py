@@ -1,13 +1,16 @@
-"""What a start has loaded is on large pages afterwards, where the system has them, and nothing else is."""
+"""What the process holds is on large pages, where the system has them, and what is mostly empty is not filled up."""
 
+import io
+import os
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 
+import numpy as np
 import pytest
 from offpolicy_monitor.server import large_pages
-from offpolicy_monitor.server.large_pages import LARGE, anonymous
+from offpolicy_monitor.server.large_pages import CHANGED, IS_THERE, LARGE, LargePages, anonymous, nearly_full
 
 from tests.fixtures.fused import cached_pass
 from tests.fixtures.prometheus import wait_for
@@ -36,6 +39,23 @@ assert loaded == [(index, str(index)) for index in range(400_000)]
 print(moved, on_large_pages(os.getpid()) - before)
 """
 
+SPARSE = """
+import mmap
+from offpolicy_monitor.server.large_pages import put_on_large_pages
+from offpolicy_monitor.server.memory import resident
+
+size = 64 << 20
+sparse = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for begin in range(0, size, 4 * mmap.PAGESIZE):
+    sparse[begin] = 1
+put_on_large_pages()
+before = resident()
+put_on_large_pages()
+for begin in range(0, size, 4 * mmap.PAGESIZE):
+    assert sparse[begin] == 1
+print(resident() - before)
+"""
+
 
 def on_large_pages(process: int) -> int:
     """Bytes of it, as the system counts them."""
@@ -53,6 +73,29 @@ def moved_here() -> tuple[int, int]:
 def test_what_is_moved_is_the_memory_of_no_file_in_whole_large_pages() -> None:
     found = [(hex(first), (last - first) / LARGE) for first, last in anonymous(MAPS)]
     assert found == [("0x555556200000", 7.0), ("0x7f0000000000", 2.0)]
+
+
+def test_a_large_page_is_made_of_what_is_nearly_full() -> None:
+    number = LARGE // os.sysconf("SC_PAGE_SIZE")
+    there = [number, number - number // 8, number - number // 8 - 1, 0, number]
+    pages = np.zeros((1 + len(there), number), np.uint64)
+    for row, count in zip(pages[1:], there, strict=True):
+        row[:count] = 1 << IS_THERE
+    found = list(nearly_full(LARGE, (1 + len(there)) * LARGE, io.BytesIO(pages.tobytes())))
+    assert found == [(LARGE, 3 * LARGE), (5 * LARGE, 6 * LARGE)]
+
+
+def test_what_is_mostly_empty_is_not_filled_up() -> None:
+    printed = subprocess.run([sys.executable, "-c", SPARSE], capture_output=True, text=True, check=True).stdout
+    assert int(printed) < 4 * LARGE
+
+
+def test_it_is_looked_at_again_where_the_process_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, looks = iter([50, 50, 50, 50 + CHANGED, 50 + CHANGED, 50, 50]), list[int]()
+    monkeypatch.setattr(large_pages, "resident", lambda: CHANGED + next(sizes))
+    monkeypatch.setattr(large_pages, "put_on_large_pages", lambda: looks.append(1) or len(looks))  # type: ignore[func-returns-value]
+    large = LargePages()
+    assert [large.keep_up() for _ in range(4)] == [1, 0, 2, 3]
 
 
 def test_objects_are_the_same_on_large_pages_which_the_system_counts() -> None:

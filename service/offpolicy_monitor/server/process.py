@@ -26,12 +26,10 @@ from fastapi import FastAPI
 
 from offpolicy_monitor.addresses import is_loopback
 from offpolicy_monitor.errors import ConfigurationError
-from offpolicy_monitor.pipeline.values import has_pass
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.server.http.connection import SHEDS_NONE, BoundedProtocol, Shedding
 from offpolicy_monitor.server.http.handshakes import Accepting, Handshakes
 from offpolicy_monitor.server.http.tls import LOOK_SECONDS, Certificate, certificate
-from offpolicy_monitor.server.large_pages import put_on_large_pages
 from offpolicy_monitor.server.memory import set_apart, set_up_malloc, uncollected
 from offpolicy_monitor.settings import Settings
 from offpolicy_monitor.store import access
@@ -119,8 +117,6 @@ class Server(uvicorn.Server):
         if loaded != self._loaded:  # the first measurement loads much, and so does what is compiled
             self._loaded = loaded
             set_apart()
-            if parts.readiness.device is None and has_pass(parts.pipeline.measurer):  # nothing more is to come
-                asyncio.get_running_loop().run_in_executor(None, put_on_large_pages)
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -55,6 +55,7 @@ from offpolicy_monitor.server.fresh import EVERY, Fresh, rested
 from offpolicy_monitor.server.http.documents import Document
 from offpolicy_monitor.server.http.shared import Shared
 from offpolicy_monitor.server.judge import RulesJudge
+from offpolicy_monitor.server.large_pages import LargePages
 from offpolicy_monitor.server.memory import Idle
 from offpolicy_monitor.server.notifications import notifier
 from offpolicy_monitor.server.probe import StoreProbe
@@ -257,7 +258,14 @@ def _beside(
     yield keep(HELP, help, HELP_SECONDS)
     fresh = Fresh(services.store, services.verdicts.read)
     yield keep(FRESH, lambda: rested(lambda: loop.run_in_executor(threads, fresh.make)), EVERY)
-    yield keep(GIVE_BACK, partial(asyncio.to_thread, Idle().give_back), GIVE_BACK_SECONDS)
+    idle, large = Idle(), LargePages()
+
+    def look_after_memory() -> int:
+        given = idle.give_back()
+        large.keep_up()
+        return given
+
+    yield keep(GIVE_BACK, partial(asyncio.to_thread, look_after_memory), GIVE_BACK_SECONDS)
 
 
 async def _first_work(services: Services, rehearse: Callable[[Services], int]) -> None:
