@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from offpolicy_monitor.pipeline.gone import Gone, client_gone, is_gone
+from offpolicy_monitor.pipeline.thread_stack import ThreadStack
 from offpolicy_monitor.pipeline.turns import Turn, Turns
-from offpolicy_monitor.pipeline.waiting import Waiting
 from offpolicy_monitor.pipeline.workers import Ages, guarded, settle
 
 Result = TypeVar("Result")
@@ -41,7 +41,7 @@ class Device:
         self.ages = Ages()
         self._turns, self._most = turns, threads
         self._loop = asyncio.get_running_loop()
-        self._waiting = Waiting()
+        self._stack = ThreadStack()
         self._lock = threading.Lock()
         #: Threads that are not elsewhere.
         self._here = set[threading.Thread]()
@@ -70,7 +70,7 @@ class Device:
         left = partial(self._left, turn)
         if gone is not None:
             gone.add_done_callback(left)
-        self._waiting.came()
+        self._stack.came()
         self._see_to_jobs()
         try:
             return await job.done
@@ -87,7 +87,7 @@ class Device:
         """Finish what came and end the threads; one that is elsewhere is left to itself."""
         with self._lock:
             self._closed = True
-        self._waiting.end()
+        self._stack.end()
         self._see_to_jobs()
         while threads := self._all_here():
             for thread in threads:
@@ -119,7 +119,7 @@ class Device:
     def _see_to_jobs(self) -> None:
         """Have one more thread where a job waits that none is free for, as far as there may be more."""
         with self._lock:
-            if self._waiting.untaken and len(self._here) < self._most:
+            if self._stack.untaken and len(self._here) < self._most:
                 thread = threading.Thread(target=self._work, name="measure", daemon=True)
                 self._here.add(thread)
                 try:
@@ -146,7 +146,7 @@ class Device:
 
     def _work(self) -> None:
         thread = threading.current_thread()
-        while thread in self._here and self._waiting.next_came():
+        while thread in self._here and self._stack.next_came():
             self._see_to_jobs()
             self._do_next()
         with self._lock:
