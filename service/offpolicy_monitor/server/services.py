@@ -262,7 +262,8 @@ def _beside(
 
     def look_after_memory() -> int:
         given = idle.give_back()
-        large.keep_up()
+        if has_pass(pipeline.measurer):  # much of what a start loads comes with it
+            large.keep_up()
         return given
 
     yield keep(GIVE_BACK, partial(asyncio.to_thread, look_after_memory), GIVE_BACK_SECONDS)

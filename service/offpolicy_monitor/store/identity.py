@@ -20,7 +20,7 @@ class _Found(ctypes.Structure):
     """What Linux tells of a file, 256 bytes; what nobody wants here has no name."""
 
     _fields_ = (
-        ("mask", ctypes.c_uint32),
+        ("told", ctypes.c_uint32),
         ("_", ctypes.c_char * 28),
         ("inode", ctypes.c_uint64),
         ("__", ctypes.c_char * 96),
@@ -35,7 +35,7 @@ def identity(path: str) -> Identity:
     found = _Found()
     if _STATX is not None:
         _STATX(AT_FDCWD, os.fsencode(path), 0, STATX_INO, ctypes.byref(found))
-    if found.mask & STATX_INO:
+    if found.told & STATX_INO:
         return os.makedev(found.major, found.minor), found.inode
     # No Linux, an old one, one that forbids it, or no file.
     try:
