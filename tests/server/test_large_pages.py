@@ -77,7 +77,7 @@ def test_what_is_moved_is_the_memory_of_no_file_in_whole_large_pages() -> None:
 
 def test_a_large_page_is_made_of_what_is_nearly_full() -> None:
     number = LARGE // os.sysconf("SC_PAGE_SIZE")
-    there = [number, number - number // 8, number - number // 8 - 1, 0, number]
+    there = [number, number - number // 32, number - number // 32 - 1, 0, number]
     pages = np.zeros((1 + len(there), number), np.uint64)
     for row, count in zip(pages[1:], there, strict=True):
         row[:count] = 1 << IS_THERE

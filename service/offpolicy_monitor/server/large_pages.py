@@ -20,7 +20,7 @@ from offpolicy_monitor.server.memory import resident
 MADV_COLLAPSE: Final = 25
 LARGE: Final = 2 << 20  # bytes
 #: The part of a large page that must be there before it is one: the rest of it is new memory.
-FULL: Final = 7 / 8
+FULL: Final = 31 / 32
 #: Bytes by which the process must have changed before it is looked at again.
 CHANGED: Final = 4 << 20
 #: Says "[never]" where whoever runs the system wants none.
