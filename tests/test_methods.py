@@ -352,11 +352,10 @@ def test_rows_that_are_compared_are_presets_the_standard_method_first() -> None:
 #: The tables of methods, of the rows that run, and of the settings that frameworks write rows as.
 TABLES = {"methods/catalogue.py", "methods/presets.py", "methods/options.py"}
 #: Where a method's name stands in the source beside its row: examples of requests and commands, the one that stands for
-#: others, a framework's own name of its loss, and the rows that repeat a trainer's own loss.
+#: others, and a framework's own name of its loss.
 ELSEWHERE = {
     "cli/questions.py": {"opsm"},
     "client/adapters/prime_rl.py": {"ipo"},
-    "client/loggers/names.py": {"cispo"},
     "server/openapi.py": {"opsm"},
     "server/routes/changes.py": {"opsm"},
     "vocabulary.py": {"opsm"},

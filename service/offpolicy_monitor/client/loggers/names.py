@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from offpolicy_monitor import peers
 from offpolicy_monitor.errors import ConfigurationError
+from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.vocabulary import VERDICTS
 
 #: What stands before a path, and before what is no figure: the step, and the verdict as a number.
@@ -19,7 +20,8 @@ STEP: Final = f"{PREFIX}step"
 VERDICT: Final = f"{PREFIX}verdict"
 #: Where a row stands, which is no figure of it.
 _PLACE: Final = frozenset({"step", "minibatch", "attempt", "received_shards", "shards"})
-_OF_THE_LOSS: Final = ("gaps.staleness.", "methods.grpo.", "methods.gspo.", "methods.dapo.", "methods.cispo.")
+#: What the trainer's own steps move, and the rows that are put on it: clips of its loss.
+_OF_THE_LOSS: Final = ("gaps.staleness.", *(f"methods.{row.name}." for row in PRESETS if row.gap == "staleness"))
 _ALIKE: Final = ("same", "empty sequences", "an empty sequence", "mean of sequences")
 #: A name with a part that stands for others: `rollout_rs_OPTION_masked_fraction`.
 _OPEN: Final = re.compile("[A-Z]{3}")
