@@ -5,7 +5,8 @@ admission   bytes are admitted before they are read, first come first served
 buffers     reusable memory for bodies, so that arrays are views over what the socket delivered
 decoder     threads that decode, within a budget of memory
 remembered  what this process has stored itself, so that the store need not be asked
-device      the threads that measure, and `turns`, which job is next and which cannot be done in time
+device      the threads that measure; `turns`, which job is next and which cannot be done in time, and `thread_stack`,
+            which of the threads takes it
 helpers     the processes that measure small shards for these threads, while many come side by side
 record      what is kept of a message, in the service and in a helper alike
 writer      the one thread that writes to the database, many shards per transaction; or whoever brings one that is alone
