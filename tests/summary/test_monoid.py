@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from offpolicy_monitor.summary import MethodSummary, StepSummary, merge_all
 from offpolicy_monitor.summary.arrays import Arrays, room_for_fractions
 from offpolicy_monitor.summary.layout import LAYOUT
@@ -73,6 +74,25 @@ def test_what_was_merged_takes_no_more_memory(share: float) -> None:
     before = [part.nbytes for part in parts]
     assert merged(parts).counts[: len(where)].tolist() == (3 * where + 3).tolist()
     assert [part.nbytes for part in parts] == before
+
+
+def test_a_merge_of_few_counts_holds_only_these() -> None:
+    """A diagnosis merges the gradient steps of fifty steps: all their counts written out were a hundred MiB."""
+    scheme = scheme_of(LAYOUT, ("gaps/total", "histograms/total"))
+    few = int(0.45 * FEW * scheme.sizes[COUNTS])
+    starts = (0, few // 2, 2 * few)
+    parts = [Arrays.filled_at(scheme, _ones(start, few), room_for_fractions(scheme)) for start in starts]
+    two = merged(parts[:2])
+    assert not two.is_written_out
+    assert two.nbytes < 1.5 * sum(part.nbytes for part in parts[:2])
+    assert merged([two, parts[2]]).is_written_out
+    together = sum(part.counts_between(0, 3 * few) for part in parts)
+    assert (merged([two, parts[2]]).counts[: 3 * few] == together).all()
+    assert merged(parts) == merged([two, parts[2]]) == merged([parts[0], merged(parts[1:])])
+
+
+def _ones(start: int, number: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    return np.arange(start, start + number), np.ones(number, np.int64)
 
 
 def test_merging_nothing_is_empty() -> None:

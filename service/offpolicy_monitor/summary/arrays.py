@@ -74,6 +74,11 @@ class Arrays:
         arrays.sparse, arrays.absent = {}, frozenset()
         return arrays
 
+    @classmethod
+    def of_nothing(cls, scheme: Scheme) -> "Arrays":
+        """Rows that have counted nothing, whose counts are not written out."""
+        return cls.filled_at(scheme, NOWHERE, room_for_fractions(scheme))
+
     def _hold(
         self,
         scheme: Scheme,
@@ -176,8 +181,19 @@ class Arrays:
 
     def copy(self) -> "Arrays":
         """The same in arrays of its own, counts and fractions, that may be changed."""
-        counts = self._written_out(0, self.scheme.sizes[COUNTS]) if self._counts is None else self._counts.copy()
-        return self._with(counts, None, self._fractions.copy(), self.absent)
+        return self._with(self.counts_to_change(), None, self._fractions.copy(), self.absent)
+
+    def with_own_fractions(self) -> "Arrays":
+        """The same with fractions of its own, that may be changed; the counts are of both."""
+        return self._with(self._counts, self._filled, self._fractions.copy(), self.absent)
+
+    def counts_to_change(self) -> NDArray[np.int64]:
+        """All counts, in an array of its own."""
+        return self._written_out(0, self.scheme.sizes[COUNTS]) if self._counts is None else self._counts.copy()
+
+    def with_counts(self, counts: NDArray[np.int64] | None, filled: Sparse | None) -> "Arrays":
+        """The same fractions with other counts: all of them, or where they are not zero."""
+        return self._with(counts, filled, self._fractions, self.absent)
 
     def named_by(self, scheme: Scheme) -> "Arrays":
         """The same numbers by the names of a scheme in which they stand at the same entries."""

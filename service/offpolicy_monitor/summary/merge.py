@@ -25,11 +25,12 @@ def merged(parts: Sequence[Arrays]) -> Arrays:
         return parts[0]
     if not parts:
         return Arrays()
-    scheme, (first, *others) = union(tuple(part.scheme for part in parts)), parts
-    whole, others = (first.copy(), others) if scheme is first.scheme else (Arrays(scheme), [*parts])
+    scheme = union(tuple(part.scheme for part in parts))
+    first, others = (parts[0], parts[1:]) if scheme is parts[0].scheme else (Arrays.of_nothing(scheme), parts)
+    whole = first.with_own_fractions()
     moved = [runs(part.scheme, scheme) for part in others]
     _add_fractions(whole, others, moved)
-    _add_counts(whole, others, moved)
+    whole = _with_counts(whole, others, moved)
     _add_sparse(whole, others)
     return whole.lacking(frozenset().union(*(part.absent for part in parts)))
 
@@ -38,9 +39,10 @@ def among(arrays: Arrays, scheme: Scheme, moved: Runs) -> Arrays:
     """The same where other rows may be too, nothing of these; `moved` says where these entries stand there."""
     if scheme.sizes == arrays.scheme.sizes:
         return arrays.named_by(scheme)
-    found = Arrays(scheme, None, arrays.sparse, arrays.absent)
+    found = Arrays.of_nothing(scheme)
     _add_fractions(found, [arrays], [moved])
-    _add_counts(found, [arrays], [moved])
+    found = _with_counts(found, [arrays], [moved])
+    found.sparse, found.absent = dict(arrays.sparse), arrays.absent
     return found
 
 
@@ -57,18 +59,26 @@ def _add_fractions(whole: Arrays, parts: Sequence[Arrays], moved: Sequence[Runs]
             whole.fractions[0][index] += between
 
 
-def _add_counts(whole: Arrays, parts: Sequence[Arrays], moved: Sequence[Runs]) -> None:
-    """Add what parts count: those of which few counts are not zero at once."""
-    few: list[Sparse] = []
+def _with_counts(whole: Arrays, parts: Sequence[Arrays], moved: Sequence[Runs]) -> Arrays:
+    """With what parts count as well: written out where that is many counts, else only those that are not zero."""
+    few, many = list[Sparse](), list[tuple[Arrays, Sequence[Run]]]()
     for part, (found, *_) in zip(parts, moved, strict=True):
         if len(part.filled[0]) < FEW * part.scheme.sizes[COUNTS]:
             few += _moved(part.filled, found)
-            continue
+        else:
+            many.append((part, found))
+    if not many and not whole.is_written_out:
+        all_few = [whole.filled, *few]
+        if sum(len(where) for where, _ in all_few) < FEW * whole.scheme.sizes[COUNTS]:
+            return whole.with_counts(None, _together(all_few))
+    counts = whole.counts_to_change()
+    for part, found in many:
         theirs = part.seen(COUNTS)
         for start, stop, into in found:
-            whole.counts[into : into + stop - start] += theirs[start:stop]
+            counts[into : into + stop - start] += theirs[start:stop]
     if few:
-        np.add.at(whole.counts, *map(np.concatenate, zip(*few, strict=True)))
+        np.add.at(counts, *map(np.concatenate, zip(*few, strict=True)))
+    return whole.with_counts(counts, None)
 
 
 def _moved(filled: Sparse, found: Sequence[Run]) -> Iterator[Sparse]:
