@@ -1,20 +1,23 @@
 """A history that is kept grows by a step at a time, and is read anew where it is not what is stored."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from copy import deepcopy
 
 import numpy as np
 import pytest
+from offpolicy_monitor.server.judge import RulesJudge
 from offpolicy_monitor.store import Store
-from offpolicy_monitor.store.rows import histories as module
+from offpolicy_monitor.store.rows import training_steps
 from offpolicy_monitor.store.rows.codec import unpack
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.histories import FIRST, NEWEST, Histories, RunHistory
+from offpolicy_monitor.store.rows.tables import judged_steps
 from offpolicy_monitor.store.rows.training_step import TrainingStep
 from offpolicy_monitor.store.rows.training_steps import forget, keep
 from offpolicy_monitor.store.session import Database, parse_url
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from tests.fixtures.shards import make_record
 
@@ -144,12 +147,51 @@ def test_of_what_is_read_anew_only_what_is_not_known_is(
         judged(connection, kept, 2 * step, 1.0)
         kept.read(connection, 1)
     judged(connection, kept, 7, 2.0)  # among the first, which it moves
-    monkeypatch.setattr(module, "unpack", lambda packed: read.append(1) or unpack(packed))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(training_steps, "unpack", lambda packed: read.append(1) or unpack(packed))  # type: ignore[func-returns-value]
     found = kept.read(connection, 1)
     assert found.steps[FIRST - 1] == 2 * FIRST - 4 and len(found.steps) == FIRST + NEWEST
     assert len(read) == 1
     monkeypatch.undo()
     assert same(found, Histories(PATHS).read(connection, 1))
+
+
+@pytest.mark.parametrize(
+    "again",
+    [{"attempt": 1, "minibatches": 1}, {"minibatch": 1, "minibatches": 2}],
+    ids=["another attempt", "a late gradient step"],
+)
+def test_a_process_that_begins_reads_what_the_one_before_judged_by(
+    open_store: Callable[..., Store], database_url: str, again: dict[str, int]
+) -> None:
+    """Of a step of one gradient step its headline figures have it: nothing is kept twice."""
+    store = open_store(judge=RulesJudge())
+    records = [make_record(step, minibatches=1, policy_version=3 * step, tokens=50 + step) for step in range(6)]
+    records += [make_record(6, minibatch=number, minibatches=2) for number in range(2)]
+    for record in records:
+        store.ingest([record])
+    assert [step for step, own in own_figures(database_url) if own] == [6]
+    assert_read_as_judged(store, database_url)
+    store.ingest([make_record(4, **again)])
+    assert [step for step, own in own_figures(database_url) if own] == ([6] if "attempt" in again else [4, 6])
+    assert_read_as_judged(store, database_url)
+
+
+def own_figures(database_url: str) -> list[tuple[int, bool]]:
+    """The steps that were judged, and whether what they were judged by is kept with that."""
+    with closing(Database(parse_url(database_url))) as database, database.reading() as connection:
+        rows = connection.execute(select(judged_steps.c.step, judged_steps.c.figures).order_by(judged_steps.c.step))
+        return [(step, unpack(figures) != {}) for step, figures in rows]
+
+
+def assert_read_as_judged(store: Store, database_url: str) -> None:
+    judging = store._judging
+    [judged_by] = judging.histories._kept.values()
+    with closing(Database(parse_url(database_url))) as database, database.reading() as connection:
+        found = Histories(judging.judge.paths).read(connection, 1)
+    assert found.versions == judged_by.versions
+    assert found.columns.keys() == judged_by.columns.keys() >= {"gaps.mismatch.k3", "policy_version"}
+    for path, column in found.columns.items():
+        assert np.array_equal(column, judged_by.columns[path], equal_nan=True), path
 
 
 def test_a_run_that_was_never_judged_has_no_history(connection: Connection) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from offpolicy_monitor.store.rows.codec import unpack
+from offpolicy_monitor.store.rows import training_steps
 from offpolicy_monitor.store.rows.cursors import LARGEST_INTEGER
 from offpolicy_monitor.store.rows.tables import judged_steps
 
@@ -157,12 +157,12 @@ class Histories:
         """The figures of steps, in the order of the paths; of paths that nobody wants any more nothing is kept."""
         if not rows:
             return {}
-        wanted = (judged_steps.c.run_id == run) & judged_steps.c.step.in_([step for step, *_ in rows])
-        found = {}
-        for *version, packed in connection.execute(select(*_VERSION, judged_steps.c.figures).where(wanted)):
-            figures = unpack(packed)
-            found[tuple(version)] = tuple(figures.get(path, math.nan) for path in self._paths)
-        return found
+        of_step = training_steps.figures_of(connection, run, [step for step, *_ in rows])
+        return {
+            version: tuple(of_step[version[0]].get(path, math.nan) for path in self._paths)
+            for version in rows
+            if version[0] in of_step
+        }
 
 
 def looked_back_on(connection: Connection, run: int) -> set[int]:

@@ -4,17 +4,21 @@ Every function takes the caller's connection; the caller holds the runs. What th
 """
 
 import zlib
+from array import array
 from collections.abc import Collection, Mapping
 from typing import Final
 
 from sqlalchemy import Connection, Table, bindparam, delete, select, tuple_
 
-from offpolicy_monitor.store.rows.codec import pack
+from offpolicy_monitor.store.rows import headlines
+from offpolicy_monitor.store.rows.codec import pack, unpack
 from offpolicy_monitor.store.rows.gradient_steps import LEDGER_COLUMNS, GradientStep, gradient_step
 from offpolicy_monitor.store.rows.statement import Statement, putting
 from offpolicy_monitor.store.rows.tables import judged_steps, runs, steps, waiting_steps
 from offpolicy_monitor.store.rows.training_step import LATER_STEPS, TrainingStep
 
+#: The figures of a judged step all of which are in its only gradient step's rows.
+NONE_OF_ITS_OWN: Final = pack({})
 #: Training steps that tell how many gradient steps a run's have: one that lost some does not mislead.
 LEARNED_FROM: Final = 3
 #: (run id, step)
@@ -87,13 +91,40 @@ def drop_waiting(connection: Connection, key: RunStep) -> None:
     _DROP_WAITING.run(connection, {"run": key[0], "at": key[1]})
 
 
-def keep(connection: Connection, key: RunStep, step: TrainingStep, figures: dict[str, float]) -> int:
-    """Keep the figures by path that a step is judged by, instead of earlier ones; answers their checksum."""
-    packed = pack(figures)
-    checksum = zlib.crc32(packed)
+def keep(
+    connection: Connection, key: RunStep, step: TrainingStep, figures: dict[str, float], are_kept: bool = False
+) -> int:
+    """Keep the figures by path that a step is judged by, instead of earlier ones; answers their checksum.
+
+    `are_kept`: the rows of its only gradient step, the first, have them already.
+    """
+    checksum = zlib.crc32(" ".join(figures).encode(), zlib.crc32(array("d", figures.values())))
     of_step = {"run_id": key[0], "step": key[1], "attempt": step.attempt, "minibatches": step.known}
-    _KEEP.run(connection, {**of_step, "checksum": checksum, "figures": packed})
+    _KEEP.run(connection, {**of_step, "checksum": checksum, "figures": NONE_OF_ITS_OWN if are_kept else pack(figures)})
     return checksum
+
+
+def figures_of(connection: Connection, run: int, wanted: Collection[int]) -> dict[int, dict[str, float]]:
+    """By step, the figures that these steps of a run were judged by."""
+    of_run = (judged_steps.c.run_id == run) & judged_steps.c.step.in_(wanted)
+    columns = (judged_steps.c.step, judged_steps.c.attempt, judged_steps.c.minibatches, judged_steps.c.figures)
+    found, kept_elsewhere = dict[int, dict[str, float]](), dict[int, int]()
+    for step, attempt, minibatches, packed in connection.execute(select(*columns).where(of_run)):
+        if packed == NONE_OF_ITS_OWN and minibatches == 1:
+            kept_elsewhere[step] = attempt
+        else:
+            found[step] = unpack(packed)
+    return found | _headlines_of(connection, run, kept_elsewhere)
+
+
+def _headlines_of(connection: Connection, run: int, attempts: Mapping[int, int]) -> dict[int, dict[str, float]]:
+    """By step, the headline figures of its first gradient step under this attempt, and its policy's version."""
+    at = (steps.c.run_id == run) & steps.c.step.in_(attempts.keys()) & (steps.c.minibatch == 0)
+    columns = (steps.c.id, steps.c.step, steps.c.attempt, steps.c.policy_version)
+    rows = [row for row in connection.execute(select(*columns).where(at)) if row.attempt == attempts[row.step]]
+    figures = headlines.read(connection, [row.id for row in rows])
+    versions = {row.step: {"policy_version": row.policy_version} for row in rows if row.policy_version is not None}
+    return {row.step: figures.get(row.id, {}) | versions.get(row.step, {}) for row in rows}
 
 
 def forget(connection: Connection, keys: Collection[RunStep]) -> None:

@@ -24,7 +24,7 @@ from offpolicy_monitor.store.rows.statement import putting
 from offpolicy_monitor.store.rows.step_times import median_step_seconds
 from offpolicy_monitor.store.rows.tables import judgements
 from offpolicy_monitor.store.rows.training_step import TrainingStep
-from offpolicy_monitor.store.write.judged_figures import Merges, judged_figures
+from offpolicy_monitor.store.write.judged_figures import Merges, are_headlines, judged_figures
 
 #: States of rules, ready for JSON or as JSON.
 States = Sequence[dict[str, Any]] | orjson.Fragment
@@ -100,7 +100,8 @@ class Judging:
             memory.wait_no_longer(connection, step.step)
             if step.can_be_judged:
                 figures = self._figures(connection, run, step, merges)
-                checksum = training_rows.keep(connection, (run.id, step.step), step, figures)
+                are_kept = are_headlines(step, merges, self.judge.paths)
+                checksum = training_rows.keep(connection, (run.id, step.step), step, figures, are_kept)
                 if not self.histories.add(run.id, (step.step, step.attempt, checksum), figures):
                     memory.history = None
                 judged.add(step.run)

@@ -14,6 +14,7 @@ from offpolicy_monitor.store.rows.derived import figures_for, needed
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.rows.merged_steps import Merged, merge_stored
+from offpolicy_monitor.store.rows.narrow import covers
 from offpolicy_monitor.store.rows.readable import readable
 from offpolicy_monitor.store.rows.tables import steps
 from offpolicy_monitor.store.rows.training_step import TrainingStep
@@ -45,6 +46,11 @@ def judged_figures(
         return last
     whole = _merged(connection, run, counting, merges, of_all)
     return {path: value for path, value in last.items() if path not in of_all} | whole
+
+
+def are_headlines(step: TrainingStep, merges: Merges, paths: Collection[str]) -> bool:
+    """Whether they are headline figures of its only gradient step, the first, of a merge that is kept with it now."""
+    return step.known == 1 and step.gradient_steps[0].id in merges and covers(tuple(paths))
 
 
 def _figures(
