@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from copy import deepcopy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -161,7 +162,7 @@ def test_of_what_is_read_anew_only_what_is_not_known_is(
     ids=["another attempt", "a late gradient step"],
 )
 def test_a_process_that_begins_reads_what_the_one_before_judged_by(
-    open_store: Callable[..., Store], database_url: str, again: dict[str, int]
+    open_store: Callable[..., Store], database_url: str, again: dict[str, Any]
 ) -> None:
     """Of a step of one gradient step its headline figures have it: nothing is kept twice."""
     store = open_store(judge=RulesJudge())
