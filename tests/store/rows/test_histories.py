@@ -16,7 +16,7 @@ from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.histories import FIRST, NEWEST, Histories, RunHistory
 from offpolicy_monitor.store.rows.tables import judged_steps
 from offpolicy_monitor.store.rows.training_step import TrainingStep
-from offpolicy_monitor.store.rows.training_steps import forget, keep
+from offpolicy_monitor.store.rows.training_steps import IN_METRICS, figures_of, forget, keep
 from offpolicy_monitor.store.session import Database, parse_url
 from sqlalchemy import Connection, select
 
@@ -177,11 +177,39 @@ def test_a_process_that_begins_reads_what_the_one_before_judged_by(
     assert_read_as_judged(store, database_url)
 
 
+@pytest.mark.parametrize(
+    "case", ["a gradient step is open", "another had two", "two are declared", "it is judged again"]
+)
+def test_a_late_shard_changes_nothing_that_was_said_before_its_step_is_judged_again(
+    open_store: Callable[..., Store], database_url: str, case: str
+) -> None:
+    """A step that was closed without it was judged; its headline figures are of both shards from then on."""
+    store = open_store(judge=RulesJudge())
+    store.ingest([make_record(step, shard, 2, policy_version=step) for step in range(3) for shard in range(2)])
+    store.ingest([make_record(3, 0, 2, policy_version=3)])
+    assert store.upkeep.sweep(1e10, 10)
+    assert own_figures(database_url)[3] == (3, True)
+    if case == "a gradient step is open":
+        store.ingest([make_record(3, 0, 2, minibatch=1, policy_version=3)])
+    if case == "another had two":
+        store.ingest([make_record(4, shard, 2, minibatch=n, minibatches=2) for n in range(2) for shard in range(2)])
+    declared = 2 if case == "two are declared" else None
+    store.ingest([make_record(3, 1, 2, policy_version=9, minibatches=declared)])
+    assert dict(own_figures(database_url))[3] == (case != "it is judged again")
+    assert_read_as_judged(store, database_url)
+
+
+def test_a_step_that_was_judged_by_nothing_is_read_so(connection: Connection) -> None:
+    of_step = TrainingStep.of([GradientStep("r1", 0, 0, 0, 1, 1.0, 1.0)])
+    keep(connection, (1, 0), of_step, {})
+    assert figures_of(connection, 1, [0]) == {0: {}}
+
+
 def own_figures(database_url: str) -> list[tuple[int, bool]]:
     """The steps that were judged, and whether what they were judged by is kept with that."""
     with closing(Database(parse_url(database_url))) as database, database.reading() as connection:
         rows = connection.execute(select(judged_steps.c.step, judged_steps.c.figures).order_by(judged_steps.c.step))
-        return [(step, unpack(figures) != {}) for step, figures in rows]
+        return [(step, unpack(figures) != IN_METRICS) for step, figures in rows]
 
 
 def assert_read_as_judged(store: Store, database_url: str) -> None:

@@ -20,9 +20,9 @@ too then, those in `metrics` remain, and their rows in `shards` and most in `jud
 `runs.deleted` marks a run that is gone for every reader; its rows go in portions, and its name is free at once.
 `runs.methods` are the method rows chosen for the run, NULL for the default ones; `correction` names the one that the
 trainer really uses, `overrides` are the run's own thresholds by rule. `waiting_steps.since` is when the newest
-gradient step began; `judged_steps.figures` are JSON by path, compressed, but none where `metrics` and `steps` have all
-of them of the step's only gradient step, the first; `checksum` is of what the step was judged by. `alerts.told` is
-the state that was last told; `peak`, `active_step` and `resolved_step` are NULL of what an older release wrote.
+gradient step began; `judged_steps.figures` are JSON by path, compressed, which says so where `metrics` and `steps` have
+all of them, of a step whose one gradient step is complete; `checksum` is of what the step was judged by. `alerts.told`
+is the state that was last told; `peak`, `active_step` and `resolved_step` are NULL of what an older release wrote.
 `alerts.inhibited_by` is the rule whose alert speaks for it, `told_from` and `quiet_since` as of alerts.episodes.
 """
 

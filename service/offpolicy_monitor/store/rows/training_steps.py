@@ -17,8 +17,9 @@ from offpolicy_monitor.store.rows.statement import Statement, putting
 from offpolicy_monitor.store.rows.tables import judged_steps, runs, steps, waiting_steps
 from offpolicy_monitor.store.rows.training_step import LATER_STEPS, TrainingStep
 
-#: The figures of a judged step all of which are in its only gradient step's rows.
-NONE_OF_ITS_OWN: Final = pack({})
+#: In place of the figures of a judged step that the rows of its only gradient step have; no figure has such a path.
+IN_METRICS: Final = {"in metrics": 1}
+_IN_METRICS: Final = pack(IN_METRICS)
 #: Training steps that tell how many gradient steps a run's have: one that lost some does not mislead.
 LEARNED_FROM: Final = 3
 #: (run id, step)
@@ -96,25 +97,24 @@ def keep(
 ) -> int:
     """Keep the figures by path that a step is judged by, instead of earlier ones; answers their checksum.
 
-    `are_kept`: the rows of its only gradient step, the first, have them already.
+    `are_kept`: the rows of its only gradient step, the first, have them, and no later shard can change these.
     """
     checksum = zlib.crc32(" ".join(figures).encode(), zlib.crc32(array("d", figures.values())))
     of_step = {"run_id": key[0], "step": key[1], "attempt": step.attempt, "minibatches": step.known}
-    _KEEP.run(connection, {**of_step, "checksum": checksum, "figures": NONE_OF_ITS_OWN if are_kept else pack(figures)})
+    _KEEP.run(connection, {**of_step, "checksum": checksum, "figures": _IN_METRICS if are_kept else pack(figures)})
     return checksum
 
 
 def figures_of(connection: Connection, run: int, wanted: Collection[int]) -> dict[int, dict[str, float]]:
     """By step, the figures that these steps of a run were judged by."""
     of_run = (judged_steps.c.run_id == run) & judged_steps.c.step.in_(wanted)
-    columns = (judged_steps.c.step, judged_steps.c.attempt, judged_steps.c.minibatches, judged_steps.c.figures)
-    found, kept_elsewhere = dict[int, dict[str, float]](), dict[int, int]()
-    for step, attempt, minibatches, packed in connection.execute(select(*columns).where(of_run)):
-        if packed == NONE_OF_ITS_OWN and minibatches == 1:
-            kept_elsewhere[step] = attempt
-        else:
-            found[step] = unpack(packed)
-    return found | _headlines_of(connection, run, kept_elsewhere)
+    columns = (judged_steps.c.step, judged_steps.c.attempt, judged_steps.c.figures)
+    rows = {
+        step: (attempt, unpack(packed)) for step, attempt, packed in connection.execute(select(*columns).where(of_run))
+    }
+    elsewhere = {step: attempt for step, (attempt, figures) in rows.items() if figures == IN_METRICS}
+    found = {step: figures for step, (_, figures) in rows.items() if step not in elsewhere}
+    return found | (_headlines_of(connection, run, elsewhere) if elsewhere else {})
 
 
 def _headlines_of(connection: Connection, run: int, attempts: Mapping[int, int]) -> dict[int, dict[str, float]]:

@@ -16,7 +16,7 @@ from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.rows.merged_steps import Merged, merge_stored
 from offpolicy_monitor.store.rows.narrow import covers
 from offpolicy_monitor.store.rows.readable import readable
-from offpolicy_monitor.store.rows.tables import steps
+from offpolicy_monitor.store.rows.tables import COMPLETE, steps
 from offpolicy_monitor.store.rows.training_step import TrainingStep
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary, merge_all
@@ -49,8 +49,12 @@ def judged_figures(
 
 
 def are_headlines(step: TrainingStep, merges: Merges, paths: Collection[str]) -> bool:
-    """Whether they are headline figures of its only gradient step, the first, of a merge that is kept with it now."""
-    return step.known == 1 and step.gradient_steps[0].id in merges and covers(tuple(paths))
+    """Whether they are headline figures of its only gradient step, the first, of a merge that is kept with it now.
+
+    One that is complete: a late shard changes the figures of one that was closed, before the step is judged again.
+    """
+    first = step.gradient_steps[0]
+    return step.known == 1 and first.state == COMPLETE and first.id in merges and covers(tuple(paths))
 
 
 def _figures(
