@@ -21,7 +21,7 @@ from offpolicy_monitor.store import access as book
 from offpolicy_monitor.store import migrate
 from offpolicy_monitor.store.clock import ahead
 
-from tests.fixtures.answering import Asked, Said, answering
+from tests.fixtures.http_stub import Asked, Said, answering
 from tests.fixtures.service import free_port, service
 from tests.fixtures.tls import make_certificate
 

@@ -14,7 +14,7 @@ from offpolicy_monitor.methods import METHODS
 from offpolicy_monitor.verdict.numbers import percent
 
 from tests.client.fakes import Fake, serving
-from tests.fixtures.answering import Said
+from tests.fixtures.http_stub import Said
 from tests.fixtures.live import Service
 from tests.fixtures.planted import ask
 from tests.fixtures.service import free_port

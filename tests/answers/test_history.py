@@ -15,7 +15,7 @@ from offpolicy_monitor.figures import is_known
 from offpolicy_monitor.vocabulary import TEXT
 
 from tests.client.fakes import Fake, serving
-from tests.fixtures.answering import Asked, Said
+from tests.fixtures.http_stub import Asked, Said
 from tests.fixtures.live import Service
 from tests.fixtures.planted import Planted, ask, serving_planted
 

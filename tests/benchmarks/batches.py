@@ -47,7 +47,7 @@ class Synthetic:
 
     @property
     def width(self) -> int:
-        """L: positions a row, so that a padded batch has ten times as many as there are tokens."""
+        """L: positions per row, so that a padded batch has ten times as many as there are tokens."""
         return max(self.tokens * PADDING // len(self.lengths), int(self.lengths.max()))
 
     @cached_property

@@ -12,7 +12,7 @@ from tests.benchmarks.client import client_rows
 from tests.benchmarks.compute import compute_rows, grid_rows
 from tests.benchmarks.gpu import gpu_rows
 from tests.benchmarks.ingest import ingest_rows
-from tests.benchmarks.judging import judging_rows
+from tests.benchmarks.judgement import judging_rows
 from tests.benchmarks.linear import linear_rows
 from tests.benchmarks.older import older_rows
 from tests.benchmarks.path import path_rows

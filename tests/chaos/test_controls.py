@@ -23,7 +23,7 @@ from tests.chaos.scenarios.greedy import post_at_once
 from tests.chaos.scenarios.trainer import judged
 from tests.chaos.scenarios.workers import all_ended, led, replaced
 from tests.chaos.stage import Stage
-from tests.fixtures.answering import Asked, Said, answering
+from tests.fixtures.http_stub import Asked, Said, answering
 
 KEY = Key("r-0", 0, 0)
 STORED = Said(200, {"duplicate": False})

@@ -20,8 +20,8 @@ from offpolicy_monitor import Monitor
 
 from tests.client.batches import nbytes
 from tests.client.fakes import Fake, serving
-from tests.fixtures.answering import Said, unused_url
 from tests.fixtures.forks import Fork, started
+from tests.fixtures.http_stub import Said, unused_url
 
 PROGRAM: Final = "from tests.client.conditions import serve; serve()"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from offpolicy_monitor.wire.frame import Frame, decode
 
-from tests.fixtures.answering import Asked, Said, answering
+from tests.fixtures.http_stub import Asked, Said, answering
 
 
 @dataclass

@@ -9,7 +9,7 @@ from offpolicy_monitor import Monitor
 
 from tests.client.batches import batch
 from tests.client.fakes import Fake, serving
-from tests.fixtures.answering import Said
+from tests.fixtures.http_stub import Said
 
 
 def test_each_answer_is_handed_over_in_order_and_before_the_queue_is_empty() -> None:

@@ -8,7 +8,7 @@ from offpolicy_monitor.client.read import Reader, Unreachable, asked, path
 from offpolicy_monitor.errors import ConfigurationError, Refusal, Unavailable
 
 from tests.client.fakes import Fake, serving
-from tests.fixtures.answering import Said
+from tests.fixtures.http_stub import Said
 from tests.fixtures.service import free_port
 
 

@@ -13,7 +13,7 @@ from offpolicy_monitor.client import run_end
 
 from tests.client.batches import batch
 from tests.client.fakes import Fake, serving
-from tests.fixtures.answering import Asked, Said
+from tests.fixtures.http_stub import Asked, Said
 
 WITHIN = 30.0
 #: What a process does after it has logged, and whether that ends its run.

@@ -18,7 +18,7 @@ from offpolicy_monitor.errors import ConfigurationError
 from tests.client.batches import batch, nbytes
 from tests.client.conditions import standing_still
 from tests.client.fakes import Fake, black_hole, endless, serving
-from tests.fixtures.answering import Said, unused_url
+from tests.fixtures.http_stub import Said, unused_url
 
 
 def closed_stats(fake: Fake, steps: int = 1, at: int = 0, **options: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from offpolicy_monitor.demo.config import DemoConfig
 
-from tests.fixtures.answering import Said
+from tests.fixtures.http_stub import Said
 
 # Which torch imports for the first optimiser, for a second and a half: here it is once for all forks of the tests.
 import_module("torch._dynamo")

@@ -11,7 +11,7 @@ from offpolicy_monitor.demo.faults import KINDS, Fault
 from offpolicy_monitor.errors import ConfigurationError
 
 from tests.client.fakes import Fake
-from tests.fixtures.answering import unused_url
+from tests.fixtures.http_stub import unused_url
 
 
 def parse(*flags: str) -> argparse.Namespace:

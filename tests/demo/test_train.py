@@ -10,7 +10,7 @@ from safetensors.numpy import load
 
 from tests.client.fakes import Fake, serving
 from tests.demo.small import ANSWER, small
-from tests.fixtures.answering import Said, unused_url
+from tests.fixtures.http_stub import Said, unused_url
 
 
 def test_every_gradient_step_is_posted_and_acknowledged(service: Fake) -> None:

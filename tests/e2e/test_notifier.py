@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.drift import DRIFTED, HEALTHY, RUN, post
-from tests.fixtures.answering import Asked, Said, answering
+from tests.fixtures.http_stub import Asked, Said, answering
 from tests.fixtures.prometheus import running_alertmanager, wait_for, webhook_receiver
 from tests.fixtures.service import running_service
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.drift import send
-from tests.fixtures.answering import Asked, Said, answering
+from tests.fixtures.http_stub import Asked, Said, answering
 from tests.fixtures.prometheus import wait_for
 from tests.fixtures.service import running_service
 

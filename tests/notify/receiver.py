@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.fixtures.answering import Asked, Said, answering
+from tests.fixtures.http_stub import Asked, Said, answering
 from tests.fixtures.prometheus import PATIENCE
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from offpolicy_monitor.alerts.episodes import CALM
 
-from tests.fixtures.answering import Asked, Said, answering
 from tests.fixtures.application import Application, Client
+from tests.fixtures.http_stub import Asked, Said, answering
 from tests.fixtures.prometheus import wait_for
 from tests.server.routes.test_verdict import post_step
 

@@ -9,7 +9,7 @@ from random import Random
 
 from tests.chaos.scenario import Scenario
 from tests.chaos.stage import PROGRAM, Stage
-from tests.fixtures.answering import Asked, Said, answering
+from tests.fixtures.http_stub import Asked, Said, answering
 from tests.fixtures.service import free_port
 
 #: Seconds from a start to acknowledgements.

@@ -4,7 +4,7 @@ from offpolicy_monitor.client.files.record import Record
 from offpolicy_monitor.errors import ConfigurationError, Refusal
 
 from tests.client.fakes import Fake, serving
-from tests.fixtures.answering import Said
+from tests.fixtures.http_stub import Said
 
 RECORD = Record("a.jsonl:1", {"step": 3}, {"logprobs": [-0.5], "old_logprobs": [-0.25]}, 10)
 

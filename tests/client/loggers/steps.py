@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.fixtures.answering import Asked, Said, answering
+from tests.fixtures.http_stub import Asked, Said, answering
 
 
 def row(step: int, verdict: str | None = "accept", attempt: int = 0, **figures: Any) -> dict[str, Any]:

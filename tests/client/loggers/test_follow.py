@@ -15,7 +15,7 @@ from offpolicy_monitor.errors import ConfigurationError
 
 from tests.client.batches import batch
 from tests.client.loggers.steps import Steps, knowing, row
-from tests.fixtures.answering import Said
+from tests.fixtures.http_stub import Said
 
 Seen = list[tuple[int, str | None]]
 
