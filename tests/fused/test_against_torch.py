@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from offpolicy_monitor.batch import UNKNOWN_ORIGIN, Origin, RaggedBatch
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.measure.fused import Fused
-from offpolicy_monitor.methods import PRESETS
+from offpolicy_monitor.methods import PRESETS, parse_rows
 from offpolicy_monitor.summary.step import StepSummary
 
 from tests.fixtures.fused import loaded_pass
@@ -55,6 +55,33 @@ def test_any_batch_with_or_without_versions_turns_entropy_and_rewards(
     }  # fmt: skip
     batch = with_more(sent, extra, of_tokens) if more else packed(sent)
     assert_same(*both(batch, Origin(5 if known else None, 0, ORIGIN.labels)))
+
+
+@pytest.mark.parametrize("seed", [61, 70, 88, 98, 140])
+def test_sums_of_equal_terms(seed: int) -> None:
+    """Each is rounded the same way: with too many of them one after the other in float32, these were off by 1e-6."""
+    random = np.random.default_rng(seed)
+    tokens = int(random.choice([512, 1024, 4096]))
+    mu = np.full(tokens, np.float32(-0.01 - 8 * random.random()))
+    moves = np.exp(random.uniform(-8, [2.5, 1.0])) * random.choice([-1, 1], 2)
+    old = np.minimum(mu - np.float32(moves[0]), np.float32(0))
+    logprobs = np.minimum(old - np.float32(moves[1]), np.float32(0))
+    advantages = np.full(tokens, np.float32(random.normal()))
+    sent = {"sampling_logprobs": mu, "old_logprobs": old, "logprobs": logprobs, "advantages": advantages}
+    assert_same(*both(RaggedBatch.from_positions(np.array([tokens]), sent, {})))
+
+
+@pytest.mark.parametrize("least", [-(2.0**-126), -1.2e-38, -5e-38, -1e-37, -1e-30])
+def test_log_probs_as_near_0_as_float32_has_them(least: float) -> None:
+    """The larger KL of -2 and of such a log-prob is 50 to 75, and grows to the last of them."""
+    mu, logprobs = np.array([[-2, least, -1e-3, least], [least, -2, least, least]], np.float32)
+    batch = RaggedBatch.from_positions(np.array([4]), {"sampling_logprobs": mu, "logprobs": logprobs}, {})
+    rows = parse_rows([{"name": f"phi {phi}", "method": "kpop", "phi": phi} for phi in range(50, 80)])
+    got, expected = loaded_pass()(batch, rows, ORIGIN, KEPT), Measurer("cpu").measure(batch, rows, ORIGIN)
+    assert got is not None
+    assert {name: row.sums["masked_tokens"] for name, row in got.methods.items()} == {
+        name: row.sums["masked_tokens"] for name, row in expected.methods.items()
+    }
 
 
 def test_log_probs_that_are_equal_and_those_that_are_almost() -> None:

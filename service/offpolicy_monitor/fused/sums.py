@@ -13,7 +13,6 @@ from offpolicy_monitor.fused.arrays import (
     ADVANTAGE_EXCESS,
     BAD,
     BINS,
-    CELL,
     CHANGED,
     CLAMPED,
     DEVIATION,
@@ -161,17 +160,17 @@ def join(out: Any, n: Any, mean: Any, square: Any) -> None:
 
 @njit(**FAST)
 def run_sums(d: Any, k3: Any, growth: Any, out: Any) -> None:
-    """[8]: sum of d, |d|, d^2, k3, exp|d| - 1; least and most d, least |d|."""
-    total, size, square, divergence, grown = 0.0, ZERO, ZERO, ZERO, ZERO
+    """[8]: sum of d, |d|, d^2, k3, exp|d| - 1, float32 terms in float64; least and most d, least |d|."""
+    total, size, square, divergence, grown = 0.0, 0.0, 0.0, 0.0, 0.0
     least, most, nearest = BIG, -BIG, BIG
     for i in range(len(d)):
         x = d[i]
-        magnitude = abs(x)
-        total += np.float64(x)
-        size += magnitude
-        square += x * x
-        divergence += k3[i]
-        grown += growth[i]
+        magnitude, wide = abs(x), np.float64(x)
+        total += wide
+        size += abs(wide)
+        square += np.float64(x * x)
+        divergence += np.float64(k3[i])
+        grown += np.float64(growth[i])
         least = lesser(least, x)
         most = greater(most, x)
         nearest = lesser(nearest, magnitude)
@@ -187,10 +186,10 @@ def run_sums(d: Any, k3: Any, growth: Any, out: Any) -> None:
 
 @njit(**FAST)
 def dot(x: Any, y: Any) -> Any:
-    """Sum of x y."""
-    total = ZERO
+    """Sum of x y, float32 terms in float64."""
+    total = 0.0
     for i in range(len(x)):
-        total += x[i] * y[i]
+        total += np.float64(x[i] * y[i])
     return total
 
 
@@ -257,13 +256,14 @@ def updates_at_risk(advantages: Any, d: Any, difference: Any, out: Any) -> None:
 
 @njit(**FAST)
 def sums_by_sign(groups: Any, d: Any, k3: Any, out: Any) -> None:
-    """k3 and d^2 of a sequence's tokens with A < 0, A == 0, A > 0, whose counts begin at `groups`."""
+    """Sums in float64 of k3 and d^2, of a sequence's tokens with A < 0, A == 0, A > 0, whose counts begin at `groups`."""
     for sign in range(3):
-        divergence, square, group = ZERO, ZERO, np.uint16(sign * BINS)
+        divergence, square, group = 0.0, 0.0, np.uint16(sign * BINS)
         for i in range(len(d)):
             on = groups[i] == group
-            divergence += k3[i] if on else ZERO
-            square += d[i] * d[i] if on else ZERO
+            x = d[i] if on else ZERO
+            divergence += np.float64(k3[i] if on else ZERO)
+            square += np.float64(x * x)
         out[K3_SIGNS + sign] += divergence
         out[SQUARE_SIGNS + sign] += square
 
@@ -288,43 +288,37 @@ def advantages_by_sign(advantages: Any, out: Any) -> None:
 def sums_by_bucket(block: Any, keys: Any, out: Any) -> None:
     """out [CELL, buckets]: a breakdown of tokens whose buckets change from one to the next, keys [n].
 
-    One loop for each bucket: looking at the keys again for every gap costs more than adding.
+    One loop for each bucket and gap: of few sums the compiler makes several parts at once. So fewer terms follow each
+    other, of which equal ones are all rounded the same way.
     """
     first, last = keys[0], keys[0]
     for i in range(len(keys)):
         first = keys[i] if keys[i] < first else first
         last = keys[i] if keys[i] > last else last
-    d, k3 = block.scores[LOG_RATIO], block.scores[K3]
-    m, s, t, k3_m, k3_s, k3_t = d[0], d[1], d[2], k3[0], k3[1], k3[2]
+    m, s = block.scores[LOG_RATIO, 0], block.scores[LOG_RATIO, 1]
     for bucket in range(first, last + 1):
         key = np.uint16(bucket)
         number, product = ZERO, ZERO
-        total_m, size_m, square_m, divergence_m = ZERO, ZERO, ZERO, ZERO
-        total_s, size_s, square_s, divergence_s = ZERO, ZERO, ZERO, ZERO
-        total_t, size_t, square_t, divergence_t = ZERO, ZERO, ZERO, ZERO
         for i in range(len(keys)):
             on = keys[i] == key
-            x, y, z = m[i] if on else ZERO, s[i] if on else ZERO, t[i] if on else ZERO
             number += ONE if on else ZERO
-            total_m += x
-            size_m += abs(x)
-            square_m += x * x
-            divergence_m += k3_m[i] if on else ZERO
-            total_s += y
-            size_s += abs(y)
-            square_s += y * y
-            divergence_s += k3_s[i] if on else ZERO
-            total_t += z
-            size_t += abs(z)
-            square_t += z * z
-            divergence_t += k3_t[i] if on else ZERO
-            product += x * y
-        found = (
-            number, total_m, size_m, square_m, divergence_m, total_s, size_s, square_s, divergence_s, total_t, size_t,
-            square_t, divergence_t, product,
-        )  # fmt: skip
-        for k in range(CELL):
-            out[k, bucket] += found[k]
+            product += m[i] * s[i] if on else ZERO
+        out[0, bucket] += number
+        out[13, bucket] += product
+        for gap in range(3):
+            d, k3 = block.scores[LOG_RATIO, gap], block.scores[K3, gap]
+            total, size, square, divergence = ZERO, ZERO, ZERO, ZERO
+            for i in range(len(keys)):
+                on = keys[i] == key
+                x = d[i] if on else ZERO
+                total += x
+                size += abs(x)
+                square += x * x
+                divergence += k3[i] if on else ZERO
+            out[1 + 4 * gap, bucket] += total
+            out[2 + 4 * gap, bucket] += size
+            out[3 + 4 * gap, bucket] += square
+            out[4 + 4 * gap, bucket] += divergence
 
 
 @njit(**FAST)

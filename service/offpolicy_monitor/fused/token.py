@@ -48,7 +48,8 @@ CLAMP = f(EXPONENT_CLAMP)
 CLAMPED = f(math.exp(EXPONENT_CLAMP) * (1 - 2.0**-20))
 #: Stands for a bound that is not there; no finite figure of a token comes near it.
 BIG = f(3e38)
-TINY = f(1e-37)
+#: The least normal number: the log of less than that, which only subnormal log-probs are from 0, is taken as its log.
+LEAST_NORMAL = f(2.0**-126)
 
 _LOG2_E, _LN2, _LN2_HIGH, _LN2_LOW = f(1.4426950408889634), f(0.6931471805599453), f(0.693359375), f(-2.12194440e-4)
 _ROUNDING = f(1.5 * 2**23)
@@ -170,8 +171,8 @@ def binary_kls(
     # (1-q) k3 = (p - q) z + 2 (1-q) (atanh(z) - z), where nothing cancels
     total = p_rest + q_rest
     alike = abs(difference) < total * HALF
-    p_exponent, p_mantissa = exponent_and_mantissa(greater(p_rest, TINY))
-    q_exponent, q_mantissa = exponent_and_mantissa(greater(q_rest, TINY))
+    p_exponent, p_mantissa = exponent_and_mantissa(greater(p_rest, LEAST_NORMAL))
+    q_exponent, q_mantissa = exponent_and_mantissa(greater(q_rest, LEAST_NORMAL))
     z = (difference if alike else q_mantissa - p_mantissa) / (total if alike else q_mantissa + p_mantissa)
     s = z * z
     curved = TWO * z * beyond_first(s)

@@ -143,7 +143,7 @@ def _runs(
             kept[LEAST_ABS] = min(kept[LEAST_ABS], piece[7])
             for k in range(3):
                 whole[gap, k] += piece[0 if k == 0 else k + 1]
-        product = ZERO
+        product = 0.0
         if plan.joint:
             product = sums.dot(block.scores[LOG_RATIO, 0, i:j], block.scores[LOG_RATIO, 1, i:j])
             out.own[sequence, PRODUCT] += product
