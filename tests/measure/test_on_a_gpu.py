@@ -4,7 +4,7 @@ FakeTensorMode runs every line of the torch form on tensors of device cuda that 
 is asked in test_device.py.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,10 +146,28 @@ def test_a_look_at_a_value_and_a_shape_that_depends_on_data_would_be_seen() -> N
 
     with fake_cuda():
         values = torch.zeros(8, device=DEVICE)
-        with pytest.raises(AssertionError, match="waits"):
-            torch.zeros(8).to(DEVICE)
-        with pytest.raises(AssertionError, match="waits"):
-            torch.tensor([1.0], device=DEVICE)
+        waiting: tuple[Callable[[], Any], ...] = (
+            lambda: torch.zeros(8).to(DEVICE),
+            lambda: torch.zeros(8).to(device=DEVICE),
+            lambda: torch.tensor([1.0], device=DEVICE),
+            lambda: torch.tensor([1.0], device="cuda"),
+            lambda: torch.as_tensor([1.0], device=DEVICE),
+            values.cpu,
+            lambda: values.to("cpu"),
+            lambda: values.cpu().sum().to(DEVICE, non_blocking=True),
+            lambda: torch.zeros(8).copy_(values),
+            lambda: values.index_put((values > 0,), torch.ones(8, device=DEVICE)),
+        )
+        for wait in waiting:
+            with pytest.raises(AssertionError, match="waits"):
+                wait()
+        of_none: tuple[Callable[[], Any], ...] = (
+            lambda: values.copy_(torch.zeros(8)),
+            lambda: values.__setitem__(values > 0, torch.ones(8, device=DEVICE)),
+        )
+        for wait in of_none:  # these enter the device, which a build without CUDA cannot
+            with pytest.raises(RuntimeError, match="cuda"):
+                wait()
         for look in (values.sum().item, values.sum().__bool__, lambda: values.tolist()):
             with pytest.raises(DataDependentOutputException):
                 look()

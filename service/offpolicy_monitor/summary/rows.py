@@ -108,7 +108,7 @@ class Table:
     """Rows that a summary has all or none of, at every path that fits `path`: `gaps/{gap}` stands for three.
 
     part   tables of one path are one record: the part that has no name is always there, the others where it is said
-    needs  what must have been sent
+    needs  what must have been sent, as docs tell it
     since  the stored version that first had it, and with it every row that is not later still
     required  whether there is one of every gap with a token
     filled    whether its first row, one count, is never 0 where there is one
