@@ -1,7 +1,7 @@
 """The catalogue of methods as data: one row per method, and nothing else tells methods apart in what is measured.
 
-Others name them: presets, the rows that run; options, the settings that frameworks write a row as; the vocabulary, which
-of them is shown where a run names none; and the alerts, how much the method in use may mask.
+Others name them: presets, the rows that run; options, the settings that frameworks write a row as; the vocabulary,
+which of them is shown where a run names none; and the alerts, how much the method in use may mask.
 A row's forms say what is compared, as curves (methods.curve): the rule that runs, its bands and its what-if all follow.
 Formulas of the scores, and what a row may not say: docs/methods.md.
 """
