@@ -256,7 +256,7 @@ def updates_at_risk(advantages: Any, d: Any, difference: Any, out: Any) -> None:
 
 @njit(**FAST)
 def sums_by_sign(groups: Any, d: Any, k3: Any, out: Any) -> None:
-    """Sums of k3 and d^2, in float64, of tokens of a sequence with A < 0, A == 0, A > 0: their counts begin at `groups`."""
+    """k3 and d^2 of a sequence's tokens with A < 0, A == 0, A > 0, in float64; their counts begin at `groups`."""
     for sign in range(3):
         divergence, square, group = 0.0, 0.0, np.uint16(sign * BINS)
         for i in range(len(d)):
