@@ -1,7 +1,9 @@
 """A fork of the tests' own is the program: it says the same, and ends with the same status."""
 
+import os
 import signal
 import subprocess
+import warnings
 from pathlib import Path
 
 import pytest
@@ -41,3 +43,17 @@ def test_a_fork_that_is_killed_says_by_what(tmp_path: Path) -> None:
     with served([*COMMAND, "serve", "--port"], tmp_path / "log", settings) as running:
         running.process.kill()
         assert running.process.wait(60) == -signal.SIGKILL
+
+
+def test_a_process_of_tests_that_ends_leaves_the_forks_of_the_others_alone(tmp_path: Path) -> None:
+    with service(tmp_path) as running:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which the fork does not need
+            pid = os.fork()
+        if pid == 0:
+            forks().close()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.process.wait(0.5)
+        assert ended(["-c", "print(1)"], clean_environment()) == (0, "1\n")
