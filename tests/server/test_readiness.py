@@ -218,10 +218,14 @@ def read_only(url: str, cluster: Cluster) -> Iterator[None]:
     name = url.rpartition("/")[2].partition("?")[0]
     end = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
     cluster.administer(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    cluster.administer(end)
-    yield
-    cluster.administer(f"ALTER DATABASE {name} RESET default_transaction_read_only")
-    cluster.administer(end)
+    try:
+        cluster.administer(end)
+        time.sleep(0.2)  # one that was about to connect knows of no change, and is listed only when it has
+        cluster.administer(end)
+        yield
+    finally:
+        cluster.administer(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        cluster.administer(end)
 
 
 def test_a_postgres_that_takes_no_writes_is_told(postgres_url: str, postgres_cluster: Cluster) -> None:
