@@ -13,6 +13,7 @@ from offpolicy_monitor.fused.arrays import (
     ADVANTAGE_EXCESS,
     BAD,
     BINS,
+    CELL,
     CHANGED,
     CLAMPED,
     DEVIATION,
@@ -304,7 +305,7 @@ def sums_by_bucket(block: Any, keys: Any, out: Any) -> None:
             number += ONE if on else ZERO
             product += m[i] * s[i] if on else ZERO
         out[0, bucket] += number
-        out[13, bucket] += product
+        out[CELL - 1, bucket] += product
         for gap in range(3):
             d, k3 = block.scores[LOG_RATIO, gap], block.scores[K3, gap]
             total, size, square, divergence = ZERO, ZERO, ZERO, ZERO

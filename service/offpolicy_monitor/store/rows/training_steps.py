@@ -19,7 +19,7 @@ from offpolicy_monitor.store.rows.training_step import LATER_STEPS, TrainingStep
 
 #: In place of the figures of a judged step that the rows of its only gradient step have; no figure has such a path.
 IN_METRICS: Final = {"in metrics": 1}
-_IN_METRICS: Final = pack(IN_METRICS)
+_IN_METRICS_PACKED: Final = pack(IN_METRICS)
 #: Training steps that tell how many gradient steps a run's have: one that lost some does not mislead.
 LEARNED_FROM: Final = 3
 #: (run id, step)
@@ -101,7 +101,9 @@ def keep(
     """
     checksum = zlib.crc32(" ".join(figures).encode(), zlib.crc32(array("d", figures.values())))
     of_step = {"run_id": key[0], "step": key[1], "attempt": step.attempt, "minibatches": step.known}
-    _KEEP.run(connection, {**of_step, "checksum": checksum, "figures": _IN_METRICS if are_kept else pack(figures)})
+    _KEEP.run(
+        connection, {**of_step, "checksum": checksum, "figures": _IN_METRICS_PACKED if are_kept else pack(figures)}
+    )
     return checksum
 
 
