@@ -4,7 +4,7 @@ band = (low, high, low_sign, high_sign): a rule drops a token below `low` where 
 `high` where A is at least `high_sign`; bounds that are not there, and signs that do not matter, are infinite.
 """
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -24,10 +24,8 @@ from offpolicy_monitor.fused.arrays import (
     W,
 )
 from offpolicy_monitor.fused.bits import greater, lesser
-from offpolicy_monitor.fused.sums import FAST
+from offpolicy_monitor.fused.sums import FAST, INLINE
 from offpolicy_monitor.fused.token import ONE, ZERO
-
-INLINE: Final[dict[str, Any]] = {**FAST, "forceinline": True}
 
 
 @njit(**INLINE)
@@ -45,16 +43,16 @@ def off(x: Any, A: Any, band: Any) -> Any:
 @njit(**FAST)
 def dropped(score: Any, k3: Any, d: Any, advantages: Any, band: Any, out: Any) -> Any:
     """Add up what the rule drops and keeps; how many it drops."""
-    number, lows, k3_off, k3_on, square_off, square_on = ZERO, ZERO, ZERO, ZERO, ZERO, ZERO
+    number, lows, k3_off, k3_on, square_off, square_on = ZERO, ZERO, 0.0, 0.0, 0.0, 0.0
     for i in range(len(score)):
         x, A, k, square = score[i], advantages[i], k3[i], d[i] * d[i]
         here = off(x, A, band)
         number += ONE if here else ZERO
         lows += ONE if low(x, A, band) else ZERO
-        k3_off += k if here else ZERO
-        k3_on += ZERO if here else k
-        square_off += square if here else ZERO
-        square_on += ZERO if here else square
+        k3_off += np.float64(k if here else ZERO)
+        k3_on += np.float64(ZERO if here else k)
+        square_off += np.float64(square if here else ZERO)
+        square_on += np.float64(ZERO if here else square)
     out[LOW] += lows
     out[HIGH] += number - lows
     out[K3_DROPPED] += k3_off

@@ -106,8 +106,8 @@ def _columns(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, into: Any, 
         columns.differences(block, gap, n)
         if not plan.alone:
             sums.ratio_sums(
-                block.scores[LOG_RATIO, gap, :n], block.ratio[gap], block.excess[gap], block.k3_reverse, block.js,
-                into.tokens[gap],
+                block.scores[LOG_RATIO, gap, :n], block.ratio[gap, :n], block.excess[gap, :n], block.k3_reverse[:n],
+                block.js[:n], into.tokens[gap],
             )  # fmt: skip
             sums.difference_sums(block.scores[PROBABILITY, gap, :n], into.tokens[gap])
             columns.bins_of(block.scores[LOG_RATIO, gap, :n], plan.splits, block.bins[gap])
@@ -312,7 +312,7 @@ def _of_all(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, whole: Any, 
             _by_mu(tokens, plan, begin, n, block, into)
         if plan.per_token:
             counts.signs_of(block.groups[:n], block.keys)
-            sums.sums_by_bucket(block, block.keys[:n], into.signs)
+            sums.sums_by_bucket(block, n, into.signs)
         return
     mu, old = tokens.logprobs[0], tokens.logprobs[1]
     A = block.advantages[:n]
@@ -335,7 +335,7 @@ def _of_all(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, whole: Any, 
             )  # fmt: skip
         if plan.per_token:
             counts.signs_of(block.groups[:n], block.keys)
-            sums.sums_by_bucket(block, block.keys[:n], into.signs)
+            sums.sums_by_bucket(block, n, into.signs)
     if len(mu):
         _by_mu(tokens, plan, begin, n, block, into)
     if plan.densities:
@@ -357,4 +357,4 @@ def _of_all(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, whole: Any, 
 @njit(**STAGES)
 def _by_mu(tokens: Any, plan: Any, begin: Any, n: Any, block: Any, into: Any) -> None:
     counts.buckets_of(tokens.logprobs[0][begin : begin + n], plan.edges, block.keys)
-    sums.sums_by_bucket(block, block.keys[:n], into.mu)
+    sums.sums_by_bucket(block, n, into.mu)
