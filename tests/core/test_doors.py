@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from offpolicy_monitor import core
-from offpolicy_monitor.core.advantages import Advantages
+from offpolicy_monitor.core.advantages import Advantages, signs_of
 from offpolicy_monitor.core.cells import Division, Tally, sums_by, tallies, tally
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.corrections import Decided, Group, Placed
@@ -77,6 +77,7 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     sums_before: (ROW, GAPS.segments),
     support_sums: (WIDE[None], WIDE[None], ROW[None], MARKS[None]),
     sums_by: ([Division(OWNERS, 2)], [ROW]),
+    signs_of: (ROW,),
     split_sums: (MARKS[None], ROW[None, None], [0]),
     Beyond(torch.tensor(0.3), torch.tensor(1)).marks: (ROW.abs(),),
     GAPS.segments.sum: (ROW,),

@@ -10,7 +10,7 @@ from offpolicy_monitor.measure import Measurer, choose_device, measurer
 from offpolicy_monitor.measure.blocks import DeviceBatch
 from offpolicy_monitor.measure.decide import applicable
 from offpolicy_monitor.measure.summarise import Views, block_sums
-from offpolicy_monitor.measure.tables import OF_DATA, OF_INGESTED, Maker
+from offpolicy_monitor.measure.tables import MAKERS, Maker
 from offpolicy_monitor.measure.totals import Totals
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.methods import PRESETS
@@ -136,14 +136,13 @@ def test_cuda_and_the_cpu_agree(noise: float) -> None:
 def test_cuda_is_waited_for_once_at_the_end() -> None:
     """Not with the first batch, which brings what is kept on a device."""
     loaded = DeviceBatch.load(packed(random_sequences(9, [1, 700, 33, 2000], 0.1)), torch.device("cuda"))
-    views, totals = Views(loaded, applicable(PRESETS, loaded), Origin()), Totals()
-    makers = (*OF_DATA, *OF_INGESTED)
+    views, totals = Views(loaded, applicable(PRESETS, loaded), Origin(), MAKERS), Totals()
     for view in views.of_blocks(1000):
-        block_sums(view, makers, {})
+        block_sums(view, MAKERS, {})
     torch.cuda.set_sync_debug_mode("error")
     try:
         for view in views.of_blocks(1000):
-            totals.add(block_sums(view, makers, {}))
+            totals.add(block_sums(view, MAKERS, {}))
         totals.buffer()
         with pytest.raises(RuntimeError, match="synchronizing"):
             totals.buffer().cpu()

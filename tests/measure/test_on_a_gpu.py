@@ -16,7 +16,7 @@ from offpolicy_monitor.measure.decide import applicable
 from offpolicy_monitor.measure.evaluate import Rows
 from offpolicy_monitor.measure.measurer import GPU_BLOCK_TOKENS
 from offpolicy_monitor.measure.summarise import Views, block_sums
-from offpolicy_monitor.measure.tables import OF_DATA, OF_INGESTED
+from offpolicy_monitor.measure.tables import MAKERS, OF_DATA
 from offpolicy_monitor.measure.totals import Totals
 from offpolicy_monitor.methods import PRESETS, MethodRow
 from offpolicy_monitor.vocabulary import EXPERT_IDS, RESCORED, SUPPORTS
@@ -26,7 +26,7 @@ from tests.measure.rows import ROWS
 from tests.reference import COLUMNS
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a real GPU is here, and test_device.py asks that")
-MAKERS = (*OF_DATA, *OF_INGESTED)
+
 ORIGIN = Origin(4, 0, {"engine": "vllm"})
 BESIDE = (*RESCORED, *SUPPORTS.values())
 #: A batch of TOKENS in SEQUENCES is a block. What is done to its shapes is known where they come again, in all tests.
@@ -45,23 +45,23 @@ class Form(NamedTuple):
 
 
 FORMS = {
-    "finite, advantages of sequences": Form({}, 300, 890),
-    "finite, advantages of tokens": Form({"per_token": True}, 319, 890),
-    "some not finite, advantages of sequences": Form({"holes": True}, 364, 1760),
-    "some not finite, advantages of tokens": Form({"holes": True, "per_token": True}, 385, 1760),
-    "no advantages": Form({"advantages": False}, 265, 890),
-    "two log-probs": Form({"names": COLUMNS[:2]}, 272, 370),
-    "float64": Form({"dtype": np.float64}, 297, 970),
-    "beside the gaps": Form({"beside": BESIDE}, 384, 890),
-    "beside the gaps, some not finite": Form({"beside": BESIDE, "holes": True}, 477, 1760),
+    "finite, advantages of sequences": Form({}, 289, 890),
+    "finite, advantages of tokens": Form({"per_token": True}, 297, 890),
+    "some not finite, advantages of sequences": Form({"holes": True}, 353, 1760),
+    "some not finite, advantages of tokens": Form({"holes": True, "per_token": True}, 362, 1760),
+    "no advantages": Form({"advantages": False}, 253, 890),
+    "two log-probs": Form({"names": COLUMNS[:2]}, 263, 380),
+    "float64": Form({"dtype": np.float64}, 285, 970),
+    "beside the gaps": Form({"beside": BESIDE}, 363, 890),
+    "beside the gaps, some not finite": Form({"beside": BESIDE, "holes": True}, 456, 1760),
     "beside the gaps, some not finite, advantages of tokens": Form(
-        {"beside": BESIDE, "holes": True, "per_token": True}, 498, 1760
+        {"beside": BESIDE, "holes": True, "per_token": True}, 465, 1760
     ),
-    "experts": Form({"experts": True}, 315, 890),
-    "all of it": Form({"beside": BESIDE, "holes": True, "per_token": True, "experts": True}, 513, 1760),
+    "experts": Form({"experts": True}, 299, 890),
+    "all of it": Form({"beside": BESIDE, "holes": True, "per_token": True, "experts": True}, 475, 1760),
 }
 #: With presets and a row of CPPO, whose longest sequence has 17 to 32 tokens; and more for each doubling of that.
-MOST_OF_CPPO, MOST_OF_A_ROUND = 605, 24
+MOST_OF_CPPO, MOST_OF_A_ROUND = 594, 24
 
 
 def batch(
@@ -94,7 +94,7 @@ def measured(
     """Everything that a batch comes to with each of its blocks, still on the device, and what was started there."""
     with fake_cuda() as operations:
         loaded = DeviceBatch.load(data, DEVICE)
-        views, totals, found = Views(loaded, applicable(rows, loaded), ORIGIN), Totals(), []
+        views, totals, found = Views(loaded, applicable(rows, loaded), ORIGIN, MAKERS), Totals(), []
         for view in views.of_blocks(block_tokens):
             totals.add(block_sums(view, MAKERS, {"figures": view.figures_of_sequences()}))
             found.append(totals.buffer())
@@ -114,7 +114,7 @@ def test_a_batch_of_any_form_never_waits_for_the_host(form: str) -> None:
 def test_an_evaluation_without_detail_never_waits_for_the_host(form: str) -> None:
     with fake_cuda():
         loaded = DeviceBatch.load(batch(TOKENS, **FORMS[form].batch), DEVICE)
-        views, asked = Views(loaded, (), ORIGIN), Rows(loaded, applicable(ROWS, loaded), "none", TOKENS)
+        views, asked = Views(loaded, (), ORIGIN, OF_DATA), Rows(loaded, applicable(ROWS, loaded), "none", TOKENS)
         for view in views.of_blocks(TOKENS):
             block_sums(view, OF_DATA, {})
             assert len(list(asked.add(view.block))) >= 1

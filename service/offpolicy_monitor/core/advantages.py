@@ -15,6 +15,16 @@ from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.ragged import Segments
 
 
+def signs_of(values: Tensor) -> Tensor:
+    """0 where a value is below 0, 1 where it is 0 of either sign, 2 where it is above: [...] float -> [...] int64.
+
+    Raises ValueError for a single number, TypeError for another dtype.
+    """
+    check("values", values)
+    below_zero = -math.ulp(0.0) if values.dtype == torch.float64 else -(2.0**-149)
+    return torch.bucketize(values, constant([below_zero, 0.0], values.dtype, values.device))
+
+
 @dataclass(frozen=True, eq=False)
 class Advantages:
     """values [N] or [T] float, finite; `per_token` says which, since N may equal T.
@@ -43,8 +53,7 @@ class Advantages:
     @cached_property
     def groups(self) -> Tensor:
         """[N] or [T] int64, as `values`: 0 where A < 0, 1 where A == 0 of either sign, 2 where A > 0."""
-        below_zero = -math.ulp(0.0) if self.values.dtype == torch.float64 else -(2.0**-149)
-        return torch.bucketize(self.values, constant([below_zero, 0.0], self.values.dtype, self.values.device))
+        return signs_of(self.values)
 
     @cached_property
     def token_groups(self) -> Tensor:

@@ -84,8 +84,7 @@ def sums_by(divisions: Sequence[Division], columns: Sequence[Tensor], copies: in
     sums = torch.zeros((copies, sum(sizes), values.shape[1]), dtype=torch.float64, device=device)
     if copies > 1:
         firsts = constant(range(0, copies * sum(sizes), sum(sizes)), torch.int32, device)
-        by_turns = firsts.repeat(-(-number // copies))[:number]
-        cells = [own + by_turns for own in cells]
+        cells = list((torch.stack(cells) + firsts.repeat(-(-number // copies))[:number]).unbind())
     for own, begin in zip(cells, accumulate(sizes, initial=0), strict=False):
         sums.flatten(0, 1)[begin:].index_add_(0, own, values)
     return list(torch.split(sums.sum(0) if copies > 1 else sums[0], sizes))

@@ -25,9 +25,10 @@ from offpolicy_monitor.core.scores import Score, sequence_scores, token_scores
 from offpolicy_monitor.core.second_moment import Beyond
 from offpolicy_monitor.methods.rule import DROPPED_SIGNS, Band, Clip, Cut, Rule, decides_tokens
 
-#: [signs, 2, 3]: whether A negative, zero or positive drops what is above the bands, and what is below.
-_SIGNS: Final = [[[sign in signs for sign in range(3)] for signs in sides] for sides in DROPPED_SIGNS.values()]
-_SIGN_INDEX: Final = {signs: index for index, signs in enumerate(DROPPED_SIGNS)}
+#: Of each kind of signs, for what is above the bands and what is below: whether A negative, zero or positive drops it.
+_SIGNS: Final = {
+    kind: tuple([sign in signs for sign in range(3)] for signs in sides) for kind, sides in DROPPED_SIGNS.items()
+}
 #: What stands for the band of a Cut.
 _TAKEN: Final = Band("taken", upper=0.0)
 
@@ -161,7 +162,8 @@ def _marks(gaps: Gaps, rules: Sequence[Placed], whole: bool, start: int) -> Tens
         parts.append(found if whole else gaps.segments.spread(found))
     if len(parts) == 1:
         return parts[0]
-    marks = dict(zip(map(id, (*of_tokens, *of_sequences)), torch.cat(parts, 1).unbind(1), strict=True))
+    rows = [row for part in parts for row in part.unbind(1)]
+    marks = dict(zip(map(id, (*of_tokens, *of_sequences)), rows, strict=True))
     return torch.stack([marks[id(placed)] for placed in rules], 1)
 
 
@@ -170,8 +172,8 @@ def _by_sign(gaps: Gaps, rules: Sequence[Placed], marks: Tensor, whole: bool) ->
     if gaps.advantages is None or all(placed.rule.signs == "any" for placed in rules):
         return marks
     groups = gaps.advantages.groups if whole else gaps.advantages.token_groups
-    allowed = constant(_SIGNS, torch.bool, marks.device).index_select(2, groups).unbind()
-    return marks & torch.stack([allowed[_SIGN_INDEX[placed.rule.signs]] for placed in rules], 1)
+    allowed = list(zip(*(_SIGNS[placed.rule.signs] for placed in rules), strict=True))
+    return marks & constant(allowed, torch.bool, marks.device).index_select(2, groups)
 
 
 def _outside(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Tensor:

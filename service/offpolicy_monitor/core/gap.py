@@ -17,9 +17,10 @@ from torch import Tensor
 from offpolicy_monitor.core.advantages import Advantages
 from offpolicy_monitor.core.checks import MARKS, NUMBERS, check
 from offpolicy_monitor.core.columns import TokenColumns, token_columns
-from offpolicy_monitor.core.device import where
+from offpolicy_monitor.core.device import constant, where
 from offpolicy_monitor.core.divergences import bernoulli, binary_kls
 from offpolicy_monitor.core.ragged import Segments
+from offpolicy_monitor.vocabulary import NEGATIVE, POSITIVE, ZERO
 
 
 def chosen(rows: Tensor, indices: Sequence[int]) -> Tensor:
@@ -164,12 +165,36 @@ class Gaps:
     def _mass(self) -> Tensor:
         """[G, T]: |A| of valid tokens, 0 without advantages."""
         if self.advantages is None:
-            return torch.zeros((), device=self.policies.device).expand(self.number, self.segments.tokens)
+            return self._nothing.expand(self.number, self.segments.tokens)
         return self.kept(self.advantages.magnitudes.expand(self.number, -1))
 
     @cached_property
     def sequence_mass(self) -> Tensor:
         """[G, N] float64: sum of |A| over each sequence's valid tokens, 0 without advantages."""
-        if self.advantages is not None and not self.advantages.per_token:
-            return self.advantages.values.abs() * self.counts
-        return self.segments.sum(self._mass)
+        if self.advantages is None:
+            return self._nothing.expand(self.number, self.segments.sequences)
+        if self.advantages.per_token:
+            return self.by_sign.select(1, 1).sum(1)
+        return self.advantages.values.abs() * self.counts
+
+    @cached_property
+    def by_sign(self) -> Tensor:
+        """[G, 2, 3, N] float64: valid tokens of each sequence with A < 0, A = 0 and A > 0, and the sums of their |A|.
+
+        Raises ValueError without advantages.
+        """
+        if self.advantages is None:
+            raise ValueError("tokens by the sign of A need advantages")
+        signs = constant([[NEGATIVE], [ZERO], [POSITIVE]], torch.int64, self.policies.device)
+        marks = self.advantages.groups == signs
+        if not self.advantages.per_token:
+            return marks * torch.stack([self.counts.double(), self.sequence_mass], 1)[:, :, None]
+        sizes = self.advantages.magnitudes
+        values = torch.stack([constant(1.0, sizes.dtype, sizes.device).expand(len(sizes)), sizes])[:, None]
+        if self.valid is None:
+            return self.segments.sum(marks * values).expand(self.number, -1, -1, -1)
+        return self.segments.sum((marks & self.valid[:, None])[:, None] * values)
+
+    @cached_property
+    def _nothing(self) -> Tensor:
+        return torch.zeros((), dtype=torch.float64, device=self.policies.device)

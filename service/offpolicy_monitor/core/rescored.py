@@ -11,6 +11,7 @@ from torch import Tensor
 
 from offpolicy_monitor.core.checks import DOUBLE, MARKS, check
 from offpolicy_monitor.core.device import where
+from offpolicy_monitor.core.ragged import total
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP
 
 #: What `difference_sums` adds up, in its order.
@@ -38,4 +39,4 @@ def difference_sums(d: Tensor) -> Tensor:
     """
     check("d", d, -1, -1, of=DOUBLE)
     k3 = torch.expm1(d.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP)) - d
-    return torch.stack([d.sum(1), d.abs().sum(1), torch.linalg.vecdot(d, d), k3.sum(1), (d != 0).sum(1)])
+    return total(torch.stack([d, d.abs(), d.square(), k3, d != 0]))

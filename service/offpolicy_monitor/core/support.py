@@ -11,6 +11,7 @@ from torch import Tensor
 from offpolicy_monitor.core.checks import DOUBLE, MARKS, check
 from offpolicy_monitor.core.device import where
 from offpolicy_monitor.core.divergences import probability
+from offpolicy_monitor.core.ragged import total
 from offpolicy_monitor.core.rescored import difference_sums
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP
 
@@ -48,4 +49,4 @@ def support_sums(above: Tensor, below: Tensor, log_mass: Tensor, valid: Tensor |
     if valid is not None:
         d, ratio, mass = where(valid, torch.stack([d, ratio, mass]), 0.0)
         outside = outside & valid
-    return torch.cat([difference_sums(d)[:4], torch.stack([ratio.sum(1), mass.sum(1), outside.sum(1)])])
+    return torch.cat([difference_sums(d)[:4], total(torch.stack([ratio, mass, outside]))])

@@ -35,7 +35,7 @@ def evaluation(
 ) -> Slices[Evaluation]:
     """The answer; rows whose gap or advantages were not sent are left out, and their names may repeat."""
     batch, rows = loaded.source, applicable(wanted, loaded)
-    views, asked = Views(loaded, (), origin), Rows(loaded, rows, detail, block_tokens)
+    views, asked = Views(loaded, (), origin, OF_DATA), Rows(loaded, rows, detail, block_tokens)
     totals = Totals()
     for view in views.of_blocks(block_tokens):
         totals.add(block_sums(view, OF_DATA, {} if detail == "none" else {"sequences": sequence_figures(view)}))

@@ -40,18 +40,19 @@ def _valid(batch: RaggedBatch, gap: str) -> Array | None:
 
 
 def sums_of(view: BlockView) -> dict[str, Tensor]:
-    """[PART_KEYS, layers + 1] of each gap: k3, d^2, |d| and sqrt|d| by how many layers of a token differ."""
-    found = {}
-    for gap, routed in view.routed().items():
-        if gap in view.block.batch.gaps:
-            index = view.block.batch.gaps.index(gap)
-            changed = torch.from_numpy(routed.changed_layers[view.block.token_range].astype(np.int32))
-            changed = changed.to(view.block.batch.device, non_blocking=True)
-            columns = view.gaps.columns
-            size = columns.log_ratio_abs[index]
-            parts = (columns.k3[index], columns.log_ratio_square[index], size, size.sqrt())
-            found[f"routing/{gap}"] = sums_by([Division(changed, len(routed.missing) + 1)], parts)[0].T[1:]
-    return found
+    """[layers + 1, 1 + PART_KEYS] of each gap: tokens, and k3, d^2, |d| and sqrt|d| by how many layers of a token
+    differ."""
+    batch, columns = view.block.batch, view.gaps.columns
+    routed = {gap: found for gap, found in view.routed().items() if gap in batch.gaps}
+    if not routed:
+        return {}
+    summed = (columns.k3, columns.log_ratio_square, columns.log_ratio_abs, columns.log_ratio_abs.sqrt())
+    sums = {}
+    for gap, found in routed.items():
+        changed = torch.from_numpy(found.changed_layers[view.block.token_range].astype(np.int32))
+        divided = Division(changed.to(batch.device, non_blocking=True), len(found.missing) + 1)
+        [sums[f"routing/{gap}"]] = sums_by([divided], [values[batch.gaps.index(gap)] for values in summed])
+    return sums
 
 
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -63,4 +64,4 @@ def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[st
         by_layers = np.bincount(routed.changed_layers, minlength=len(routed.missing) + 1)
         by_layers[0] -= len(routed.changed_layers) - tokens
         k = batch.source.columns[EXPERTS[gap][0]].shape[2]
-        yield from tables_of_gap(gap, k, routed.missing, by_layers, arrays[f"routing/{gap}"] if sent else None)
+        yield from tables_of_gap(gap, k, routed.missing, by_layers, arrays[f"routing/{gap}"].T[1:] if sent else None)

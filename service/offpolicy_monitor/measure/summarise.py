@@ -50,7 +50,7 @@ def summarise(
 
     `keep_worst` sequences of each ranking of the worst keep raw log-probs; None looks for no worst sequences.
     """
-    views, totals = Views(loaded, applicable(rows, loaded), origin), Totals()
+    views, totals = Views(loaded, applicable(rows, loaded), origin, makers), Totals()
     for view in views.of_blocks(block_tokens):
         each = {} if keep_worst is None else {"figures": view.figures_of_sequences()}
         totals.add(block_sums(view, makers, each))
@@ -58,10 +58,12 @@ def summarise(
 
 
 class Views:
-    """The views of a batch's blocks, and the last of them, by which arrays are named."""
+    """The views of a batch's blocks, for makers of tables, and the last of them, by which arrays are named."""
 
-    def __init__(self, loaded: DeviceBatch, rows: Sequence[MethodRow], origin: Origin) -> None:
+    def __init__(self, loaded: DeviceBatch, rows: Sequence[MethodRow], origin: Origin, makers: Sequence[Maker]) -> None:
         self.batch, self.decider, self.origin = loaded, Decider(rows, loaded), origin
+        asked = [maker.binned for maker in makers if maker.binned]
+        self._binned = [score for binned in asked for score in binned(loaded.gaps, rows)]
         self._routed = cache(partial(compared, loaded.source))
         self.last = self._view(Block(loaded, 0, 0))
 
@@ -72,7 +74,7 @@ class Views:
             yield self.last
 
     def _view(self, block: Block) -> BlockView:
-        return BlockView(block, self.decider, self.origin, self._routed)
+        return BlockView(block, self.decider, self.origin, self._routed, self._binned)
 
 
 def block_sums(view: BlockView, makers: Sequence[Maker], each: Mapping[str, Tensor]) -> Sums:
@@ -130,7 +132,7 @@ def with_tables(
     makers: Sequence[Maker],
 ) -> Arrays:
     """What is found of a batch already, and the tables of some makers; gaps and rows are not summed again."""
-    views, totals = Views(loaded, applicable(rows, loaded), origin), Totals()
+    views, totals = Views(loaded, applicable(rows, loaded), origin, makers), Totals()
     if any(maker.sums or maker.terms for maker in makers):
         for view in views.of_blocks(block_tokens):
             totals.add(_sums(view, makers))

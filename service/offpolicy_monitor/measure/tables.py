@@ -3,14 +3,16 @@
 A maker adds up arrays on the device, block by block, and names on the host what they came to.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
+from offpolicy_monitor.core.scores import Score
 from offpolicy_monitor.measure.view import BlockView
+from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.tables import KINDS
 
@@ -26,6 +28,7 @@ class Maker(NamedTuple):
     tables   of what they came to, and any view of the batch
     sent     arrays of which one must have been sent; empty for any batch
     gapless  whether there are tables without a gap too
+    binned   of the gaps that were sent and the rows: scores of tokens whose bins are looked at beside the log-ratios'
     """
 
     name: str
@@ -34,13 +37,14 @@ class Maker(NamedTuple):
     terms: Callable[[BlockView], Mapping[str, Tensor]] | None = None
     sent: frozenset[str] = frozenset()
     gapless: bool = False
+    binned: Callable[[Sequence[str], Sequence[MethodRow]], Sequence[Score]] | None = None
 
     @classmethod
     def of(cls, kind: Kind) -> "Maker":
         """The maker of a kind that is measured."""
         module = import_module(kind.measured)
-        sums, terms = (getattr(module, name, None) for name in ("sums_of", "terms_of"))
-        return cls(kind.name, sums, module.tables_of, terms, kind.sent, kind.gapless)
+        sums, terms, binned = (getattr(module, name, None) for name in ("sums_of", "terms_of", "binned"))
+        return cls(kind.name, sums, module.tables_of, terms, kind.sent, kind.gapless, binned)
 
     def makes_any(self, batch: RaggedBatch) -> bool:
         """Whether a batch brings what its tables are of."""

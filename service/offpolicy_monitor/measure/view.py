@@ -5,7 +5,7 @@ What several parts need is computed once, and only when asked for. Shapes: G gap
 them are over jointly valid tokens), T tokens, N sequences of the block.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -13,25 +13,30 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Origin
+from offpolicy_monitor.core.advantages import signs_of
 from offpolicy_monitor.core.corrections import Decided
 from offpolicy_monitor.core.decision import differing, dropped_in_sequences
 from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.core.routing import RoutingSums
+from offpolicy_monitor.core.scores import Score, token_scores
 from offpolicy_monitor.measure.bins import histogram_bins
 from offpolicy_monitor.measure.blocks import Block
 from offpolicy_monitor.measure.decide import Decider
 from offpolicy_monitor.summary.tables.lengths import BINS, BINS_PER_POWER
+from offpolicy_monitor.vocabulary import NEGATIVE, POSITIVE
 
 
 @dataclass(frozen=True, eq=False)
 class BlockView:
-    """A block, the rows of its batch, the origin of it, and what answers by gap how the experts of its batch differ."""
+    """A block, the rows of its batch, the origin of it, what answers by gap how the experts of its batch differ, and
+    the scores of tokens whose bins are looked at beside those of log-ratios."""
 
     block: Block
     decider: Decider
     origin: Origin
     routed: Callable[[], Mapping[str, RoutingSums]] = dict
+    binned: Sequence[Score] = ()
 
     @property
     def gaps(self) -> Gaps:
@@ -83,6 +88,11 @@ class BlockView:
     @property
     def bins(self) -> Tensor:
         """[G, T] int32: the bins of summary.histogram of the log-ratios."""
+        return self.score_bins[: self.number]
+
+    @property
+    def score_bins(self) -> Tensor:
+        """[G + R, T] int32: the same, and those of the R scores that are looked at beside them."""
         return self._bins[0]
 
     @property
@@ -93,7 +103,8 @@ class BlockView:
     @cached_property
     def _bins(self) -> list[Tensor]:
         mean, product = self.own(self.gaps.means.log_ratio), self.own(self.gaps.sums.log_ratio)
-        return histogram_bins(self.own(self.gaps.columns.log_ratio), torch.stack([mean, product]))
+        scores = [*self.own(self.gaps.columns.log_ratio).unbind(), *token_scores(self.gaps, self.binned)]
+        return histogram_bins(torch.stack(scores), torch.stack([mean, product]))
 
     @cached_property
     def cross(self) -> Tensor:
@@ -114,8 +125,8 @@ class BlockView:
             return None
         if not advantages.per_token:
             return advantages.groups.expand(self.number, -1)
-        sums = self.gaps.segments.sum(self.own(self.gaps.kept(advantages.values.expand(self.gaps.number, -1))))
-        return torch.sign(sums).long() + 1
+        mass = self.own(self.gaps.by_sign).select(1, 1)
+        return signs_of(mass[:, POSITIVE] - mass[:, NEGATIVE])
 
     @cached_property
     def length_bins(self) -> Tensor:

@@ -18,9 +18,9 @@ from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.cells import Tally, tallies
 from offpolicy_monitor.core.device import constant, where
 from offpolicy_monitor.core.gap import chosen
-from offpolicy_monitor.core.scores import Score, sequence_scores, token_scores
-from offpolicy_monitor.measure.bins import histogram_bins
+from offpolicy_monitor.core.scores import Score, sequence_scores
 from offpolicy_monitor.measure.view import BlockView
+from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.methods.catalogue import GIVEN, kept_at
 from offpolicy_monitor.methods.curve import TOKEN_SCORES
 from offpolicy_monitor.summary import cells
@@ -42,9 +42,9 @@ class Kept(NamedTuple):
         return Score(self.gap, self.score, GIVEN.get(self.score.removesuffix("_min"), ()))
 
 
-def kept(view: BlockView) -> tuple[list[Kept], list[Kept]]:
-    """The scores of tokens that are kept, log-ratios first; those of sequences, which have counts of tokens first."""
-    sent, rows = view.block.batch.gaps, view.decider.rows
+def kept(sent: Sequence[str], rows: Sequence[MethodRow]) -> tuple[list[Kept], list[Kept]]:
+    """The scores of tokens that are kept of the gaps that were sent, log-ratios first; those of sequences, which have
+    counts of tokens first."""
     found = []
     for index, gap in enumerate(sent):
         asked = {row.method.name for row in rows if row.gap == gap}
@@ -56,20 +56,21 @@ def kept(view: BlockView) -> tuple[list[Kept], list[Kept]]:
     return of_tokens, sorted(of_sequences, key=lambda entry: "tokens" not in entry.measures)
 
 
+def binned(sent: Sequence[str], rows: Sequence[MethodRow]) -> list[Score]:
+    """The scores of tokens that are kept beside the log-ratio, which every gap has."""
+    return [score.wanted for score in kept(sent, rows)[0][len(sent) :]]
+
+
 def sums_of(view: BlockView) -> dict[str, Tensor]:
     """[scores, signs, bins] of each measure of tokens' scores and of sequences', and [scores, signs, lengths, bins]."""
-    of_tokens, of_sequences = kept(view)
+    of_tokens, of_sequences = kept(view.block.batch.gaps, view.decider.rows)
     units = _Units(view)
     return {**_of_tokens(view, units, of_tokens), **_of_sequences(view, units, of_sequences)}
 
 
 def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict[str, Tensor]:
-    """One count of each score by sign, length and bin, folded to its margins. Every gap has its log-ratio first."""
-    bins, number = view.bins, cells.TOKEN_BINS.number
-    if len(scores) > view.number:
-        wanted = [score.wanted for score in scores[view.number :]]
-        further = torch.stack(token_scores(view.gaps, wanted))
-        bins = torch.cat([bins, *histogram_bins(further)])
+    """One count of each score by sign, length and bin, folded to its margins."""
+    bins, number = view.score_bins, cells.TOKEN_BINS.number
     gaps = [score.gap for score in scores]
     groups = units.token_groups if len(units.token_groups) == 1 else chosen(units.token_groups, gaps)
     coarse = _token_bins(bins.device).index_select(0, bins.view(-1)).view(bins.shape)
@@ -134,16 +135,8 @@ class _Units:
     @cached_property
     def part_weights(self) -> Tensor:
         """[G, 2, P, N] float64: tokens of each part, and |A|; without advantages [G, 1, 1, N]: tokens."""
-        gaps, advantages, counts = self.view.gaps, self.view.gaps.advantages, self.view.own(self.view.gaps.counts)
-        if advantages is None:
-            return counts[:, None, None]
-        marks = advantages.groups == self.parts
-        if not advantages.per_token:
-            return marks * torch.stack([counts, self.view.own(gaps.sequence_mass)], 1)[:, :, None]
-        valid = marks.expand(self.view.number, -1, -1)
-        valid = valid if gaps.valid is None else valid & self.view.own(gaps.valid)[:, None]
-        mass = marks * self.view.own(gaps.token_weights)[:, 2:]
-        return torch.stack([gaps.segments.sum(valid), gaps.segments.sum(mass)], 1)
+        gaps = self.view.gaps
+        return self.view.own(gaps.counts[:, None, None] if gaps.advantages is None else gaps.by_sign)
 
     @cached_property
     def signs(self) -> Tensor:
@@ -154,7 +147,7 @@ class _Units:
         if not advantages.per_token:
             return advantages.groups.expand(self.view.number, -1)
         whole = self.part_weights[:, 0] == self.view.own(gaps.counts)[:, None]
-        return where(whole.any(1), whole.int().argmax(1), MIXED)
+        return where(whole, self.parts, MIXED).amin(1)
 
     @cached_property
     def groups(self) -> Tensor:
@@ -174,7 +167,7 @@ class _Units:
 
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The what-if tables of gaps with a token."""
-    for kind, scores in zip(("tokens", "sequences"), kept(view), strict=True):
+    for kind, scores in zip(("tokens", "sequences"), kept(view.block.batch.gaps, view.decider.rows), strict=True):
         for index, score in enumerate(scores):
             if not arrays["gaps/tokens"][score.gap]:
                 continue
