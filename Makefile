@@ -8,7 +8,7 @@ PORT ?= 8900
 URL ?= http://127.0.0.1:$(PORT)
 ARGS ?=
 # Tests run in this many forks of one process, more than there are cores since many wait; 0 is in that process itself.
-JOBS ?= 5
+JOBS ?= 6
 # Bytecode is kept whatever the environment says: an installation has none before its first use, and some two hundred
 # processes of the tests import the same sources.
 export PYTHONDONTWRITEBYTECODE =
