@@ -24,6 +24,7 @@ from offpolicy_monitor.settings import Settings
 from tests.fixtures.application import JSON, Application, Client, json_bytes, rows, running
 from tests.fixtures.faults import FailingDisk
 from tests.fixtures.postgres import Cluster
+from tests.fixtures.prometheus import wait_for
 from tests.fixtures.service import running_service
 
 URL = "/v1/runs/r1/batches"
@@ -102,10 +103,10 @@ def test_nothing_of_a_shard_that_could_not_be_stored_waits_for_the_collector_of_
     gc.disable()
     try:
         assert [posted(client, step)[0] for step in range(2, 12)] == [503] * 10
-        left = [found for found in gc.get_objects() if isinstance(found, Work)]
+        # A request that was answered may still be at its end.
+        wait_for(lambda: not any(isinstance(found, Work) for found in gc.get_objects()))
     finally:
         gc.enable()
-    assert len(left) <= 1  # the thread's last
 
 
 def test_no_shard_is_acknowledged_into_a_database_file_that_was_replaced(client: Client, tmp_path: Path) -> None:
