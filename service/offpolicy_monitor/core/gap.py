@@ -188,7 +188,7 @@ class Gaps:
         signs = constant([[NEGATIVE], [ZERO], [POSITIVE]], torch.int64, self.policies.device)
         marks = self.advantages.groups == signs
         if not self.advantages.per_token:
-            return marks * torch.stack([self.counts.double(), self.sequence_mass], 1)[:, :, None]
+            return marks * torch.stack([self.counts, self.sequence_mass], 1)[:, :, None]
         sizes = self.advantages.magnitudes
         values = torch.stack([constant(1.0, sizes.dtype, sizes.device).expand(len(sizes)), sizes])[:, None]
         if self.valid is None:

@@ -1,9 +1,10 @@
 """Stages that add up columns of a block. Shapes: n <= BLOCK tokens, each column [n]; results go to where they are kept.
 
-Sums are float64, of float32 terms. Where there are many, four terms are added in float32 first. That is exact where
-they are equal, and otherwise off by 2^-23 of their magnitudes at most, however wide the processor's vectors are. (In
-float32 alone hundreds of equal terms, which are all rounded the same way, are off by more than 1e-6.) The order of
-additions within a block is the compiler's, the same every time; that of blocks is theirs.
+Sums are float64, and so are terms that float32 does not hold. Where most is added up (`total_of`, `squares_of`,
+`sums_by_bucket`) four float32 terms are added in float32 first. That is exact where they are equal, and otherwise off
+by 2^-23 of their magnitudes at most, however wide the processor's vectors are. (In float32 alone hundreds of equal
+terms, which are all rounded the same way, are off by more than 1e-6.) The order of additions within a block is the
+compiler's, the same every time; that of blocks is theirs.
 """
 
 from typing import Any, Final
@@ -354,11 +355,13 @@ def sums_by_bucket(block: Any, n: Any, out: Any) -> None:
 @njit(**INLINE)
 def _four_of(x: Any, keys: Any, key: Any, i: Any, quarter: Any) -> Any:
     """Four of x, a quarter of all tokens apart; 0 for those of another key."""
-    j, k, l = i + quarter, i + 2 * quarter, i + 3 * quarter  # noqa: E741
+    second, third, fourth = i + quarter, i + 2 * quarter, i + 3 * quarter
     return (
-        x[i] if keys[i] == key else ZERO, x[j] if keys[j] == key else ZERO, x[k] if keys[k] == key else ZERO,
-        x[l] if keys[l] == key else ZERO,
-    )  # fmt: skip
+        x[i] if keys[i] == key else ZERO,
+        x[second] if keys[second] == key else ZERO,
+        x[third] if keys[third] == key else ZERO,
+        x[fourth] if keys[fourth] == key else ZERO,
+    )
 
 
 @njit(**FAST)

@@ -42,10 +42,11 @@ def _valid(batch: RaggedBatch, gap: str) -> Array | None:
 def sums_of(view: BlockView) -> dict[str, Tensor]:
     """[layers + 1, 1 + PART_KEYS] of each gap: tokens, and k3, d^2, |d| and sqrt|d| by how many layers of a token
     differ."""
-    batch, columns = view.block.batch, view.gaps.columns
+    batch = view.block.batch
     routed = {gap: found for gap, found in view.routed().items() if gap in batch.gaps}
     if not routed:
         return {}
+    columns = view.gaps.columns
     summed = (columns.k3, columns.log_ratio_square, columns.log_ratio_abs, columns.log_ratio_abs.sqrt())
     sums = {}
     for gap, found in routed.items():
