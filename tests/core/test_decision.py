@@ -30,7 +30,8 @@ def k3(d: float) -> float:
 
 def decided_of(low: list[bool], high: list[bool], whole: bool = False) -> Decided:
     marked = [below or above for below, above in zip(low, high, strict=True)]
-    group = Group((Placed(Drop((Band("log_ratio"),)), 0),), torch.tensor([[marked], [low]]), whole)
+    rules, counts = (Placed(Drop((Band("log_ratio"),)), 0),), torch.tensor([[2.0, 1.0]], dtype=torch.float64)
+    group = Group(rules, torch.tensor([[marked], [low]]), counts=counts if whole else None)
     return Decided(None, group) if whole else Decided(group, None)
 
 
@@ -124,10 +125,11 @@ def test_sums_of_what_is_marked_and_of_the_rest_are_the_same_by_a_product_of_mat
 
 
 def test_tokens_that_two_decisions_differ_on_are_counted() -> None:
-    gap, rule = gap_of_log_ratios(D), Drop((Band("log_ratio"),))
+    rule = Drop((Band("log_ratio"),))
     rules = Placed(rule, 0, row=7), Placed(rule, 0, row=7, anchor=Anchor.THERE)
     nothing = [[False] * 3, [False] * 3]
-    of_tokens = Group(rules, torch.tensor([[[True, False, True], [True, True, False]], nothing]), False)
-    of_sequences = Group(rules, torch.tensor([[[True, False], [False, False]], [[False] * 2] * 2]), True)
-    rows, counts = differing(gap, Decided(of_tokens, of_sequences))
+    of_tokens = Group(rules, torch.tensor([[[True, False, True], [True, True, False]], nothing]))
+    marks, sizes = torch.tensor([[[True, False], [False, False]], [[False] * 2] * 2]), torch.tensor([[2.0, 1.0]])
+    of_sequences = Group(rules, marks, counts=sizes.double())
+    rows, counts = differing(Decided(of_tokens, of_sequences))
     assert (rows, counts.tolist()) == ((7, 7), [2.0, 2.0])

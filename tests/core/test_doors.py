@@ -11,11 +11,11 @@ import pytest
 import torch
 from offpolicy_monitor import core
 from offpolicy_monitor.core.advantages import Advantages, signs_of
-from offpolicy_monitor.core.cells import Division, Tally, sums_by, tallies, tally
+from offpolicy_monitor.core.cells import Division, Tally, sums_by, tallies
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.corrections import Decided, Group, Placed
 from offpolicy_monitor.core.decision import drop_terms, split_sums
-from offpolicy_monitor.core.density import joint_counts
+from offpolicy_monitor.core.density import joint_tally
 from offpolicy_monitor.core.device import where
 from offpolicy_monitor.core.divergences import (
     bernoulli,
@@ -26,14 +26,13 @@ from offpolicy_monitor.core.divergences import (
     ratio_and_excess,
 )
 from offpolicy_monitor.core.gap import chosen
-from offpolicy_monitor.core.gap_sums import cross_terms, token_sums
 from offpolicy_monitor.core.histogram import Layout, bin_numbers
 from offpolicy_monitor.core.order import ascending, sums_before
 from offpolicy_monitor.core.outward import moves_outward
 from offpolicy_monitor.core.ragged import total
 from offpolicy_monitor.core.rescored import difference, difference_sums
 from offpolicy_monitor.core.routing import rerouted, routing_sums
-from offpolicy_monitor.core.second_moment import Beyond, beyond_second_moment
+from offpolicy_monitor.core.second_moment import beyond_second_moment
 from offpolicy_monitor.core.signature import grid_counts, neighbour_sums, regression_sums
 from offpolicy_monitor.core.support import on_support, support_sums
 from offpolicy_monitor.methods.rule import Band, Drop
@@ -46,7 +45,7 @@ ROW = torch.tensor([0.5, -0.5, 0.25])
 WIDE = ROW.double()
 MARKS = torch.tensor([True, False, True])
 OWNERS = torch.tensor([0, 0, 1])
-DROPS = Decided(Group((Placed(Drop((Band("log_ratio"),)), 0),), torch.zeros(2, 1, 3, dtype=torch.bool), False), None)
+DROPS = Decided(Group((Placed(Drop((Band("log_ratio"),)), 0),), torch.zeros(2, 1, 3, dtype=torch.bool)), None)
 LAYOUT = Layout(-24, 8, 5, torch.empty(0))
 IDS = np.zeros((2, 3, 4), np.uint8)
 
@@ -58,20 +57,19 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     bin_numbers: (ROW, LAYOUT),
     binary_kls: (torch.stack(bernoulli(torch.stack([ROW, ROW]))),),
     chosen: (ROW, [0]),
-    cross_terms: (GAPS, 0, 0, WIDE[:2]),
     difference: (ROW, ROW, MARKS),
     difference_sums: (WIDE[None],),
     drop_terms: (GAPS, DROPS, torch.zeros(2, 1, 2, dtype=D64)),
     exponentials: (ROW,),
     grid_counts: (ROW[None], ROW[:1]),
-    joint_counts: (ROW.expand(2, -1), Layout(-10, 4, 1, torch.empty(0)), MARKS[None]),
+    joint_tally: (ROW.expand(2, -1), Layout(-10, 4, 1, torch.empty(0)), MARKS[None]),
     js_terms: (ROW.abs(), torch.expm1(-WIDE.abs())),
     moves_outward: (ROW, Advantages(WIDE[:2], False, GAPS.segments)),
-    neighbour_sums: (ROW, ROW, MARKS, OWNERS),
+    neighbour_sums: (ROW.expand(2, -1), OWNERS, OWNERS),
     on_support: (ROW, ROW),
     probability: (ROW,),
     ratio_and_excess: (ROW,),
-    regression_sums: (ROW, ROW, MARKS, -1.0, 1.0),
+    regression_sums: (ROW, ROW, -1.0, 0.0),
     rerouted: (IDS, IDS),
     routing_sums: (IDS, IDS, np.ones(2, np.bool_)),
     sums_before: (ROW, GAPS.segments),
@@ -79,21 +77,18 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     sums_by: ([Division(OWNERS, 2)], [ROW]),
     signs_of: (ROW,),
     split_sums: (MARKS[None], ROW[None, None], [0]),
-    Beyond(torch.tensor(0.3), torch.tensor(1)).marks: (ROW.abs(),),
     GAPS.segments.sum: (ROW,),
     GAPS.segments.min: (ROW,),
     GAPS.segments.max: (ROW,),
     GAPS.segments.spread: (ROW[:2],),
     tallies: (Tally(OWNERS[None], 2, [None, ROW[None]]), Tally(OWNERS[None], 3)),
-    tally: (OWNERS[None], 2, ROW[None]),
-    token_columns: (ROW.expand(2, 1, -1), MARKS[None]),
-    token_sums: (GAPS, WIDE[:1]),
+    token_columns: (ROW.expand(2, 1, -1), MARKS[None], WIDE[:1]),
     total: (ROW,),
     where: (MARKS, ROW, 0.0),
 }
 #: Those that take no tensor beside gaps and decisions, which are checked where they are made.
 WITHOUT_TENSORS = {
-    "check", "clip_weights", "constant", "decide", "differing", "drop_sums",
+    "check", "clip_weights", "constant", "cross_terms", "decide", "differing", "drop_sums",
     "dropped_in_sequences", "extremes", "gaps_of", "is_host", "outward_least", "outward_score", "sequence_scores",
     "sequence_terms", "token_scores", "weight_sums",
 }  # fmt: skip
@@ -177,9 +172,14 @@ def test_marks_that_are_not_of_these_rules_and_splits_that_are_not_of_these_bins
     rules = (Placed(Drop((Band("log_ratio"),)), 0),)
     for shape in ((3,), (1, 1, 3), (2, 2, 3)):
         with pytest.raises(ValueError, match="marks has shape"):
-            Group(rules, torch.zeros(shape, dtype=torch.bool), False)
+            Group(rules, torch.zeros(shape, dtype=torch.bool))
     with pytest.raises(TypeError, match="marks must be"):
-        Group(rules, torch.full((2, 1, 3), 0.5), False)
+        Group(rules, torch.full((2, 1, 3), 0.5))
+    marks = torch.zeros((2, 1, 3), dtype=torch.bool)
+    with pytest.raises(ValueError, match="counts has shape"):
+        Group(rules, marks, counts=torch.ones((1, 2), dtype=D64))
+    with pytest.raises(ValueError, match="no sequences"):
+        Group(rules, marks).counted(marks[0])
     with pytest.raises(ValueError, match="splits has shape"):
         Layout(-24, 8, 5, torch.zeros(7))
     with pytest.raises(TypeError, match="splits must be"):

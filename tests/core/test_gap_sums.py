@@ -5,19 +5,18 @@ import math
 import pytest
 import torch
 from offpolicy_monitor.core.gap import Gaps
-from offpolicy_monitor.core.gap_sums import cross_terms, extremes, sequence_terms, token_sums
+from offpolicy_monitor.core.gap_sums import cross_terms, extremes, sequence_terms
 
 from tests.core.gaps import gap_of, gap_of_log_ratios, segments
 
 LN2 = math.log(2.0)
-CENTRE = torch.zeros(1, dtype=torch.float64)
 
 
 def found_of(gaps: Gaps) -> dict[str, torch.Tensor]:
     """All sums and extremes, [G] each; squares are about 0."""
     ends, terms = extremes(gaps), sequence_terms(gaps).items()
     added = {name: values.sum(-1, dtype=torch.float64) for name, values in terms}
-    return {**token_sums(gaps, CENTRE.expand(gaps.number)), **added, **ends["min"], **ends["max"]}
+    return {**gaps.columns.totals, **added, **ends["min"], **ends["max"]}
 
 
 def sums_of(gaps: Gaps) -> dict[str, float]:
@@ -107,10 +106,15 @@ def test_sequence_sums_of_known_sequences() -> None:
 
 def test_cross_terms_pair_the_same_tokens() -> None:
     mu, old, pi = [0.0, 0.0], [1.0, 2.0], [1.5, -1.0]  # mismatch 1, 2; staleness 0.5, -3
-    gaps = Gaps(torch.tensor([mu, old, pi]), ((1, 0), (2, 1), (2, 0)), segments(2))
-    product = torch.tensor([0.5 - 6.0], dtype=torch.float64)
-    sums = {name: float(value.sum()) for name, value in cross_terms(gaps, 0, 1, product).items()}
+    pairs = ((1, 0), (2, 1), (2, 0))
+    gaps = Gaps(torch.tensor([mu, old, pi]), pairs, segments(2), crossed=(0, 1))
+    sums = {name: float(value.sum()) for name, value in cross_terms(gaps).items()}
     assert sums == {"tokens": 2.0, "mismatch_square": 5.0, "staleness_square": 9.25, "mismatch_staleness": -5.5}
+    assert gaps.product.tolist() == [0.5, -6.0]
+    apart = Gaps(torch.tensor([mu, old, pi]), pairs, segments(2))
+    assert cross_terms(apart) == {}
+    with pytest.raises(ValueError, match="two gaps"):
+        _ = apart.product
 
 
 def test_a_token_that_is_not_valid_is_in_no_sum_of_its_gap() -> None:
@@ -126,6 +130,14 @@ def test_a_token_that_is_not_valid_is_in_no_sum_of_its_gap() -> None:
     for gap, alone in enumerate(packed):
         for name, value in sums_of(alone).items():
             assert float(got[name][gap]) == pytest.approx(value, rel=1e-12, abs=1e-15), (gap, name)
+
+
+def test_squares_are_about_a_centre_and_of_valid_tokens() -> None:
+    valid = torch.tensor([[True, True, False]])
+    centres = torch.tensor([0.5], dtype=torch.float64)
+    gaps = Gaps(torch.tensor([[0.0] * 3, [1.0, 3.0, 9.0]]), ((1, 0),), segments(3), valid=valid, centres=centres)
+    totals = gaps.columns.totals
+    assert (totals["log_ratio_apart"].item(), totals["log_ratio_apart_square"].item()) == (3.0, 0.25 + 6.25)
 
 
 def test_policies_that_do_not_fit_the_sequences_are_refused() -> None:

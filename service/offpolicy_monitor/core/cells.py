@@ -25,19 +25,11 @@ class Tally(NamedTuple):
     weights: Sequence[Tensor | None] = (None,)
 
 
-def tally(cells: Tensor, number: int, weights: Tensor | None = None) -> Tensor:
-    """How many values, or how much weight, each cell of each row has: cells [K, n] int -> [K, number] float64.
-
-    cells are in 0..number-1; weights [K, n] of any number's dtype, or None for counts, which have no denominator.
-    Raises ValueError for another rank or shape, TypeError for another dtype.
-    """
-    return tallies(Tally(cells, number, (weights,)))[0].select(0, 0)
-
-
 def tallies(*parts: Tally) -> list[Tensor]:
-    """The same of several at a time, which are emptied together, and of W weights each: [W, K, number] float64 each.
+    """How many values, or how much weight, each cell of each row of some parts has: [W, K, number] float64 of each.
 
-    Raises ValueError for another rank or shape, TypeError for another dtype.
+    There is one part at least, and the cells of all are emptied together. Counts have no denominator; weights are of
+    any number's dtype. Raises ValueError for another rank or shape, TypeError for another dtype.
     """
     for cells, _, weights in parts:
         check("cells", cells, -1, -1, of=INTEGERS)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import MARKS, check
+from offpolicy_monitor.core.checks import DOUBLE, MARKS, check
 from offpolicy_monitor.core.device import constant, where
 from offpolicy_monitor.core.divergences import exponentials, js_terms, probability
 from offpolicy_monitor.core.ragged import total
@@ -36,16 +36,21 @@ class TokenColumns(NamedTuple):
     totals: Mapping[str, Tensor]  # [G] each: sums of these and of others, and of squares of some, by name
 
 
-def token_columns(sides: Tensor, valid: Tensor | None = None) -> TokenColumns:
+def token_columns(sides: Tensor, valid: Tensor | None = None, centres: Tensor | None = None) -> TokenColumns:
     """Derive every column of some gaps from their log-probs, nats.
 
     sides: [2, G, T] float32 or float64, a and b, finite, T >= 1; valid: [G, T] bool, or None for all. A token that is
     not valid has a = b, and is in no total; totals have no denominator. What is between the log-probs and a column is
-    float64. Raises ValueError for another rank or unequal shapes, TypeError for another dtype.
+    float64.
+    centres: [G] float64, nats, or None for 0: a d of each gap, of all blocks the same, about which
+    `log_ratio_apart_square` is taken. With n tokens none is further than sqrt(n) deviations from the mean, so that the
+    sum of squares about the mean, which is this less n (mean - centre)^2, loses at most log10(n) of its 16 digits.
+    Raises ValueError for another rank or unequal shapes, TypeError for another dtype.
     Source of k3: Schulman, http://joschu.net/blog/kl-approx.html
     """
     check("sides", sides, 2, -1, -1)
     check("valid", valid, *sides.shape[1:], of=MARKS)
+    check("centres", centres, sides.shape[1], of=DOUBLE)
     a, b = sides.unbind()
     d = a - b
     magnitude = d.abs()
@@ -55,19 +60,22 @@ def token_columns(sides: Tensor, valid: Tensor | None = None) -> TokenColumns:
     difference = p - q
     difference_abs = difference.abs()
     weight = ratio.clamp(math.exp(-WEIGHT_CLAMP), math.exp(WEIGHT_CLAMP))
+    apart = d if centres is None else d - centres[:, None]
     if valid is not None:
-        ratio, weight, p, q = where(valid, torch.stack([ratio, weight, p, q]), 0.0).unbind()
-    tail, changed, clamped = magnitude > constant([LN2, 0.0, EXPONENT_CLAMP], d.dtype, d.device)[:, None, None]
+        ratio, weight, p, q, apart = where(valid, torch.stack([ratio, weight, p, q, apart]), 0.0).unbind()
+    beyond = magnitude > constant([LN2, 0.0, EXPONENT_CLAMP], d.dtype, d.device)[:, None, None]
     weight_excess = excess.clamp(math.expm1(-WEIGHT_CLAMP), math.expm1(WEIGHT_CLAMP))
     squared = {
         "weight": weight, "weight_excess": weight_excess, "p": p, "q": q, "probability_diff": difference_abs,
+        "log_ratio_apart": apart,
     }  # fmt: skip
     summed = {
         "k3_reverse": k3_reverse, "js": js_terms(magnitude, shrink), "ratio": ratio, "ratio_excess": excess,
-        "tail_tokens": tail, "changed_tokens": changed, "clamped_tokens": clamped, "p_q": p * q, **squared,
+        "p_q": p * q, **squared,
     }  # fmt: skip
     stacked = torch.stack(list(summed.values()))
     squares = stacked.narrow(0, len(summed) - len(squared), len(squared)).square()
-    sums = dict(zip(summed, total(stacked), strict=True))
+    sums = dict(zip(("tail_tokens", "changed_tokens", "clamped_tokens"), total(beyond), strict=True))
+    sums |= zip(summed, total(stacked), strict=True)
     sums |= {f"{name}_square": added for name, added in zip(squared, total(squares), strict=True)}
     return TokenColumns(d, magnitude, d.square(), ratio, excess, growth, k3, difference, difference_abs, sums)

@@ -16,11 +16,11 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import MARKS, check
+from offpolicy_monitor.core.checks import DOUBLE, MARKS, check
 from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.divergences import ratio_and_excess
 from offpolicy_monitor.core.gap import Gaps, chosen
-from offpolicy_monitor.core.outward import OUTWARD
+from offpolicy_monitor.core.outward import OUTWARD, moves_outward
 from offpolicy_monitor.core.scores import Score, sequence_scores, token_scores
 from offpolicy_monitor.core.second_moment import Beyond
 from offpolicy_monitor.methods.rule import DROPPED_SIGNS, Band, Clip, Cut, Rule, decides_tokens
@@ -75,15 +75,31 @@ class Group:
     Raises ValueError for marks of another shape, TypeError for another dtype.
 
     rules   those that drop, those that reweight, those by another anchor
-    whole   whether they decide about whole sequences
+    valid   [R, n] bool: what each rule may mark; None for all
+    counts  [R, N] float64: the tokens of each sequence that a rule on whole sequences decides about, or [1, N] for all
+            rules; None for rules on tokens
     """
 
     rules: tuple[Placed, ...]
     marks: Tensor
-    whole: bool
+    valid: Tensor | None = None
+    counts: Tensor | None = None
 
     def __post_init__(self) -> None:
         check("marks", self.marks, 2, len(self.rules), -1, of=MARKS)
+        check("valid", self.valid, *self.marks.shape[1:], of=MARKS)
+        check("counts", self.counts, -1, self.marks.shape[2], of=DOUBLE)
+
+    @property
+    def whole(self) -> bool:
+        """Whether they decide about whole sequences."""
+        return self.counts is not None
+
+    def counted(self, marks: Tensor, first: int = 0) -> Tensor:
+        """Marks [..., K, N] of rules from the first on, of whole sequences, as tokens of these: float64."""
+        if self.counts is None:
+            raise ValueError("rules on tokens have no sequences")
+        return marks * (self.counts if len(self.counts) == 1 else self.counts.narrow(0, first, marks.shape[-2]))
 
     @property
     def marked(self) -> Tensor:
@@ -146,10 +162,12 @@ def _group(gaps: Gaps, rules: Sequence[Placed], whole: bool, start: int) -> Grou
     if not rules:
         return None
     marks = _by_sign(gaps, rules, _marks(gaps, rules, whole, start), whole)
+    valid, counts = None, gaps.counts_of(gaps_of(rules)) if whole else None
     if gaps.valid is not None:
-        marks = marks & chosen(gaps.filled if whole else gaps.valid, gaps_of(rules))
+        valid = chosen(gaps.valid, gaps_of(rules)) if counts is None else counts > 0
+        marks = marks & valid
     marks[0].logical_or_(marks[1])
-    return Group(tuple(rules), marks, whole)
+    return Group(tuple(rules), marks, valid, counts)
 
 
 def _marks(gaps: Gaps, rules: Sequence[Placed], whole: bool, start: int) -> Tensor:
@@ -199,8 +217,10 @@ def _outside(gaps: Gaps, rules: Sequence[Placed], start: int = 0) -> Tensor:
 def _cut(gaps: Gaps, placed: Placed, start: int) -> Tensor:
     if placed.cut is None or not isinstance(placed.rule, Cut):
         raise ValueError("a rule that is a cut needs what it cuts")
-    score = Score(placed.gap, placed.rule.score if placed.rule.score in OUTWARD else "log_ratio_abs")
-    return placed.cut.marks(token_scores(gaps, [score])[0], start).to(gaps.policies.dtype)
+    goes = placed.cut.marks(start, gaps.segments.tokens, gaps.policies.dtype)
+    if placed.rule.score not in OUTWARD:
+        return goes
+    return goes * moves_outward(gaps.columns.log_ratio.select(0, placed.gap), gaps.advantages)
 
 
 def _limits(scores: Tensor, bounds: Sequence[tuple[float, ...]]) -> tuple[Tensor, ...]:

@@ -33,7 +33,7 @@ def dropped_in_sequences(gaps: Gaps, decided: Decided) -> Tensor:
 
     def dropped(group: Group) -> Tensor:
         marks = group.marks.narrow(1, 0, len(group.drops))
-        return marks * gaps.counts_of(gaps_of(group.drops)) if group.whole else gaps.segments.sum(marks)
+        return group.counted(marks) if group.whole else gaps.segments.sum(marks)
 
     return torch.cat([dropped(group) for group in decided.groups if group.drops], 1)
 
@@ -72,8 +72,10 @@ def split_sums(marks: Tensor, values: Tensor, gaps: Sequence[int]) -> Tensor:
     check("values", values, -1, -1, -1)
     check("marks", marks, len(gaps), values.shape[2], of=MARKS)
     columns = values.flatten(0, 1).double().clamp(max=torch.finfo(torch.float64).max)  # 0 times infinity is NaN
-    sides = constant([[True], [False]], torch.bool, marks.device)
-    sums = ((marks[:, None] == sides).double() @ columns.T).view(len(gaps), 2, *values.shape[:2])
+    shape = len(gaps), 2, marks.shape[1]
+    sides = torch.empty(shape, dtype=torch.float64, device=marks.device)
+    torch.eq(marks[:, None], constant([[True], [False]], torch.bool, marks.device), out=sides)
+    sums = (sides @ columns.T).view(len(gaps), 2, *values.shape[:2])
     return torch.stack([sums[rule].select(1, gap) for rule, gap in enumerate(gaps)])
 
 
@@ -83,15 +85,13 @@ def weight_sums(gaps: Gaps, group: Group) -> tuple[dict[str, Tensor], Tensor]:
     Of whole sequences the terms of each, [clips, N], since a weight counts for all tokens of one. At least one rule
     that reweights. Squares in float64, since a weight without an upper bound may be as large as exp(80).
     """
-    indices = gaps_of(group.clips)
-    weights = clip_weights(gaps, group)
-    truncated = group.marked.narrow(0, len(group.drops), len(indices))
-    if gaps.valid is not None:
-        weights = where(chosen(gaps.filled if group.whole else gaps.valid, indices), weights, 0.0)
+    weights, first, clips = clip_weights(gaps, group), len(group.drops), len(group.clips)
+    truncated = group.marked.narrow(0, first, clips)
+    if group.valid is not None:
+        weights = where(group.valid.narrow(0, first, clips), weights, 0.0)
     if group.whole:
-        counts = gaps.counts_of(indices)
-        counted = weights * counts
-        sums, squares, truncations = counted, counted * weights, truncated * counts
+        counted = group.counted(weights, first)
+        sums, squares, truncations = counted, counted * weights, group.counted(truncated, first)
     else:
         sums, squares, truncations = total(weights), torch.linalg.vecdot(weights, weights), total(truncated)
     found = {
@@ -104,7 +104,7 @@ def weight_sums(gaps: Gaps, group: Group) -> tuple[dict[str, Tensor], Tensor]:
     return found, weights[0].amax(-1)
 
 
-def differing(gaps: Gaps, decided: Decided) -> tuple[tuple[int, ...], Tensor]:
+def differing(decided: Decided) -> tuple[tuple[int, ...], Tensor]:
     """The rows of rules by another anchor, and on how many tokens each decides otherwise there: [R] float64, R >= 1."""
     rows, counts = list[int](), list[Tensor]()
     for group in decided.groups:
@@ -114,8 +114,8 @@ def differing(gaps: Gaps, decided: Decided) -> tuple[tuple[int, ...], Tensor]:
         there = [placed for placed in group.rules if placed.anchor is Anchor.THERE]
         if there:
             here = [by.get((placed.row, Anchor.HERE), by[placed.row, Anchor.OWN]) for placed in there]
-            moved = group.marked.narrow(0, by[there[0].row, Anchor.THERE], len(there))
-            apart = chosen(group.marked, here) != moved
+            first = by[there[0].row, Anchor.THERE]
+            apart = chosen(group.marked, here) != group.marked.narrow(0, first, len(there))
             rows += [placed.row for placed in there]
-            counts.append(total(apart * gaps.counts_of(gaps_of(there)) if group.whole else apart))
+            counts.append(total(group.counted(apart, first) if group.whole else apart))
     return tuple(rows), torch.cat(counts)

@@ -9,6 +9,7 @@ all gaps at a time, and only when asked for. No sums over the batch here (core.g
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -26,9 +27,13 @@ from offpolicy_monitor.vocabulary import NEGATIVE, POSITIVE, ZERO
 def chosen(rows: Tensor, indices: Sequence[int]) -> Tensor:
     """Some rows of a stack, in any order and as often as named: [K, ...] -> [len(indices), ...], one row at least.
 
-    Rows are of any number's dtype, which they keep. Raises ValueError for a single number, TypeError for another dtype.
+    Rows are of any number's dtype, which they keep; those that stand evenly apart are not copied. Raises ValueError for
+    a single number, TypeError for another dtype.
     """
     check("rows", rows, of=NUMBERS)
+    step = indices[1] - indices[0] if len(indices) > 1 else 1
+    if step > 0 and all(second - first == step for first, second in pairwise(indices)):
+        return rows[indices[0] : indices[-1] + 1 : step]
     return torch.stack([rows.select(0, index) for index in indices])
 
 
@@ -58,6 +63,8 @@ class Gaps:
     policies    [C, T] float32 or float64: log-probs, nats, finite; 0 where they were not
     pairs       which policy is the numerator of each gap, and which its denominator
     valid       [G, T] bool, or None where every token is valid
+    crossed     two gaps that are valid for the same tokens, whose log-ratios are multiplied; None for none
+    centres     [G] float64, about which squares are summed (core.columns), or None for 0
     """
 
     policies: Tensor
@@ -65,6 +72,8 @@ class Gaps:
     segments: Segments
     advantages: Advantages | None = None
     valid: Tensor | None = None
+    crossed: tuple[int, int] | None = None
+    centres: Tensor | None = None
 
     def __post_init__(self) -> None:
         check("policies", self.policies, -1, self.segments.tokens)
@@ -79,12 +88,12 @@ class Gaps:
     def sides(self) -> Tensor:
         """a and b, [2, G, T] nats; 0 where not valid."""
         sides = [pair[side] for side in (0, 1) for pair in self.pairs]
-        return self.kept(chosen(self.policies, sides).view(2, self.number, -1))
+        return self.kept(chosen(self.policies, sides).reshape(2, self.number, -1))
 
     @cached_property
     def columns(self) -> TokenColumns:
         """The derived columns, [G, T] each, and their totals."""
-        return token_columns(self.sides, self.valid)
+        return token_columns(self.sides, self.valid, self.centres)
 
     def kept(self, values: Tensor) -> Tensor:
         """The values [..., G, T] of valid tokens, 0 for the others, whatever stands there."""
@@ -95,7 +104,7 @@ class Gaps:
         """[G, N] float64: valid tokens of each sequence."""
         if self.valid is None:
             return self.segments.counts.expand(self.number, -1)
-        return self.segments.sum(self.valid)
+        return self._sums[1]
 
     def counts_of(self, indices: Sequence[int]) -> Tensor:
         """`counts` of some of the gaps: [len(indices), N], or [1, N] where they are those of any."""
@@ -111,21 +120,41 @@ class Gaps:
         return values if self.valid is None else where(self.filled, values, 0.0)
 
     @cached_property
-    def _sums(self) -> Tensor:
-        """[7, G, N] float64, in the order of PerSequence."""
+    def _sums(self) -> tuple[Tensor, Tensor, Tensor]:
+        """[7, G, N] in the order of PerSequence, [G, N] of `valid` and [1, N] of `product`, or [0, N]; float64 each."""
         columns = self.columns
         squares = columns.log_ratio_square, columns.k3, columns.growth
-        return self.segments.sum(torch.stack([columns.log_ratio, columns.log_ratio_abs, *squares, *self.sides]))
+        rows = [columns.log_ratio, columns.log_ratio_abs, *squares, *self.sides]
+        beside = [] if self.valid is None else [self.valid]
+        beside += [] if self.crossed is None else [self.product[None]]
+        found = self.segments.sum(torch.cat([*rows, *beside]))
+        sizes = [len(rows) * self.number, 0 if self.valid is None else self.number, 0 if self.crossed is None else 1]
+        sums, counts, product = torch.split(found, sizes)
+        return sums.view(len(rows), self.number, -1), counts, product
 
     @cached_property
     def sums(self) -> PerSequence:
         """Sums over each sequence's valid tokens."""
-        return PerSequence(*self._sums)
+        return PerSequence(*self._sums[0])
 
     @cached_property
     def means(self) -> PerSequence:
         """The same over the number of valid tokens; 0 where there are none."""
-        return PerSequence(*self._sums / (self.counts if self.valid is None else self.counts.clamp(min=1.0)))
+        counts = self.counts if self.valid is None else self.counts.clamp(min=1.0)
+        return PerSequence(*self._sums[0] / counts)
+
+    @cached_property
+    def product(self) -> Tensor:
+        """[T]: the product of the log-ratios of `crossed`; ValueError without."""
+        if self.crossed is None:
+            raise ValueError("a product is that of two gaps")
+        first, second = (self.columns.log_ratio.select(0, gap) for gap in self.crossed)
+        return first * second
+
+    @property
+    def product_of_sequences(self) -> Tensor:
+        """[N] float64: its sum over each sequence; ValueError without `crossed`."""
+        return self._sums[2].squeeze(0)
 
     def ends(self, columns: Mapping[str, Tensor]) -> Mapping[str, Ends]:
         """Those of some columns, [G, T] each, by their names."""
@@ -144,17 +173,19 @@ class Gaps:
 
     @cached_property
     def binary_kls(self) -> tuple[Tensor, Tensor]:
-        """KL(q || p) with the sign of d, and the larger of KL(q || p) and KL(p || q): [G, T] float64 each, nats."""
+        """KL(q || p) with the sign of d, and the larger of KL(q || p) and KL(p || q): [G, T] float64 each, nats.
+
+        Of a token that is not valid without meaning, and not NaN.
+        """
         of_policies, sides = bernoulli(self.policies), [pair[side] for side in (1, 0) for pair in self.pairs]
         stacked = torch.stack([part.select(0, policy) for part in of_policies for policy in sides])
         moved, back = binary_kls(stacked.view(len(of_policies), 2, self.number, -1))
-        away, larger = torch.copysign(moved, self.columns.log_ratio), torch.maximum(moved, back)
-        return self.kept(away), self.kept(larger)
+        return torch.copysign(moved, self.columns.log_ratio), torch.maximum(moved, back)
 
     @cached_property
     def token_weights(self) -> Tensor:
         """k3, d^2 and |A| (0 without advantages) of each token: [G, 3, T]."""
-        return torch.stack([self.columns.k3, self.columns.log_ratio_square, self._mass], 1)
+        return torch.stack([self.columns.k3, self.columns.log_ratio_square, self.mass], 1)
 
     @cached_property
     def sequence_weights(self) -> Tensor:
@@ -162,7 +193,7 @@ class Gaps:
         return torch.stack([self.sums.k3, self.sums.log_ratio_square, self.sequence_mass], 1)
 
     @cached_property
-    def _mass(self) -> Tensor:
+    def mass(self) -> Tensor:
         """[G, T]: |A| of valid tokens, 0 without advantages."""
         if self.advantages is None:
             return self._nothing.expand(self.number, self.segments.tokens)

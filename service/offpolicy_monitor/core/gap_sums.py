@@ -1,8 +1,7 @@
-"""What every figure of a gap is made of: sums over its tokens, terms of its sequences that add up, and extremes.
+"""What figures of a gap are made of beside totals of its tokens (core.columns): terms of its sequences, and extremes.
 
-Shapes: G gaps, T tokens, N sequences. Sums and extremes are [G] float64 by name, of gaps without a valid token without
-meaning; terms are [G, N], 0 for a sequence without a valid token, and a sum over N away from a gap's. Formulas and
-papers are in docs/methods.md; the names are those of summary.gap.
+Shapes: G gaps, N sequences. Extremes are [G] float64 by name; terms are [G, N], 0 for a sequence without a valid token,
+and a sum over N away from a gap's. Formulas and papers are in docs/methods.md; the names are those of summary.gap.
 """
 
 from typing import Final
@@ -10,24 +9,9 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import DOUBLE, check
 from offpolicy_monitor.core.device import constant, where
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, WEIGHT_CLAMP
-
-
-def token_sums(gaps: Gaps, centres: Tensor) -> dict[str, Tensor]:
-    """Sums over valid tokens, [G] each: those that no sequence needs.
-
-    centres: [G] float64, nats: a d of each gap, of all blocks the same, about which `log_ratio_apart_square` is taken.
-    With n tokens none is further than sqrt(n) deviations from the mean, so that the sum of squares about the mean,
-    which is this less n (mean - centre)^2, loses at most log10(n) of its 16 digits. Raises ValueError for another
-    length, TypeError for another dtype.
-    """
-    check("centres", centres, gaps.number, of=DOUBLE)
-    apart = gaps.kept(gaps.columns.log_ratio - centres[:, None])
-    return {"log_ratio_apart_square": torch.linalg.vecdot(apart, apart), **gaps.columns.totals}
-
 
 #: Ratios of a sequence, exp(L), exp(D), exp(-L), exp(-mean a) and exp(-mean b): the sign of the exponent, its bounds.
 _RATIOS: Final = {
@@ -73,32 +57,29 @@ def sequence_terms(gaps: Gaps) -> dict[str, Tensor]:
 
 
 def extremes(gaps: Gaps) -> dict[str, dict[str, Tensor]]:
-    """{"min": {name: [G]}, "max": {name: [G]}}: over sequences with a valid token. Where there are none these are
-    infinite, and |p - q| is 0.
-    """
+    """{"min": {name: [G]}, "max": {name: [G]}}: over sequences with a valid token, infinite where there are none."""
     ends, mean, product = gaps.extremes["log_ratio"], gaps.means.log_ratio, gaps.sums.log_ratio
     low = high = torch.stack([ends.min, mean, product, ends.max, gaps.extremes["probability_difference_abs"].max])
     if gaps.valid is not None:
         low, high = where(gaps.filled, low, torch.inf), where(gaps.filled, high, -torch.inf)
     low, high = low.amin(-1), high.amax(-1)
-    difference = high[4] if gaps.valid is None else high[4].clamp(min=0.0)
     found = {"log_ratio_max": high[3], "log_geometric_max": high[1], "log_product_max": high[2]}
     return {
         "min": {"log_ratio_min": low[0], "log_geometric_min": low[1], "log_product_min": low[2]},
-        "max": {**found, "probability_diff_max": difference},
+        "max": {**found, "probability_diff_max": high[4]},
     }
 
 
-def cross_terms(gaps: Gaps, mismatch: int, staleness: int, product: Tensor) -> dict[str, Tensor]:
-    """Second moments over the tokens that are valid for both gaps, which must be the same: m^2, s^2 and m s, [N] each.
-
-    product: [N] float64: the sum of m s over each sequence. Raises ValueError for another length, TypeError for another
-    dtype.
+def cross_terms(gaps: Gaps) -> dict[str, Tensor]:
+    """Second moments of the gaps' two that are crossed, mismatch and staleness: m^2, s^2 and m s, [N] each, none
+    without.
     """
-    check("product", product, gaps.segments.sequences, of=DOUBLE)
+    if gaps.crossed is None:
+        return {}
+    mismatch, staleness = gaps.crossed
     return {
         "tokens": gaps.counts.select(0, mismatch),
         "mismatch_square": gaps.sums.log_ratio_square.select(0, mismatch),
         "staleness_square": gaps.sums.log_ratio_square.select(0, staleness),
-        "mismatch_staleness": product,
+        "mismatch_staleness": gaps.product_of_sequences,
     }

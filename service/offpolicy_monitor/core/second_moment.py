@@ -1,14 +1,13 @@
 """Where M2PO cuts: the tokens of largest d^2 go until the mean d^2 of the rest is small enough.
 
-Shapes: T tokens of a whole request, since the mean is over all of them. One order of the magnitudes serves every
-threshold, and what a threshold comes to is two numbers: thousands of them take no more memory than one. Source: M2PO,
+Shapes: T tokens of a whole request, since the mean is over all of them. One ranking of the magnitudes serves every
+threshold, and what a threshold comes to is one number: thousands of them take no more memory than one. Source: M2PO,
 https://arxiv.org/abs/2510.01161
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,22 +16,18 @@ from offpolicy_monitor.core.checks import MARKS, check
 
 
 class Beyond(NamedTuple):
-    """The tokens that go: those of |d| above `least`, and of those equal to it the ones up to token `last`.
+    """The tokens that go: the first `number` of all, of which `ranks` tells each one's, 1 for the first that goes.
 
-    Both without dimensions, on the device.
+    ranks [T] int32, number [] int64, on the device. Tokens that are in no mean are among those that go.
     """
 
-    least: Tensor
-    last: Tensor
+    ranks: Tensor
+    number: Tensor
 
-    def marks(self, magnitudes: Tensor, start: int = 0) -> Tensor:
-        """Which of some tokens go if they are valid: |d| [n] float of those from token `start` on -> [n] bool.
-
-        Raises ValueError for another rank, TypeError for another dtype.
-        """
-        check("magnitudes", magnitudes, -1)
-        tokens = torch.arange(start, start + len(magnitudes), device=magnitudes.device)
-        return (magnitudes > self.least) | ((magnitudes == self.least) & (tokens <= self.last))
+    def marks(self, start: int, tokens: int, dtype: torch.dtype = torch.bool) -> Tensor:
+        """Which tokens go of so many from token `start` on: [tokens] of a dtype, 1 for those that go."""
+        found = torch.empty(tokens, dtype=dtype, device=self.ranks.device)
+        return torch.le(self.ranks.narrow(0, start, tokens), self.number, out=found)
 
 
 def beyond_second_moment(magnitudes: Tensor, valid: Tensor | None = None) -> Callable[[float], Beyond]:
@@ -46,22 +41,18 @@ def beyond_second_moment(magnitudes: Tensor, valid: Tensor | None = None) -> Cal
     check("valid", valid, len(magnitudes), of=MARKS)
     if valid is not None:
         magnitudes = device.where(valid, magnitudes, torch.inf)
-    ordered = torch.nn.functional.pad(_ascending(magnitudes), (0, 1), value=torch.inf)
-    number = torch.arange(1, len(ordered) + 1, device=ordered.device)
-    means = torch.cumsum(ordered.square(), 0, dtype=torch.float64) / number
+    means, ranks = _ranked(magnitudes)
 
     def beyond(threshold: float) -> Beyond:
-        kept = torch.searchsorted(means, device.constant([threshold], torch.float64, means.device), right=True)
-        least = ordered.index_select(0, kept)  # of what goes; inf where nothing does
-        equals = torch.searchsorted(ordered, least, right=True) - kept
-        last = torch.searchsorted((magnitudes == least).cumsum(0), equals)
-        return Beyond(least.select(0, 0), last.select(0, 0))
+        bound = device.constant([threshold], torch.float64, means.device)
+        return Beyond(ranks, (len(ranks) - torch.searchsorted(means, bound, right=True)).select(0, 0))
 
     return beyond
 
 
-def _ascending(values: Tensor) -> Tensor:
-    """numpy's sort is four times as fast on a CPU."""
-    if device.is_host(values.device):
-        return torch.from_numpy(np.sort(values.numpy()))
-    return torch.sort(values).values
+def _ranked(magnitudes: Tensor) -> tuple[Tensor, Tensor]:
+    """[T] float64: the mean square of the smallest, of the two smallest, and so on; [T] int32: the rank of each."""
+    descending, order = torch.sort(magnitudes, descending=True, stable=True)
+    number = torch.arange(1, len(order) + 1, dtype=torch.int32, device=order.device)
+    means = torch.cumsum(descending.flip(0).square(), 0, dtype=torch.float64) / number
+    return means, torch.empty_like(number).scatter_(0, order, number)

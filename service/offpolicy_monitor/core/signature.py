@@ -1,8 +1,8 @@
 """Sums that known bugs leave their marks in: a regression, products of neighbours, and values on a grid.
 
 Every function is one pass over columns of log-probs, and its sums add up over blocks. What a mark means is not known
-here. Shapes: T tokens, `a` and `b` the log-probs of numerator and denominator, d = a - b in nats; `valid` [T] bool or
-None for all, and a value that is not valid is 0.
+here. Shapes: T tokens, `a` and `b` the log-probs of numerator and denominator, d = a - b in nats; of a token
+that is not valid all three are 0.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import MARKS, check
-from offpolicy_monitor.core.device import constant, where
+from offpolicy_monitor.core.checks import check
+from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.ragged import total
 
 #: Grids are steps of 2^-k for these k.
@@ -21,42 +21,35 @@ GRIDS: Final = (3, 4, 5, 6, 7, 8)
 SPARE_BITS: Final = {torch.float32: (torch.int32, 13), torch.float64: (torch.int64, 42)}
 
 
-def regression_sums(d: Tensor, b: Tensor, valid: Tensor | None, lowest: float, highest: float) -> Tensor:
-    """Sums of products of 1, b, d and (d = 0), each with each, over tokens with lowest < b < highest, nats.
+def regression_sums(d: Tensor, b: Tensor, lowest: float, highest: float) -> Tensor:
+    """Sums of products of 1, b, d and (d = 0), each with each, over tokens with lowest < b < highest <= 0, nats.
 
-    d, b: [T] of one float dtype, valid [T] bool or None -> [4, 4] float64: what a least-squares line of d on b needs,
-    and in the last column how many tokens agree exactly. Products are made in float64. Raises ValueError for another
-    rank or length, TypeError for another dtype. Source: https://en.wikipedia.org/wiki/Ordinary_least_squares
+    d, b: [T] of one float dtype -> [4, 4] float64: what a least-squares line of d on b needs, and in the last column
+    how many tokens agree exactly. A token that is not valid has b = 0, and is in no sum. Products are made in float64.
+    Raises ValueError for another rank or length, TypeError for another dtype.
+    Source: https://en.wikipedia.org/wiki/Ordinary_least_squares
     """
-    _check_pair("d", d, "b", b, valid)
-    middling = (b > lowest) & (b < highest)
-    if valid is not None:
-        middling = middling & valid
-    return _products([b, d, d == 0], middling)
+    check("d", d, -1)
+    check("b", b, len(d), of=(d.dtype,))
+    return _products([b, d, d == 0], (b > lowest) & (b < highest))
 
 
-def neighbour_sums(a: Tensor, b: Tensor, valid: Tensor | None, owners: Tensor) -> Tensor:
+def neighbour_sums(sides: Tensor, owners: Tensor, tokens: Tensor | None = None) -> Tensor:
     """Sums of products of 1, a_t, b_t, a_u and b_u, each with each, over pairs (t, u) of neighbours.
 
-    Neighbours are valid tokens of one sequence with none between. a, b: [T] of one float dtype, nats; valid [T] bool or
-    None; owners [T] int64: the sequence of each token, ascending -> [5, 5] float64. Raises ValueError for another rank
-    or length, TypeError for another dtype. Source: https://en.wikipedia.org/wiki/Autocorrelation
+    Neighbours are valid tokens of one sequence with none between. sides: [2, T] float32 or float64, a and b, nats;
+    owners [T] int64: the sequence of each token, ascending; tokens [V] int64: which are valid, ascending, None for all
+    -> [5, 5] float64. Raises ValueError for another rank or length, TypeError for another dtype.
+    Source: https://en.wikipedia.org/wiki/Autocorrelation
     """
-    _check_pair("a", a, "b", b, valid)
-    check("owners", owners, len(a), of=(torch.int64,))
-    later = len(a) - 1
-    second = [side.narrow(0, 1, later) for side in (a, b)]
-    if valid is None:
-        first = [side.narrow(0, 0, later) for side in (a, b)]
-        together = owners.narrow(0, 1, later) == owners.narrow(0, 0, later)
-    else:
-        indices = torch.arange(len(a), device=a.device)
-        before = torch.cummax(where(valid, indices, -1), 0).values.narrow(0, 0, later)
-        there = before.clamp(min=0)
-        first = [side.index_select(0, there) for side in (a, b)]
-        own = owners.index_select(0, there) == owners.narrow(0, 1, later)
-        together = valid.narrow(0, 1, later) & (before >= 0) & own
-    return _products([*first, *second], together)
+    check("sides", sides, 2, -1)
+    check("owners", owners, sides.shape[1], of=(torch.int64,))
+    check("tokens", tokens, -1, of=(torch.int64,))
+    if tokens is not None:
+        sides, owners = sides.index_select(1, tokens), owners.index_select(0, tokens)
+    pairs = max(len(owners) - 1, 0)
+    together = owners.narrow(0, len(owners) - pairs, pairs) == owners.narrow(0, 0, pairs)
+    return _products([*sides.narrow(1, 0, pairs), *sides.narrow(1, len(owners) - pairs, pairs)], together)
 
 
 def grid_counts(values: Tensor, least: Tensor) -> Tensor:
@@ -80,9 +73,3 @@ def _products(columns: Sequence[Tensor], where: Tensor) -> Tensor:
     one = constant(1.0, torch.float64, where.device).expand(len(where))  # takes no memory, and makes all float64
     kept = torch.stack([one, *columns]) * where
     return kept @ kept.T
-
-
-def _check_pair(name: str, values: Tensor, other: str, others: Tensor, valid: Tensor | None) -> None:
-    check(name, values, -1)
-    check(other, others, len(values), of=(values.dtype,))
-    check("valid", valid, len(values), of=MARKS)

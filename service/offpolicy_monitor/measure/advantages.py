@@ -14,9 +14,10 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.advantages import Advantages
-from offpolicy_monitor.core.cells import tally
+from offpolicy_monitor.core.cells import Tally
 from offpolicy_monitor.core.histogram import Layout, bin_numbers
 from offpolicy_monitor.core.ragged import total
+from offpolicy_monitor.measure.totals import Counted
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.advantage import (
     GRADIENT_BINS,
@@ -36,8 +37,8 @@ _OF_ADVANTAGES: Final = ("advantage_excess", "mass_square", "advantage_square")
 _UPDATES: Final = ("bad", "outward", "outward_square")
 
 
-def sums_of(view: BlockView) -> dict[str, Tensor]:
-    """With advantages, sums [G] and [G, bins] of |A r|, and [3] of the total gap's updates."""
+def sums_of(view: BlockView) -> Counted:
+    """With advantages, sums [G], the tally [1, G, bins] of |A r|, and [3] of the total gap's updates."""
     advantages = view.gaps.advantages
     if advantages is None:
         return {}
@@ -48,26 +49,30 @@ def sums_of(view: BlockView) -> dict[str, Tensor]:
 
 
 def terms_of(view: BlockView) -> dict[str, Tensor]:
-    """[G, N] of what sequences are. Where nothing moves there is nothing to cancel."""
+    """[G, N] of what sequences are. Where nothing moves there is nothing to cancel.
+
+    Nothing is clamped at 0: |D| is beyond the sum of |d| by no more than float64's rounding.
+    """
     gaps = view.gaps
     magnitude, product = view.own(gaps.sums.log_ratio_abs), view.own(gaps.sums.log_ratio)
     moving, tiny = magnitude > 0, torch.finfo(torch.float64).tiny
-    cancelled = ((magnitude - product.abs()) / magnitude.clamp(min=tiny)).clamp_(min=0)
+    cancelled = (magnitude - product.abs()) / magnitude.clamp(min=tiny)
     extreme = view.own(gaps.extremes["probability_difference_abs"].max) > EXTREME_DIFFERENCE
     found = (moving, cancelled, product < math.log(VANISHING_RATIO), extreme)
     return {f"sequence/{name}": values for name, values in zip(_OF_SEQUENCES, found, strict=True)}
 
 
-def _by_advantage(view: BlockView, advantages: Advantages) -> dict[str, Tensor]:
+def _by_advantage(view: BlockView, advantages: Advantages) -> dict[str, Tensor | Tally]:
     """Products in float64: a ratio may be as large as exp(80)."""
-    gaps, values, sizes = view.gaps, advantages.of_tokens, advantages.magnitudes
+    gaps, values, sizes = view.gaps, advantages.of_tokens, view.own(view.gaps.mass)
     mass = sizes * view.own(gaps.columns.ratio)
-    own = sizes if view.valid is None else view.valid * sizes
+    squared, layout = torch.stack([mass, sizes]), _layout(mass.device)
+    mass_square, advantage_square = torch.linalg.vecdot(squared, squared)
     return {
         "advantage/advantage_excess": view.own(gaps.columns.excess) @ values,
-        "advantage/mass_square": torch.linalg.vecdot(mass, mass),
-        "advantage/advantage_square": torch.linalg.vecdot(own, own).expand(view.number),
-        "gradient": tally(bin_numbers(mass, _layout(mass.device)), _layout(mass.device).bins, view.valid),
+        "advantage/mass_square": mass_square,
+        "advantage/advantage_square": advantage_square,
+        "gradient": Tally(bin_numbers(mass, layout), layout.bins, (view.valid,)),
     }
 
 
@@ -76,11 +81,11 @@ def _updates(view: BlockView, advantages: Advantages, gap: int) -> Tensor:
 
     `bad`: A < 0 on a token that the numerator has become at least 0.5 less likely to choose; `outward` and
     `outward_square`: tokens with A d > 0, where the gradient pushes the ratio further from 1, and the sum of their d^2.
-    A token that is not valid has d = 0, and p = q.
+    A token that is not valid has d = 0, and p = q; one that is much less likely and moves outward has A < 0.
     """
-    columns, values = view.gaps.columns, advantages.of_tokens
-    bad = (columns.probability_difference[gap] < -EXTREME_DIFFERENCE) & (values < 0)
-    outward = columns.log_ratio[gap] * values > 0
+    columns = view.gaps.columns
+    outward = columns.log_ratio[gap] * advantages.of_tokens > 0
+    bad = (columns.probability_difference[gap] < -EXTREME_DIFFERENCE) & outward
     return total(torch.stack([bad, outward, columns.log_ratio_square[gap] * outward]))
 
 
@@ -90,14 +95,19 @@ def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[st
         tokens, sequences = (arrays[f"gaps/{unit}"][index] for unit in ("tokens", "sequences"))
         if not tokens:
             continue
-        yield f"sequence/{gap}", {"sequences": sequences, **_named(arrays, "sequence", _OF_SEQUENCES, index)}
+        yield f"sequence/{gap}", {"sequences": sequences, **_of_sequences(arrays, index)}
         if "gradient" in arrays:
             sums = _named(arrays, "advantage", _OF_ADVANTAGES, index)
             yield f"advantage/{gap}", {"advantage_abs": arrays["advantage_mass"][index], **sums}
-            yield f"gradient/{gap}", {"": arrays["gradient"][index, -2 * GRADIENT_BINS :: 2]}
+            yield f"gradient/{gap}", {"": arrays["gradient"][0, index, -2 * GRADIENT_BINS :: 2]}
         if gap == "total" and "updates" in arrays:
             updates = zip(_UPDATES, arrays["updates"].tolist(), strict=True)
             yield f"advantage/{gap}#updates", {"tokens": tokens, **dict(updates)}
+
+
+def _of_sequences(arrays: Mapping[str, Array], index: int) -> dict[str, Any]:
+    found = _named(arrays, "sequence", _OF_SEQUENCES, index)
+    return found | {"cancelled": max(found["cancelled"], 0.0)}
 
 
 def _named(arrays: Mapping[str, Array], prefix: str, names: Iterable[str], index: int) -> dict[str, Any]:

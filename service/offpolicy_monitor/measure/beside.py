@@ -3,7 +3,7 @@
 Shapes: T tokens of the block. A log-prob that is not finite is 0 here, and a mask says so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from torch import Tensor
@@ -21,7 +21,7 @@ class Sent(NamedTuple):
 def sent_of(block: Block) -> Mapping[str, Sent]:
     """Every log-prob of a block by its name on the wire."""
     batch, span = block.batch, block.token_range
-    finite: Sequence[Tensor | None] = [None] * len(batch.names) if batch.finite is None else batch.finite
+    finite = map(batch.finite_of, range(len(batch.names)))
     columns = dict(zip(batch.names, zip(batch.columns, finite, strict=True), strict=True)) | dict(batch.beside)
     return {
         name: Sent(values[span], None if known is None else known[span]) for name, (values, known) in columns.items()

@@ -9,16 +9,11 @@ from offpolicy_monitor.core.histogram import Layout, bin_numbers
 from offpolicy_monitor.summary import histogram
 
 
-def histogram_bins(*arrays: Tensor) -> list[Tensor]:
-    """The bin of summary.histogram of each value of some arrays: [...] float each, no NaN -> [...] int32 each.
-
-    All are found together.
-    """
-    bins = layout(arrays[0].device)
-    values = [array.float().flatten() for array in arrays]
-    flat = bin_numbers(values[0] if len(values) == 1 else torch.cat(values), bins)
-    parts = torch.split(flat, [array.numel() for array in arrays])
-    return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]
+def histogram_bins(*arrays: Tensor) -> Tensor:
+    """The bin of summary.histogram of each value of some arrays: [n] float each, no NaN -> [sum of n] int32."""
+    number, device = sum(map(len, arrays)), arrays[0].device
+    values = torch.cat(arrays, out=torch.empty(number, dtype=torch.float32, device=device))
+    return bin_numbers(values, layout(device))
 
 
 @cache

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.core.advantages import Advantages
-from offpolicy_monitor.core.device import where
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.core.ragged import Segments
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS, LOGPROBS, RESCORED, SUPPORTS
@@ -33,7 +32,7 @@ class DeviceBatch:
 
     names       the log-prob columns that were sent, in the order of `columns`
     columns     [T] float32 or float64 each, 0 where not finite
-    finite      [T] bool each, or None where all of all columns is finite
+    finite      [C, T] bool on the host, or None where all of all columns is finite
     advantages  [N] or [T] float, or None; `advantages_per_token` says which
     sequences   [N] int64 on the host: which of the batch's sequences have a token
     offsets     [N+1] int64 on the host: where their tokens begin and end
@@ -42,7 +41,7 @@ class DeviceBatch:
     source: RaggedBatch
     names: tuple[str, ...]
     columns: tuple[Tensor, ...]
-    finite: tuple[Tensor, ...] | None
+    finite: Array | None
     advantages: Tensor | None
     sequences: Array
     offsets: Array
@@ -61,7 +60,7 @@ class DeviceBatch:
             batch,
             names,
             tuple(_tensor(column, device) for column in columns),
-            None if finite is None else tuple(_tensor(mask, device) for mask in finite),
+            finite,
             None if advantages is None else _tensor(advantages, device),
             sequences,
             np.append(batch.offsets[sequences], batch.offsets[-1]),
@@ -72,6 +71,38 @@ class DeviceBatch:
     def gaps(self) -> tuple[str, ...]:
         """The gaps whose two columns were sent."""
         return tuple(gap for gap, pair in GAP_LOGPROBS.items() if set(self.names) >= set(pair))
+
+    @cached_property
+    def pairs(self) -> Sequence[tuple[int, int]]:
+        """The columns of the numerator and of the denominator of each stacked gap.
+
+        Those of `gaps`, and where some tokens are not valid the same over the tokens that are valid for all.
+        """
+        sides = [GAP_LOGPROBS[gap] for gap in self.gaps]
+        own = [(self.names.index(above), self.names.index(below)) for above, below in sides]
+        return own if self.finite is None else own + [own[index] for index in range(len(self.joint))]
+
+    @cached_property
+    def marks(self) -> Array | None:
+        """[G', T] bool on the host: the valid tokens of each stacked gap; None where all are."""
+        if self.finite is None:
+            return None
+        marks = np.array([self.finite[above] & self.finite[below] for above, below in self.pairs])
+        marks[len(self.gaps) :] = self.finite.all(0)
+        return marks
+
+    @cached_property
+    def valid(self) -> Tensor | None:
+        """`marks` on the device."""
+        return None if self.marks is None else _tensor(self.marks, self.device)
+
+    @cached_property
+    def _finite(self) -> Sequence[Tensor | None]:
+        return [None] * len(self.names) if self.finite is None else _tensor(self.finite, self.device).unbind()
+
+    def finite_of(self, column: int) -> Tensor | None:
+        """[T] bool: where a column is finite; None where all of all columns is."""
+        return self._finite[column]
 
     @cached_property
     def beside(self) -> Mapping[str, tuple[Tensor, Tensor | None]]:
@@ -130,21 +161,18 @@ class DeviceBatch:
     def _first(self, gap: str) -> float:
         above, below = (self.source.columns[name] for name in GAP_LOGPROBS[gap])
         token = 0
-        if self.finite is not None:
-            token = int(np.argmax(np.isfinite(above) & np.isfinite(below)))
+        if self.marks is not None:
+            token = int(np.argmax(self.marks[self.gaps.index(gap)]))
         pair = (side[token : token + 1].astype(self.dtype) for side in (above, below))
         with np.errstate(invalid="ignore", over="ignore"):
             found = float(np.subtract(*pair).sum())
         return found if np.isfinite(found) else 0.0
 
     def log_ratio(self, gap: str) -> tuple[Tensor, Tensor | None]:
-        """d [T] of a gap over the whole batch, 0 where not valid, and which tokens are valid; None for all."""
-        above, below = (self.names.index(name) for name in GAP_LOGPROBS[gap])
-        d = self.columns[above] - self.columns[below]
-        if self.finite is None:
-            return d, None
-        valid = self.finite[above] & self.finite[below]
-        return where(valid, d, 0.0), valid
+        """d [T] of a gap over the whole batch, finite, and which tokens are valid; None for all."""
+        index = self.gaps.index(gap)
+        above, below = self.pairs[index]
+        return self.columns[above] - self.columns[below], None if self.valid is None else self.valid[index]
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,18 +203,17 @@ class Block:
     def gaps(self) -> Gaps:
         """The batch's gaps over their valid tokens, and where some are not valid, over those valid for all."""
         batch, span = self.batch, self.token_range
-        names = [GAP_LOGPROBS[gap] for gap in batch.gaps]
-        pairs = [(batch.names.index(above), batch.names.index(below)) for above, below in names]
-        valid = None
-        if batch.finite is not None:
-            finite = [mask[span] for mask in batch.finite]
-            masks = [finite[above] & finite[below] for above, below in pairs]
-            if batch.joint:
-                pairs, masks = pairs * 2, masks + [masks[0] & masks[1]] * len(pairs)
-            valid = torch.stack(masks)
-        segments = Segments(self.lengths, batch.device)
+        segments, joint = Segments(self.lengths, batch.device), batch.joint
         policies = torch.stack([column[span] for column in batch.columns])
-        return Gaps(policies, pairs, segments, self._advantages(segments), valid)
+        valid = None if batch.valid is None else batch.valid[:, span]
+        crossed = (joint["mismatch"], joint["staleness"]) if joint else None
+        centres = _tensor(np.resize(batch.centres, len(batch.pairs)), batch.device)
+        return Gaps(policies, batch.pairs, segments, self._advantages(segments), valid, crossed, centres)
+
+    def valid_tokens(self, gap: int) -> Tensor | None:
+        """[V] int64: which of the block's tokens are valid for a stacked gap, ascending; None where all are."""
+        marks = self.batch.marks
+        return None if marks is None else _tensor(np.flatnonzero(marks[gap, self.token_range]), self.batch.device)
 
     def _advantages(self, segments: Segments) -> Advantages | None:
         values = self.batch.advantages
@@ -197,12 +224,12 @@ class Block:
         return Advantages(own, per_token, segments)
 
 
-def _settled(batch: RaggedBatch, names: Sequence[str]) -> tuple[list[Array], list[Array] | None]:
+def _settled(batch: RaggedBatch, names: Sequence[str]) -> tuple[list[Array], Array | None]:
     """The columns with 0 where not finite, in float64 where one is too large for float32; and what is finite."""
     columns, finite = [batch.columns[name] for name in names], None
     most = np.abs(list(batch.ends.values())).max(initial=0.0)
     if not np.isfinite(most):
-        finite = [np.isfinite(column) for column in columns]
+        finite = np.array([np.isfinite(column) for column in columns])
         columns = [np.where(mask, column, 0) for mask, column in zip(finite, columns, strict=True)]
         most = max(np.abs(column).max() for column in columns)
     if most > LARGEST_FLOAT32_LOGPROB:

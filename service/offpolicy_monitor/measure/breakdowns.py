@@ -12,7 +12,6 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.cells import Division, sums_by
-from offpolicy_monitor.core.gap import chosen
 from offpolicy_monitor.measure.dimensions import dimensions
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.breakdown import CROSS_KEYS, GAP_KEYS
@@ -47,12 +46,12 @@ def _columns(view: BlockView) -> tuple[list[Tensor], list[Tensor]]:
                                for sums in (per_token, per_sequence))  # fmt: skip
     if joint := view.block.batch.joint:
         mismatch, staleness = joint["mismatch"], joint["staleness"]
-        of_tokens += [columns.log_ratio_square[mismatch], columns.log_ratio_square[staleness], view.cross]
+        of_tokens += [columns.log_ratio_square[mismatch], columns.log_ratio_square[staleness], gaps.product]
         square = gaps.sums.log_ratio_square
-        of_sequences += [square[mismatch], square[staleness], view.cross_of_sequences]
+        of_sequences += [square[mismatch], square[staleness], gaps.product_of_sequences]
     indices = [*range(number), *([joint["mismatch"]] if joint else ())]
-    if gaps.valid is not None:
-        of_tokens += chosen(gaps.valid, indices).double().unbind()
+    if view.valid_and_joint is not None:
+        of_tokens += view.valid_and_joint.unbind()
     return of_tokens, [*of_sequences, *(gaps.counts[index] for index in indices)]
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
-from offpolicy_monitor.core.corrections import Decided, Group, clip_weights
+from offpolicy_monitor.core.corrections import Decided, Group, clip_weights, gaps_of
 from offpolicy_monitor.core.device import where
 from offpolicy_monitor.core.gap import Gaps, chosen
 from offpolicy_monitor.measure.blocks import Block, DeviceBatch
@@ -92,16 +92,14 @@ def _kept(gaps: Gaps, group: Group) -> Tensor:
     marked = gaps.segments.spread(group.marked) if group.whole else group.marked
     drops = torch.arange(len(group.rules), device=marked.device)[:, None] < len(group.drops)
     keep = ~(marked & drops)
-    of_gaps = [placed.gap for placed in group.rules]
-    return (keep if gaps.valid is None else keep & chosen(gaps.valid, of_gaps)).to(torch.uint8)
+    return (keep if gaps.valid is None else keep & chosen(gaps.valid, gaps_of(group.rules))).to(torch.uint8)
 
 
 def _weights(gaps: Gaps, group: Group) -> Tensor:
     """[R, T]: the weights of valid tokens, 0 at the others."""
     weights = clip_weights(gaps, group)[0]
     weights = gaps.segments.spread(weights) if group.whole else weights.to(gaps.policies.dtype)
-    indices = [placed.gap for placed in group.clips]
-    return weights if gaps.valid is None else where(chosen(gaps.valid, indices), weights, 0.0)
+    return weights if gaps.valid is None else where(chosen(gaps.valid, gaps_of(group.clips)), weights, 0.0)
 
 
 def _positions(block: Block) -> Array | slice:

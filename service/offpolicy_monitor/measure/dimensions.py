@@ -90,6 +90,5 @@ def _mu_indices(block: Block) -> Tensor:
     log_mu = batch.columns[index][block.token_range]
     edges = constant([float(np.log(edge)) for edge in MU_EDGES], log_mu.dtype, log_mu.device)
     indices = torch.bucketize(log_mu, edges, out_int32=True, right=True)
-    if batch.finite is None:
-        return indices
-    return where(batch.finite[index][block.token_range], indices, len(MU_BUCKETS))
+    finite = batch.finite_of(index)
+    return indices if finite is None else where(finite[block.token_range], indices, len(MU_BUCKETS))

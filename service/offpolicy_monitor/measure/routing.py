@@ -7,7 +7,7 @@ the host (core.routing), once for all blocks. Tables, of every gap whose two exp
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -15,10 +15,14 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.core.cells import Division, sums_by
+from offpolicy_monitor.core.gap import chosen
 from offpolicy_monitor.core.routing import RoutingSums, routing_sums
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.routing import EXPERTS, tables_of_gap
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS
+
+#: What its arrays are named by.
+NAME: Final = "routing"
 
 
 def compared(batch: RaggedBatch) -> dict[str, RoutingSums]:
@@ -40,29 +44,29 @@ def _valid(batch: RaggedBatch, gap: str) -> Array | None:
 
 
 def sums_of(view: BlockView) -> dict[str, Tensor]:
-    """[layers + 1, 1 + PART_KEYS] of each gap: tokens, and k3, d^2, |d| and sqrt|d| by how many layers of a token
-    differ."""
+    """[gaps, layers + 1, 1 + PART_KEYS]: tokens, and k3, d^2, |d| and sqrt|d| by how many layers of a token differ."""
     batch = view.block.batch
     routed = {gap: found for gap, found in view.routed().items() if gap in batch.gaps}
     if not routed:
         return {}
-    columns = view.gaps.columns
+    columns, gaps = view.gaps.columns, [batch.gaps.index(gap) for gap in routed]
     summed = (columns.k3, columns.log_ratio_square, columns.log_ratio_abs, columns.log_ratio_abs.sqrt())
-    sums = {}
-    for gap, found in routed.items():
-        changed = torch.from_numpy(found.changed_layers[view.block.token_range].astype(np.int32))
-        divided = Division(changed.to(batch.device, non_blocking=True), len(found.missing) + 1)
-        [sums[f"routing/{gap}"]] = sums_by([divided], [values[batch.gaps.index(gap)] for values in summed])
-    return sums
+    changed = np.array([found.changed_layers[view.block.token_range] for found in routed.values()], np.int32)
+    size = max(len(found.missing) for found in routed.values()) + 1
+    cells = torch.from_numpy(changed + size * np.arange(len(gaps), dtype=np.int32)[:, None])
+    divided = Division(cells.flatten().to(batch.device, non_blocking=True), size * len(gaps))
+    [sums] = sums_by([divided], [chosen(values, gaps).flatten() for values in summed])
+    return {NAME: sums.view(len(gaps), size, -1)}
 
 
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The tables of the gaps whose experts were compared."""
-    batch = view.block.batch
+    batch, found = view.block.batch, iter(arrays.get(NAME, ()))
     for gap, routed in view.routed().items():
         sent = gap in batch.gaps
         tokens = int(arrays["gaps/tokens"][batch.gaps.index(gap)]) if sent else batch.source.tokens
         by_layers = np.bincount(routed.changed_layers, minlength=len(routed.missing) + 1)
         by_layers[0] -= len(routed.changed_layers) - tokens
         k = batch.source.columns[EXPERTS[gap][0]].shape[2]
-        yield from tables_of_gap(gap, k, routed.missing, by_layers, arrays[f"routing/{gap}"].T[1:] if sent else None)
+        sums = next(found)[: len(by_layers)].T[1:] if sent else None
+        yield from tables_of_gap(gap, k, routed.missing, by_layers, sums)

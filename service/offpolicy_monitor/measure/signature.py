@@ -36,11 +36,11 @@ def sums_of(view: BlockView) -> dict[str, Tensor]:
     if "mismatch" not in view.block.batch.gaps:
         return {}
     gap = view.block.batch.gaps.index("mismatch")
-    a, b, d = *gaps.sides[:, gap], gaps.columns.log_ratio[gap]
-    valid = None if gaps.valid is None else gaps.valid[gap]
+    sides, d = gaps.sides[:, gap], gaps.columns.log_ratio[gap]
+    a, b = sides
     found = {
-        "signature/middle": regression_sums(d, b, valid, math.log(LOWEST_MIDDLE), math.log(HIGHEST_MIDDLE)),
-        "signature/neighbours": neighbour_sums(a, b, valid, gaps.segments.owners),
+        "signature/middle": regression_sums(d, b, math.log(LOWEST_MIDDLE), math.log(HIGHEST_MIDDLE)),
+        "signature/neighbours": neighbour_sums(sides, gaps.segments.owners, view.block.valid_tokens(gap)),
     }
     if view.block.batch.source.is_fine:
         least = constant(list(LEAST.values()), d.dtype, d.device)

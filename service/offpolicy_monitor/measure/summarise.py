@@ -20,7 +20,7 @@ from offpolicy_monitor.measure.gaps import gap_sums, gap_tables
 from offpolicy_monitor.measure.routing import compared
 from offpolicy_monitor.measure.tables import Maker, Named
 from offpolicy_monitor.measure.totals import Sums, Totals
-from offpolicy_monitor.measure.view import BlockView
+from offpolicy_monitor.measure.view import FIGURES_OF_SEQUENCES, BlockView
 from offpolicy_monitor.measure.worst import worst
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.arrays import Arrays
@@ -52,7 +52,7 @@ def summarise(
     """
     views, totals = Views(loaded, applicable(rows, loaded), origin, makers), Totals()
     for view in views.of_blocks(block_tokens):
-        each = {} if keep_worst is None else {"figures": view.figures_of_sequences()}
+        each = {} if keep_worst is None else view.figures_of_sequences()
         totals.add(block_sums(view, makers, each))
     return summary_of(views, *brought(views, totals), makers, keep_worst)
 
@@ -102,7 +102,8 @@ def summary_of(
     tables = {**counted, **dict(_tables(views, arrays, makers))}
     specs = {row.name: row.spec for row in views.decider.rows}
     found = Worst() if keep_worst is None or not arrays else worst(
-        views.batch.source, views.batch.gaps, arrays["figures"], views.origin.shard, keep_worst
+        views.batch.source, views.batch.gaps, np.array([arrays[name] for name in FIGURES_OF_SEQUENCES]),
+        views.origin.shard, keep_worst,
     )  # fmt: skip
     return StepSummary(Arrays.of(LAYOUT, tables), specs, found)
 

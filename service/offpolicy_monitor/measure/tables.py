@@ -11,6 +11,7 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.core.scores import Score
+from offpolicy_monitor.measure.totals import Counted
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.methods import MethodRow
 from offpolicy_monitor.summary.kind import Kind
@@ -23,7 +24,7 @@ Named = Iterator[tuple[str, Mapping[str, Any]]]
 class Maker(NamedTuple):
     """What makes the tables of a kind.
 
-    sums     of a block: arrays that add up over blocks, by names of their own; None where no tokens are summed
+    sums     of a block: arrays that add up over blocks, or tallies, by names of their own; None where nothing is summed
     terms    of a block: arrays whose last dimension is its sequences, over which they add up, by names of their own
     tables   of what they came to, and any view of the batch
     sent     arrays of which one must have been sent; empty for any batch
@@ -32,7 +33,7 @@ class Maker(NamedTuple):
     """
 
     name: str
-    sums: Callable[[BlockView], Mapping[str, Tensor]] | None
+    sums: Callable[[BlockView], Counted] | None
     tables: Callable[[Mapping[str, Array], BlockView], Named]
     terms: Callable[[BlockView], Mapping[str, Tensor]] | None = None
     sent: frozenset[str] = frozenset()

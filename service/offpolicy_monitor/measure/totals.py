@@ -1,12 +1,14 @@
 """Totals: arrays that blocks of a batch add to on the device, and that come to the host once, at the end."""
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array
+from offpolicy_monitor.core.cells import Tally, tallies
 
 _MERGE: Final[Mapping[str, Callable[[Tensor, Tensor], Tensor]]] = {
     "sum": torch.add,
@@ -15,17 +17,21 @@ _MERGE: Final[Mapping[str, Callable[[Tensor, Tensor], Tensor]]] = {
 }
 
 
+#: Arrays by name, of any dtype, or what they are to be counted from.
+Counted = Mapping[str, Tensor | Tally]
+
+
 class Sums(NamedTuple):
     """Arrays of a block by name, of any dtype.
 
-    sum    [...] each: add up over blocks
+    sum    [...] each, or tallies, which are counted together: add up over blocks
     terms  [..., N] each, of the block's N sequences: add up over these, then over blocks
     min    [...] each: the least is kept
     max    [...] each: the largest is kept
     each   [..., N] each: kept of each sequence
     """
 
-    sum: Mapping[str, Tensor] = {}
+    sum: Mapping[str, Tensor | Tally] = {}
     terms: Mapping[str, Tensor] = {}
     min: Mapping[str, Tensor] = {}
     max: Mapping[str, Tensor] = {}
@@ -37,19 +43,18 @@ class Totals:
 
     def __init__(self) -> None:
         self._shapes: dict[str, torch.Size] = {}
-        self._buffers: dict[str, Tensor] = {}
+        self._flat: dict[str, list[Tensor]] = {}
         self._each: dict[str, list[Tensor]] = {}
 
     def add(self, block: Sums) -> None:
-        """Add a block's arrays: one operation for each way to merge."""
-        whole = block._replace(sum={**block.sum, **_added(block.terms)}, terms={})
+        """Add a block's arrays: those of the first stay as they are, of others each way to merge is one operation."""
+        whole = block._replace(sum={**_counted(block.sum), **_added(block.terms)}, terms={})
         for kind, merge in _MERGE.items():
             arrays = getattr(whole, kind)
             if arrays:
                 self._shapes |= {name: array.shape for name, array in arrays.items()}
-                flat = torch.cat([array.double().reshape(-1) for array in arrays.values()])
-                known = self._buffers.get(kind)
-                self._buffers[kind] = flat if known is None else merge(known, flat)
+                flat, known = [array.double().reshape(-1) for array in arrays.values()], self._flat.get(kind)
+                self._flat[kind] = flat if known is None else [merge(torch.cat(known), torch.cat(flat))]
         for name, array in block.each.items():
             self._each.setdefault(name, []).append(array)
 
@@ -57,17 +62,25 @@ class Totals:
         """All of it on the device, [n] float64."""
         each = {name: arrays[0] if len(arrays) == 1 else torch.cat(arrays, -1) for name, arrays in self._each.items()}
         self._shapes |= {name: array.shape for name, array in each.items()}
-        return torch.cat([*self._buffers.values(), *(array.reshape(-1).double() for array in each.values())])
+        flat = chain(*self._flat.values(), (array.double().reshape(-1) for array in each.values()))
+        return torch.cat(list(flat))
 
     def arrays(self) -> dict[str, Array]:
         """All of it on the host, by name: the one time that a batch waits for its device."""
-        if not self._buffers:
+        if not self._flat:
             return {}
         host, found, end = self.buffer().cpu().numpy(), dict[str, Array](), 0
         for name, shape in self._shapes.items():
             end += shape.numel()
             found[name] = host[end - shape.numel() : end].reshape(tuple(shape))
         return found
+
+
+def _counted(sums: Counted) -> dict[str, Tensor]:
+    """Arrays, and what tallies come to in their stead."""
+    parts = {name: part for name, part in sums.items() if isinstance(part, Tally)}
+    arrays = {name: array for name, array in sums.items() if not isinstance(array, Tally)}
+    return arrays | dict(zip(parts, tallies(*parts.values()), strict=True)) if parts else arrays
 
 
 def _added(terms: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ them are over jointly valid tokens), T tokens, N sequences of the block.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -25,6 +26,9 @@ from offpolicy_monitor.measure.blocks import Block
 from offpolicy_monitor.measure.decide import Decider
 from offpolicy_monitor.summary.tables.lengths import BINS, BINS_PER_POWER
 from offpolicy_monitor.vocabulary import NEGATIVE, POSITIVE
+
+#: By which sequences are ranked (measure.worst): valid tokens, max |d|, mean d and the sum of k3.
+FIGURES_OF_SEQUENCES: Final = tuple(f"worst/{name}" for name in ("tokens", "max", "mean", "k3"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,23 +66,28 @@ class BlockView:
     @cached_property
     def differing(self) -> tuple[tuple[int, ...], Tensor] | None:
         """Rows that have another anchor, and on how many tokens each decides otherwise by it; None without any."""
-        return differing(self.gaps, self.decided) if self.decider.others else None
+        return differing(self.decided) if self.decider.others else None
 
     def own(self, stacked: Tensor) -> Tensor:
         """The batch's gaps of all that are stacked: [G', ...] -> [G, ...]."""
         return stacked if len(stacked) == self.number else stacked[: self.number]
 
-    def figures_of_sequences(self) -> Tensor:
-        """[figures, G, N] float64, by which sequences are ranked (measure.worst): valid tokens, max |d|, mean d and the
-        sum of k3."""
+    def figures_of_sequences(self) -> dict[str, Tensor]:
+        """[G, N] float64 each, in the order of FIGURES_OF_SEQUENCES."""
         gaps = self.gaps
         figures = (gaps.counts, gaps.extremes["log_ratio_abs"].max, gaps.means.log_ratio, gaps.sums.k3)
-        return torch.stack([self.own(figure) for figure in figures])
+        return dict(zip(FIGURES_OF_SEQUENCES, map(self.own, figures), strict=True))
 
-    @cached_property
+    @property
     def valid(self) -> Tensor | None:
         """[G, T] float64: 1 for valid tokens; None where all are."""
-        return None if self.gaps.valid is None else self.own(self.gaps.valid).double()
+        return None if self.valid_and_joint is None else self.valid_and_joint[: self.number]
+
+    @cached_property
+    def valid_and_joint(self) -> Tensor | None:
+        """[G + 1, T] float64: the same, and of tokens that are valid for all gaps; [G, T] where that is no question."""
+        kept = self.number + (1 if self.block.batch.joint else 0)
+        return None if self.gaps.valid is None else self.gaps.valid[:kept].double()
 
     @cached_property
     def filled(self) -> Tensor | None:
@@ -101,21 +110,13 @@ class BlockView:
         return self._bins[1]
 
     @cached_property
-    def _bins(self) -> list[Tensor]:
+    def _bins(self) -> tuple[Tensor, Tensor]:
         mean, product = self.own(self.gaps.means.log_ratio), self.own(self.gaps.sums.log_ratio)
-        scores = [*self.own(self.gaps.columns.log_ratio).unbind(), *token_scores(self.gaps, self.binned)]
-        return histogram_bins(torch.stack(scores), torch.stack([mean, product]))
-
-    @cached_property
-    def cross(self) -> Tensor:
-        """[T]: mismatch times staleness of each token that is valid for both, else 0; where all three were sent."""
-        d, joint = self.gaps.columns.log_ratio, self.block.batch.joint
-        return d[joint["mismatch"]] * d[joint["staleness"]]
-
-    @cached_property
-    def cross_of_sequences(self) -> Tensor:
-        """[N] float64: its sum over each sequence."""
-        return self.gaps.segments.sum(self.cross)
+        scores = [*self.own(self.gaps.columns.log_ratio), *token_scores(self.gaps, self.binned)]
+        bins = histogram_bins(*scores, *mean, *product)
+        sizes = [len(scores) * self.gaps.segments.tokens, mean.numel() + product.numel()]
+        of_tokens, of_sequences = torch.split(bins, sizes)
+        return of_tokens.view(len(scores), -1), of_sequences.view(2, self.number, -1)
 
     @cached_property
     def sequence_signs(self) -> Tensor | None:

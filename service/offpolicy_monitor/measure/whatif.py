@@ -5,6 +5,7 @@ The mass of a cell keeps 8 bits. Tables: `whatif/<gap>/<score>/tokens`, `.../seq
 `.../lengths`, the rule's own unit by sign, length group and coarse bin (summary.cells).
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array
-from offpolicy_monitor.core.cells import Tally, tallies
+from offpolicy_monitor.core.cells import Tally
 from offpolicy_monitor.core.device import constant, where
 from offpolicy_monitor.core.gap import chosen
 from offpolicy_monitor.core.scores import Score, sequence_scores
@@ -61,15 +62,15 @@ def binned(sent: Sequence[str], rows: Sequence[MethodRow]) -> list[Score]:
     return [score.wanted for score in kept(sent, rows)[0][len(sent) :]]
 
 
-def sums_of(view: BlockView) -> dict[str, Tensor]:
-    """[scores, signs, bins] of each measure of tokens' scores and of sequences', and [scores, signs, lengths, bins]."""
+def sums_of(view: BlockView) -> dict[str, Tally]:
+    """Tallies of the scores of tokens and of those of sequences."""
     of_tokens, of_sequences = kept(view.block.batch.gaps, view.decider.rows)
     units = _Units(view)
-    return {**_of_tokens(view, units, of_tokens), **_of_sequences(view, units, of_sequences)}
+    return {"whatif/tokens": _of_tokens(view, units, of_tokens), **_of_sequences(view, units, of_sequences)}
 
 
-def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict[str, Tensor]:
-    """One count of each score by sign, length and bin, folded to its margins."""
+def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> Tally:
+    """[1 or 2, scores, signs x lengths x bins]: tokens, and |A| with advantages."""
     bins, number = view.score_bins, cells.TOKEN_BINS.number
     gaps = [score.gap for score in scores]
     groups = units.token_groups if len(units.token_groups) == 1 else chosen(units.token_groups, gaps)
@@ -79,37 +80,29 @@ def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict
     if view.gaps.advantages is not None:
         mass = view.gaps.advantages.magnitudes.expand(len(scores), -1)
         weights.append(mass if weights[0] is None else mass * weights[0])
-    [counts] = tallies(Tally(indices, _SIGNS * cells.LENGTHS * number, weights))
-    counts = counts.view(len(weights), len(scores), _SIGNS, cells.LENGTHS, number)
-    found = dict(zip(("tokens", "mass"), counts.sum(3), strict=False))
-    found["lengths"] = counts.select(0, 0) @ _folds(counts.device)
-    return {f"whatif/tokens/{name}": values for name, values in found.items()}
+    return Tally(indices, _SIGNS * cells.LENGTHS * number, weights)
 
 
-def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict[str, Tensor]:
-    """Those that have tokens and mass first: the others are of sequences alone."""
+def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict[str, Tally]:
+    """[1, scores, signs x bins]: sequences. Of the first scores, which have tokens and |A| too, sequences also
+    [1, those, signs x lengths x bins], and tokens, and |A| with advantages, [1 or 2, those, signs x bins].
+    """
     gaps, number = [score.gap for score in scores], cells.SEQUENCE_BINS.number
     values = torch.stack(sequence_scores(view.gaps, [score.wanted for score in scores]))
     bins = torch.bucketize(values, _edges(values.device))
     filled = None if view.filled is None else chosen(view.filled, gaps)
     indices = torch.add(bins, chosen(units.signs, gaps), alpha=number)
-    parts = [Tally(indices, _SIGNS * number, (filled,))]
+    of_sequences = Tally(indices, _SIGNS * number, (filled,))
     own = sum("tokens" in score.measures for score in scores)
     gaps, bins, filled = gaps[:own], bins[:own], None if filled is None else filled[:own]
     groups = (_SIGNS, cells.LENGTHS, cells.LENGTH_BINS.number)
     coarse = _coarse(bins.device).index_select(0, bins.reshape(-1)).view(bins.shape)
     by_length = torch.add(coarse, chosen(units.groups, gaps), alpha=groups[2])
-    parts.append(Tally(by_length, groups[0] * groups[1] * groups[2], (filled,)))
+    lengths = Tally(by_length, math.prod(groups), (filled,))
     indices = torch.add(bins[:, None, :], units.parts, alpha=number).flatten(1)
     weights = chosen(units.part_weights, gaps).flatten(2)
-    parts.append(Tally(indices, _SIGNS * number, weights.unbind(1)))
-    of_sequences, lengths, both = tallies(*parts)
-    found = {
-        "sequences": of_sequences.view(-1, _SIGNS, number),
-        "lengths": lengths.view(-1, *groups),
-        "weights": both.view(-1, own, _SIGNS, number),
-    }
-    return {f"whatif/sequences/{name}": values for name, values in found.items()}
+    both = Tally(indices, _SIGNS * number, weights.unbind(1))
+    return {"whatif/sequences": of_sequences, "whatif/lengths": lengths, "whatif/weights": both}
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,23 +160,38 @@ class _Units:
 
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The what-if tables of gaps with a token."""
-    for kind, scores in zip(("tokens", "sequences"), kept(view.block.batch.gaps, view.decider.rows), strict=True):
+    by_kind = kept(view.block.batch.gaps, view.decider.rows)
+    for scores, measured in zip(by_kind, (_measured_of_tokens(arrays), _measured_of_sequences(arrays)), strict=True):
         for index, score in enumerate(scores):
             if not arrays["gaps/tokens"][score.gap]:
                 continue
             path = f"whatif/{view.block.batch.gaps[score.gap]}/{score.score}"
             for measure in _measures(score):
-                found = _found(arrays, kind, measure)
-                if found is not None:
-                    yield f"{path}/{measure}", {"": _rounded(found[index]) if measure == "mass" else found[index]}
+                if measure in measured:
+                    found = measured[measure][index]
+                    yield f"{path}/{measure}", {"": _rounded(found) if measure == "mass" else found}
 
 
-def _found(arrays: Mapping[str, Array], kind: str, measure: str) -> Array | None:
-    """What a measure came to for all scores of a kind; the tokens and |A| of sequences stand in one array."""
-    if kind == "tokens" or measure not in ("tokens", "mass"):
-        return arrays.get(f"whatif/{kind}/{measure}")
-    weights, index = arrays["whatif/sequences/weights"], ("tokens", "mass").index(measure)
-    return weights[index] if index < len(weights) else None
+def _measured_of_tokens(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+    """[scores, signs, bins] of each measure, and [scores, signs, lengths, coarse bins]: the margins of one count."""
+    counts = arrays["whatif/tokens"]
+    counts = counts.reshape(*counts.shape[:2], _SIGNS, cells.LENGTHS, -1)
+    return {**_weighed(counts.sum(3)), "lengths": counts[0] @ _folds()}
+
+
+def _measured_of_sequences(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+    """The same of sequences, whose measures are counted one by one."""
+    sequences, lengths, weights = (arrays[f"whatif/{name}"] for name in ("sequences", "lengths", "weights"))
+    return {
+        **_weighed(weights.reshape(*weights.shape[:2], _SIGNS, -1)),
+        "sequences": sequences.reshape(sequences.shape[1], _SIGNS, -1),
+        "lengths": lengths.reshape(lengths.shape[1], _SIGNS, cells.LENGTHS, -1),
+    }
+
+
+def _weighed(sums: Array) -> Mapping[str, Array]:
+    """Tokens, and |A| where there are advantages."""
+    return dict(zip(("tokens", "mass"), sums, strict=False))
 
 
 def _measures(score: Kept) -> Sequence[str]:
@@ -218,11 +226,10 @@ def _coarse(device: torch.device) -> Tensor:
 
 
 @cache
-def _folds(device: torch.device) -> Tensor:
+def _folds() -> Array:
     """[TOKEN_BINS, LENGTH_BINS] float64: 1 where a bin of tokens lies within a coarse one."""
-    return torch.from_numpy(np.eye(cells.LENGTH_BINS.number)[_within_lengths(cells.TOKEN_BINS)]).to(
-        device, non_blocking=True
-    )
+    folds: Array = np.eye(cells.LENGTH_BINS.number)[_within_lengths(cells.TOKEN_BINS)]
+    return folds
 
 
 def _within_lengths(bins: cells.Bins) -> Array:

@@ -35,7 +35,7 @@ NO_SPANS: Final = np.zeros((0, 2), np.int64)
 
 
 def worst(source: RaggedBatch, gaps: Sequence[str], figures: Array, shard: int | None, keep: int) -> Worst:
-    """The worst sequences of a batch by `BlockView.figures_of_sequences` of all of it.
+    """The worst sequences of a batch by [F, G, N], `BlockView.figures_of_sequences` of all of it.
 
     The first `keep` of each ranking keep their raw tokens.
     """

@@ -20,8 +20,9 @@ from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.kind import Kind
 
 if TYPE_CHECKING:
-    from torch import Tensor, device
+    from torch import device
 
+    from offpolicy_monitor.core.cells import Tally
     from offpolicy_monitor.core.histogram import Layout
     from offpolicy_monitor.measure.view import BlockView
 
@@ -57,9 +58,9 @@ def density(arrays: Arrays, gap: str) -> NDArray[np.int64] | None:
     return None if counts is None else counts[::-1, ::-1]
 
 
-def sums_of(view: "BlockView") -> "dict[str, Tensor]":
-    """[gaps, BINS, BINS] of the gaps that there are; none without mu."""
-    from offpolicy_monitor.core.density import joint_counts
+def sums_of(view: "BlockView") -> "dict[str, Tally]":
+    """[1, gaps, BINS x BINS] of the gaps that there are; none without mu."""
+    from offpolicy_monitor.core.density import joint_tally
     from offpolicy_monitor.core.gap import chosen
 
     own = [index for index, gap in enumerate(view.block.batch.gaps) if gap in GAPS]
@@ -67,7 +68,7 @@ def sums_of(view: "BlockView") -> "dict[str, Tensor]":
         return {}
     valid = None if view.valid is None else chosen(view.valid, own)
     policies = view.gaps.policies
-    return {"density": joint_counts(policies, _layout(policies.device), valid)}
+    return {"density": joint_tally(policies, _layout(policies.device), valid)}
 
 
 @cache
@@ -82,9 +83,10 @@ def _layout(device: "device") -> "Layout":
 def tables_of(arrays: Mapping[str, Array], view: "BlockView") -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The tables of gaps with a token."""
     gaps, tokens = view.block.batch.gaps, arrays["gaps/tokens"]
-    for counts, gap in zip(arrays.get("density", ()), filter(GAPS.__contains__, gaps), strict=True):
+    counted = arrays["density"][0] if "density" in arrays else ()
+    for counts, gap in zip(counted, filter(GAPS.__contains__, gaps), strict=True):
         if tokens[gaps.index(gap)]:
-            yield f"density/{gap}", {"": counts}
+            yield f"density/{gap}", {"": counts.reshape(BINS, BINS)}
 
 
 KIND: Final = Kind("densities", TABLES, measured=__name__, ingested=True)

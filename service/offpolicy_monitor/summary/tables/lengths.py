@@ -21,8 +21,7 @@ from offpolicy_monitor.summary.records import Figures, Floats, Wanted
 from offpolicy_monitor.summary.scheme import REMEMBERED, Scheme
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from offpolicy_monitor.core.cells import Tally
     from offpolicy_monitor.measure.view import BlockView
     from offpolicy_monitor.summary.checks.facts import Facts
     from offpolicy_monitor.summary.checks.glance import Glance
@@ -152,11 +151,11 @@ def _share(units: Floats, dropped: Floats, sequences: Floats) -> Floats:
     return np.where(counted > 0, (dropped * part).sum(1) / counted, 0.0)
 
 
-def sums_of(view: "BlockView") -> "dict[str, Tensor]":
-    """[G, bins] of sequences and tokens by length, and [rows, bins] of what rows drop, in what they decide about."""
+def sums_of(view: "BlockView") -> "dict[str, Tally]":
+    """[1, G + G + rows, bins]: sequences and tokens by length, and what rows drop, in what they decide about."""
     import torch
 
-    from offpolicy_monitor.core.cells import tally
+    from offpolicy_monitor.core.cells import Tally
     from offpolicy_monitor.core.gap import chosen
 
     gaps, counts = view.number, view.own(view.gaps.counts)
@@ -166,20 +165,20 @@ def sums_of(view: "BlockView") -> "dict[str, Tensor]":
         number = 0 if of_tokens is None else len(of_tokens.drops)
         weights += [view.dropped[0, :number], view.dropped[0, number:] > 0]
         gap_indices += [placed.gap for placed in view.decided.drops]
-    counted = tally(chosen(view.length_bins, gap_indices), BINS, torch.cat(weights))
-    names = ("length/sequences", "length/tokens", "masked")
-    return dict(zip(names, torch.split(counted, [gaps, gaps, len(gap_indices) - 2 * gaps]), strict=True))
+    return {"lengths": Tally(chosen(view.length_bins, gap_indices), BINS, (torch.cat(weights),))}
 
 
 def tables_of(arrays: Mapping[str, Array], view: "BlockView") -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The length tables of gaps with a token."""
     gaps, tokens, rows = view.block.batch.gaps, arrays["gaps/tokens"], view.decider.rows
+    [counted] = arrays["lengths"]
+    sequences, of_tokens, masked = np.split(counted, [len(gaps), 2 * len(gaps)])
     for index, gap in enumerate(gaps):
         if tokens[index]:
-            for unit in ("sequences", "tokens"):
-                yield f"length/{gap}/{unit}", {"": arrays[f"length/{unit}"][index]}
+            yield f"length/{gap}/sequences", {"": sequences[index]}
+            yield f"length/{gap}/tokens", {"": of_tokens[index]}
     units = [UNITS[not group.whole] for group in view.decided.groups for _ in group.drops]
-    for placed, unit, counts in zip(view.decided.drops, units, arrays["masked"], strict=True):
+    for placed, unit, counts in zip(view.decided.drops, units, masked, strict=True):
         row = rows[placed.row]
         if tokens[gaps.index(row.gap)]:
             yield f"masked/{quote(row.name, safe='')}/{row.gap}/{unit}", {"": counts}
