@@ -88,7 +88,7 @@ def pytest_collection_finish() -> None:
     """What is there now stays to the end: nobody looks through it for garbage again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(700, 10, 100)  # the third: to look through all that tests have imported since takes 0.1 s
+    gc.set_threshold(20_000, 10, 100)  # most tests are over before; to look through all that they import takes 0.1 s
     gc.enable()
 
 
