@@ -27,6 +27,7 @@ from tests.measure.rows import ROWS
 from tests.reference import COLUMNS
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a real GPU is here, and test_device.py asks that")
+
 ORIGIN = Origin(4, 0, {"engine": "vllm"})
 BESIDE = (*RESCORED, *SUPPORTS.values())
 #: A batch of TOKENS in SEQUENCES is a block. What is done to its shapes is known where they come again, in all tests.

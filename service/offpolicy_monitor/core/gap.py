@@ -2,7 +2,7 @@
 
 Shapes: C policies, G gaps, T packed tokens, N sequences. A gap is a pair of policies; where a log-prob is not finite
 its token is not valid for the gaps that need it: its d is 0, and it is in no count. Everything is computed once, for
-all gaps at a time, and only when asked for. No sums over the batch here (core.gap_sums) and no rules
+all gaps at a time, and only when asked for. No sums over the batch here (core.columns, core.gap_sums), no rules
 (core.corrections). The notation is that of core.columns; over a sequence, D is the sum and L the mean of d.
 """
 

@@ -106,6 +106,7 @@ def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[st
 
 
 def _of_sequences(arrays: Mapping[str, Array], index: int) -> dict[str, Any]:
+    """Sums of a gap's sequences, without what rounding takes below 0."""
     found = _named(arrays, "sequence", _OF_SEQUENCES, index)
     return found | {"cancelled": max(found["cancelled"], 0.0)}
 

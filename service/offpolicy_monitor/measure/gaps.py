@@ -18,7 +18,7 @@ from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.gap import DEVIATION, GAP, QUANTITIES, SIGNS
 from offpolicy_monitor.summary.histogram import BINS
 
-Part = TypeVar("Part", torch.Tensor, Tally)
+_Part = TypeVar("_Part", torch.Tensor, Tally)
 #: What a gap keeps that follows from what is summed of it.
 _DERIVED: Final = frozenset({DEVIATION, "exact_tokens"})
 
@@ -35,7 +35,7 @@ def gap_sums(view: BlockView) -> Sums:
     )
 
 
-def _under(prefix: str, arrays: Mapping[str, Part]) -> dict[str, Part]:
+def _under(prefix: str, arrays: Mapping[str, _Part]) -> dict[str, _Part]:
     return {f"{prefix}/{name}": array for name, array in arrays.items()}
 
 
@@ -63,7 +63,7 @@ def gap_tables(arrays: Mapping[str, Array], batch: DeviceBatch) -> Iterator[tupl
     for index, gap in enumerate(batch.gaps):
         found = {row.name: arrays[f"gaps/{row.name}"][index] for row in GAP.rows if row.name not in _DERIVED}
         found["exact_tokens"] = found["tokens"] - arrays["gaps/changed_tokens"][index]
-        found["probability_diff_max"] = max(found["probability_diff_max"], 0.0)
+        found["probability_diff_max"] = max(found["probability_diff_max"], 0.0)  # without a token no magnitude
         square, apart = (arrays[f"gaps/{name}"][index] for name in ("log_ratio_apart_square", "log_ratio_apart"))
         yield f"gaps/{gap}", {**found, DEVIATION: _deviation(square, apart, found["tokens"])}
         yield (
